@@ -1,0 +1,36 @@
+"""Every exception that this package raises on purpose.
+
+```
+ToolTreeError
+├── ConfigurationError (ValueError)   a setting, a tool list or a declaration cannot work
+│   └── ToolDefinitionError           no tools, duplicate names, an unknown name
+├── EmptyQueryError (ValueError)      there is nothing to plan for
+└── ResumeError (RuntimeError)        a checkpoint belongs to another search
+```
+
+What goes wrong *inside* a search (a tool that raises, a judge that answers rubbish, a spent budget) is not an
+exception: it is recorded in the tree and in [`SearchResult`][langchain_tooltree.SearchResult].
+"""
+
+
+class ToolTreeError(Exception):
+    """Base class of all errors raised by langchain-tooltree."""
+
+
+class ConfigurationError(ToolTreeError, ValueError):
+    """A setting or a declaration is invalid; the message names the value and the remedy."""
+
+
+class ToolDefinitionError(ConfigurationError):
+    """The tools handed to the planner cannot be used together."""
+
+
+class EmptyQueryError(ToolTreeError, ValueError):
+    """The conversation holds no user request to plan for."""
+
+
+class ResumeError(ToolTreeError, RuntimeError):
+    """A persisted result does not belong to the call that was just launched.
+
+    This happens when a thread is resumed with another configuration, model or tool list than it was started with.
+    """
