@@ -1,0 +1,135 @@
+"""Progress events: what a planner tells while it works. Pure.
+
+Every event is a plain dict. It arrives twice: in `stream_mode="custom"` as `{"tooltree": event}`, and at callback
+handlers as a custom event named `tooltree.<type>`.
+"""
+
+from typing import Any, Literal, TypedDict
+
+
+class StartEvent(TypedDict):
+    """A search begins; the numbers are the most it may cost."""
+
+    type: Literal["start"]
+    query: str
+    tools: int
+    max_rollouts: int
+    max_model_calls: int
+    max_tool_calls: int
+
+
+class SelectEvent(TypedDict):
+    """A rollout begins at a node."""
+
+    type: Literal["select"]
+    node: int
+    rollout: int
+
+
+class ProposeEvent(TypedDict):
+    """A state was asked for calls; `dropped` says which ones could not become candidates, and why."""
+
+    type: Literal["propose"]
+    node: int
+    rollout: int
+    calls: list[str]
+    dropped: list[str]
+
+
+class JudgeEvent(TypedDict):
+    """A candidate was pre-evaluated; `scored` is false where the judge gave no usable score."""
+
+    type: Literal["judge"]
+    node: int
+    rollout: int
+    call: str
+    r_pre: float
+    scored: bool
+
+
+class ExecuteEvent(TypedDict):
+    """A call was run, or its known observation was reused (`cached`)."""
+
+    type: Literal["execute"]
+    node: int
+    rollout: int
+    call: str
+    status: str
+    cached: bool
+
+
+class EvaluateEvent(TypedDict):
+    """An observation was post-evaluated and its reward propagated."""
+
+    type: Literal["evaluate"]
+    node: int
+    rollout: int
+    call: str
+    r_post: float
+    goal: float | None
+    scored: bool
+
+
+class PruneEvent(TypedDict):
+    """A node leaves the search."""
+
+    type: Literal["prune"]
+    node: int
+    rollout: int
+    call: str
+    reason: str
+
+
+class BestEvent(TypedDict):
+    """A better path was found; it ends in `node`."""
+
+    type: Literal["best"]
+    node: int
+    value: float
+    calls: list[str]
+
+
+class BudgetEvent(TypedDict):
+    """What is spent so far."""
+
+    type: Literal["budget"]
+    rollouts: int
+    model_calls: int
+    tool_calls: int
+    tokens: int
+
+
+class StopEvent(TypedDict):
+    """The search launches nothing more."""
+
+    type: Literal["stop"]
+    reason: str
+    rollouts: int
+
+
+class FallbackEvent(TypedDict):
+    """Planning found nothing to keep; the plain model answers this turn."""
+
+    type: Literal["fallback"]
+    reason: str
+    details: list[str]
+
+
+Event = (
+    StartEvent
+    | SelectEvent
+    | ProposeEvent
+    | JudgeEvent
+    | ExecuteEvent
+    | EvaluateEvent
+    | PruneEvent
+    | BestEvent
+    | BudgetEvent
+    | StopEvent
+    | FallbackEvent
+)
+
+
+def stream_payload(event: Event) -> dict[str, Any]:
+    """The form in which an event travels in `stream_mode="custom"`, told apart from the application's own."""
+    return {"tooltree": event}

@@ -1,0 +1,1 @@
+"""Experience: what happened, and where it is kept."""

@@ -1,0 +1,78 @@
+"""HashingEmbeddings: text vectors without a model, a download or a network."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from itertools import pairwise
+from zlib import crc32
+
+import numpy as np
+from langchain_core.embeddings import Embeddings
+
+from langchain_tooltree.errors import ConfigurationError
+
+DEFAULT_DIMENSIONS = 1024
+
+_WORD = re.compile(r"[^\W_]+")
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_SUBWORD = 4
+
+
+class HashingEmbeddings(Embeddings):
+    """Embeds text by hashing its words, word pairs and subwords (the hashing trick, Weinberger et al. 2009).
+
+    Similar wording gives similar vectors; meaning beyond wording is not seen. It is deterministic across machines and
+    Python versions, costs microseconds, and serves as the default so that nothing is downloaded. Any LangChain
+    `Embeddings` can take its place.
+
+    Args:
+        dims: Length of the vectors.
+
+    Raises:
+        ConfigurationError: If `dims` is not a whole number of 1 or more.
+    """
+
+    def __init__(self, dims: int = DEFAULT_DIMENSIONS) -> None:
+        if isinstance(dims, bool) or not isinstance(dims, int) or dims < 1:
+            msg = f"dims must be a whole number of 1 or more, got {dims!r}."
+            raise ConfigurationError(msg)
+        self.dims = dims
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        """Embed texts.
+
+        Args:
+            texts: Any strings.
+
+        Returns:
+            One vector of length `dims` for each, of unit length (zero for a text without words).
+        """
+        return [self.embed_query(text) for text in texts]
+
+    def embed_query(self, text: str) -> list[float]:
+        """Embed one text; see `embed_documents`."""
+        vector = np.zeros(self.dims)
+        for feature, count in Counter(_features(text)).items():
+            code = crc32(feature.encode())
+            vector[code % self.dims] += (1 if code & 0x80000000 else -1) * _weight(feature) * (1 + np.log(count))
+        length = float(np.linalg.norm(vector))
+        return (vector / length if length else vector).tolist()  # type: ignore[no-any-return]
+
+
+def _features(text: str) -> Iterator[str]:
+    """Words, pairs of neighbouring words, and the subwords that let `booking` meet `book_flight`."""
+    words = [word.lower() for word in _WORD.findall(_CAMEL.sub(" ", text))]
+    for word in words:
+        yield f"w:{word}"
+        padded = f"<{word}>"
+        for start in range(len(padded) - _SUBWORD + 1):
+            yield f"s:{padded[start : start + _SUBWORD]}"
+    for left, right in pairwise(words):
+        yield f"p:{left} {right}"
+
+
+def _weight(feature: str) -> float:
+    """Subwords are many, so each weighs less; long words say more than short ones."""
+    if feature.startswith("w:"):
+        return min(len(feature) - 2, 8) / 4
+    return 0.35

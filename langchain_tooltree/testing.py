@@ -1,0 +1,326 @@
+"""Deterministic chat models, for tests of this package and of agents built on it. No key, no network.
+
+`ScriptedChatModel` says what it is told to, in order. `OfflineChatModel` stands in for a model that works with the
+planner: it reads the planner's ordinary prompts and answers each kind of question from a policy, so that everything
+but the intelligence is real.
+"""
+
+import json
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
+from langchain_core.language_models import BaseChatModel, LanguageModelInput
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages.tool import tool_call_chunk
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.runnables import Runnable
+from langchain_core.utils.function_calling import convert_to_openai_tool
+from pydantic import Field, PrivateAttr
+
+from langchain_tooltree.tooltree import prompts
+
+CHARACTERS_PER_TOKEN = 4
+"""The doubles report usage by this rule of thumb."""
+
+Reply = AIMessage | str | Mapping[str, Any] | Exception
+
+
+class _Double(BaseChatModel):
+    """The plumbing of a chat model: tool binding, structured output, async, streaming and usage figures."""
+
+    def _respond(self, messages: list[BaseMessage], tools: Sequence[Mapping[str, Any]]) -> Reply:
+        """Say something; a mapping is the structured output that was asked for."""
+        raise NotImplementedError
+
+    @property
+    def _llm_type(self) -> str:
+        return type(self).__name__
+
+    def bind_tools(
+        self, tools: Sequence[Any], *, tool_choice: str | None = None, **kwargs: Any
+    ) -> Runnable[LanguageModelInput, AIMessage]:
+        """Bind tools, as any chat model with tool calling does."""
+        return self.bind(tools=[convert_to_openai_tool(tool) for tool in tools], tool_choice=tool_choice, **kwargs)
+
+    def _generate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,  # noqa: ARG002 - part of the interface
+        run_manager: CallbackManagerForLLMRun | None = None,  # noqa: ARG002 - part of the interface
+        **kwargs: Any,
+    ) -> ChatResult:
+        return ChatResult(generations=[ChatGeneration(message=self._message(messages, kwargs))])
+
+    async def _agenerate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,  # noqa: ARG002 - part of the interface
+        **kwargs: Any,
+    ) -> ChatResult:
+        return self._generate(messages, stop, **kwargs)
+
+    def _stream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,  # noqa: ARG002 - part of the interface
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> Iterator[ChatGenerationChunk]:
+        for chunk in _chunks(self._message(messages, kwargs)):
+            if run_manager:
+                run_manager.on_llm_new_token(chunk.text, chunk=chunk)
+            yield chunk
+
+    async def _astream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,  # noqa: ARG002 - part of the interface
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        for chunk in _chunks(self._message(messages, kwargs)):
+            if run_manager:
+                await run_manager.on_llm_new_token(chunk.text, chunk=chunk)
+            yield chunk
+
+    def _message(self, messages: list[BaseMessage], options: Mapping[str, Any]) -> AIMessage:
+        tools: Sequence[Mapping[str, Any]] = options.get("tools") or ()
+        reply = self._respond(messages, tools)
+        if isinstance(reply, Exception):
+            raise reply
+        if isinstance(reply, Mapping):
+            if tools:
+                name = tools[0]["function"]["name"]
+                reply = AIMessage("", tool_calls=[{"name": name, "args": dict(reply), "id": "call_structured"}])
+            else:
+                reply = json.dumps(reply)
+        message = AIMessage(reply) if isinstance(reply, str) else reply
+        if message.usage_metadata is not None:
+            return message
+        sent = _tokens(*(str(part.content) for part in messages), json.dumps(tools))
+        received = _tokens(str(message.content), json.dumps(message.tool_calls))
+        usage = {"input_tokens": sent, "output_tokens": received, "total_tokens": sent + received}
+        return message.model_copy(update={"usage_metadata": usage})
+
+
+def _tokens(*texts: str) -> int:
+    return sum(map(len, texts)) // CHARACTERS_PER_TOKEN
+
+
+def _chunks(message: AIMessage) -> Iterator[ChatGenerationChunk]:
+    """A message word by word, its tool calls and usage in the last chunk."""
+    words = message.text.split(" ") if message.text else []
+    for position, word in enumerate(words):
+        yield ChatGenerationChunk(message=AIMessageChunk(content=word if position == 0 else f" {word}"))
+    last = AIMessageChunk(
+        content="",
+        usage_metadata=message.usage_metadata,
+        tool_call_chunks=[
+            tool_call_chunk(name=call["name"], args=json.dumps(call["args"]), id=call["id"], index=position)
+            for position, call in enumerate(message.tool_calls)
+        ],
+        chunk_position="last",
+    )
+    yield ChatGenerationChunk(message=last)
+
+
+class ScriptedChatModel(_Double):
+    """A chat model that gives prepared replies, one a call, in order.
+
+    ```python
+    model = ScriptedChatModel(replies=[AIMessage("", tool_calls=[...]), {"scores": []}, "Done."])
+    ```
+
+    Args:
+        replies: What to say: a message; a string; a mapping, given as the structured output asked for; an exception,
+            to be raised; or a function from the prompt to one of these.
+
+    Raises:
+        IndexError: When it is called more often than it has replies.
+    """
+
+    replies: Sequence[Any] = Field(default_factory=list)
+    _calls: list[list[BaseMessage]] = PrivateAttr(default_factory=list)
+    _lock: threading.Lock = PrivateAttr(default_factory=threading.Lock)
+
+    @property
+    def calls(self) -> list[list[BaseMessage]]:
+        """The prompts received so far."""
+        return self._calls
+
+    def _respond(self, messages: list[BaseMessage], tools: Sequence[Mapping[str, Any]]) -> Reply:  # noqa: ARG002
+        with self._lock:
+            self._calls.append(messages)
+            position = len(self._calls) - 1
+        if position >= len(self.replies):
+            msg = f"ScriptedChatModel was called {position + 1} times but has {len(self.replies)} replies."
+            raise IndexError(msg)
+        reply: Reply | Callable[[list[BaseMessage]], Reply] = self.replies[position]
+        return reply(messages) if callable(reply) else reply
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A call that a question tells of.
+
+    Attributes:
+        tool: Name of the tool.
+        arguments: Its arguments.
+        observation: What it brought back; `None` if it was not run.
+    """
+
+    tool: str
+    arguments: Mapping[str, Any]
+    observation: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One question of the planner, read from its prompt.
+
+    Attributes:
+        kind: What is asked: `plan` the tools, `propose` calls, score a call `pre` or `post` execution, or `answer`.
+        request: The user's request.
+        path: The calls made since the request, in order.
+        tools: Names of the tools that may be called, for `plan` and `propose`.
+        attempt: How often this is now asked, from 1.
+        count: How many calls are wanted, for `propose`.
+    """
+
+    kind: Literal["plan", "propose", "pre", "post", "answer"]
+    request: str
+    path: tuple[Made, ...] = ()
+    tools: tuple[str, ...] = ()
+    attempt: int = 1
+    count: int = 1
+
+
+class Policy(Protocol):
+    """What an `OfflineChatModel` thinks."""
+
+    def propose(self, question: Question) -> Sequence[tuple[str, Mapping[str, Any]]]:
+        """The calls to offer, as pairs of tool and arguments; none if the request is fulfilled."""
+
+    def score_call(self, question: Question, call: Made) -> float:
+        """r_pre of a candidate, in [0, 1]."""
+
+    def score_observation(self, question: Question, call: Made) -> tuple[float, float]:
+        """r_post of a call and the goal score after it, each in [0, 1]."""
+
+    def answer(self, question: Question) -> str:
+        """The final answer."""
+
+
+class OfflineChatModel(_Double):
+    """A small deterministic stand-in for a chat model, driven by a policy.
+
+    It is no model: it knows only what its policy knows. But it speaks through the ordinary prompts, tool calling and
+    structured output, so a search with it runs every production path.
+
+    Args:
+        policy: Answers the planner's questions.
+    """
+
+    policy: Any
+
+    def _respond(self, messages: list[BaseMessage], tools: Sequence[Mapping[str, Any]]) -> Reply:
+        question, judged = read_question(messages, tools)
+        policy: Policy = self.policy
+        match question.kind:
+            case "propose":
+                offered = policy.propose(question)
+                calls = [
+                    {"name": tool, "args": dict(arguments), "id": f"call_{position}"}
+                    for position, (tool, arguments) in enumerate(offered)
+                ]
+                return AIMessage("" if calls else "Nothing is left to do.", tool_calls=calls)
+            case "pre":
+                scores = [{"id": key, "reason": "", "score": policy.score_call(question, c)} for key, c in judged]
+                return {"scores": scores}
+            case "post":
+                score, goal = policy.score_observation(question, judged[0][1])
+                return {"reason": "", "score": score, "goal": goal}
+            case "plan":
+                rated = [
+                    {"name": name, "relevance": 1.0, "input_available": True, "output_useful": True}
+                    for name in question.tools
+                ]
+                return {"domains": [], "tools": rated}
+            case "answer":
+                return policy.answer(question)
+
+
+_OPENINGS: dict[str, Literal["plan", "propose", "pre", "post"]] = {
+    prompts.DEFAULT_PROPOSE_PROMPT: "propose",
+    prompts.DEFAULT_DRAFT_PROMPT: "propose",
+    prompts.DEFAULT_PRE_JUDGE_PROMPT: "pre",
+    prompts.DEFAULT_POST_JUDGE_PROMPT: "post",
+    prompts.DEFAULT_PLAN_PROMPT: "plan",
+}
+
+
+def read_question(
+    messages: Sequence[BaseMessage], tools: Sequence[Mapping[str, Any]] = ()
+) -> tuple[Question, list[tuple[str, Made]]]:
+    """Understand a prompt of the planner.
+
+    Args:
+        messages: The prompt.
+        tools: The tools bound to the request, in OpenAI's form.
+
+    Returns:
+        The question, and the calls to be scored with their ids.
+    """
+    system = messages[0].text if messages and isinstance(messages[0], SystemMessage) else ""
+    first_line = system.split("\n", 1)[0]
+    kind = next((kind for opening, kind in _OPENINGS.items() if opening.split("\n", 1)[0] == first_line), None)
+    asked = sum(isinstance(message, HumanMessage) for message in messages)
+    names = tuple(tool["function"]["name"] for tool in tools)
+    if kind in {"pre", "post", "plan"}:
+        return _read_document(kind, json.loads(messages[1].text), attempt=asked)
+    request, path = _read_dialogue(messages)
+    if kind is None:
+        return Question("answer", request, path), []
+    attempt = _number_after("This is attempt ", system, 1)
+    return Question("propose", request, path, names, attempt, _number_after("Offer up to ", system, 1)), []
+
+
+def _read_document(kind: Any, document: Mapping[str, Any], *, attempt: int) -> tuple[Question, list[tuple[str, Made]]]:
+    path: list[Made] = []
+    for entry in document.get("history", []):
+        if entry["role"] == "user":
+            path = []
+        elif "call" in entry:
+            path.append(Made(entry["call"]["tool"], entry["call"]["arguments"]))
+        elif entry["role"] == "tool" and path:
+            path[-1] = Made(path[-1].tool, path[-1].arguments, entry["observation"])
+    tools = tuple(tool["name"] for tool in document.get("tools", []))
+    listed = document.get("candidates") or ([document["call"]] if "call" in document else [])
+    judged = [(call["id"], Made(call["tool"], call["arguments"], document.get("observation"))) for call in listed]
+    return Question(kind, document["request"], tuple(path), tools, attempt), judged
+
+
+def _read_dialogue(messages: Sequence[BaseMessage]) -> tuple[str, tuple[Made, ...]]:
+    """The latest request and the calls made since."""
+    repair = prompts.DEFAULT_REPAIR_PROMPT.split("\n", 1)[0]
+    request, path = "", dict[str, Made]()
+    for message in messages:
+        if isinstance(message, HumanMessage) and not message.text.startswith(repair):
+            request, path = message.text, {}
+        elif isinstance(message, AIMessage):
+            path.update({str(call["id"]): Made(call["name"], call["args"]) for call in message.tool_calls})
+        elif isinstance(message, ToolMessage) and message.tool_call_id in path:
+            made = path[message.tool_call_id]
+            seen = prompts.readable(message.content)
+            path[message.tool_call_id] = Made(made.tool, made.arguments, seen)
+    return request, tuple(path.values())
+
+
+def _number_after(marker: str, text: str, default: int) -> int:
+    _, found, rest = text.partition(marker)
+    digits = rest.split(maxsplit=1)[0].rstrip(".") if found else ""
+    return int(digits) if digits.isdigit() else default

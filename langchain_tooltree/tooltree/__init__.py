@@ -1,0 +1,1 @@
+"""ToolTree: Monte Carlo tree search over real tool calls."""

@@ -1,0 +1,199 @@
+"""Asking a model for candidate calls, and making sure that each can be made.
+
+A candidate's arguments are validated before a judge call is spent on it. One that is invalid may be repaired by the
+model once; otherwise it is dropped, with the reason.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.runnables import RunnableConfig
+from langchain_core.tools import BaseTool
+
+from langchain_tooltree.flows import Flow
+from langchain_tooltree.models import ATTEMPTS, Meter, call_tools, inner_config
+from langchain_tooltree.tooltree.arguments import clean_arguments, find_problem
+from langchain_tooltree.tooltree.cards import ToolLibrary
+from langchain_tooltree.tooltree.config import SearchConfig
+from langchain_tooltree.tooltree.prompts import (
+    DEFAULT_DRAFT_PROMPT,
+    DEFAULT_PROPOSE_PROMPT,
+    DEFAULT_REPAIR_PROMPT,
+    propose_messages,
+)
+from langchain_tooltree.tooltree.tree import Call, Effect
+
+READ_CANDIDATES = 2
+"""So many times `top_k` calls are read from one reply; a model that offers more is cut short."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProposalRequest:
+    """A state to be asked for calls.
+
+    Attributes:
+        conversation: The dialogue and the calls of the path, each answered.
+        tools: Names of the tools to show.
+        attempt: How often this state is now asked, from 1.
+        tried: Calls offered here before.
+        metadata: Where in the search the question stands, for traces.
+    """
+
+    conversation: Sequence[BaseMessage]
+    tools: Sequence[str]
+    attempt: int = 1
+    tried: Sequence[str] = ()
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A call that cannot be made as it was written.
+
+    Attributes:
+        tool: Name of the tool, as the model wrote it.
+        call: The call, as text.
+        reason: What is wrong with it.
+    """
+
+    tool: str
+    call: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.call}: {self.reason}"
+
+
+@dataclass(slots=True)
+class Proposal:
+    """What a model offered.
+
+    Attributes:
+        calls: Valid calls, the most promising first.
+        problems: Calls that could not be used.
+        finished: Whether the model replied without offering any call.
+        error: Why the model could not be asked, if so.
+    """
+
+    calls: list[Call] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    finished: bool = False
+    error: str | None = None
+
+
+class Proposer:
+    """Asks a model for candidate calls.
+
+    Args:
+        model: A chat model with tool calling.
+        library: The tools.
+        effects: The effect of every tool, by name.
+        config: Says whether all candidates come in one reply or each tool gets a draft, and how many are wanted.
+    """
+
+    def __init__(
+        self, model: BaseChatModel, library: ToolLibrary, effects: Mapping[str, Effect], config: SearchConfig
+    ) -> None:
+        self._model = model
+        self._library = library
+        self._effects = effects
+        self._config = config
+
+    def propose(self, request: ProposalRequest, meter: Meter) -> Flow[Proposal]:
+        """Ask a state for candidate calls.
+
+        Args:
+            request: The state.
+            meter: Counts the model calls and bounds them.
+
+        Returns:
+            The valid calls and what became of the others.
+        """
+        proposal = Proposal()
+        tools = [tool for name in request.tools if (tool := self._library.tool(name))]
+        if self._config.proposals == "together":
+            instruction = DEFAULT_PROPOSE_PROMPT.format(count=self._config.top_k)
+            yield from self._ask(request, tools, instruction, meter, proposal)
+        else:
+            for tool in tools:
+                if meter.left:
+                    instruction = DEFAULT_DRAFT_PROMPT.format(tool=tool.name)
+                    yield from self._ask(request, [tool], instruction, meter, proposal)
+        if proposal.problems and meter.left:
+            yield from self._repair(request, tools, meter, proposal)
+        proposal.finished = not (proposal.calls or proposal.problems or proposal.error)
+        if proposal.calls:
+            proposal.error = None
+        return proposal
+
+    def _ask(
+        self,
+        request: ProposalRequest,
+        tools: Sequence[BaseTool],
+        instruction: str,
+        meter: Meter,
+        proposal: Proposal,
+    ) -> Flow[None]:
+        """One question; asked once more if the model cannot be reached."""
+        messages = propose_messages(
+            request.conversation, instruction=instruction, attempt=request.attempt, tried=request.tried
+        )
+        attempts = ATTEMPTS if self._config.proposals == "together" else 1
+        for _ in range(min(attempts, meter.left)):
+            try:
+                reply = yield from call_tools(self._model, tools, messages, meter, _run_config(request))
+            except Exception as error:  # noqa: BLE001 - any failure of a model ends in the fallback, not in a crash
+                proposal.error = f"the model failed: {type(error).__name__}: {error}"
+            else:
+                proposal.error = None
+                self._read(reply, tools, proposal)
+                return
+
+    def _repair(
+        self, request: ProposalRequest, tools: Sequence[BaseTool], meter: Meter, proposal: Proposal
+    ) -> Flow[None]:
+        """Have invalid calls written again, once; what is still invalid stays a problem."""
+        instruction = DEFAULT_PROPOSE_PROMPT.format(count=len(proposal.problems))
+        messages = propose_messages(request.conversation, instruction=instruction, attempt=1, tried=())
+        listed = "\n".join(f"- {problem}" for problem in proposal.problems)
+        messages.append(HumanMessage(DEFAULT_REPAIR_PROMPT.format(problems=listed)))
+        try:
+            reply = yield from call_tools(self._model, tools, messages, meter, _run_config(request))
+        except Exception:  # noqa: BLE001 - without a repair the calls are dropped for the reason they had
+            return
+        rewritten = Counter(call["name"] for call in (*reply.tool_calls, *reply.invalid_tool_calls))
+        unanswered = [problem for problem in proposal.problems if not rewritten[problem.tool]]
+        proposal.problems = unanswered
+        self._read(reply, tools, proposal)
+
+    def _read(self, reply: AIMessage, tools: Sequence[BaseTool], proposal: Proposal) -> None:
+        """Sort the calls of a reply into valid ones and problems."""
+        shown = {tool.name: tool for tool in tools}
+        for written in reply.tool_calls[: READ_CANDIDATES * self._config.top_k]:
+            tool = shown.get(written["name"])
+            if tool is None:
+                reason = f"there is no tool of this name; the tools are {', '.join(shown)}"
+                proposal.problems.append(Problem(written["name"], f"{written['name']}({written['args']})", reason))
+                continue
+            arguments = clean_arguments(tool, written["args"])
+            call = Call(tool=tool.name, arguments=arguments, effect=self._effects[tool.name])
+            if problem := find_problem(tool, arguments):
+                proposal.problems.append(Problem(tool.name, call.label, problem))
+            else:
+                proposal.calls.append(call)
+        proposal.problems.extend(
+            Problem(
+                str(broken.get("name")),
+                f"{broken.get('name')}({broken.get('args')})",
+                "the arguments are not valid JSON",
+            )
+            for broken in reply.invalid_tool_calls
+        )
+
+
+def _run_config(request: ProposalRequest) -> RunnableConfig:
+    return inner_config("propose", {**request.metadata, "attempt": request.attempt})

@@ -1,0 +1,200 @@
+"""How a search is configured, and what it may cost at the most. Pure."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from langchain_tooltree.errors import ConfigurationError
+
+MODEL_CALLS_PER_ROLLOUT = 4
+"""Propose, pre-evaluate, post-evaluate, and one to spare for asking again: the default bound on model calls."""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """The most that a search may cost before it stops by itself.
+
+    Attributes:
+        rollouts: Tool calls tried, deferred ones included.
+        model_calls: Requests to proposer and judges, the final answer included.
+        tool_calls: Tools really run.
+    """
+
+    rollouts: int
+    model_calls: int
+    tool_calls: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchConfig:
+    """Everything that shapes a search; the defaults are for production, `SearchConfig.paper()` for reproduction.
+
+    Args:
+        max_rollouts: Rollouts (one tool call tried each) at the most.
+        exploration: Weight lambda of the exploration term in Eq. 1.
+        pre_threshold: tau_pre in [0, 1]: candidates with a lower r_pre are pruned before they run.
+        post_threshold: tau_post in [0, 1]: a node whose r_post is lower is never expanded.
+        top_k: Candidates kept per proposal, best r_pre first; also how many the model is asked for.
+        max_depth: Calls on one path at the most.
+        parallel_rollouts: Rollouts in flight at once. The tree depends on this number, never on timing.
+        patience: Stop after so many rollouts in a row without a gain of `min_gain` in the best path's value.
+        min_gain: See `patience`.
+        max_model_calls: Model calls at the most, the answer included; `None` means the bound of `estimate`.
+        max_tool_calls: Tool calls at the most; `None` means one per rollout.
+        max_tokens: Launch nothing once so many tokens are spent; overshot by at most the calls in flight.
+        max_seconds: Launch nothing once so many seconds are spent; overshot by at most the calls in flight.
+        seed: Seed of tie-breaking and of the order in which candidates are shown to the judge.
+        selection: `"smoothed"` is Eq. 1 as the authors released it, `"printed"` as the paper prints it.
+        first_play: Q of a child never visited under `"smoothed"`: the parent's mean, its own r_pre, or zero.
+        exploration_decay: lambda is multiplied by this, in (0, 1], at each level of depth.
+        pre_threshold_decay: tau_pre is multiplied by this, in (0, 1], at each level of depth.
+        proposals: `"together"`: all candidates in one model call; `"per_tool"`: one draft for each tool.
+        pre_evaluation: `"batched"`: all candidates in one judge call; `"single"`: one judge call for each.
+        max_proposals: How often one state may be asked for candidates. It is asked again, for other calls than
+            before, only when everything it offered has failed.
+        goal_score: Whether the judge also scores, after each call, if the task is now done (beyond the paper).
+        goal_threshold: Goal score in [0, 1] from which a path counts as a solution.
+        value_threshold: Path value in [0, 1] at which a solution ends the search at once.
+        retrieve_above: With more tools than this, only the most relevant ones are shown to the model.
+        retrieve_top: How many tools are shown then.
+        always_include: Names of tools that retrieval never leaves out.
+        coarse_planner: Narrow the tools once before the search, as the paper's ACL-format version does.
+        relevance_threshold: p_t in [0, 1] below which the coarse planner drops a tool.
+        tool_timeout: Seconds one tool call may take before it counts as failed; `None` for no limit.
+        max_observation_chars: Longer observations are cut in the middle, with a note of what was left out.
+
+    Raises:
+        ConfigurationError: If a value is out of range; the message names it and the remedy.
+    """
+
+    max_rollouts: int = 60
+    exploration: float = 1.4
+    pre_threshold: float = 0.3
+    post_threshold: float = 0.4
+    top_k: int = 5
+    max_depth: int = 15
+    parallel_rollouts: int = 4
+    patience: int = 10
+    min_gain: float = 1e-3
+    max_model_calls: int | None = None
+    max_tool_calls: int | None = None
+    max_tokens: int | None = None
+    max_seconds: float | None = None
+    seed: int = 0
+    selection: Literal["smoothed", "printed"] = "smoothed"
+    first_play: Literal["parent_mean", "r_pre", "zero"] = "parent_mean"
+    exploration_decay: float = 1.0
+    pre_threshold_decay: float = 1.0
+    proposals: Literal["together", "per_tool"] = "together"
+    pre_evaluation: Literal["batched", "single"] = "batched"
+    max_proposals: int = 2
+    goal_score: bool = True
+    goal_threshold: float = 0.7
+    value_threshold: float = 0.5
+    retrieve_above: int = 20
+    retrieve_top: int = 20
+    always_include: tuple[str, ...] = ()
+    coarse_planner: bool = False
+    relevance_threshold: float = 0.3
+    tool_timeout: float | None = 60.0
+    max_observation_chars: int = 20_000
+
+    def __post_init__(self) -> None:
+        for name in (
+            "pre_threshold",
+            "post_threshold",
+            "goal_threshold",
+            "value_threshold",
+            "relevance_threshold",
+        ):
+            self._check(name, lambda value: 0 <= value <= 1, "a number between 0 and 1")
+        for name in ("exploration_decay", "pre_threshold_decay"):
+            self._check(name, lambda value: 0 < value <= 1, "a number above 0 and at most 1 (1 keeps it constant)")
+        for name in ("exploration", "min_gain"):
+            self._check(name, lambda value: 0 <= value < math.inf, "a finite number of 0 or more")
+        for name in ("max_rollouts", "top_k", "max_depth", "parallel_rollouts", "patience", "max_proposals"):
+            self._check(name, _is_positive_integer, "a whole number of 1 or more")
+        for name in ("retrieve_above", "retrieve_top", "max_observation_chars"):
+            self._check(name, _is_positive_integer, "a whole number of 1 or more")
+        for name in ("max_model_calls", "max_tool_calls", "max_tokens"):
+            self._check(name, _is_positive_integer, "a whole number of 1 or more, or None for no limit", optional=True)
+        for name in ("max_seconds", "tool_timeout"):
+            self._check(name, lambda value: value > 0, "a number above 0, or None for no limit", optional=True)
+        self._check("seed", lambda value: isinstance(value, int), "a whole number")
+        self._check_choice("selection", ("smoothed", "printed"))
+        self._check_choice("first_play", ("parent_mean", "r_pre", "zero"))
+        self._check_choice("proposals", ("together", "per_tool"))
+        self._check_choice("pre_evaluation", ("batched", "single"))
+        if isinstance(self.always_include, str):
+            msg = (
+                f"always_include must be a collection of tool names, got the string {self.always_include!r}; "
+                f"write ({self.always_include!r},)."
+            )
+            raise ConfigurationError(msg)
+
+    def _check(self, name: str, holds: Callable[[Any], bool], wanted: str, *, optional: bool = False) -> None:
+        value = getattr(self, name)
+        if optional and value is None:
+            return
+        number = isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value)
+        if not (number and holds(value)):
+            msg = f"{name} must be {wanted}, got {value!r}."
+            raise ConfigurationError(msg)
+
+    def _check_choice(self, name: str, choices: tuple[str, ...]) -> None:
+        if (value := getattr(self, name)) not in choices:
+            msg = f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}."
+            raise ConfigurationError(msg)
+
+    @classmethod
+    def paper(cls, **changes: Any) -> "SearchConfig":
+        """The settings of the paper (section 4, implementation details), to reproduce it.
+
+        One draft per tool, one judge call per candidate, one rollout at a time, Eq. 1 as printed, no goal score, no
+        second proposal for a state.
+
+        Args:
+            **changes: Fields to set differently.
+
+        Returns:
+            The configuration.
+
+        Raises:
+            ConfigurationError: If a changed value is out of range.
+        """
+        paper = cls(
+            parallel_rollouts=1,
+            selection="printed",
+            proposals="per_tool",
+            pre_evaluation="single",
+            max_proposals=1,
+            goal_score=False,
+        )
+        return replace(paper, **changes)
+
+    def estimate(self, tools: int) -> Estimate:
+        """The most that a search over so many tools may cost; it never goes beyond.
+
+        Args:
+            tools: How many tools the model is shown.
+
+        Returns:
+            Upper bounds, the budgets of this configuration taken into account.
+        """
+        shown = min(tools, self.retrieve_top) if tools > self.retrieve_above else tools
+        per_rollout = MODEL_CALLS_PER_ROLLOUT
+        if self.proposals == "per_tool":
+            per_rollout += shown
+        if self.pre_evaluation == "single":
+            per_rollout += shown if self.proposals == "per_tool" else self.top_k
+        bound = self.max_rollouts * per_rollout + 2
+        return Estimate(
+            rollouts=self.max_rollouts,
+            model_calls=bound if self.max_model_calls is None else self.max_model_calls,
+            tool_calls=self.max_rollouts if self.max_tool_calls is None else self.max_tool_calls,
+        )
+
+
+def _is_positive_integer(value: float) -> bool:
+    return isinstance(value, int) and value >= 1

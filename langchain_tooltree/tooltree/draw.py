@@ -1,0 +1,112 @@
+"""Pictures of a search tree: Mermaid for documents, a tree for the terminal."""
+
+import re
+from collections.abc import Collection
+
+from rich.markup import escape
+from rich.tree import Tree as TerminalTree
+
+from langchain_tooltree.tooltree.prompts import readable
+from langchain_tooltree.tooltree.tree import Node, Tree
+
+REASONS = {
+    "pre_evaluation": "pruned before: r_pre below threshold",
+    "top_k": "pruned before: not among the best",
+    "post_evaluation": "pruned after: r_post below threshold",
+}
+"""Why a node was pruned, for people."""
+
+MAX_LABEL = 60
+MAX_OBSERVATION = 70
+
+
+def to_mermaid(tree: Tree, best: Collection[int] = ()) -> str:
+    """Draw a tree as a Mermaid flowchart.
+
+    Args:
+        tree: The tree.
+        best: Nodes of the best path, to be marked.
+
+    Returns:
+        The text of the chart.
+    """
+    lines = ["flowchart TD", '  n0(["request"])']
+    links: list[str] = []
+    for node in tree.nodes[1:]:
+        text = "<br/>".join(filter(None, (_quoted(shorten(node.label, MAX_LABEL)), figures(node), status(node))))
+        left, right = ("[/", "/]") if node.deferred else ("[", "]")
+        lines.append(f'  n{node.id}{left}"{text}"{right}')
+        arrow = "==>" if node.id in best else "-.->" if node.pruned else "-->"
+        links.append(f"  n{node.parent} {arrow} n{node.id}")
+    lines.extend(links)
+    lines.append("  classDef best fill:#d3f9d8,stroke:#2b8a3e,stroke-width:2px")
+    lines.append("  classDef pruned fill:#f1f3f5,stroke:#adb5bd,color:#868e96")
+    if marked := [f"n{node.id}" for node in tree.nodes if node.id in best]:
+        lines.append(f"  class {','.join(marked)} best")
+    if cut := [f"n{node.id}" for node in tree.nodes if node.pruned]:
+        lines.append(f"  class {','.join(cut)} pruned")
+    return "\n".join(lines)
+
+
+def to_rich(tree: Tree, best: Collection[int] = ()) -> TerminalTree:
+    """Draw a tree for a terminal.
+
+    Args:
+        tree: The tree.
+        best: Nodes of the best path, to be marked.
+
+    Returns:
+        Something that `rich.print` shows.
+    """
+    drawn = TerminalTree("[bold]request[/bold]", guide_style="dim")
+    branches = {0: drawn}
+    for node in tree.nodes[1:]:
+        branches[node.id] = branches[node.parent or 0].add(_terminal_label(node, best))
+    return drawn
+
+
+def _terminal_label(node: Node, best: Collection[int]) -> str:
+    call = escape(shorten(node.label, MAX_LABEL))
+    style = "bold green" if node.id in best else "dim" if node.pruned else "default"
+    parts = [f"[{style}]{call}[/]", f"[cyan]{figures(node)}[/]"]
+    if note := status(node):
+        parts.append(f"[yellow]{escape(note)}[/]")
+    line = "  ".join(part for part in parts if part)
+    if node.observation:
+        seen = shorten(readable(node.observation.content).replace("\n", " "), MAX_OBSERVATION)
+        line += f"\n[dim]{escape(seen)}[/]"
+    return line
+
+
+def figures(node: Node) -> str:
+    """Q, N, r_pre and r_post of a node in one line; a figure not given by the judge bears a question mark."""
+    parts = []
+    if node.visits:
+        parts.append(f"Q={node.value:.2f} N={node.visits}")
+    if node.r_pre is not None:
+        parts.append(f"r_pre={node.r_pre:.2f}{'' if node.pre_scored else '?'}")
+    if node.r_post is not None:
+        parts.append(f"r_post={node.r_post:.2f}{'' if node.post_scored else '?'}")
+    return " ".join(parts)
+
+
+def status(node: Node) -> str:
+    """What became of a node, if that is worth a word."""
+    if node.pruned:
+        return REASONS[node.pruned]
+    if node.deferred:
+        return "waits for approval"
+    if node.observation and node.observation.kind != "ok":
+        return node.observation.kind
+    return ""
+
+
+def shorten(text: str, length: int) -> str:
+    """A text on one line, cut at the end where it is too long."""
+    flat = re.sub(r"\s+", " ", text)
+    return flat if len(flat) <= length else f"{flat[: length - 1]}…"
+
+
+def _quoted(text: str) -> str:
+    """A text that Mermaid shows as it is."""
+    return re.sub(r'["<>#&{}\[\]()`]', lambda match: f"#{ord(match.group())};", text)

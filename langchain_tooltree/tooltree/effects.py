@@ -1,0 +1,96 @@
+"""Which tools may run while searching.
+
+A search runs tools whose results may never be kept. So a tool runs only if it is declared `read`; everything else is a
+`write`, which is judged but left to the user's own tools node, or, if a sandbox binds it, tried out in a fork.
+"""
+
+import typing
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, get_type_hints
+
+from langchain_core.tools import BaseTool, StructuredTool
+from langgraph.types import Command
+
+from langchain_tooltree.errors import ConfigurationError, ToolDefinitionError
+from langchain_tooltree.tooltree.cards import ToolLibrary
+from langchain_tooltree.tooltree.sandbox import Sandbox
+from langchain_tooltree.tooltree.tree import Effect
+
+DeclaredEffect = Literal["read", "write"]
+
+
+def classify_tools(
+    library: ToolLibrary, effects: Mapping[str, DeclaredEffect] | None = None, sandbox: Sandbox | None = None
+) -> dict[str, Effect]:
+    """Decide for each tool whether it may run while searching.
+
+    Args:
+        library: The tools.
+        effects: What the user declares. A tool left out is a `write`.
+        sandbox: A forkable world. The tools it binds are `sandboxed` unless declared `read`.
+
+    Returns:
+        The effect of every tool, by name.
+
+    Raises:
+        ConfigurationError: If a declaration is neither `read` nor `write`, or calls a tool that returns a `Command` a
+            read: its state update would be lost.
+        ToolDefinitionError: If a declaration or the sandbox names an unknown tool.
+    """
+    declared = dict(effects or {})
+    bound = {tool.name for tool in sandbox.tools} if sandbox else set()
+    for source, names in (("effects", set(declared)), ("the sandbox", bound)):
+        if unknown := names - set(library.names):
+            msg = f"{source} names {', '.join(sorted(unknown))}, but the tools are {', '.join(library.names)}."
+            raise ToolDefinitionError(msg)
+    classified: dict[str, Effect] = {}
+    for tool in library:
+        effect = declared.get(tool.name)
+        if effect not in {None, "read", "write"}:
+            msg = f"effects[{tool.name!r}] must be 'read' or 'write', got {effect!r}."
+            raise ConfigurationError(msg)
+        if effect == "read" and _returns_command(tool):
+            msg = (
+                f"{tool.name!r} is declared a read but returns a Command, whose state update would be lost while "
+                "searching. Declare it a write."
+            )
+            raise ConfigurationError(msg)
+        if effect == "read":
+            classified[tool.name] = "read"
+        else:
+            classified[tool.name] = "sandboxed" if tool.name in bound else "write"
+    return classified
+
+
+def mcp_effects(tools: Iterable[BaseTool], *, server: str) -> dict[str, DeclaredEffect]:
+    """Believe the read-only hints of one MCP server that you trust.
+
+    A hint is a claim of the server, so it counts only where you name the server:
+    `effects={**mcp_effects(await client.get_tools(server_name="files"), server="files")}`.
+
+    Args:
+        tools: Tools of that server, loaded with langchain-mcp-adapters or `langchain.mcp`.
+        server: Its name. Tools whose metadata names another server are left out.
+
+    Returns:
+        `"read"` for tools hinted read-only, `"write"` for those hinted otherwise; no entry without a hint.
+    """
+    effects: dict[str, DeclaredEffect] = {}
+    for tool in tools:
+        metadata = tool.metadata or {}
+        provenance = metadata.get("mcp") or {}
+        named = (provenance.get("server") or {}).get("name", server)
+        hints: Mapping[str, Any] = (provenance.get("tool") or {}).get("annotations") or {}
+        hint = metadata.get("readOnlyHint", hints.get("read_only_hint"))
+        if named == server and hint is not None:
+            effects[tool.name] = "read" if hint is True else "write"
+    return effects
+
+
+def _returns_command(tool: BaseTool) -> bool:
+    function = (tool.func or tool.coroutine) if isinstance(tool, StructuredTool) else tool._run  # noqa: SLF001 - hints
+    try:
+        returned = get_type_hints(function).get("return")
+    except (NameError, TypeError):
+        return False
+    return any((typing.get_origin(part) or part) is Command for part in (returned, *typing.get_args(returned)))

@@ -1,0 +1,193 @@
+"""Running one tool call and turning whatever comes of it into an observation."""
+
+import asyncio
+import json
+import threading
+from collections.abc import Mapping
+from concurrent.futures import Future
+from contextvars import copy_context
+from dataclasses import dataclass
+from typing import Any
+
+from langchain_core.messages import ToolMessage
+from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import ensure_config, merge_configs
+from langchain_core.tools import BaseTool, StructuredTool, ToolException
+from langgraph.prebuilt import ToolNode
+from langgraph.prebuilt.tool_node import ToolInvocationError
+
+from langchain_tooltree.flows import Flow
+from langchain_tooltree.tooltree.tree import Call, Observation
+
+TRANSIENT_STATUS = frozenset({408, 425, 429, 500, 502, 503, 504})
+
+
+@dataclass(frozen=True, slots=True)
+class ToolStep:
+    """One tool call, as a step of a flow.
+
+    The call goes through a LangGraph `ToolNode`, so state, store and runtime are injected as in the user's own graph.
+
+    Args:
+        tool: The tool. A sync-only one runs in a thread on the async path; an async-only one gets an event loop of
+            its own on the sync path.
+        call: The call.
+        call_id: Its tool call id.
+        state: The graph state that injected arguments are read from.
+        timeout: Seconds it may take, `None` for no limit. A sync tool cannot be stopped: its thread is left behind.
+        config: Run configuration of the call.
+    """
+
+    tool: BaseTool
+    call: Call
+    call_id: str
+    state: Mapping[str, Any]
+    timeout: float | None
+    config: RunnableConfig
+
+    def run(self) -> Any:
+        """Run the tool.
+
+        Raises:
+            TimeoutError: If it takes too long.
+        """
+        outcome: Future[Any] = Future()
+        context = copy_context()
+
+        def work() -> None:
+            try:
+                outcome.set_result(context.run(self._invoke))
+            except BaseException as error:  # noqa: BLE001 - handed to the waiting thread
+                outcome.set_exception(error)
+
+        threading.Thread(target=work, name=f"tooltree-{self.call.tool}", daemon=True).start()
+        return outcome.result(self.timeout)
+
+    async def arun(self) -> Any:
+        """Run the tool without blocking the loop.
+
+        Raises:
+            TimeoutError: If it takes too long.
+        """
+        return await asyncio.wait_for(self._ainvoke(), self.timeout)
+
+    def _invoke(self) -> Any:
+        if isinstance(self.tool, StructuredTool) and self.tool.func is None:
+            return asyncio.run(self._ainvoke())
+        return self._node().invoke(self._input(), self._run_config())
+
+    async def _ainvoke(self) -> Any:
+        return await self._node().ainvoke(self._input(), self._run_config())
+
+    def _node(self) -> ToolNode:
+        return ToolNode([self.tool], handle_tool_errors=False)
+
+    def _input(self) -> dict[str, Any]:
+        return {
+            "__type": "tool_call_with_context",
+            "tool_call": {
+                "name": self.call.tool,
+                "args": self.call.arguments,
+                "id": self.call_id,
+                "type": "tool_call",
+            },
+            "state": self.state,
+        }
+
+    def _run_config(self) -> RunnableConfig:
+        return merge_configs(ensure_config(), self.config)
+
+
+def observe(step: ToolStep, *, max_chars: int) -> Flow[Observation]:
+    """Run a call; an error is an observation too.
+
+    Args:
+        step: The call.
+        max_chars: Longer content is cut in the middle.
+
+    Returns:
+        What the tool brought back, or which way it failed.
+    """
+    try:
+        output = yield step
+    except Exception as error:  # noqa: BLE001 - whatever a tool raises is something to learn from
+        return _failure(step, error, max_chars)
+    message = _tool_message(output)
+    if message is None:
+        return Observation(
+            content=f"{step.call.tool} returned a Command, which only the graph itself can apply. "
+            "Declare the tool a write.",
+            kind="unsupported",
+        )
+    return Observation(
+        content=clip(message.content, max_chars),
+        kind="ok" if message.status == "success" else "exception",
+        artifact=_storable(message.artifact, max_chars),
+    )
+
+
+def _failure(step: ToolStep, error: Exception, max_chars: int) -> Observation:
+    text = clip(f"{type(error).__name__}: {error}", max_chars)
+    match error:
+        case TimeoutError():
+            limit = f"no answer within {step.timeout} s" if not str(error) else str(error)
+            return Observation(content=f"TimeoutError: {limit}", kind="timeout", transient=True)
+        case ToolInvocationError():
+            return Observation(content=text, kind="invalid_arguments")
+        case NotImplementedError():
+            return Observation(
+                content=f"{text} (an async-only tool may need the async path: ainvoke, astream or asearch)",
+                kind="unsupported",
+            )
+        case ToolException():
+            return Observation(content=text, kind="exception")
+        case _:
+            status = getattr(error, "status_code", None)
+            transient = isinstance(error, ConnectionError) or status in TRANSIENT_STATUS
+            return Observation(content=text, kind="exception", transient=transient)
+
+
+def _tool_message(output: Any) -> ToolMessage | None:
+    messages = output.get("messages") if isinstance(output, dict) else None
+    return next((message for message in messages or () if isinstance(message, ToolMessage)), None)
+
+
+def clip(content: Any, max_chars: int) -> Any:
+    """Cut message content to a length.
+
+    Args:
+        content: A string, or LangChain content blocks.
+        max_chars: Characters to keep of a string, or of each block; a longer block that is not text is replaced.
+
+    Returns:
+        The content, with a note where something was left out.
+    """
+    if isinstance(content, str):
+        return _clip_text(content, max_chars)
+    return [_clip_block(block, max_chars) for block in content]
+
+
+def _clip_block(block: Any, max_chars: int) -> Any:
+    if isinstance(block, str):
+        return _clip_text(block, max_chars)
+    if isinstance(block.get("text"), str):
+        return {**block, "text": _clip_text(block["text"], max_chars)}
+    size = len(json.dumps(block, default=str))
+    if size <= max_chars:
+        return block
+    return {"type": "text", "text": f"[{block.get('type', 'content')} of {size} characters left out]"}
+
+
+def _clip_text(text: str, max_chars: int) -> str:
+    if len(text) <= max_chars:
+        return text
+    half = max_chars // 2
+    return f"{text[:half]}\n[... {len(text) - 2 * half} characters left out ...]\n{text[len(text) - half :]}"
+
+
+def _storable(artifact: Any, max_chars: int) -> Any:
+    """An artifact that a checkpointer can keep at a reasonable size, or `None`."""
+    try:
+        return artifact if len(json.dumps(artifact)) <= max_chars else None
+    except (TypeError, ValueError):
+        return None

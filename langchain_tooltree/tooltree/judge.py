@@ -1,0 +1,263 @@
+"""Pre- and post-evaluation: scoring a call before and after it runs (paper, sections 3.2 and 3.3).
+
+A judge is a chat model, or any function from a [`JudgeRequest`][langchain_tooltree.JudgeRequest] to scores. Whatever
+it answers is checked: a score that is missing, malformed, out of range, NaN, given twice, or about something else is
+asked for once more and then left unscored. It is never taken for 0.
+"""
+
+import math
+import random
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from langchain_core.language_models import BaseChatModel
+
+from langchain_tooltree.errors import ConfigurationError
+from langchain_tooltree.flows import Flow, FunctionStep
+from langchain_tooltree.models import ATTEMPTS, Meter, StructuredQuestion, inner_config, resolve_model
+from langchain_tooltree.tooltree.prompts import (
+    DEFAULT_POST_JUDGE_PROMPT,
+    DEFAULT_PRE_JUDGE_PROMPT,
+    CandidateScores,
+    ObservationScore,
+    question_messages,
+)
+
+Score = float | None
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedCall:
+    """A call put to a judge.
+
+    Attributes:
+        id: Identifier, unique in the search; scores are matched by it.
+        tool: Name of the tool.
+        arguments: Its arguments.
+        deferred: Whether the call changes the real world and therefore waits for approval instead of being run.
+    """
+
+    id: str
+    tool: str
+    arguments: Mapping[str, Any]
+    deferred: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """The call as JSON-like data."""
+        return {"id": self.id, "tool": self.tool, "arguments": self.arguments}
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeRequest:
+    """A question to a judge.
+
+    Attributes:
+        stage: `"pre"`: score the calls before they run; `"post"`: score the only call by its observation.
+        query: The user's request.
+        history: What was said, called and observed before, as JSON-like entries.
+        calls: The calls in question.
+        tools: Cards of their tools, as JSON-like data.
+        observation: For `post`: what the call brought back; `None` if it was deferred.
+        attempt: 1, or 2 if the question is asked again.
+        metadata: Where in the search the question stands, for traces.
+    """
+
+    stage: Literal["pre", "post"]
+    query: str
+    history: Sequence[Mapping[str, Any]]
+    calls: Sequence[JudgedCall]
+    tools: Sequence[Mapping[str, Any]]
+    observation: str | None = None
+    attempt: int = 1
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Judge(Protocol):
+    """A function that scores calls; it may be a coroutine function.
+
+    For stage `"pre"` it returns a number in [0, 1] for each call, as a sequence in the order of `request.calls` or as
+    a mapping from their ids. For stage `"post"` it returns `r_post`, or a pair `(r_post, goal)`, each in [0, 1].
+    """
+
+    def __call__(self, request: JudgeRequest) -> Any | Awaitable[Any]:
+        """Score the calls of a request."""
+
+
+class Evaluator(Protocol):
+    """What the search asks for scores: a judge with the checks around it."""
+
+    @property
+    def calls_per_question(self) -> int:
+        """Model calls that one question may need."""
+
+    def pre(self, request: JudgeRequest, meter: Meter) -> Flow[list[Score]]:
+        """Scores in the order of `request.calls`, `None` where there is none to be had."""
+
+    def post(self, request: JudgeRequest, meter: Meter) -> Flow[tuple[Score, Score]]:
+        """r_post and goal score, `None` where there is none to be had."""
+
+
+def resolve_judge(judge: str | BaseChatModel | Judge, *, seed: int) -> Evaluator:
+    """Turn what a user passed as `judge` into an evaluator.
+
+    Args:
+        judge: A chat model, the name of one, or a function.
+        seed: Seed of the order in which candidates are shown to a model.
+
+    Returns:
+        The evaluator.
+
+    Raises:
+        ConfigurationError: If it is none of these.
+    """
+    if isinstance(judge, str | BaseChatModel):
+        return ModelEvaluator(resolve_model(judge), seed=seed)
+    if callable(judge):
+        return FunctionEvaluator(judge)
+    msg = f"judge must be a chat model, the name of one, or a function, got {type(judge).__name__}."
+    raise ConfigurationError(msg)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelEvaluator:
+    """A chat model as a judge.
+
+    Args:
+        model: The chat model.
+        seed: Seed of the order in which candidates are shown, so that none gains from its place.
+    """
+
+    model: BaseChatModel
+    seed: int = 0
+    calls_per_question: int = ATTEMPTS
+
+    def pre(self, request: JudgeRequest, meter: Meter) -> Flow[list[Score]]:
+        """Score candidates in one question; those without a usable score are asked about once more."""
+        wanted = {call.id for call in request.calls}
+        shown = list(request.calls)
+        random.Random(f"{self.seed}:{request.calls[0].id}").shuffle(shown)  # noqa: S311 - no secret depends on it
+        question = StructuredQuestion(
+            model=self.model,
+            schema=CandidateScores,
+            prompt=question_messages(
+                DEFAULT_PRE_JUDGE_PROMPT,
+                {
+                    "request": request.query,
+                    "history": request.history,
+                    "tools": request.tools,
+                    "candidates": [call.to_dict() for call in shown],
+                },
+            ),
+            usable=lambda reply: wanted <= set(_scores_by_id(reply)),
+            config=inner_config("pre_judge", request.metadata),
+        )
+        scores: dict[str, float] = {}
+        for reply in (yield from question.ask(meter)):
+            scores = {**_scores_by_id(reply), **scores}
+        return [scores.get(call.id) for call in request.calls]
+
+    def post(self, request: JudgeRequest, meter: Meter) -> Flow[tuple[Score, Score]]:
+        """Score an observation; asked once more if the reply is unusable."""
+        call = request.calls[0]
+        question = StructuredQuestion(
+            model=self.model,
+            schema=ObservationScore,
+            prompt=question_messages(
+                DEFAULT_POST_JUDGE_PROMPT,
+                {
+                    "request": request.query,
+                    "history": request.history,
+                    "call": call.to_dict(),
+                    "observation": "[not executed: waits for approval]" if call.deferred else request.observation,
+                },
+            ),
+            usable=lambda reply: _score(reply.get("score")) is not None and _score(reply.get("goal")) is not None,
+            config=inner_config("post_judge", request.metadata),
+        )
+        reward: Score = None
+        goal: Score = None
+        for reply in (yield from question.ask(meter)):
+            reward = _score(reply.get("score")) if reward is None else reward
+            goal = _score(reply.get("goal")) if goal is None else goal
+        return reward, goal
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionEvaluator:
+    """A user's function as a judge; it costs no model calls that the planner could count."""
+
+    judge: Judge
+    calls_per_question: int = 0
+
+    def pre(self, request: JudgeRequest, meter: Meter) -> Flow[list[Score]]:  # noqa: ARG002 - counts no model calls
+        """Score candidates; what is unusable is asked for once more."""
+        scores: dict[str, float] = {}
+        for attempt in range(1, ATTEMPTS + 1):
+            answer = yield from self._ask(request, attempt)
+            scores = {**_scores_by_position(request.calls, answer), **scores}
+            if len(scores) == len(request.calls):
+                break
+        return [scores.get(call.id) for call in request.calls]
+
+    def post(self, request: JudgeRequest, meter: Meter) -> Flow[tuple[Score, Score]]:  # noqa: ARG002 - as above
+        """Score an observation; asked once more if the answer is unusable."""
+        reward: Score = None
+        goal: Score = None
+        for attempt in range(1, ATTEMPTS + 1):
+            answer = yield from self._ask(request, attempt)
+            pair = answer if isinstance(answer, tuple | list) else (answer, None)
+            reward, goal = [_score(part) for part in (*pair, None, None)][:2]
+            if reward is not None:
+                break
+        return reward, goal
+
+    def _ask(self, request: JudgeRequest, attempt: int) -> Flow[Any]:
+        numbered = JudgeRequest(
+            **{name: getattr(request, name) for name in JudgeRequest.__slots__ if name != "attempt"}, attempt=attempt
+        )
+        try:
+            return (yield FunctionStep(self.judge, numbered))
+        except Exception:  # noqa: BLE001 - a judge that fails leaves its candidates unscored
+            return None
+
+
+def _scores_by_id(reply: Mapping[str, Any]) -> dict[str, float]:
+    """The usable scores of a model's reply; an id that stands twice has none."""
+    entries = reply.get("scores")
+    entries = [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+    return _unique((str(entry.get("id")), _score(entry.get("score"))) for entry in entries)
+
+
+def _scores_by_position(calls: Sequence[JudgedCall], answer: Any) -> dict[str, float]:
+    """The usable scores of a function's answer: a mapping by id, or a sequence in the order of the calls."""
+    if isinstance(answer, Mapping):
+        return _unique((str(key), _score(value)) for key, value in answer.items())
+    if isinstance(answer, Sequence) and not isinstance(answer, str) and len(answer) == len(calls):
+        return _unique((call.id, _score(value)) for call, value in zip(calls, answer, strict=True))
+    if len(calls) == 1 and (score := _score(answer)) is not None:
+        return {calls[0].id: score}
+    return {}
+
+
+def _unique(pairs: Iterable[tuple[str, Score]]) -> dict[str, float]:
+    scores: dict[str, float] = {}
+    seen: set[str] = set()
+    for key, score in pairs:
+        if key in seen:
+            scores.pop(key, None)
+        elif score is not None:
+            scores[key] = score
+        seen.add(key)
+    return scores
+
+
+def _score(value: Any) -> Score:
+    """A number in [0, 1], `None` for anything else."""
+    if isinstance(value, bool):
+        return None
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return None
+    return number if math.isfinite(number) and 0 <= number <= 1 else None

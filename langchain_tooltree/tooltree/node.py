@@ -1,0 +1,115 @@
+"""ToolTreeNode: a planner as a LangGraph node, in place of the model node of a ReAct graph."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from langchain_core.embeddings import Embeddings
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import BaseMessage, convert_to_messages
+from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.tools import BaseTool
+
+from langchain_tooltree.tooltree.config import SearchConfig
+from langchain_tooltree.tooltree.effects import DeclaredEffect
+from langchain_tooltree.tooltree.judge import Judge
+from langchain_tooltree.tooltree.planner import Planner
+from langchain_tooltree.tooltree.result import SearchResult
+from langchain_tooltree.tooltree.sandbox import Sandbox
+from langchain_tooltree.tooltree.turn import aplan_turn, plan_turn
+
+
+class ToolTreeNode(Runnable[Any, dict[str, list[BaseMessage]]]):
+    """Searches over real tool calls and adds the best trajectory to the conversation.
+
+    Put it where the model node of a ReAct graph stands; `tools_condition` and the tools node stay as they are. It
+    returns the reads that it ran, each with its result, and then either the answer or, if the best next step changes
+    something, that call, unanswered, for the tools node to carry out. On the next visit it plans on from there.
+
+    ```python
+    graph.add_node("model", ToolTreeNode(model, tools, effects={"search_flights": "read"}))
+    ```
+
+    Args:
+        model: Proposes calls and writes the answer: a chat model with tool calling, or a name for `init_chat_model`.
+        tools: LangChain tools, or a `ToolLibrary` with cards.
+        judge: Scores calls before and after they run: a chat model, the name of one, or a function from a
+            `JudgeRequest` to scores. The model itself if left out.
+        post_judge: Another judge for the observations.
+        config: The settings.
+        effects: Which tools only `"read"`. Every other tool is a `"write"`: judged, never run while searching.
+        sandbox: A forkable world, in which the writes of its tools are tried out.
+        embeddings: Ranks tools where there are many; `HashingEmbeddings` if left out.
+        system_prompt: The agent's own system prompt, put before the conversation.
+        messages_key: Where in the state the conversation stands.
+
+    Raises:
+        ConfigurationError: If the parts do not fit together; the message names the value and the remedy.
+    """
+
+    def __init__(
+        self,
+        model: str | BaseChatModel,
+        tools: Iterable[BaseTool],
+        *,
+        judge: str | BaseChatModel | Judge | None = None,
+        post_judge: str | BaseChatModel | Judge | None = None,
+        config: SearchConfig | None = None,
+        effects: Mapping[str, DeclaredEffect] | None = None,
+        sandbox: Sandbox | None = None,
+        embeddings: Embeddings | None = None,
+        system_prompt: str | None = None,
+        messages_key: str = "messages",
+    ) -> None:
+        self.name = "ToolTreeNode"
+        self._messages_key = messages_key
+        self._planner = Planner(
+            model,
+            tools,
+            judge=judge,
+            post_judge=post_judge,
+            config=config,
+            effects=effects,
+            sandbox=sandbox,
+            embeddings=embeddings,
+            system_prompt=system_prompt,
+        )
+
+    def invoke(
+        self,
+        input: Any,  # noqa: A002 - the name in Runnable
+        config: RunnableConfig | None = None,
+        **_: Any,
+    ) -> dict[str, list[BaseMessage]]:
+        """Plan the next step of a conversation.
+
+        Args:
+            input: The graph state, a mapping or an object, or just a list of messages.
+            config: Run configuration, supplied by LangGraph.
+
+        Returns:
+            The messages to append to the conversation, under `messages_key`.
+
+        Raises:
+            EmptyQueryError: If there is no user message with text.
+        """
+        messages, state = self._read(input)
+        return self._update(plan_turn(self._planner, messages, state=state, config=config))
+
+    async def ainvoke(
+        self,
+        input: Any,  # noqa: A002 - the name in Runnable
+        config: RunnableConfig | None = None,
+        **_: Any,
+    ) -> dict[str, list[BaseMessage]]:
+        """The async twin of `invoke`."""
+        messages, state = self._read(input)
+        return self._update(await aplan_turn(self._planner, messages, state=state, config=config))
+
+    def _read(self, state: Any) -> tuple[list[BaseMessage], Mapping[str, Any]]:
+        if isinstance(state, list):
+            return convert_to_messages(state), {}
+        values = state if isinstance(state, Mapping) else dict(state)
+        return convert_to_messages(values.get(self._messages_key) or []), values
+
+    def _update(self, result: SearchResult) -> dict[str, list[BaseMessage]]:
+        return {self._messages_key: result.messages}

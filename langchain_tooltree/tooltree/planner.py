@@ -1,0 +1,88 @@
+"""The parts of a planner, resolved and checked once, before anything runs."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from langchain_core.embeddings import Embeddings
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage, SystemMessage
+from langchain_core.runnables import RunnableConfig
+from langchain_core.tools import BaseTool
+
+from langchain_tooltree.errors import ConfigurationError
+from langchain_tooltree.experience.embeddings import HashingEmbeddings
+from langchain_tooltree.flows import Flow
+from langchain_tooltree.models import TAG, ModelStep, bind_tools, resolve_model
+from langchain_tooltree.tooltree.actions import Proposer
+from langchain_tooltree.tooltree.cards import ToolLibrary
+from langchain_tooltree.tooltree.config import SearchConfig
+from langchain_tooltree.tooltree.effects import DeclaredEffect, classify_tools
+from langchain_tooltree.tooltree.judge import Judge, resolve_judge
+from langchain_tooltree.tooltree.retrieval import ToolRetriever
+from langchain_tooltree.tooltree.sandbox import Sandbox
+
+
+class Planner:
+    """Models, tools, judges, effects and sandbox of a planner; shared by all its searches, so it holds no state.
+
+    Args:
+        model: Proposes calls and writes the answer.
+        tools: LangChain tools, or a `ToolLibrary`.
+        judge: Scores calls; the model itself if left out.
+        post_judge: Scores observations; the judge if left out.
+        config: The settings.
+        effects: Which tools only read.
+        sandbox: A forkable world for the tools that write.
+        embeddings: Ranks tools where there are many; `HashingEmbeddings` if left out.
+        system_prompt: The agent's own system prompt.
+
+    Raises:
+        ConfigurationError: If a part cannot work, or parts do not fit together.
+    """
+
+    def __init__(
+        self,
+        model: str | BaseChatModel,
+        tools: Iterable[BaseTool],
+        *,
+        judge: str | BaseChatModel | Judge | None = None,
+        post_judge: str | BaseChatModel | Judge | None = None,
+        config: SearchConfig | None = None,
+        effects: Mapping[str, DeclaredEffect] | None = None,
+        sandbox: Sandbox | None = None,
+        embeddings: Embeddings | None = None,
+        system_prompt: str | None = None,
+    ) -> None:
+        if sandbox is not None and not isinstance(sandbox, Sandbox):
+            msg = f"sandbox must have `tools` and `fork()`, got {type(sandbox).__name__}. See ObjectSandbox."
+            raise ConfigurationError(msg)
+        self.config = config or SearchConfig()
+        self.model = resolve_model(model)
+        self.library = ToolLibrary(tools)
+        self.effects = classify_tools(self.library, effects, sandbox)
+        self.sandbox = sandbox
+        self.proposer = Proposer(self.model, self.library, self.effects, self.config)
+        first_judge = self.model if judge is None else judge
+        self.pre_judge = resolve_judge(first_judge, seed=self.config.seed)
+        self.post_judge = resolve_judge(first_judge if post_judge is None else post_judge, seed=self.config.seed)
+        self.retriever = ToolRetriever(self.library, embeddings or HashingEmbeddings(), self.config)
+        self._system_prompt = system_prompt
+
+    def conversation(self, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+        """The messages with the agent's own system prompt at their head."""
+        return [SystemMessage(self._system_prompt), *messages] if self._system_prompt else list(messages)
+
+    def answer(self, conversation: Sequence[BaseMessage], config: RunnableConfig) -> Flow[AIMessage]:
+        """The agent's plain model step: answer from what is known, or, without a plan, do what the model thinks best.
+
+        Its tokens are the user's, so this is the one model call that is not hidden from streams.
+
+        Args:
+            conversation: The dialogue and the trajectory, every call answered.
+            config: Run configuration of the host.
+
+        Returns:
+            The model's reply.
+        """
+        model = bind_tools(self.model, list(self.library))
+        reply: AIMessage = yield ModelStep(model, conversation, {**config, "run_name": f"{TAG}.answer"})
+        return reply

@@ -1,0 +1,183 @@
+"""What a search hands back: the best trajectory, the whole tree, and what it cost."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from rich.tree import Tree as TerminalTree
+
+from langchain_tooltree.tooltree import draw
+from langchain_tooltree.tooltree.search import StopReason
+from langchain_tooltree.tooltree.tree import Call, Node, Observation, Tree
+
+
+@dataclass(frozen=True, slots=True)
+class PlanStep:
+    """One call of the best trajectory.
+
+    Attributes:
+        call: The call; its effect says whether it ran for real (`read`), in a fork (`sandboxed`) or not at all
+            (`write`).
+        call_id: Its tool call id, also the idempotency key of a write.
+        observation: What it brought back; `None` if it was deferred.
+        r_pre: Score before it ran, in [0, 1].
+        r_post: Score of the observation, in [0, 1].
+        goal: Whether the task is done after it, in [0, 1]; `None` without goal scores.
+    """
+
+    call: Call
+    call_id: str
+    observation: Observation | None
+    r_pre: float
+    r_post: float
+    goal: float | None
+
+    def request(self) -> AIMessage:
+        """The call as the message of a model."""
+        arguments = dict(self.call.arguments)
+        return AIMessage("", tool_calls=[{"name": self.call.tool, "args": arguments, "id": self.call_id}])
+
+    def messages(self) -> list[BaseMessage]:
+        """The call and its answer, as every provider accepts them; the call alone if it was deferred."""
+        if self.observation is None:
+            return [self.request()]
+        answer = ToolMessage(
+            self.observation.content,
+            tool_call_id=self.call_id,
+            name=self.call.tool,
+            status="success" if self.observation.kind == "ok" else "error",
+            artifact=self.observation.artifact,
+        )
+        return [self.request(), answer]
+
+
+@dataclass(frozen=True, slots=True)
+class SearchCost:
+    """What a search cost.
+
+    Attributes:
+        rollouts: Rollouts started.
+        nodes: Nodes of the tree, the root left out.
+        pruned_before: Candidates pruned before they ran.
+        pruned_after: Calls pruned by what they brought back.
+        model_calls: Requests to models, the answer included.
+        tokens: Tokens sent and received, as far as the models reported them.
+        tool_calls: Tools run.
+        cache_hits: Calls whose observation was reused instead.
+        replayed: Tools run again to rebuild a fork of the sandbox.
+        seconds: Time the search took, waiting for calls included.
+    """
+
+    rollouts: int = 0
+    nodes: int = 0
+    pruned_before: int = 0
+    pruned_after: int = 0
+    model_calls: int = 0
+    tokens: int = 0
+    tool_calls: int = 0
+    cache_hits: int = 0
+    replayed: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class SearchResult:
+    """The outcome of a search.
+
+    Attributes:
+        query: The request that was planned for.
+        tree: The whole tree.
+        steps: The best trajectory, from the first call on; empty if planning failed.
+        cost: What it cost.
+        stop_reason: Why the search ended.
+        fallback: Why the plain model answers without a plan, if it does.
+        answer: The final answer; `None` while a write of the plan waits to be carried out.
+    """
+
+    query: str
+    tree: Tree
+    steps: tuple[PlanStep, ...]
+    cost: SearchCost
+    stop_reason: StopReason
+    fallback: str | None = None
+    answer: AIMessage | None = field(default=None)
+
+    @property
+    def calls(self) -> tuple[Call, ...]:
+        """The calls of the best trajectory."""
+        return tuple(step.call for step in self.steps)
+
+    @property
+    def pending(self) -> PlanStep | None:
+        """The first call that still has to be carried out in the real world, if the plan holds one."""
+        return next((step for step in self.steps if step.call.effect != "read"), None)
+
+    @property
+    def messages(self) -> list[BaseMessage]:
+        """The plan as messages to append to the conversation.
+
+        Every read with its result, in order, then the first write as an unanswered tool call for the agent's own tools
+        node, or the answer.
+        """
+        messages: list[BaseMessage] = []
+        for step in self.steps:
+            if step.call.effect != "read":
+                return [*messages, step.request()]
+            messages.extend(step.messages())
+        return messages if self.answer is None else [*messages, self.answer]
+
+    def to_mermaid(self) -> str:
+        """The tree as a Mermaid flowchart: Q, N, r_pre and r_post on each node, why pruned, the best path marked."""
+        return draw.to_mermaid(self.tree, self._best_ids())
+
+    def to_rich(self) -> TerminalTree:
+        """The tree for a terminal, to be printed by rich."""
+        return draw.to_rich(self.tree, self._best_ids())
+
+    def to_dict(self) -> dict[str, Any]:
+        """The result as JSON-like data, ids of tool calls and times left out: equal for equal searches."""
+        return {
+            "query": self.query,
+            "stop_reason": self.stop_reason,
+            "best": self._best_ids(),
+            "cost": {name: getattr(self.cost, name) for name in SearchCost.__slots__ if name != "seconds"},
+            "nodes": [_node_to_dict(node) for node in self.tree.nodes],
+        }
+
+    def _best_ids(self) -> list[int]:
+        ids: list[int] = []
+        node = self.tree.root
+        for step in self.steps:
+            node = next(child for child in self.tree.children(node) if child.call == step.call)
+            ids.append(node.id)
+        return ids
+
+
+def plan_steps(path: Sequence[Node], call_ids: Sequence[str]) -> tuple[PlanStep, ...]:
+    """The nodes of a path as steps of a plan."""
+    return tuple(
+        PlanStep(node.call, call_id, node.observation, node.r_pre or 0.0, node.r_post or 0.0, node.goal)
+        for node, call_id in zip(path, call_ids, strict=True)
+        if node.call is not None
+    )
+
+
+def _node_to_dict(node: Node) -> dict[str, Any]:
+    return {
+        "id": node.id,
+        "parent": node.parent,
+        "call": node.call.model_dump() if node.call else None,
+        "world": node.world,
+        "r_pre": node.r_pre,
+        "r_post": node.r_post,
+        "goal": node.goal,
+        "scored": [node.pre_scored, node.post_scored],
+        "observation": node.observation.model_dump(exclude_defaults=True) if node.observation else None,
+        "N": node.visits,
+        "Q": round(node.value, 12),
+        "proposals": node.proposals,
+        "dropped": node.dropped,
+        "pruned": node.pruned,
+        "closed": node.closed,
+    }

@@ -1,0 +1,151 @@
+"""One search on real models and tools, and the two drivers, sync and async, that run it.
+
+A search runs as a small LangGraph of its own inside the node that asked for it. Its calls are tasks, so a checkpointer
+keeps each result as it comes in and a resumed thread repeats at most the calls that were in flight. Being a graph of
+its own, it has its own executor: it cannot starve its host, whatever `max_concurrency` says, and its calls are numbered
+apart from the host's. A long search is cut into segments with a checkpoint between them, because the cost of pending
+results grows with their number.
+"""
+
+import operator
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Annotated, Any, TypedDict
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.func import task
+from langgraph.graph import END, START, StateGraph
+
+from langchain_tooltree.flows import arun_flow, run_flow
+from langchain_tooltree.streaming import aemit, emit
+from langchain_tooltree.tooltree.operations import Operation, Outcome
+from langchain_tooltree.tooltree.session import SearchSession
+
+SEGMENT = 240
+"""Operations launched between two checkpoints: a default search of 60 rollouts is one segment."""
+
+MAX_SEGMENTS = 10_000
+
+Outcomes = list[dict[str, Any]]
+
+
+class SegmentState(TypedDict):
+    """What the search graph keeps: the outcomes of every finished segment."""
+
+    segments: Annotated[list[Outcomes], operator.add]
+    done: bool
+
+
+def run_search(session: SearchSession, config: RunnableConfig | None = None) -> None:
+    """Run a search to its end on the calling thread.
+
+    Args:
+        session: The search; it holds the finished tree afterwards.
+        config: Run configuration of the host; the one of the current context if left out.
+    """
+
+    def tooltree_call(operation: Operation) -> dict[str, Any]:
+        return run_flow(session.perform(operation))
+
+    call: Any = task(tooltree_call)
+
+    def segment(state: SegmentState) -> dict[str, Any]:
+        catch_up(session, state["segments"])
+        outcomes = _drive(session, lambda operation: call(operation).result)
+        return {"segments": [outcomes], "done": session.search.finished}
+
+    graph = _graph(segment)
+    catch_up(session, graph.invoke({"segments": [], "done": False}, _limited(config))["segments"])
+
+
+async def arun_search(session: SearchSession, config: RunnableConfig | None = None) -> None:
+    """Run a search to its end on the running event loop; the async twin of `run_search`.
+
+    Args:
+        session: The search; it holds the finished tree afterwards.
+        config: Run configuration of the host; the one of the current context if left out.
+    """
+
+    async def tooltree_call(operation: Operation) -> dict[str, Any]:
+        return await arun_flow(session.perform(operation))
+
+    call: Any = task(tooltree_call)
+
+    async def segment(state: SegmentState) -> dict[str, Any]:
+        catch_up(session, state["segments"])
+        outcomes = await _adrive(session, call)
+        return {"segments": [outcomes], "done": session.search.finished}
+
+    graph = _graph(segment)
+    final = await graph.ainvoke({"segments": [], "done": False}, _limited(config))
+    catch_up(session, final["segments"])
+
+
+def catch_up(session: SearchSession, segments: Iterable[Outcomes]) -> None:
+    """Replay the finished segments that a session has not seen, without any I/O.
+
+    Args:
+        session: The search.
+        segments: The outcomes of all finished segments.
+
+    Raises:
+        ResumeError: If they belong to another search.
+    """
+    seen = session.search.consumed
+    for outcomes in segments:
+        if seen:
+            seen -= len(outcomes)
+        else:
+            _replay(session, outcomes)
+
+
+def _replay(session: SearchSession, outcomes: Outcomes) -> None:
+    recorded = iter(outcomes)
+    _drive(session, lambda _: recorded.__next__, emitting=False)
+
+
+def _drive(
+    session: SearchSession, launch: Callable[[Operation], Callable[[], dict[str, Any]]], *, emitting: bool = True
+) -> Outcomes:
+    """Launch what the search asks for and tell it the outcomes in the order of launch, for one segment."""
+    end = session.search.launched + SEGMENT
+    outstanding: deque[Callable[[], dict[str, Any]]] = deque()
+    outcomes: Outcomes = []
+    while True:
+        if session.search.launched < end:
+            outstanding.extend(launch(operation) for operation in session.search.ask())
+        for event in session.take_events():
+            if emitting:
+                emit(event, *session.sinks)
+        if not outstanding:
+            return outcomes
+        outcomes.append(outstanding.popleft()())
+        session.search.tell(Outcome.model_validate(outcomes[-1]))
+
+
+async def _adrive(session: SearchSession, launch: Callable[[Operation], Awaitable[dict[str, Any]]]) -> Outcomes:
+    """The async twin of `_drive`."""
+    end = session.search.launched + SEGMENT
+    outstanding: deque[Awaitable[dict[str, Any]]] = deque()
+    outcomes: Outcomes = []
+    while True:
+        if session.search.launched < end:
+            outstanding.extend(launch(operation) for operation in session.search.ask())
+        for event in session.take_events():
+            await aemit(event, *session.sinks)
+        if not outstanding:
+            return outcomes
+        outcomes.append(await outstanding.popleft())
+        session.search.tell(Outcome.model_validate(outcomes[-1]))
+
+
+def _graph(segment: Any) -> Any:
+    graph = StateGraph(SegmentState)
+    graph.add_node("segment", segment)
+    graph.add_edge(START, "segment")
+    graph.add_conditional_edges("segment", lambda state: END if state["done"] else "segment", ["segment", END])
+    return graph.compile(name="tooltree.search")
+
+
+def _limited(config: RunnableConfig | None) -> RunnableConfig:
+    return {**(config or {}), "recursion_limit": MAX_SEGMENTS}

@@ -1,0 +1,161 @@
+"""A world that can be forked, so that writes can be tried out while searching."""
+
+import copy
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+from langchain_core.tools import BaseTool, StructuredTool
+
+from langchain_tooltree.errors import ConfigurationError
+
+KEPT_WORLDS = 256
+"""Forks kept in memory; one that is needed again after that is rebuilt from its path."""
+
+
+@runtime_checkable
+class Sandbox(Protocol):
+    """A world with tools that act on it, and that can be copied.
+
+    A search never calls a tool of the sandbox it was given: it forks first, once for each call. The tools of a fork
+    must act on that fork alone.
+    """
+
+    @property
+    def tools(self) -> Sequence[BaseTool]:
+        """The tools bound to this world; names and schemas are the same in every fork."""
+
+    def fork(self) -> "Sandbox":
+        """An independent copy of this world as it is now."""
+
+
+@runtime_checkable
+class SnapshotSandbox(Sandbox, Protocol):
+    """A sandbox whose state can be stored, so that a resumed search need not repeat calls to rebuild it."""
+
+    def snapshot(self) -> Any:
+        """The state of this world as JSON-like data."""
+
+    def restore(self, snapshot: Any) -> Sandbox:
+        """A new world in the state of a snapshot."""
+
+
+class ObjectSandbox:
+    """A sandbox over Python objects: a fork is a deep copy.
+
+    ```python
+    sandbox = ObjectSandbox.of_methods(Calendar(), Mailbox())
+    search("Move my 3 pm meeting", sandbox.tools, model=model, sandbox=sandbox)
+    ```
+
+    Args:
+        state: The object, or any container of objects, that the tools act on. References between its parts stay
+            intact in a copy.
+        bind: Makes the tools that act on a given state. It is called again for every fork.
+
+    Raises:
+        ConfigurationError: If the state cannot be deep-copied.
+    """
+
+    def __init__(self, state: Any, bind: Callable[[Any], Sequence[BaseTool]]) -> None:
+        self._state = state
+        self._bind = bind
+        self._tools = tuple(bind(state))
+
+    @classmethod
+    def of_methods(cls, *objects: object) -> "ObjectSandbox":
+        """A sandbox whose tools are the public methods of some objects.
+
+        Args:
+            *objects: The objects. Method names become tool names, docstrings descriptions, signatures schemas.
+
+        Returns:
+            The sandbox.
+
+        Raises:
+            ConfigurationError: If an object cannot be deep-copied.
+        """
+        return cls(objects, _method_tools)
+
+    @property
+    def state(self) -> Any:
+        """The state that the tools of this world act on."""
+        return self._state
+
+    @property
+    def tools(self) -> Sequence[BaseTool]:
+        """The tools bound to this world."""
+        return self._tools
+
+    def fork(self) -> "ObjectSandbox":
+        """A deep copy of the state, with tools bound to it.
+
+        Returns:
+            The copy.
+
+        Raises:
+            ConfigurationError: If the state cannot be deep-copied.
+        """
+        try:
+            state = copy.deepcopy(self._state)
+        except Exception as error:
+            msg = (
+                f"The sandbox cannot deep-copy its state: {error}. Keep locks, sockets and open files out of it, give "
+                "the class a __deepcopy__, or pass a sandbox with a fork() of your own."
+            )
+            raise ConfigurationError(msg) from error
+        return ObjectSandbox(state, self._bind)
+
+
+def _method_tools(objects: Sequence[object]) -> list[BaseTool]:
+    return [
+        StructuredTool.from_function(getattr(owner, name))
+        for owner in objects
+        for name in dir(type(owner))
+        if not name.startswith("_") and callable(getattr(owner, name))
+    ]
+
+
+class Worlds:
+    """The forks of one search, by world version.
+
+    Safe to use from several threads: forks of one world are made one at a time, because a world may not be copied
+    while it is being copied elsewhere.
+
+    Args:
+        root: The user's sandbox; it is only ever forked.
+    """
+
+    def __init__(self, root: Sandbox) -> None:
+        self._root = root
+        self._worlds: OrderedDict[str, Sandbox] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def knows(self, version: str) -> bool:
+        """Whether the world of this version can be forked without rebuilding it."""
+        with self._lock:
+            return not version or version in self._worlds
+
+    def fork(self, version: str) -> Sandbox:
+        """An independent copy of a known world; the empty version is the user's own."""
+        with self._lock:
+            return self._worlds[version].fork() if version else self._root.fork()
+
+    def restore(self, version: str, snapshot: Any) -> None:
+        """Make a world known from its snapshot."""
+        if isinstance(self._root, SnapshotSandbox):
+            self.keep(version, self._root.restore(snapshot))
+
+    def keep(self, version: str, world: Sandbox) -> None:
+        """Remember a world that a write has led to; the one unused for longest is forgotten."""
+        with self._lock:
+            self._worlds[version] = world
+            self._worlds.move_to_end(version)
+            while len(self._worlds) > KEPT_WORLDS:
+                self._worlds.popitem(last=False)
+
+
+def snapshot_of(world: Sandbox) -> Any:
+    """The snapshot of a world, `None` if it has none."""
+    return world.snapshot() if isinstance(world, SnapshotSandbox) else None

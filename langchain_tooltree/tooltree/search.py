@@ -1,0 +1,413 @@
+"""The search itself: ask it what to do next, tell it what came of it. Pure.
+
+One rollout selects a node, expands it if need be (propose, score), runs one call, evaluates the observation and
+back-propagates the reward (paper, Algorithm 1). Several rollouts are in flight at once. The driver performs the
+operations that `ask` returns, in any way it likes, and tells their outcomes in the order of launch; then the same
+seed and the same outcomes give the same tree at any timing, and a recorded list of outcomes replays exactly.
+"""
+
+from typing import Literal
+
+from langchain_tooltree import events
+from langchain_tooltree.tooltree.budget import Budget
+from langchain_tooltree.tooltree.config import SearchConfig
+from langchain_tooltree.tooltree.launches import LaunchQueue, Rollout
+from langchain_tooltree.tooltree.operations import Operation, Outcome
+from langchain_tooltree.tooltree.selection import SelectionRule, UpperConfidence
+from langchain_tooltree.tooltree.stopping import BestPath
+from langchain_tooltree.tooltree.tree import ROOT, Node, Observation, Pruned, Tree
+
+StopReason = Literal[
+    "solved",
+    "converged",
+    "exhausted",
+    "max_rollouts",
+    "max_model_calls",
+    "max_tool_calls",
+    "max_tokens",
+    "max_seconds",
+    "cancelled",
+    "proposer_failed",
+    "judge_failed",
+]
+
+FAILURES_TO_GIVE_UP = 3
+"""So many failures of the proposer or of the judge in a row end the search."""
+
+NEUTRAL_GOAL = 0.5
+"""Goal score taken where neither the judge nor an earlier state on the path has one."""
+
+
+class TreeSearch:
+    """Monte Carlo tree search over tool calls, without any I/O.
+
+    Args:
+        config: The settings.
+        tools: How many tools the model may be shown; bounds the model calls.
+        judge_calls: Model calls that one judge question may need: 2 for a model (it may be asked again), 0 for a
+            function.
+        reserved_model_calls: Model calls kept back for the answer.
+        rule: Where the next rollout works; Eq. 1 as configured if left out.
+
+    Attributes:
+        tree: The tree so far.
+        budget: What is spent.
+        rollouts: Rollouts started.
+        cache_hits: Calls whose observation was reused instead of running them again.
+        kept_tools: Names that the coarse planner kept; `None` for all.
+        stop_reason: Why the search ended; `None` while it goes on.
+    """
+
+    def __init__(
+        self,
+        config: SearchConfig,
+        *,
+        tools: int = 1,
+        judge_calls: int = 2,
+        reserved_model_calls: int = 0,
+        rule: SelectionRule | None = None,
+    ) -> None:
+        self.config = config
+        self.tree = Tree(seed=config.seed)
+        self.limits = config.estimate(tools)
+        self.budget = Budget(config, self.limits, reserved_model_calls=reserved_model_calls)
+        self.rollouts = 0
+        self.cache_hits = 0
+        self.kept_tools: tuple[str, ...] | None = None
+        self.stop_reason: StopReason | None = None
+        self._rule = rule or UpperConfidence(config)
+        self._planned = not config.coarse_planner
+        self._queue = LaunchQueue(
+            self.budget,
+            proposer_calls=1 + (tools if config.proposals == "per_tool" else 1),
+            judge_calls=judge_calls,
+            single=config.pre_evaluation == "single",
+        )
+        self._active: dict[int, Rollout] = {}
+        self._observations: dict[tuple[str, str], Observation] = {}
+        self._running: dict[tuple[str, str], list[Rollout]] = {}
+        self._failures: dict[str, int] = {"proposer": 0, "judge": 0}
+        self._best = BestPath(config)
+        self._events: list[events.Event] = []
+
+    # --- ask ---
+
+    def ask(self) -> list[Operation]:
+        """The operations to launch now, in this order.
+
+        Returns:
+            New operations; an empty list means: wait for an outcome, or, with none outstanding, the end.
+        """
+        operations: list[Operation] = []
+        while self.stop_reason is None:
+            if exceeded := self.budget.exceeded():
+                self._stop(exceeded)
+            elif self._queue.ready:
+                launch = self._queue.launch()
+                if launch is None:
+                    break
+                if isinstance(launch, str):
+                    self._stop(launch)
+                else:
+                    operations.append(launch)
+            elif not self._start_rollout():
+                break
+        return operations
+
+    @property
+    def launched(self) -> int:
+        """Operations returned by `ask` so far."""
+        return self._queue.launched
+
+    @property
+    def consumed(self) -> int:
+        """Outcomes told so far."""
+        return self._queue.consumed
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing is outstanding and nothing more will be launched."""
+        return self.stop_reason is not None and not self._queue.outstanding
+
+    def _start_rollout(self) -> bool:
+        """Begin a rollout; False if none can begin now."""
+        if not self._planned:
+            if self._queue.outstanding:
+                return False
+            self._queue.put("plan", Rollout(-1, self.tree.root))
+            return True
+        if self.rollouts >= self.config.max_rollouts:
+            self._stop_when_idle("max_rollouts")
+            return False
+        if len(self._active) >= self.config.parallel_rollouts:
+            return False
+        node = self._rule.select(self.tree, self._expandable)
+        if node is None:
+            self._stop_when_idle("exhausted")
+            return False
+        rollout = Rollout(self.rollouts, node)
+        self.rollouts += 1
+        self._active[rollout.id] = rollout
+        self.tree.occupy(node, 1)
+        self._events.append(events.SelectEvent(type="select", node=node.id, rollout=rollout.id))
+        if node.call is None or node.evaluated:
+            node.proposing = True
+            self._queue.put("propose", rollout, attempt=node.proposals + 1)
+        else:
+            self._execute(rollout)
+        return True
+
+    def _stop_when_idle(self, reason: StopReason) -> None:
+        if not self._active:
+            self._stop(reason)
+
+    # --- tell ---
+
+    def tell(self, outcome: Outcome) -> None:
+        """Take in the outcome of the oldest outstanding operation.
+
+        Args:
+            outcome: What came of it.
+
+        Raises:
+            ResumeError: If the outcome belongs to another operation.
+        """
+        operation, rollout = self._queue.consume(outcome)
+        spent = self.budget.spent
+        self._events.append(
+            events.BudgetEvent(
+                type="budget",
+                rollouts=self.rollouts,
+                model_calls=spent.model_calls,
+                tool_calls=spent.tool_calls,
+                tokens=spent.tokens,
+            )
+        )
+        node = self.tree[operation.node]
+        match operation.kind:
+            case "plan":
+                self._planned = True
+                self.kept_tools = outcome.tools or None
+            case "propose":
+                self._proposed(rollout, node, outcome)
+            case "score":
+                self._scored(rollout, operation, outcome)
+            case "execute":
+                self._executed(node, outcome)
+            case "evaluate":
+                self._evaluated(rollout, node, outcome)
+        if outcome.cancelled:
+            self._stop("cancelled")
+
+    def _proposed(self, rollout: Rollout, node: Node, outcome: Outcome) -> None:
+        node.proposing = False
+        node.dropped.extend(outcome.dropped)
+        self._count_failure("proposer", failed=outcome.error is not None)
+        if outcome.error is not None:
+            node.dropped.append(outcome.error)
+        elif outcome.finished:
+            node.proposals = self.config.max_proposals
+        else:
+            node.proposals += 1
+        made = {
+            (step.world, step.call.key) for step in self.tree.path(node) if step.call and step.call.effect == "read"
+        }
+        offered = {child.call.key for child in self.tree.children(node) if child.call}
+        fresh: list[int] = []
+        for call in outcome.calls:
+            if (node.world, call.key) in made:
+                node.dropped.append(f"{call.label}: already made on this path")
+            elif call.key in offered:
+                node.dropped.append(f"{call.label}: already proposed here")
+            else:
+                offered.add(call.key)
+                fresh.append(self.tree.add(node, call).id)
+        self._events.append(
+            events.ProposeEvent(
+                type="propose",
+                node=node.id,
+                rollout=rollout.id,
+                calls=[self.tree[child].label for child in fresh],
+                dropped=list(node.dropped),
+            )
+        )
+        if fresh:
+            self._queue.put("score", rollout, candidates=tuple(fresh))
+        else:
+            self._end(rollout)
+
+    def _scored(self, rollout: Rollout, operation: Operation, outcome: Outcome) -> None:
+        state = self.tree[operation.node]
+        threshold = self.config.pre_threshold * self.config.pre_threshold_decay**state.depth
+        candidates = [self.tree[candidate] for candidate in operation.candidates]
+        self._count_failure("judge", failed=all(score is None for score in outcome.scores))
+        for candidate, score in zip(candidates, outcome.scores, strict=True):
+            candidate.pre_scored = score is not None
+            candidate.r_pre = threshold if score is None else score
+        kept = [candidate for candidate in candidates if (candidate.r_pre or 0.0) >= threshold]
+        kept.sort(key=lambda candidate: (candidate.r_pre, self.tree.jitter(candidate)), reverse=True)
+        for candidate in candidates:
+            self._events.append(
+                events.JudgeEvent(
+                    type="judge",
+                    node=candidate.id,
+                    rollout=rollout.id,
+                    call=candidate.label,
+                    r_pre=candidate.r_pre or 0.0,
+                    scored=candidate.pre_scored,
+                )
+            )
+            if candidate not in kept:
+                self._prune(rollout, candidate, "pre_evaluation")
+            elif candidate in kept[self.config.top_k :]:
+                self._prune(rollout, candidate, "top_k")
+        if kept:
+            child = kept[0]
+            child.in_flight += 1
+            rollout.node = child
+            self._execute(rollout)
+        else:
+            self._end(rollout)
+
+    def _execute(self, rollout: Rollout) -> None:
+        """Run the rollout's call, unless it is deferred, known already, or being run by another rollout."""
+        node = rollout.node
+        if node.deferred:
+            self._queue.put("evaluate", rollout)
+            return
+        key = self._cache_key(node)
+        if key in self._observations:
+            self.cache_hits += 1
+            self._observed(rollout, self._observations[key], cached=True)
+        elif key in self._running:
+            self.cache_hits += 1
+            self._running[key].append(rollout)
+        else:
+            self._running[key] = [rollout]
+            self._queue.put("execute", rollout)
+
+    def _cache_key(self, node: Node) -> tuple[str, str]:
+        """World before the call, tool and canonical arguments."""
+        parent = self.tree.parent(node)
+        return (parent.world if parent else "", node.call.key if node.call else "")
+
+    def _executed(self, node: Node, outcome: Outcome) -> None:
+        observation = outcome.observation or Observation(content=outcome.error or "No result.", kind="exception")
+        key = self._cache_key(node)
+        if not observation.transient:
+            self._observations[key] = observation
+        for position, rollout in enumerate(self._running.pop(key)):
+            self._observed(rollout, observation, cached=position > 0)
+
+    def _observed(self, rollout: Rollout, observation: Observation, *, cached: bool) -> None:
+        rollout.node.observation = observation
+        self._events.append(
+            events.ExecuteEvent(
+                type="execute",
+                node=rollout.node.id,
+                rollout=rollout.id,
+                call=rollout.node.label,
+                status=observation.kind,
+                cached=cached,
+            )
+        )
+        self._queue.put("evaluate", rollout)
+
+    def _evaluated(self, rollout: Rollout, node: Node, outcome: Outcome) -> None:
+        parent = self.tree[node.parent or ROOT]
+        self._count_failure("judge", failed=outcome.reward is None)
+        node.post_scored = outcome.reward is not None
+        if outcome.reward is None:
+            node.r_post = parent.value if parent.visits else self.config.post_threshold
+        else:
+            node.r_post = outcome.reward
+        if self.config.goal_score:
+            inherited = NEUTRAL_GOAL if parent.goal is None else parent.goal
+            node.goal = inherited if outcome.goal is None else outcome.goal
+        self.tree.backpropagate(node, node.r_post)
+        self._events.append(
+            events.EvaluateEvent(
+                type="evaluate",
+                node=node.id,
+                rollout=rollout.id,
+                call=node.label,
+                r_post=node.r_post,
+                goal=node.goal,
+                scored=node.post_scored,
+            )
+        )
+        if node.post_scored and node.r_post < self.config.post_threshold:
+            self._prune(rollout, node, "post_evaluation")
+        if node.pruned or node.deferred or node.depth >= self.config.max_depth:
+            node.closed = True
+        if self._best.consider(self.tree, node):
+            self._events.append(
+                events.BestEvent(
+                    type="best",
+                    node=node.id,
+                    value=self._best.value or 0.0,
+                    calls=[step.label for step in self.tree.path(node)],
+                )
+            )
+        if self._best.solves(self.tree, node):
+            self._stop("solved")
+        self._end(rollout)
+
+    def _end(self, rollout: Rollout) -> None:
+        """Take a rollout out of the tree and see whether the search is over."""
+        self.tree.occupy(rollout.node, -1)
+        self._queue.release(rollout)
+        del self._active[rollout.id]
+        self._close_upwards(rollout.node)
+        if converged := self._best.rollout_ended():
+            self._stop(converged)
+
+    # --- pruning, best path, stopping ---
+
+    def _expandable(self, node: Node) -> bool:
+        """Whether a state may be asked for calls now: never asked, or all that it offered has failed."""
+        return (
+            (node.call is None or node.evaluated)
+            and not (node.closed or node.deferred or node.proposing or node.pruned)
+            and node.depth < self.config.max_depth
+            and node.proposals < self.config.max_proposals
+            and self._spent(node)
+        )
+
+    def _spent(self, node: Node) -> bool:
+        """Whether every child is pruned or closed."""
+        return all(child.pruned is not None or child.closed for child in self.tree.children(node))
+
+    def _close_upwards(self, node: Node | None) -> None:
+        while node is not None:
+            if not node.closed:
+                asked = node.proposals >= self.config.max_proposals and not node.proposing
+                if not (asked and self._spent(node)):
+                    return
+                node.closed = True
+            node = self.tree.parent(node)
+
+    def best(self) -> Node | None:
+        """The end of the best path, `None` if no call was found worth keeping."""
+        return self._best.find(self.tree)
+
+    def _prune(self, rollout: Rollout, node: Node, reason: Pruned) -> None:
+        node.pruned = reason
+        self._events.append(
+            events.PruneEvent(type="prune", node=node.id, rollout=rollout.id, call=node.label, reason=reason)
+        )
+
+    def _count_failure(self, role: Literal["proposer", "judge"], *, failed: bool) -> None:
+        self._failures[role] = self._failures[role] + 1 if failed else 0
+        if self._failures[role] >= FAILURES_TO_GIVE_UP:
+            self._stop("proposer_failed" if role == "proposer" else "judge_failed")
+
+    def _stop(self, reason: StopReason) -> None:
+        if self.stop_reason is None:
+            self.stop_reason = reason
+            self._events.append(events.StopEvent(type="stop", reason=reason, rollouts=self.rollouts))
+
+    def take_events(self) -> list[events.Event]:
+        """What happened since the last call, in order."""
+        taken, self._events = self._events, []
+        return taken

@@ -1,0 +1,328 @@
+"""One search: what each operation means in terms of models, tools and forks of the world."""
+
+import hashlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from langchain_core.messages import BaseMessage, HumanMessage
+from langchain_core.runnables import RunnableConfig
+from langchain_core.tools import BaseTool
+from langgraph.constants import TAG_NOSTREAM
+
+from langchain_tooltree.errors import EmptyQueryError
+from langchain_tooltree.events import Event, FallbackEvent, StartEvent
+from langchain_tooltree.flows import Flow, FunctionStep
+from langchain_tooltree.models import TAG, Meter
+from langchain_tooltree.streaming import EventSink
+from langchain_tooltree.tooltree.actions import ProposalRequest
+from langchain_tooltree.tooltree.budget import Spent
+from langchain_tooltree.tooltree.coarse import plan_tools
+from langchain_tooltree.tooltree.execute import ToolStep, clip, observe
+from langchain_tooltree.tooltree.judge import JudgedCall, JudgeRequest, Score
+from langchain_tooltree.tooltree.operations import Operation, Outcome
+from langchain_tooltree.tooltree.planner import Planner
+from langchain_tooltree.tooltree.prompts import readable, transcript
+from langchain_tooltree.tooltree.result import SearchCost, SearchResult, plan_steps
+from langchain_tooltree.tooltree.sandbox import Sandbox, Worlds, snapshot_of
+from langchain_tooltree.tooltree.search import TreeSearch
+from langchain_tooltree.tooltree.tree import Node, Observation
+
+JUDGED_CHARS = 8_000
+"""Characters of an observation that a judge gets to see."""
+
+RECENT_MESSAGES = 3
+"""User messages that retrieval looks at, latest last."""
+
+
+class SearchSession:
+    """One search over one conversation.
+
+    Args:
+        planner: The parts.
+        messages: The conversation to plan for.
+        state: Graph state for injected arguments; its messages are replaced by those of the path.
+        run_key: Unique to this run and the same when it is resumed; the ids of tool calls derive from it.
+        cancelled: Asked after every operation; once true, the search launches nothing more.
+        sinks: Called with every event.
+
+    Raises:
+        EmptyQueryError: If the conversation holds no user message with text.
+    """
+
+    def __init__(
+        self,
+        planner: Planner,
+        messages: Sequence[BaseMessage],
+        *,
+        state: Mapping[str, Any],
+        run_key: str,
+        cancelled: Callable[[], bool],
+        sinks: Sequence[EventSink] = (),
+    ) -> None:
+        self.planner = planner
+        self.query = _query(messages)
+        self.sinks = sinks
+        self.search = TreeSearch(
+            planner.config,
+            tools=len(planner.library),
+            judge_calls=max(planner.pre_judge.calls_per_question, planner.post_judge.calls_per_question),
+            reserved_model_calls=1,
+        )
+        self._conversation = planner.conversation(messages)
+        self._messages = list(messages)
+        self._state = state
+        self._run_key = run_key
+        self._cancelled = cancelled
+        self._worlds = Worlds(planner.sandbox) if planner.sandbox else None
+        self._announced = False
+        self._concluded = False
+
+    def take_events(self) -> list[Event]:
+        """What happened since the last call, in order; the announcement of the search first."""
+        events: list[Event] = [] if self._announced else [self._start_event()]
+        self._announced = True
+        events.extend(self.search.take_events())
+        if self.search.finished and not self._concluded:
+            self._concluded = True
+            if self.search.best() is None:
+                dropped = list(self.search.tree.root.dropped)
+                events.append(FallbackEvent(type="fallback", reason=self._why_no_plan(), details=dropped))
+        return events
+
+    def _start_event(self) -> StartEvent:
+        limits = self.search.limits
+        return StartEvent(
+            type="start",
+            query=self.query,
+            tools=len(self.planner.library),
+            max_rollouts=limits.rollouts,
+            max_model_calls=limits.model_calls,
+            max_tool_calls=limits.tool_calls,
+        )
+
+    def perform(self, operation: Operation) -> Flow[dict[str, Any]]:
+        """Carry out one operation.
+
+        Args:
+            operation: What the search asks for.
+
+        Returns:
+            Its `Outcome` as plain data, so that a checkpointer can keep it.
+        """
+        began = time.monotonic()
+        meter = Meter(operation.model_calls)
+        node = self.search.tree[operation.node]
+        tool_calls = replayed = 0
+        match operation.kind:
+            case "plan":
+                planner = self.planner
+                tools = yield from plan_tools(planner.model, planner.library, self.query, planner.config, meter)
+                found: dict[str, Any] = {"tools": tools}
+            case "propose":
+                found = yield from self._propose(operation, node, meter)
+            case "score":
+                found = {"scores": (yield from self._score(operation, meter))}
+            case "execute":
+                observation, replayed = yield from self._execute(node, operation)
+                found, tool_calls = {"observation": observation}, 1
+            case "evaluate":
+                reward, goal = yield from self._evaluate(node, operation, meter)
+                found = {"reward": reward, "goal": goal}
+        seconds = time.monotonic() - began
+        outcome = Outcome(
+            operation=operation.id,
+            kind=operation.kind,
+            node=operation.node,
+            cancelled=self._cancelled(),
+            spent=Spent(
+                model_calls=meter.model_calls,
+                tool_calls=tool_calls,
+                replayed=replayed,
+                input_tokens=meter.input_tokens,
+                output_tokens=meter.output_tokens,
+                seconds=seconds,
+            ),
+            elapsed=operation.elapsed + seconds,
+            **found,
+        )
+        return outcome.model_dump()
+
+    def result(self) -> SearchResult:
+        """The outcome of the finished search, without an answer."""
+        search = self.search
+        best = search.best()
+        path = search.tree.path(best) if best else []
+        spent = search.budget.spent
+        pruned = [node.pruned for node in search.tree.nodes if node.pruned]
+        return SearchResult(
+            query=self.query,
+            tree=search.tree,
+            steps=plan_steps(path, [self._call_id(node) for node in path]),
+            cost=SearchCost(
+                rollouts=search.rollouts,
+                nodes=len(search.tree) - 1,
+                pruned_before=sum(reason != "post_evaluation" for reason in pruned),
+                pruned_after=sum(reason == "post_evaluation" for reason in pruned),
+                model_calls=spent.model_calls,
+                tokens=spent.tokens,
+                tool_calls=spent.tool_calls,
+                cache_hits=search.cache_hits,
+                replayed=spent.replayed,
+                seconds=search.budget.elapsed,
+            ),
+            stop_reason=search.stop_reason or "exhausted",
+            fallback=None if path else self._why_no_plan(),
+        )
+
+    # --- operations ---
+
+    def _propose(self, operation: Operation, node: Node, meter: Meter) -> Flow[dict[str, Any]]:
+        allowed = self.search.kept_tools or self.planner.library.names
+        shown = yield from self.planner.retriever.retrieve(self._context(node), allowed)
+        request = ProposalRequest(
+            conversation=self._path_messages(node, self._conversation),
+            tools=shown,
+            attempt=operation.attempt,
+            tried=[child.label for child in self.search.tree.children(node)],
+            metadata=_place(operation),
+        )
+        proposal = yield from self.planner.proposer.propose(request, meter)
+        return {
+            "calls": proposal.calls,
+            "dropped": [str(problem) for problem in proposal.problems],
+            "finished": proposal.finished,
+            "error": proposal.error,
+        }
+
+    def _score(self, operation: Operation, meter: Meter) -> Flow[list[Score]]:
+        candidates = [self.search.tree[candidate] for candidate in operation.candidates]
+        single = self.planner.config.pre_evaluation == "single"
+        groups = [[candidate] for candidate in candidates] if single else [candidates]
+        scores: list[Score] = []
+        for group in groups:
+            request = self._judge_request("pre", group, operation)
+            scores.extend((yield from self.planner.pre_judge.pre(request, meter)))
+        return scores
+
+    def _evaluate(self, node: Node, operation: Operation, meter: Meter) -> Flow[tuple[Score, Score]]:
+        return (yield from self.planner.post_judge.post(self._judge_request("post", [node], operation), meter))
+
+    def _execute(self, node: Node, operation: Operation) -> Flow[tuple[Observation, int]]:
+        """Run a call for real if it only reads, in a fork of the world if the sandbox binds it."""
+        parent = self.search.tree.parent(node) or self.search.tree.root
+        if self._worlds is None or self._bound(self.planner.sandbox, node) is None:
+            tool = self.planner.library.tool(node.call.tool) if node.call else None
+            return (yield from self._observe(tool, node, operation)), 0
+        replayed = yield from self._rebuild(parent, operation)
+        world = yield FunctionStep(self._worlds.fork, parent.world)
+        observation = yield from self._observe(self._bound(world, node), node, operation)
+        if node.world != parent.world:
+            self._worlds.keep(node.world, world)
+            observation = observation.model_copy(update={"snapshot": snapshot_of(world)})
+        return observation, replayed
+
+    def _rebuild(self, node: Node, operation: Operation) -> Flow[int]:
+        """Make the world after a node known again, by its snapshot or by repeating the writes that led to it.
+
+        Needed after a resume only: results are persisted, forks are not.
+
+        Returns:
+            How many calls were repeated.
+        """
+        if self._worlds is None or self._worlds.knows(node.world):
+            return 0
+        replayed = 0
+        version = ""
+        for step in self.search.tree.path(node):
+            if step.world == version:
+                continue
+            snapshot = step.observation.snapshot if step.observation else None
+            if snapshot is not None:
+                self._worlds.restore(step.world, snapshot)
+            elif not self._worlds.knows(step.world):
+                world = yield FunctionStep(self._worlds.fork, version)
+                yield from self._observe(self._bound(world, step), step, operation)
+                self._worlds.keep(step.world, world)
+                replayed += 1
+            version = step.world
+        return replayed
+
+    def _observe(self, tool: BaseTool | None, node: Node, operation: Operation) -> Flow[Observation]:
+        if tool is None or node.call is None:
+            return Observation(content=f"There is no tool to run {node.label}.", kind="unsupported")
+        parent = self.search.tree.parent(node) or self.search.tree.root
+        step = ToolStep(
+            tool=tool,
+            call=node.call,
+            call_id=self._call_id(node),
+            state={**self._state, "messages": self._path_messages(parent, self._messages)},
+            timeout=self.planner.config.tool_timeout,
+            config=_tool_config(operation),
+        )
+        return (yield from observe(step, max_chars=self.planner.config.max_observation_chars))
+
+    # --- views ---
+
+    @staticmethod
+    def _bound(world: Sandbox | None, node: Node) -> BaseTool | None:
+        name = node.call.tool if node.call else None
+        return next((tool for tool in world.tools if tool.name == name), None) if world else None
+
+    def _path_messages(self, node: Node, head: Sequence[BaseMessage]) -> list[BaseMessage]:
+        """The conversation as it stands at a node."""
+        path = self.search.tree.path(node)
+        steps = plan_steps(path, [self._call_id(step) for step in path])
+        return [*head, *(message for step in steps for message in step.messages())]
+
+    def _context(self, node: Node) -> list[str]:
+        """What the choice of tools depends on: the latest requests, then the calls and observations of the path."""
+        requests = [message.text for message in self._messages if isinstance(message, HumanMessage)]
+        seen = [
+            f"{step.label} {readable(step.observation.content)}"
+            for step in self.search.tree.path(node)
+            if step.observation
+        ]
+        return requests[-RECENT_MESSAGES:] + seen
+
+    def _judge_request(self, stage: Any, nodes: Sequence[Node], operation: Operation) -> JudgeRequest:
+        parent = self.search.tree.parent(nodes[0]) or self.search.tree.root
+        observation = nodes[0].observation
+        library = self.planner.library
+        return JudgeRequest(
+            stage=stage,
+            query=self.query,
+            history=transcript(self._path_messages(parent, self._conversation)),
+            calls=[
+                JudgedCall(f"c{node.id}", node.call.tool, node.call.arguments, deferred=node.deferred)
+                for node in nodes
+                if node.call
+            ],
+            tools=[library.card(name).to_dict() for name in sorted({node.call.tool for node in nodes if node.call})],
+            observation=clip(readable(observation.content), JUDGED_CHARS) if observation else None,
+            metadata=_place(operation),
+        )
+
+    def _call_id(self, node: Node) -> str:
+        digest = hashlib.sha256(f"{self._run_key}:{node.id}".encode()).hexdigest()
+        return f"call_{digest[:24]}"
+
+    def _why_no_plan(self) -> str:
+        return f"no call was worth keeping ({self.search.stop_reason})"
+
+
+def _query(messages: Sequence[BaseMessage]) -> str:
+    requests = [message.text for message in messages if isinstance(message, HumanMessage)]
+    if not requests or not requests[-1].strip():
+        msg = "There is no request to plan for: the conversation needs a user message with text."
+        raise EmptyQueryError(msg)
+    return requests[-1]
+
+
+def _place(operation: Operation) -> dict[str, Any]:
+    return {"node": operation.node, "rollout": operation.rollout}
+
+
+def _tool_config(operation: Operation) -> RunnableConfig:
+    metadata = {f"{TAG}_{key}": value for key, value in _place(operation).items()}
+    return {"tags": [TAG, TAG_NOSTREAM], "metadata": metadata}

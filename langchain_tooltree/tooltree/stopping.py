@@ -1,0 +1,92 @@
+"""The best path so far, and whether looking on is worth it (paper, section 3.5). Pure."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from langchain_tooltree.tooltree.config import SearchConfig
+from langchain_tooltree.tooltree.tree import Node, Tree
+
+
+@dataclass(slots=True)
+class BestPath:
+    """Follows the best path while a search grows.
+
+    The value of a path is its goal score times its mean r_post; in the paper's form, without goal scores, the best Q
+    of a first call stands in for it.
+
+    Args:
+        config: Supplies thresholds and patience.
+
+    Attributes:
+        value: Value of the best path; `None` before the first.
+        end: Identifier of the node it ends in.
+    """
+
+    config: SearchConfig
+    value: float | None = None
+    end: int | None = None
+    _depth: int = 0
+    _solved: bool = False
+    _stale_rollouts: int = field(default=0)
+
+    def consider(self, tree: Tree, node: Node) -> bool:
+        """Take in a node that was just evaluated.
+
+        Args:
+            tree: The tree, rewards propagated.
+            node: The node.
+
+        Returns:
+            Whether the path to it is now the best.
+        """
+        if not node.post_scored or node.pruned:
+            return False
+        if self.config.goal_score:
+            value = tree.path_value(node)
+            self._solved = self._solved or (node.goal or 0.0) >= self.config.goal_threshold
+        else:
+            value = max(child.value for child in tree.children(tree.root))
+        if self.value is None or value - self.value >= self.config.min_gain:
+            self._stale_rollouts = 0
+        if self.value is not None and (value, -node.depth) <= (self.value, -self._depth):
+            return False
+        self.value, self.end, self._depth = value, node.id, node.depth
+        return True
+
+    def solves(self, tree: Tree, node: Node) -> bool:
+        """Whether the path to a node is good enough to stop at once: goal score and value above their bounds."""
+        return (
+            self.config.goal_score
+            and node.post_scored
+            and not node.pruned
+            and (node.goal or 0.0) >= self.config.goal_threshold
+            and tree.path_value(node) >= self.config.value_threshold
+        )
+
+    def rollout_ended(self) -> Literal["converged"] | None:
+        """Count a rollout.
+
+        Returns:
+            `"converged"` once `patience` rollouts in a row brought no gain. They count from the first solution on; in
+            the paper's form from the start.
+        """
+        if self._solved or not self.config.goal_score:
+            self._stale_rollouts += 1
+        return "converged" if self._stale_rollouts > self.config.patience else None
+
+    def find(self, tree: Tree) -> Node | None:
+        """The end of the path to return.
+
+        Args:
+            tree: The tree.
+
+        Returns:
+            With goal scores the node of the highest path value, ties to fewer calls; without, the end of the descent
+            along the best Q. `None` if no call was worth keeping.
+        """
+        if self.config.goal_score:
+            return None if self.end is None else tree[self.end]
+        node = tree.root
+        while worthy := [c for c in tree.children(node) if c.evaluated and c.post_scored and not c.pruned]:
+            node = max(worthy, key=lambda child: (child.value, child.visits, -child.id))
+        return node if node.call else None

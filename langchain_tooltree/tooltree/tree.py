@@ -1,0 +1,224 @@
+"""The search tree: states, the calls between them, values and pruning. Pure.
+
+A node is a state: the dialogue plus the calls made on the way here and their observations (paper, section 3). The
+edge into a node and the node itself are one object, so `visits` and `value` are N(s, a) and Q(s, a) of the edge that
+leads here.
+"""
+
+import hashlib
+import json
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+Effect = Literal["read", "write", "sandboxed"]
+"""`read` may run while searching, `write` never does, `sandboxed` changes a fork of the user's world only."""
+
+Pruned = Literal["pre_evaluation", "top_k", "post_evaluation"]
+
+ROOT = 0
+"""Identifier of the root node."""
+
+
+class Call(BaseModel):
+    """A concrete tool call: the action of the search.
+
+    Attributes:
+        tool: Name of the tool.
+        arguments: JSON-like arguments, validated against the tool's schema; injected ones are not among them.
+        effect: What running it does to the world.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    tool: str
+    arguments: dict[str, Any]
+    effect: Effect
+
+    @cached_property
+    def key(self) -> str:
+        """Canonical text of tool and arguments: equal for calls that mean the same."""
+        return f"{self.tool}({json.dumps(self.arguments, sort_keys=True, default=str, ensure_ascii=False)})"
+
+    @property
+    def label(self) -> str:
+        """The call in one line, for people."""
+        written = (
+            f"{name}={json.dumps(value, default=str, ensure_ascii=False)}" for name, value in self.arguments.items()
+        )
+        return f"{self.tool}({', '.join(written)})"
+
+
+class Observation(BaseModel):
+    """What a tool call brought back.
+
+    Attributes:
+        content: Text, or LangChain content blocks, cut to the configured length.
+        kind: `"ok"`, or why there is no result: the tool raised (`exception`), took too long (`timeout`), refused its
+            arguments (`invalid_arguments`), or cannot run here (`unsupported`).
+        transient: Whether the same call may well succeed next time; such a result is not reused.
+        artifact: The tool's artifact, if it has one that can be stored.
+        snapshot: The sandbox after the call, if it can be stored.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    content: str | list[Any]
+    kind: Literal["ok", "exception", "timeout", "invalid_arguments", "unsupported"] = "ok"
+    transient: bool = False
+    artifact: Any = None
+    snapshot: Any = None
+
+
+@dataclass(slots=True)
+class Node:
+    """A state of the search and the call that led to it.
+
+    Attributes:
+        id: Position in the tree, in the order of creation; the root is 0.
+        parent: Identifier of the parent, `None` for the root.
+        depth: Calls from the root to here.
+        call: The call that leads here, `None` for the root.
+        world: Version of the world after the call: a hash of the sandboxed writes on the path, empty without any.
+        r_pre: Score before execution in [0, 1]; `None` until the judge has spoken.
+        r_post: Score of the observation in [0, 1]; `None` until evaluated.
+        goal: Whether the task is done here, in [0, 1]; `None` if not scored.
+        pre_scored: Whether `r_pre` came from the judge; otherwise it is the threshold.
+        post_scored: Whether `r_post` came from the judge; otherwise it is the parent's mean.
+        observation: What the call brought back; `None` for a deferred write and before execution.
+        visits: N(s, a): rewards propagated through here.
+        value: Q(s, a): their mean.
+        in_flight: Rollouts that are below here now (WU-UCT's unobserved samples).
+        children: Identifiers of the children, in the order of creation.
+        proposals: How often this state was asked for calls.
+        proposing: Whether such a question is under way.
+        dropped: Calls that were proposed here and could not become candidates, with the reason.
+        pruned: Why the node is out of the search, if it is.
+        closed: Whether nothing is left to explore here and below.
+    """
+
+    id: int
+    parent: int | None = None
+    depth: int = 0
+    call: Call | None = None
+    world: str = ""
+    r_pre: float | None = None
+    r_post: float | None = None
+    goal: float | None = None
+    pre_scored: bool = True
+    post_scored: bool = True
+    observation: Observation | None = None
+    visits: int = 0
+    value: float = 0.0
+    in_flight: int = 0
+    children: list[int] = field(default_factory=list)
+    proposals: int = 0
+    proposing: bool = False
+    dropped: list[str] = field(default_factory=list)
+    pruned: Pruned | None = None
+    closed: bool = False
+
+    @property
+    def deferred(self) -> bool:
+        """Whether the call here changes the real world and is therefore judged but never run."""
+        return self.call is not None and self.call.effect == "write"
+
+    @property
+    def label(self) -> str:
+        """The call in one line, for people."""
+        return self.call.label if self.call else "root"
+
+    @property
+    def evaluated(self) -> bool:
+        """Whether the call was run (or deferred) and judged."""
+        return self.r_post is not None
+
+
+class Tree:
+    """All nodes of one search.
+
+    Args:
+        seed: Seed of the jitter that breaks ties.
+    """
+
+    def __init__(self, *, seed: int = 0) -> None:
+        self.nodes = [Node(ROOT)]
+        self._seed = seed
+
+    def __getitem__(self, node_id: int) -> Node:
+        return self.nodes[node_id]
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    @property
+    def root(self) -> Node:
+        """The state before any call."""
+        return self.nodes[ROOT]
+
+    def add(self, parent: Node, call: Call) -> Node:
+        """Append a child.
+
+        Args:
+            parent: The state in which the call is made.
+            call: The call.
+
+        Returns:
+            The new node, without a score.
+        """
+        world = parent.world
+        if call.effect == "sandboxed":
+            world = hashlib.sha256(f"{parent.world}\n{call.key}".encode()).hexdigest()[:16]
+        node = Node(len(self.nodes), parent=parent.id, depth=parent.depth + 1, call=call, world=world)
+        self.nodes.append(node)
+        parent.children.append(node.id)
+        return node
+
+    def children(self, node: Node) -> Iterator[Node]:
+        """The children of a node, in the order of creation."""
+        return (self.nodes[child] for child in node.children)
+
+    def parent(self, node: Node) -> Node | None:
+        """The parent of a node, `None` for the root."""
+        return None if node.parent is None else self.nodes[node.parent]
+
+    def path(self, node: Node) -> list[Node]:
+        """The nodes from the first call to `node`, the root left out."""
+        path: list[Node] = []
+        current = node
+        while current.parent is not None:
+            path.append(current)
+            current = self.nodes[current.parent]
+        return path[::-1]
+
+    def state_visits(self, node: Node) -> int:
+        """N(s): the sum of N(s, a) over the calls made in this state."""
+        return sum(child.visits for child in self.children(node))
+
+    def backpropagate(self, node: Node, reward: float) -> None:
+        """Add a reward to every node from the root to `node`: N += 1, Q += (r - Q) / N (paper, section 3.4)."""
+        for visited in (self.root, *self.path(node)):
+            visited.visits += 1
+            visited.value += (reward - visited.value) / visited.visits
+
+    def occupy(self, node: Node, change: Literal[1, -1]) -> None:
+        """Count a rollout in or out of every node from the root to `node`."""
+        for visited in (self.root, *self.path(node)):
+            visited.in_flight += change
+
+    def mean_reward(self, node: Node) -> float:
+        """Mean r_post of the calls on the path to an evaluated node, 0 for the root."""
+        rewards = [step.r_post for step in self.path(node) if step.r_post is not None]
+        return sum(rewards) / len(rewards) if rewards else 0.0
+
+    def path_value(self, node: Node) -> float:
+        """Goal score times mean r_post of the path to an evaluated node."""
+        return (node.goal or 0.0) * self.mean_reward(node)
+
+    def jitter(self, node: Node) -> float:
+        """A number in [0, 1) that depends on the seed and the node alone; breaks ties."""
+        return random.Random(f"{self._seed}:{node.id}").random()  # noqa: S311 - no secret depends on it
