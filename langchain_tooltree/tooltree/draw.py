@@ -68,7 +68,8 @@ def to_rich(tree: Tree, best: Collection[int] = ()) -> TerminalTree:
 def _terminal_label(node: Node, best: Collection[int]) -> str:
     call = escape(shorten(node.label, MAX_LABEL))
     style = "bold green" if node.id in best else "dim" if node.pruned else "default"
-    parts = [f"[{style}]{call}[/]", f"[cyan]{figures(node)}[/]"]
+    mark = "✔ " if node.id in best else ""
+    parts = [f"[{style}]{mark}{call}[/]", f"[cyan]{figures(node)}[/]"]
     if note := status(node):
         parts.append(f"[yellow]{escape(note)}[/]")
     line = "  ".join(part for part in parts if part)

@@ -209,18 +209,11 @@ class TreeSearch:
             node.proposals = self.config.max_proposals
         else:
             node.proposals += 1
-        made = {
-            (step.world, step.call.key) for step in self.tree.path(node) if step.call and step.call.effect == "read"
-        }
-        offered = {child.call.key for child in self.tree.children(node) if child.call}
         fresh: list[int] = []
         for call in outcome.calls:
-            if (node.world, call.key) in made:
-                node.dropped.append(f"{call.label}: already made on this path")
-            elif call.key in offered:
-                node.dropped.append(f"{call.label}: already proposed here")
+            if repetition := self.tree.repetition(node, call):
+                node.dropped.append(f"{call.label}: {repetition}")
             else:
-                offered.add(call.key)
                 fresh.append(self.tree.add(node, call).id)
         self._events.append(
             events.ProposeEvent(

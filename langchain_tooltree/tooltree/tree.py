@@ -178,6 +178,25 @@ class Tree:
         parent.children.append(node.id)
         return node
 
+    def repetition(self, state: Node, call: Call) -> str | None:
+        """Why a call in a state would only repeat another one, if so.
+
+        Args:
+            state: Where the call would be made.
+            call: The call.
+
+        Returns:
+            The reason: the same call stands among the state's children, or it is a read that was made on the path
+            while the world was the same. A write may be meant twice, so it repeats none on the path. `None` if the
+            call is new.
+        """
+        if any(child.call and child.call.key == call.key for child in self.children(state)):
+            return "already proposed here"
+        made = ((step.world, step.call) for step in self.path(state) if step.call and step.call.effect == "read")
+        if any(world == state.world and earlier.key == call.key for world, earlier in made):
+            return "already made on this path"
+        return None
+
     def children(self, node: Node) -> Iterator[Node]:
         """The children of a node, in the order of creation."""
         return (self.nodes[child] for child in node.children)

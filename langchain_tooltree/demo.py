@@ -1,0 +1,278 @@
+"""The demo's world: a photographed road sign, tools that really work on it, and a stand-in for a model.
+
+The task has the shape of the paper's case study: a sign gives a distance in kilometres, the user wants miles. The
+photo is a small bitmap. Read as a whole it is too coarse, so the obvious first step brings back a number with holes,
+and the search has to recover: zoom in on the sign, read it again, convert.
+"""
+
+import ast
+import operator
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+from langchain_core.tools import BaseTool, ToolException, tool
+
+from langchain_tooltree.testing import Made, OfflineChatModel, Question
+
+REQUEST = "The photo road.png shows a distance sign. How many miles is it to Granite Pass?"
+
+GLYPHS = {
+    "0": ("###", "#.#", "#.#", "#.#", "###"),
+    "1": (".#.", "##.", ".#.", ".#.", "###"),
+    "2": ("###", "..#", "###", "#..", "###"),
+    "3": ("###", "..#", "###", "..#", "###"),
+    "4": ("#.#", "#.#", "###", "..#", "..#"),
+    "5": ("###", "#..", "###", "..#", "###"),
+    "6": ("###", "#..", "###", "#.#", "###"),
+    "7": ("###", "..#", ".#.", ".#.", ".#."),
+    "8": ("###", "#.#", "###", "#.#", "###"),
+    "9": ("###", "#.#", "###", "..#", "###"),
+    "k": ("#.#", "#.#", "##.", "#.#", "#.#"),
+    "m": ("...", "###", "###", "#.#", "#.#"),
+    " ": ("...", "...", "...", "...", "..."),
+}
+"""The letters of the sign, three pixels wide and five high."""
+
+SIGN = "343 km"
+COARSE_ROWS = (0, 2, 4)
+"""Rows of pixels that are left of a letter in the unzoomed photo."""
+
+KILOMETRES_PER = {"km": 1.0, "m": 0.001, "mi": 1.609344, "ft": 0.0003048, "nmi": 1.852}
+EUROS_PER = {"EUR": 1.0, "USD": 0.92, "GBP": 1.17, "CHF": 1.04}
+OPERATORS: dict[type[ast.operator], Callable[[float, float], float]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+}
+
+
+@tool
+def read_sign(photo: str) -> str:
+    """Read the text on a sign in a photo, letter by letter.
+
+    Args:
+        photo: Name of the photo, or of a detail that zoom returned. Letters too coarse to tell apart come back as ?.
+    """
+    rows = _rows(photo)
+    text = "".join(_recognise(letter, rows) for letter in SIGN)
+    unclear = text.count("?")
+    return f"The sign reads '{text}'." + (f" {unclear} letters are too coarse to tell apart." if unclear else "")
+
+
+@tool
+def zoom(photo: str, region: Literal["sign", "road", "sky"]) -> str:
+    """Enlarge a region of a photo, so that details can be told apart.
+
+    Args:
+        photo: Name of the photo.
+        region: What to enlarge.
+    """
+    _rows(photo)
+    return f"The detail is stored as {photo.partition('#')[0]}#{region}."
+
+
+@tool
+def describe_scene(photo: str) -> str:
+    """Describe in one sentence what a photo shows.
+
+    Args:
+        photo: Name of the photo.
+    """
+    _rows(photo)
+    return "A straight road through hills, a distance sign on the right, clear sky."
+
+
+@tool
+def convert_units(value: float, from_unit: str, to_unit: str) -> str:
+    """Convert a length.
+
+    Args:
+        value: The number.
+        from_unit: One of km, m, mi, ft, nmi.
+        to_unit: One of km, m, mi, ft, nmi.
+    """
+    try:
+        converted = value * KILOMETRES_PER[from_unit] / KILOMETRES_PER[to_unit]
+    except KeyError as unknown:
+        msg = f"Unknown unit {unknown}; use one of {', '.join(KILOMETRES_PER)}."
+        raise ToolException(msg) from unknown
+    return f"{value:g} {from_unit} = {converted:.2f} {to_unit}"
+
+
+@tool
+def calculator(expression: str) -> str:
+    """Evaluate an arithmetic expression.
+
+    Args:
+        expression: Numbers, + - * / and parentheses.
+    """
+    try:
+        return f"{expression} = {_evaluate(ast.parse(expression, mode='eval').body):g}"
+    except (SyntaxError, TypeError, ZeroDivisionError) as error:
+        msg = f"Cannot evaluate {expression!r}: {error}"
+        raise ToolException(msg) from error
+
+
+@tool
+def convert_currency(amount: float, from_currency: str, to_currency: str) -> str:
+    """Convert an amount of money at fixed rates.
+
+    Args:
+        amount: The amount.
+        from_currency: One of EUR, USD, GBP, CHF.
+        to_currency: One of EUR, USD, GBP, CHF.
+    """
+    try:
+        converted = amount * EUROS_PER[from_currency] / EUROS_PER[to_currency]
+    except KeyError as unknown:
+        msg = f"Unknown currency {unknown}; use one of {', '.join(EUROS_PER)}."
+        raise ToolException(msg) from unknown
+    return f"{amount:g} {from_currency} = {converted:.2f} {to_currency}"
+
+
+@tool
+def translate(text: str, language: str) -> str:
+    """Translate the words of a road sign.
+
+    Args:
+        text: The words.
+        language: Language to translate into.
+    """
+    return f"'{text}' has no words that need translating into {language}."
+
+
+@tool
+def save_note(text: str) -> str:
+    """Save a note to the user's notebook.
+
+    Args:
+        text: The note.
+    """
+    msg = f"The demo must never write, but was told to note {text!r}."
+    raise AssertionError(msg)
+
+
+TOOLS: list[BaseTool] = [
+    read_sign,
+    zoom,
+    describe_scene,
+    convert_units,
+    calculator,
+    convert_currency,
+    translate,
+    save_note,
+]
+
+EFFECTS: dict[str, Literal["read", "write"]] = {tool.name: "read" for tool in TOOLS if tool is not save_note}
+"""All tools only read, except for the notebook, which the search may weigh but never touch."""
+
+
+def _rows(photo: str) -> Sequence[int]:
+    """The rows of pixels that a photo, or a detail of it, has of each letter."""
+    match photo.split("#"):
+        case ["road.png"]:
+            return COARSE_ROWS
+        case ["road.png", "sign"]:
+            return range(5)
+        case ["road.png", "road" | "sky"]:
+            return ()
+        case _:
+            msg = f"There is no photo {photo!r}; there is road.png."
+            raise ToolException(msg)
+
+
+def _recognise(letter: str, rows: Sequence[int]) -> str:
+    """The letter that the visible pixels show, or ? if several letters look like that."""
+    seen = [GLYPHS[letter][row] for row in rows]
+    alike = [name for name, glyph in GLYPHS.items() if [glyph[row] for row in rows] == seen]
+    return alike[0] if len(alike) == 1 else "?"
+
+
+def _evaluate(expression: ast.expr) -> float:
+    match expression:
+        case ast.Constant(value=int() | float() as number):
+            return float(number)
+        case ast.BinOp(left, sign, right) if type(sign) in OPERATORS:
+            return OPERATORS[type(sign)](_evaluate(left), _evaluate(right))
+        case ast.UnaryOp(ast.USub(), operand):
+            return -_evaluate(operand)
+    msg = "only numbers, + - * / and parentheses are understood"
+    raise TypeError(msg)
+
+
+class SignReader:
+    """What the demo's stand-in for a model thinks: rules over what it was told and has observed.
+
+    Like a hasty model, it first wants to read the photo as it is. It learns from what its calls bring back.
+    """
+
+    def propose(self, question: Question) -> Sequence[tuple[str, Mapping[str, Any]]]:
+        """Offer calls for the next step, the hasty one first."""
+        seen = [made.observation or "" for made in question.path]
+        if any(_miles(text) for text in seen):
+            return []
+        kilometres = next((value for text in reversed(seen) if (value := _kilometres(text))), None)
+        if kilometres:
+            return [
+                ("convert_units", {"value": kilometres, "from_unit": "km", "to_unit": "mi"}),
+                ("calculator", {"expression": f"{kilometres:g} * 0.62"}),
+                ("convert_currency", {"amount": kilometres, "from_currency": "EUR", "to_currency": "USD"}),
+                ("save_note", {"text": f"Granite Pass: {kilometres:g} km"}),
+            ]
+        photo = next((f"road.png#{name}" for text in seen for name in re.findall(r"#(\w+)", text)), "road.png")
+        return [
+            ("read_sign", {"photo": photo}),
+            ("zoom", {"photo": "road.png", "region": "sky"}),
+            ("zoom", {"photo": "road.png", "region": "sign"}),
+            ("describe_scene", {"photo": photo}),
+            ("translate", {"text": "Granite Pass", "language": "English"}),
+        ]
+
+    def score_call(self, question: Question, call: Made) -> float:
+        """Guess a call's worth before it runs: reading looks best, wrongly so at the first step."""
+        known = any(_kilometres(made.observation or "") for made in question.path)
+        worth = {
+            "read_sign": 0.8,
+            "zoom": 0.65 if call.arguments.get("region") == "sign" else 0.35,
+            "convert_units": 0.9,
+            "calculator": 0.6,
+            "save_note": 0.4,
+            "describe_scene": 0.35,
+        }
+        return worth.get(call.tool, 0.1) if known == (call.tool in AFTER_READING) else 0.1
+
+    def score_observation(self, question: Question, call: Made) -> tuple[float, float]:  # noqa: ARG002 - as in Policy
+        """See what a call was worth, and whether the distance in miles is known."""
+        seen = call.observation or ""
+        if _miles(seen):
+            return 0.95, 0.97
+        if _kilometres(seen):
+            return 0.85, 0.4
+        if call.tool == "calculator":
+            return 0.7, 0.6
+        return (0.7, 0.2) if "#sign" in seen else (0.2, 0.05)
+
+    def answer(self, question: Question) -> str:
+        """Say what was found."""
+        miles = next((value for made in reversed(question.path) if (value := _miles(made.observation or ""))), None)
+        return f"It is about {miles:.0f} miles to Granite Pass." if miles else "I could not find out."
+
+
+AFTER_READING = {"convert_units", "calculator", "convert_currency", "save_note"}
+
+
+def _kilometres(text: str) -> float | None:
+    found = re.search(r"'(\d+) km'", text)
+    return float(found.group(1)) if found else None
+
+
+def _miles(text: str) -> float | None:
+    found = re.search(r"= ([\d.]+) mi\b", text)
+    return float(found.group(1)) if found else None
+
+
+def offline_model() -> OfflineChatModel:
+    """The deterministic stand-in for a model that the demo uses without a key."""
+    return OfflineChatModel(policy=SignReader())
