@@ -8,7 +8,7 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from rich.tree import Tree as TerminalTree
 
 from langchain_tooltree.tooltree import draw
-from langchain_tooltree.tooltree.search import StopReason
+from langchain_tooltree.tooltree.stopping import StopReason
 from langchain_tooltree.tooltree.tree import Call, Node, Observation, Tree
 
 

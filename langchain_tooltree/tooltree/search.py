@@ -14,22 +14,8 @@ from langchain_tooltree.tooltree.config import SearchConfig
 from langchain_tooltree.tooltree.launches import LaunchQueue, Rollout
 from langchain_tooltree.tooltree.operations import Operation, Outcome
 from langchain_tooltree.tooltree.selection import SelectionRule, UpperConfidence
-from langchain_tooltree.tooltree.stopping import BestPath
+from langchain_tooltree.tooltree.stopping import BestPath, StopReason
 from langchain_tooltree.tooltree.tree import ROOT, Node, Observation, Pruned, Tree
-
-StopReason = Literal[
-    "solved",
-    "converged",
-    "exhausted",
-    "max_rollouts",
-    "max_model_calls",
-    "max_tool_calls",
-    "max_tokens",
-    "max_seconds",
-    "cancelled",
-    "proposer_failed",
-    "judge_failed",
-]
 
 FAILURES_TO_GIVE_UP = 3
 """So many failures of the proposer or of the judge in a row end the search."""

@@ -6,6 +6,22 @@ from typing import Literal
 from langchain_tooltree.tooltree.config import SearchConfig
 from langchain_tooltree.tooltree.tree import Node, Tree
 
+StopReason = Literal[
+    "solved",
+    "converged",
+    "exhausted",
+    "max_rollouts",
+    "max_model_calls",
+    "max_tool_calls",
+    "max_tokens",
+    "max_seconds",
+    "cancelled",
+    "proposer_failed",
+    "judge_failed",
+]
+"""Why a search ended: a path is good enough, looking on brings nothing, nothing is left to look at, a limit of the
+configuration is reached, the caller cancelled, or the model in one of its roles keeps failing."""
+
 
 @dataclass(slots=True)
 class BestPath:
