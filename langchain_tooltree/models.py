@@ -15,6 +15,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.tools import BaseTool
 from langchain_core.utils.json import parse_json_markdown
+from langchain_core.utils.json_schema import dereference_refs
 from langgraph.constants import TAG_NOSTREAM
 from pydantic import BaseModel
 
@@ -216,7 +217,7 @@ class StructuredQuestion:
     def _ask_once(self, prompt: Sequence[BaseMessage], meter: Meter) -> Flow[tuple[AIMessage, dict[str, Any] | None]]:
         """One request, through the model's structured output where it has one, as plain text otherwise."""
         try:
-            structured = self.model.with_structured_output(self.schema.model_json_schema(), include_raw=True)
+            structured = self.model.with_structured_output(self._plain_schema(), include_raw=True)
         except (NotImplementedError, ValueError):
             structured = None
         try:
@@ -233,8 +234,13 @@ class StructuredQuestion:
         parsed = reply["parsed"] if structured else None
         return raw, parsed if isinstance(parsed, dict) else _parse_text(raw)
 
+    def _plain_schema(self) -> dict[str, Any]:
+        """The JSON schema without references, which some providers do not follow."""
+        schema = dereference_refs(self.schema.model_json_schema())
+        return {key: value for key, value in schema.items() if key != "$defs"}
+
     def _form(self) -> HumanMessage:
-        schema = json.dumps(self.schema.model_json_schema())
+        schema = json.dumps(self._plain_schema())
         return HumanMessage(f"Reply with one JSON object and nothing else. Its JSON schema:\n{schema}")
 
 

@@ -93,7 +93,9 @@ class ToolTreeNode(Runnable[Any, dict[str, list[BaseMessage]]]):
             EmptyQueryError: If there is no user message with text.
         """
         messages, state = self._read(input)
-        return self._update(plan_turn(self._planner, messages, state=state, config=config))
+        return self._update(
+            plan_turn(self._planner, messages, config=config, state=state, messages_key=self._messages_key)
+        )
 
     async def ainvoke(
         self,
@@ -103,12 +105,14 @@ class ToolTreeNode(Runnable[Any, dict[str, list[BaseMessage]]]):
     ) -> dict[str, list[BaseMessage]]:
         """The async twin of `invoke`."""
         messages, state = self._read(input)
-        return self._update(await aplan_turn(self._planner, messages, state=state, config=config))
+        return self._update(
+            await aplan_turn(self._planner, messages, config=config, state=state, messages_key=self._messages_key)
+        )
 
     def _read(self, state: Any) -> tuple[list[BaseMessage], Mapping[str, Any]]:
         if isinstance(state, list):
             return convert_to_messages(state), {}
-        values = state if isinstance(state, Mapping) else dict(state)
+        values = state if isinstance(state, Mapping) else vars(state)
         return convert_to_messages(values.get(self._messages_key) or []), values
 
     def _update(self, result: SearchResult) -> dict[str, list[BaseMessage]]:

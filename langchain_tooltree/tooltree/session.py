@@ -41,7 +41,8 @@ class SearchSession:
     Args:
         planner: The parts.
         messages: The conversation to plan for.
-        state: Graph state for injected arguments; its messages are replaced by those of the path.
+        state: Graph state for injected arguments.
+        messages_key: Where in it the messages stand; they are replaced by those of the path.
         run_key: Unique to this run and the same when it is resumed; the ids of tool calls derive from it.
         cancelled: Asked after every operation; once true, the search launches nothing more.
         sinks: Called with every event.
@@ -56,6 +57,7 @@ class SearchSession:
         messages: Sequence[BaseMessage],
         *,
         state: Mapping[str, Any],
+        messages_key: str,
         run_key: str,
         cancelled: Callable[[], bool],
         sinks: Sequence[EventSink] = (),
@@ -72,6 +74,7 @@ class SearchSession:
         self._conversation = planner.conversation(messages)
         self._messages = list(messages)
         self._state = state
+        self._messages_key = messages_key
         self._run_key = run_key
         self._cancelled = cancelled
         self._worlds = Worlds(planner.sandbox) if planner.sandbox else None
@@ -256,7 +259,7 @@ class SearchSession:
             tool=tool,
             call=node.call,
             call_id=self._call_id(node),
-            state={**self._state, "messages": self._path_messages(parent, self._messages)},
+            state={**self._state, self._messages_key: self._path_messages(parent, self._messages)},
             timeout=self.planner.config.tool_timeout,
             config=_tool_config(operation),
         )

@@ -24,6 +24,7 @@ def plan_turn(
     *,
     config: RunnableConfig | None = None,
     state: Mapping[str, Any] | None = None,
+    messages_key: str = "messages",
     cancelled: Callable[[], bool] | None = None,
     sinks: Sequence[EventSink] = (),
 ) -> SearchResult:
@@ -34,6 +35,7 @@ def plan_turn(
         messages: The conversation.
         config: Run configuration of the host.
         state: Graph state for injected arguments.
+        messages_key: Where in it the messages stand.
         cancelled: Asked after every call; once true, the best plan so far is returned.
         sinks: Called with every event.
 
@@ -43,7 +45,9 @@ def plan_turn(
     Raises:
         EmptyQueryError: If there is no request to plan for.
     """
-    session = _session(planner, messages, state or {}, cancelled, sinks)
+    session = _session(
+        planner, messages, state=state or {}, messages_key=messages_key, cancelled=cancelled, sinks=sinks
+    )
     run_search(session, config)
     result = session.result()
     return result if result.pending else run_flow(_answered(planner, messages, result, config))
@@ -55,11 +59,14 @@ async def aplan_turn(
     *,
     config: RunnableConfig | None = None,
     state: Mapping[str, Any] | None = None,
+    messages_key: str = "messages",
     cancelled: Callable[[], bool] | None = None,
     sinks: Sequence[EventSink] = (),
 ) -> SearchResult:
     """The async twin of `plan_turn`."""
-    session = _session(planner, messages, state or {}, cancelled, sinks)
+    session = _session(
+        planner, messages, state=state or {}, messages_key=messages_key, cancelled=cancelled, sinks=sinks
+    )
     await arun_search(session, config)
     result = session.result()
     return result if result.pending else await arun_flow(_answered(planner, messages, result, config))
@@ -68,7 +75,9 @@ async def aplan_turn(
 def _session(
     planner: Planner,
     messages: Sequence[BaseMessage],
+    *,
     state: Mapping[str, Any],
+    messages_key: str,
     cancelled: Callable[[], bool] | None,
     sinks: Sequence[EventSink],
 ) -> SearchSession:
@@ -83,6 +92,7 @@ def _session(
         planner,
         messages,
         state=state,
+        messages_key=messages_key,
         run_key=info.task_id if info else uuid.uuid4().hex,
         cancelled=cancelled or (lambda: False),
         sinks=sinks,

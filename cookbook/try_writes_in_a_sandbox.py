@@ -1,0 +1,67 @@
+"""Let a search try out writes in copies of the world, and carry out only the plan that worked.
+
+A calendar has a meeting to be moved. Whether an hour is free shows only when one tries, and a failed attempt would be a
+nuisance in the real calendar. So the search works on forks of it, and the agent then carries out the plan for real,
+call by call, through the graph's own tools node.
+"""
+
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.prebuilt import ToolNode, tools_condition
+
+from langchain_tooltree import ObjectSandbox, ToolTreeNode, search
+from langchain_tooltree.testing import OfflineChatModel
+
+
+class Calendar:
+    """The real world of this recipe."""
+
+    def __init__(self) -> None:
+        self.meetings = {9: "Stand-up", 10: "Review", 11: "Interview"}
+        self.changes = 0
+
+    def move_meeting(self, title: str, hour: int) -> str:
+        """Move a meeting to another hour of the day."""
+        if hour in self.meetings:
+            return f"Refused: {hour}:00 is taken by {self.meetings[hour]}."
+        self.changes += 1
+        self.meetings = {h: t for h, t in self.meetings.items() if t != title} | {hour: title}
+        return f"{title} is now at {hour}:00."
+
+
+class Secretary:
+    """Stands in for a model: offers the next hours, and learns from the calendar's answers."""
+
+    def propose(self, question):
+        if any("is now at" in (made.observation or "") for made in question.path):
+            return []
+        return [("move_meeting", {"title": "Review", "hour": hour}) for hour in (11, 9, 14)]
+
+    def score_call(self, question, call):
+        return 0.9 - call.arguments["hour"] / 100
+
+    def score_observation(self, question, call):
+        done = "is now at" in (call.observation or "")
+        return (0.9, 0.95) if done else (0.1, 0.0)
+
+    def answer(self, question):
+        return question.path[-1].observation
+
+
+calendar = Calendar()
+sandbox = ObjectSandbox.of_methods(calendar)
+model = OfflineChatModel(policy=Secretary())
+request = "Move the Review to a later hour."
+
+plan = search(request, sandbox.tools, model=model, sandbox=sandbox)
+print(plan.to_mermaid())
+assert calendar.changes == 0, "searching must not touch the real calendar"
+
+graph = StateGraph(MessagesState)
+graph.add_node("model", ToolTreeNode(model, sandbox.tools, sandbox=sandbox))
+graph.add_node("tools", ToolNode(sandbox.tools))
+graph.add_edge(START, "model")
+graph.add_conditional_edges("model", tools_condition)
+graph.add_edge("tools", "model")
+for message in graph.compile().invoke({"messages": [("user", request)]})["messages"]:
+    message.pretty_print()
+assert calendar.changes == 1, "the plan is carried out once"

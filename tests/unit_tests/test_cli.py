@@ -1,0 +1,71 @@
+"""The command line and the demo behind it."""
+
+import json
+
+import pytest
+from langchain_core.tools import ToolException
+
+from langchain_tooltree import demo, search
+from langchain_tooltree.cli import MODEL_UNAVAILABLE, main
+
+
+def test_the_demo_finds_the_miles_and_prints_tree_and_cost(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "160")
+    assert main(["demo"]) == 0
+    shown = capsys.readouterr().out
+    assert "about 213 miles" in shown
+    assert "stand-in" in shown
+    assert "343 km = 213.13 mi" in shown
+    assert "model calls" in shown
+    assert "solved" in shown
+
+
+def test_the_demo_recovers_from_a_bad_first_step():
+    result = search(demo.REQUEST, demo.TOOLS, model=demo.offline_model(), effects=demo.EFFECTS)
+    first = result.tree[result.tree.root.children[0]]
+    assert first.call.tool == "read_sign"
+    assert first.pruned == "post_evaluation"
+    assert [call.tool for call in result.calls] == ["zoom", "read_sign", "convert_units"]
+
+
+def test_the_demo_writes_its_tree_as_a_mermaid_chart(tmp_path, capsys):
+    chart = tmp_path / "tree.mmd"
+    assert main(["demo", "--mermaid", str(chart)]) == 0
+    assert chart.read_text().startswith("flowchart TD")
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("model", ["openai:gpt-4.1-mini", "anthropic:some-model", "no-such-provider:x"])
+def test_a_model_that_cannot_be_used_is_told_in_one_line(model, capsys, monkeypatch):
+    for key in ("OPENAI_API_KEY", "OPENAI_ADMIN_KEY", "ANTHROPIC_API_KEY"):
+        monkeypatch.delenv(key, raising=False)
+    assert main(["demo", "--model", model]) == MODEL_UNAVAILABLE
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1
+    assert model in told
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("read_sign", {"photo": "other.png"}),
+        ("convert_units", {"value": 1, "from_unit": "km", "to_unit": "parsec"}),
+        ("convert_currency", {"amount": 1, "from_currency": "EUR", "to_currency": "XXX"}),
+        ("calculator", {"expression": "2 +"}),
+        ("calculator", {"expression": "__import__('os')"}),
+        ("calculator", {"expression": "1 / 0"}),
+    ],
+)
+def test_the_tools_of_the_demo_refuse_what_they_cannot_do(tool, arguments):
+    [chosen] = [candidate for candidate in demo.TOOLS if candidate.name == tool]
+    with pytest.raises(ToolException):
+        chosen.invoke(arguments)
+
+
+def test_the_tools_of_the_demo_work():
+    tools = {tool.name: tool for tool in demo.TOOLS}
+    assert "?4? km" in tools["read_sign"].invoke({"photo": "road.png"})
+    assert "343 km" in tools["read_sign"].invoke({"photo": "road.png#sign"})
+    assert tools["calculator"].invoke({"expression": "(2 + 3) * -4 / 5 - 1"}).endswith("= -5")
+    assert tools["convert_currency"].invoke({"amount": 1, "from_currency": "USD", "to_currency": "EUR"}).startswith("1")
+    assert json.dumps(tools["describe_scene"].invoke({"photo": "road.png"}))
