@@ -6,7 +6,7 @@ from typing import Any
 import jsonschema
 from langchain_core.tools import BaseTool
 from langchain_core.utils.pydantic import get_fields
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 from pydantic.v1 import BaseModel as BaseModelV1
 from pydantic.v1 import ValidationError as ValidationErrorV1
 
@@ -28,7 +28,7 @@ def clean_arguments(tool: BaseTool, arguments: Mapping[str, Any]) -> dict[str, A
 
 
 def find_problem(tool: BaseTool, arguments: Mapping[str, Any]) -> str | None:
-    """Validate arguments against the schema that the model was shown.
+    """Validate arguments against a tool's schema, injected ones left aside.
 
     Args:
         tool: A tool whose `args_schema` is a pydantic model (v1 or v2), a JSON schema, or derived from its function.
@@ -37,20 +37,22 @@ def find_problem(tool: BaseTool, arguments: Mapping[str, Any]) -> str | None:
     Returns:
         What is wrong, for the model to repair; `None` if the arguments are valid.
     """
-    schema = tool.tool_call_schema
-    if isinstance(schema, dict):
-        return _json_schema_problem(schema, arguments)
-    if issubclass(schema, BaseModelV1):
-        try:
+    if isinstance(tool.args_schema, dict):
+        return _json_schema_problem(tool.args_schema, arguments)
+    # The full schema and not the one without injected fields: only the full one has the author's validators.
+    schema = tool.get_input_schema()
+    injected = _injected(tool)
+    try:
+        if issubclass(schema, BaseModelV1):
             schema.parse_obj(dict(arguments))
-        except ValidationErrorV1 as error:
-            return _describe((problem["loc"], problem["msg"]) for problem in error.errors())
-        return None
-    if issubclass(schema, BaseModel):
-        try:
+        else:
             schema.model_validate(dict(arguments))
-        except ValidationError as error:
-            return _describe((problem["loc"], problem["msg"]) for problem in error.errors(include_url=False))
+    except (ValidationError, ValidationErrorV1) as error:
+        return _describe(
+            (problem["loc"], problem["msg"])
+            for problem in error.errors()
+            if not (problem["loc"] and problem["loc"][0] in injected)
+        )
     return None
 
 

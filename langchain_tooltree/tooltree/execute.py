@@ -53,15 +53,16 @@ class ToolStep:
         """
         outcome: Future[Any] = Future()
         context = copy_context()
+        async_only = isinstance(self.tool, StructuredTool) and self.tool.func is None
 
         def work() -> None:
             try:
-                outcome.set_result(context.run(self._invoke))
+                outcome.set_result(context.run(self._run_async if async_only else self._invoke))
             except BaseException as error:  # noqa: BLE001 - handed to the waiting thread
                 outcome.set_exception(error)
 
         threading.Thread(target=work, name=f"tooltree-{self.call.tool}", daemon=True).start()
-        return outcome.result(self.timeout)
+        return outcome.result(None if async_only else self.timeout)
 
     async def arun(self) -> Any:
         """Run the tool without blocking the loop.
@@ -71,9 +72,10 @@ class ToolStep:
         """
         return await asyncio.wait_for(self._ainvoke(), self.timeout)
 
+    def _run_async(self) -> Any:
+        return asyncio.run(self.arun())
+
     def _invoke(self) -> Any:
-        if isinstance(self.tool, StructuredTool) and self.tool.func is None:
-            return asyncio.run(self._ainvoke())
         return self._node().invoke(self._input(), self._run_config())
 
     async def _ainvoke(self) -> Any:

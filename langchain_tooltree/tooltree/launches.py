@@ -1,7 +1,8 @@
 """The order of launches, and what each launch may spend. Pure.
 
 Operations are launched first come, first served, and consumed in the order of launch. A launch reserves the most model
-and tool calls it may use; where too little is left it waits for refunds, and if none can come the budget is spent.
+and tool calls it may use. One that too little is left for waits for refunds while others pass it; if none can come, the
+budget is spent.
 """
 
 from collections import deque
@@ -52,7 +53,7 @@ class LaunchQueue:
         self._proposer_calls = proposer_calls
         self._judge_calls = judge_calls
         self._single = single
-        self._ready: deque[tuple[Operation, Rollout]] = deque()
+        self._ready: list[tuple[Operation, Rollout]] = []
         self._outstanding: deque[tuple[Operation, Rollout]] = deque()
 
     @property
@@ -73,30 +74,45 @@ class LaunchQueue:
         self._ready.append((operation, rollout))
 
     def launch(self) -> Operation | SpentBudget | None:
-        """Launch the operation that has waited longest.
+        """Launch the operation that has waited longest among those that the budget allows.
 
         Returns:
-            The operation; the budget that is spent if nothing can come back to it; `None` to wait for refunds.
+            The operation; the budget that is spent if nothing waiting can be paid and nothing can come back; `None` to
+            wait for refunds.
         """
-        operation, rollout = self._ready[0]
+        lacking: SpentBudget = "max_model_calls"
+        for position, (operation, rollout) in enumerate(self._ready):
+            granted = self._reserve(operation, rollout)
+            if isinstance(granted, str):
+                lacking = granted
+                continue
+            del self._ready[position]
+            launched = replace(operation, id=self.launched, model_calls=granted, elapsed=self._budget.elapsed)
+            self._outstanding.append((launched, rollout))
+            self.launched += 1
+            return launched
+        return None if self._outstanding else lacking
+
+    def _reserve(self, operation: Operation, rollout: Rollout) -> int | SpentBudget:
+        """Reserve what an operation may use.
+
+        Returns:
+            The model calls it may make, or the budget that does not allow it now.
+        """
         held = rollout.held_model_calls if operation.kind == "evaluate" else 0
         wanted = self._wanted(operation)
         granted = min(wanted, self._budget.free_model_calls + held)
         if wanted and granted < 1:
-            return None if self._outstanding else "max_model_calls"
+            return "max_model_calls"
         if operation.kind == "execute":
             if self._budget.free_tool_calls < 1:
-                return None if self._outstanding else "max_tool_calls"
+                return "max_tool_calls"
             self._budget.reserve(tool_calls=1, model_calls=granted)
-            rollout.held_model_calls, granted = granted, 0
-        else:
-            self._budget.reserve(model_calls=granted - held)
-            rollout.held_model_calls -= held
-        launched = replace(operation, id=self.launched, model_calls=granted, elapsed=self._budget.elapsed)
-        self._ready.popleft()
-        self._outstanding.append((launched, rollout))
-        self.launched += 1
-        return launched
+            rollout.held_model_calls = granted
+            return 0
+        self._budget.reserve(model_calls=granted - held)
+        rollout.held_model_calls -= held
+        return granted
 
     def consume(self, outcome: Outcome) -> tuple[Operation, Rollout]:
         """Match an outcome to the oldest outstanding operation and book what it used.

@@ -60,16 +60,21 @@ class ToolRetriever:
         self._config = config
         self._vectors: Vectors | None = None
 
-    def retrieve(self, context: Sequence[str], allowed: Collection[str]) -> Flow[tuple[str, ...]]:
+    def retrieve(self, context: Sequence[str], allowed: Collection[str], *, attempt: int = 1) -> Flow[tuple[str, ...]]:
         """Choose the tools to show.
+
+        A state is asked again only when all that it offered has failed. The wording may have hidden the tool that it
+        needs ("write to Ann" takes the address book without a word of it), so each further attempt shows the tools
+        that rank next and, where those run out, the best ones again.
 
         Args:
             context: Texts of the request and of what was observed since, in any number.
             allowed: Names that may be shown.
+            attempt: How often this state is now asked, from 1.
 
         Returns:
             Names in the library's order: all that are allowed if they are few, otherwise the always-include list and
-            the most relevant others.
+            the most relevant others that earlier attempts left out.
         """
         names = [name for name in self._library.names if name in allowed]
         if len(names) <= self._config.retrieve_above:
@@ -84,7 +89,9 @@ class ToolRetriever:
         rank = dict(zip(self._library.names, relevance, strict=True))
         always = [name for name in names if name in self._config.always_include]
         others = sorted((name for name in names if name not in always), key=lambda name: -rank[name])
-        kept = {*always, *others[: max(self._config.retrieve_top - len(always), 0)]}
+        room = max(self._config.retrieve_top - len(always), 0)
+        shown_before = (attempt - 1) * room
+        kept = {*always, *(others[shown_before:] + others[:shown_before])[:room]}
         return tuple(name for name in names if name in kept)
 
 

@@ -140,7 +140,10 @@ class Worlds:
     def fork(self, version: str) -> Sandbox:
         """An independent copy of a known world; the empty version is the user's own."""
         with self._lock:
-            return self._worlds[version].fork() if version else self._root.fork()
+            if not version:
+                return self._root.fork()
+            self._worlds.move_to_end(version)
+            return self._worlds[version].fork()
 
     def restore(self, version: str, snapshot: Any) -> None:
         """Make a world known from its snapshot."""
