@@ -44,9 +44,8 @@ def plan_tools(
     replies = yield from question.ask(meter)
     if not replies:
         return library.names
-    domains = {str(domain) for domain in replies[-1].get("domains") or ()}
-    verdicts = replies[-1].get("tools")
-    rated = {str(v.get("name")): v for v in verdicts if isinstance(v, dict)} if isinstance(verdicts, list) else {}
+    domains = {str(domain) for domain in _list(replies[-1].get("domains"))}
+    rated = {str(v.get("name")): v for v in _list(replies[-1].get("tools")) if isinstance(v, dict)}
     kept = tuple(
         name
         for name in library.names
@@ -54,6 +53,10 @@ def plan_tools(
         or _passes(rated.get(name), library.card(name).domains, domains, config.relevance_threshold)
     )
     return kept or library.names
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _passes(

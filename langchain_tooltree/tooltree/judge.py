@@ -196,7 +196,7 @@ class FunctionEvaluator:
         for attempt in range(1, ATTEMPTS + 1):
             answer = yield from self._ask(request, attempt)
             scores = {**_scores_by_position(request.calls, answer), **scores}
-            if len(scores) == len(request.calls):
+            if all(call.id in scores for call in request.calls):
                 break
         return [scores.get(call.id) for call in request.calls]
 
@@ -258,6 +258,6 @@ def _score(value: Any) -> Score:
         return None
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
     return number if math.isfinite(number) and 0 <= number <= 1 else None
