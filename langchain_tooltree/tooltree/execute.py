@@ -1,6 +1,7 @@
 """Running one tool call and turning whatever comes of it into an observation."""
 
 import asyncio
+import copy
 import json
 import threading
 from collections.abc import Mapping
@@ -89,7 +90,7 @@ class ToolStep:
             "__type": "tool_call_with_context",
             "tool_call": {
                 "name": self.call.tool,
-                "args": self.call.arguments,
+                "args": copy.deepcopy(self.call.arguments),  # a tool may change what it gets
                 "id": self.call_id,
                 "type": "tool_call",
             },

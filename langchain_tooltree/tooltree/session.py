@@ -182,7 +182,7 @@ class SearchSession:
 
     def _propose(self, operation: Operation, node: Node, meter: Meter) -> Flow[dict[str, Any]]:
         allowed = self.search.kept_tools or self.planner.library.names
-        shown = yield from self.planner.retriever.retrieve(self._context(node), allowed)
+        shown = yield from self.planner.retriever.retrieve(self._context(node), allowed, attempt=operation.attempt)
         request = ProposalRequest(
             conversation=self._path_messages(node, self._conversation),
             tools=shown,
@@ -194,7 +194,8 @@ class SearchSession:
         return {
             "calls": proposal.calls,
             "dropped": [str(problem) for problem in proposal.problems],
-            "finished": proposal.finished,
+            # A model that saw only some of the tools cannot know that no tool can help.
+            "finished": proposal.finished and len(shown) == len(allowed),
             "error": proposal.error,
         }
 

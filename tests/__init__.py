@@ -1,0 +1,1 @@
+"""A package only so that `python -m tests.benchmarks.bfcl` finds its modules."""
