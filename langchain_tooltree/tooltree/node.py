@@ -1,5 +1,6 @@
 """ToolTreeNode: a planner as a LangGraph node, in place of the model node of a ReAct graph."""
 
+import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -112,8 +113,16 @@ class ToolTreeNode(Runnable[Any, dict[str, list[BaseMessage]]]):
     def _read(self, state: Any) -> tuple[list[BaseMessage], Mapping[str, Any]]:
         if isinstance(state, list):
             return convert_to_messages(state), {}
-        values = state if isinstance(state, Mapping) else vars(state)
+        values = state if isinstance(state, Mapping) else _fields(state)
         return convert_to_messages(values.get(self._messages_key) or []), values
 
     def _update(self, result: SearchResult) -> dict[str, list[BaseMessage]]:
         return {self._messages_key: result.messages}
+
+
+def _fields(state: Any) -> dict[str, Any]:
+    """A state object as a mapping, not copied deeper than its fields."""
+    if dataclasses.is_dataclass(state):
+        return {field.name: getattr(state, field.name) for field in dataclasses.fields(state)}
+    fields: dict[str, Any] = vars(state)
+    return fields

@@ -91,7 +91,8 @@ class SearchResult:
         steps: The best trajectory, from the first call on; empty if planning failed.
         cost: What it cost.
         stop_reason: Why the search ended.
-        fallback: Why the plain model answers without a plan, if it does.
+        fallback: Why planning failed, so that the plain model answers; `None` also if the model said that no call is
+            needed.
         answer: The final answer; `None` while a write of the plan waits to be carried out.
     """
 

@@ -8,14 +8,17 @@ results grows with their number.
 """
 
 import operator
+import uuid
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, TypedDict
 
 from langchain_core.runnables import RunnableConfig
+from langgraph.config import get_config
 from langgraph.func import task
 from langgraph.graph import END, START, StateGraph
 
+from langchain_tooltree.errors import ResumeError
 from langchain_tooltree.flows import arun_flow, run_flow
 from langchain_tooltree.streaming import aemit, emit
 from langchain_tooltree.tooltree.operations import Operation, Outcome
@@ -26,14 +29,26 @@ SEGMENT = 240
 
 MAX_SEGMENTS = 10_000
 
+NAMESPACE_SEPARATOR = "|"
+"""Between the levels of nested graphs in LangGraph's `checkpoint_ns`; each level names a task that a resume keeps."""
+
 Outcomes = list[dict[str, Any]]
 
 
 class SegmentState(TypedDict):
-    """What the search graph keeps: the outcomes of every finished segment."""
+    """What the search graph keeps.
+
+    Attributes:
+        segments: The outcomes of every finished segment.
+        done: Whether the search is over.
+        run_key: Unique to this search and the same when it is resumed.
+        fingerprint: What the search was begun with; see `SearchSession.fingerprint`.
+    """
 
     segments: Annotated[list[Outcomes], operator.add]
     done: bool
+    run_key: str
+    fingerprint: str
 
 
 def run_search(session: SearchSession, config: RunnableConfig | None = None) -> None:
@@ -50,12 +65,12 @@ def run_search(session: SearchSession, config: RunnableConfig | None = None) -> 
     call: Any = task(tooltree_call)
 
     def segment(state: SegmentState) -> dict[str, Any]:
-        catch_up(session, state["segments"])
+        state = _placed(state)
+        _adopt(session, state)
         outcomes = _drive(session, lambda operation: call(operation).result)
-        return {"segments": [outcomes], "done": session.search.finished}
+        return {"segments": [outcomes], "done": session.search.finished, "run_key": session.run_key}
 
-    graph = _graph(segment)
-    catch_up(session, graph.invoke({"segments": [], "done": False}, _limited(config))["segments"])
+    _adopt(session, _graph(segment).invoke(_beginning(session), _limited(config)))
 
 
 async def arun_search(session: SearchSession, config: RunnableConfig | None = None) -> None:
@@ -72,27 +87,44 @@ async def arun_search(session: SearchSession, config: RunnableConfig | None = No
     call: Any = task(tooltree_call)
 
     async def segment(state: SegmentState) -> dict[str, Any]:
-        catch_up(session, state["segments"])
+        state = _placed(state)
+        _adopt(session, state)
         outcomes = await _adrive(session, call)
-        return {"segments": [outcomes], "done": session.search.finished}
+        return {"segments": [outcomes], "done": session.search.finished, "run_key": session.run_key}
 
-    graph = _graph(segment)
-    final = await graph.ainvoke({"segments": [], "done": False}, _limited(config))
-    catch_up(session, final["segments"])
+    _adopt(session, await _graph(segment).ainvoke(_beginning(session), _limited(config)))
 
 
-def catch_up(session: SearchSession, segments: Iterable[Outcomes]) -> None:
-    """Replay the finished segments that a session has not seen, without any I/O.
+def _beginning(session: SearchSession) -> SegmentState:
+    """The input of a search; a resumed one ignores it and goes on from what was kept."""
+    return SegmentState(segments=[], done=False, run_key=uuid.uuid4().hex, fingerprint=_fingerprint(session))
 
-    Args:
-        session: The search.
-        segments: The outcomes of all finished segments.
+
+def _placed(state: SegmentState) -> SegmentState:
+    """The state with a run key from the search's place in its host, if it has a host: the same after any resume."""
+    host, _, _ = str(get_config()["configurable"].get("checkpoint_ns", "")).rpartition(NAMESPACE_SEPARATOR)
+    return {**state, "run_key": host or state["run_key"]}
+
+
+def _fingerprint(session: SearchSession) -> str:
+    return f"{session.fingerprint()}/{SEGMENT}"
+
+
+def _adopt(session: SearchSession, state: SegmentState) -> None:
+    """Bring a session to where the search stands, replaying without any I/O the segments that it has not seen.
 
     Raises:
-        ResumeError: If they belong to another search.
+        ResumeError: If the search was begun with other settings, tools or effects.
     """
+    if state["fingerprint"] != _fingerprint(session):
+        msg = (
+            "This thread holds a search that was begun with another configuration, other tools or other effects. "
+            "Resume a thread with the tools, models and configuration it was started with, or start a new run."
+        )
+        raise ResumeError(msg)
+    session.run_key = state["run_key"]
     seen = session.search.consumed
-    for outcomes in segments:
+    for outcomes in state["segments"]:
         if seen:
             seen -= len(outcomes)
         else:

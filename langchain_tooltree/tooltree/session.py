@@ -2,6 +2,7 @@
 
 import hashlib
 import time
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -43,9 +44,13 @@ class SearchSession:
         messages: The conversation to plan for.
         state: Graph state for injected arguments.
         messages_key: Where in it the messages stand; they are replaced by those of the path.
-        run_key: Unique to this run and the same when it is resumed; the ids of tool calls derive from it.
         cancelled: Asked after every operation; once true, the search launches nothing more.
         sinks: Called with every event.
+
+    Attributes:
+        query: The user's request.
+        search: The pure search.
+        run_key: Unique to this search and the same when it is resumed; the ids of tool calls derive from it.
 
     Raises:
         EmptyQueryError: If the conversation holds no user message with text.
@@ -58,7 +63,6 @@ class SearchSession:
         *,
         state: Mapping[str, Any],
         messages_key: str,
-        run_key: str,
         cancelled: Callable[[], bool],
         sinks: Sequence[EventSink] = (),
     ) -> None:
@@ -75,11 +79,17 @@ class SearchSession:
         self._messages = list(messages)
         self._state = state
         self._messages_key = messages_key
-        self._run_key = run_key
+        self.run_key = uuid.uuid4().hex
         self._cancelled = cancelled
         self._worlds = Worlds(planner.sandbox) if planner.sandbox else None
         self._announced = False
         self._concluded = False
+
+    def fingerprint(self) -> str:
+        """A digest of all that decides which operations the search launches, its models' answers aside."""
+        cards = [self.planner.library.card(name).to_dict() for name in self.planner.library.names]
+        parts = (self.planner.config, sorted(self.planner.effects.items()), cards)
+        return hashlib.sha256(repr(parts).encode()).hexdigest()
 
     def take_events(self) -> list[Event]:
         """What happened since the last call, in order; the announcement of the search first."""
@@ -88,9 +98,9 @@ class SearchSession:
         events.extend(self.search.take_events())
         if self.search.finished and not self._concluded:
             self._concluded = True
-            if self.search.best() is None:
-                dropped = list(self.search.tree.root.dropped)
-                events.append(FallbackEvent(type="fallback", reason=self._why_no_plan(), details=dropped))
+            if reason := self._why_no_plan():
+                details = list(self.search.tree.root.dropped)
+                events.append(FallbackEvent(type="fallback", reason=reason, details=details))
         return events
 
     def _start_event(self) -> StartEvent:
@@ -175,7 +185,7 @@ class SearchSession:
                 seconds=search.budget.elapsed,
             ),
             stop_reason=search.stop_reason or "exhausted",
-            fallback=None if path else self._why_no_plan(),
+            fallback=self._why_no_plan(),
         )
 
     # --- operations ---
@@ -308,10 +318,15 @@ class SearchSession:
         )
 
     def _call_id(self, node: Node) -> str:
-        digest = hashlib.sha256(f"{self._run_key}:{node.id}".encode()).hexdigest()
+        digest = hashlib.sha256(f"{self.run_key}:{node.id}".encode()).hexdigest()
         return f"call_{digest[:24]}"
 
-    def _why_no_plan(self) -> str:
+    def _why_no_plan(self) -> str | None:
+        """Why nothing is kept; `None` if a plan is, or if the model said that no call is needed."""
+        root = self.search.tree.root
+        needless = self.search.stop_reason == "exhausted" and not (root.children or root.dropped)
+        if needless or self.search.best() is not None:
+            return None
         return f"no call was worth keeping ({self.search.stop_reason})"
 
 

@@ -1,6 +1,5 @@
 """Planning one turn of a conversation: search, then answer. The node and `search()` are thin shells around it."""
 
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -87,13 +86,11 @@ def _session(
         sinks = (*sinks, to_stream(runtime.stream_writer))
         if cancelled is None and (control := runtime.control) is not None:
             cancelled = lambda: control.drain_requested  # noqa: E731 - reads best in place
-    info = runtime.execution_info if runtime else None
     return SearchSession(
         planner,
         messages,
         state=state,
         messages_key=messages_key,
-        run_key=info.task_id if info else uuid.uuid4().hex,
         cancelled=cancelled or (lambda: False),
         sinks=sinks,
     )

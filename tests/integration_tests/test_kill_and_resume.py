@@ -1,0 +1,54 @@
+"""The process is killed in the middle of a search; a new one resumes the thread from its SQLite checkpoints."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sweep import Harness, crash_servers
+
+IN_FLIGHT = 4
+"""Rollouts in flight at once, the default."""
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[Any]:
+    with crash_servers() as running:
+        yield running
+
+
+@pytest.mark.parametrize(
+    ("options", "step"),
+    [
+        ({"path": "sync", "sandbox": False}, 1),
+        ({"path": "sync", "sandbox": True}, 1),
+        ({"path": "async", "sandbox": False, "latency": 0.03}, 4),
+        ({"path": "async", "sandbox": True, "latency": 0.03}, 4),
+    ],
+    ids=["sync", "sync-sandbox", "async", "async-sandbox"],
+)
+def test_a_killed_search_resumes_to_the_undisturbed_result(
+    servers: Any, tmp_path: Path, options: dict[str, Any], step: int
+) -> None:
+    harness = Harness(servers, tmp_path, **options)
+    assert set(harness.calls.values()) == {1}, "every call can be told apart from the others"
+
+    runs = harness.sweep(harness.points[::step])
+
+    assert [run for run in runs if not run.right] == []
+    assert max(run.in_flight for run in runs) <= IN_FLIGHT
+    assert any(run.replayed for run in runs) == options["sandbox"]
+    # LangGraph persists results in the background, so those that came in last may be lost; how many is a matter of
+    # timing. That they are persisted at all while the search runs shows in the late kills that lost next to nothing.
+    late = runs[2 * len(runs) // 3 :]
+    assert min(run.unsaved for run in late) <= 1
+
+
+def test_a_search_persisted_only_on_exit_starts_all_over(servers: Any, tmp_path: Path) -> None:
+    harness = Harness(servers, tmp_path, durability="exit")
+    late = harness.points[-4]
+
+    run = harness.kill_and_resume(late)
+
+    assert run.right
+    assert run.in_flight + run.unsaved > late[0] - IN_FLIGHT, "nothing had been persisted"

@@ -1,0 +1,207 @@
+"""A long search is cut into segments with a checkpoint between them; a thread is resumed with what it began with."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from conversations import check_conversation, outline
+from langchain_core.callbacks import BaseCallbackHandler
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.func import entrypoint
+from langgraph.graph import START, MessagesState, StateGraph
+from pydantic import PrivateAttr
+from travel import EFFECTS, ROUND_TRIP, Agency, TravelPolicy, asking, travel_model
+
+from langchain_tooltree import ResumeError, SearchConfig, ToolTreeNode, asearch, search
+from langchain_tooltree.testing import OfflineChatModel, Question
+from langchain_tooltree.tooltree import run
+
+THREAD: Any = {"configurable": {"thread_id": "1"}}
+
+LONG = SearchConfig(max_rollouts=250, value_threshold=1.0, patience=1_000)
+PLAN = ["human", "call find_flights", "result find_flights", "call book"]
+
+
+class WanderingPolicy(TravelPolicy):
+    """Knows detours that never end."""
+
+    def propose(self, question: Question) -> list[Any]:
+        """The right step, and hotels in two more cities."""
+        hotels = [("find_hotels", {"city": f"{len(question.path)}.{number}"}) for number in range(2)]
+        return [*super().propose(question)[:1], *hotels]
+
+
+class PowerCut(BaseException):
+    """Ends a run as a kill does, past every handler."""
+
+
+class CountingModel(OfflineChatModel):
+    """Counts its calls, and fails at one of them."""
+
+    fails_at: int | None = None
+    _calls: int = PrivateAttr(default=0)
+
+    @property
+    def calls(self) -> int:
+        return self._calls
+
+    def _respond(self, messages: Any, tools: Any) -> Any:
+        self._calls += 1
+        if self._calls == self.fails_at:
+            raise PowerCut
+        return super()._respond(messages, tools)
+
+
+def planner_graph(checkpointer: Any, model: OfflineChatModel, config: SearchConfig, tools: Any = None) -> Any:
+    tools = tools or Agency().tools
+    effects = {tool.name: EFFECTS[tool.name] for tool in tools if tool.name in EFFECTS}
+    graph = StateGraph(MessagesState)
+    graph.add_node("model", ToolTreeNode(model, tools, effects=effects, config=config))
+    graph.add_edge(START, "model")
+    return graph.compile(checkpointer=checkpointer)
+
+
+class EventHandler(BaseCallbackHandler):
+    """Keeps the latest event of each kind."""
+
+    def __init__(self) -> None:
+        self._events: dict[str, Any] = {}
+
+    def on_custom_event(self, name: str, data: Any, **_: Any) -> None:
+        self._events[name] = data
+
+    def last(self, kind: str) -> Any:
+        return self._events[f"tooltree.{kind}"]
+
+
+def invoke(graph: Any, given: Any, *, path: str, **config: Any) -> Any:
+    config = {**THREAD, **config}
+    return asyncio.run(graph.ainvoke(given, config)) if path == "async" else graph.invoke(given, config)
+
+
+def interrupted(config: SearchConfig, *, after: int) -> InMemorySaver:
+    """A checkpointer with a thread whose run ended in a power cut at a model call."""
+    saver = InMemorySaver()
+    model = CountingModel(policy=WanderingPolicy() if config is LONG else TravelPolicy(), fails_at=after)
+    with pytest.raises(PowerCut):
+        invoke(planner_graph(saver, model, config), asking(ROUND_TRIP), path="sync")
+    return saver
+
+
+def segments(saver: InMemorySaver) -> int:
+    """How many finished segments the search's own latest checkpoint holds."""
+    held = [checkpoint.checkpoint["channel_values"].get("segments", []) for checkpoint in saver.list(THREAD)]
+    return max(map(len, held))
+
+
+@pytest.mark.parametrize("path", ["sync", "async"])
+@pytest.mark.parametrize("segment", [50, 170])
+def test_a_long_search_goes_on_from_its_latest_segment(
+    monkeypatch: pytest.MonkeyPatch, segment: int, path: str
+) -> None:
+    monkeypatch.setattr(run, "SEGMENT", segment)
+    model = CountingModel(policy=WanderingPolicy())
+    whole = search(ROUND_TRIP, Agency().tools, model=model, effects=EFFECTS, config=LONG)
+    assert (whole.cost.rollouts, whole.stop_reason) == (LONG.max_rollouts, "max_rollouts")
+    saver = interrupted(LONG, after=model.calls - 60)
+    held = segments(saver)
+    assert held >= 2
+    told = EventHandler()
+    rest = CountingModel(policy=WanderingPolicy())
+
+    messages = invoke(planner_graph(saver, rest, LONG), None, path=path, callbacks=[told])["messages"]
+
+    assert outline(check_conversation(messages, pending="book")) == PLAN
+    assert segments(saver) > held
+    assert rest.calls <= 60 + LONG.parallel_rollouts
+    assert told.last("stop") == {"type": "stop", "reason": "max_rollouts", "rollouts": LONG.max_rollouts}
+    assert told.last("budget") == {
+        "type": "budget",
+        "rollouts": whole.cost.rollouts,
+        "model_calls": whole.cost.model_calls,
+        "tool_calls": whole.cost.tool_calls,
+        "tokens": whole.cost.tokens,
+    }
+
+
+@pytest.mark.parametrize("segment", [1, 50, 170])
+def test_replaying_the_segments_of_a_search_gives_its_tree(monkeypatch: pytest.MonkeyPatch, segment: int) -> None:
+    monkeypatch.setattr(run, "SEGMENT", segment)
+    arguments: Any = {"model": OfflineChatModel(policy=WanderingPolicy()), "effects": EFFECTS, "config": LONG}
+    whole = search(ROUND_TRIP, Agency().tools, **arguments)
+
+    finished: list[Any] = []
+
+    @entrypoint(checkpointer=InMemorySaver())
+    def searched(request: str) -> list[Any]:
+        result = search(request, Agency().tools, **arguments)
+        finished.append([result.to_dict(), [step.call_id for step in result.steps]])
+        if len(finished) == 1:
+            raise PowerCut
+        return finished[-1]
+
+    with pytest.raises(PowerCut):
+        searched.invoke(ROUND_TRIP, THREAD)
+    searched.invoke(None, THREAD)
+
+    in_memory, replayed = finished
+    assert in_memory[0] == whole.to_dict()
+    assert replayed == in_memory
+    assert asyncio.run(asearch(ROUND_TRIP, Agency().tools, **arguments)).to_dict() == whole.to_dict()
+
+
+def test_a_default_search_is_one_segment() -> None:
+    saver = InMemorySaver()
+
+    invoke(planner_graph(saver, travel_model(), SearchConfig()), asking(ROUND_TRIP), path="sync")
+
+    assert segments(saver) == 1
+
+
+@pytest.mark.parametrize("path", ["sync", "async"])
+@pytest.mark.parametrize(
+    "change",
+    [{"parallel_rollouts": 2}, {"top_k": 1}, {"max_rollouts": 5}, {"pre_threshold": 0.6}, {"seed": 5}],
+    ids=lambda change: next(iter(change)),
+)
+def test_resuming_with_another_configuration_is_refused(path: str, change: dict[str, Any]) -> None:
+    config = SearchConfig(max_rollouts=30, value_threshold=1.0)
+    saver = interrupted(config, after=25)
+    changed = SearchConfig(**{"max_rollouts": 30, "value_threshold": 1.0, **change})
+
+    with pytest.raises(ResumeError, match="Resume a thread with the tools, models and configuration"):
+        invoke(planner_graph(saver, travel_model(), changed), None, path=path)
+
+
+@pytest.mark.parametrize("path", ["sync", "async"])
+def test_resuming_with_other_tools_is_refused(path: str) -> None:
+    config = SearchConfig(max_rollouts=30, value_threshold=1.0)
+    saver = interrupted(config, after=5)
+    fewer = [tool for tool in Agency().tools if tool.name != "find_flights"]
+
+    with pytest.raises(ResumeError, match="Resume a thread with the tools, models and configuration"):
+        invoke(planner_graph(saver, travel_model(), config, fewer), None, path=path)
+
+
+@pytest.mark.parametrize("segment", [4, 7])
+def test_segments_that_were_cut_differently_are_refused(monkeypatch: pytest.MonkeyPatch, segment: int) -> None:
+    config = SearchConfig(max_rollouts=30, value_threshold=1.0)
+    monkeypatch.setattr(run, "SEGMENT", 6)
+    saver = interrupted(config, after=30)
+    monkeypatch.setattr(run, "SEGMENT", segment)
+
+    with pytest.raises(ResumeError, match="Resume a thread with the tools, models and configuration"):
+        invoke(planner_graph(saver, travel_model(), config), None, path="sync")
+
+
+def test_resuming_with_the_same_parts_goes_on() -> None:
+    config = SearchConfig(max_rollouts=30, value_threshold=1.0)
+    whole = CountingModel(policy=TravelPolicy())
+    invoke(planner_graph(InMemorySaver(), whole, config), asking(ROUND_TRIP), path="sync")
+    saver = interrupted(config, after=25)
+    model = CountingModel(policy=TravelPolicy())
+
+    messages = invoke(planner_graph(saver, model, config), None, path="sync")["messages"]
+
+    assert outline(check_conversation(messages, pending="book")) == PLAN
+    assert model.calls <= whole.calls - 25 + config.parallel_rollouts
