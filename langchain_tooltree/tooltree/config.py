@@ -52,7 +52,7 @@ class SearchConfig:
         proposals: `"together"`: all candidates in one model call; `"per_tool"`: one draft for each tool.
         pre_evaluation: `"batched"`: all candidates in one judge call; `"single"`: one judge call for each.
         max_proposals: How often one state may be asked for candidates. It is asked again, for other calls than
-            before, only when everything it offered has failed.
+            before, only when nothing is left to explore in those that it offered.
         goal_score: Whether the judge also scores, after each call, if the task is now done (beyond the paper).
         goal_threshold: Goal score in [0, 1] from which a path counts as a solution.
         value_threshold: Path value in [0, 1] at which a solution ends the search at once.

@@ -233,8 +233,10 @@ def _scores_by_position(calls: Sequence[JudgedCall], answer: Any) -> dict[str, f
     """The usable scores of a function's answer: a mapping by id, or a sequence in the order of the calls."""
     if isinstance(answer, Mapping):
         return _unique((str(key), _score(value)) for key, value in answer.items())
-    if isinstance(answer, Sequence) and not isinstance(answer, str) and len(answer) == len(calls):
-        return _unique((call.id, _score(value)) for call, value in zip(calls, answer, strict=True))
+    if isinstance(answer, Iterable) and not isinstance(answer, str):
+        values = list(answer)
+        pairs = zip(calls, values, strict=True) if len(values) == len(calls) else ()
+        return _unique((call.id, _score(value)) for call, value in pairs)
     if len(calls) == 1 and (score := _score(answer)) is not None:
         return {calls[0].id: score}
     return {}

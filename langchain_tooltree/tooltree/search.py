@@ -344,11 +344,10 @@ class TreeSearch:
     # --- pruning, best path, stopping ---
 
     def _expandable(self, node: Node) -> bool:
-        """Whether a state may be asked for calls now: never asked, or all that it offered has failed."""
+        """Whether a state may be asked for calls now: never asked, or nothing is left of what it offered."""
         return (
             (node.call is None or node.evaluated)
             and not (node.closed or node.deferred or node.proposing or node.pruned)
-            and node.depth < self.config.max_depth
             and node.proposals < self.config.max_proposals
             and self._spent(node)
         )

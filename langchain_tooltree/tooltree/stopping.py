@@ -1,6 +1,6 @@
 """The best path so far, and whether looking on is worth it (paper, section 3.5). Pure."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from langchain_tooltree.tooltree.config import SearchConfig
@@ -43,7 +43,8 @@ class BestPath:
     end: int | None = None
     _depth: int = 0
     _solved: bool = False
-    _stale_rollouts: int = field(default=0)
+    _compared: float | None = None
+    _stale_rollouts: int = 0
 
     def consider(self, tree: Tree, node: Node) -> bool:
         """Take in a node that was just evaluated.
@@ -62,7 +63,8 @@ class BestPath:
             self._solved = self._solved or (node.goal or 0.0) >= self.config.goal_threshold
         else:
             value = max(child.value for child in tree.children(tree.root))
-        if self.value is None or value - self.value >= self.config.min_gain:
+        if self._compared is None or value - self._compared >= self.config.min_gain:
+            self._compared = value
             self._stale_rollouts = 0
         if self.value is not None and (value, -node.depth) <= (self.value, -self._depth):
             return False

@@ -1,0 +1,163 @@
+"""What the unit tests share: models driven by tables or by a hash, both drivers under one name, and no network."""
+
+# ruff: noqa: S311 - nothing random here is a secret
+
+import asyncio
+import random
+import socket
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from langchain_core.tools import StructuredTool
+
+from langchain_tooltree import asearch, search
+from langchain_tooltree.flows import arun_flow, run_flow
+from langchain_tooltree.testing import Made, OfflineChatModel, Question
+
+Offer = tuple[str, Mapping[str, Any]]
+
+
+@pytest.fixture(autouse=True)
+def no_network(monkeypatch):
+    """A unit test that connects anywhere fails."""
+
+    def refuse(*_):
+        msg = "Unit tests do not use the network."
+        raise AssertionError(msg)
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TablePolicy:
+    """Offers what its table says for the tools called so far, and scores calls by the name of their tool.
+
+    Args:
+        offers: Calls to offer, by the names of the tools on the path.
+        r_pre: Score before a call, 0.8 for a tool that is not listed.
+        r_post: Score after a call, 0.8 for a tool that is not listed.
+        goal: Goal score after a call, 0.1 for a tool that is not listed.
+        written: The final answer.
+    """
+
+    offers: Mapping[tuple[str, ...], Sequence[Offer]] = field(default_factory=dict)
+    r_pre: Mapping[str, float] = field(default_factory=dict)
+    r_post: Mapping[str, float] = field(default_factory=dict)
+    goal: Mapping[str, float] = field(default_factory=dict)
+    written: str = "Done."
+
+    def propose(self, question: Question) -> Sequence[Offer]:
+        offers = self.offers.get(tuple(made.tool for made in question.path), ())
+        return [offer for offer in offers if offer[0] in question.tools][: question.count]
+
+    def score_call(self, _: Question, call: Made) -> float:
+        return self.r_pre.get(call.tool, 0.8)
+
+    def score_observation(self, _: Question, call: Made) -> tuple[float, float]:
+        return self.r_post.get(call.tool, 0.8), self.goal.get(call.tool, 0.1)
+
+    def answer(self, _: Question) -> str:
+        return self.written
+
+
+@dataclass(frozen=True)
+class HashPolicy:
+    """Answers every question from a hash of its seed and the question: arbitrary, and always the same."""
+
+    seed: int
+
+    def propose(self, question: Question) -> Sequence[Offer]:
+        draw = self._draw("propose", question.path, question.attempt)
+        count = draw.randrange(5) if question.path else 4
+        return [(draw.choice(question.tools), {"n": draw.randrange(4)}) for _ in range(count)]
+
+    def score_call(self, question: Question, call: Made) -> float:
+        return self._draw("pre", question.path, call.tool, call.arguments).random()
+
+    def score_observation(self, question: Question, call: Made) -> tuple[float, float]:
+        draw = self._draw("post", question.path, call.tool, call.arguments, call.observation)
+        return draw.random(), draw.random() * 0.8
+
+    def answer(self, question: Question) -> str:
+        return f"{len(question.path)} calls"
+
+    def _draw(self, *about: object) -> random.Random:
+        return random.Random(f"{self.seed}:{about}")
+
+
+class DelayedModel(OfflineChatModel):
+    """An `OfflineChatModel` that takes its time: another time on every call, up to `delay` seconds."""
+
+    delay: float
+
+    def _generate(self, *args: Any, **kwargs: Any) -> Any:
+        time.sleep(random.uniform(0, self.delay))
+        return super()._generate(*args, **kwargs)
+
+    async def _agenerate(self, *args: Any, **kwargs: Any) -> Any:
+        await asyncio.sleep(random.uniform(0, self.delay))
+        return super()._generate(*args, **kwargs)
+
+
+@pytest.fixture(scope="session")
+def offline():
+    """Makes a model out of the tables of a `TablePolicy`."""
+    return lambda **tables: OfflineChatModel(policy=TablePolicy(**tables))
+
+
+@pytest.fixture(scope="session")
+def hashed():
+    """Makes a model that answers by the hash of its seed, with a random delay if wished."""
+
+    def make(seed: int, *, delay: float = 0.0) -> OfflineChatModel:
+        return (
+            DelayedModel(policy=HashPolicy(seed), delay=delay) if delay else OfflineChatModel(policy=HashPolicy(seed))
+        )
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def numbered_tools():
+    """Makes tools of given names that take a number and echo it, sync and async, with a random delay if wished."""
+
+    def make(*names: str, delay: float = 0.0) -> list[StructuredTool]:
+        def echo(name: str) -> StructuredTool:
+            def run(n: int) -> str:
+                time.sleep(random.uniform(0, delay))
+                return f"{name} of {n}"
+
+            async def arun(n: int) -> str:
+                await asyncio.sleep(random.uniform(0, delay))
+                return f"{name} of {n}"
+
+            return StructuredTool.from_function(run, arun, name=name, description=f"Echo {name}.")
+
+        return [echo(name) for name in names]
+
+    return make
+
+
+@pytest.fixture(params=["sync", "async"])
+def drive(request):
+    """Runs a flow to its end, on either path: `await drive(flow)`."""
+
+    async def run(flow):
+        return await (asyncio.to_thread(run_flow, flow) if request.param == "sync" else arun_flow(flow))
+
+    return run
+
+
+@pytest.fixture(params=["sync", "async"])
+def find(request):
+    """Searches on either path, as a user would: `await find(query, tools, model=...)`."""
+
+    async def run(*args, **kwargs):
+        if request.param == "sync":
+            return await asyncio.to_thread(search, *args, **kwargs)
+        return await asearch(*args, **kwargs)
+
+    return run

@@ -1,0 +1,100 @@
+import asyncio
+import threading
+
+import pytest
+from langgraph.errors import GraphInterrupt
+
+from langchain_tooltree.flows import FunctionStep, arun_flow, run_flow
+
+
+class Step:
+    """Gives a value, or raises it if it is an exception."""
+
+    def __init__(self, value):
+        self.value = value
+
+    def run(self):
+        if isinstance(self.value, BaseException):
+            raise self.value
+        return self.value
+
+    async def arun(self):
+        return self.run()
+
+
+def adding(*steps):
+    total = 0
+    for step in steps:
+        total += yield step
+    return total
+
+
+async def test_a_flow_is_sent_what_came_of_its_steps(drive):
+    assert await drive(adding(Step(1), Step(2), Step(3))) == 6
+
+
+async def test_a_flow_without_steps_returns_at_once(drive):
+    assert await drive(adding()) == 0
+
+
+async def test_an_error_of_a_step_is_thrown_into_the_flow(drive):
+    def catching():
+        try:
+            yield Step(ValueError("bad"))
+        except ValueError as error:
+            return f"caught {error}, then {yield Step('more')}"
+
+    assert await drive(catching()) == "caught bad, then more"
+
+
+async def test_an_error_that_the_flow_does_not_catch_comes_out(drive):
+    with pytest.raises(ValueError, match="bad"):
+        await drive(adding(Step(1), Step(ValueError("bad"))))
+
+
+async def test_an_error_of_the_flow_itself_comes_out(drive):
+    def failing():
+        yield Step(1)
+        msg = "broken"
+        raise KeyError(msg)
+
+    with pytest.raises(KeyError, match="broken"):
+        await drive(failing())
+
+
+async def test_an_interrupt_of_the_graph_passes_the_flow_by(drive):
+    def greedy():
+        try:
+            yield Step(GraphInterrupt())
+        except Exception:  # noqa: BLE001 - what a careless flow would do
+            return "swallowed"
+
+    with pytest.raises(GraphInterrupt):
+        await drive(greedy())
+
+
+async def test_functions_sync_and_async_are_steps_on_both_paths(drive):
+    async def double(number):
+        await asyncio.sleep(0)
+        return 2 * number
+
+    class Callable:
+        async def __call__(self, number):
+            return 3 * number
+
+    assert await drive(adding(FunctionStep(lambda n: n, 1))) == 1
+    assert await drive(adding(FunctionStep(double, 1))) == 2
+    assert await drive(adding(FunctionStep(Callable(), 1))) == 3
+
+
+async def test_a_plain_function_does_not_block_the_loop():
+    blocked = threading.Event()
+    flow = asyncio.create_task(arun_flow(adding(FunctionStep(lambda _: int(blocked.wait(5)), None))))
+    await asyncio.sleep(0.01)
+    blocked.set()
+    assert await flow == 1
+
+
+def test_a_plain_function_runs_on_the_calling_thread_on_the_sync_path():
+    here = threading.get_ident()
+    assert run_flow(adding(FunctionStep(lambda _: int(threading.get_ident() == here), None))) == 1

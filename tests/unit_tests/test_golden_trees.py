@@ -1,0 +1,162 @@
+"""Three small searches, compared whole with the trees on record.
+
+A change of prompts, scores, selection or bookkeeping shows up here. If it is meant, record the trees anew and read the
+difference before committing it:
+
+    TOOLTREE_RECORD_GOLDEN=1 python -m pytest tests/unit_tests/test_golden_trees.py
+"""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from langchain_core.tools import tool
+
+from langchain_tooltree import ObjectSandbox, SearchConfig
+
+FOLDER = Path(__file__).parent / "golden"
+RECORD = "TOOLTREE_RECORD_GOLDEN"
+
+
+@tool
+def look_at_sign() -> str:
+    """Read the road sign."""
+    return "Lyon 343 km"
+
+
+@tool
+def zoom(factor: int) -> str:
+    """Enlarge the picture."""
+    return f"a blur, {factor} times as large"
+
+
+@tool
+def to_miles(kilometres: float) -> str:
+    """Convert kilometres to miles."""
+    return f"{kilometres / 1.609344:.1f} miles"
+
+
+@tool
+def guess() -> str:
+    """Guess the answer."""
+    return "about 200 miles"
+
+
+@tool
+def mail(to: str, text: str) -> str:
+    """Send a mail."""
+    return f"sent {text} to {to}"
+
+
+class Cart:
+    """A shopping cart."""
+
+    def __init__(self) -> None:
+        self.items: list[str] = []
+
+    def put(self, item: str) -> str:
+        """Put an item into the cart."""
+        self.items.append(item)
+        return f"{len(self.items)} in the cart"
+
+    def list_items(self) -> str:
+        """List the items in the cart."""
+        return ", ".join(self.items) or "nothing"
+
+
+SIGN = [look_at_sign, zoom, guess, to_miles]
+SIGN_READS = {sign_tool.name: "read" for sign_tool in SIGN}
+SIGN_POLICY = {
+    "offers": {
+        (): [("zoom", {"factor": 8}), ("look_at_sign", {}), ("guess", {})],
+        ("zoom",): [("zoom", {"factor": 16}), ("look_at_sign", {})],
+        ("look_at_sign",): [
+            ("to_miles", {"kilometres": 343}),
+            ("zoom", {"factor": 2}),
+            ("to_miles", {"kilometres": "x"}),
+        ],
+        ("zoom", "look_at_sign"): [("to_miles", {"kilometres": 343})],
+    },
+    "r_pre": {"zoom": 0.9, "look_at_sign": 0.7, "to_miles": 0.6, "guess": 0.2},
+    "r_post": {"zoom": 0.2, "look_at_sign": 0.8, "to_miles": 0.9},
+    "goal": {"zoom": 0.0, "look_at_sign": 0.3, "to_miles": 0.9},
+}
+SHOP_POLICY = {
+    "offers": {
+        (): [("put", {"item": "tea"}), ("list_items", {})],
+        ("put",): [("put", {"item": "milk"}), ("list_items", {}), ("mail", {"to": "Ada", "text": "tea"})],
+        ("put", "put"): [("list_items", {}), ("mail", {"to": "Ada", "text": "tea, milk"})],
+    },
+    "r_pre": {"list_items": 0.4},
+    "r_post": {"put": 0.95, "list_items": 0.5, "mail": 0.9},
+    "goal": {"put": 0.2, "mail": 0.6},
+}
+
+
+def sign_by_default():
+    """The best-looking first step leads nowhere; the search recovers and solves the task."""
+    return {"query": "How many miles to Lyon?", "tools": SIGN, "effects": SIGN_READS}, SIGN_POLICY
+
+
+def sign_in_the_papers_form():
+    config = SearchConfig.paper(max_rollouts=8)
+    return {"query": "How many miles to Lyon?", "tools": SIGN, "effects": SIGN_READS, "config": config}, SIGN_POLICY
+
+
+def shop_with_sandbox_and_deferred_write():
+    sandbox = ObjectSandbox.of_methods(Cart())
+    arguments = {
+        "query": "Buy tea and milk, then tell Ada.",
+        "tools": [*sandbox.tools, mail],
+        "sandbox": sandbox,
+        "effects": {"list_items": "read"},
+        "config": SearchConfig(max_rollouts=10, parallel_rollouts=2),
+    }
+    return arguments, SHOP_POLICY
+
+
+SEARCHES = [sign_by_default, sign_in_the_papers_form, shop_with_sandbox_and_deferred_write]
+
+
+@pytest.mark.parametrize("make", SEARCHES, ids=lambda make: make.__name__)
+async def test_the_tree_is_the_one_on_record(find, offline, make):
+    arguments, policy = make()
+    tree = (await find(**arguments, model=offline(**policy))).to_dict()
+    recorded = FOLDER / f"{make.__name__}.json"
+    if os.environ.get(RECORD):
+        recorded.write_text(json.dumps(tree, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    assert json.loads(json.dumps(tree)) == json.loads(recorded.read_text(encoding="utf-8"))
+
+
+def on_record(make):
+    return json.loads((FOLDER / f"{make.__name__}.json").read_text(encoding="utf-8"))
+
+
+def best_tools(tree):
+    return [tree["nodes"][node]["call"]["tool"] for node in tree["best"]]
+
+
+def test_the_default_search_on_record_recovers_from_a_bad_first_step():
+    tree = on_record(sign_by_default)
+    zoomed = next(node for node in tree["nodes"] if node["call"] and node["call"]["tool"] == "zoom")
+    assert (zoomed["pruned"], zoomed["N"]) == ("post_evaluation", 1)
+    assert (best_tools(tree), tree["stop_reason"]) == (["look_at_sign", "to_miles"], "solved")
+
+
+def test_the_papers_search_on_record_has_no_goal_scores():
+    tree = on_record(sign_in_the_papers_form)
+    assert {node["goal"] for node in tree["nodes"]} == {None}
+    assert best_tools(tree) == ["look_at_sign", "to_miles"]
+
+
+def test_the_search_with_a_sandbox_on_record_ends_in_a_write_that_was_never_run():
+    tree = on_record(shop_with_sandbox_and_deferred_write)
+    assert best_tools(tree) == ["put", "put", "mail"]
+    mails = [node for node in tree["nodes"] if node["call"] and node["call"]["tool"] == "mail"]
+    assert {node["observation"] for node in mails} == {None}
+    assert any(node["world"] for node in tree["nodes"])
+
+
+def test_there_is_no_tree_on_record_that_nothing_compares():
+    assert {path.stem for path in FOLDER.iterdir()} == {make.__name__ for make in SEARCHES}

@@ -1,0 +1,123 @@
+"""The rules of the house: what may import what, and how large a file may grow."""
+
+import ast
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import langchain_tooltree
+
+PACKAGE = Path(langchain_tooltree.__file__).parent
+FILES = sorted(PACKAGE.rglob("*.py"))
+ROOMS = ("tooltree", "sitgraph", "cfgm")
+PURE = {
+    "events.py",
+    "tooltree/budget.py",
+    "tooltree/config.py",
+    "tooltree/launches.py",
+    "tooltree/operations.py",
+    "tooltree/search.py",
+    "tooltree/selection.py",
+    "tooltree/stopping.py",
+    "tooltree/tree.py",
+}
+ALLOWED = {"pydantic", "numpy", "networkx"} | sys.stdlib_module_names
+IMPURE_MODULES = {"time", "datetime", "socket", "os", "io", "pathlib", "subprocess", "asyncio", "threading", "secrets"}
+MAX_LINES = 400
+
+
+def name_of(path):
+    return path.relative_to(PACKAGE).as_posix()
+
+
+def parse(path):
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def imports(path):
+    """Full names of the modules that a file imports."""
+    found = set()
+    for node in ast.walk(parse(path)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{name_of(path)} imports relatively"
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+def files_behind(module):
+    """The file of this package that an import leads to, as a set of none or one."""
+    parts = module.split(".")[1:]
+    for length in (len(parts), len(parts) - 1):
+        path = PACKAGE.joinpath(*parts[:length])
+        if path.with_suffix(".py").is_file() and length:
+            return {name_of(path.with_suffix(".py"))}
+    return set()
+
+
+def is_marked_pure(path):
+    return (ast.get_docstring(parse(path)) or "").partition("\n\n")[0].endswith("Pure.")
+
+
+def test_the_files_marked_pure_are_those_meant_to_be():
+    assert {name_of(path) for path in FILES if is_marked_pure(path)} >= PURE
+
+
+@pytest.mark.parametrize("path", [path for path in FILES if is_marked_pure(path)], ids=name_of)
+def test_pure_files_import_the_standard_library_and_pure_files_alone(path):
+    pure = {name_of(other) for other in FILES if is_marked_pure(other)} | {"errors.py"}
+    for module in imports(path):
+        root = module.partition(".")[0]
+        if root == "langchain_tooltree":
+            assert files_behind(module) <= pure, f"{module} is not pure"
+        else:
+            assert root in ALLOWED - IMPURE_MODULES, f"{module} is not for pure files"
+
+
+@pytest.mark.parametrize("path", [path for path in FILES if is_marked_pure(path)], ids=name_of)
+def test_pure_files_use_no_global_random_state(path):
+    for node in ast.walk(parse(path)):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "random":
+            assert node.attr == "Random", f"line {node.lineno}: random.{node.attr}"
+
+
+@pytest.mark.parametrize("room", [room for room in ROOMS if (PACKAGE / room).is_dir()])
+def test_a_room_imports_no_other_room(room):
+    others = tuple(f"langchain_tooltree.{other}" for other in ROOMS if other != room)
+    for path in (PACKAGE / room).rglob("*.py"):
+        assert not [module for module in imports(path) if module.startswith(others)], name_of(path)
+
+
+def test_the_hall_imports_no_room():
+    for path in (PACKAGE / "experience").rglob("*.py"):
+        assert not [module for module in imports(path) if module.split(".")[1:2] in [[room] for room in ROOMS]]
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_every_module_can_be_imported_and_says_what_it_is(path):
+    if path.name != "__main__.py":
+        parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+        importlib.import_module(".".join(part for part in parts if part != "__init__"))
+    assert ast.get_docstring(parse(path))
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_no_file_grows_beyond_four_hundred_lines(path):
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= MAX_LINES
+
+
+def test_the_public_names_are_sorted_unique_and_there():
+    names = langchain_tooltree.__all__
+    assert list(names) == sorted(set(names))
+    for name in names:
+        assert getattr(langchain_tooltree, name).__doc__
+
+
+def test_importing_the_package_has_no_side_effects():
+    code = "import langchain_tooltree, threading; print(threading.active_count())"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603 - own code
+    assert (shown.stdout, shown.stderr) == ("1\n", "")

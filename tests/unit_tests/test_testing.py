@@ -1,0 +1,129 @@
+"""The shipped doubles behave like chat models."""
+
+import pytest
+from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, SystemMessage, ToolMessage
+from pydantic import BaseModel
+
+from langchain_tooltree.testing import Made, ScriptedChatModel, read_question
+from langchain_tooltree.tooltree.prompts import (
+    DEFAULT_DRAFT_PROMPT,
+    DEFAULT_POST_JUDGE_PROMPT,
+    DEFAULT_PRE_JUDGE_PROMPT,
+    DEFAULT_PROPOSE_PROMPT,
+    propose_messages,
+    question_messages,
+)
+
+CALL = {"name": "alpha", "args": {"n": 1}, "id": "c1", "type": "tool_call"}
+
+
+class Answer(BaseModel):
+    number: int
+
+
+async def test_replies_come_in_order_sync_and_async():
+    model = ScriptedChatModel(replies=["one", AIMessage("two")])
+    assert model.invoke("a").text == "one"
+    assert (await model.ainvoke("b")).text == "two"
+    assert [prompt[0].text for prompt in model.calls] == ["a", "b"]
+
+
+def test_a_model_without_replies_left_says_so():
+    with pytest.raises(IndexError, match="called 1 times but has 0 replies"):
+        ScriptedChatModel().invoke("a")
+
+
+def test_an_exception_is_raised_and_a_function_is_called_with_the_prompt():
+    model = ScriptedChatModel(replies=[ConnectionError("busy"), lambda messages: messages[0].text.upper()])
+    with pytest.raises(ConnectionError, match="busy"):
+        model.invoke("a")
+    assert model.invoke("hello").text == "HELLO"
+
+
+def test_tool_calls_come_through_bound_tools(numbered_tools):
+    model = ScriptedChatModel(replies=[AIMessage("", tool_calls=[CALL])]).bind_tools(numbered_tools("alpha"))
+    assert model.invoke("a").tool_calls == [CALL]
+
+
+@pytest.mark.parametrize("schema", [Answer, Answer.model_json_schema()], ids=["class", "JSON schema"])
+def test_a_mapping_is_structured_output(schema):
+    model = ScriptedChatModel(replies=[{"number": 3}]).with_structured_output(schema, include_raw=True)
+    reply = model.invoke("a")
+    assert dict(reply["parsed"]) == {"number": 3}
+    assert reply["raw"].usage_metadata["total_tokens"] > 0
+
+
+def test_usage_is_reported_unless_the_reply_has_its_own():
+    own = {"input_tokens": 1, "output_tokens": 2, "total_tokens": 3}
+    model = ScriptedChatModel(replies=["12345678", AIMessage("x", usage_metadata=own)])
+    assert model.invoke("a" * 400).usage_metadata["input_tokens"] >= 100
+    assert model.invoke("a").usage_metadata == own
+
+
+async def test_streams_add_up_to_the_message():
+    message = AIMessage("a few words", tool_calls=[CALL])
+    chunks = list(ScriptedChatModel(replies=[message]).stream("a"))
+    achunks = [chunk async for chunk in ScriptedChatModel(replies=[message]).astream("a")]
+    for streamed in (chunks, achunks):
+        whole = sum(streamed[1:], streamed[0])
+        assert isinstance(whole, AIMessageChunk)
+        assert len(streamed) > 3
+        assert (whole.text, whole.tool_calls) == ("a few words", [CALL])
+        assert whole.usage_metadata["total_tokens"] > 0
+
+
+def dialogue():
+    return [
+        HumanMessage("An earlier request."),
+        AIMessage("", tool_calls=[{"name": "old", "args": {}, "id": "o"}]),
+        ToolMessage("old", tool_call_id="o", name="old"),
+        HumanMessage("Go."),
+        AIMessage("", tool_calls=[CALL]),
+        ToolMessage("seen", tool_call_id="c1", name="alpha"),
+    ]
+
+
+def test_a_proposal_is_read_from_its_prompt():
+    instruction = DEFAULT_PROPOSE_PROMPT.format(count=4)
+    prompt = propose_messages(dialogue(), instruction=instruction, attempt=2, tried=["beta()"])
+    question, judged = read_question(prompt, [{"function": {"name": "alpha"}}, {"function": {"name": "beta"}}])
+    assert (question.kind, question.request, question.attempt, question.count) == ("propose", "Go.", 2, 4)
+    assert question.tools == ("alpha", "beta")
+    assert question.path == (Made("alpha", {"n": 1}, "seen"),)
+    assert judged == []
+
+
+def test_a_draft_is_a_proposal_of_one_call():
+    instruction = DEFAULT_DRAFT_PROMPT.format(tool="alpha")
+    question, _ = read_question(propose_messages(dialogue(), instruction=instruction, attempt=1, tried=()))
+    assert (question.kind, question.count, question.attempt) == ("propose", 1, 1)
+
+
+HISTORY = [
+    {"role": "user", "text": "An earlier request."},
+    {"role": "assistant", "call": {"tool": "old", "arguments": {}}},
+    {"role": "tool", "tool": "old", "observation": "old"},
+    {"role": "user", "text": "Go."},
+    {"role": "assistant", "call": {"tool": "alpha", "arguments": {"n": 1}}},
+    {"role": "tool", "tool": "alpha", "observation": "seen"},
+]
+
+
+def test_candidates_are_read_with_their_identifiers():
+    candidates = [{"id": "c7", "tool": "beta", "arguments": {"n": 2}}]
+    document = {"request": "Go.", "history": HISTORY, "tools": [], "candidates": candidates}
+    question, judged = read_question(question_messages(DEFAULT_PRE_JUDGE_PROMPT, document))
+    assert (question.kind, question.request, question.path) == ("pre", "Go.", (Made("alpha", {"n": 1}, "seen"),))
+    assert judged == [("c7", Made("beta", {"n": 2}))]
+
+
+def test_an_observation_is_read_with_its_call():
+    call = {"id": "c7", "tool": "beta", "arguments": {"n": 2}}
+    document = {"request": "Go.", "history": [], "call": call, "observation": "two"}
+    question, judged = read_question(question_messages(DEFAULT_POST_JUDGE_PROMPT, document))
+    assert (question.kind, judged) == ("post", [("c7", Made("beta", {"n": 2}, "two"))])
+
+
+def test_anything_else_asks_for_the_answer():
+    question, _ = read_question([SystemMessage("Be kind."), *dialogue()])
+    assert (question.kind, question.request, len(question.path)) == ("answer", "Go.", 1)

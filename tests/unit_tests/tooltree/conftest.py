@@ -1,0 +1,243 @@
+"""A small world for the pure core: it answers operations from a seed, without models, tools or time."""
+
+# ruff: noqa: S311 - nothing random here is a secret
+
+import random
+from collections import deque
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import pytest
+
+from langchain_tooltree import SearchConfig
+from langchain_tooltree.tooltree.budget import Spent
+from langchain_tooltree.tooltree.operations import Operation, Outcome
+from langchain_tooltree.tooltree.search import TreeSearch
+from langchain_tooltree.tooltree.tree import Call, Effect, Node, Observation, Tree
+
+EFFECTS = {"look": "read", "ask": "read", "send": "write", "paint": "sandboxed"}
+
+
+@dataclass(frozen=True)
+class PureWorld:
+    """Random but fixed answers: calls of all effects, failures, dropped calls and judges that give no score.
+
+    Args:
+        seed: Everything follows from it and from the state asked about.
+        trouble: How often, in [0, 1], a proposer fails, a judge gives no score or a tool raises.
+    """
+
+    seed: int
+    trouble: float = 0.1
+
+    def answer(self, tree: Tree, operation: Operation) -> Outcome:
+        """What comes of an operation, using at most the model calls granted."""
+        node = tree[operation.node]
+        seen = [(step.label, step.observation and step.observation.content) for step in tree.path(node)]
+        draw = random.Random(f"{self.seed}:{operation.kind}:{seen}:{operation.candidates}:{operation.rollout}")
+        executes = operation.kind == "execute"
+        return Outcome(
+            operation=operation.id,
+            kind=operation.kind,
+            node=operation.node,
+            spent=Spent(
+                model_calls=0 if executes else draw.randint(0, operation.model_calls),
+                tool_calls=int(executes),
+                input_tokens=draw.randrange(50),
+            ),
+            **getattr(self, f"_{operation.kind}")(draw, operation),
+        )
+
+    def _plan(self, _: random.Random, __: Operation) -> dict:
+        return {"tools": tuple(EFFECTS)}
+
+    def _propose(self, draw: random.Random, _: Operation) -> dict:
+        if draw.random() < self.trouble:
+            return {"error": "the model failed"}
+        offered = [
+            (draw.choice(list(EFFECTS)), draw.randrange(3)) for _ in range(draw.choice((0, 2, 3, 3, 4, 4, 5, 5, 5, 5)))
+        ]
+        calls = [Call(tool=tool, arguments={"n": n}, effect=EFFECTS[tool]) for tool, n in offered]
+        return {"calls": calls, "dropped": ("bad(): refused",) * draw.randrange(2), "finished": not calls}
+
+    def _score(self, draw: random.Random, operation: Operation) -> dict:
+        return {"scores": [self._number(draw) for _ in operation.candidates]}
+
+    def _execute(self, draw: random.Random, _: Operation) -> dict:
+        if draw.random() < self.trouble:
+            return {"observation": Observation(content="down", kind="exception", transient=draw.random() < 0.5)}
+        return {"observation": Observation(content=f"seen {draw.randrange(9)}")}
+
+    def _evaluate(self, draw: random.Random, _: Operation) -> dict:
+        return {"reward": self._number(draw), "goal": self._number(draw)}
+
+    def _number(self, draw: random.Random) -> float | None:
+        return None if draw.random() < self.trouble else draw.random() ** 0.5
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableWorld:
+    """Answers operations from tables by the names of tools, which take no arguments.
+
+    Args:
+        offers: What is offered after the tools on the path, as names in one string, such as `"look ask"`; a list of
+            such strings has one for each attempt, an exception is the error of the proposer.
+        r_pre: Score before a call, 0.8 for a tool that is not listed.
+        r_post: Score after a call, 0.8 for a tool that is not listed.
+        goal: Goal score after a call, 0.1 for a tool that is not listed.
+        effects: Effect of a tool, `read` for one that is not listed.
+        transient: Tools that fail for a passing reason.
+        spent: What each operation uses, by kind.
+        seconds: How long each operation takes.
+    """
+
+    offers: Mapping[tuple[str, ...], str | list[str] | Exception]
+    r_pre: Mapping[str, float | None] = field(default_factory=dict)
+    r_post: Mapping[str, float | None] = field(default_factory=dict)
+    goal: Mapping[str, float | None] = field(default_factory=dict)
+    effects: Mapping[str, Effect] = field(default_factory=dict)
+    transient: Collection[str] = ()
+    spent: Mapping[str, Spent] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    def answer(self, tree: Tree, operation: Operation) -> Outcome:
+        """What the tables say."""
+        node = tree[operation.node]
+        return Outcome(
+            operation=operation.id,
+            kind=operation.kind,
+            node=operation.node,
+            spent=self.spent.get(operation.kind, Spent()),
+            elapsed=operation.elapsed + self.seconds,
+            **self._found(tree, node, operation),
+        )
+
+    def _found(self, tree: Tree, node: Node, operation: Operation) -> dict[str, Any]:
+        tool = node.call.tool if node.call else ""
+        match operation.kind:
+            case "propose":
+                return self._offered(tuple(step.call.tool for step in tree.path(node)), operation.attempt)
+            case "score":
+                names = [tree[candidate].call.tool for candidate in operation.candidates]
+                return {"scores": [self.r_pre.get(name, 0.8) for name in names]}
+            case "execute":
+                failed = {"kind": "exception", "transient": True} if tool in self.transient else {}
+                return {"observation": Observation(content=f"{tool} ran", **failed)}
+            case "evaluate":
+                return {"reward": self.r_post.get(tool, 0.8), "goal": self.goal.get(tool, 0.1)}
+            case "plan":
+                return {"tools": ("kept",)}
+
+    def _offered(self, path: tuple[str, ...], attempt: int) -> dict[str, Any]:
+        offered = self.offers.get(path, "")
+        if isinstance(offered, Exception):
+            return {"error": str(offered)}
+        attempts = [offered] if isinstance(offered, str) else offered
+        names = attempts[attempt - 1].split() if attempt <= len(attempts) else []
+        calls = [Call(tool=name, arguments={}, effect=self.effects.get(name, "read")) for name in names]
+        return {"calls": calls, "finished": not calls}
+
+
+def explore(
+    search: TreeSearch,
+    world: PureWorld | TableWorld,
+    *,
+    shuffle: random.Random | None = None,
+    watch: Callable[[list[Operation]], None] = lambda _: None,
+) -> list[Outcome]:
+    """Run a search to its end.
+
+    Args:
+        search: The search.
+        world: Answers its operations.
+        shuffle: Lets outstanding operations end in any order; they are told in the order of launch all the same.
+        watch: Called after every `ask`, with the operations it returned.
+
+    Returns:
+        The outcomes, in the order told.
+    """
+    outstanding: deque[Operation] = deque()
+    ended: dict[int, Outcome] = {}
+    told: list[Outcome] = []
+    while True:
+        launched = search.ask()
+        watch(launched)
+        outstanding.extend(launched)
+        if not outstanding:
+            return told
+        if shuffle:
+            for operation in shuffle.sample(list(outstanding), k=shuffle.randint(0, len(outstanding))):
+                ended.setdefault(operation.id, world.answer(search.tree, operation))
+        oldest = outstanding.popleft()
+        told.append(ended.pop(oldest.id, None) or world.answer(search.tree, oldest))
+        search.tell(told[-1])
+
+
+def rewards_below(tree: Tree, node: Node) -> list[float]:
+    """Every reward given at a node or below it, by walking the tree."""
+    own = [] if node.r_post is None else [node.r_post]
+    return own + [reward for child in tree.children(node) for reward in rewards_below(tree, child)]
+
+
+@pytest.fixture(scope="session")
+def pure_world():
+    """The class `PureWorld`."""
+    return PureWorld
+
+
+@pytest.fixture(scope="session")
+def table_world():
+    """The class `TableWorld`."""
+    return TableWorld
+
+
+@pytest.fixture(scope="session")
+def run_pure():
+    """The function `explore`."""
+    return explore
+
+
+@pytest.fixture(scope="session")
+def all_rewards():
+    """The function `rewards_below`."""
+    return rewards_below
+
+
+@pytest.fixture(scope="session")
+def picture():
+    """A search as plain data, for comparing two of them."""
+    return lambda search: (
+        [asdict(node) for node in search.tree.nodes],
+        search.stop_reason,
+        search.rollouts,
+        search.cache_hits,
+        search.budget.spent,
+    )
+
+
+@pytest.fixture
+def search_in():
+    """Runs a search in a world of tables: `search_in({"offers": ...}, max_rollouts=3)`."""
+
+    def run(tables, *, watch=lambda _: None, judge_calls=0, **settings):
+        search = TreeSearch(SearchConfig(**{"parallel_rollouts": 1, **settings}), judge_calls=judge_calls)
+        explore(search, TableWorld(**tables), watch=watch)
+        return search
+
+    return run
+
+
+@pytest.fixture
+def grow():
+    """Adds an evaluated child: `grow(tree, parent, "look", r_pre=0.5, rewards=[0.2, 0.8])`."""
+
+    def add(tree: Tree, parent: Node, tool: str, *, r_pre: float = 0.5, rewards: tuple[float, ...] = ()) -> Node:
+        node = tree.add(parent, Call(tool=tool, arguments={}, effect="read"))
+        node.r_pre = r_pre
+        for reward in rewards:
+            node.r_post = reward
+            tree.backpropagate(node, reward)
+        return node
+
+    return add

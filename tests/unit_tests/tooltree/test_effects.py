@@ -1,0 +1,113 @@
+import pytest
+from langchain_core.tools import StructuredTool, tool
+from langgraph.types import Command
+
+from langchain_tooltree import ConfigurationError, ObjectSandbox, ToolDefinitionError, ToolLibrary, mcp_effects
+from langchain_tooltree.tooltree.effects import classify_tools
+
+
+class Board:
+    def __init__(self):
+        self.lines = []
+
+    def draw(self, line: str) -> str:
+        """Draw a line."""
+        self.lines.append(line)
+        return line
+
+    def show(self) -> str:
+        """Show all lines."""
+        return ",".join(self.lines)
+
+
+@tool
+def look(place: str) -> str:
+    """Look somewhere."""
+    return place
+
+
+@tool
+def jump() -> Command:
+    """Go elsewhere in the graph."""
+    return Command(goto="there")
+
+
+@tool
+def maybe_jump() -> Command[str] | str:
+    """Go elsewhere in the graph, perhaps."""
+    return ""
+
+
+def hinted(name, metadata):
+    return StructuredTool.from_function(lambda: "", name=name, description=name, metadata=metadata)
+
+
+def adapters(name, hint):
+    """Metadata as langchain-mcp-adapters writes it."""
+    return hinted(name, {"readOnlyHint": hint})
+
+
+def native(name, hint, server):
+    """Metadata as `langchain.mcp` writes it."""
+    annotations = {} if hint is None else {"read_only_hint": hint}
+    return hinted(name, {"mcp": {"server": {"name": server}, "tool": {"annotations": annotations}}})
+
+
+def test_a_tool_of_unknown_effect_is_a_write():
+    assert classify_tools(ToolLibrary([look])) == {"look": "write"}
+
+
+def test_declared_effects_are_taken():
+    library = ToolLibrary([look, jump])
+    assert classify_tools(library, {"look": "read", "jump": "write"}) == {"look": "read", "jump": "write"}
+
+
+def test_what_a_sandbox_binds_is_tried_out_there_unless_it_only_reads():
+    sandbox = ObjectSandbox.of_methods(Board())
+    library = ToolLibrary([*sandbox.tools, look])
+    assert classify_tools(library, None, sandbox) == {"draw": "sandboxed", "show": "sandboxed", "look": "write"}
+    effects = {"show": "read", "draw": "write", "look": "read"}
+    assert classify_tools(library, effects, sandbox) == {"draw": "sandboxed", "show": "read", "look": "read"}
+
+
+@pytest.mark.parametrize("returns_command", [jump, maybe_jump])
+def test_a_tool_that_returns_a_command_cannot_be_a_read(returns_command):
+    library = ToolLibrary([returns_command])
+    assert classify_tools(library) == {returns_command.name: "write"}
+    with pytest.raises(ConfigurationError, match="returns a Command, whose state update would be lost"):
+        classify_tools(library, {returns_command.name: "read"})
+
+
+def test_unknown_names_are_refused():
+    with pytest.raises(ToolDefinitionError, match="effects names fly, watch, but the tools are look"):
+        classify_tools(ToolLibrary([look]), {"watch": "read", "look": "read", "fly": "read"})
+    with pytest.raises(ToolDefinitionError, match="the sandbox names draw, show"):
+        classify_tools(ToolLibrary([look]), None, ObjectSandbox.of_methods(Board()))
+
+
+@pytest.mark.parametrize("value", ["Read", "sandboxed", True, ""])
+def test_other_values_are_refused(value):
+    with pytest.raises(ConfigurationError, match=r"effects\['look'\] must be 'read' or 'write', got"):
+        classify_tools(ToolLibrary([look]), {"look": value})
+
+
+def test_hints_count_in_both_forms_of_metadata():
+    tools = [
+        adapters("a", hint=True),
+        adapters("b", hint=False),
+        adapters("c", hint=None),
+        native("d", True, "files"),
+        native("e", False, "files"),
+        native("f", None, "files"),
+        hinted("g", None),
+    ]
+    assert mcp_effects(tools, server="files") == {"a": "read", "b": "write", "d": "read", "e": "write"}
+
+
+def test_hints_of_another_server_do_not_count():
+    assert mcp_effects([native("d", True, "mail")], server="files") == {}
+
+
+@pytest.mark.parametrize("hint", ["true", 1, "yes"])
+def test_a_hint_that_is_not_a_plain_yes_is_a_write(hint):
+    assert mcp_effects([adapters("a", hint)], server="files") == {"a": "write"}

@@ -1,0 +1,237 @@
+"""Judges: whatever they answer, a score is a number in [0, 1] or missing, never a made-up 0."""
+
+import asyncio
+import json
+import math
+
+import numpy as np
+import pytest
+from langchain_core.messages import AIMessage
+
+from langchain_tooltree import ConfigurationError, JudgedCall, JudgeRequest
+from langchain_tooltree.models import Meter
+from langchain_tooltree.testing import ScriptedChatModel
+from langchain_tooltree.tooltree.judge import FunctionEvaluator, ModelEvaluator, resolve_judge
+
+NOT_SCORES = [None, "high", [], {}, -0.01, 1.01, math.nan, math.inf, -math.inf, True, False, 10**400]
+
+
+class PlainChatModel(ScriptedChatModel):
+    """A chat model without structured output."""
+
+    def with_structured_output(self, *_, **__):
+        raise NotImplementedError
+
+
+def request(*ids, stage="pre", observation=None, deferred=False):
+    calls = [JudgedCall(call_id, "look", {"place": call_id}, deferred=deferred) for call_id in ids]
+    return JudgeRequest(stage, "Find it.", [], calls, [], observation)
+
+
+def scores(**given):
+    return {"scores": [{"id": key, "reason": "", "score": value} for key, value in given.items()]}
+
+
+@pytest.fixture
+def pre(drive):
+    """Has a scripted model score calls: `await pre(reply, ..., ids="ab")`."""
+
+    async def run(*replies, ids="ab", allowance=2, model=ScriptedChatModel, seed=0):
+        double = model(replies=replies)
+        meter = Meter(allowance)
+        found = await drive(ModelEvaluator(double, seed=seed).pre(request(*ids), meter))
+        return found, meter.model_calls, double
+
+    return run
+
+
+@pytest.fixture
+def post(drive):
+    """Has a scripted model score an observation."""
+
+    async def run(*replies, allowance=2, model=ScriptedChatModel, **asked):
+        double = model(replies=replies)
+        meter = Meter(allowance)
+        asked = {"stage": "post", "observation": "seen", **asked}
+        return *(await drive(ModelEvaluator(double).post(request("a", **asked), meter))), meter.model_calls, double
+
+    return run
+
+
+async def test_all_candidates_are_scored_in_one_call(pre):
+    found, asked, _ = await pre(scores(b=0.2, a=0.9))
+    assert (found, asked) == ([0.9, 0.2], 1)
+
+
+async def test_zero_and_one_are_scores(pre):
+    assert (await pre(scores(a=0, b=1)))[:2] == ([0.0, 1.0], 1)
+
+
+@pytest.mark.parametrize("bad", NOT_SCORES, ids=lambda value: str(value)[:8])
+async def test_what_is_no_score_is_asked_for_once_more_and_then_missing(pre, bad):
+    assert (await pre(scores(a=bad, b=0.5), scores(a=bad, b=0.5)))[:2] == ([None, 0.5], 2)
+    assert (await pre(scores(a=bad, b=0.5), scores(a=0.7, b=0.5)))[:2] == ([0.7, 0.5], 2)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "I like the first one.",
+        {"scores": "none"},
+        {"scores": [1, "x", None]},
+        {"verdict": {}},
+        scores(),
+        scores(z=0.9),
+        ConnectionError("busy"),
+        AIMessage('["a", "b"]'),
+    ],
+    ids=lambda reply: str(reply)[:20],
+)
+async def test_an_unusable_reply_is_asked_for_once_more(pre, reply):
+    assert (await pre(reply, scores(a=0.1, b=0.2)))[:2] == ([0.1, 0.2], 2)
+    assert (await pre(reply, reply))[:2] == ([None, None], 2)
+
+
+async def test_an_identifier_given_twice_has_no_score(pre):
+    twice = {"scores": [*scores(a=0.9)["scores"], *scores(a=0.1, b=0.5)["scores"]]}
+    assert (await pre(twice, twice))[:2] == ([None, 0.5], 2)
+    assert (await pre(twice, scores(a=0.4, b=0.6)))[:2] == ([0.4, 0.5], 2)
+
+
+async def test_scores_of_other_calls_are_ignored(pre):
+    assert (await pre(scores(a=0.1, b=0.2, z=0.9)))[:2] == ([0.1, 0.2], 1)
+
+
+async def test_what_was_scored_stays_when_the_rest_is_asked_again(pre):
+    assert (await pre(scores(a=0.9), scores(b=0.3)))[:2] == ([0.9, 0.3], 2)
+
+
+async def test_without_budget_nothing_is_asked_again(pre):
+    assert (await pre(scores(a=0.9), allowance=1))[:2] == ([0.9, None], 1)
+    assert (await pre(allowance=0))[:2] == ([None, None], 0)
+
+
+async def test_the_second_question_says_what_was_wrong(pre):
+    _, _, model = await pre(scores(z=0.9), scores(a=0.1, b=0.2))
+    assert "Your reply cannot be used" in model.calls[1][-1].text
+    assert '"z"' in model.calls[1][-1].text
+
+
+async def test_candidates_are_shown_in_an_order_shuffled_by_the_seed(pre):
+    orders = set()
+    for seed in range(8):
+        _, _, model = await pre(scores(**dict.fromkeys("abcde", 0.5)), ids="abcde", seed=seed)
+        shown = [candidate["id"] for candidate in json.loads(model.calls[0][1].text)["candidates"]]
+        _, _, again = await pre(scores(**dict.fromkeys("abcde", 0.5)), ids="abcde", seed=seed)
+        assert again.calls[0][1].text == model.calls[0][1].text
+        assert sorted(shown) == list("abcde")
+        orders.add(tuple(shown))
+    assert len(orders) > 3
+
+
+@pytest.mark.parametrize("form", ["{}", "```json\n{}\n```"])
+async def test_a_model_without_structured_output_is_read_as_text(pre, form):
+    text = form.replace("{}", json.dumps(scores(a=0.1, b=0.2)))
+    found, asked, model = await pre(text, model=PlainChatModel)
+    assert (found, asked) == ([0.1, 0.2], 1)
+    assert "JSON schema" in model.calls[0][-1].text
+
+
+async def test_text_that_is_no_json_is_asked_for_once_more(pre, post):
+    assert (await pre("Well...", json.dumps(scores(a=0.1, b=0.2)), model=PlainChatModel))[:2] == ([0.1, 0.2], 2)
+    assert (await post('{"score": NaN, "goal": 1}', "{", model=PlainChatModel))[:3] == (None, 1.0, 2)
+
+
+async def test_an_observation_gets_a_reward_and_a_goal_score(post):
+    assert (await post({"score": 0.8, "goal": 0.1}))[:3] == (0.8, 0.1, 1)
+
+
+@pytest.mark.parametrize("bad", NOT_SCORES, ids=lambda value: str(value)[:8])
+async def test_a_missing_reward_or_goal_is_asked_for_once_more(post, bad):
+    assert (await post({"score": bad, "goal": 0.1}, {"score": 0.5, "goal": 0.9}))[:3] == (0.5, 0.1, 2)
+    assert (await post({"score": 0.5, "goal": bad}, {"score": 0.6, "goal": bad}))[:3] == (0.5, None, 2)
+    assert (await post({"score": bad}, {"score": bad}))[:3] == (None, None, 2)
+
+
+async def test_a_deferred_write_is_judged_as_not_executed(post):
+    *_, model = await post({"score": 0.8, "goal": 0.1}, deferred=True, observation=None)
+    assert json.loads(model.calls[0][1].text)["observation"] == "[not executed: waits for approval]"
+
+
+# --- functions as judges ---
+
+
+@pytest.fixture(params=["function", "coroutine function"])
+def function_judge(request, drive):
+    """Asks a judge made of prepared answers, sync or async; an exception is raised."""
+
+    async def run(method, asked, *answers):
+        remaining, requests = list(answers), []
+
+        def judge(question):
+            requests.append(question)
+            answer = remaining.pop(0)
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+        async def ajudge(question):
+            await asyncio.sleep(0)
+            return judge(question)
+
+        evaluator = FunctionEvaluator(judge if request.param == "function" else ajudge)
+        meter = Meter(0)
+        found = await drive(getattr(evaluator, method)(asked, meter))
+        assert meter.model_calls == 0
+        return found, [question.attempt for question in requests]
+
+    return run
+
+
+@pytest.mark.parametrize(
+    "answer", [[0.1, 0.9], (0.1, 0.9), np.array([0.1, 0.9]), {"a": 0.1, "b": 0.9}, {"b": 0.9, "a": 0.1, "z": 1}]
+)
+async def test_a_function_may_answer_with_a_sequence_or_a_mapping(function_judge, answer):
+    assert await function_judge("pre", request("a", "b"), answer) == ([0.1, 0.9], [1])
+
+
+@pytest.mark.parametrize("answer", [[0.1], [0.1, 0.2, 0.3], "ab", 0.5, None, {}, RuntimeError("down")])
+async def test_an_answer_of_the_wrong_form_is_asked_for_once_more(function_judge, answer):
+    assert await function_judge("pre", request("a", "b"), answer, [0.1, 0.9]) == ([0.1, 0.9], [1, 2])
+    assert await function_judge("pre", request("a", "b"), answer, answer) == ([None, None], [1, 2])
+
+
+async def test_the_score_of_another_call_does_not_stand_in_for_a_missing_one(function_judge):
+    asked = request("a", "b")
+    assert await function_judge("pre", asked, {"b": 0.9, "z": 1}, {"a": 0.1}) == ([0.1, 0.9], [1, 2])
+
+
+async def test_a_function_may_answer_one_call_with_a_number(function_judge):
+    assert await function_judge("pre", request("a"), 0.4) == ([0.4], [1])
+
+
+@pytest.mark.parametrize("bad", NOT_SCORES, ids=lambda value: str(value)[:8])
+async def test_a_functions_bad_score_is_missing_after_two_questions(function_judge, bad):
+    assert await function_judge("pre", request("a", "b"), [bad, 0.5], [bad, 0.6]) == ([None, 0.5], [1, 2])
+    assert await function_judge("post", request("a", stage="post"), bad, bad) == ((None, None), [1, 2])
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [(0.4, (0.4, None)), ((0.4, 0.9), (0.4, 0.9)), ([0.4, 7], (0.4, None)), ((0.4,), (0.4, None))],
+)
+async def test_a_function_gives_a_reward_alone_or_with_a_goal(function_judge, answer, expected):
+    assert await function_judge("post", request("a", stage="post"), answer) == (expected, [1])
+
+
+async def test_a_function_that_raises_after_execution_is_asked_once_more(function_judge):
+    asked = request("a", stage="post")
+    assert await function_judge("post", asked, RuntimeError("down"), 0.4) == ((0.4, None), [1, 2])
+    assert await function_judge("post", asked, RuntimeError("down"), RuntimeError("down")) == ((None, None), [1, 2])
+
+
+def test_models_and_functions_are_judges_and_nothing_else_is():
+    assert isinstance(resolve_judge(ScriptedChatModel(), seed=0), ModelEvaluator)
+    assert isinstance(resolve_judge(lambda _: 0.5, seed=0), FunctionEvaluator)
+    with pytest.raises(ConfigurationError, match="judge must be a chat model, the name of one, or a function, got int"):
+        resolve_judge(7, seed=0)

@@ -1,0 +1,137 @@
+import pytest
+
+from langchain_tooltree import ResumeError, SearchConfig
+from langchain_tooltree.tooltree.budget import Budget, Spent
+from langchain_tooltree.tooltree.config import Estimate
+from langchain_tooltree.tooltree.launches import LaunchQueue, Rollout
+from langchain_tooltree.tooltree.operations import Outcome
+from langchain_tooltree.tooltree.tree import Node
+
+
+@pytest.fixture
+def make():
+    def queue(*, model_calls=10, tool_calls=10, proposer_calls=2, judge_calls=2, single=False):
+        budget = Budget(SearchConfig(), Estimate(rollouts=9, model_calls=model_calls, tool_calls=tool_calls))
+        return budget, LaunchQueue(budget, proposer_calls=proposer_calls, judge_calls=judge_calls, single=single)
+
+    return queue
+
+
+def rollout(number=0):
+    return Rollout(number, Node(number))
+
+
+def tell(queue, operation, **used):
+    return queue.consume(Outcome(operation=operation.id, kind=operation.kind, node=operation.node, spent=Spent(**used)))
+
+
+def test_operations_are_numbered_in_the_order_of_launch(make):
+    _, queue = make()
+    for number in range(3):
+        queue.put("propose", rollout(number))
+    assert [queue.launch().id for _ in range(3)] == [0, 1, 2]
+    assert (queue.launched, queue.outstanding, queue.ready) == (3, 3, False)
+
+
+def test_a_proposal_reserves_the_most_it_may_use_and_is_refunded(make):
+    budget, queue = make()
+    queue.put("propose", rollout())
+    operation = queue.launch()
+    assert (operation.model_calls, budget.free_model_calls) == (2, 8)
+    tell(queue, operation, model_calls=1)
+    assert budget.free_model_calls == 9
+
+
+@pytest.mark.parametrize(("single", "wanted"), [(False, 2), (True, 6)])
+def test_scoring_candidates_one_by_one_reserves_a_question_for_each(make, single, wanted):
+    _, queue = make(single=single)
+    queue.put("score", rollout(), candidates=(1, 2, 3))
+    assert queue.launch().model_calls == wanted
+
+
+def test_a_launch_is_granted_what_is_left(make):
+    _, queue = make(model_calls=3, single=True)
+    queue.put("score", rollout(), candidates=(1, 2, 3))
+    assert queue.launch().model_calls == 3
+
+
+def test_a_launch_waits_for_refunds_while_some_can_come(make):
+    budget, queue = make(model_calls=2)
+    queue.put("propose", rollout(0))
+    queue.put("propose", rollout(1))
+    first = queue.launch()
+    assert queue.launch() is None
+    tell(queue, first, model_calls=1)
+    assert queue.launch().model_calls == 1
+    assert budget.free_model_calls == 0
+
+
+def test_a_budget_is_spent_when_no_refund_can_come(make):
+    _, queue = make(model_calls=2)
+    queue.put("propose", rollout(0))
+    tell(queue, queue.launch(), model_calls=2)
+    queue.put("propose", rollout(1))
+    assert queue.launch() == "max_model_calls"
+
+
+def test_the_tool_budget_is_spent_in_the_same_way(make):
+    _, queue = make(tool_calls=1)
+    queue.put("execute", rollout(0))
+    queue.put("execute", rollout(1))
+    first = queue.launch()
+    assert queue.launch() is None
+    tell(queue, first, tool_calls=1)
+    assert queue.launch() == "max_tool_calls"
+
+
+def test_running_a_call_holds_a_model_call_to_judge_it(make):
+    budget, queue = make(model_calls=3)
+    work = rollout()
+    queue.put("execute", work)
+    execution = queue.launch()
+    assert (execution.model_calls, work.held_model_calls, budget.free_model_calls) == (0, 1, 2)
+    tell(queue, execution, tool_calls=1)
+    assert (work.held_model_calls, budget.free_model_calls) == (1, 2)
+    queue.put("evaluate", work)
+    evaluation = queue.launch()
+    assert (evaluation.model_calls, work.held_model_calls, budget.free_model_calls) == (2, 0, 1)
+    tell(queue, evaluation, model_calls=1)
+    assert (budget.free_model_calls, budget.reserved_model_calls) == (2, 0)
+
+
+def test_a_call_is_not_run_if_it_could_not_be_judged(make):
+    _, queue = make(model_calls=1)
+    queue.put("propose", rollout(0))
+    tell(queue, queue.launch(), model_calls=1)
+    queue.put("execute", rollout(1))
+    assert queue.launch() == "max_model_calls"
+
+
+def test_a_function_as_judge_needs_no_model_calls(make):
+    _, queue = make(model_calls=1, judge_calls=0)
+    queue.put("propose", rollout(0))
+    tell(queue, queue.launch(), model_calls=1)
+    for kind in ("score", "execute", "evaluate"):
+        queue.put(kind, rollout(1), candidates=(1,))
+        assert queue.launch().model_calls == 0
+
+
+def test_a_rollout_that_ends_gives_back_what_it_held(make):
+    budget, queue = make(model_calls=3)
+    work = rollout()
+    queue.put("execute", work)
+    tell(queue, queue.launch(), tool_calls=1)
+    queue.release(work)
+    assert (budget.free_model_calls, work.held_model_calls) == (3, 0)
+
+
+def test_outcomes_are_consumed_in_the_order_of_launch_only(make):
+    _, queue = make()
+    queue.put("propose", rollout(0))
+    queue.put("propose", rollout(1))
+    first, second = queue.launch(), queue.launch()
+    with pytest.raises(ResumeError, match="Resume a thread with the tools"):
+        tell(queue, second)
+    assert tell(queue, first)[0] is first
+    assert tell(queue, second)[0] is second
+    assert (queue.consumed, queue.outstanding) == (2, 0)

@@ -1,0 +1,57 @@
+import json
+
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+
+from langchain_tooltree.tooltree.prompts import propose_messages, question_messages, readable, transcript
+
+
+def test_a_transcript_shows_texts_calls_and_observations_in_order():
+    conversation = [
+        SystemMessage("Be kind."),
+        HumanMessage("Look."),
+        AIMessage("Looking.", tool_calls=[{"name": "look", "args": {"at": "sky"}, "id": "1"}]),
+        ToolMessage("blue", tool_call_id="1", name="look"),
+        AIMessage("It is blue."),
+    ]
+    assert transcript(conversation) == [
+        {"role": "system", "text": "Be kind."},
+        {"role": "user", "text": "Look."},
+        {"role": "assistant", "text": "Looking."},
+        {"role": "assistant", "call": {"tool": "look", "arguments": {"at": "sky"}}},
+        {"role": "tool", "tool": "look", "observation": "blue"},
+        {"role": "assistant", "text": "It is blue."},
+    ]
+
+
+def test_blocks_that_are_not_text_are_named_not_shown():
+    content = ["plain", {"type": "text", "text": "words"}, {"type": "image", "base64": "AAAA"}, {"odd": 1}]
+    assert readable(content) == "plain\nwords\n[image]\n[content]"
+    assert readable("as it is") == "as it is"
+
+
+def test_a_question_is_an_instruction_and_one_json_document():
+    system, human = question_messages("Judge.", {"request": "Zürich?", "odd": {1, 2}.__class__})
+    assert system.text == "Judge."
+    assert json.loads(human.text)["request"] == "Zürich?"
+    assert "Zürich" in human.text
+
+
+def test_a_first_proposal_says_nothing_of_attempts():
+    [system, human] = propose_messages([HumanMessage("Go.")], instruction="Offer.", attempt=1, tried=())
+    assert (system.text, human.text) == ("Offer.", "Go.")
+
+
+def test_a_later_proposal_lists_what_was_tried():
+    system, _ = propose_messages([HumanMessage("Go.")], instruction="Offer.", attempt=3, tried=["a()", "b()"])
+    assert "This is attempt 3" in system.text
+    assert system.text.endswith("- a()\n- b()")
+    nothing, _ = propose_messages([HumanMessage("Go.")], instruction="Offer.", attempt=2, tried=())
+    assert nothing.text.endswith("- none")
+
+
+def test_there_is_one_system_message_at_the_head():
+    conversation = [SystemMessage("One."), SystemMessage("Two."), HumanMessage("Go.")]
+    messages = propose_messages(conversation, instruction="Offer.", attempt=1, tried=())
+    assert [type(message) for message in messages] == [SystemMessage, HumanMessage]
+    assert messages[0].text == "Offer.\n\nOne.\n\nTwo."
+    assert len(conversation) == 3

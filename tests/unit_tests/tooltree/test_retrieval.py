@@ -1,0 +1,139 @@
+from collections import Counter
+
+import pytest
+from langchain_core.embeddings import Embeddings
+
+from langchain_tooltree import HashingEmbeddings, SearchConfig, ToolDefinitionError, ToolLibrary
+from langchain_tooltree.tooltree.retrieval import ToolRetriever
+
+TOPICS = [
+    "weather", "flights", "hotels", "trains", "currency", "email", "calendar", "contacts", "music", "movies", "recipes",
+    "stocks", "news", "maps", "translation", "photos", "alarms", "shopping", "banking", "taxis", "parking", "museums",
+    "sports", "fitness", "insurance",
+]  # fmt: skip
+
+
+class CountingEmbeddings(Embeddings):
+    """Hashes, and counts how often each text is embedded."""
+
+    def __init__(self):
+        self.seen = Counter()
+
+    def embed_documents(self, texts):
+        self.seen.update(texts)
+        return HashingEmbeddings().embed_documents(texts)
+
+    def embed_query(self, text):
+        return HashingEmbeddings().embed_query(text)
+
+
+@pytest.fixture
+def retriever(numbered_tools):
+    def make(topics=TOPICS, embeddings=None, **settings):
+        tools = numbered_tools(*topics)
+        for topic, tool in zip(topics, tools, strict=True):
+            tool.description = f"Find out about {topic}."
+        library = ToolLibrary(tools)
+        return ToolRetriever(library, embeddings or HashingEmbeddings(), SearchConfig(**settings))
+
+    return make
+
+
+async def test_up_to_twenty_tools_are_all_shown_without_embedding(retriever, drive):
+    embeddings = CountingEmbeddings()
+    shown = await drive(retriever(TOPICS[:20], embeddings).retrieve(["anything"], TOPICS))
+    assert shown == tuple(TOPICS[:20])
+    assert not embeddings.seen
+
+
+async def test_above_twenty_the_most_relevant_twenty_are_shown_in_the_librarys_order(retriever, drive):
+    shown = await drive(retriever().retrieve(["Compare insurance for sports and museums."], TOPICS))
+    assert len(shown) == 20
+    assert {"insurance", "sports", "museums"} <= set(shown)
+    assert list(shown) == [topic for topic in TOPICS if topic in shown]
+
+
+async def test_each_sentence_of_a_request_finds_its_own_tools(retriever, drive):
+    request = "Check the weather. Then look for trains. Finally, play music."
+    shown = await drive(retriever(retrieve_top=3).retrieve([request], TOPICS))
+    assert set(shown) == {"weather", "trains", "music"}
+
+
+async def test_some_tools_are_always_included_and_count(retriever, drive):
+    always = ("taxis", "alarms")
+    shown = await drive(retriever(retrieve_top=3, always_include=always).retrieve(["The weather?"], TOPICS))
+    assert set(shown) == {"weather", *always}
+    crowded = retriever(retrieve_top=1, always_include=always)
+    assert set(await drive(crowded.retrieve(["The weather?"], TOPICS))) == set(always)
+
+
+async def test_the_choice_follows_the_context_as_it_grows(retriever, drive):
+    growing = retriever(retrieve_top=2)
+    before = await drive(growing.retrieve(["The weather in Bern?"], TOPICS))
+    after = await drive(growing.retrieve(["The weather in Bern?", "stocks() It depends on the stocks."], TOPICS))
+    assert "weather" in before
+    assert "stocks" not in before
+    assert set(after) == {"weather", "stocks"}
+
+
+async def test_only_allowed_tools_are_shown(retriever, drive):
+    allowed = TOPICS[:21]
+    shown = await drive(retriever().retrieve(["insurance"], allowed))
+    assert len(shown) == 20
+    assert set(shown) <= set(allowed)
+    assert await drive(retriever().retrieve(["x"], ["news", "weather"])) == ("weather", "news")
+
+
+async def test_cards_are_embedded_once(retriever, drive):
+    embeddings = CountingEmbeddings()
+    twice = retriever(embeddings=embeddings)
+    await drive(twice.retrieve(["one"], TOPICS))
+    await drive(twice.retrieve(["two"], TOPICS))
+    cards = [text for text in embeddings.seen if "Find out about" in text]
+    assert len(cards) == len(TOPICS)
+    assert {embeddings.seen[card] for card in cards} == {1}
+
+
+async def test_a_context_without_words_still_gives_the_full_number(retriever, drive):
+    assert len(await drive(retriever().retrieve(["", "..."], TOPICS))) == 20
+    assert len(await drive(retriever().retrieve([], TOPICS))) == 20
+
+
+class DirectionEmbeddings(Embeddings):
+    """Places a text by the first known word in it: one axis is what all cards share, one is stocks, one the rest."""
+
+    PLACES = (
+        ("stocks", (0.98, 0.0, 0.2)),
+        ("news", (0.6, 0.7, 0.38)),
+        ("prices", (0.0, 0.0, 1.0)),
+        ("", (1.0, 0.0, 0.0)),
+    )
+
+    def embed_documents(self, texts):
+        return [self.embed_query(text) for text in texts]
+
+    def embed_query(self, text):
+        return next(list(place) for word, place in self.PLACES if word in text)
+
+
+async def test_what_all_cards_share_is_subtracted_before_they_are_compared(retriever, drive):
+    """News lie nearer to prices than stocks do, 0.38 against 0.2, but all that stocks add to the rest is prices."""
+    shown = await drive(retriever(embeddings=DirectionEmbeddings(), retrieve_top=1).retrieve(["prices"], TOPICS))
+    assert shown == ("stocks",)
+
+
+async def test_a_state_asked_again_is_shown_the_tools_that_rank_next(retriever, drive):
+    asked = retriever(retrieve_top=10, always_include=("taxis",))
+    attempts = [
+        set(await drive(asked.retrieve(["Compare insurance for sports."], TOPICS, attempt=attempt)))
+        for attempt in (1, 2, 3)
+    ]
+    assert {"insurance", "sports"} <= attempts[0]
+    assert [len(shown) for shown in attempts] == [10, 10, 10]
+    assert attempts[0] & attempts[1] == {"taxis"}
+    assert set.union(*attempts) == set(TOPICS)
+
+
+def test_always_including_an_unknown_tool_is_refused(retriever):
+    with pytest.raises(ToolDefinitionError, match="always_include names golf, but the tools are weather"):
+        retriever(always_include=("golf", "weather"))

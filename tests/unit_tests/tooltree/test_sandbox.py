@@ -1,0 +1,209 @@
+import threading
+
+import pytest
+from langchain_core.tools import StructuredTool
+
+from langchain_tooltree import ConfigurationError, ObjectSandbox, Sandbox, SearchConfig, SnapshotSandbox, search
+from langchain_tooltree.tooltree import sandbox as sandbox_module
+from langchain_tooltree.tooltree.sandbox import Worlds, snapshot_of
+
+
+class Board:
+    """Something to draw on."""
+
+    def __init__(self, lines=()):
+        self.lines = list(lines)
+
+    def draw(self, line: str) -> str:
+        """Draw a line."""
+        self.lines.append(line)
+        return f"{len(self.lines)} lines"
+
+    def show(self) -> str:
+        """Show all lines."""
+        return ",".join(self.lines)
+
+    def _hide(self) -> None:
+        self.lines.clear()
+
+
+class Locked(Board):
+    def __init__(self):
+        super().__init__()
+        self.lock = threading.Lock()
+
+
+class StoredBoard:
+    """A board whose state can be stored."""
+
+    def __init__(self, lines=()):
+        self.board = Board(lines)
+        self.tools = [StructuredTool.from_function(self.board.draw), StructuredTool.from_function(self.board.show)]
+
+    def fork(self):
+        return StoredBoard(self.board.lines)
+
+    def snapshot(self):
+        return list(self.board.lines)
+
+    def restore(self, snapshot):
+        return StoredBoard(snapshot)
+
+
+def use(sandbox, tool, **arguments):
+    return next(bound for bound in sandbox.tools if bound.name == tool).invoke(arguments)
+
+
+def test_public_methods_become_tools():
+    sandbox = ObjectSandbox.of_methods(Board())
+    assert [tool.name for tool in sandbox.tools] == ["draw", "show"]
+    assert sandbox.tools[0].description == "Draw a line."
+    assert set(sandbox.tools[0].args) == {"line"}
+
+
+def test_a_fork_changes_nothing_but_itself():
+    board = Board(["a"])
+    sandbox = ObjectSandbox.of_methods(board)
+    fork = sandbox.fork()
+    sibling = fork.fork()
+    use(fork, "draw", line="b")
+    assert use(fork, "show") == "a,b"
+    assert use(sibling, "show") == use(sandbox, "show") == "a"
+    assert board.lines == ["a"]
+    assert use(fork.fork(), "show") == "a,b"
+
+
+def test_objects_that_share_a_part_share_its_copy():
+    shared = ["a"]
+    left, right = Board(), Board()
+    left.lines = right.lines = shared
+    fork = ObjectSandbox((left, right), lambda boards: [StructuredTool.from_function(boards[0].draw)]).fork()
+    use(fork, "draw", line="b")
+    assert fork.state[1].lines == ["a", "b"]
+    assert fork.state[0].lines is fork.state[1].lines
+    assert shared == ["a"]
+
+
+def test_a_state_that_cannot_be_copied_is_refused_with_the_remedy():
+    with pytest.raises(ConfigurationError, match=r"cannot deep-copy its state: .*__deepcopy__"):
+        ObjectSandbox.of_methods(Locked()).fork()
+
+
+def test_the_protocols_tell_sandboxes_apart():
+    assert isinstance(ObjectSandbox.of_methods(Board()), Sandbox)
+    assert not isinstance(ObjectSandbox.of_methods(Board()), SnapshotSandbox)
+    assert isinstance(StoredBoard(), SnapshotSandbox)
+    assert not isinstance(Board(), Sandbox)
+
+
+def test_only_a_sandbox_with_snapshots_has_one():
+    assert snapshot_of(StoredBoard(["a"])) == ["a"]
+    assert snapshot_of(ObjectSandbox.of_methods(Board())) is None
+
+
+def test_worlds_are_kept_by_version_and_forked_on_demand():
+    worlds = Worlds(ObjectSandbox.of_methods(Board(["root"])))
+    assert worlds.knows("")
+    assert not worlds.knows("v1")
+    first = worlds.fork("")
+    use(first, "draw", line="one")
+    worlds.keep("v1", first)
+    assert worlds.knows("v1")
+    assert use(worlds.fork("v1"), "show") == "root,one"
+    assert worlds.fork("v1") is not first
+    assert use(worlds.fork(""), "show") == "root"
+
+
+def test_a_world_is_known_again_from_its_snapshot():
+    worlds = Worlds(StoredBoard())
+    worlds.restore("v1", ["a", "b"])
+    assert use(worlds.fork("v1"), "show") == "a,b"
+
+
+def test_without_snapshots_nothing_is_restored():
+    worlds = Worlds(ObjectSandbox.of_methods(Board()))
+    worlds.restore("v1", ["a"])
+    assert not worlds.knows("v1")
+
+
+def test_the_world_unused_for_longest_is_forgotten(monkeypatch):
+    monkeypatch.setattr(sandbox_module, "KEPT_WORLDS", 2)
+    worlds = Worlds(StoredBoard())
+    for version in ("v1", "v2", "v3"):
+        worlds.keep(version, StoredBoard([version]))
+    assert [worlds.knows(version) for version in ("v1", "v2", "v3")] == [False, True, True]
+
+
+def test_forking_a_world_is_using_it(monkeypatch):
+    monkeypatch.setattr(sandbox_module, "KEPT_WORLDS", 2)
+    worlds = Worlds(StoredBoard())
+    worlds.keep("v1", StoredBoard(["v1"]))
+    worlds.keep("v2", StoredBoard(["v2"]))
+    worlds.fork("v1")
+    worlds.keep("v3", StoredBoard(["v3"]))
+    assert [worlds.knows(version) for version in ("v1", "v2", "v3")] == [True, False, True]
+
+
+PAINTED = {
+    "offers": {
+        (): [("draw", {"line": "a"})],
+        ("draw",): [("show", {}), ("draw", {"line": "b"})],
+        ("draw", "draw"): [("show", {})],
+    },
+    "r_pre": {"draw": 0.9, "show": 0.5},
+    "goal": {"show": 0.5},
+}
+
+
+@pytest.mark.parametrize("parallel", [1, 4])
+async def test_writes_are_tried_out_in_forks_and_the_original_is_untouched(find, offline, parallel):
+    board = Board(["root"])
+    sandbox = ObjectSandbox.of_methods(board)
+    result = await find(
+        "Draw.",
+        sandbox.tools,
+        model=offline(**PAINTED),
+        sandbox=sandbox,
+        effects={"show": "read"},
+        config=SearchConfig(parallel_rollouts=parallel),
+    )
+    shown = {
+        tuple(step.call.arguments.get("line") for step in result.tree.path(node)): node.observation.content
+        for node in result.tree.nodes[1:]
+    }
+    assert shown == {
+        ("a",): "2 lines",
+        ("a", None): "root,a",
+        ("a", "b"): "3 lines",
+        ("a", "b", None): "root,a,b",
+    }
+    assert board.lines == ["root"]
+    assert result.pending.call.label == 'draw(line="a")'
+    assert result.answer is None
+
+
+async def test_snapshots_travel_with_the_observations(find, offline):
+    sandbox = StoredBoard()
+    result = await find("Draw.", sandbox.tools, model=offline(**PAINTED), sandbox=sandbox, effects={"show": "read"})
+    assert result.tree[1].observation.snapshot == ["a"]
+    assert sandbox.board.lines == []
+
+
+async def test_a_world_that_was_forgotten_is_rebuilt_from_its_path(find, offline, monkeypatch):
+    monkeypatch.setattr(sandbox_module, "KEPT_WORLDS", 1)
+    sandbox = ObjectSandbox.of_methods(Board())
+    config = SearchConfig(parallel_rollouts=1)
+    result = await find("Draw.", sandbox.tools, model=offline(**PAINTED), sandbox=sandbox, config=config)
+    assert {node.observation.content for node in result.tree.nodes[1:]} >= {"2 lines", "a,b"}
+    assert result.cost.replayed > 0
+
+
+async def test_an_uncopyable_world_ends_the_search_with_a_clear_error(find, offline):
+    sandbox = ObjectSandbox.of_methods(Locked())
+    with pytest.raises(ConfigurationError, match="cannot deep-copy"):
+        await find("Draw.", sandbox.tools, model=offline(**PAINTED), sandbox=sandbox)
+
+
+def test_something_that_cannot_fork_is_no_sandbox(offline, numbered_tools):
+    with pytest.raises(ConfigurationError, match="sandbox must have `tools` and `fork\\(\\)`, got Board"):
+        search("Draw.", numbered_tools("a"), model=offline(), sandbox=Board())

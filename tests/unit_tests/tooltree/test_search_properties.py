@@ -1,0 +1,227 @@
+"""What holds for every search, whatever comes of its operations: properties over random worlds and settings."""
+
+# ruff: noqa: S311 - nothing random here is a secret
+
+import random
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from langchain_tooltree import SearchConfig
+from langchain_tooltree.tooltree.search import TreeSearch
+
+THRESHOLDS = st.sampled_from([0.0, 0.1, 0.2, 0.3, 0.4, 0.9])
+BOUNDS = st.sampled_from([1.0, 0.95, 0.9, 0.5])
+DECAYS = st.sampled_from([1.0, 0.8, 0.3])
+UNDISTURBED = {"exhausted", "max_rollouts"}
+
+CONFIGS = st.builds(
+    SearchConfig,
+    max_rollouts=st.sampled_from([40, 30, 20, 1]),
+    exploration=st.sampled_from([1.4, 0.0, 3.0]),
+    pre_threshold=THRESHOLDS,
+    post_threshold=THRESHOLDS,
+    top_k=st.sampled_from([4, 3, 2]),
+    max_depth=st.sampled_from([5, 4, 3, 1]),
+    parallel_rollouts=st.integers(1, 8),
+    patience=st.sampled_from([30, 12, 5]),
+    max_model_calls=st.none() | st.integers(1, 120),
+    max_tool_calls=st.none() | st.integers(1, 25),
+    max_tokens=st.sampled_from([None, None, 2_000, 300]),
+    seed=st.integers(0, 3),
+    selection=st.sampled_from(["smoothed", "printed"]),
+    first_play=st.sampled_from(["parent_mean", "r_pre", "zero"]),
+    exploration_decay=DECAYS,
+    pre_threshold_decay=DECAYS,
+    proposals=st.sampled_from(["together", "per_tool"]),
+    pre_evaluation=st.sampled_from(["batched", "single"]),
+    max_proposals=st.integers(1, 3),
+    goal_score=st.booleans(),
+    goal_threshold=BOUNDS,
+    value_threshold=BOUNDS,
+    coarse_planner=st.booleans(),
+)
+WORLDS = {"seed": st.integers(0, 10_000), "trouble": st.sampled_from([0.05, 0.0, 0.3])}
+
+
+@st.composite
+def searches(draw):
+    """A search, and what is needed to build the same one again."""
+    config, judge_calls = draw(CONFIGS), draw(st.sampled_from([0, 2]))
+    return lambda **changes: TreeSearch(
+        replace(config, **changes), tools=4, judge_calls=judge_calls, reserved_model_calls=1
+    )
+
+
+@given(make=searches(), world=st.fixed_dictionaries(WORLDS))
+@settings(max_examples=150, deadline=None)
+def test_values_are_exact_means_and_visits_are_sums(make, world, pure_world, run_pure, all_rewards):
+    search = make()
+
+    def check(_):
+        for node in search.tree.nodes:
+            rewards = all_rewards(search.tree, node)
+            own = 0 if node.call is None or not node.evaluated else 1
+            assert node.visits == len(rewards)
+            assert node.visits == own + search.tree.state_visits(node)
+            assert node.value == pytest.approx(sum(rewards) / len(rewards) if rewards else 0.0, abs=1e-12)
+
+    run_pure(search, pure_world(**world), watch=check)
+
+
+@given(make=searches(), world=st.fixed_dictionaries(WORLDS))
+@settings(max_examples=150, deadline=None)
+def test_only_evaluated_states_are_asked_and_writes_never_run(make, world, pure_world, run_pure):
+    search = make()
+    asked: dict[int, int] = {}
+
+    def check(launched):
+        for operation in launched:
+            node = search.tree[operation.node]
+            if operation.kind == "propose":
+                asked[node.id] = asked.get(node.id, 0) + 1
+                assert node.call is None or (node.evaluated and (node.deferred or node.observation is not None))
+                assert not node.deferred
+                assert node.pruned is None
+                assert node.depth < search.config.max_depth
+                assert operation.attempt <= search.config.max_proposals
+            if operation.kind == "execute":
+                assert not node.deferred
+                assert not node.evaluated
+                assert node.pruned is None
+            if operation.kind == "evaluate":
+                assert node.deferred is (node.observation is None)
+
+    run_pure(search, pure_world(**world), watch=check)
+    for node in search.tree.nodes:
+        assert node.proposals <= search.config.max_proposals
+        assert node.depth <= search.config.max_depth
+        assert not (node.children and node.call and not node.evaluated)
+
+
+@given(make=searches(), world=st.fixed_dictionaries(WORLDS))
+@settings(max_examples=200, deadline=None)
+def test_budgets_on_calls_are_never_overshot(make, world, pure_world, run_pure):
+    search = make()
+    limits = search.limits
+
+    def check(_):
+        assert search.rollouts <= limits.rollouts
+        assert search.budget.spent.model_calls <= limits.model_calls - 1
+        assert search.budget.spent.tool_calls <= limits.tool_calls
+        assert search.budget.free_model_calls >= 0
+        assert search.budget.free_tool_calls >= 0
+
+    told = run_pure(search, pure_world(**world), watch=check)
+    assert search.finished
+    assert search.stop_reason is not None
+    assert sum(outcome.kind == "execute" for outcome in told) <= limits.tool_calls
+
+
+@given(make=searches(), world=st.fixed_dictionaries(WORLDS))
+@settings(max_examples=200, deadline=None)
+def test_a_spent_budget_on_calls_leaves_no_call_that_ran_unjudged(make, world, pure_world, run_pure):
+    search = make(max_tokens=None)
+    told = run_pure(search, pure_world(**world))
+    if search.stop_reason in {"max_model_calls", "max_tool_calls"}:
+        ran = [search.tree[outcome.node] for outcome in told if outcome.kind == "execute"]
+        assert [node.label for node in ran if not node.evaluated] == []
+
+
+@given(make=searches(), world=st.fixed_dictionaries(WORLDS), timing=st.integers())
+@settings(max_examples=150, deadline=None)
+def test_the_order_in_which_operations_end_does_not_matter(  # noqa: PLR0917 - drawn values, then fixtures
+    make, world, timing, pure_world, run_pure, picture
+):
+    one, other = make(), make()
+    run_pure(one, pure_world(**world))
+    run_pure(other, pure_world(**world), shuffle=random.Random(timing))
+    assert picture(one) == picture(other)
+
+
+@given(make=searches(), world=st.fixed_dictionaries(WORLDS))
+@settings(max_examples=100, deadline=None)
+def test_replaying_the_recorded_outcomes_gives_the_same_tree(make, world, pure_world, run_pure, picture):
+    original, replayed = make(), make()
+    recorded = run_pure(original, pure_world(**world))
+    outcomes = iter(recorded)
+    while replayed.ask() or not replayed.finished:
+        outcome = next(outcomes)
+        replayed.tell(type(outcome).model_validate(outcome.model_dump()))
+    assert not list(outcomes)
+    assert picture(original) == picture(replayed)
+
+
+@given(make=searches(), world=st.fixed_dictionaries(WORLDS))
+@settings(max_examples=100, deadline=None)
+def test_nothing_stays_in_flight_or_reserved_after_an_undisturbed_search(make, world, pure_world, run_pure):
+    search = make(
+        goal_score=True, goal_threshold=1.0, patience=1_000, max_model_calls=9_999, max_tool_calls=None, max_tokens=None
+    )
+    run_pure(search, pure_world(**world))
+    if search.stop_reason in UNDISTURBED:
+        assert [node.in_flight for node in search.tree.nodes] == [0] * len(search.tree)
+        assert not any(node.proposing for node in search.tree.nodes)
+        assert (search.budget.reserved_model_calls, search.budget.reserved_tool_calls) == (1, 0)
+    else:
+        assert search.stop_reason in {"proposer_failed", "judge_failed", "solved"}
+
+
+@given(make=searches(), world=st.fixed_dictionaries(WORLDS))
+@settings(max_examples=100, deadline=None)
+def test_no_call_is_offered_twice_in_a_state_and_no_read_twice_on_a_path(make, world, pure_world, run_pure):
+    search = make()
+    run_pure(search, pure_world(**world))
+    for node in search.tree.nodes:
+        offered = [child.call.key for child in search.tree.children(node)]
+        assert len(offered) == len(set(offered))
+        reads = [(step.world, step.call.key) for step in search.tree.path(node) if step.call.effect == "read"]
+        assert len(reads) == len(set(reads))
+
+
+@given(make=searches(), world=st.fixed_dictionaries(WORLDS))
+@settings(max_examples=100, deadline=None)
+def test_a_call_runs_once_in_a_world_unless_it_failed_for_a_passing_reason(make, world, pure_world, run_pure):
+    search = make()
+    settled = set()
+    for outcome in run_pure(search, pure_world(**world)):
+        if outcome.kind == "execute":
+            node = search.tree[outcome.node]
+            key = (search.tree.parent(node).world, node.call.key)
+            assert key not in settled
+            if not outcome.observation.transient:
+                settled.add(key)
+
+
+@given(make=searches(), world=st.fixed_dictionaries(WORLDS))
+@settings(max_examples=100, deadline=None)
+def test_pruning_follows_the_thresholds(make, world, pure_world, run_pure):
+    search = make()
+    run_pure(search, pure_world(**world))
+    for node in search.tree.nodes[1:]:
+        if node.r_pre is not None:
+            depth = search.tree.parent(node).depth
+            bound = search.config.pre_threshold * search.config.pre_threshold_decay**depth
+            assert (node.pruned == "pre_evaluation") is (node.r_pre < bound)
+        if node.evaluated:
+            assert (node.pruned == "post_evaluation") is (
+                node.post_scored and node.r_post < search.config.post_threshold
+            )
+        else:
+            assert node.pruned != "post_evaluation"
+
+
+@given(make=searches(), world=st.fixed_dictionaries(WORLDS))
+@settings(max_examples=100, deadline=None)
+def test_the_best_path_ends_in_a_call_that_was_judged_and_kept(make, world, pure_world, run_pure):
+    search = make(goal_score=True)
+    run_pure(search, pure_world(**world))
+    kept = [node for node in search.tree.nodes[1:] if node.evaluated and node.post_scored and not node.pruned]
+    best = search.best()
+    assert (best is None) is (not kept)
+    if best is not None:
+        assert search.tree.path_value(best) == max(map(search.tree.path_value, kept))
+        ties = [node for node in kept if search.tree.path_value(node) == search.tree.path_value(best)]
+        assert best.depth == min(node.depth for node in ties)

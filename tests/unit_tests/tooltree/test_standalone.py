@@ -1,0 +1,262 @@
+"""Whole searches through `search()` and `asearch()`: one tree at any timing, within every budget, on both paths."""
+
+import asyncio
+import threading
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.tools import tool
+
+from langchain_tooltree import (
+    ConfigurationError,
+    EmptyQueryError,
+    ObjectSandbox,
+    SearchConfig,
+    ToolDefinitionError,
+    asearch,
+    search,
+)
+from langchain_tooltree.testing import ScriptedChatModel
+
+ALPHA = {"alpha": "read"}
+READS = {"alpha": "read", "beta": "read"}
+
+
+class Counter:
+    """A little world to write to."""
+
+    def __init__(self):
+        self.total = 0
+
+    def gamma(self, n: int) -> str:
+        """Add a number."""
+        self.total += n
+        return f"total {self.total}"
+
+
+@pytest.fixture
+def hash_search(hashed, numbered_tools):
+    """Arguments of an arbitrary but fixed search, with random delays if wished."""
+
+    def arguments(seed, *, delay=0.0, **settings):
+        sandbox = ObjectSandbox.of_methods(Counter())
+        return {
+            "query": "Do something.",
+            "tools": [*numbered_tools("alpha", "beta", "delta", delay=delay), *sandbox.tools],
+            "model": hashed(seed, delay=delay),
+            "effects": READS,
+            "sandbox": sandbox,
+            "config": SearchConfig(**{"max_rollouts": 12, "post_threshold": 0.2, "seed": seed, **settings}),
+        }
+
+    return arguments
+
+
+@pytest.mark.parametrize("parallel", range(1, 9))
+async def test_sync_equals_async_at_any_timing(hash_search, parallel):
+    plain = search(**hash_search(5, parallel_rollouts=parallel)).to_dict()
+    assert len(plain["nodes"]) > 10
+    delayed = hash_search(5, delay=0.004, parallel_rollouts=parallel)
+    assert (await asyncio.to_thread(search, **delayed)).to_dict() == plain
+    assert (await asearch(**delayed)).to_dict() == plain
+
+
+@pytest.mark.parametrize("limit", range(1, 14))
+async def test_every_limit_on_calls_holds(find, hash_search, limit):
+    result = await find(**hash_search(5, max_model_calls=limit, parallel_rollouts=4))
+    assert result.cost.model_calls <= limit
+    result = await find(**hash_search(5, max_tool_calls=limit, parallel_rollouts=4))
+    assert result.cost.tool_calls <= limit
+
+
+async def test_the_estimate_is_never_exceeded(find, hash_search):
+    for seed in range(4):
+        arguments = hash_search(seed)
+        result = await find(**arguments)
+        estimate = arguments["config"].estimate(4)
+        assert result.cost.rollouts <= estimate.rollouts
+        assert result.cost.model_calls <= estimate.model_calls
+        assert result.cost.tool_calls <= estimate.tool_calls
+
+
+async def test_what_is_counted_is_what_happened(find, offline, numbered_tools):
+    model = offline(offers={(): [("alpha", {"n": 1}), ("beta", {"n": 1})]}, r_pre={"beta": 0.1}, goal={"alpha": 0.9})
+    result = await find("Go.", numbered_tools("alpha", "beta"), model=model, effects=READS)
+    cost = result.cost
+    assert (cost.rollouts, cost.nodes, cost.pruned_before, cost.pruned_after) == (1, 2, 1, 0)
+    assert (cost.model_calls, cost.tool_calls, cost.cache_hits, cost.replayed) == (4, 1, 0, 0)
+    assert cost.tokens > 0
+    assert cost.seconds > 0
+    assert (result.stop_reason, result.answer.text, result.fallback) == ("solved", "Done.", None)
+
+
+async def test_cancelling_returns_the_best_so_far(find, offline, numbered_tools):
+    cancel, runs = threading.Event(), []
+    [alpha] = numbered_tools("alpha")
+    offers = {("alpha",) * length: [("alpha", {"n": length})] for length in range(9)}
+
+    def on_event(event):
+        if event["type"] == "execute":
+            runs.append(event["call"])
+            if len(runs) == 3:
+                cancel.set()
+
+    result = await find("Go.", [alpha], model=offline(offers=offers), effects=ALPHA, cancel=cancel, on_event=on_event)
+    assert result.stop_reason == "cancelled"
+    assert len(runs) == 3
+    assert result.steps
+    assert result.answer is not None
+
+
+async def test_a_search_cancelled_from_the_start_answers_without_a_plan(find, offline, numbered_tools):
+    cancel = threading.Event()
+    cancel.set()
+    model = offline(offers={(): [("alpha", {"n": 1})]})
+    result = await find("Go.", numbered_tools("alpha"), model=model, effects=ALPHA, cancel=cancel)
+    assert (result.stop_reason, result.steps, result.answer.text) == ("cancelled", (), "Done.")
+    assert result.cost.tool_calls == 0
+
+
+# --- bad input, each with an error or a handled result of its own ---
+
+
+@pytest.mark.parametrize("query", ["", "  \n", [], [AIMessage("hi")], [HumanMessage("")]])
+async def test_an_empty_query_is_refused(find, offline, numbered_tools, query):
+    with pytest.raises(EmptyQueryError, match="no request to plan for"):
+        await find(query, numbered_tools("alpha"), model=offline())
+
+
+async def test_no_tools_and_duplicate_tools_are_refused(find, offline, numbered_tools):
+    with pytest.raises(ToolDefinitionError, match="There are no tools"):
+        await find("Go.", [], model=offline())
+    with pytest.raises(ToolDefinitionError, match="Two tools are named 'alpha'"):
+        await find("Go.", numbered_tools("alpha", "alpha"), model=offline())
+
+
+async def test_something_that_is_no_model_is_refused(find, offline, numbered_tools):
+    with pytest.raises(ConfigurationError, match="model must be a chat model or a name"):
+        await find("Go.", numbered_tools("alpha"), model=offline().bind(stop=["x"]))
+
+
+async def test_a_model_that_never_calls_a_tool_answers_itself(find, offline, numbered_tools):
+    told = []
+    result = await find("Go.", numbered_tools("alpha"), model=offline(), effects=ALPHA, on_event=told.append)
+    assert (result.steps, result.stop_reason, result.answer.text) == ((), "exhausted", "Done.")
+    assert result.messages == [result.answer]
+    assert result.fallback is None
+    assert "fallback" not in {event["type"] for event in told}
+
+
+async def test_a_search_in_which_every_call_fails_answers_without_a_plan_and_says_why(find, offline, numbered_tools):
+    model = offline(offers={(): [("alpha", {"n": 1})]}, r_post={"alpha": 0.1})
+    result = await find("Go.", numbered_tools("alpha"), model=model, effects=ALPHA)
+    assert (result.steps, result.answer.text) == ((), "Done.")
+    assert result.fallback == "no call was worth keeping (exhausted)"
+
+
+@pytest.mark.parametrize(
+    ("written", "reason"),
+    [({"name": "omega", "args": {}}, "there is no tool of this name"), ({"name": "alpha", "args": {"n": "x"}}, "n: ")],
+)
+async def test_calls_that_can_never_be_made_end_in_an_answer(find, numbered_tools, written, reason):
+    wrong = AIMessage("", tool_calls=[{**written, "id": "c"}])
+    told = []
+    result = await find(
+        "Go.",
+        numbered_tools("alpha"),
+        model=ScriptedChatModel(replies=[wrong, wrong, wrong, wrong, "Sorry."]),
+        effects=ALPHA,
+        on_event=told.append,
+    )
+    assert (result.steps, result.answer.text, result.cost.tool_calls) == ((), "Sorry.", 0)
+    [fallback] = [event for event in told if event["type"] == "fallback"]
+    assert all(reason in line for line in fallback["details"])
+
+
+async def test_a_proposer_that_is_down_ends_the_search_and_shows_its_error(find, numbered_tools):
+    down = ScriptedChatModel(replies=[ConnectionError("down")] * 20)
+    with pytest.raises(ConnectionError, match="down"):
+        await find("Go.", numbered_tools("alpha"), model=down)
+    assert len(down.calls) == 3 * 2 + 1
+
+
+@pytest.mark.parametrize("parallel", [1, 4])
+async def test_a_judge_that_always_fails_ends_the_search(find, offline, numbered_tools, parallel):
+    def judge(_):
+        msg = "no opinion"
+        raise RuntimeError(msg)
+
+    model = offline(offers={(): [("alpha", {"n": n}) for n in range(5)]})
+    result = await find(
+        "Go.",
+        numbered_tools("alpha"),
+        model=model,
+        judge=judge,
+        effects=ALPHA,
+        config=SearchConfig(parallel_rollouts=parallel),
+    )
+    assert (result.stop_reason, result.steps, result.answer.text) == ("judge_failed", (), "Done.")
+
+
+async def test_a_function_judge_costs_no_model_calls(find, offline, numbered_tools):
+    def judge(request):
+        return [0.9] * len(request.calls) if request.stage == "pre" else (0.9, 0.9)
+
+    model = offline(offers={(): [("alpha", {"n": 1})]})
+    result = await find("Go.", numbered_tools("alpha"), model=model, judge=judge, effects=ALPHA)
+    assert (result.stop_reason, result.cost.model_calls) == ("solved", 2)
+
+
+async def test_a_second_judge_scores_the_observations(find, offline, numbered_tools):
+    stages = {"judge": [], "post_judge": []}
+
+    def judge(name):
+        def score(request):
+            stages[name].append(request.stage)
+            return [0.9] * len(request.calls) if request.stage == "pre" else 0.9
+
+        return score
+
+    model = offline(offers={(): [("alpha", {"n": 1})]})
+    judges = {name: judge(name) for name in stages}
+    await find("Go.", numbered_tools("alpha"), model=model, effects=ALPHA, **judges)
+    assert stages == {"judge": ["pre"], "post_judge": ["post"]}
+
+
+async def test_an_undeclared_tool_never_runs(find, offline, numbered_tools):
+    model = offline(offers={(): [("alpha", {"n": 1})]}, goal={"alpha": 0.9})
+    result = await find("Go.", numbered_tools("alpha"), model=model)
+    assert result.cost.tool_calls == 0
+    assert result.pending.call.label == "alpha(n=1)"
+    assert result.answer is None
+    assert result.messages[-1].tool_calls[0]["name"] == "alpha"
+
+
+async def test_a_conversation_may_be_given_in_any_form(find, offline, numbered_tools):
+    conversation = [("system", "Be brief."), {"role": "user", "content": "Hello?"}, ("ai", "Yes?"), ("user", "Go.")]
+    result = await find(conversation, numbered_tools("alpha"), model=offline(), effects=ALPHA)
+    assert result.query == "Go."
+
+
+async def test_a_tool_that_changes_its_arguments_does_not_change_the_plan(find, offline):
+    @tool
+    def take(items: list[int]) -> str:
+        """Take some items."""
+        taken = len(items)
+        items.clear()
+        return f"{taken} taken"
+
+    model = offline(offers={(): [("take", {"items": [1, 2]})]}, goal={"take": 0.9})
+    result = await find("Go.", [take], model=model, effects={"take": "read"})
+    assert result.calls[0].arguments == {"items": [1, 2]}
+    assert result.messages[0].tool_calls[0]["args"] == {"items": [1, 2]}
+
+
+async def test_a_model_that_sees_no_use_in_the_tools_shown_is_asked_about_the_others(find, offline, numbered_tools):
+    names = [f"tool_{number}" for number in range(30)]
+    model = offline(offers={(): [("tool_29", {"n": 1})]}, goal={"tool_29": 0.9})
+    config = SearchConfig(retrieve_top=20, always_include=tuple(names[:1]))
+    result = await find("Use tool_1 tool_2.", numbered_tools(*names), model=model, config=config)
+    assert [call.tool for call in result.calls] == ["tool_29"]
+    few = await find("Go.", numbered_tools("alpha"), model=offline(), effects=ALPHA)
+    assert few.cost.model_calls == 2  # one question and the answer: with all tools seen, no means no
