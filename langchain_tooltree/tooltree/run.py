@@ -7,6 +7,7 @@ apart from the host's. A long search is cut into segments with a checkpoint betw
 results grows with their number.
 """
 
+import asyncio
 import operator
 import uuid
 from collections import deque
@@ -86,13 +87,24 @@ async def arun_search(session: SearchSession, config: RunnableConfig | None = No
 
     call: Any = task(tooltree_call)
 
+    def launch(operation: Operation) -> Awaitable[dict[str, Any]]:
+        future: asyncio.Future[dict[str, Any]] = call(operation)
+        future.add_done_callback(_see_exception)
+        return future
+
     async def segment(state: SegmentState) -> dict[str, Any]:
         state = _placed(state)
         _adopt(session, state)
-        outcomes = await _adrive(session, call)
+        outcomes = await _adrive(session, launch)
         return {"segments": [outcomes], "done": session.search.finished, "run_key": session.run_key}
 
     _adopt(session, await _graph(segment).ainvoke(_beginning(session), _limited(config)))
+
+
+def _see_exception(future: "asyncio.Future[Any]") -> None:
+    """Keep asyncio from reporting an exception as lost: where an earlier call fails, nobody waits for the later ones."""
+    if not future.cancelled():
+        future.exception()
 
 
 def _beginning(session: SearchSession) -> SegmentState:
