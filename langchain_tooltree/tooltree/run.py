@@ -102,7 +102,7 @@ async def arun_search(session: SearchSession, config: RunnableConfig | None = No
 
 
 def _see_exception(future: "asyncio.Future[Any]") -> None:
-    """Keep asyncio from reporting an exception as lost: where an earlier call fails, nobody waits for the later ones."""
+    """Look at an exception, so that asyncio does not report it as lost: after a failure nobody waits for later calls."""
     if not future.cancelled():
         future.exception()
 
