@@ -102,7 +102,7 @@ async def arun_search(session: SearchSession, config: RunnableConfig | None = No
 
 
 def _see_exception(future: "asyncio.Future[Any]") -> None:
-    """Look at an exception, so that asyncio does not report it as lost: after a failure nobody waits for later calls."""
+    """Look at an exception, so that asyncio does not report it as lost: after a failure nobody waits for the others."""
     if not future.cancelled():
         future.exception()
 
