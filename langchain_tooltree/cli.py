@@ -66,6 +66,9 @@ def run_demo(model_name: str | None, *, rollouts: int, seed: int, mermaid: str |
             raise
         return _unavailable(model_name, error)
     console.print(result.to_rich())
+    console.print("[dim]Q mean reward, N visits, r_pre / r_post scores before / after the call, ✔ the plan[/]")
+    if recovery := _recovery(result):
+        console.print(f"\n{recovery}")
     console.print(f"\n[bold green]{result.answer.text if result.answer else 'The plan waits for approval.'}[/]\n")
     console.print(cost_table(result))
     if mermaid:
@@ -87,6 +90,19 @@ def _search(console: Console, model: BaseChatModel, config: SearchConfig) -> Sea
                     progress.update(bar, description=f"{event['type']} {event['call']}"[:60].ljust(60))
 
         return search(demo.REQUEST, demo.TOOLS, model=model, config=config, effects=demo.EFFECTS, on_event=follow)
+
+
+def _recovery(result: SearchResult) -> str | None:
+    """The story of a first step that looked best and was given up, if there is one."""
+    first_steps = [node for node in result.tree.children(result.tree.root) if node.r_pre is not None]
+    favourite = max(first_steps, key=lambda node: node.r_pre or 0.0, default=None)
+    if favourite is None or favourite.pruned != "post_evaluation" or not result.steps:
+        return None
+    plan = " → ".join(call.tool for call in result.calls)
+    return (
+        f"Recovered: {favourite.label} looked best (r_pre {favourite.r_pre:.2f}) but did not deliver "
+        f"(r_post {favourite.r_post:.2f}). The plan: {plan}."
+    )
 
 
 def cost_table(result: SearchResult) -> Table:

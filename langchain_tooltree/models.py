@@ -25,6 +25,9 @@ from langchain_tooltree.flows import Flow
 TAG = "tooltree"
 """Tag of every inner run, beside the one that keeps its tokens out of `stream_mode="messages"`."""
 
+SHOWN_REPLY = 500
+"""Characters of an unusable reply that are shown again."""
+
 ATTEMPTS = 2
 """A question is asked once, and once more if the reply is unusable and the budget allows it."""
 
@@ -35,12 +38,16 @@ class Meter:
 
     Args:
         allowance: Model calls it may make at the most.
+
+    Attributes:
+        problems: What went wrong with questions that may still have been answered in the end.
     """
 
     allowance: int
     model_calls: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
+    problems: list[str] = field(default_factory=list)
 
     @property
     def left(self) -> int:
@@ -180,7 +187,6 @@ class StructuredQuestion:
     prompt: list[BaseMessage]
     usable: Callable[[dict[str, Any]], bool]
     config: RunnableConfig
-    errors: list[str] = field(default_factory=list)
 
     def ask(self, meter: Meter) -> Flow[list[dict[str, Any]]]:
         """Ask, and ask again once if the reply is unusable.
@@ -189,7 +195,7 @@ class StructuredQuestion:
             meter: Counts the calls and bounds them.
 
         Returns:
-            The parsed replies, latest last; empty if none could be parsed. What went wrong stands in `errors`.
+            The parsed replies, latest last; empty if none could be parsed. What went wrong is noted at the meter.
         """
         replies: list[dict[str, Any]] = []
         prompt = self.prompt
@@ -197,14 +203,14 @@ class StructuredQuestion:
             try:
                 raw, data = yield from self._ask_once(prompt, meter)
             except Exception as error:  # noqa: BLE001 - any failure of a model is a missing score, not a crash
-                self.errors.append(f"{type(error).__name__}: {error}")
+                meter.problems.append(f"{type(error).__name__}: {error}")
                 continue
             if data is not None:
                 replies.append(data)
                 if self.usable(data):
                     break
-            self.errors.append("The reply was not of the form asked for.")
-            shown = json.dumps(data) if data is not None else str(raw.text)[:500]
+            shown = (json.dumps(data) if data is not None else str(raw.text))[:SHOWN_REPLY]
+            meter.problems.append(f"the reply is not of the form asked for: {shown}")
             prompt = [
                 *self.prompt,
                 HumanMessage(

@@ -22,6 +22,8 @@ from pydantic import Field, PrivateAttr
 
 from langchain_tooltree.tooltree import prompts
 
+__all__ = ["Made", "OfflineChatModel", "Policy", "Question", "ScriptedChatModel", "read_question"]
+
 CHARACTERS_PER_TOKEN = 4
 """The doubles report usage by this rule of thumb."""
 
@@ -132,8 +134,13 @@ class ScriptedChatModel(_Double):
     """A chat model that gives prepared replies, one a call, in order.
 
     ```python
-    model = ScriptedChatModel(replies=[AIMessage("", tool_calls=[...]), {"scores": []}, "Done."])
+    propose = AIMessage("", tool_calls=[{"name": "look", "args": {"place": "desk"}, "id": "1"}])
+    post = {"reason": "found", "score": 0.9, "goal": 0.95}
+    model = ScriptedChatModel(replies=[propose, post, "It is on the desk."])
+    search("Where is it?", [look], model=model, judge=lambda ..., effects={"look": "read"})
     ```
+
+    A search asks more questions than one cares to script, and several at once; `OfflineChatModel` is made for that.
 
     Args:
         replies: What to say: a message; a string; a mapping, given as the structured output asked for; an exception,
@@ -300,7 +307,9 @@ def _read_document(kind: Any, document: Mapping[str, Any], *, attempt: int) -> t
             path[-1] = Made(path[-1].tool, path[-1].arguments, entry["observation"])
     tools = tuple(tool["name"] for tool in document.get("tools", []))
     listed = document.get("candidates") or ([document["call"]] if "call" in document else [])
-    judged = [(call["id"], Made(call["tool"], call["arguments"], document.get("observation"))) for call in listed]
+    seen = document.get("observation")
+    observation = None if seen == prompts.NOT_EXECUTED else seen
+    judged = [(call["id"], Made(call["tool"], call["arguments"], observation)) for call in listed]
     return Question(kind, document["request"], tuple(path), tools, attempt), judged
 
 

@@ -111,6 +111,9 @@ class ToolLibrary(Sequence[BaseTool]):
     def __init__(self, tools: Iterable[BaseTool], cards: Iterable[ToolCard] = ()) -> None:
         self._tools: dict[str, BaseTool] = {}
         self._cards: dict[str, ToolCard] = {}
+        if not isinstance(tools, Iterable):
+            msg = f"tools must be a list of LangChain tools or a ToolLibrary, got {type(tools).__name__}."
+            raise ToolDefinitionError(msg)
         for tool in tools:
             if not isinstance(tool, BaseTool):
                 msg = (

@@ -10,9 +10,9 @@ from langchain_tooltree.tooltree.prompts import readable
 from langchain_tooltree.tooltree.tree import Node, Tree
 
 REASONS = {
-    "pre_evaluation": "pruned before: r_pre below threshold",
-    "top_k": "pruned before: not among the best",
-    "post_evaluation": "pruned after: r_post below threshold",
+    "pre_evaluation": "pruned before",
+    "top_k": "pruned before: not in top k",
+    "post_evaluation": "pruned after",
 }
 """Why a node was pruned, for people."""
 
@@ -69,18 +69,17 @@ def _terminal_label(node: Node, best: Collection[int]) -> str:
     call = escape(shorten(node.label, MAX_LABEL))
     style = "bold green" if node.id in best else "dim" if node.pruned else "default"
     mark = "✔ " if node.id in best else ""
-    parts = [f"[{style}]{mark}{call}[/]", f"[cyan]{figures(node)}[/]"]
-    if note := status(node):
-        parts.append(f"[yellow]{escape(note)}[/]")
-    line = "  ".join(part for part in parts if part)
+    lines = [f"[{style}]{mark}{call}[/]"]
     if node.observation:
         seen = shorten(readable(node.observation.content).replace("\n", " "), MAX_OBSERVATION)
-        line += f"\n[dim]{escape(seen)}[/]"
-    return line
+        lines.append(f"[dim]{escape(seen)}[/]")
+    note = f"  [yellow]{escape(status(node))}[/]" if status(node) else ""
+    lines.append(f"[cyan]{figures(node)}[/]{note}")
+    return "\n".join(lines)
 
 
 def figures(node: Node) -> str:
-    """Q, N, r_pre and r_post of a node in one line; a figure not given by the judge bears a question mark."""
+    """Q, N, r_pre, r_post and goal score of a node; a figure that the judge did not give bears a question mark."""
     parts = []
     if node.visits:
         parts.append(f"Q={node.value:.2f} N={node.visits}")
@@ -88,15 +87,18 @@ def figures(node: Node) -> str:
         parts.append(f"r_pre={node.r_pre:.2f}{'' if node.pre_scored else '?'}")
     if node.r_post is not None:
         parts.append(f"r_post={node.r_post:.2f}{'' if node.post_scored else '?'}")
+    if node.goal is not None:
+        parts.append(f"goal={node.goal:.2f}")
     return " ".join(parts)
 
 
 def status(node: Node) -> str:
     """What became of a node, if that is worth a word."""
+    waits = "write, not run" if node.deferred else ""
     if node.pruned:
-        return REASONS[node.pruned]
-    if node.deferred:
-        return "waits for approval"
+        return ", ".join(filter(None, (waits, REASONS[node.pruned])))
+    if waits:
+        return waits
     if node.observation and node.observation.kind != "ok":
         return node.observation.kind
     return ""

@@ -37,6 +37,9 @@ def classify_tools(
             read: its state update would be lost.
         ToolDefinitionError: If a declaration or the sandbox names an unknown tool.
     """
+    if effects is not None and not isinstance(effects, Mapping):
+        msg = f"effects must be a mapping such as {{{library.names[0]!r}: 'read'}}, got {effects!r}."
+        raise ConfigurationError(msg)
     declared = dict(effects or {})
     bound = {tool.name for tool in sandbox.tools} if sandbox else set()
     for source, names in (("effects", set(declared)), ("the sandbox", bound)):

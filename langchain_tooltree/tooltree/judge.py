@@ -19,6 +19,7 @@ from langchain_tooltree.models import ATTEMPTS, Meter, StructuredQuestion, inner
 from langchain_tooltree.tooltree.prompts import (
     DEFAULT_POST_JUDGE_PROMPT,
     DEFAULT_PRE_JUDGE_PROMPT,
+    NOT_EXECUTED,
     CandidateScores,
     ObservationScore,
     question_messages,
@@ -77,7 +78,9 @@ class Judge(Protocol):
     """A function that scores calls; it may be a coroutine function.
 
     For stage `"pre"` it returns a number in [0, 1] for each call, as a sequence in the order of `request.calls` or as
-    a mapping from their ids. For stage `"post"` it returns `r_post`, or a pair `(r_post, goal)`, each in [0, 1].
+    a mapping from their ids. For stage `"post"` it returns a pair `(r_post, goal)`, each in [0, 1]. A bare
+    `r_post` will do where goal scores are switched off; otherwise the goal then counts as unknown, which never solves
+    anything.
     """
 
     def __call__(self, request: JudgeRequest) -> Any | Awaitable[Any]:
@@ -169,7 +172,7 @@ class ModelEvaluator:
                     "request": request.query,
                     "history": request.history,
                     "call": call.to_dict(),
-                    "observation": "[not executed: waits for approval]" if call.deferred else request.observation,
+                    "observation": NOT_EXECUTED if call.deferred else request.observation,
                 },
             ),
             usable=lambda reply: _score(reply.get("score")) is not None and _score(reply.get("goal")) is not None,
@@ -190,35 +193,38 @@ class FunctionEvaluator:
     judge: Judge
     calls_per_question: int = 0
 
-    def pre(self, request: JudgeRequest, meter: Meter) -> Flow[list[Score]]:  # noqa: ARG002 - counts no model calls
+    def pre(self, request: JudgeRequest, meter: Meter) -> Flow[list[Score]]:
         """Score candidates; what is unusable is asked for once more."""
         scores: dict[str, float] = {}
         for attempt in range(1, ATTEMPTS + 1):
-            answer = yield from self._ask(request, attempt)
+            answer = yield from self._ask(request, attempt, meter)
             scores = {**_scores_by_position(request.calls, answer), **scores}
             if all(call.id in scores for call in request.calls):
                 break
+            meter.problems.append(f"the judge returned {answer!r}; expected a number in [0, 1] for each call")
         return [scores.get(call.id) for call in request.calls]
 
-    def post(self, request: JudgeRequest, meter: Meter) -> Flow[tuple[Score, Score]]:  # noqa: ARG002 - as above
+    def post(self, request: JudgeRequest, meter: Meter) -> Flow[tuple[Score, Score]]:
         """Score an observation; asked once more if the answer is unusable."""
         reward: Score = None
         goal: Score = None
         for attempt in range(1, ATTEMPTS + 1):
-            answer = yield from self._ask(request, attempt)
+            answer = yield from self._ask(request, attempt, meter)
             pair = answer if isinstance(answer, tuple | list) else (answer, None)
             reward, goal = [_score(part) for part in (*pair, None, None)][:2]
             if reward is not None:
                 break
+            meter.problems.append(f"the judge returned {answer!r}; expected r_post or (r_post, goal), each in [0, 1]")
         return reward, goal
 
-    def _ask(self, request: JudgeRequest, attempt: int) -> Flow[Any]:
+    def _ask(self, request: JudgeRequest, attempt: int, meter: Meter) -> Flow[Any]:
         numbered = JudgeRequest(
             **{name: getattr(request, name) for name in JudgeRequest.__slots__ if name != "attempt"}, attempt=attempt
         )
         try:
             return (yield FunctionStep(self.judge, numbered))
-        except Exception:  # noqa: BLE001 - a judge that fails leaves its candidates unscored
+        except Exception as error:  # noqa: BLE001 - a judge that fails leaves its candidates unscored
+            meter.problems.append(f"the judge raised {error!r}")
             return None
 
 

@@ -1,5 +1,6 @@
 """The parts of a planner, resolved and checked once, before anything runs."""
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 
 from langchain_core.embeddings import Embeddings
@@ -19,6 +20,8 @@ from langchain_tooltree.tooltree.effects import DeclaredEffect, classify_tools
 from langchain_tooltree.tooltree.judge import Judge, resolve_judge
 from langchain_tooltree.tooltree.retrieval import ToolRetriever
 from langchain_tooltree.tooltree.sandbox import Sandbox
+
+logger = logging.getLogger(__name__)
 
 
 class Planner:
@@ -52,6 +55,9 @@ class Planner:
         embeddings: Embeddings | None = None,
         system_prompt: str | None = None,
     ) -> None:
+        if config is not None and not isinstance(config, SearchConfig):
+            msg = f"config must be a SearchConfig, got {type(config).__name__} {config!r}."
+            raise ConfigurationError(msg)
         if sandbox is not None and not isinstance(sandbox, Sandbox):
             msg = f"sandbox must have `tools` and `fork()`, got {type(sandbox).__name__}. See ObjectSandbox."
             raise ConfigurationError(msg)
@@ -59,6 +65,12 @@ class Planner:
         self.model = resolve_model(model)
         self.library = ToolLibrary(tools)
         self.effects = classify_tools(self.library, effects, sandbox)
+        if set(self.effects.values()) == {"write"}:
+            logger.warning(
+                "No tool is declared a read or bound by a sandbox, so nothing can be tried out while planning. "
+                "Pass effects={%r: 'read', ...} for the tools that only read.",
+                self.library.names[0],
+            )
         self.sandbox = sandbox
         self.proposer = Proposer(self.model, self.library, self.effects, self.config)
         first_judge = self.model if judge is None else judge

@@ -59,6 +59,10 @@ between 0 and 1 for this request; whether its required input can be had, from th
 tool returns; and whether its output is of use, to another tool or to the answer."""
 
 
+NOT_EXECUTED = "[not executed: waits for approval]"
+"""What a judge reads in place of the observation of a deferred write."""
+
+
 class CandidateScore(BaseModel):
     """The score of one candidate."""
 

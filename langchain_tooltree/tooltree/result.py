@@ -129,7 +129,7 @@ class SearchResult:
         return messages if self.answer is None else [*messages, self.answer]
 
     def to_mermaid(self) -> str:
-        """The tree as a Mermaid flowchart: Q, N, r_pre and r_post on each node, why pruned, the best path marked."""
+        """The tree as a Mermaid flowchart: Q, N and scores on each node, why pruned, the best path marked."""
         return draw.to_mermaid(self.tree, self._best_ids())
 
     def to_rich(self) -> TerminalTree:

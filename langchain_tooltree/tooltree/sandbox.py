@@ -1,6 +1,7 @@
 """A world that can be forked, so that writes can be tried out while searching."""
 
 import copy
+import inspect
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -53,9 +54,6 @@ class ObjectSandbox:
         state: The object, or any container of objects, that the tools act on. References between its parts stay
             intact in a copy.
         bind: Makes the tools that act on a given state. It is called again for every fork.
-
-    Raises:
-        ConfigurationError: If the state cannot be deep-copied.
     """
 
     def __init__(self, state: Any, bind: Callable[[Any], Sequence[BaseTool]]) -> None:
@@ -68,13 +66,14 @@ class ObjectSandbox:
         """A sandbox whose tools are the public methods of some objects.
 
         Args:
-            *objects: The objects. Method names become tool names, docstrings descriptions, signatures schemas.
+            *objects: The objects. Method names become tool names, docstrings descriptions, signatures schemas. Methods
+                may be sync or async.
 
         Returns:
             The sandbox.
 
         Raises:
-            ConfigurationError: If an object cannot be deep-copied.
+            ConfigurationError: If a method cannot become a tool.
         """
         return cls(objects, _method_tools)
 
@@ -110,11 +109,24 @@ class ObjectSandbox:
 
 def _method_tools(objects: Sequence[object]) -> list[BaseTool]:
     return [
-        StructuredTool.from_function(getattr(owner, name))
+        _method_tool(getattr(owner, name))
         for owner in objects
         for name in dir(type(owner))
         if not name.startswith("_") and callable(getattr(owner, name))
     ]
+
+
+def _method_tool(method: Callable[..., Any]) -> BaseTool:
+    try:
+        if inspect.iscoroutinefunction(method):
+            return StructuredTool.from_function(coroutine=method)
+        return StructuredTool.from_function(method)
+    except (TypeError, ValueError) as error:
+        msg = (
+            f"{method!r} cannot become a tool: {error}. Give it a docstring and annotated parameters, or make the "
+            "tools yourself with ObjectSandbox(state, bind)."
+        )
+        raise ConfigurationError(msg) from error
 
 
 class Worlds:

@@ -6,19 +6,21 @@ operations that `ask` returns, in any way it likes, and tells their outcomes in 
 seed and the same outcomes give the same tree at any timing, and a recorded list of outcomes replays exactly.
 """
 
+from collections import Counter
 from typing import Literal
 
 from langchain_tooltree import events
 from langchain_tooltree.tooltree.budget import Budget
+from langchain_tooltree.tooltree.cache import CallCache
 from langchain_tooltree.tooltree.config import SearchConfig
 from langchain_tooltree.tooltree.launches import LaunchQueue, Rollout
-from langchain_tooltree.tooltree.operations import Operation, Outcome
+from langchain_tooltree.tooltree.operations import Operation, OperationKind, Outcome
 from langchain_tooltree.tooltree.selection import SelectionRule, UpperConfidence
 from langchain_tooltree.tooltree.stopping import BestPath, StopReason
 from langchain_tooltree.tooltree.tree import ROOT, Node, Observation, Pruned, Tree
 
 FAILURES_TO_GIVE_UP = 3
-"""So many failures of the proposer or of the judge in a row end the search."""
+"""So many failed questions of one kind (propose, score, evaluate) in a row end the search."""
 
 NEUTRAL_GOAL = 0.5
 """Goal score taken where neither the judge nor an earlier state on the path has one."""
@@ -39,8 +41,8 @@ class TreeSearch:
         tree: The tree so far.
         budget: What is spent.
         rollouts: Rollouts started.
-        cache_hits: Calls whose observation was reused instead of running them again.
         kept_tools: Names that the coarse planner kept; `None` for all.
+        problems: What made questions to proposer or judge fail, each cause once.
         stop_reason: Why the search ended; `None` while it goes on.
     """
 
@@ -58,7 +60,6 @@ class TreeSearch:
         self.limits = config.estimate(tools)
         self.budget = Budget(config, self.limits, reserved_model_calls=reserved_model_calls)
         self.rollouts = 0
-        self.cache_hits = 0
         self.kept_tools: tuple[str, ...] | None = None
         self.stop_reason: StopReason | None = None
         self._rule = rule or UpperConfidence(config)
@@ -70,9 +71,9 @@ class TreeSearch:
             single=config.pre_evaluation == "single",
         )
         self._active: dict[int, Rollout] = {}
-        self._observations: dict[tuple[str, str], Observation] = {}
-        self._running: dict[tuple[str, str], list[Rollout]] = {}
-        self._failures: dict[str, int] = {"proposer": 0, "judge": 0}
+        self._cache = CallCache()
+        self.problems: list[str] = []
+        self._failures = Counter[str]()
         self._best = BestPath(config)
         self._events: list[events.Event] = []
 
@@ -111,6 +112,11 @@ class TreeSearch:
         return self._queue.consumed
 
     @property
+    def cache_hits(self) -> int:
+        """Calls whose observation was reused instead of running them again."""
+        return self._cache.hits
+
+    @property
     def finished(self) -> bool:
         """Whether nothing is outstanding and nothing more will be launched."""
         return self.stop_reason is not None and not self._queue.outstanding
@@ -123,14 +129,12 @@ class TreeSearch:
             self._queue.put("plan", Rollout(-1, self.tree.root))
             return True
         if self.rollouts >= self.config.max_rollouts:
-            self._stop_when_idle("max_rollouts")
-            return False
+            return self._idle("max_rollouts")
         if len(self._active) >= self.config.parallel_rollouts:
             return False
         node = self._rule.select(self.tree, self._expandable)
         if node is None:
-            self._stop_when_idle("exhausted")
-            return False
+            return self._idle("exhausted")
         rollout = Rollout(self.rollouts, node)
         self.rollouts += 1
         self._active[rollout.id] = rollout
@@ -143,9 +147,10 @@ class TreeSearch:
             self._execute(rollout)
         return True
 
-    def _stop_when_idle(self, reason: StopReason) -> None:
+    def _idle(self, reason: StopReason) -> bool:
         if not self._active:
             self._stop(reason)
+        return False
 
     # --- tell ---
 
@@ -188,7 +193,7 @@ class TreeSearch:
     def _proposed(self, rollout: Rollout, node: Node, outcome: Outcome) -> None:
         node.proposing = False
         node.dropped.extend(outcome.dropped)
-        self._count_failure("proposer", failed=outcome.error is not None)
+        self._count_failure("proposer_failed", "propose", outcome.error)
         if outcome.error is not None:
             node.dropped.append(outcome.error)
         elif outcome.finished:
@@ -219,7 +224,8 @@ class TreeSearch:
         state = self.tree[operation.node]
         threshold = self.config.pre_threshold * self.config.pre_threshold_decay**state.depth
         candidates = [self.tree[candidate] for candidate in operation.candidates]
-        self._count_failure("judge", failed=all(score is None for score in outcome.scores))
+        nothing_scored = all(score is None for score in outcome.scores)
+        self._count_failure("judge_failed", "score", (outcome.error or "no score") if nothing_scored else None)
         for candidate, score in zip(candidates, outcome.scores, strict=True):
             candidate.pre_scored = score is not None
             candidate.r_pre = threshold if score is None else score
@@ -254,28 +260,14 @@ class TreeSearch:
         if node.deferred:
             self._queue.put("evaluate", rollout)
             return
-        key = self._cache_key(node)
-        if key in self._observations:
-            self.cache_hits += 1
-            self._observed(rollout, self._observations[key], cached=True)
-        elif key in self._running:
-            self.cache_hits += 1
-            self._running[key].append(rollout)
-        else:
-            self._running[key] = [rollout]
+        if observation := self._cache.ask(self.tree, rollout):
+            self._observed(rollout, observation, cached=True)
+        elif self._cache.is_first(self.tree, rollout):
             self._queue.put("execute", rollout)
-
-    def _cache_key(self, node: Node) -> tuple[str, str]:
-        """World before the call, tool and canonical arguments."""
-        parent = self.tree.parent(node)
-        return (parent.world if parent else "", node.call.key if node.call else "")
 
     def _executed(self, node: Node, outcome: Outcome) -> None:
         observation = outcome.observation or Observation(content=outcome.error or "No result.", kind="exception")
-        key = self._cache_key(node)
-        if not observation.transient:
-            self._observations[key] = observation
-        for position, rollout in enumerate(self._running.pop(key)):
+        for position, rollout in enumerate(self._cache.finish(self.tree, node, observation)):
             self._observed(rollout, observation, cached=position > 0)
 
     def _observed(self, rollout: Rollout, observation: Observation, *, cached: bool) -> None:
@@ -294,7 +286,9 @@ class TreeSearch:
 
     def _evaluated(self, rollout: Rollout, node: Node, outcome: Outcome) -> None:
         parent = self.tree[node.parent or ROOT]
-        self._count_failure("judge", failed=outcome.reward is None)
+        self._count_failure(
+            "judge_failed", "evaluate", (outcome.error or "no score") if outcome.reward is None else None
+        )
         node.post_scored = outcome.reward is not None
         if outcome.reward is None:
             node.r_post = parent.value if parent.visits else self.config.post_threshold
@@ -375,10 +369,15 @@ class TreeSearch:
             events.PruneEvent(type="prune", node=node.id, rollout=rollout.id, call=node.label, reason=reason)
         )
 
-    def _count_failure(self, role: Literal["proposer", "judge"], *, failed: bool) -> None:
-        self._failures[role] = self._failures[role] + 1 if failed else 0
-        if self._failures[role] >= FAILURES_TO_GIVE_UP:
-            self._stop("proposer_failed" if role == "proposer" else "judge_failed")
+    def _count_failure(
+        self, reason: Literal["proposer_failed", "judge_failed"], kind: OperationKind, problem: str | None
+    ) -> None:
+        """Note a failed question; so many of one kind in a row end the search."""
+        self._failures[kind] = self._failures[kind] + 1 if problem else 0
+        if problem and problem not in self.problems:
+            self.problems.append(problem)
+        if self._failures[kind] >= FAILURES_TO_GIVE_UP:
+            self._stop(reason)
 
     def _stop(self, reason: StopReason) -> None:
         if self.stop_reason is None:

@@ -1,6 +1,7 @@
 """One search: what each operation means in terms of models, tools and forks of the world."""
 
 import hashlib
+import logging
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -28,6 +29,8 @@ from langchain_tooltree.tooltree.result import SearchCost, SearchResult, plan_st
 from langchain_tooltree.tooltree.sandbox import Sandbox, Worlds, snapshot_of
 from langchain_tooltree.tooltree.search import TreeSearch
 from langchain_tooltree.tooltree.tree import Node, Observation
+
+logger = logging.getLogger(__name__)
 
 JUDGED_CHARS = 8_000
 """Characters of an observation that a judge gets to see."""
@@ -99,8 +102,9 @@ class SearchSession:
         if self.search.finished and not self._concluded:
             self._concluded = True
             if reason := self._why_no_plan():
-                details = list(self.search.tree.root.dropped)
+                details = [*self.search.tree.root.dropped, *self.search.problems]
                 events.append(FallbackEvent(type="fallback", reason=reason, details=details))
+                logger.warning("Planning failed, the plain model takes the turn: %s", reason)
         return events
 
     def _start_event(self) -> StartEvent:
@@ -135,13 +139,14 @@ class SearchSession:
             case "propose":
                 found = yield from self._propose(operation, node, meter)
             case "score":
-                found = {"scores": (yield from self._score(operation, meter))}
+                scores = yield from self._score(operation, meter)
+                found = {"scores": scores, "error": _cause(meter) if None in scores else None}
             case "execute":
                 observation, replayed = yield from self._execute(node, operation)
                 found, tool_calls = {"observation": observation}, 1
             case "evaluate":
                 reward, goal = yield from self._evaluate(node, operation, meter)
-                found = {"reward": reward, "goal": goal}
+                found = {"reward": reward, "goal": goal, "error": _cause(meter) if reward is None else None}
         seconds = time.monotonic() - began
         outcome = Outcome(
             operation=operation.id,
@@ -327,15 +332,23 @@ class SearchSession:
         needless = self.search.stop_reason == "exhausted" and not (root.children or root.dropped)
         if needless or self.search.best() is not None:
             return None
-        return f"no call was worth keeping ({self.search.stop_reason})"
+        reason = f"no call was worth keeping ({self.search.stop_reason})"
+        return f"{reason}: {self.search.problems[-1]}" if self.search.problems else reason
 
 
 def _query(messages: Sequence[BaseMessage]) -> str:
     requests = [message.text for message in messages if isinstance(message, HumanMessage)]
     if not requests or not requests[-1].strip():
-        msg = "There is no request to plan for: the conversation needs a user message with text."
+        msg = (
+            f"There is no request to plan for: of {len(messages)} messages, none is a user message with text, or the "
+            "last such message is empty. A node reads them from the state under its `messages_key`."
+        )
         raise EmptyQueryError(msg)
     return requests[-1]
+
+
+def _cause(meter: Meter) -> str:
+    return meter.problems[-1] if meter.problems else "the budget left no question"
 
 
 def _place(operation: Operation) -> dict[str, Any]:

@@ -77,7 +77,7 @@ async def test_an_unusable_reply_is_kept_and_asked_for_once_more(drive):
     asked = question(model)
     assert await drive(asked.ask(meter)) == [{"count": 3}, {"number": 3}]
     assert meter.model_calls == 2
-    assert asked.errors == ["The reply was not of the form asked for."]
+    assert meter.problems[0].startswith("the reply is not of the form asked for")
 
 
 @pytest.mark.parametrize("allowance", [0, 1, 2])
@@ -90,7 +90,7 @@ async def test_a_question_never_costs_more_than_its_allowance(drive, allowance):
 async def test_errors_of_the_model_are_noted_and_counted(drive):
     asked, meter = question(ScriptedChatModel(replies=[ConnectionError("busy"), {"number": 1}])), Meter(2)
     assert await drive(asked.ask(meter)) == [{"number": 1}]
-    assert asked.errors == ["ConnectionError: busy"]
+    assert meter.problems == ["ConnectionError: busy"]
     assert meter.model_calls == 2
 
 
