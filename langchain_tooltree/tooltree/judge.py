@@ -197,11 +197,11 @@ class FunctionEvaluator:
         """Score candidates; what is unusable is asked for once more."""
         scores: dict[str, float] = {}
         for attempt in range(1, ATTEMPTS + 1):
-            answer = yield from self._ask(request, attempt, meter)
+            answer = yield from self._ask(request, attempt)
             scores = {**_scores_by_position(request.calls, answer), **scores}
             if all(call.id in scores for call in request.calls):
                 break
-            meter.problems.append(f"the judge returned {answer!r}; expected a number in [0, 1] for each call")
+            _note(meter, answer, "a number in [0, 1] for each call")
         return [scores.get(call.id) for call in request.calls]
 
     def post(self, request: JudgeRequest, meter: Meter) -> Flow[tuple[Score, Score]]:
@@ -209,23 +209,28 @@ class FunctionEvaluator:
         reward: Score = None
         goal: Score = None
         for attempt in range(1, ATTEMPTS + 1):
-            answer = yield from self._ask(request, attempt, meter)
+            answer = yield from self._ask(request, attempt)
             pair = answer if isinstance(answer, tuple | list) else (answer, None)
             reward, goal = [_score(part) for part in (*pair, None, None)][:2]
             if reward is not None:
                 break
-            meter.problems.append(f"the judge returned {answer!r}; expected r_post or (r_post, goal), each in [0, 1]")
+            _note(meter, answer, "r_post or (r_post, goal), each in [0, 1]")
         return reward, goal
 
-    def _ask(self, request: JudgeRequest, attempt: int, meter: Meter) -> Flow[Any]:
+    def _ask(self, request: JudgeRequest, attempt: int) -> Flow[Any]:
         numbered = JudgeRequest(
             **{name: getattr(request, name) for name in JudgeRequest.__slots__ if name != "attempt"}, attempt=attempt
         )
         try:
             return (yield FunctionStep(self.judge, numbered))
         except Exception as error:  # noqa: BLE001 - a judge that fails leaves its candidates unscored
-            meter.problems.append(f"the judge raised {error!r}")
-            return None
+            return error
+
+
+def _note(meter: Meter, answer: Any, expected: str) -> None:
+    """Say what is wrong with a function's answer, or that there is none because it raised."""
+    problem = f"raised {answer!r}" if isinstance(answer, Exception) else f"returned {answer!r}; expected {expected}"
+    meter.problems.append(f"the judge {problem}")
 
 
 def _scores_by_id(reply: Mapping[str, Any]) -> dict[str, float]:

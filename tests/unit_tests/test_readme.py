@@ -5,8 +5,6 @@ from pathlib import Path
 
 import pytest
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import START, MessagesState, StateGraph
-from langgraph.prebuilt import ToolNode, tools_condition
 
 from langchain_tooltree import demo, search, testing
 
@@ -23,22 +21,24 @@ def test_the_picture_in_the_readme_is_the_demo_s_tree():
 
 @pytest.mark.parametrize("block", BLOCKS, ids=range(len(BLOCKS)))
 def test_the_code_in_the_readme_runs(block):
-    code = block.replace('"openai:gpt-4.1-mini"', "model").replace('"search_flights"', '"read_sign"')
+    code = block.replace('"openai:gpt-4.1-mini"', "model")
+    code = code.replace('{"search_flights": "read"}', "EFFECTS").replace('"search_flights"', '"read_sign"')
     names = {
-        "MessagesState": MessagesState,
-        "START": START,
-        "StateGraph": StateGraph,
-        "ToolNode": ToolNode,
+        "EFFECTS": demo.EFFECTS,
         "checkpointer": InMemorySaver(),
         "model": demo.offline_model(),
         "tools": demo.TOOLS,
-        "tools_condition": tools_condition,
     }
     exec(compile(code, "README.md", "exec"), names)  # noqa: S102 - our own README
     if "agent" in names:
         thread = {"configurable": {"thread_id": "1"}}
         messages = names["agent"].invoke({"messages": [("user", demo.REQUEST)]}, thread)["messages"]
         assert len(messages) > 1
+    if "Policy" in names:
+        found = search("Read the sign.", demo.TOOLS, model=names["model"], effects=demo.EFFECTS)
+        assert "343 km" in found.answer.text
+    if "judge" in names:
+        assert (names["result"].stop_reason, names["result"].answer.text[:22]) == ("solved", "It is about 213 miles ")
 
 
 def test_the_readme_names_only_what_exists():

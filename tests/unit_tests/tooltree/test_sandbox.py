@@ -61,6 +61,25 @@ def test_public_methods_become_tools():
     assert set(sandbox.tools[0].args) == {"line"}
 
 
+async def test_async_methods_become_tools_as_well(find, offline):
+    class Clock:
+        """Tells the time, slowly."""
+
+        async def tell(self, city: str) -> str:
+            """Tell the time."""
+            return f"noon in {city}"
+
+    sandbox = ObjectSandbox.of_methods(Clock())
+    model = offline(offers={(): [("tell", {"city": "Bern"})]}, goal={"tell": 0.9})
+    result = await find("What time is it?", sandbox.tools, model=model, sandbox=sandbox)
+    assert result.steps[0].observation.content == "noon in Bern"
+
+
+def test_a_method_without_a_signature_is_refused_with_the_remedy():
+    with pytest.raises(ConfigurationError, match=r"make the tools yourself with ObjectSandbox\(state, bind\)"):
+        ObjectSandbox.of_methods(threading.Lock())
+
+
 def test_a_fork_changes_nothing_but_itself():
     board = Board(["a"])
     sandbox = ObjectSandbox.of_methods(board)

@@ -198,6 +198,35 @@ async def test_a_judge_that_always_fails_ends_the_search(find, offline, numbered
     assert (result.stop_reason, result.steps, result.answer.text) == ("judge_failed", (), "Done.")
 
 
+def broken(request):
+    """A judge with a bug."""
+    raise KeyError(request.stage)
+
+
+def half_right(request):
+    """A judge that mistakes the form of its second answer."""
+    return [0.9] if request.stage == "pre" else {"r_post": 0.9}
+
+
+@pytest.mark.parametrize(
+    ("judge", "cause"),
+    [
+        (broken, "the judge raised KeyError('pre')"),
+        (half_right, "the judge returned {'r_post': 0.9}; expected r_post or (r_post, goal), each in [0, 1]"),
+        (lambda _: "high", "the judge returned 'high'; expected a number in [0, 1] for each call"),
+    ],
+)
+async def test_a_judge_that_cannot_be_used_is_named_as_the_cause(find, offline, numbered_tools, caplog, judge, cause):
+    told = []
+    parts = {"model": offline(offers={(): [("alpha", {"n": 1})]}), "judge": judge, "effects": ALPHA}
+    result = await find("Go.", numbered_tools("alpha"), on_event=told.append, **parts)
+    assert result.answer.text == "Done."
+    [fallback] = [event for event in told if event["type"] == "fallback"]
+    assert cause in fallback["details"]
+    assert result.fallback in caplog.text
+    assert "the judge r" in result.fallback
+
+
 async def test_a_function_judge_costs_no_model_calls(find, offline, numbered_tools):
     def judge(request):
         return [0.9] * len(request.calls) if request.stage == "pre" else (0.9, 0.9)
@@ -221,6 +250,32 @@ async def test_a_second_judge_scores_the_observations(find, offline, numbered_to
     judges = {name: judge(name) for name in stages}
     await find("Go.", numbered_tools("alpha"), model=model, effects=ALPHA, **judges)
     assert stages == {"judge": ["pre"], "post_judge": ["post"]}
+
+
+async def test_that_nothing_can_be_tried_out_is_said(find, offline, numbered_tools, caplog):
+    await find("Go.", numbered_tools("alpha"), model=offline(), effects=ALPHA)
+    assert not caplog.records
+    await find("Go.", numbered_tools("alpha"), model=offline())
+    assert "effects={'alpha': 'read', ...}" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"effects": ["alpha"]}, r"effects must be a mapping such as \{'alpha': 'read'\}, got \['alpha'\]"),
+        ({"config": {"max_rollouts": 3}}, "config must be a SearchConfig, got dict"),
+        ({"sandbox": object()}, "sandbox must have `tools` and `fork"),
+        ({"judge": 7}, "judge must be a chat model, the name of one, or a function, got int"),
+    ],
+)
+async def test_parts_of_the_wrong_kind_are_refused(find, offline, numbered_tools, wrong, told):
+    with pytest.raises(ConfigurationError, match=told):
+        await find("Go.", numbered_tools("alpha"), model=offline(), **wrong)
+
+
+async def test_something_that_is_no_list_of_tools_is_refused(find, offline):
+    with pytest.raises(ToolDefinitionError, match="tools must be a list of LangChain tools or a ToolLibrary, got int"):
+        await find("Go.", 7, model=offline())
 
 
 async def test_an_undeclared_tool_never_runs(find, offline, numbered_tools):
