@@ -44,15 +44,22 @@ class FunctionStep:
 
     def run(self) -> Any:
         """Call the function; an awaitable result is awaited in a fresh event loop."""
-        outcome = self.function(self.argument)
+        outcome = self._call()
         return asyncio.run(_resolve(outcome)) if inspect.isawaitable(outcome) else outcome
 
     async def arun(self) -> Any:
         """Await a coroutine function; a plain one runs in a thread, so that it cannot block the loop."""
         if inspect.iscoroutinefunction(self.function):
             return await self.function(self.argument)
-        outcome = await asyncio.to_thread(self.function, self.argument)
+        outcome = await asyncio.to_thread(self._call)
         return await outcome if inspect.isawaitable(outcome) else outcome
+
+    def _call(self) -> Any:
+        try:
+            return self.function(self.argument)
+        except StopIteration as stop:  # neither a generator nor a future can carry one
+            msg = f"{self.function!r} raised StopIteration"
+            raise RuntimeError(msg) from stop
 
 
 async def _resolve(outcome: Awaitable[T]) -> T:

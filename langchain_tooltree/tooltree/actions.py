@@ -120,9 +120,12 @@ class Proposer:
             yield from self._ask(request, tools, instruction, meter, proposal)
         else:
             for tool in tools:
-                if meter.left:
-                    instruction = DEFAULT_DRAFT_PROMPT.format(tool=tool.name)
-                    yield from self._ask(request, [tool], instruction, meter, proposal)
+                if not meter.left:
+                    unasked = Problem(tool.name, f"{tool.name}()", "the budget left no question about this tool")
+                    proposal.problems.append(unasked)
+                    continue
+                instruction = DEFAULT_DRAFT_PROMPT.format(tool=tool.name)
+                yield from self._ask(request, [tool], instruction, meter, proposal)
         if proposal.problems and meter.left:
             yield from self._repair(request, tools, meter, proposal)
         proposal.finished = not (proposal.calls or proposal.problems or proposal.error)

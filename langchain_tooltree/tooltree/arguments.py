@@ -6,7 +6,7 @@ from typing import Any
 import jsonschema
 from langchain_core.tools import BaseTool
 from langchain_core.utils.pydantic import get_fields
-from pydantic import ValidationError
+from pydantic import AliasChoices, AliasPath, ValidationError
 from pydantic.v1 import BaseModel as BaseModelV1
 from pydantic.v1 import ValidationError as ValidationErrorV1
 
@@ -23,7 +23,7 @@ def clean_arguments(tool: BaseTool, arguments: Mapping[str, Any]) -> dict[str, A
     Returns:
         The arguments without injected ones.
     """
-    injected = _injected(tool)
+    injected = injected_names(tool)
     return {name: value for name, value in arguments.items() if name not in injected}
 
 
@@ -41,7 +41,7 @@ def find_problem(tool: BaseTool, arguments: Mapping[str, Any]) -> str | None:
         return _json_schema_problem(tool.args_schema, arguments)
     # The full schema and not the one without injected fields: only the full one has the author's validators.
     schema = tool.get_input_schema()
-    injected = _injected(tool)
+    injected = injected_names(tool)
     try:
         if issubclass(schema, BaseModelV1):
             schema.parse_obj(dict(arguments))
@@ -70,9 +70,21 @@ def _describe(problems: Any) -> str | None:
     return "; ".join(lines[:MAX_PROBLEMS]) or None
 
 
-def _injected(tool: BaseTool) -> set[str]:
-    """Names in the tool's full schema or signature that are missing from the one shown to the model."""
-    signature = set(tool._injected_args_keys)  # noqa: SLF001 - the one place where signature-injected names stand
+def injected_names(tool: BaseTool) -> set[str]:
+    """Names under which the host injects arguments, aliases included: in the full schema or the signature only."""
+    names = set(tool._injected_args_keys)  # noqa: SLF001 - the one place where signature-injected names stand
     if isinstance(tool.args_schema, dict) or isinstance(tool.tool_call_schema, dict):
-        return signature
-    return signature | (set(get_fields(tool.get_input_schema())) - set(get_fields(tool.tool_call_schema)))
+        return names
+    shown = get_fields(tool.tool_call_schema)
+    for name, field in get_fields(tool.get_input_schema()).items():
+        if name not in shown:
+            names |= {name, *_aliases(field)}
+    return names
+
+
+def _aliases(field: Any) -> set[str]:
+    """The other names of a pydantic field, v1 or v2."""
+    validation = getattr(field, "validation_alias", None)
+    choices = validation.choices if isinstance(validation, AliasChoices) else [validation]
+    paths = [choice.path[0] if isinstance(choice, AliasPath) else choice for choice in choices]
+    return {alias for alias in (field.alias, *paths) if isinstance(alias, str)}

@@ -65,10 +65,10 @@ def _passes(
     if verdict is None:
         return True  # a tool that the model said nothing about is not judged useless
     relevance = verdict.get("relevance")
-    relevant = not isinstance(relevance, int | float) or relevance >= threshold
+    irrelevant = isinstance(relevance, int | float) and 0 <= relevance < threshold
     wanted = not card_domains or not domains or bool(domains & set(card_domains))
     return (
-        relevant
+        not irrelevant
         and wanted
         and verdict.get("input_available") is not False
         and (verdict.get("output_useful") is not False)

@@ -133,6 +133,7 @@ class SearchConfig:
                 f"write ({self.always_include!r},)."
             )
             raise ConfigurationError(msg)
+        object.__setattr__(self, "always_include", tuple(sorted(self.always_include)))
 
     def _check(self, name: str, holds: Callable[[Any], bool], wanted: str, *, optional: bool = False) -> None:
         value = getattr(self, name)

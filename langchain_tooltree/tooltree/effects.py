@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Literal, get_type_hints
 
 from langchain_core.tools import BaseTool, StructuredTool
+from langgraph.prebuilt import InjectedStore, ToolRuntime
 from langgraph.types import Command
 
 from langchain_tooltree.errors import ConfigurationError, ToolDefinitionError
@@ -46,6 +47,13 @@ def classify_tools(
         if unknown := names - set(library.names):
             msg = f"{source} names {', '.join(sorted(unknown))}, but the tools are {', '.join(library.names)}."
             raise ToolDefinitionError(msg)
+    for name in sorted(bound):
+        if _injects_store(library.tool(name)):
+            msg = (
+                f"{name!r} is bound by the sandbox but has the store or the runtime injected, which no fork can "
+                "contain. Leave it out of the sandbox, or bind a tool that keeps its data in the forked world."
+            )
+            raise ConfigurationError(msg)
     classified: dict[str, Effect] = {}
     for tool in library:
         effect = declared.get(tool.name)
@@ -90,10 +98,24 @@ def mcp_effects(tools: Iterable[BaseTool], *, server: str) -> dict[str, Declared
     return effects
 
 
-def _returns_command(tool: BaseTool) -> bool:
+def _hints(tool: BaseTool | None) -> dict[str, Any]:
+    """The annotations of a tool's function, as far as they can be resolved."""
+    if tool is None:
+        return {}
     function = (tool.func or tool.coroutine) if isinstance(tool, StructuredTool) else tool._run  # noqa: SLF001 - hints
     try:
-        returned = get_type_hints(function).get("return")
+        return get_type_hints(function, include_extras=True)
     except (NameError, TypeError):
-        return False
+        return {}
+
+
+def _injects_store(tool: BaseTool | None) -> bool:
+    hints = _hints(tool).values()
+    extras = [extra for hint in hints for extra in typing.get_args(hint)]
+    runtime = any((typing.get_origin(hint) or hint) is ToolRuntime for hint in hints)
+    return runtime or any(isinstance(extra, InjectedStore) or extra is InjectedStore for extra in extras)
+
+
+def _returns_command(tool: BaseTool) -> bool:
+    returned = _hints(tool).get("return")
     return any((typing.get_origin(part) or part) is Command for part in (returned, *typing.get_args(returned)))

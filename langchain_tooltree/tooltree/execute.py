@@ -4,7 +4,7 @@ import asyncio
 import copy
 import json
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextvars import copy_context
 from dataclasses import dataclass
@@ -19,6 +19,9 @@ from langgraph.prebuilt.tool_node import ToolInvocationError
 
 from langchain_tooltree.flows import Flow
 from langchain_tooltree.tooltree.tree import Call, Observation
+
+GRACE = 0.5
+"""Seconds that an async tool gets to notice, on the sync path, that its time is up."""
 
 TRANSIENT_STATUS = frozenset({408, 425, 429, 500, 502, 503, 504})
 
@@ -52,18 +55,10 @@ class ToolStep:
         Raises:
             TimeoutError: If it takes too long.
         """
-        outcome: Future[Any] = Future()
-        context = copy_context()
-        async_only = isinstance(self.tool, StructuredTool) and self.tool.func is None
-
-        def work() -> None:
-            try:
-                outcome.set_result(context.run(self._run_async if async_only else self._invoke))
-            except BaseException as error:  # noqa: BLE001 - handed to the waiting thread
-                outcome.set_exception(error)
-
-        threading.Thread(target=work, name=f"tooltree-{self.call.tool}", daemon=True).start()
-        return outcome.result(None if async_only else self.timeout)
+        if _is_async_only(self.tool):
+            patience = None if self.timeout is None else self.timeout + GRACE
+            return self._in_thread(lambda: asyncio.run(self.arun())).result(patience)
+        return self._in_thread(self._invoke).result(self.timeout)
 
     async def arun(self) -> Any:
         """Run the tool without blocking the loop.
@@ -71,10 +66,25 @@ class ToolStep:
         Raises:
             TimeoutError: If it takes too long.
         """
+        if _is_sync_only(self.tool):
+            return await asyncio.wait_for(asyncio.wrap_future(self._in_thread(self._invoke)), self.timeout)
         return await asyncio.wait_for(self._ainvoke(), self.timeout)
 
-    def _run_async(self) -> Any:
-        return asyncio.run(self.arun())
+    def _in_thread(self, work: Callable[[], Any]) -> Future[Any]:
+        """Start work on a thread of its own, so that a tool that hangs takes no place of others in a pool."""
+        outcome: Future[Any] = Future()
+        context = copy_context()
+
+        def run() -> None:
+            if not outcome.set_running_or_notify_cancel():
+                return
+            try:
+                outcome.set_result(context.run(work))
+            except BaseException as error:  # noqa: BLE001 - handed to the waiting thread
+                outcome.set_exception(error)
+
+        threading.Thread(target=run, name=f"tooltree-{self.call.tool}", daemon=True).start()
+        return outcome
 
     def _invoke(self) -> Any:
         return self._node().invoke(self._input(), self._run_config())
@@ -99,6 +109,16 @@ class ToolStep:
 
     def _run_config(self) -> RunnableConfig:
         return merge_configs(ensure_config(), self.config)
+
+
+def _is_async_only(tool: BaseTool) -> bool:
+    return isinstance(tool, StructuredTool) and tool.func is None
+
+
+def _is_sync_only(tool: BaseTool) -> bool:
+    if isinstance(tool, StructuredTool):
+        return tool.coroutine is None and type(tool)._arun is StructuredTool._arun  # noqa: SLF001 - is it overridden?
+    return type(tool)._arun is BaseTool._arun  # noqa: SLF001 - as above
 
 
 def observe(step: ToolStep, *, max_chars: int) -> Flow[Observation]:

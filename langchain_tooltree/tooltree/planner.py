@@ -72,6 +72,7 @@ class Planner:
                 self.library.names[0],
             )
         self.sandbox = sandbox
+        self.bound_tools = frozenset(tool.name for tool in sandbox.tools) if sandbox else frozenset()
         self.proposer = Proposer(self.model, self.library, self.effects, self.config)
         first_judge = self.model if judge is None else judge
         self.pre_judge = resolve_judge(first_judge, seed=self.config.seed)

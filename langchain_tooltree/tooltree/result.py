@@ -150,7 +150,7 @@ class SearchResult:
         ids: list[int] = []
         node = self.tree.root
         for step in self.steps:
-            node = next(child for child in self.tree.children(node) if child.call == step.call)
+            node = next(child for child in self.tree.children(node) if child.call and child.call.key == step.call.key)
             ids.append(node.id)
         return ids
 

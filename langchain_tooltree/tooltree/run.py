@@ -65,10 +65,15 @@ def run_search(session: SearchSession, config: RunnableConfig | None = None) -> 
 
     call: Any = task(tooltree_call)
 
+    def launch(operation: Operation) -> Callable[[], dict[str, Any]]:
+        session.launching(operation)
+        result: Callable[[], dict[str, Any]] = call(operation).result
+        return result
+
     def segment(state: SegmentState) -> dict[str, Any]:
         state = _placed(state)
         _adopt(session, state)
-        outcomes = _drive(session, lambda operation: call(operation).result)
+        outcomes = _drive(session, launch)
         return {"segments": [outcomes], "done": session.search.finished, "run_key": session.run_key}
 
     _adopt(session, _graph(segment).invoke(_beginning(session), _limited(config)))
@@ -88,6 +93,7 @@ async def arun_search(session: SearchSession, config: RunnableConfig | None = No
     call: Any = task(tooltree_call)
 
     def launch(operation: Operation) -> Awaitable[dict[str, Any]]:
+        session.launching(operation)
         future: asyncio.Future[dict[str, Any]] = call(operation)
         future.add_done_callback(_see_exception)
         return future

@@ -67,7 +67,8 @@ class ObjectSandbox:
 
         Args:
             *objects: The objects. Method names become tool names, docstrings descriptions, signatures schemas. Methods
-                may be sync or async.
+                may be sync or async. Class methods are left out, and methods must not change class attributes: a copy
+                of an object shares its class.
 
         Returns:
             The sandbox.
@@ -112,8 +113,12 @@ def _method_tools(objects: Sequence[object]) -> list[BaseTool]:
         _method_tool(getattr(owner, name))
         for owner in objects
         for name in dir(type(owner))
-        if not name.startswith("_") and callable(getattr(owner, name))
+        if not name.startswith("_") and callable(getattr(owner, name)) and not _acts_on_class(owner, name)
     ]
+
+
+def _acts_on_class(owner: object, name: str) -> bool:
+    return isinstance(inspect.getattr_static(owner, name), classmethod)
 
 
 def _method_tool(method: Callable[..., Any]) -> BaseTool:

@@ -192,6 +192,7 @@ class TreeSearch:
 
     def _proposed(self, rollout: Rollout, node: Node, outcome: Outcome) -> None:
         node.proposing = False
+        dropped_before = len(node.dropped)
         node.dropped.extend(outcome.dropped)
         self._count_failure("proposer_failed", "propose", outcome.error)
         if outcome.error is not None:
@@ -212,7 +213,7 @@ class TreeSearch:
                 node=node.id,
                 rollout=rollout.id,
                 calls=[self.tree[child].label for child in fresh],
-                dropped=list(node.dropped),
+                dropped=node.dropped[dropped_before:],
             )
         )
         if fresh:
@@ -311,17 +312,13 @@ class TreeSearch:
         )
         if node.post_scored and node.r_post < self.config.post_threshold:
             self._prune(rollout, node, "post_evaluation")
-        if node.pruned or node.deferred or node.depth >= self.config.max_depth:
+        # After a write that failed in passing nobody knows what its world is like, so nothing is built upon it.
+        lost = node.world != parent.world and node.observation is not None and node.observation.transient
+        if node.pruned or node.deferred or lost or node.depth >= self.config.max_depth:
             node.closed = True
-        if self._best.consider(self.tree, node):
-            self._events.append(
-                events.BestEvent(
-                    type="best",
-                    node=node.id,
-                    value=self._best.value or 0.0,
-                    calls=[step.label for step in self.tree.path(node)],
-                )
-            )
+        if self._best.consider(self.tree, node, goal_known=outcome.goal is not None) and (best := self.best()):
+            path = [step.label for step in self.tree.path(best)]
+            self._events.append(events.BestEvent(type="best", node=best.id, value=self._best.value or 0.0, calls=path))
         if self._best.solves(self.tree, node):
             self._stop("solved")
         self._end(rollout)

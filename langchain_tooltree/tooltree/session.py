@@ -1,10 +1,12 @@
 """One search: what each operation means in terms of models, tools and forks of the world."""
 
+import copy
 import hashlib
 import logging
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from langchain_core.messages import BaseMessage, HumanMessage
@@ -12,12 +14,13 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
 from langgraph.constants import TAG_NOSTREAM
 
-from langchain_tooltree.errors import EmptyQueryError
+from langchain_tooltree.errors import ConfigurationError, EmptyQueryError
 from langchain_tooltree.events import Event, FallbackEvent, StartEvent
 from langchain_tooltree.flows import Flow, FunctionStep
 from langchain_tooltree.models import TAG, Meter
 from langchain_tooltree.streaming import EventSink
 from langchain_tooltree.tooltree.actions import ProposalRequest
+from langchain_tooltree.tooltree.arguments import injected_names
 from langchain_tooltree.tooltree.budget import Spent
 from langchain_tooltree.tooltree.coarse import plan_tools
 from langchain_tooltree.tooltree.execute import ToolStep, clip, observe
@@ -85,6 +88,7 @@ class SearchSession:
         self.run_key = uuid.uuid4().hex
         self._cancelled = cancelled
         self._worlds = Worlds(planner.sandbox) if planner.sandbox else None
+        self._launched_at: dict[int, float] = {}
         self._announced = False
         self._concluded = False
 
@@ -92,7 +96,7 @@ class SearchSession:
         """A digest of all that decides which operations the search launches, its models' answers aside."""
         cards = [self.planner.library.card(name).to_dict() for name in self.planner.library.names]
         parts = (self.planner.config, sorted(self.planner.effects.items()), cards)
-        return hashlib.sha256(repr(parts).encode()).hexdigest()
+        return hashlib.sha256(repr(parts).encode("utf-8", "surrogatepass")).hexdigest()
 
     def take_events(self) -> list[Event]:
         """What happened since the last call, in order; the announcement of the search first."""
@@ -118,6 +122,10 @@ class SearchSession:
             max_tool_calls=limits.tool_calls,
         )
 
+    def launching(self, operation: Operation) -> None:
+        """Note when an operation is launched: the time it waits for its turn counts as time of the search."""
+        self._launched_at[operation.id] = time.monotonic()
+
     def perform(self, operation: Operation) -> Flow[dict[str, Any]]:
         """Carry out one operation.
 
@@ -127,7 +135,7 @@ class SearchSession:
         Returns:
             Its `Outcome` as plain data, so that a checkpointer can keep it.
         """
-        began = time.monotonic()
+        began = self._launched_at.pop(operation.id, time.monotonic())
         meter = Meter(operation.model_calls)
         node = self.search.tree[operation.node]
         tool_calls = replayed = 0
@@ -197,7 +205,10 @@ class SearchSession:
 
     def _propose(self, operation: Operation, node: Node, meter: Meter) -> Flow[dict[str, Any]]:
         allowed = self.search.kept_tools or self.planner.library.names
-        shown = yield from self.planner.retriever.retrieve(self._context(node), allowed, attempt=operation.attempt)
+        try:
+            shown = yield from self.planner.retriever.retrieve(self._context(node), allowed, attempt=operation.attempt)
+        except Exception as error:  # noqa: BLE001 - embeddings that are down end in the fallback, not in a crash
+            return {"error": f"the tools could not be ranked: {type(error).__name__}: {error}"}
         request = ProposalRequest(
             conversation=self._path_messages(node, self._conversation),
             tools=shown,
@@ -229,22 +240,33 @@ class SearchSession:
 
     def _execute(self, node: Node, operation: Operation) -> Flow[tuple[Observation, int]]:
         """Run a call for real if it only reads, in a fork of the world if the sandbox binds it."""
+        call = node.call
+        if call is None or call.effect == "write":
+            msg = f"{node.label} must not run while searching."
+            raise AssertionError(msg)
+        if self._worlds is None or (call.effect == "read" and call.tool not in self.planner.bound_tools):
+            return (yield from self._observe(self.planner.library.tool(call.tool), node, operation)), 0
         parent = self.search.tree.parent(node) or self.search.tree.root
-        if self._worlds is None or self._bound(self.planner.sandbox, node) is None:
-            tool = self.planner.library.tool(node.call.tool) if node.call else None
-            return (yield from self._observe(tool, node, operation)), 0
-        replayed = yield from self._rebuild(parent, operation)
-        world = yield FunctionStep(self._worlds.fork, parent.world)
-        observation = yield from self._observe(self._bound(world, node), node, operation)
-        if node.world != parent.world:
+        try:
+            replayed = yield from self._rebuild(parent, operation)
+            world = yield FunctionStep(self._worlds.fork, parent.world)
+        except ConfigurationError:
+            raise
+        except Exception as error:  # noqa: BLE001 - a sandbox may live behind a network
+            problem = f"the sandbox could not be forked: {type(error).__name__}: {error}"
+            return Observation(content=problem, kind="exception", transient=True), 0
+        observation = yield from self._observe(_bound(world, call.tool), node, operation)
+        # A call that timed out may still be at work in its fork, so that fork stands for no known world.
+        if node.world != parent.world and not observation.transient:
             self._worlds.keep(node.world, world)
-            observation = observation.model_copy(update={"snapshot": snapshot_of(world)})
+            snapshot = yield FunctionStep(snapshot_of, world)
+            observation = observation.model_copy(update={"snapshot": snapshot})
         return observation, replayed
 
     def _rebuild(self, node: Node, operation: Operation) -> Flow[int]:
         """Make the world after a node known again, by its snapshot or by repeating the writes that led to it.
 
-        Needed after a resume only: results are persisted, forks are not.
+        Needed after a resume, because results are persisted and forks are not, and when a fork was forgotten.
 
         Returns:
             How many calls were repeated.
@@ -258,10 +280,10 @@ class SearchSession:
                 continue
             snapshot = step.observation.snapshot if step.observation else None
             if snapshot is not None:
-                self._worlds.restore(step.world, snapshot)
+                yield FunctionStep(partial(self._worlds.restore, step.world), snapshot)
             elif not self._worlds.knows(step.world):
                 world = yield FunctionStep(self._worlds.fork, version)
-                yield from self._observe(self._bound(world, step), step, operation)
+                yield from self._observe(_bound(world, step.call.tool if step.call else ""), step, operation)
                 self._worlds.keep(step.world, world)
                 replayed += 1
             version = step.world
@@ -275,18 +297,26 @@ class SearchSession:
             tool=tool,
             call=node.call,
             call_id=self._call_id(node),
-            state={**self._state, self._messages_key: self._path_messages(parent, self._messages)},
+            state=self._injected_state(tool, node, parent),
             timeout=self.planner.config.tool_timeout,
             config=_tool_config(operation),
         )
         return (yield from observe(step, max_chars=self.planner.config.max_observation_chars))
 
-    # --- views ---
+    def _injected_state(self, tool: BaseTool, node: Node, parent: Node) -> dict[str, Any]:
+        """The graph state for injected arguments: a copy, because what a search tries must not reach the host's."""
+        state = {**self._state, self._messages_key: self._path_messages(parent, self._messages)}
+        if not injected_names(tool):
+            return state
+        try:
+            return copy.deepcopy(state)
+        except Exception as error:
+            if node.world == parent.world:
+                return state  # declared a read
+            msg = f"{tool.name!r} has the graph state injected, which cannot be copied for a fork: {error}."
+            raise ConfigurationError(msg) from error
 
-    @staticmethod
-    def _bound(world: Sandbox | None, node: Node) -> BaseTool | None:
-        name = node.call.tool if node.call else None
-        return next((tool for tool in world.tools if tool.name == name), None) if world else None
+    # --- views ---
 
     def _path_messages(self, node: Node, head: Sequence[BaseMessage]) -> list[BaseMessage]:
         """The conversation as it stands at a node."""
@@ -337,7 +367,7 @@ class SearchSession:
 
 
 def _query(messages: Sequence[BaseMessage]) -> str:
-    requests = [message.text for message in messages if isinstance(message, HumanMessage)]
+    requests = [readable(message.content) for message in messages if isinstance(message, HumanMessage)]
     if not requests or not requests[-1].strip():
         msg = (
             f"There is no request to plan for: of {len(messages)} messages, none is a user message with text, or the "
@@ -349,6 +379,10 @@ def _query(messages: Sequence[BaseMessage]) -> str:
 
 def _cause(meter: Meter) -> str:
     return meter.problems[-1] if meter.problems else "the budget left no question"
+
+
+def _bound(world: Sandbox, name: str) -> BaseTool | None:
+    return next((tool for tool in world.tools if tool.name == name), None)
 
 
 def _place(operation: Operation) -> dict[str, Any]:

@@ -43,19 +43,22 @@ class BestPath:
     end: int | None = None
     _depth: int = 0
     _solved: bool = False
+    _goals_known: bool = False
     _compared: float | None = None
     _stale_rollouts: int = 0
 
-    def consider(self, tree: Tree, node: Node) -> bool:
+    def consider(self, tree: Tree, node: Node, *, goal_known: bool = True) -> bool:
         """Take in a node that was just evaluated.
 
         Args:
             tree: The tree, rewards propagated.
             node: The node.
+            goal_known: Whether its goal score came from the judge.
 
         Returns:
             Whether the path to it is now the best.
         """
+        self._goals_known = self._goals_known or goal_known
         if not node.post_scored or node.pruned:
             return False
         if self.config.goal_score:
@@ -99,10 +102,10 @@ class BestPath:
             tree: The tree.
 
         Returns:
-            With goal scores the node of the highest path value, ties to fewer calls; without, the end of the descent
-            along the best Q. `None` if no call was worth keeping.
+            With goal scores the node of the highest path value, ties to fewer calls; without, or if the judge never
+            gave one, the end of the descent along the best Q. `None` if no call was worth keeping.
         """
-        if self.config.goal_score:
+        if self.config.goal_score and self._goals_known:
             return None if self.end is None else tree[self.end]
         node = tree.root
         while worthy := [c for c in tree.children(node) if c.evaluated and c.post_scored and not c.pruned]:

@@ -172,7 +172,7 @@ class Tree:
         """
         world = parent.world
         if call.effect == "sandboxed":
-            world = hashlib.sha256(f"{parent.world}\n{call.key}".encode()).hexdigest()[:16]
+            world = hashlib.sha256(f"{parent.world}\n{call.key}".encode("utf-8", "surrogatepass")).hexdigest()[:16]
         node = Node(len(self.nodes), parent=parent.id, depth=parent.depth + 1, call=call, world=world)
         self.nodes.append(node)
         parent.children.append(node.id)

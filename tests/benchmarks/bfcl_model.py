@@ -148,7 +148,7 @@ class SimulatedPolicy:
         goal = (DONE if done else NOT_DONE) + self._noise("goal", "goal", question, call)
         return self._call_score("post", question, call), _clip(goal)
 
-    def answer(self, question: Question) -> str:  # noqa: ARG002 - part of the interface
+    def answer(self, question: Question) -> str:
         """The words around the plan, which nobody scores."""
         return "Done."
 

@@ -93,7 +93,7 @@ def test_a_schema_that_cannot_be_read_is_a_problem_not_a_crash():
 
 
 @tool
-def injected(  # noqa: PLR0917 - one argument of each kind
+def injected(
     city: str,
     secret: Annotated[str, InjectedToolArg],
     state: Annotated[dict, InjectedState],

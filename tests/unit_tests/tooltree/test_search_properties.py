@@ -132,9 +132,7 @@ def test_a_spent_budget_on_calls_leaves_no_call_that_ran_unjudged(make, world, p
 
 @given(make=searches(), world=st.fixed_dictionaries(WORLDS), timing=st.integers())
 @settings(max_examples=150, deadline=None)
-def test_the_order_in_which_operations_end_does_not_matter(  # noqa: PLR0917 - drawn values, then fixtures
-    make, world, timing, pure_world, run_pure, picture
-):
+def test_the_order_in_which_operations_end_does_not_matter(make, world, timing, pure_world, run_pure, picture):
     one, other = make(), make()
     run_pure(one, pure_world(**world))
     run_pure(other, pure_world(**world), shuffle=random.Random(timing))

@@ -2,14 +2,16 @@
 
 import asyncio
 import threading
+import time
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
-from langchain_core.tools import tool
+from langchain_core.tools import StructuredTool, tool
 
 from langchain_tooltree import (
     ConfigurationError,
     EmptyQueryError,
+    HashingEmbeddings,
     ObjectSandbox,
     SearchConfig,
     ToolDefinitionError,
@@ -17,6 +19,8 @@ from langchain_tooltree import (
     search,
 )
 from langchain_tooltree.testing import ScriptedChatModel
+from langchain_tooltree.tooltree.planner import Planner
+from langchain_tooltree.tooltree.turn import plan_turn
 
 ALPHA = {"alpha": "read"}
 READS = {"alpha": "read", "beta": "read"}
@@ -315,3 +319,72 @@ async def test_a_model_that_sees_no_use_in_the_tools_shown_is_asked_about_the_ot
     assert [call.tool for call in result.calls] == ["tool_29"]
     few = await find("Go.", numbered_tools("alpha"), model=offline(), effects=ALPHA)
     assert few.cost.model_calls == 2  # one question and the answer: with all tools seen, no means no
+
+
+async def test_a_judge_without_goal_scores_still_gets_the_whole_plan(find, offline, numbered_tools):
+    def judge(request):
+        right = [call.tool == "alpha" for call in request.calls]
+        return [0.9 if fits else 0.4 for fits in right] if request.stage == "pre" else (0.8 if right[0] else 0.2)
+
+    steps = {("alpha",) * made: [("alpha", {"n": made}), ("beta", {"n": made})] for made in range(3)}
+    result = await find("Go.", numbered_tools("alpha", "beta"), model=offline(offers=steps), judge=judge, effects=READS)
+    assert [call.label for call in result.calls] == ["alpha(n=0)", "alpha(n=1)", "alpha(n=2)"]
+
+
+async def test_odd_characters_in_arguments_do_not_end_the_search(find, offline):
+    class Notes:
+        """Keeps notes."""
+
+        def note(self, text: str) -> str:
+            """Keep a note."""
+            return "kept"
+
+    sandbox = ObjectSandbox.of_methods(Notes())
+    model = offline(offers={(): [("note", {"text": "\ud800"})]}, goal={"note": 0.9})
+    result = await find("Go.", sandbox.tools, model=model, sandbox=sandbox)
+    assert result.steps[0].observation.content == "kept"
+
+
+async def test_embeddings_that_are_down_end_in_the_fallback(find, offline, numbered_tools):
+    class Down(HashingEmbeddings):
+        def embed_documents(self, texts):
+            raise ConnectionError("down")
+
+    names = [f"tool_{number}" for number in range(21)]
+    result = await find("Go.", numbered_tools(*names), model=offline(), embeddings=Down(), effects={"tool_0": "read"})
+    assert result.stop_reason == "proposer_failed"
+    assert "the tools could not be ranked: ConnectionError: down" in result.fallback
+
+
+async def test_time_spent_waiting_for_a_turn_counts(offline, numbered_tools):
+    def slow(n: int) -> str:
+        """Take a while."""
+        time.sleep(0.1)
+        return str(n)
+
+    planner = Planner(
+        offline(offers={(): [("slow", {"n": n}) for n in range(5)]}, r_post={"slow": 0.1}),
+        [StructuredTool.from_function(slow)],
+        effects={"slow": "read"},
+        config=SearchConfig(parallel_rollouts=5, max_proposals=1),
+    )
+    began = time.monotonic()
+    result = await asyncio.to_thread(plan_turn, planner, [HumanMessage("Go.")], config={"max_concurrency": 1})
+    elapsed = time.monotonic() - began
+    assert result.cost.tool_calls == 5
+    assert 0.5 < result.cost.seconds <= elapsed
+
+
+async def test_tools_left_out_for_want_of_budget_are_not_taken_as_useless(find, offline, numbered_tools):
+    model = offline(offers={(): [("gamma", {"n": 1})]})
+    config = SearchConfig.paper(max_model_calls=3)
+    names = ("alpha", "beta", "gamma")
+    result = await find("Go.", numbered_tools(*names), model=model, config=config, effects=dict.fromkeys(names, "read"))
+    assert result.fallback is not None
+    assert "the budget left no question about this tool" in result.tree.root.dropped[-1]
+
+
+async def test_an_image_is_a_request_too(find, offline, numbered_tools):
+    image = HumanMessage([{"type": "image_url", "image_url": {"url": "data:,"}}])
+    result = await find([image], numbered_tools("alpha"), model=offline(), effects=ALPHA)
+    assert result.query == "[image_url]"
