@@ -74,7 +74,7 @@ def run_search(session: SearchSession, config: RunnableConfig | None = None) -> 
         state = _placed(state)
         _adopt(session, state)
         outcomes = _drive(session, launch)
-        return {"segments": [outcomes], "done": session.search.finished, "run_key": session.run_key}
+        return {"segments": [outcomes], "done": session.search.finished, "run_key": session.dialogue.run_key}
 
     _adopt(session, _graph(segment).invoke(_beginning(session), _limited(config)))
 
@@ -102,7 +102,7 @@ async def arun_search(session: SearchSession, config: RunnableConfig | None = No
         state = _placed(state)
         _adopt(session, state)
         outcomes = await _adrive(session, launch)
-        return {"segments": [outcomes], "done": session.search.finished, "run_key": session.run_key}
+        return {"segments": [outcomes], "done": session.search.finished, "run_key": session.dialogue.run_key}
 
     _adopt(session, await _graph(segment).ainvoke(_beginning(session), _limited(config)))
 
@@ -140,7 +140,7 @@ def _adopt(session: SearchSession, state: SegmentState) -> None:
             "Resume a thread with the tools, models and configuration it was started with, or start a new run."
         )
         raise ResumeError(msg)
-    session.run_key = state["run_key"]
+    session.dialogue.run_key = state["run_key"]
     seen = session.search.consumed
     for outcomes in state["segments"]:
         if seen:

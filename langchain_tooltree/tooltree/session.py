@@ -1,45 +1,37 @@
 """One search: what each operation means in terms of models, tools and forks of the world."""
 
-import copy
 import hashlib
 import logging
 import time
-import uuid
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from typing import Any
+from typing import Any, Literal
 
-from langchain_core.messages import BaseMessage, HumanMessage
+from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig
-from langchain_core.tools import BaseTool
 from langgraph.constants import TAG_NOSTREAM
 
-from langchain_tooltree.errors import ConfigurationError, EmptyQueryError
 from langchain_tooltree.events import Event, FallbackEvent, StartEvent
-from langchain_tooltree.flows import Flow, FunctionStep
+from langchain_tooltree.flows import Flow
 from langchain_tooltree.models import TAG, Meter
 from langchain_tooltree.streaming import EventSink
 from langchain_tooltree.tooltree.actions import ProposalRequest
-from langchain_tooltree.tooltree.arguments import injected_names
 from langchain_tooltree.tooltree.budget import Spent
 from langchain_tooltree.tooltree.coarse import plan_tools
-from langchain_tooltree.tooltree.execute import ToolStep, clip, observe
+from langchain_tooltree.tooltree.dialogue import Dialogue
+from langchain_tooltree.tooltree.execute import clip
 from langchain_tooltree.tooltree.judge import JudgedCall, JudgeRequest, Score
 from langchain_tooltree.tooltree.operations import Operation, Outcome
 from langchain_tooltree.tooltree.planner import Planner
 from langchain_tooltree.tooltree.prompts import readable, transcript
-from langchain_tooltree.tooltree.result import SearchCost, SearchResult, plan_steps
-from langchain_tooltree.tooltree.sandbox import Sandbox, Worlds, snapshot_of
+from langchain_tooltree.tooltree.result import SearchCost, SearchResult
 from langchain_tooltree.tooltree.search import TreeSearch
-from langchain_tooltree.tooltree.tree import Node, Observation
+from langchain_tooltree.tooltree.tree import Node
+from langchain_tooltree.tooltree.trial import CallTrial
 
 logger = logging.getLogger(__name__)
 
 JUDGED_CHARS = 8_000
 """Characters of an observation that a judge gets to see."""
-
-RECENT_MESSAGES = 3
-"""User messages that retrieval looks at, latest last."""
 
 
 class SearchSession:
@@ -54,9 +46,9 @@ class SearchSession:
         sinks: Called with every event.
 
     Attributes:
-        query: The user's request.
         search: The pure search.
-        run_key: Unique to this search and the same when it is resumed; the ids of tool calls derive from it.
+        dialogue: The conversation along the paths of its tree.
+        sinks: Called with every event.
 
     Raises:
         EmptyQueryError: If the conversation holds no user message with text.
@@ -73,7 +65,6 @@ class SearchSession:
         sinks: Sequence[EventSink] = (),
     ) -> None:
         self.planner = planner
-        self.query = _query(messages)
         self.sinks = sinks
         self.search = TreeSearch(
             planner.config,
@@ -81,13 +72,9 @@ class SearchSession:
             judge_calls=max(planner.pre_judge.calls_per_question, planner.post_judge.calls_per_question),
             reserved_model_calls=1,
         )
-        self._conversation = planner.conversation(messages)
-        self._messages = list(messages)
-        self._state = state
-        self._messages_key = messages_key
-        self.run_key = uuid.uuid4().hex
+        self.dialogue = Dialogue(self.search.tree, messages, system=planner.conversation(()))
+        self._trial = CallTrial(planner, self.search.tree, self.dialogue, state=state, messages_key=messages_key)
         self._cancelled = cancelled
-        self._worlds = Worlds(planner.sandbox) if planner.sandbox else None
         self._launched_at: dict[int, float] = {}
         self._announced = False
         self._concluded = False
@@ -115,7 +102,7 @@ class SearchSession:
         limits = self.search.limits
         return StartEvent(
             type="start",
-            query=self.query,
+            query=self.dialogue.query,
             tools=len(self.planner.library),
             max_rollouts=limits.rollouts,
             max_model_calls=limits.model_calls,
@@ -142,7 +129,9 @@ class SearchSession:
         match operation.kind:
             case "plan":
                 planner = self.planner
-                tools = yield from plan_tools(planner.model, planner.library, self.query, planner.config, meter)
+                tools = yield from plan_tools(
+                    planner.model, planner.library, self.dialogue.query, planner.config, meter
+                )
                 found: dict[str, Any] = {"tools": tools}
             case "propose":
                 found = yield from self._propose(operation, node, meter)
@@ -150,7 +139,7 @@ class SearchSession:
                 scores = yield from self._score(operation, meter)
                 found = {"scores": scores, "error": _cause(meter) if None in scores else None}
             case "execute":
-                observation, replayed = yield from self._execute(node, operation)
+                observation, replayed = yield from self._trial.run(node, _tool_config(operation))
                 found, tool_calls = {"observation": observation}, 1
             case "evaluate":
                 reward, goal = yield from self._evaluate(node, operation, meter)
@@ -178,13 +167,12 @@ class SearchSession:
         """The outcome of the finished search, without an answer."""
         search = self.search
         best = search.best()
-        path = search.tree.path(best) if best else []
         spent = search.budget.spent
         pruned = [node.pruned for node in search.tree.nodes if node.pruned]
         return SearchResult(
-            query=self.query,
+            query=self.dialogue.query,
             tree=search.tree,
-            steps=plan_steps(path, [self._call_id(node) for node in path]),
+            steps=self.dialogue.steps_to(best) if best else (),
             cost=SearchCost(
                 rollouts=search.rollouts,
                 nodes=len(search.tree) - 1,
@@ -206,11 +194,12 @@ class SearchSession:
     def _propose(self, operation: Operation, node: Node, meter: Meter) -> Flow[dict[str, Any]]:
         allowed = self.search.kept_tools or self.planner.library.names
         try:
-            shown = yield from self.planner.retriever.retrieve(self._context(node), allowed, attempt=operation.attempt)
+            context = self.dialogue.context_at(node)
+            shown = yield from self.planner.retriever.retrieve(context, allowed, attempt=operation.attempt)
         except Exception as error:  # noqa: BLE001 - embeddings that are down end in the fallback, not in a crash
             return {"error": f"the tools could not be ranked: {type(error).__name__}: {error}"}
         request = ProposalRequest(
-            conversation=self._path_messages(node, self._conversation),
+            conversation=self.dialogue.prompt_at(node),
             tools=shown,
             attempt=operation.attempt,
             tried=[child.label for child in self.search.tree.children(node)],
@@ -238,110 +227,16 @@ class SearchSession:
     def _evaluate(self, node: Node, operation: Operation, meter: Meter) -> Flow[tuple[Score, Score]]:
         return (yield from self.planner.post_judge.post(self._judge_request("post", [node], operation), meter))
 
-    def _execute(self, node: Node, operation: Operation) -> Flow[tuple[Observation, int]]:
-        """Run a call for real if it only reads, in a fork of the world if the sandbox binds it."""
-        call = node.call
-        if call is None or call.effect == "write":
-            msg = f"{node.label} must not run while searching."
-            raise AssertionError(msg)
-        if self._worlds is None or (call.effect == "read" and call.tool not in self.planner.bound_tools):
-            return (yield from self._observe(self.planner.library.tool(call.tool), node, operation)), 0
-        parent = self.search.tree.parent(node) or self.search.tree.root
-        try:
-            replayed = yield from self._rebuild(parent, operation)
-            world = yield FunctionStep(self._worlds.fork, parent.world)
-        except ConfigurationError:
-            raise
-        except Exception as error:  # noqa: BLE001 - a sandbox may live behind a network
-            problem = f"the sandbox could not be forked: {type(error).__name__}: {error}"
-            return Observation(content=problem, kind="exception", transient=True), 0
-        observation = yield from self._observe(_bound(world, call.tool), node, operation)
-        # A call that timed out may still be at work in its fork, so that fork stands for no known world.
-        if node.world != parent.world and not observation.transient:
-            self._worlds.keep(node.world, world)
-            snapshot = yield FunctionStep(snapshot_of, world)
-            observation = observation.model_copy(update={"snapshot": snapshot})
-        return observation, replayed
-
-    def _rebuild(self, node: Node, operation: Operation) -> Flow[int]:
-        """Make the world after a node known again, by its snapshot or by repeating the writes that led to it.
-
-        Needed after a resume, because results are persisted and forks are not, and when a fork was forgotten.
-
-        Returns:
-            How many calls were repeated.
-        """
-        if self._worlds is None or self._worlds.knows(node.world):
-            return 0
-        replayed = 0
-        version = ""
-        for step in self.search.tree.path(node):
-            if step.world == version:
-                continue
-            snapshot = step.observation.snapshot if step.observation else None
-            if snapshot is not None:
-                yield FunctionStep(partial(self._worlds.restore, step.world), snapshot)
-            elif not self._worlds.knows(step.world):
-                world = yield FunctionStep(self._worlds.fork, version)
-                yield from self._observe(_bound(world, step.call.tool if step.call else ""), step, operation)
-                self._worlds.keep(step.world, world)
-                replayed += 1
-            version = step.world
-        return replayed
-
-    def _observe(self, tool: BaseTool | None, node: Node, operation: Operation) -> Flow[Observation]:
-        if tool is None or node.call is None:
-            return Observation(content=f"There is no tool to run {node.label}.", kind="unsupported")
-        parent = self.search.tree.parent(node) or self.search.tree.root
-        step = ToolStep(
-            tool=tool,
-            call=node.call,
-            call_id=self._call_id(node),
-            state=self._injected_state(tool, node, parent),
-            timeout=self.planner.config.tool_timeout,
-            config=_tool_config(operation),
-        )
-        return (yield from observe(step, max_chars=self.planner.config.max_observation_chars))
-
-    def _injected_state(self, tool: BaseTool, node: Node, parent: Node) -> dict[str, Any]:
-        """The graph state for injected arguments: a copy, because what a search tries must not reach the host's."""
-        state = {**self._state, self._messages_key: self._path_messages(parent, self._messages)}
-        if not injected_names(tool):
-            return state
-        try:
-            return copy.deepcopy(state)
-        except Exception as error:
-            if node.world == parent.world:
-                return state  # declared a read
-            msg = f"{tool.name!r} has the graph state injected, which cannot be copied for a fork: {error}."
-            raise ConfigurationError(msg) from error
-
-    # --- views ---
-
-    def _path_messages(self, node: Node, head: Sequence[BaseMessage]) -> list[BaseMessage]:
-        """The conversation as it stands at a node."""
-        path = self.search.tree.path(node)
-        steps = plan_steps(path, [self._call_id(step) for step in path])
-        return [*head, *(message for step in steps for message in step.messages())]
-
-    def _context(self, node: Node) -> list[str]:
-        """What the choice of tools depends on: the latest requests, then the calls and observations of the path."""
-        requests = [message.text for message in self._messages if isinstance(message, HumanMessage)]
-        seen = [
-            f"{step.label} {readable(step.observation.content)}"
-            for step in self.search.tree.path(node)
-            if step.observation
-        ]
-        return requests[-RECENT_MESSAGES:] + seen
-
-    def _judge_request(self, stage: Any, nodes: Sequence[Node], operation: Operation) -> JudgeRequest:
+    def _judge_request(
+        self, stage: Literal["pre", "post"], nodes: Sequence[Node], operation: Operation
+    ) -> JudgeRequest:
         parent = self.search.tree.parent(nodes[0]) or self.search.tree.root
         observation = nodes[0].observation
         library = self.planner.library
         return JudgeRequest(
             stage=stage,
-            query=self.query,
-            history=transcript(self._path_messages(parent, self._conversation)),
+            query=self.dialogue.query,
+            history=transcript(self.dialogue.prompt_at(parent)),
             calls=[
                 JudgedCall(f"c{node.id}", node.call.tool, node.call.arguments, deferred=node.deferred)
                 for node in nodes
@@ -351,10 +246,6 @@ class SearchSession:
             observation=clip(readable(observation.content), JUDGED_CHARS) if observation else None,
             metadata=_place(operation),
         )
-
-    def _call_id(self, node: Node) -> str:
-        digest = hashlib.sha256(f"{self.run_key}:{node.id}".encode()).hexdigest()
-        return f"call_{digest[:24]}"
 
     def _why_no_plan(self) -> str | None:
         """Why nothing is kept; `None` if a plan is, or if the model said that no call is needed."""
@@ -366,23 +257,8 @@ class SearchSession:
         return f"{reason}: {self.search.problems[-1]}" if self.search.problems else reason
 
 
-def _query(messages: Sequence[BaseMessage]) -> str:
-    requests = [readable(message.content) for message in messages if isinstance(message, HumanMessage)]
-    if not requests or not requests[-1].strip():
-        msg = (
-            f"There is no request to plan for: of {len(messages)} messages, none is a user message with text, or the "
-            "last such message is empty. A node reads them from the state under its `messages_key`."
-        )
-        raise EmptyQueryError(msg)
-    return requests[-1]
-
-
 def _cause(meter: Meter) -> str:
     return meter.problems[-1] if meter.problems else "the budget left no question"
-
-
-def _bound(world: Sandbox, name: str) -> BaseTool | None:
-    return next((tool for tool in world.tools if tool.name == name), None)
 
 
 def _place(operation: Operation) -> dict[str, Any]:

@@ -1,0 +1,72 @@
+"""The conversation as it stands at each node of a search: the dialogue, then the calls of the path, each answered."""
+
+import hashlib
+import uuid
+from collections.abc import Sequence
+
+from langchain_core.messages import BaseMessage, HumanMessage
+
+from langchain_tooltree.errors import EmptyQueryError
+from langchain_tooltree.tooltree.prompts import readable
+from langchain_tooltree.tooltree.result import PlanStep, plan_steps
+from langchain_tooltree.tooltree.tree import Node, Tree
+
+RECENT_MESSAGES = 3
+"""User messages that the choice of tools depends on, latest last."""
+
+
+class Dialogue:
+    """One conversation, continued along the paths of a tree.
+
+    Args:
+        tree: The tree of the search.
+        messages: The conversation so far.
+        system: Messages put before it for the models, such as the agent's system prompt.
+
+    Attributes:
+        query: The user's latest request.
+        run_key: Unique to this search and the same when it is resumed; the ids of tool calls derive from it.
+
+    Raises:
+        EmptyQueryError: If there is no user message, or the last one is empty.
+    """
+
+    def __init__(self, tree: Tree, messages: Sequence[BaseMessage], *, system: Sequence[BaseMessage] = ()) -> None:
+        requests = [readable(message.content) for message in messages if isinstance(message, HumanMessage)]
+        if not requests or not requests[-1].strip():
+            msg = (
+                f"There is no request to plan for: of {len(messages)} messages, none is a user message with text, or "
+                "the last such message is empty. A node reads them from the state under its `messages_key`."
+            )
+            raise EmptyQueryError(msg)
+        self.query = requests[-1]
+        self.run_key = uuid.uuid4().hex
+        self._requests = requests
+        self._tree = tree
+        self._messages = list(messages)
+        self._system = list(system)
+
+    def messages_at(self, node: Node) -> list[BaseMessage]:
+        """What a tool called at a node finds in the graph state."""
+        return [*self._messages, *(message for step in self.steps_to(node) for message in step.messages())]
+
+    def prompt_at(self, node: Node) -> list[BaseMessage]:
+        """What a model asked at a node reads."""
+        return [*self._system, *self.messages_at(node)]
+
+    def steps_to(self, node: Node) -> tuple[PlanStep, ...]:
+        """The calls of the path to a node, with their ids."""
+        path = self._tree.path(node)
+        return plan_steps(path, [self.call_id(step) for step in path])
+
+    def context_at(self, node: Node) -> list[str]:
+        """What the choice of tools depends on: the latest requests, then the calls and observations of the path."""
+        seen = [
+            f"{step.label} {readable(step.observation.content)}" for step in self._tree.path(node) if step.observation
+        ]
+        return self._requests[-RECENT_MESSAGES:] + seen
+
+    def call_id(self, node: Node) -> str:
+        """The tool call id of a node's call, accepted by every provider."""
+        digest = hashlib.sha256(f"{self.run_key}:{node.id}".encode()).hexdigest()
+        return f"call_{digest[:24]}"
