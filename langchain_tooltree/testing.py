@@ -7,6 +7,7 @@ but the intelligence is real.
 
 import json
 import threading
+from abc import abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
@@ -33,9 +34,9 @@ Reply = AIMessage | str | Mapping[str, Any] | Exception
 class _Double(BaseChatModel):
     """The plumbing of a chat model: tool binding, structured output, async, streaming and usage figures."""
 
+    @abstractmethod
     def _respond(self, messages: list[BaseMessage], tools: Sequence[Mapping[str, Any]]) -> Reply:
         """Say something; a mapping is the structured output that was asked for."""
-        raise NotImplementedError
 
     @property
     def _llm_type(self) -> str:
