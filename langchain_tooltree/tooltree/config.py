@@ -151,7 +151,7 @@ class SearchConfig:
 
     @classmethod
     def paper(cls, **changes: Any) -> "SearchConfig":
-        """The settings of the paper (section 4, implementation details), to reproduce it.
+        """The settings of the paper, to reproduce it.
 
         One draft per tool, one judge call per candidate, one rollout at a time, Eq. 1 as printed, no goal score, no
         second proposal for a state.

@@ -1,4 +1,4 @@
-"""Pre- and post-evaluation: scoring a call before and after it runs (paper, sections 3.2 and 3.3).
+"""Pre- and post-evaluation: scoring a call before and after it runs, the paper's r_pre and r_post.
 
 A judge is a chat model, or any function from a [`JudgeRequest`][langchain_tooltree.JudgeRequest] to scores. Whatever
 it answers is checked: a score that is missing, malformed, out of range, NaN, given twice, or about something else is

@@ -1,7 +1,7 @@
 """The search itself: ask it what to do next, tell it what came of it. Pure.
 
 One rollout selects a node, expands it if need be (propose, score), runs one call, evaluates the observation and
-back-propagates the reward (paper, Algorithm 1). Several rollouts are in flight at once. The driver performs the
+back-propagates the reward, as in the paper. Several rollouts are in flight at once. The driver performs the
 operations that `ask` returns, in any way it likes, and tells their outcomes in the order of launch; then the same
 seed and the same outcomes give the same tree at any timing, and a recorded list of outcomes replays exactly.
 """

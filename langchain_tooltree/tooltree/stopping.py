@@ -1,4 +1,4 @@
-"""The best path so far, and whether looking on is worth it (paper, section 3.5). Pure."""
+"""The best path so far, and whether looking on is worth it. Pure."""
 
 from dataclasses import dataclass
 from typing import Literal

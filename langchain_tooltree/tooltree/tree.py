@@ -1,6 +1,6 @@
 """The search tree: states, the calls between them, values and pruning. Pure.
 
-A node is a state: the dialogue plus the calls made on the way here and their observations (paper, section 3). The
+A node is a state: the dialogue plus the calls made on the way here and their observations, as in the paper. The
 edge into a node and the node itself are one object, so `visits` and `value` are N(s, a) and Q(s, a) of the edge that
 leads here.
 """
@@ -219,7 +219,7 @@ class Tree:
         return sum(child.visits for child in self.children(node))
 
     def backpropagate(self, node: Node, reward: float) -> None:
-        """Add a reward to every node from the root to `node`: N += 1, Q += (r - Q) / N (paper, section 3.4)."""
+        """Add a reward to every node from the root to `node`: N += 1, Q += (r - Q) / N, as in the paper."""
         for visited in (self.root, *self.path(node)):
             visited.visits += 1
             visited.value += (reward - visited.value) / visited.visits
