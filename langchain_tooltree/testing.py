@@ -136,12 +136,13 @@ class ScriptedChatModel(_Double):
 
     ```python
     propose = AIMessage("", tool_calls=[{"name": "look", "args": {"place": "desk"}, "id": "1"}])
-    post = {"reason": "found", "score": 0.9, "goal": 0.95}
-    model = ScriptedChatModel(replies=[propose, post, "It is on the desk."])
-    search("Where is it?", [look], model=model, judge=lambda ..., effects={"look": "read"})
+    before = {"scores": [{"id": "c1", "reason": "likely", "score": 0.9}]}
+    after = {"reason": "found", "score": 0.9, "goal": 0.95}
+    model = ScriptedChatModel(replies=[propose, before, after, "It is on the desk."])
+    search("Where is it?", [look], model=model, effects={"look": "read"})
     ```
 
-    A search asks more questions than one cares to script, and several at once; `OfflineChatModel` is made for that.
+    A longer search asks more questions than one cares to script, and several at once; `OfflineChatModel` is for that.
 
     Args:
         replies: What to say: a message; a string; a mapping, given as the structured output asked for; an exception,

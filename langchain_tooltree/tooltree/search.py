@@ -75,6 +75,7 @@ class TreeSearch:
         self.problems: list[str] = []
         self._failures = Counter[str]()
         self._best = BestPath(config)
+        self._told_best: int | None = None
         self._events: list[events.Event] = []
 
     # --- ask ---
@@ -316,7 +317,9 @@ class TreeSearch:
         lost = node.world != parent.world and node.observation is not None and node.observation.transient
         if node.pruned or node.deferred or lost or node.depth >= self.config.max_depth:
             node.closed = True
-        if self._best.consider(self.tree, node, goal_known=outcome.goal is not None) and (best := self.best()):
+        self._best.consider(self.tree, node, goal_known=outcome.goal is not None)
+        if (best := self.best()) and best.id != self._told_best:
+            self._told_best = best.id
             path = [step.label for step in self.tree.path(best)]
             self._events.append(events.BestEvent(type="best", node=best.id, value=self._best.value or 0.0, calls=path))
         if self._best.solves(self.tree, node):

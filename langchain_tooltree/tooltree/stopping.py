@@ -47,20 +47,17 @@ class BestPath:
     _compared: float | None = None
     _stale_rollouts: int = 0
 
-    def consider(self, tree: Tree, node: Node, *, goal_known: bool = True) -> bool:
+    def consider(self, tree: Tree, node: Node, *, goal_known: bool) -> None:
         """Take in a node that was just evaluated.
 
         Args:
             tree: The tree, rewards propagated.
             node: The node.
             goal_known: Whether its goal score came from the judge.
-
-        Returns:
-            Whether the path to it is now the best.
         """
         self._goals_known = self._goals_known or goal_known
         if not node.post_scored or node.pruned:
-            return False
+            return
         if self.config.goal_score:
             value = tree.path_value(node)
             self._solved = self._solved or (node.goal or 0.0) >= self.config.goal_threshold
@@ -69,10 +66,8 @@ class BestPath:
         if self._compared is None or value - self._compared >= self.config.min_gain:
             self._compared = value
             self._stale_rollouts = 0
-        if self.value is not None and (value, -node.depth) <= (self.value, -self._depth):
-            return False
-        self.value, self.end, self._depth = value, node.id, node.depth
-        return True
+        if self.value is None or (value, -node.depth) > (self.value, -self._depth):
+            self.value, self.end, self._depth = value, node.id, node.depth
 
     def solves(self, tree: Tree, node: Node) -> bool:
         """Whether the path to a node is good enough to stop at once: goal score and value above their bounds."""

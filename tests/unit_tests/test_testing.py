@@ -2,6 +2,7 @@
 
 import pytest
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.tools import tool
 from pydantic import BaseModel
 
 from langchain_tooltree.testing import Made, ScriptedChatModel, read_question
@@ -127,3 +128,17 @@ def test_an_observation_is_read_with_its_call():
 def test_anything_else_asks_for_the_answer():
     question, _ = read_question([SystemMessage("Be kind."), *dialogue()])
     assert (question.kind, question.request, len(question.path)) == ("answer", "Go.", 1)
+
+
+async def test_a_short_search_can_be_scripted_as_the_docstring_says(find):
+    @tool
+    def look(place: str) -> str:
+        """Look somewhere."""
+        return f"it is on the {place}"
+
+    propose = AIMessage("", tool_calls=[{"name": "look", "args": {"place": "desk"}, "id": "1"}])
+    before = {"scores": [{"id": "c1", "reason": "likely", "score": 0.9}]}
+    after = {"reason": "found", "score": 0.9, "goal": 0.95}
+    model = ScriptedChatModel(replies=[propose, before, after, "It is on the desk."])
+    result = await find("Where is it?", [look], model=model, effects={"look": "read"})
+    assert (result.stop_reason, result.answer.text) == ("solved", "It is on the desk.")
