@@ -114,11 +114,19 @@ def inner_config(name: str, metadata: Mapping[str, Any]) -> RunnableConfig:
     Returns:
         A configuration that keeps the call's tokens out of users' streams.
     """
-    return {
-        "run_name": f"{TAG}.{name}",
-        "tags": [TAG, TAG_NOSTREAM],
-        "metadata": {f"{TAG}_{key}": value for key, value in metadata.items()},
-    }
+    return {"run_name": f"{TAG}.{name}", **inner_marks(metadata)}
+
+
+def inner_marks(metadata: Mapping[str, Any]) -> RunnableConfig:
+    """Tags and metadata of an inner run, of a model or a tool; a tool keeps its own name.
+
+    Args:
+        metadata: Where in the search it stands; the keys get the package's prefix.
+
+    Returns:
+        A configuration that keeps the run out of users' streams.
+    """
+    return {"tags": [TAG, TAG_NOSTREAM], "metadata": {f"{TAG}_{key}": value for key, value in metadata.items()}}
 
 
 def bind_tools(model: BaseChatModel, tools: Sequence[BaseTool | dict[str, Any]]) -> Runnable[Any, Any]:

@@ -7,12 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from langchain_core.messages import BaseMessage
-from langchain_core.runnables import RunnableConfig
-from langgraph.constants import TAG_NOSTREAM
 
 from langchain_tooltree.events import Event, FallbackEvent, StartEvent
 from langchain_tooltree.flows import Flow
-from langchain_tooltree.models import TAG, Meter
+from langchain_tooltree.models import Meter, inner_marks
 from langchain_tooltree.streaming import EventSink
 from langchain_tooltree.tooltree.actions import ProposalRequest
 from langchain_tooltree.tooltree.budget import Spent
@@ -139,7 +137,7 @@ class SearchSession:
                 scores = yield from self._score(operation, meter)
                 found = {"scores": scores, "error": _cause(meter) if None in scores else None}
             case "execute":
-                observation, replayed = yield from self._trial.run(node, _tool_config(operation))
+                observation, replayed = yield from self._trial.run(node, inner_marks(_place(operation)))
                 found, tool_calls = {"observation": observation}, 1
             case "evaluate":
                 reward, goal = yield from self._evaluate(node, operation, meter)
@@ -263,8 +261,3 @@ def _cause(meter: Meter) -> str:
 
 def _place(operation: Operation) -> dict[str, Any]:
     return {"node": operation.node, "rollout": operation.rollout}
-
-
-def _tool_config(operation: Operation) -> RunnableConfig:
-    metadata = {f"{TAG}_{key}": value for key, value in _place(operation).items()}
-    return {"tags": [TAG, TAG_NOSTREAM], "metadata": metadata}
