@@ -5,6 +5,7 @@ import threading
 import time
 
 import pytest
+from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.tools import StructuredTool, tool
 
@@ -388,3 +389,20 @@ async def test_an_image_is_a_request_too(find, offline, numbered_tools):
     image = HumanMessage([{"type": "image_url", "image_url": {"url": "data:,"}}])
     result = await find([image], numbered_tools("alpha"), model=offline(), effects=ALPHA)
     assert result.query == "[image_url]"
+
+
+async def test_inner_runs_bear_the_names_that_the_readme_gives(find, offline, numbered_tools):
+    class Names(BaseCallbackHandler):
+        def __init__(self):
+            self.seen = set()
+
+        def on_chat_model_start(self, serialized, messages, *, name=None, **_):
+            self.seen.add(name)
+
+        def on_chain_start(self, serialized, inputs, *, name=None, **_):
+            self.seen.add(name)  # structured output is a chain of the model and a parser, and bears the name itself
+
+    names = Names()
+    model = offline(offers={(): [("alpha", {"n": 1})]}, goal={"alpha": 0.9})
+    await find("Go.", numbered_tools("alpha"), model=model, effects=ALPHA, callbacks=[names])
+    assert names.seen >= {"tooltree.propose", "tooltree.pre_judge", "tooltree.post_judge", "tooltree.answer"}
