@@ -5,7 +5,7 @@ A search runs tools whose results may never be kept. So a tool runs only if it i
 """
 
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Literal, get_type_hints
 
 from langchain_core.tools import BaseTool, StructuredTool
@@ -21,7 +21,12 @@ DeclaredEffect = Literal["read", "write"]
 
 
 def classify_tools(
-    library: ToolLibrary, effects: Mapping[str, DeclaredEffect] | None = None, sandbox: Sandbox | None = None
+    library: ToolLibrary,
+    effects: Mapping[str, DeclaredEffect] | None = None,
+    sandbox: Sandbox | None = None,
+    *,
+    held_back: Collection[str] = (),
+    selection: bool = False,
 ) -> dict[str, Effect]:
     """Decide for each tool whether it may run while searching.
 
@@ -29,6 +34,9 @@ def classify_tools(
         library: The tools.
         effects: What the user declares. A tool left out is a `write`.
         sandbox: A forkable world. The tools it binds are `sandboxed` unless declared `read`.
+        held_back: Tools that a human approves. They count as writes even if they are declared reads, because a
+            searched call would have run before anybody was asked; in a fork of the sandbox they may still be tried.
+        selection: Whether the tools are a selection, so that the others may be named here too.
 
     Returns:
         The effect of every tool, by name.
@@ -44,10 +52,10 @@ def classify_tools(
     declared = dict(effects or {})
     bound = {tool.name for tool in sandbox.tools} if sandbox else set()
     for source, names in (("effects", set(declared)), ("the sandbox", bound)):
-        if unknown := names - set(library.names):
+        if (unknown := names - set(library.names)) and not selection:
             msg = f"{source} names {', '.join(sorted(unknown))}, but the tools are {', '.join(library.names)}."
             raise ToolDefinitionError(msg)
-    for name in sorted(bound):
+    for name in sorted(bound & set(library.names)):
         if _injects_store(library.tool(name)):
             msg = (
                 f"{name!r} is bound by the sandbox but has the store or the runtime injected, which no fork can "
@@ -66,7 +74,7 @@ def classify_tools(
                 "searching. Declare it a write."
             )
             raise ConfigurationError(msg)
-        if effect == "read":
+        if effect == "read" and tool.name not in held_back:
             classified[tool.name] = "read"
         else:
             classified[tool.name] = "sandboxed" if tool.name in bound else "write"

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextvars import copy_context
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from langchain_core.messages import ToolMessage
@@ -18,6 +18,7 @@ from langgraph.prebuilt import ToolNode
 from langgraph.prebuilt.tool_node import ToolInvocationError
 
 from langchain_tooltree.flows import Flow
+from langchain_tooltree.tooltree.guards import ToolGuards
 from langchain_tooltree.tooltree.tree import Call, Observation
 
 GRACE = 0.5
@@ -40,6 +41,7 @@ class ToolStep:
         state: The graph state that injected arguments are read from.
         timeout: Seconds it may take, `None` for no limit. A sync tool cannot be stopped: its thread is left behind.
         config: Run configuration of the call.
+        guards: What the host puts around its tool calls.
     """
 
     tool: BaseTool
@@ -48,6 +50,7 @@ class ToolStep:
     state: Mapping[str, Any]
     timeout: float | None
     config: RunnableConfig
+    guards: ToolGuards = field(default_factory=ToolGuards)
 
     def run(self) -> Any:
         """Run the tool.
@@ -66,7 +69,7 @@ class ToolStep:
         Raises:
             TimeoutError: If it takes too long.
         """
-        if _is_sync_only(self.tool):
+        if _is_sync_only(self.tool) and self.guards.awrap is None:
             return await asyncio.wait_for(asyncio.wrap_future(self._in_thread(self._invoke)), self.timeout)
         return await asyncio.wait_for(self._ainvoke(), self.timeout)
 
@@ -93,7 +96,12 @@ class ToolStep:
         return await self._node().ainvoke(self._input(), self._run_config())
 
     def _node(self) -> ToolNode:
-        return ToolNode([self.tool], handle_tool_errors=False)
+        return ToolNode(
+            [self.tool],
+            handle_tool_errors=False,
+            wrap_tool_call=self.guards.wrap,
+            awrap_tool_call=self.guards.awrap,
+        )
 
     def _input(self) -> dict[str, Any]:
         return {

@@ -6,7 +6,7 @@ from typing import Any
 
 from langchain_core.embeddings import Embeddings
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import BaseMessage, convert_to_messages
+from langchain_core.messages import BaseMessage, SystemMessage, convert_to_messages
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.tools import BaseTool
 
@@ -14,9 +14,8 @@ from langchain_tooltree.tooltree.config import SearchConfig
 from langchain_tooltree.tooltree.effects import DeclaredEffect
 from langchain_tooltree.tooltree.judge import Judge
 from langchain_tooltree.tooltree.planner import Planner
-from langchain_tooltree.tooltree.result import SearchResult
 from langchain_tooltree.tooltree.sandbox import Sandbox
-from langchain_tooltree.tooltree.turn import aplan_turn, plan_turn
+from langchain_tooltree.tooltree.turn import Turn
 
 
 class ToolTreeNode(Runnable[Any, dict[str, list[BaseMessage]]]):
@@ -63,6 +62,7 @@ class ToolTreeNode(Runnable[Any, dict[str, list[BaseMessage]]]):
     ) -> None:
         self.name = "ToolTreeNode"
         self._messages_key = messages_key
+        self._system = [SystemMessage(system_prompt)] if system_prompt else []
         self._planner = Planner(
             model,
             tools,
@@ -72,7 +72,6 @@ class ToolTreeNode(Runnable[Any, dict[str, list[BaseMessage]]]):
             effects=effects,
             sandbox=sandbox,
             embeddings=embeddings,
-            system_prompt=system_prompt,
         )
 
     def invoke(
@@ -93,10 +92,7 @@ class ToolTreeNode(Runnable[Any, dict[str, list[BaseMessage]]]):
         Raises:
             EmptyQueryError: If there is no user message with text.
         """
-        messages, state = self._read(input)
-        return self._update(
-            plan_turn(self._planner, messages, config=config, state=state, messages_key=self._messages_key)
-        )
+        return {self._messages_key: self._turn(input, config).plan().messages}
 
     async def ainvoke(
         self,
@@ -105,19 +101,20 @@ class ToolTreeNode(Runnable[Any, dict[str, list[BaseMessage]]]):
         **_: Any,
     ) -> dict[str, list[BaseMessage]]:
         """The async twin of `invoke`."""
-        messages, state = self._read(input)
-        return self._update(
-            await aplan_turn(self._planner, messages, config=config, state=state, messages_key=self._messages_key)
-        )
+        return {self._messages_key: (await self._turn(input, config).aplan()).messages}
 
-    def _read(self, state: Any) -> tuple[list[BaseMessage], Mapping[str, Any]]:
+    def _turn(self, state: Any, config: RunnableConfig | None) -> Turn:
         if isinstance(state, list):
-            return convert_to_messages(state), {}
-        values = state if isinstance(state, Mapping) else _fields(state)
-        return convert_to_messages(values.get(self._messages_key) or []), values
-
-    def _update(self, result: SearchResult) -> dict[str, list[BaseMessage]]:
-        return {self._messages_key: result.messages}
+            state = {self._messages_key: state}
+        values: Mapping[str, Any] = state if isinstance(state, Mapping) else _fields(state)
+        return Turn(
+            planner=self._planner,
+            messages=convert_to_messages(values.get(self._messages_key) or []),
+            system=self._system,
+            config=config,
+            state=values,
+            messages_key=self._messages_key,
+        )
 
 
 def _fields(state: Any) -> dict[str, Any]:

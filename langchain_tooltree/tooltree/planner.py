@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from langchain_core.embeddings import Embeddings
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage, SystemMessage
+from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
 
@@ -17,6 +17,7 @@ from langchain_tooltree.tooltree.actions import Proposer
 from langchain_tooltree.tooltree.cards import ToolLibrary
 from langchain_tooltree.tooltree.config import SearchConfig
 from langchain_tooltree.tooltree.effects import DeclaredEffect, classify_tools
+from langchain_tooltree.tooltree.guards import ToolGuards
 from langchain_tooltree.tooltree.judge import Judge, resolve_judge
 from langchain_tooltree.tooltree.retrieval import ToolRetriever
 from langchain_tooltree.tooltree.sandbox import Sandbox
@@ -36,7 +37,8 @@ class Planner:
         effects: Which tools only read.
         sandbox: A forkable world for the tools that write.
         embeddings: Ranks tools where there are many; `HashingEmbeddings` if left out.
-        system_prompt: The agent's own system prompt.
+        guards: What the host puts around its tool calls; searched calls pass through it too.
+        selection: Whether the tools are a selection made for this turn, so that effects and sandbox may name others.
 
     Raises:
         ConfigurationError: If a part cannot work, or parts do not fit together.
@@ -53,7 +55,8 @@ class Planner:
         effects: Mapping[str, DeclaredEffect] | None = None,
         sandbox: Sandbox | None = None,
         embeddings: Embeddings | None = None,
-        system_prompt: str | None = None,
+        guards: ToolGuards | None = None,
+        selection: bool = False,
     ) -> None:
         if config is not None and not isinstance(config, SearchConfig):
             msg = f"config must be a SearchConfig, got {type(config).__name__} {config!r}."
@@ -64,7 +67,10 @@ class Planner:
         self.config = config or SearchConfig()
         self.model = resolve_model(model)
         self.library = ToolLibrary(tools)
-        self.effects = classify_tools(self.library, effects, sandbox)
+        self.guards = guards or ToolGuards()
+        self.effects = classify_tools(
+            self.library, effects, sandbox, held_back=self.guards.held_back, selection=selection
+        )
         if set(self.effects.values()) == {"write"}:
             logger.warning(
                 "No tool is declared a read or bound by a sandbox, so nothing can be tried out while planning. "
@@ -78,11 +84,6 @@ class Planner:
         self.pre_judge = resolve_judge(first_judge, seed=self.config.seed)
         self.post_judge = resolve_judge(first_judge if post_judge is None else post_judge, seed=self.config.seed)
         self.retriever = ToolRetriever(self.library, embeddings or HashingEmbeddings(), self.config)
-        self._system_prompt = system_prompt
-
-    def conversation(self, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
-        """The messages with the agent's own system prompt at their head."""
-        return [SystemMessage(self._system_prompt), *messages] if self._system_prompt else list(messages)
 
     def answer(self, conversation: Sequence[BaseMessage], config: RunnableConfig) -> Flow[AIMessage]:
         """The agent's plain model step: answer from what is known, or, without a plan, do what the model thinks best.

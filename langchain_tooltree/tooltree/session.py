@@ -38,6 +38,7 @@ class SearchSession:
     Args:
         planner: The parts.
         messages: The conversation to plan for.
+        system: Messages put before it for the models.
         state: Graph state for injected arguments.
         messages_key: Where in it the messages stand; they are replaced by those of the path.
         cancelled: Asked after every operation; once true, the search launches nothing more.
@@ -57,6 +58,7 @@ class SearchSession:
         planner: Planner,
         messages: Sequence[BaseMessage],
         *,
+        system: Sequence[BaseMessage],
         state: Mapping[str, Any],
         messages_key: str,
         cancelled: Callable[[], bool],
@@ -70,7 +72,7 @@ class SearchSession:
             judge_calls=max(planner.pre_judge.calls_per_question, planner.post_judge.calls_per_question),
             reserved_model_calls=1,
         )
-        self.dialogue = Dialogue(self.search.tree, messages, system=planner.conversation(()))
+        self.dialogue = Dialogue(self.search.tree, messages, system=system)
         self._trial = CallTrial(planner, self.search.tree, self.dialogue, state=state, messages_key=messages_key)
         self._cancelled = cancelled
         self._launched_at: dict[int, float] = {}

@@ -8,7 +8,6 @@ from langchain_core.callbacks import Callbacks
 from langchain_core.embeddings import Embeddings
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage, HumanMessage, convert_to_messages
-from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
 
 from langchain_tooltree.events import Event
@@ -18,7 +17,7 @@ from langchain_tooltree.tooltree.judge import Judge
 from langchain_tooltree.tooltree.planner import Planner
 from langchain_tooltree.tooltree.result import SearchResult
 from langchain_tooltree.tooltree.sandbox import Sandbox
-from langchain_tooltree.tooltree.turn import aplan_turn, plan_turn
+from langchain_tooltree.tooltree.turn import Turn
 
 Query = str | Sequence[BaseMessage | dict[str, Any] | tuple[str, str]]
 """A request, or a conversation in any form that LangChain understands."""
@@ -74,7 +73,7 @@ def search(
         sandbox=sandbox,
         embeddings=embeddings,
     )
-    return plan_turn(planner, _conversation(query), **_host(on_event, callbacks, cancel))
+    return _turn(planner, query, on_event, callbacks, cancel).plan()
 
 
 async def asearch(
@@ -106,19 +105,20 @@ async def asearch(
         sandbox=sandbox,
         embeddings=embeddings,
     )
-    return await aplan_turn(planner, _conversation(query), **_host(on_event, callbacks, cancel))
+    return await _turn(planner, query, on_event, callbacks, cancel).aplan()
 
 
-def _conversation(query: Query) -> list[BaseMessage]:
-    return [HumanMessage(query)] if isinstance(query, str) else convert_to_messages(list(query))
-
-
-def _host(
-    on_event: Callable[[Event], None] | None, callbacks: Callbacks, cancel: threading.Event | None
-) -> dict[str, Any]:
-    config: RunnableConfig = {"callbacks": callbacks} if callbacks else {}
-    return {
-        "config": config,
-        "cancelled": cancel.is_set if cancel else None,
-        "sinks": [on_event] if on_event else [],
-    }
+def _turn(
+    planner: Planner,
+    query: Query,
+    on_event: Callable[[Event], None] | None,
+    callbacks: Callbacks,
+    cancel: threading.Event | None,
+) -> Turn:
+    return Turn(
+        planner=planner,
+        messages=[HumanMessage(query)] if isinstance(query, str) else convert_to_messages(list(query)),
+        config={"callbacks": callbacks} if callbacks else {},
+        cancelled=cancel.is_set if cancel else None,
+        sinks=[on_event] if on_event else [],
+    )

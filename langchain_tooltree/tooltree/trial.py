@@ -111,6 +111,7 @@ class CallTrial:
             state=self._injected_state(tool, node),
             timeout=self._planner.config.tool_timeout,
             config=config,
+            guards=self._planner.guards,
         )
         return (yield from observe(step, max_chars=self._planner.config.max_observation_chars))
 

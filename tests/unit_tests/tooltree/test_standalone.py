@@ -21,7 +21,7 @@ from langchain_tooltree import (
 )
 from langchain_tooltree.testing import ScriptedChatModel
 from langchain_tooltree.tooltree.planner import Planner
-from langchain_tooltree.tooltree.turn import plan_turn
+from langchain_tooltree.tooltree.turn import Turn
 
 ALPHA = {"alpha": "read"}
 READS = {"alpha": "read", "beta": "read"}
@@ -370,7 +370,9 @@ async def test_time_spent_waiting_for_a_turn_counts(offline, numbered_tools):
         config=SearchConfig(parallel_rollouts=5, max_proposals=1),
     )
     began = time.monotonic()
-    result = await asyncio.to_thread(plan_turn, planner, [HumanMessage("Go.")], config={"max_concurrency": 1})
+    result = await asyncio.to_thread(
+        Turn(planner=planner, messages=[HumanMessage("Go.")], config={"max_concurrency": 1}).plan
+    )
     elapsed = time.monotonic() - began
     assert result.cost.tool_calls == 5
     assert 0.5 < result.cost.seconds <= elapsed
