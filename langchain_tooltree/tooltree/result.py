@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, ToolCall, ToolMessage
 from rich.tree import Tree as TerminalTree
 
 from langchain_tooltree.tooltree import draw
+from langchain_tooltree.tooltree.marks import KEY, Alternative, PlanMark, alternatives, planned
 from langchain_tooltree.tooltree.stopping import StopReason
 from langchain_tooltree.tooltree.tree import Call, Node, Observation, Tree
 
@@ -24,6 +25,7 @@ class PlanStep:
         r_pre: Score before it ran, in [0, 1].
         r_post: Score of the observation, in [0, 1].
         goal: Whether the task is done after it, in [0, 1]; `None` without goal scores.
+        node: Its node in the tree.
     """
 
     call: Call
@@ -32,16 +34,28 @@ class PlanStep:
     r_pre: float
     r_post: float
     goal: float | None
+    node: int
 
-    def request(self) -> AIMessage:
-        """The call as the message of a model."""
-        arguments = dict(self.call.arguments)
-        return AIMessage("", tool_calls=[{"name": self.call.tool, "args": arguments, "id": self.call_id}])
+    def request(self, *, framed: bool = True) -> AIMessage:
+        """The call as the message of a model.
 
-    def messages(self) -> list[BaseMessage]:
-        """The call and its answer, as every provider accepts them; the call alone if it was deferred."""
+        Args:
+            framed: Whether it carries the signed reasoning that led to it, as the model that made it expects.
+        """
+        call = ToolCall(name=self.call.tool, args=dict(self.call.arguments), id=self.call_id)
+        if framed and self.call.frame:
+            return AIMessage(**self.call.frame.message_fields(self.call_id), tool_calls=[call])
+        return AIMessage("", tool_calls=[call])
+
+    def messages(self, *, framed: bool = True) -> list[BaseMessage]:
+        """The call and its answer, as every provider accepts them; the call alone if it was deferred.
+
+        Args:
+            framed: As for `request`.
+        """
+        request = self.request(framed=framed)
         if self.observation is None:
-            return [self.request()]
+            return [request]
         answer = ToolMessage(
             self.observation.content,
             tool_call_id=self.call_id,
@@ -49,7 +63,7 @@ class PlanStep:
             status="success" if self.observation.kind == "ok" else "error",
             artifact=self.observation.artifact,
         )
-        return [self.request(), answer]
+        return [request, answer]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +108,7 @@ class SearchResult:
         fallback: Why planning failed, so that the plain model answers; `None` also if the model said that no call is
             needed.
         answer: The final answer; `None` while a write of the plan waits to be carried out.
+        search_id: Unique to the search and the same when it is resumed.
     """
 
     query: str
@@ -103,6 +118,7 @@ class SearchResult:
     stop_reason: StopReason
     fallback: str | None = None
     answer: AIMessage | None = field(default=None)
+    search_id: str = ""
 
     @property
     def calls(self) -> tuple[Call, ...]:
@@ -119,14 +135,38 @@ class SearchResult:
         """The plan as messages to append to the conversation.
 
         Every read with its result, in order, then the first write as an unanswered tool call for the agent's own tools
-        node, or the answer.
+        node, or the answer. Each call carries a `PlanMark` in its `response_metadata["tooltree"]`.
         """
+        return self._messages(framed=True)
+
+    @property
+    def plain_messages(self) -> list[BaseMessage]:
+        """The same messages for another model than the one that proposed the calls: without its signed reasoning."""
+        return self._messages(framed=False)
+
+    def _messages(self, *, framed: bool) -> list[BaseMessage]:
         messages: list[BaseMessage] = []
         for step in self.steps:
-            if step.call.effect != "read":
-                return [*messages, step.request()]
-            messages.extend(step.messages())
+            made = [step.request(framed=framed)] if step.call.effect != "read" else step.messages(framed=framed)
+            made[0].response_metadata[KEY] = self._mark(step)
+            messages.extend(made)
+            if step is self.pending:
+                return messages
         return messages if self.answer is None else [*messages, self.answer]
+
+    @property
+    def alternatives(self) -> list[Alternative]:
+        """The best paths beside the chosen one, best first."""
+        return alternatives(self.tree, self._best_ids())
+
+    def _mark(self, step: PlanStep) -> PlanMark:
+        mark = PlanMark(search=self.search_id, node=step.node, r_pre=step.r_pre, r_post=step.r_post, goal=step.goal)
+        if step is self.pending:
+            mark["plan"] = [planned(later.call) for later in self.steps[self.steps.index(step) + 1 :]]
+            mark["alternatives"] = self.alternatives
+            mark["cost"] = {name: getattr(self.cost, name) for name in SearchCost.__slots__}
+            mark["stop_reason"] = self.stop_reason
+        return mark
 
     def to_mermaid(self) -> str:
         """The tree as a Mermaid flowchart: Q, N and scores on each node, why pruned, the best path marked."""
@@ -147,18 +187,13 @@ class SearchResult:
         }
 
     def _best_ids(self) -> list[int]:
-        ids: list[int] = []
-        node = self.tree.root
-        for step in self.steps:
-            node = next(child for child in self.tree.children(node) if child.call and child.call.key == step.call.key)
-            ids.append(node.id)
-        return ids
+        return [step.node for step in self.steps]
 
 
 def plan_steps(path: Sequence[Node], call_ids: Sequence[str]) -> tuple[PlanStep, ...]:
     """The nodes of a path as steps of a plan."""
     return tuple(
-        PlanStep(node.call, call_id, node.observation, node.r_pre or 0.0, node.r_post or 0.0, node.goal)
+        PlanStep(node.call, call_id, node.observation, node.r_pre or 0.0, node.r_post or 0.0, node.goal, node.id)
         for node, call_id in zip(path, call_ids, strict=True)
         if node.call is not None
     )
@@ -168,7 +203,7 @@ def _node_to_dict(node: Node) -> dict[str, Any]:
     return {
         "id": node.id,
         "parent": node.parent,
-        "call": node.call.model_dump() if node.call else None,
+        "call": node.call.model_dump(exclude={"frame"}) if node.call else None,
         "world": node.world,
         "r_pre": node.r_pre,
         "r_post": node.r_post,

@@ -187,6 +187,7 @@ class SearchSession:
             ),
             stop_reason=search.stop_reason or "exhausted",
             fallback=self._why_no_plan(),
+            search_id=self.dialogue.run_key,
         )
 
     # --- operations ---
@@ -236,7 +237,7 @@ class SearchSession:
         return JudgeRequest(
             stage=stage,
             query=self.dialogue.query,
-            history=transcript(self.dialogue.prompt_at(parent)),
+            history=transcript(self.dialogue.prompt_at(parent, framed=False)),
             calls=[
                 JudgedCall(f"c{node.id}", node.call.tool, node.call.arguments, deferred=node.deferred)
                 for node in nodes

@@ -27,7 +27,7 @@ def run(find, offline, numbered_tools):
 
 def step(effect="read", observation=None):
     call = Call(tool="look", arguments={"at": "sky"}, effect=effect)
-    return PlanStep(call, "call_1", observation, 0.5, 0.5, None)
+    return PlanStep(call, "call_1", observation, 0.5, 0.5, None, 1)
 
 
 def test_a_step_that_ran_is_a_call_and_its_answer():

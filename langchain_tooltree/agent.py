@@ -1,0 +1,117 @@
+"""create_tooltree_agent: LangChain's `create_agent` with the planner in."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from langchain.agents import create_agent
+from langchain.agents.middleware import AgentMiddleware, ModelRequest
+from langchain_core.embeddings import Embeddings
+from langchain_core.language_models import BaseChatModel
+from langchain_core.tools import BaseTool
+from langgraph.graph.state import CompiledStateGraph
+
+from langchain_tooltree.errors import ConfigurationError, ToolDefinitionError
+from langchain_tooltree.tooltree.cards import ToolLibrary
+from langchain_tooltree.tooltree.config import SearchConfig
+from langchain_tooltree.tooltree.effects import DeclaredEffect
+from langchain_tooltree.tooltree.guards import ToolGuards
+from langchain_tooltree.tooltree.judge import Judge
+from langchain_tooltree.tooltree.middleware import ToolTreeMiddleware, deserves_search
+from langchain_tooltree.tooltree.review import PlanReviewMiddleware
+from langchain_tooltree.tooltree.sandbox import Sandbox
+
+
+def create_tooltree_agent(
+    model: str | BaseChatModel,
+    tools: Sequence[BaseTool | Callable[..., Any] | dict[str, Any]] | None = None,
+    *,
+    judge: str | BaseChatModel | Judge | None = None,
+    post_judge: str | BaseChatModel | Judge | None = None,
+    config: SearchConfig | None = None,
+    effects: Mapping[str, DeclaredEffect] | None = None,
+    sandbox: Sandbox | None = None,
+    embeddings: Embeddings | None = None,
+    when: Callable[[ModelRequest[Any]], bool] = deserves_search,
+    review: bool = False,
+    middleware: Sequence[AgentMiddleware[Any, Any]] = (),
+    **create_agent_arguments: Any,
+) -> CompiledStateGraph[Any, Any, Any, Any]:
+    """Create an agent that plans its tool calls; takes and returns what `create_agent` does.
+
+    ```python
+    agent = create_tooltree_agent("openai:gpt-4.1-mini", tools, effects={"search_flights": "read"})
+    agent.invoke({"messages": [{"role": "user", "content": "Which flight to Oslo is cheapest?"}]})
+    ```
+
+    Searched calls pass through the `wrap_tool_call` hooks of `middleware`, and tools under `interrupt_on` of a
+    `HumanInTheLoopMiddleware` in it are never run while searching. See `ToolTreeMiddleware`, which does the work.
+
+    Args:
+        model: The agent's model: it proposes calls and writes the answers.
+        tools: As for `create_agent`, or a `ToolLibrary` with cards.
+        judge: Scores calls: a chat model, the name of one, or a function. The agent's model if left out.
+        post_judge: Another judge for the observations.
+        config: The settings.
+        effects: Which tools only `"read"`; every other tool is never run while searching.
+        sandbox: A forkable world, in which the writes of its tools are tried out.
+        embeddings: Ranks tools where there are many; `HashingEmbeddings` if left out.
+        when: Decides which model calls deserve a search.
+        review: Whether a person approves every write, with the plan and its alternatives before them; see
+            `PlanReviewMiddleware`. Needs a checkpointer.
+        middleware: The agent's other middleware.
+        **create_agent_arguments: Everything else that `create_agent` takes: `system_prompt`, `response_format`,
+            `checkpointer`, `store`, `context_schema`, `name`, and so on.
+
+    Returns:
+        The compiled graph of the agent.
+
+    Raises:
+        ConfigurationError: If the parts do not fit together.
+        ToolDefinitionError: If `effects` or the sandbox names a tool that the agent does not have.
+    """
+    middleware = list(middleware)
+    if any(isinstance(entry, ToolTreeMiddleware) for entry in middleware):
+        msg = "create_tooltree_agent adds a ToolTreeMiddleware itself; leave it out of middleware, or use create_agent."
+        raise ConfigurationError(msg)
+    _check_names(tools or (), middleware, effects or {}, sandbox)
+    planner = ToolTreeMiddleware(
+        judge=judge,
+        post_judge=post_judge,
+        config=config,
+        effects=effects,
+        sandbox=sandbox,
+        embeddings=embeddings,
+        cards=[tools.card(name) for name in tools.names] if isinstance(tools, ToolLibrary) else (),
+        when=when,
+        host_middleware=middleware,
+    )
+    reviewer = PlanReviewMiddleware(effects)
+    if review and (twice := sorted(filter(reviewer.reviews, ToolGuards.of(middleware).held_back))):
+        msg = (
+            f"{', '.join(twice)} would be approved twice: under review=True and under interrupt_on of "
+            "HumanInTheLoopMiddleware. Choose one of them."
+        )
+        raise ConfigurationError(msg)
+    return create_agent(
+        model,
+        list(tools) if tools is not None else None,
+        middleware=[*middleware, *([reviewer] if review else []), planner],
+        **create_agent_arguments,
+    )
+
+
+def _check_names(
+    tools: Sequence[BaseTool | Callable[..., Any] | dict[str, Any]],
+    middleware: Sequence[AgentMiddleware[Any, Any]],
+    effects: Mapping[str, DeclaredEffect],
+    sandbox: Sandbox | None,
+) -> None:
+    """Refuse names that are not the agent's; a misspelt one would quietly leave its tool a write."""
+    known = [tool for tool in tools if not isinstance(tool, dict)]
+    known.extend(tool for entry in middleware for tool in getattr(entry, "tools", ()))
+    names = [tool.name if isinstance(tool, BaseTool) else getattr(tool, "__name__", "") for tool in known]
+    bound = [tool.name for tool in sandbox.tools] if isinstance(sandbox, Sandbox) else []
+    for source, named in (("effects", effects), ("the sandbox", bound)):
+        if unknown := sorted(set(named) - set(names)):
+            msg = f"{source} names {', '.join(unknown)}, but the tools are {', '.join(names) or 'none'}."
+            raise ToolDefinitionError(msg)

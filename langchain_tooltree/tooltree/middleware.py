@@ -1,0 +1,211 @@
+"""ToolTreeMiddleware: a planner inside agents made with `create_agent`."""
+
+import threading
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from langchain.agents.middleware import AgentMiddleware, AgentState, ModelRequest, ModelResponse
+from langchain.agents.middleware.internal_call_transformer import InternalCallTransformer
+from langchain_core.embeddings import Embeddings
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.tools import BaseTool
+from langgraph.config import get_config
+
+from langchain_tooltree.errors import ConfigurationError
+from langchain_tooltree.models import resolve_model
+from langchain_tooltree.tooltree.cards import ToolCard, ToolLibrary
+from langchain_tooltree.tooltree.config import SearchConfig
+from langchain_tooltree.tooltree.effects import DeclaredEffect
+from langchain_tooltree.tooltree.guards import ToolGuards
+from langchain_tooltree.tooltree.judge import Judge
+from langchain_tooltree.tooltree.marks import plan_mark
+from langchain_tooltree.tooltree.planner import Planner
+from langchain_tooltree.tooltree.prompts import readable
+from langchain_tooltree.tooltree.result import SearchResult
+from langchain_tooltree.tooltree.sandbox import Sandbox
+from langchain_tooltree.tooltree.turn import Turn
+
+KEPT_PLANNERS = 8
+"""Planners kept for the models and tool selections that requests came with."""
+
+
+def deserves_search(request: ModelRequest[Any]) -> bool:
+    """Whether a model call is worth a search: the default of `ToolTreeMiddleware(when=...)`.
+
+    It is where a turn of the user begins, where a tool call just failed, and where a plan that was explored in a
+    sandbox goes on after one of its writes. All other model calls go straight to the model.
+
+    Args:
+        request: What the agent is about to ask its model.
+
+    Returns:
+        Whether to plan.
+    """
+    results: list[ToolMessage] = []
+    for message in reversed(request.messages):
+        if not isinstance(message, ToolMessage):
+            failed = any(result.status == "error" for result in results)
+            goes_on = isinstance(message, AIMessage) and bool(plan_mark(message).get("plan"))
+            return isinstance(message, HumanMessage) if not results else failed or goes_on
+        results.append(message)
+    return False
+
+
+class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
+    """Plans the model calls of an agent that deserve it by a search over real tool calls.
+
+    Before the agent's model is asked, a search finds the best next calls. Reads that were tried come back as calls with
+    their results, so nothing runs twice, and the agent's own model answers from them. If the best next step is a
+    write, it comes back as an ordinary tool call, for the agent's own tools node, approval, retries and limits.
+
+    ```python
+    agent = create_agent(model, tools, middleware=[ToolTreeMiddleware(effects={"search_flights": "read"})])
+    ```
+
+    Put it last in the list. Middleware before it (dynamic prompts, tool selection, context editing) then shapes what
+    the search gets to see, and each request is planned with the model, the tools and the system prompt that it comes
+    with. Provider-side tools (dicts) stay with the agent's own model call. A request with a forced `tool_choice`
+    goes straight to the model.
+
+    A search counts as one model call for `ModelCallLimitMiddleware`, and calls tried while searching do not count for
+    `ToolCallLimitMiddleware`: those limits guard the agent's loop, while what one search may spend stands in `config`.
+
+    Args:
+        model: Proposes calls; the agent's model if left out.
+        judge: Scores calls: a chat model, the name of one, or a function from a `JudgeRequest` to scores. The
+            proposing model itself if left out.
+        post_judge: Another judge for the observations.
+        config: The settings.
+        effects: Which tools only `"read"`. Every other tool is a `"write"`: judged, never run while searching.
+        sandbox: A forkable world, in which the writes of its tools are tried out.
+        embeddings: Ranks tools where there are many; `HashingEmbeddings` if left out.
+        cards: Cards with domains, output schemas and examples for some of the tools.
+        when: Decides which model calls deserve a search.
+        host_middleware: The agent's other middleware. Searched calls then pass through its `wrap_tool_call`, and tools
+            under `interrupt_on` of `HumanInTheLoopMiddleware` are never run while searching. Middleware cannot see
+            its neighbours, so without this, searched reads run bare. `create_tooltree_agent` fills it in.
+
+    Raises:
+        ConfigurationError: If the parts do not fit together; the message names the value and the remedy.
+    """
+
+    transformers = (InternalCallTransformer,)
+
+    def __init__(
+        self,
+        model: str | BaseChatModel | None = None,
+        *,
+        judge: str | BaseChatModel | Judge | None = None,
+        post_judge: str | BaseChatModel | Judge | None = None,
+        config: SearchConfig | None = None,
+        effects: Mapping[str, DeclaredEffect] | None = None,
+        sandbox: Sandbox | None = None,
+        embeddings: Embeddings | None = None,
+        cards: Iterable[ToolCard] = (),
+        when: Callable[[ModelRequest[Any]], bool] = deserves_search,
+        host_middleware: Sequence[AgentMiddleware[Any, Any, Any]] = (),
+    ) -> None:
+        super().__init__()
+        if not callable(when):
+            msg = f"when must be a function from a ModelRequest to a bool, got {when!r}."
+            raise ConfigurationError(msg)
+        self._model = None if model is None else resolve_model(model)
+        self._parts: dict[str, Any] = {
+            "judge": judge,
+            "post_judge": post_judge,
+            "config": config,
+            "effects": effects,
+            "sandbox": sandbox,
+            "embeddings": embeddings,
+        }
+        self._cards = tuple(cards)
+        self._when = when
+        self._guards = ToolGuards.of(entry for entry in host_middleware if entry is not self)
+        self._planners: dict[tuple[int, ...], Planner] = {}
+        self._lock = threading.Lock()
+
+    def wrap_model_call(
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
+    ) -> ModelResponse[Any]:
+        """Plan, then have the agent's model answer; or leave a request that deserves no search to the model.
+
+        Args:
+            request: What the agent is about to ask its model.
+            handler: Asks it.
+
+        Returns:
+            The plan's messages and the model's, in order.
+        """
+        turn = self._turn(request)
+        if turn is None:
+            return handler(request)
+        plan = self._messages(turn.search())
+        return ModelResponse(plan) if _waits(plan) else _after(plan, handler(_continued(request, plan)))
+
+    async def awrap_model_call(
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
+    ) -> ModelResponse[Any]:
+        """The async twin of `wrap_model_call`."""
+        turn = self._turn(request)
+        if turn is None:
+            return await handler(request)
+        plan = self._messages(await turn.asearch())
+        return ModelResponse(plan) if _waits(plan) else _after(plan, await handler(_continued(request, plan)))
+
+    def _turn(self, request: ModelRequest[Any]) -> Turn | None:
+        """The request as a turn of the planner, if it deserves a search and has something to plan with."""
+        tools = [tool for tool in request.tools if isinstance(tool, BaseTool)]
+        if not tools or request.tool_choice is not None or not _asks(request.messages) or not self._when(request):
+            return None
+        return Turn(
+            planner=self._planner(request.model if self._model is None else self._model, tools),
+            messages=request.messages,
+            system=[request.system_message] if request.system_message else [],
+            state=request.state,
+        )
+
+    def _planner(self, model: BaseChatModel, tools: Sequence[BaseTool]) -> Planner:
+        """The planner for a model and a selection of tools; most agents have only ever one."""
+        key = (id(model), *map(id, tools))
+        with self._lock:
+            planner = self._planners.get(key)
+            if planner is None:
+                names = {tool.name for tool in tools}
+                library = ToolLibrary(tools, [card for card in self._cards if card.name in names])
+                planner = Planner(model, library, **self._parts, guards=self._guards, selection=True)
+                self._planners[key] = planner
+                if len(self._planners) > KEPT_PLANNERS:
+                    del self._planners[next(iter(self._planners))]
+        return planner
+
+    @staticmethod
+    def _messages(result: SearchResult) -> list[BaseMessage]:
+        """The plan, each message by the name of the agent, as its own model's are."""
+        name = get_config().get("metadata", {}).get("lc_agent_name")
+        messages = result.messages
+        for message in messages:
+            if name and isinstance(message, AIMessage):
+                message.name = name
+        return messages
+
+
+def _asks(messages: Sequence[BaseMessage]) -> bool:
+    """Whether there is a request to plan for."""
+    requests = [message for message in messages if isinstance(message, HumanMessage)]
+    return bool(requests) and bool(readable(requests[-1].content).strip())
+
+
+def _waits(plan: Sequence[BaseMessage]) -> bool:
+    """Whether a plan ends in a call that has to be carried out first."""
+    return bool(plan) and isinstance(plan[-1], AIMessage)
+
+
+def _continued(request: ModelRequest[Any], plan: Sequence[BaseMessage]) -> ModelRequest[Any]:
+    messages: list[Any] = [*request.messages, *plan]
+    return request.override(messages=messages)
+
+
+def _after(plan: Sequence[BaseMessage], response: ModelResponse[Any]) -> ModelResponse[Any]:
+    return replace(response, result=[*plan, *response.result])

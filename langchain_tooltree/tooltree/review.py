@@ -1,0 +1,264 @@
+"""A human's approval of a plan, before any of its writes is carried out.
+
+Request and response have the form of LangChain's `HumanInTheLoopMiddleware`, so existing user interfaces can show and
+answer them; the plan, its alternatives, its scores and its cost come with the request. Whatever is about to leave the
+planner is reviewed: a write of a plan as well as one that the plain model asked for.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NotRequired, TypedDict
+
+from langchain.agents.middleware import AgentMiddleware, AgentState
+from langchain_core.messages import AIMessage, BaseMessage, ToolCall, ToolMessage
+from langchain_core.runnables import Runnable, RunnableConfig
+from langgraph.runtime import Runtime
+from langgraph.types import interrupt
+
+from langchain_tooltree.tooltree.effects import DeclaredEffect
+from langchain_tooltree.tooltree.marks import plan_mark
+
+DECISIONS = ("approve", "edit", "reject")
+
+
+class ReviewRequest(TypedDict):
+    """What a person is asked, as the value of the interrupt.
+
+    Attributes:
+        action_requests: The calls that wait, each with `name`, `args` and a `description` for people.
+        review_configs: The decisions allowed for each: approve, edit, reject.
+        plan: For a planned call: the `PlanMark` of its message, with the calls planned after it, the alternatives,
+            the scores, and what the search cost.
+        problem: What was wrong with the answer before, if this is asked again.
+    """
+
+    action_requests: list[dict[str, Any]]
+    review_configs: list[dict[str, Any]]
+    plan: NotRequired[dict[str, Any]]
+    problem: NotRequired[str]
+
+
+class PlanReviewMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
+    """Asks a person before an agent's writes are carried out, and shows what the plan was weighed against.
+
+    The run stops with an interrupt whose value is a `ReviewRequest`. It goes on, in this process or another, with
+    `Command(resume={"decisions": [decision, ...]})`, one decision for each call: `{"type": "approve"}`,
+    `{"type": "edit", "edited_action": {"name": ..., "args": ...}}`, or `{"type": "reject", "message": ...}`. The
+    agent is told of a rejection in place of the result and plans anew. An answer of another form is asked for again,
+    with the problem named.
+
+    Tools under `interrupt_on` of a `HumanInTheLoopMiddleware` should have one reviewer only: leave them to one of
+    the two.
+
+    Args:
+        effects: As for the planner. Calls of tools declared `"read"` need no approval, all others do.
+    """
+
+    def __init__(self, effects: Mapping[str, DeclaredEffect] | None = None) -> None:
+        super().__init__()
+        self._reads = _reads(effects)
+
+    def reviews(self, tool: str) -> bool:
+        """Whether calls of a tool of this name need approval."""
+        return tool not in self._reads
+
+    def after_model(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any] | None:  # noqa: ARG002
+        """Review the calls that the model node has asked for."""
+        messages = _reviewed(state["messages"], self._reads)
+        return {"messages": messages} if messages else None
+
+    async def aafter_model(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any] | None:
+        """The async twin of `after_model`."""
+        return self.after_model(state, runtime)
+
+
+class PlanReviewNode(Runnable[Any, dict[str, list[BaseMessage]]]):
+    """The review as a node of one's own graph, between a `ToolTreeNode` and the tools node.
+
+    ```python
+    graph.add_node("review", PlanReviewNode(effects))
+    graph.add_edge("model", "review")
+    graph.add_conditional_edges("review", review_condition, ["tools", "model", END])
+    ```
+
+    See `PlanReviewMiddleware` for what is asked and how it is answered.
+
+    Args:
+        effects: As for the planner. Calls of tools declared `"read"` need no approval, all others do.
+        messages_key: Where in the state the conversation stands.
+    """
+
+    def __init__(self, effects: Mapping[str, DeclaredEffect] | None = None, *, messages_key: str = "messages") -> None:
+        self.name = "PlanReviewNode"
+        self._reads = _reads(effects)
+        self._messages_key = messages_key
+
+    def invoke(
+        self,
+        input: Any,  # noqa: A002 - the name in Runnable
+        config: RunnableConfig | None = None,  # noqa: ARG002
+        **_: Any,
+    ) -> dict[str, list[BaseMessage]]:
+        """Review the calls that wait at the end of the conversation.
+
+        Args:
+            input: The graph state.
+            config: Run configuration, supplied by LangGraph.
+
+        Returns:
+            Messages that replace or answer reviewed calls; none if all are approved as they are.
+        """
+        messages = input[self._messages_key] if isinstance(input, Mapping) else getattr(input, self._messages_key)
+        return {self._messages_key: _reviewed(messages, self._reads)}
+
+    async def ainvoke(
+        self,
+        input: Any,  # noqa: A002 - the name in Runnable
+        config: RunnableConfig | None = None,
+        **_: Any,
+    ) -> dict[str, list[BaseMessage]]:
+        """The async twin of `invoke`."""
+        return self.invoke(input, config)
+
+
+def review_condition(state: Any, *, messages_key: str = "messages") -> Literal["tools", "model", "__end__"]:
+    """Where to go after a review, as `tools_condition` says it without one.
+
+    Args:
+        state: The graph state.
+        messages_key: Where in it the conversation stands.
+
+    Returns:
+        `"tools"` if calls wait, `"model"` if all were rejected, `END` if the conversation ends in an answer.
+    """
+    last = (state[messages_key] if isinstance(state, Mapping) else getattr(state, messages_key))[-1]
+    if isinstance(last, ToolMessage):
+        return "model"
+    return "tools" if isinstance(last, AIMessage) and last.tool_calls else "__end__"
+
+
+def _reads(effects: Mapping[str, DeclaredEffect] | None) -> frozenset[str]:
+    return frozenset(name for name, effect in (effects or {}).items() if effect == "read")
+
+
+def _reviewed(messages: Sequence[BaseMessage], reads: frozenset[str]) -> list[BaseMessage]:
+    """Have a person decide on the calls that wait, and say it in messages."""
+    last = messages[-1] if messages else None
+    if not isinstance(last, AIMessage):
+        return []
+    waiting = [call for call in last.tool_calls if call["name"] not in reads]
+    return _carry_out(last, waiting, _ask(last, waiting)) if waiting else []
+
+
+def _ask(message: AIMessage, waiting: Sequence[ToolCall]) -> list[Mapping[str, Any]]:
+    mark = plan_mark(message)
+    request = ReviewRequest(
+        action_requests=[
+            {"name": call["name"], "args": call["args"], "description": _describe(call, mark)} for call in waiting
+        ],
+        review_configs=[{"action_name": call["name"], "allowed_decisions": list(DECISIONS)} for call in waiting],
+    )
+    if mark:
+        request["plan"] = dict(mark)
+    while True:
+        answer = interrupt(request)
+        problem = _problem(answer, len(waiting))
+        if problem is None:
+            decisions: list[Mapping[str, Any]] = answer["decisions"]
+            return decisions
+        request["problem"] = problem
+
+
+def _problem(answer: Any, expected: int) -> str | None:
+    """What is wrong with the form of an answer."""
+    decisions = answer.get("decisions") if isinstance(answer, Mapping) else None
+    if not isinstance(decisions, list | tuple) or len(decisions) != expected:
+        return f'Expected {{"decisions": [...]}} with {expected} decision(s), got {answer!r}.'
+    for decision in decisions:
+        kind = decision.get("type") if isinstance(decision, Mapping) else None
+        if kind not in DECISIONS:
+            return f"A decision's type must be one of {', '.join(DECISIONS)}, got {decision!r}."
+        action = decision.get("edited_action")
+        if kind == "edit" and not (
+            isinstance(action, Mapping) and isinstance(action.get("name"), str) and isinstance(action.get("args"), dict)
+        ):
+            return f'An edit needs {{"edited_action": {{"name": ..., "args": {{...}}}}}}, got {decision!r}.'
+    return None
+
+
+def _carry_out(
+    message: AIMessage, waiting: Sequence[ToolCall], decisions: Sequence[Mapping[str, Any]]
+) -> list[BaseMessage]:
+    """The decisions as messages.
+
+    Rejected calls are answered right behind the message that made them. If others of the same message go on, these
+    move to a message of their own, because a tools node carries out every call of the last one.
+    """
+    decided = {str(call["id"]): decision for call, decision in zip(waiting, decisions, strict=True)}
+    going_on: list[ToolCall] = []
+    rejected: list[ToolCall] = []
+    for call in message.tool_calls:
+        decision = decided.get(str(call["id"]), {"type": "approve"})
+        if decision["type"] == "reject":
+            rejected.append(call)
+        elif decision["type"] == "edit":
+            action = decision["edited_action"]
+            going_on.append(ToolCall(name=action["name"], args=action["args"], id=call["id"], type="tool_call"))
+        else:
+            going_on.append(call)
+    if not rejected:
+        return [] if going_on == message.tool_calls else [_with_calls(message, going_on)]
+    answers: list[BaseMessage] = [_rejection(call, decided[str(call["id"])].get("message")) for call in rejected]
+    if not going_on:
+        return answers
+    apart = AIMessage("", tool_calls=going_on, name=message.name)
+    return [_with_calls(message, rejected), *answers, apart]
+
+
+def _with_calls(message: AIMessage, calls: list[ToolCall]) -> AIMessage:
+    """The message with other calls; content that repeats calls of its own keeps those that are left."""
+    ids = {call["id"] for call in calls}
+    content = message.content
+    if isinstance(content, list):
+        content = [block for block in content if not isinstance(block, dict) or _call_id(block) in {None, *ids}]
+    return message.model_copy(update={"tool_calls": calls, "content": content})
+
+
+def _call_id(block: Mapping[str, Any]) -> Any:
+    """The id of the call that a content block repeats, in the form of any provider; `None` for other blocks."""
+    if block.get("type") not in {"tool_use", "function_call", "tool_call"}:
+        return None
+    return block.get("call_id", block.get("id"))
+
+
+def _rejection(call: ToolCall, reason: str | None) -> ToolMessage:
+    said = f" They said: {reason}" if reason else ""
+    content = f"The user rejected this call of {call['name']}; it was not carried out.{said} Do not make it again."
+    return ToolMessage(content, tool_call_id=call["id"], name=call["name"], status="error")
+
+
+def _describe(call: ToolCall, mark: Mapping[str, Any]) -> str:
+    """A call and what it was weighed against, in words."""
+    lines = [f"{call['name']}({_arguments(call['args'])}) waits for approval."]
+    if mark:
+        goal = "" if mark["goal"] is None else f", fulfils the request: {mark['goal']:.2f}"
+        lines.append(
+            f"Scores in [0, 1]: before the call {mark['r_pre']:.2f}, expected result {mark['r_post']:.2f}{goal}."
+        )
+        lines.extend(f"Planned after it: {_written(later)}" for later in mark.get("plan", ()))
+        for other in mark.get("alternatives", ()):
+            path = " then ".join(_written(step) for step in other["calls"])
+            lines.append(f"Alternative ({other['value']:.2f}): {path}")
+        if cost := mark.get("cost"):
+            lines.append(
+                f"The search made {cost['rollouts']} rollouts, {cost['model_calls']} model calls and "
+                f"{cost['tool_calls']} tool calls."
+            )
+    return "\n".join(lines)
+
+
+def _written(call: Mapping[str, Any]) -> str:
+    return f"{call['tool']}({_arguments(call['arguments'])})"
+
+
+def _arguments(arguments: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}={value!r}" for name, value in arguments.items())
