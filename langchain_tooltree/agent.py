@@ -7,10 +7,11 @@ from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware, ModelRequest
 from langchain_core.embeddings import Embeddings
 from langchain_core.language_models import BaseChatModel
-from langchain_core.tools import BaseTool
+from langchain_core.tools import BaseTool, tool
 from langgraph.graph.state import CompiledStateGraph
 
-from langchain_tooltree.errors import ConfigurationError, ToolDefinitionError
+from langchain_tooltree.errors import ConfigurationError
+from langchain_tooltree.models import resolve_model
 from langchain_tooltree.tooltree.cards import ToolLibrary
 from langchain_tooltree.tooltree.config import SearchConfig
 from langchain_tooltree.tooltree.effects import DeclaredEffect
@@ -68,12 +69,12 @@ def create_tooltree_agent(
     Raises:
         ConfigurationError: If the parts do not fit together.
         ToolDefinitionError: If `effects` or the sandbox names a tool that the agent does not have.
+        ImportError: If a model is a name and its provider's package is not installed.
     """
     middleware = list(middleware)
     if any(isinstance(entry, ToolTreeMiddleware) for entry in middleware):
         msg = "create_tooltree_agent adds a ToolTreeMiddleware itself; leave it out of middleware, or use create_agent."
         raise ConfigurationError(msg)
-    _check_names(tools or (), middleware, effects or {}, sandbox)
     planner = ToolTreeMiddleware(
         judge=judge,
         post_judge=post_judge,
@@ -85,33 +86,20 @@ def create_tooltree_agent(
         when=when,
         host_middleware=middleware,
     )
-    reviewer = PlanReviewMiddleware(effects)
-    if review and (twice := sorted(filter(reviewer.reviews, ToolGuards.of(middleware).held_back))):
-        msg = (
-            f"{', '.join(twice)} would be approved twice: under review=True and under interrupt_on of "
-            "HumanInTheLoopMiddleware. Choose one of them."
-        )
-        raise ConfigurationError(msg)
-    return create_agent(
-        model,
-        list(tools) if tools is not None else None,
-        middleware=[*middleware, *([reviewer] if review else []), planner],
-        **create_agent_arguments,
-    )
-
-
-def _check_names(
-    tools: Sequence[BaseTool | Callable[..., Any] | dict[str, Any]],
-    middleware: Sequence[AgentMiddleware[Any, Any]],
-    effects: Mapping[str, DeclaredEffect],
-    sandbox: Sandbox | None,
-) -> None:
-    """Refuse names that are not the agent's; a misspelt one would quietly leave its tool a write."""
-    known = [tool for tool in tools if not isinstance(tool, dict)]
-    known.extend(tool for entry in middleware for tool in getattr(entry, "tools", ()))
-    names = [tool.name if isinstance(tool, BaseTool) else getattr(tool, "__name__", "") for tool in known]
-    bound = [tool.name for tool in sandbox.tools] if isinstance(sandbox, Sandbox) else []
-    for source, named in (("effects", effects), ("the sandbox", bound)):
-        if unknown := sorted(set(named) - set(names)):
-            msg = f"{source} names {', '.join(unknown)}, but the tools are {', '.join(names) or 'none'}."
-            raise ToolDefinitionError(msg)
+    model = resolve_model(model)
+    tools = [each if isinstance(each, BaseTool | dict) else tool(each) for each in tools or ()]
+    provided = [each for entry in middleware for each in getattr(entry, "tools", ())]
+    by_name = {each.name: each for each in (*provided, *tools) if isinstance(each, BaseTool)}
+    if by_name or effects or sandbox:
+        planner.prepare(model, list(by_name.values()))
+    added: list[AgentMiddleware[Any, Any]] = [planner]
+    if review:
+        reviewer = PlanReviewMiddleware(effects)
+        if twice := sorted(filter(reviewer.reviews, ToolGuards.of(middleware).held_back)):
+            msg = (
+                f"{', '.join(twice)} would be approved twice: under review=True and under interrupt_on of "
+                "HumanInTheLoopMiddleware. Choose one of them."
+            )
+            raise ConfigurationError(msg)
+        added.insert(0, reviewer)
+    return create_agent(model, tools, middleware=[*middleware, *added], **create_agent_arguments)

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypedDict
 
 
 class StartEvent(TypedDict):
-    """A search begins; the numbers are the most it may cost."""
+    """A search begins; the limits are the most it may cost, `inherited` the nodes it goes on from."""
 
     type: Literal["start"]
     query: str
@@ -16,6 +16,7 @@ class StartEvent(TypedDict):
     max_rollouts: int
     max_model_calls: int
     max_tool_calls: int
+    inherited: int
 
 
 class SelectEvent(TypedDict):

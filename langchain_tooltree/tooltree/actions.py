@@ -19,6 +19,7 @@ from langchain_tooltree.models import ATTEMPTS, Meter, call_tools, inner_config
 from langchain_tooltree.tooltree.arguments import clean_arguments, find_problem
 from langchain_tooltree.tooltree.cards import ToolLibrary
 from langchain_tooltree.tooltree.config import SearchConfig
+from langchain_tooltree.tooltree.frames import Reply, frame_of
 from langchain_tooltree.tooltree.prompts import (
     DEFAULT_DRAFT_PROMPT,
     DEFAULT_PROPOSE_PROMPT,
@@ -40,6 +41,7 @@ class ProposalRequest:
         tools: Names of the tools to show.
         attempt: How often this state is now asked, from 1.
         tried: Calls offered here before.
+        top_ups: How often the model may be asked for other calls if its reply holds one.
         metadata: Where in the search the question stands, for traces.
     """
 
@@ -47,6 +49,7 @@ class ProposalRequest:
     tools: Sequence[str]
     attempt: int = 1
     tried: Sequence[str] = ()
+    top_ups: int = 0
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -76,12 +79,16 @@ class Proposal:
         calls: Valid calls, the most promising first.
         problems: Calls that could not be used.
         finished: Whether the model replied without offering any call.
+        largest_reply: Calls in the reply that held most, valid or not.
+        gained: Calls that asking for others brought; `None` if that was not asked.
         error: Why the model could not be asked, if so.
     """
 
     calls: list[Call] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     finished: bool = False
+    largest_reply: int = 0
+    gained: int | None = None
     error: str | None = None
 
 
@@ -118,6 +125,8 @@ class Proposer:
         if self._config.proposals == "together":
             instruction = DEFAULT_PROPOSE_PROMPT.format(count=self._config.top_k)
             yield from self._ask(request, tools, instruction, meter, proposal)
+            if proposal.calls and proposal.largest_reply == 1:
+                yield from self._top_up(request, tools, meter, proposal)
         else:
             for tool in tools:
                 if not meter.left:
@@ -156,6 +165,37 @@ class Proposer:
                 self._read(reply, tools, proposal)
                 return
 
+    def _top_up(
+        self, request: ProposalRequest, tools: Sequence[BaseTool], meter: Meter, proposal: Proposal
+    ) -> Flow[None]:
+        """Ask for other calls beside the only one, until a reply brings nothing new or holds several."""
+        for _ in range(request.top_ups):
+            offered = [*(call.label for call in proposal.calls), *(problem.call for problem in proposal.problems)]
+            if not meter.left or len(offered) >= self._config.top_k or proposal.largest_reply > 1:
+                return
+            messages = propose_messages(
+                request.conversation,
+                instruction=DEFAULT_PROPOSE_PROMPT.format(count=self._config.top_k - len(offered)),
+                attempt=request.attempt,
+                tried=request.tried,
+                offered=offered,
+            )
+            try:
+                reply = yield from call_tools(self._model, tools, messages, meter, _run_config(request))
+            except Exception:  # noqa: BLE001 - the call that there is will do
+                return
+            more = Proposal()
+            self._read(reply, tools, more)
+            seen = {call.key for call in proposal.calls}
+            calls = [call for call in more.calls if call.key not in seen and call.label not in request.tried]
+            problems = [problem for problem in more.problems if problem.call not in offered]
+            proposal.calls += calls
+            proposal.problems += problems
+            proposal.largest_reply = max(proposal.largest_reply, more.largest_reply)
+            proposal.gained = (proposal.gained or 0) + len(calls) + len(problems)
+            if not (calls or problems):
+                return
+
     def _repair(
         self, request: ProposalRequest, tools: Sequence[BaseTool], meter: Meter, proposal: Proposal
     ) -> Flow[None]:
@@ -175,15 +215,19 @@ class Proposer:
 
     def _read(self, reply: AIMessage, tools: Sequence[BaseTool], proposal: Proposal) -> None:
         """Sort the calls of a reply into valid ones and problems."""
+        proposal.largest_reply = max(proposal.largest_reply, len(reply.tool_calls) + len(reply.invalid_tool_calls))
         shown = {tool.name: tool for tool in tools}
-        for written in reply.tool_calls[: READ_CANDIDATES * self._config.top_k]:
+        written_calls = [*reply.tool_calls, *reply.invalid_tool_calls]
+        origin = Reply(reply.content, reply.additional_kwargs, reply.response_metadata, written_calls)
+        for position, written in enumerate(reply.tool_calls[: READ_CANDIDATES * self._config.top_k]):
             tool = shown.get(written["name"])
             if tool is None:
                 reason = f"there is no tool of this name; the tools are {', '.join(shown)}"
                 proposal.problems.append(Problem(written["name"], f"{written['name']}({written['args']})", reason))
                 continue
             arguments = clean_arguments(tool, written["args"])
-            call = Call(tool=tool.name, arguments=arguments, effect=self._effects[tool.name])
+            frame = frame_of(origin, position, arguments)
+            call = Call(tool=tool.name, arguments=arguments, effect=self._effects[tool.name], frame=frame)
             if problem := find_problem(tool, arguments):
                 proposal.problems.append(Problem(tool.name, call.label, problem))
             else:

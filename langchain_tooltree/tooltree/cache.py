@@ -5,7 +5,7 @@ else; a resumed search fills it again by replaying them.
 """
 
 from langchain_tooltree.tooltree.launches import Rollout
-from langchain_tooltree.tooltree.tree import Node, Observation, Tree
+from langchain_tooltree.tooltree.tree import Call, Node, Observation, Tree
 
 
 class CallCache:
@@ -41,10 +41,14 @@ class CallCache:
         Returns:
             The rollouts that waited for it, the one that ran it first.
         """
-        key = _key(tree, node)
+        if node.call:
+            self.learn(_key(tree, node)[0], node.call, observation)
+        return self._running.pop(_key(tree, node))
+
+    def learn(self, world: str, call: Call, observation: Observation) -> None:
+        """Keep what a call brought back in a world, unless it failed in passing."""
         if not observation.transient:
-            self._known[key] = observation
-        return self._running.pop(key)
+            self._known[world, call.key] = observation
 
 
 def _key(tree: Tree, node: Node) -> tuple[str, str]:

@@ -62,6 +62,9 @@ class SearchConfig:
         always_include: Names of tools that retrieval never leaves out.
         coarse_planner: Narrow the tools once before the search, as the paper's ACL-format version does.
         relevance_threshold: p_t in [0, 1] below which the coarse planner drops a tool.
+        reuse_seconds: How long after its beginning a search may be gone on from in the same conversation: its tree
+            below a write that was carried out as tried in a sandbox, and after a new request the reads that it
+            tried and did not keep. 0 always starts anew.
         tool_timeout: Seconds one tool call may take before it counts as failed; `None` for no limit.
         max_observation_chars: Longer observations are cut in the middle, with a note of what was left out.
 
@@ -98,6 +101,7 @@ class SearchConfig:
     always_include: tuple[str, ...] = ()
     coarse_planner: bool = False
     relevance_threshold: float = 0.3
+    reuse_seconds: float = 600.0
     tool_timeout: float | None = 60.0
     max_observation_chars: int = 20_000
 
@@ -112,7 +116,7 @@ class SearchConfig:
             self._check(name, lambda value: 0 <= value <= 1, "a number between 0 and 1")
         for name in ("exploration_decay", "pre_threshold_decay"):
             self._check(name, lambda value: 0 < value <= 1, "a number above 0 and at most 1 (1 keeps it constant)")
-        for name in ("exploration", "min_gain"):
+        for name in ("exploration", "min_gain", "reuse_seconds"):
             self._check(name, lambda value: 0 <= value < math.inf, "a finite number of 0 or more")
         for name in ("max_rollouts", "top_k", "max_depth", "parallel_rollouts", "patience", "max_proposals"):
             self._check(name, _is_positive_integer, "a whole number of 1 or more")
@@ -154,7 +158,7 @@ class SearchConfig:
         """The settings of the paper, to reproduce it.
 
         One draft per tool, one judge call per candidate, one rollout at a time, Eq. 1 as printed, no goal score, no
-        second proposal for a state.
+        second proposal for a state, every search from the start.
 
         Args:
             **changes: Fields to set differently.
@@ -172,6 +176,7 @@ class SearchConfig:
             pre_evaluation="single",
             max_proposals=1,
             goal_score=False,
+            reuse_seconds=0,
         )
         return replace(paper, **changes)
 

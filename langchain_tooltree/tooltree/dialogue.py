@@ -4,7 +4,7 @@ import hashlib
 import uuid
 from collections.abc import Sequence
 
-from langchain_core.messages import BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, InvalidToolCall, ToolCall
 
 from langchain_tooltree.errors import EmptyQueryError
 from langchain_tooltree.tooltree.prompts import readable
@@ -45,19 +45,31 @@ class Dialogue:
         self._tree = tree
         self._messages = list(messages)
         self._system = list(system)
+        self._used_ids = {call["id"] for message in messages for call in _calls(message)}
 
-    def messages_at(self, node: Node) -> list[BaseMessage]:
-        """What a tool called at a node finds in the graph state."""
-        return [*self._messages, *(message for step in self.steps_to(node) for message in step.messages())]
+    def messages_at(self, node: Node, *, framed: bool = True) -> list[BaseMessage]:
+        """What a tool called at a node finds in the graph state.
 
-    def prompt_at(self, node: Node) -> list[BaseMessage]:
-        """What a model asked at a node reads."""
-        return [*self._system, *self.messages_at(node)]
+        Args:
+            node: The node.
+            framed: Whether the calls of the path carry the signed reasoning that led to them.
+        """
+        path = (message for step in self.steps_to(node) for message in step.messages(framed=framed))
+        return [*self._messages, *path]
+
+    def prompt_at(self, node: Node, *, framed: bool = True) -> list[BaseMessage]:
+        """What a model asked at a node reads.
+
+        Args:
+            node: The node.
+            framed: As for `messages_at`; only the model that made the calls has a use for its own reasoning.
+        """
+        return [*self._system, *self.messages_at(node, framed=framed)]
 
     def steps_to(self, node: Node) -> tuple[PlanStep, ...]:
         """The calls of the path to a node, with their ids."""
         path = self._tree.path(node)
-        return plan_steps(path, [self.call_id(step) for step in path])
+        return plan_steps(path, self._call_ids(path))
 
     def context_at(self, node: Node) -> list[str]:
         """What the choice of tools depends on: the latest requests, then the calls and observations of the path."""
@@ -67,6 +79,22 @@ class Dialogue:
         return self._requests[-RECENT_MESSAGES:] + seen
 
     def call_id(self, node: Node) -> str:
-        """The tool call id of a node's call, accepted by every provider."""
+        """The tool call id of a node's call, unique in the conversation and accepted by every provider."""
+        return self._call_ids(self._tree.path(node))[-1]
+
+    def _call_ids(self, path: Sequence[Node]) -> list[str]:
+        """An id for each call of a path: the provider's own where its signed reasoning goes with it."""
+        ids: list[str] = []
+        for node in path:
+            own = node.call.frame.call_id if node.call and node.call.frame else None
+            taken = own in self._used_ids or own in ids
+            ids.append(self._derived_id(node) if own is None or taken else own)
+        return ids
+
+    def _derived_id(self, node: Node) -> str:
         digest = hashlib.sha256(f"{self.run_key}:{node.id}".encode()).hexdigest()
         return f"call_{digest[:24]}"
+
+
+def _calls(message: BaseMessage) -> Sequence[ToolCall | InvalidToolCall]:
+    return [*message.tool_calls, *message.invalid_tool_calls] if isinstance(message, AIMessage) else ()

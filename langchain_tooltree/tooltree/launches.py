@@ -12,6 +12,7 @@ from typing import Literal
 from langchain_tooltree.errors import ResumeError
 from langchain_tooltree.tooltree.budget import Budget
 from langchain_tooltree.tooltree.operations import Operation, OperationKind, Outcome
+from langchain_tooltree.tooltree.top_ups import TopUps
 from langchain_tooltree.tooltree.tree import Node
 
 SpentBudget = Literal["max_model_calls", "max_tool_calls"]
@@ -53,6 +54,7 @@ class LaunchQueue:
         self._proposer_calls = proposer_calls
         self._judge_calls = judge_calls
         self._single = single
+        self._top_ups = TopUps(budget.config)
         self._ready: list[tuple[Operation, Rollout]] = []
         self._outstanding: deque[tuple[Operation, Rollout]] = deque()
 
@@ -81,7 +83,8 @@ class LaunchQueue:
             wait for refunds.
         """
         lacking: SpentBudget = "max_model_calls"
-        for position, (operation, rollout) in enumerate(self._ready):
+        for position, (waiting, rollout) in enumerate(self._ready):
+            operation = replace(waiting, top_ups=self._affordable_top_ups(waiting))
             granted = self._reserve(operation, rollout)
             if isinstance(granted, str):
                 lacking = granted
@@ -92,6 +95,14 @@ class LaunchQueue:
             self.launched += 1
             return launched
         return None if self._outstanding else lacking
+
+    def _affordable_top_ups(self, operation: Operation) -> int:
+        """Topping up must not use up what scoring the candidates and judging a call would need."""
+        if operation.kind != "propose":
+            return 0
+        questions = (self._budget.config.top_k if self._single else 1) + 1
+        spare = self._budget.free_model_calls - self._proposer_calls - questions * self._judge_calls
+        return max(min(self._top_ups.wanted, spare), 0)
 
     def _reserve(self, operation: Operation, rollout: Rollout) -> int | SpentBudget:
         """Reserve what an operation may use.
@@ -144,6 +155,7 @@ class LaunchQueue:
             tool_calls=1 if operation.kind == "execute" else 0,
         )
         self._budget.elapsed = max(self._budget.elapsed, outcome.elapsed)
+        self._top_ups.watch(outcome)
         return operation, rollout
 
     def release(self, rollout: Rollout) -> None:
@@ -156,7 +168,7 @@ class LaunchQueue:
             case "plan":
                 return 2
             case "propose":
-                return self._proposer_calls
+                return self._proposer_calls + operation.top_ups
             case "score":
                 return self._judge_calls * (len(operation.candidates) if self._single else 1)
             case "execute":

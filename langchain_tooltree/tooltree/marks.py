@@ -43,7 +43,7 @@ class PlanMark(TypedDict):
         goal: Whether the request is fulfilled after it, in [0, 1]; `None` without goal scores.
         plan: Only on a call that waits to be carried out: the calls that are planned after it.
         alternatives: Likewise: the best other paths, best first.
-        cost: Likewise: what the search cost, by name.
+        cost: Likewise: what the search cost, by name, its time aside.
         stop_reason: Likewise: why it ended.
     """
 
@@ -54,7 +54,7 @@ class PlanMark(TypedDict):
     goal: float | None
     plan: NotRequired[list[PlannedCall]]
     alternatives: NotRequired[list[Alternative]]
-    cost: NotRequired[dict[str, float]]
+    cost: NotRequired[dict[str, int]]
     stop_reason: NotRequired[str]
 
 

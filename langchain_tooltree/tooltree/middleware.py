@@ -1,12 +1,12 @@
 """ToolTreeMiddleware: a planner inside agents made with `create_agent`."""
 
 import threading
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 from langchain.agents.middleware import AgentMiddleware, AgentState, ModelRequest, ModelResponse
-from langchain.agents.middleware.internal_call_transformer import InternalCallTransformer
 from langchain_core.embeddings import Embeddings
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
@@ -27,8 +27,8 @@ from langchain_tooltree.tooltree.result import SearchResult
 from langchain_tooltree.tooltree.sandbox import Sandbox
 from langchain_tooltree.tooltree.turn import Turn
 
-KEPT_PLANNERS = 8
-"""Planners kept for the models and tool selections that requests came with."""
+KEPT = 8
+"""So many planners, for the models and tool selections of requests, and so many plans without an answer are kept."""
 
 
 def deserves_search(request: ModelRequest[Any]) -> bool:
@@ -67,7 +67,7 @@ class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     Put it last in the list. Middleware before it (dynamic prompts, tool selection, context editing) then shapes what
     the search gets to see, and each request is planned with the model, the tools and the system prompt that it comes
     with. Provider-side tools (dicts) stay with the agent's own model call. A request with a forced `tool_choice`
-    goes straight to the model.
+    goes straight to the model. Where middleware in front asks again because the answer failed, the plan is kept.
 
     A search counts as one model call for `ModelCallLimitMiddleware`, and calls tried while searching do not count for
     `ToolCallLimitMiddleware`: those limits guard the agent's loop, while what one search may spend stands in `config`.
@@ -83,15 +83,15 @@ class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         embeddings: Ranks tools where there are many; `HashingEmbeddings` if left out.
         cards: Cards with domains, output schemas and examples for some of the tools.
         when: Decides which model calls deserve a search.
-        host_middleware: The agent's other middleware. Searched calls then pass through its `wrap_tool_call`, and tools
-            under `interrupt_on` of `HumanInTheLoopMiddleware` are never run while searching. Middleware cannot see
-            its neighbours, so without this, searched reads run bare. `create_tooltree_agent` fills it in.
+        host_middleware: The agent's other middleware. Searched calls then pass through its `wrap_tool_call`, results
+            through the redaction of `PIIMiddleware(apply_to_tool_results=True)`, and tools under `interrupt_on` of
+            `HumanInTheLoopMiddleware` are never run while searching. Middleware cannot see its neighbours, so
+            without this, searched reads run bare. `create_tooltree_agent` fills it in.
 
     Raises:
-        ConfigurationError: If the parts do not fit together; the message names the value and the remedy.
+        ConfigurationError: If a part cannot work. What depends on the tools is found out by `prepare`, or at the first
+            request; the message names the value and the remedy.
     """
-
-    transformers = (InternalCallTransformer,)
 
     def __init__(
         self,
@@ -113,8 +113,8 @@ class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
             raise ConfigurationError(msg)
         self._model = None if model is None else resolve_model(model)
         self._parts: dict[str, Any] = {
-            "judge": judge,
-            "post_judge": post_judge,
+            "judge": resolve_model(judge) if isinstance(judge, str) else judge,
+            "post_judge": resolve_model(post_judge) if isinstance(post_judge, str) else post_judge,
             "config": config,
             "effects": effects,
             "sandbox": sandbox,
@@ -124,7 +124,21 @@ class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         self._when = when
         self._guards = ToolGuards.of(entry for entry in host_middleware if entry is not self)
         self._planners: dict[tuple[int, ...], Planner] = {}
+        self._unanswered: dict[str, list[BaseMessage]] = {}
         self._lock = threading.Lock()
+
+    def prepare(self, model: BaseChatModel, tools: Sequence[BaseTool]) -> None:
+        """Check the parts against the model and the tools of an agent, instead of at its first request.
+
+        Args:
+            model: The agent's model.
+            tools: All its tools, those of its middleware included.
+
+        Raises:
+            ConfigurationError: If the parts do not fit together.
+            ToolDefinitionError: If `effects`, `cards` or the sandbox names a tool that the agent does not have.
+        """
+        self._planner(model, tools, selection=False)
 
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
@@ -141,8 +155,12 @@ class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         turn = self._turn(request)
         if turn is None:
             return handler(request)
-        plan = self._messages(turn.search())
-        return ModelResponse(plan) if _waits(plan) else _after(plan, handler(_continued(request, plan)))
+        plan = self._take_unanswered() or self._messages(turn.search())
+        if _waits(plan):
+            return ModelResponse(plan)
+        with self._kept_if_unanswered(plan):
+            response = handler(_continued(request, plan))
+        return replace(response, result=[*plan, *response.result])
 
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
@@ -151,34 +169,56 @@ class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         turn = self._turn(request)
         if turn is None:
             return await handler(request)
-        plan = self._messages(await turn.asearch())
-        return ModelResponse(plan) if _waits(plan) else _after(plan, await handler(_continued(request, plan)))
+        plan = self._take_unanswered() or self._messages(await turn.asearch())
+        if _waits(plan):
+            return ModelResponse(plan)
+        with self._kept_if_unanswered(plan):
+            response = await handler(_continued(request, plan))
+        return replace(response, result=[*plan, *response.result])
 
     def _turn(self, request: ModelRequest[Any]) -> Turn | None:
         """The request as a turn of the planner, if it deserves a search and has something to plan with."""
         tools = [tool for tool in request.tools if isinstance(tool, BaseTool)]
-        if not tools or request.tool_choice is not None or not _asks(request.messages) or not self._when(request):
+        forced = request.tool_choice not in (None, "auto")  # it may be a dict
+        if not tools or forced or not _asks(request.messages) or not self._when(request):
             return None
         return Turn(
-            planner=self._planner(request.model if self._model is None else self._model, tools),
+            planner=self._planner(request.model, tools),
             messages=request.messages,
             system=[request.system_message] if request.system_message else [],
             state=request.state,
         )
 
-    def _planner(self, model: BaseChatModel, tools: Sequence[BaseTool]) -> Planner:
+    def _planner(self, model: BaseChatModel, tools: Sequence[BaseTool], *, selection: bool = True) -> Planner:
         """The planner for a model and a selection of tools; most agents have only ever one."""
+        model = self._model or model
         key = (id(model), *map(id, tools))
         with self._lock:
             planner = self._planners.get(key)
             if planner is None:
                 names = {tool.name for tool in tools}
-                library = ToolLibrary(tools, [card for card in self._cards if card.name in names])
-                planner = Planner(model, library, **self._parts, guards=self._guards, selection=True)
+                cards = [card for card in self._cards if card.name in names or not selection]
+                library = ToolLibrary(tools, cards)
+                planner = Planner(model, library, **self._parts, guards=self._guards, selection=selection)
                 self._planners[key] = planner
-                if len(self._planners) > KEPT_PLANNERS:
-                    del self._planners[next(iter(self._planners))]
+                _forget_oldest(self._planners)
         return planner
+
+    def _take_unanswered(self) -> list[BaseMessage] | None:
+        """The plan that the current task of the graph has made before, if its answer failed."""
+        with self._lock:
+            return self._unanswered.pop(_current_task(), None)
+
+    @contextmanager
+    def _kept_if_unanswered(self, plan: list[BaseMessage]) -> Iterator[None]:
+        """Keep a plan whose answer fails, so that nothing is searched twice where middleware in front asks again."""
+        try:
+            yield
+        except Exception:
+            with self._lock:
+                self._unanswered[_current_task()] = plan
+                _forget_oldest(self._unanswered)
+            raise
 
     @staticmethod
     def _messages(result: SearchResult) -> list[BaseMessage]:
@@ -207,5 +247,11 @@ def _continued(request: ModelRequest[Any], plan: Sequence[BaseMessage]) -> Model
     return request.override(messages=messages)
 
 
-def _after(plan: Sequence[BaseMessage], response: ModelResponse[Any]) -> ModelResponse[Any]:
-    return replace(response, result=[*plan, *response.result])
+def _current_task() -> str:
+    """What LangGraph knows the running model node by: another one in every step of every run."""
+    return str(get_config()["configurable"].get("checkpoint_ns", ""))
+
+
+def _forget_oldest(kept: dict[Any, Any]) -> None:
+    if len(kept) > KEPT:
+        del kept[next(iter(kept))]

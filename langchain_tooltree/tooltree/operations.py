@@ -24,6 +24,7 @@ class Operation:
         node: The state to ask, or the call to run or judge.
         rollout: Number of the rollout this belongs to, from 0.
         attempt: For `propose`: how often this state is now asked, from 1.
+        top_ups: For `propose`: how often the model may be asked for other calls if it replies with one.
         candidates: For `score`: the nodes to score, in the order of creation.
         model_calls: Model calls that may be used at the most.
         elapsed: Seconds the search had taken at the launch.
@@ -34,6 +35,7 @@ class Operation:
     node: int
     rollout: int
     attempt: int = 1
+    top_ups: int = 0
     candidates: tuple[int, ...] = ()
     model_calls: int = 0
     elapsed: float = 0.0
@@ -50,6 +52,8 @@ class Outcome(BaseModel):
         calls: `propose`: valid calls, best first.
         dropped: `propose`: calls that could not be repaired, each with its reason.
         finished: `propose`: the model answered without proposing any call.
+        several: `propose`: some reply held more than one call.
+        gained: `propose`: calls that asking for others brought; `None` if that was not asked.
         scores: `score`: one in [0, 1] for each candidate, `None` where the judge gave none.
         observation: `execute`: what the tool brought back.
         reward: `evaluate`: r_post in [0, 1], `None` if the judge gave none.
@@ -69,6 +73,8 @@ class Outcome(BaseModel):
     calls: tuple[Call, ...] = ()
     dropped: tuple[str, ...] = ()
     finished: bool = False
+    several: bool = False
+    gained: int | None = None
     scores: tuple[float | None, ...] = ()
     observation: Observation | None = None
     reward: float | None = None

@@ -28,6 +28,11 @@ DEFAULT_ATTEMPT_PROMPT = """\
 This is attempt {attempt} at this step. These calls were considered before and led nowhere; offer others:
 {tried}"""
 
+DEFAULT_TOP_UP_PROMPT = """\
+These candidates stand already:
+{offered}
+Offer others, each worth weighing against them. If there are none, reply with a short text and no tool call."""
+
 DEFAULT_REPAIR_PROMPT = """\
 Some of the calls cannot be made. Write each of them again, corrected, as a tool call; leave out what cannot be \
 corrected.
@@ -102,7 +107,12 @@ class CoarsePlan(BaseModel):
 
 
 def propose_messages(
-    conversation: Sequence[BaseMessage], *, instruction: str, attempt: int, tried: Sequence[str]
+    conversation: Sequence[BaseMessage],
+    *,
+    instruction: str,
+    attempt: int,
+    tried: Sequence[str],
+    offered: Sequence[str] = (),
 ) -> list[BaseMessage]:
     """The prompt that asks a state for calls.
 
@@ -112,18 +122,24 @@ def propose_messages(
         instruction: What to offer.
         attempt: How often this state is now asked, from 1.
         tried: Calls that were offered here before.
+        offered: Calls that the model has offered just now, if it is asked for others.
 
     Returns:
         One system message, then the conversation.
     """
     parts = [instruction]
     if attempt > 1:
-        lines = "\n".join(f"- {call}" for call in tried) or "- none"
-        parts.append(DEFAULT_ATTEMPT_PROMPT.format(attempt=attempt, tried=lines))
+        parts.append(DEFAULT_ATTEMPT_PROMPT.format(attempt=attempt, tried=_listed(tried) or "- none"))
+    if offered:
+        parts.append(DEFAULT_TOP_UP_PROMPT.format(offered=_listed(offered)))
     rest = list(conversation)
     while rest and isinstance(rest[0], SystemMessage):
         parts.append(rest.pop(0).text)
     return [SystemMessage("\n\n".join(parts)), *rest]
+
+
+def _listed(calls: Sequence[str]) -> str:
+    return "\n".join(f"- {call}" for call in calls)
 
 
 def question_messages(instruction: str, question: Mapping[str, Any]) -> list[BaseMessage]:

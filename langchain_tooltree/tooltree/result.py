@@ -73,6 +73,7 @@ class SearchCost:
     Attributes:
         rollouts: Rollouts started.
         nodes: Nodes of the tree, the root left out.
+        inherited: How many of them were taken over from an earlier search of the conversation.
         pruned_before: Candidates pruned before they ran.
         pruned_after: Calls pruned by what they brought back.
         model_calls: Requests to models, the answer included.
@@ -85,6 +86,7 @@ class SearchCost:
 
     rollouts: int = 0
     nodes: int = 0
+    inherited: int = 0
     pruned_before: int = 0
     pruned_after: int = 0
     model_calls: int = 0
@@ -93,6 +95,10 @@ class SearchCost:
     cache_hits: int = 0
     replayed: int = 0
     seconds: float = 0.0
+
+    def counts(self) -> dict[str, int]:
+        """Everything but the time, which no two runs share, by name."""
+        return {name: getattr(self, name) for name in SearchCost.__slots__ if name != "seconds"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +170,7 @@ class SearchResult:
         if step is self.pending:
             mark["plan"] = [planned(later.call) for later in self.steps[self.steps.index(step) + 1 :]]
             mark["alternatives"] = self.alternatives
-            mark["cost"] = {name: getattr(self.cost, name) for name in SearchCost.__slots__}
+            mark["cost"] = self.cost.counts()
             mark["stop_reason"] = self.stop_reason
         return mark
 
@@ -182,7 +188,7 @@ class SearchResult:
             "query": self.query,
             "stop_reason": self.stop_reason,
             "best": self._best_ids(),
-            "cost": {name: getattr(self.cost, name) for name in SearchCost.__slots__ if name != "seconds"},
+            "cost": self.cost.counts(),
             "nodes": [_node_to_dict(node) for node in self.tree.nodes],
         }
 

@@ -5,7 +5,8 @@ answer them; the plan, its alternatives, its scores and its cost come with the r
 planner is reviewed: a write of a plan as well as one that the plain model asked for.
 """
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal, NotRequired, TypedDict
 
 from langchain.agents.middleware import AgentMiddleware, AgentState
@@ -18,6 +19,12 @@ from langchain_tooltree.tooltree.effects import DeclaredEffect
 from langchain_tooltree.tooltree.marks import plan_mark
 
 DECISIONS = ("approve", "edit", "reject")
+
+SAID = frozenset({"text", "output_text", "refusal"})
+"""Content blocks that a user reads, in the forms of all providers."""
+
+ARGUMENT_KEYS = ("args", "input", "arguments")
+"""Under which of these a content block that repeats a call has its arguments, depends on the provider."""
 
 
 class ReviewRequest(TypedDict):
@@ -142,11 +149,19 @@ def _reads(effects: Mapping[str, DeclaredEffect] | None) -> frozenset[str]:
 
 def _reviewed(messages: Sequence[BaseMessage], reads: frozenset[str]) -> list[BaseMessage]:
     """Have a person decide on the calls that wait, and say it in messages."""
-    last = messages[-1] if messages else None
-    if not isinstance(last, AIMessage):
-        return []
-    waiting = [call for call in last.tool_calls if call["name"] not in reads]
-    return _carry_out(last, waiting, _ask(last, waiting)) if waiting else []
+    answered: set[str] = set()
+    for message in reversed(messages):
+        if isinstance(message, ToolMessage):
+            # A host answers some calls itself at once, such as those that fill in a response format.
+            answered.add(message.tool_call_id)
+        elif isinstance(message, AIMessage):
+            open_calls = {at: call for at, call in enumerate(message.tool_calls) if call["id"] not in answered}
+            waiting = {at: call for at, call in open_calls.items() if call["name"] not in reads}
+            if not waiting:
+                return []
+            decisions = _ask(message, list(waiting.values()))
+            return _carry_out(message, open_calls, dict(zip(waiting, decisions, strict=True)))
+    return []
 
 
 def _ask(message: AIMessage, waiting: Sequence[ToolCall]) -> list[Mapping[str, Any]]:
@@ -186,48 +201,68 @@ def _problem(answer: Any, expected: int) -> str | None:
 
 
 def _carry_out(
-    message: AIMessage, waiting: Sequence[ToolCall], decisions: Sequence[Mapping[str, Any]]
+    message: AIMessage, open_calls: Collection[int], decisions: Mapping[int, Mapping[str, Any]]
 ) -> list[BaseMessage]:
     """The decisions as messages.
 
     Rejected calls are answered right behind the message that made them. If others of the same message go on, these
     move to a message of their own, because a tools node carries out every call of the last one.
+
+    Args:
+        message: The message that makes the calls.
+        open_calls: Positions of its calls that nobody has answered yet.
+        decisions: What was decided, by position.
     """
-    decided = {str(call["id"]): decision for call, decision in zip(waiting, decisions, strict=True)}
-    going_on: list[ToolCall] = []
-    rejected: list[ToolCall] = []
-    for call in message.tool_calls:
-        decision = decided.get(str(call["id"]), {"type": "approve"})
-        if decision["type"] == "reject":
-            rejected.append(call)
-        elif decision["type"] == "edit":
+    calls = list(message.tool_calls)
+    for at, decision in decisions.items():
+        if decision["type"] == "edit":
             action = decision["edited_action"]
-            going_on.append(ToolCall(name=action["name"], args=action["args"], id=call["id"], type="tool_call"))
-        else:
-            going_on.append(call)
+            calls[at] = ToolCall(name=action["name"], args=action["args"], id=calls[at]["id"], type="tool_call")
+    rejected = [at for at, decision in decisions.items() if decision["type"] == "reject"]
     if not rejected:
-        return [] if going_on == message.tool_calls else [_with_calls(message, going_on)]
-    answers: list[BaseMessage] = [_rejection(call, decided[str(call["id"])].get("message")) for call in rejected]
+        return [] if calls == message.tool_calls else [_with_calls(message, calls)]
+    answers: list[BaseMessage] = [_rejection(calls[at], decisions[at].get("message")) for at in rejected]
+    going_on = [call for at, call in enumerate(calls) if at in open_calls and at not in rejected]
     if not going_on:
         return answers
-    apart = AIMessage("", tool_calls=going_on, name=message.name)
-    return [_with_calls(message, rejected), *answers, apart]
+    staying = [call for at, call in enumerate(calls) if at not in open_calls or at in rejected]
+    return _split(message, staying, answers, going_on)
+
+
+def _split(
+    message: AIMessage, staying: list[ToolCall], answers: Sequence[BaseMessage], going_on: list[ToolCall]
+) -> list[BaseMessage]:
+    """Two messages out of one: what it says stays with the first, the reasoning goes with the calls that go on.
+
+    Providers of signed reasoning want it before the latest calls, and each of its blocks only once.
+    """
+    first = message.model_copy(update={"tool_calls": staying, "content": str(message.text)})
+    second = _with_calls(message, going_on)
+    unsaid = [block for block in second.content if isinstance(block, dict) and block.get("type") not in SAID]
+    second = second.model_copy(update={"content": unsaid or "", "id": None, "usage_metadata": None})
+    return [first, *answers, second]
 
 
 def _with_calls(message: AIMessage, calls: list[ToolCall]) -> AIMessage:
-    """The message with other calls; content that repeats calls of its own keeps those that are left."""
-    ids = {call["id"] for call in calls}
+    """The message with other calls; where its content repeats its calls, it repeats these."""
     content = message.content
     if isinstance(content, list):
-        content = [block for block in content if not isinstance(block, dict) or _call_id(block) in {None, *ids}]
+        by_id = {call["id"]: call for call in calls}
+        content = [_block_of(block, by_id) for block in content]
+        content = [block for block in content if block is not None]
     return message.model_copy(update={"tool_calls": calls, "content": content})
 
 
-def _call_id(block: Mapping[str, Any]) -> Any:
-    """The id of the call that a content block repeats, in the form of any provider; `None` for other blocks."""
-    if block.get("type") not in {"tool_use", "function_call", "tool_call"}:
+def _block_of(block: Any, calls: Mapping[Any, ToolCall]) -> Any:
+    """A content block; one that repeats a call, in the form of any provider, as the call now is, or `None` if gone."""
+    if not isinstance(block, dict) or block.get("type") not in {"tool_use", "function_call", "tool_call"}:
+        return block
+    call = calls.get(block.get("call_id", block.get("id")))
+    if call is None:
         return None
-    return block.get("call_id", block.get("id"))
+    args = call["args"]
+    now = {key: json.dumps(args) if isinstance(block[key], str) else args for key in ARGUMENT_KEYS if key in block}
+    return {**block, "name": call["name"], **now}
 
 
 def _rejection(call: ToolCall, reason: str | None) -> ToolMessage:

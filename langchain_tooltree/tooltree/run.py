@@ -9,12 +9,15 @@ results grows with their number.
 
 import asyncio
 import operator
+import time
 import uuid
 from collections import deque
-from collections.abc import Awaitable, Callable
-from typing import Annotated, Any, TypedDict
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from typing import Annotated, Any, TypedDict, cast
 
 from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import ensure_config
 from langgraph.config import get_config
 from langgraph.func import task
 from langgraph.graph import END, START, StateGraph
@@ -23,6 +26,7 @@ from langchain_tooltree.errors import ResumeError
 from langchain_tooltree.flows import arun_flow, run_flow
 from langchain_tooltree.streaming import aemit, emit
 from langchain_tooltree.tooltree.operations import Operation, Outcome
+from langchain_tooltree.tooltree.reuse import continuation_of, last_search
 from langchain_tooltree.tooltree.session import SearchSession
 
 SEGMENT = 240
@@ -43,12 +47,16 @@ class SegmentState(TypedDict):
         segments: The outcomes of every finished segment.
         done: Whether the search is over.
         run_key: Unique to this search and the same when it is resumed.
+        began: When it began, in seconds since the epoch.
+        continuation: What it goes on from, a `Continuation` as plain data; `None` if it starts anew.
         fingerprint: What the search was begun with; see `SearchSession.fingerprint`.
     """
 
     segments: Annotated[list[Outcomes], operator.add]
     done: bool
     run_key: str
+    began: float
+    continuation: dict[str, Any] | None
     fingerprint: str
 
 
@@ -76,7 +84,12 @@ def run_search(session: SearchSession, config: RunnableConfig | None = None) -> 
         outcomes = _drive(session, launch)
         return {"segments": [outcomes], "done": session.search.finished, "run_key": session.dialogue.run_key}
 
-    _adopt(session, _graph(segment).invoke(_beginning(session), _limited(config)))
+    graph = _graph(segment)
+    kept = None
+    if _goes_on(session):
+        with suppress(ValueError):  # the host has no checkpointer
+            kept = graph.get_state(_earlier(session)).values
+    _adopt(session, graph.invoke(_beginning(session, kept), _limited(config)))
 
 
 async def arun_search(session: SearchSession, config: RunnableConfig | None = None) -> None:
@@ -104,7 +117,12 @@ async def arun_search(session: SearchSession, config: RunnableConfig | None = No
         outcomes = await _adrive(session, launch)
         return {"segments": [outcomes], "done": session.search.finished, "run_key": session.dialogue.run_key}
 
-    _adopt(session, await _graph(segment).ainvoke(_beginning(session), _limited(config)))
+    graph = _graph(segment)
+    kept = None
+    if _goes_on(session):
+        with suppress(ValueError):  # the host has no checkpointer
+            kept = (await graph.aget_state(_earlier(session))).values
+    _adopt(session, await graph.ainvoke(_beginning(session, kept), _limited(config)))
 
 
 def _see_exception(future: "asyncio.Future[Any]") -> None:
@@ -113,9 +131,51 @@ def _see_exception(future: "asyncio.Future[Any]") -> None:
         future.exception()
 
 
-def _beginning(session: SearchSession) -> SegmentState:
-    """The input of a search; a resumed one ignores it and goes on from what was kept."""
-    return SegmentState(segments=[], done=False, run_key=uuid.uuid4().hex, fingerprint=_fingerprint(session))
+def _earlier(session: SearchSession) -> RunnableConfig:
+    """Where the checkpointer of the host keeps the search whose plan stands last in the conversation."""
+    configurable = ensure_config().get("configurable", {})
+    place = {key: value for key, value in configurable.items() if key not in {"checkpoint_id", "checkpoint_map"}}
+    return {"configurable": {**place, "checkpoint_ns": last_search(session.messages)}}
+
+
+def _goes_on(session: SearchSession) -> bool:
+    """Whether there may be a search to go on from."""
+    return session.planner.config.reuse_seconds > 0 and last_search(session.messages) is not None
+
+
+def _beginning(session: SearchSession, kept: Mapping[str, Any] | None = None) -> SegmentState:
+    """The input of a search; a resumed one ignores it and goes on from what was kept.
+
+    Args:
+        session: The search.
+        kept: The state of the earlier search that it may go on from.
+    """
+    began = time.time()
+    return SegmentState(
+        segments=[],
+        done=False,
+        run_key=uuid.uuid4().hex,
+        began=began,
+        continuation=_continuation(session, kept, began) if kept else None,
+        fingerprint=_fingerprint(session),
+    )
+
+
+def _continuation(session: SearchSession, kept: Mapping[str, Any], now: float) -> dict[str, Any] | None:
+    """What a search goes on from, if the earlier one was made by the same planner not long ago."""
+    old = now - kept["began"] > session.planner.config.reuse_seconds
+    if old or not kept["done"] or kept["fingerprint"] != _fingerprint(session):
+        return None
+    earlier = session.afresh()
+    _adopt(earlier, cast("SegmentState", kept))
+    planner = session.planner
+    continuation = continuation_of(
+        earlier.search,
+        session.messages,
+        effects=planner.effects,
+        max_chars=planner.config.max_observation_chars,
+    )
+    return continuation.model_dump() if continuation else None
 
 
 def _placed(state: SegmentState) -> SegmentState:
@@ -141,6 +201,8 @@ def _adopt(session: SearchSession, state: SegmentState) -> None:
         )
         raise ResumeError(msg)
     session.dialogue.run_key = state["run_key"]
+    if state["continuation"]:
+        session.go_on(state["continuation"])
     seen = session.search.consumed
     for outcomes in state["segments"]:
         if seen:

@@ -13,6 +13,8 @@ from langchain_tooltree import events
 from langchain_tooltree.tooltree.budget import Budget
 from langchain_tooltree.tooltree.cache import CallCache
 from langchain_tooltree.tooltree.config import SearchConfig
+from langchain_tooltree.tooltree.continuation import Continuation
+from langchain_tooltree.tooltree.frontier import Frontier
 from langchain_tooltree.tooltree.launches import LaunchQueue, Rollout
 from langchain_tooltree.tooltree.operations import Operation, OperationKind, Outcome
 from langchain_tooltree.tooltree.selection import SelectionRule, UpperConfidence
@@ -41,6 +43,7 @@ class TreeSearch:
         tree: The tree so far.
         budget: What is spent.
         rollouts: Rollouts started.
+        inherited: Nodes taken over from an earlier search.
         kept_tools: Names that the coarse planner kept; `None` for all.
         problems: What made questions to proposer or judge fail, each cause once.
         stop_reason: Why the search ended; `None` while it goes on.
@@ -60,6 +63,7 @@ class TreeSearch:
         self.limits = config.estimate(tools)
         self.budget = Budget(config, self.limits, reserved_model_calls=reserved_model_calls)
         self.rollouts = 0
+        self.inherited = 0
         self.kept_tools: tuple[str, ...] | None = None
         self.stop_reason: StopReason | None = None
         self._rule = rule or UpperConfidence(config)
@@ -71,12 +75,39 @@ class TreeSearch:
             single=config.pre_evaluation == "single",
         )
         self._active: dict[int, Rollout] = {}
+        self._frontier = Frontier(self.tree, max_proposals=config.max_proposals)
         self._cache = CallCache()
         self.problems: list[str] = []
         self._failures = Counter[str]()
         self._best = BestPath(config)
         self._told_best: int | None = None
         self._events: list[events.Event] = []
+
+    def go_on(self, continuation: Continuation) -> None:
+        """Begin where an earlier search has come to, before anything is asked.
+
+        A tree that holds a solution already ends the search at once.
+
+        Args:
+            continuation: What the earlier search has left.
+        """
+        for call, observation in continuation.known:
+            self._cache.learn("", call, observation)
+        if not continuation.nodes:
+            return
+        goal = continuation.nodes[0].goal or 0.0
+        if continuation.carried_out and self.config.goal_score and goal >= self.config.goal_threshold:
+            self._stop("solved")
+            return
+        self.tree.nodes[:] = continuation.nodes
+        self.inherited = len(continuation.nodes) - 1
+        for node in continuation.nodes[1:]:
+            if node.call and node.observation:
+                self._cache.learn(self.tree[node.parent or ROOT].world, node.call, node.observation)
+            if node.evaluated:
+                self._best.consider(self.tree, node, goal_known=node.goal is not None and node.post_scored)
+                if self._best.solves(self.tree, node):
+                    self._stop("solved")
 
     # --- ask ---
 
@@ -133,7 +164,7 @@ class TreeSearch:
             return self._idle("max_rollouts")
         if len(self._active) >= self.config.parallel_rollouts:
             return False
-        node = self._rule.select(self.tree, self._expandable)
+        node = self._rule.select(self.tree, self._frontier.expandable)
         if node is None:
             return self._idle("exhausted")
         rollout = Rollout(self.rollouts, node)
@@ -331,33 +362,11 @@ class TreeSearch:
         self.tree.occupy(rollout.node, -1)
         self._queue.release(rollout)
         del self._active[rollout.id]
-        self._close_upwards(rollout.node)
+        self._frontier.close_upwards(rollout.node)
         if converged := self._best.rollout_ended():
             self._stop(converged)
 
     # --- pruning, best path, stopping ---
-
-    def _expandable(self, node: Node) -> bool:
-        """Whether a state may be asked for calls now: never asked, or nothing is left of what it offered."""
-        return (
-            (node.call is None or node.evaluated)
-            and not (node.closed or node.deferred or node.proposing or node.pruned)
-            and node.proposals < self.config.max_proposals
-            and self._spent(node)
-        )
-
-    def _spent(self, node: Node) -> bool:
-        """Whether every child is pruned or closed."""
-        return all(child.pruned is not None or child.closed for child in self.tree.children(node))
-
-    def _close_upwards(self, node: Node | None) -> None:
-        while node is not None:
-            if not node.closed:
-                asked = node.proposals >= self.config.max_proposals and not node.proposing
-                if not (asked and self._spent(node)):
-                    return
-                node.closed = True
-            node = self.tree.parent(node)
 
     def best(self) -> Node | None:
         """The end of the best path, `None` if no call was found worth keeping."""

@@ -15,6 +15,7 @@ from langchain_tooltree.streaming import EventSink
 from langchain_tooltree.tooltree.actions import ProposalRequest
 from langchain_tooltree.tooltree.budget import Spent
 from langchain_tooltree.tooltree.coarse import plan_tools
+from langchain_tooltree.tooltree.continuation import Continuation
 from langchain_tooltree.tooltree.dialogue import Dialogue
 from langchain_tooltree.tooltree.execute import clip
 from langchain_tooltree.tooltree.judge import JudgedCall, JudgeRequest, Score
@@ -45,6 +46,8 @@ class SearchSession:
         sinks: Called with every event.
 
     Attributes:
+        planner: The parts.
+        messages: The conversation.
         search: The pure search.
         dialogue: The conversation along the paths of its tree.
         sinks: Called with every event.
@@ -65,6 +68,7 @@ class SearchSession:
         sinks: Sequence[EventSink] = (),
     ) -> None:
         self.planner = planner
+        self.messages = messages
         self.sinks = sinks
         self.search = TreeSearch(
             planner.config,
@@ -76,8 +80,25 @@ class SearchSession:
         self._trial = CallTrial(planner, self.search.tree, self.dialogue, state=state, messages_key=messages_key)
         self._cancelled = cancelled
         self._launched_at: dict[int, float] = {}
+        self._going_on = False
         self._announced = False
         self._concluded = False
+
+    def afresh(self) -> "SearchSession":
+        """A session of the same planner that has not begun, to replay an earlier search of the conversation in."""
+        return SearchSession(
+            self.planner, self.messages, system=(), state={}, messages_key="messages", cancelled=lambda: False
+        )
+
+    def go_on(self, continuation: Mapping[str, Any]) -> None:
+        """Begin where an earlier search has come to; a session that has begun already is left alone.
+
+        Args:
+            continuation: A `Continuation` as plain data.
+        """
+        if not self._going_on:
+            self._going_on = True
+            self.search.go_on(Continuation.model_validate(continuation))
 
     def fingerprint(self) -> str:
         """A digest of all that decides which operations the search launches, its models' answers aside."""
@@ -107,6 +128,7 @@ class SearchSession:
             max_rollouts=limits.rollouts,
             max_model_calls=limits.model_calls,
             max_tool_calls=limits.tool_calls,
+            inherited=self.search.inherited,
         )
 
     def launching(self, operation: Operation) -> None:
@@ -176,6 +198,7 @@ class SearchSession:
             cost=SearchCost(
                 rollouts=search.rollouts,
                 nodes=len(search.tree) - 1,
+                inherited=search.inherited,
                 pruned_before=sum(reason != "post_evaluation" for reason in pruned),
                 pruned_after=sum(reason == "post_evaluation" for reason in pruned),
                 model_calls=spent.model_calls,
@@ -204,6 +227,7 @@ class SearchSession:
             tools=shown,
             attempt=operation.attempt,
             tried=[child.label for child in self.search.tree.children(node)],
+            top_ups=operation.top_ups,
             metadata=_place(operation),
         )
         proposal = yield from self.planner.proposer.propose(request, meter)
@@ -212,6 +236,8 @@ class SearchSession:
             "dropped": [str(problem) for problem in proposal.problems],
             # A model that saw only some of the tools cannot know that no tool can help.
             "finished": proposal.finished and len(shown) == len(allowed),
+            "several": proposal.largest_reply > 1,
+            "gained": proposal.gained,
             "error": proposal.error,
         }
 
@@ -251,8 +277,9 @@ class SearchSession:
     def _why_no_plan(self) -> str | None:
         """Why nothing is kept; `None` if a plan is, or if the model said that no call is needed."""
         root = self.search.tree.root
+        carried_out = self.search.stop_reason == "solved"
         needless = self.search.stop_reason == "exhausted" and not (root.children or root.dropped)
-        if needless or self.search.best() is not None:
+        if carried_out or needless or self.search.best() is not None:
             return None
         reason = f"no call was worth keeping ({self.search.stop_reason})"
         return f"{reason}: {self.search.problems[-1]}" if self.search.problems else reason

@@ -15,6 +15,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from langchain_tooltree.tooltree.frames import Frame
+
 Effect = Literal["read", "write", "sandboxed"]
 """`read` may run while searching, `write` never does, `sandboxed` changes a fork of the user's world only."""
 
@@ -31,6 +33,7 @@ class Call(BaseModel):
         tool: Name of the tool.
         arguments: JSON-like arguments, validated against the tool's schema; injected ones are not among them.
         effect: What running it does to the world.
+        frame: The signed reasoning that the call has to come back with, if there is any.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -38,6 +41,7 @@ class Call(BaseModel):
     tool: str
     arguments: dict[str, Any]
     effect: Effect
+    frame: Frame | None = None
 
     @cached_property
     def key(self) -> str:

@@ -52,14 +52,17 @@ class PureWorld:
     def _plan(self, _: random.Random, __: Operation) -> dict:
         return {"tools": tuple(EFFECTS)}
 
-    def _propose(self, draw: random.Random, _: Operation) -> dict:
+    def _propose(self, draw: random.Random, operation: Operation) -> dict:
         if draw.random() < self.trouble:
             return {"error": "the model failed"}
         offered = [
             (draw.choice(list(EFFECTS)), draw.randrange(3)) for _ in range(draw.choice((0, 2, 3, 3, 4, 4, 5, 5, 5, 5)))
         ]
         calls = [Call(tool=tool, arguments={"n": n}, effect=EFFECTS[tool]) for tool, n in offered]
-        return {"calls": calls, "dropped": ("bad(): refused",) * draw.randrange(2), "finished": not calls}
+        gained = draw.choice((None, 0, 1, 2)) if operation.top_ups else None
+        several = gained is None and len(calls) > 1
+        dropped = ("bad(): refused",) * draw.randrange(2)
+        return {"calls": calls, "dropped": dropped, "finished": not calls, "several": several, "gained": gained}
 
     def _score(self, draw: random.Random, operation: Operation) -> dict:
         return {"scores": [self._number(draw) for _ in operation.candidates]}

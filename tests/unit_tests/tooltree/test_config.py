@@ -112,6 +112,7 @@ def test_the_papers_settings():
         "pre_evaluation": "single",
         "max_proposals": 1,
         "goal_score": False,
+        "reuse_seconds": 0,
     }
     assert SearchConfig.paper(max_rollouts=7).max_rollouts == 7
     with pytest.raises(ConfigurationError, match="max_rollouts"):

@@ -10,8 +10,9 @@ from langchain_tooltree.tooltree.tree import Node
 
 @pytest.fixture
 def make():
-    def queue(*, model_calls=10, tool_calls=10, proposer_calls=2, judge_calls=2, single=False):
-        budget = Budget(SearchConfig(), Estimate(rollouts=9, model_calls=model_calls, tool_calls=tool_calls))
+    def queue(*, model_calls=10, tool_calls=10, proposer_calls=2, judge_calls=2, single=False, top_k=1):
+        config = SearchConfig(top_k=top_k)
+        budget = Budget(config, Estimate(rollouts=9, model_calls=model_calls, tool_calls=tool_calls))
         return budget, LaunchQueue(budget, proposer_calls=proposer_calls, judge_calls=judge_calls, single=single)
 
     return queue
@@ -21,8 +22,9 @@ def rollout(number=0):
     return Rollout(number, Node(number))
 
 
-def tell(queue, operation, **used):
-    return queue.consume(Outcome(operation=operation.id, kind=operation.kind, node=operation.node, spent=Spent(**used)))
+def tell(queue, operation, *, several=False, gained=None, **used):
+    told = {"operation": operation.id, "kind": operation.kind, "node": operation.node}
+    return queue.consume(Outcome(**told, several=several, gained=gained, spent=Spent(**used)))
 
 
 def test_operations_are_numbered_in_the_order_of_launch(make):
@@ -40,6 +42,36 @@ def test_a_proposal_reserves_the_most_it_may_use_and_is_refunded(make):
     assert (operation.model_calls, budget.free_model_calls) == (2, 8)
     tell(queue, operation, model_calls=1)
     assert budget.free_model_calls == 9
+
+
+def test_a_proposal_that_may_be_topped_up_reserves_what_that_takes(make):
+    budget, queue = make(model_calls=99, top_k=5)
+    queue.put("propose", rollout())
+    operation = queue.launch()
+    assert (operation.top_ups, operation.model_calls, budget.free_model_calls) == (4, 6, 93)
+    tell(queue, operation, several=True, model_calls=1)
+    assert budget.free_model_calls == 98
+    queue.put("propose", rollout())
+    again = queue.launch()
+    assert (again.top_ups, again.model_calls) == (0, 2)
+
+
+@pytest.mark.parametrize(
+    ("model_calls", "single", "top_ups"), [(9, False, 3), (7, False, 1), (6, False, 0), (1, False, 0), (9, True, 0)]
+)
+def test_topping_up_leaves_enough_to_score_the_candidates_and_to_judge_a_call(make, model_calls, single, top_ups):
+    _, queue = make(model_calls=model_calls, single=single, top_k=5)
+    queue.put("propose", rollout())
+    operation = queue.launch()
+    assert operation.top_ups == top_ups
+    assert operation.model_calls == min(2, model_calls) + top_ups
+
+
+def test_only_proposals_are_topped_up(make):
+    _, queue = make(model_calls=99, top_k=5)
+    for kind in ("plan", "score", "execute", "evaluate"):
+        queue.put(kind, rollout(), candidates=(1,))
+        assert queue.launch().top_ups == 0
 
 
 @pytest.mark.parametrize(("single", "wanted"), [(False, 2), (True, 6)])

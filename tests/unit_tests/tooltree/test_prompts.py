@@ -49,6 +49,11 @@ def test_a_later_proposal_lists_what_was_tried():
     assert nothing.text.endswith("- none")
 
 
+def test_asking_for_others_lists_what_was_offered_just_now():
+    messages = propose_messages([HumanMessage("Go.")], instruction="Offer.", attempt=2, tried=["a()"], offered=["b()"])
+    assert messages[0].text.index("- a()") < messages[0].text.index("stand already:\n- b()\n")
+
+
 def test_there_is_one_system_message_at_the_head():
     conversation = [SystemMessage("One."), SystemMessage("Two."), HumanMessage("Go.")]
     messages = propose_messages(conversation, instruction="Offer.", attempt=1, tried=())

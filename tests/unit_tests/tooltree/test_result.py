@@ -99,6 +99,7 @@ async def test_every_event_is_told_from_start_to_stop(find, offline, numbered_to
         "max_rollouts": 60,
         "max_model_calls": 242,
         "max_tool_calls": 60,
+        "inherited": 0,
     }
     assert kinds[-1] == "stop"
     assert {"select", "propose", "judge", "execute", "evaluate", "best", "budget"} <= set(kinds)

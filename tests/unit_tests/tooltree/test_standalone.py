@@ -236,7 +236,7 @@ async def test_a_function_judge_costs_no_model_calls(find, offline, numbered_too
     def judge(request):
         return [0.9] * len(request.calls) if request.stage == "pre" else (0.9, 0.9)
 
-    model = offline(offers={(): [("alpha", {"n": 1})]})
+    model = offline(offers={(): [("alpha", {"n": 1}), ("alpha", {"n": 2})]})
     result = await find("Go.", numbered_tools("alpha"), model=model, judge=judge, effects=ALPHA)
     assert (result.stop_reason, result.cost.model_calls) == ("solved", 2)
 

@@ -1,0 +1,149 @@
+"""A search goes on from the tree, or the observations, that an earlier one has left."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from langchain_tooltree import SearchConfig
+from langchain_tooltree.tooltree.continuation import Continuation, below, reads_tried
+from langchain_tooltree.tooltree.search import TreeSearch
+from langchain_tooltree.tooltree.tree import Call
+
+WRITES = {"paint": "sandboxed", "glue": "sandboxed", "send": "write"}
+
+TWO_WRITES = {
+    "offers": {
+        (): "paint look",
+        ("look",): "paint",
+        ("paint",): "look glue",
+        ("paint", "glue"): "see look",
+        ("paint", "glue", "see"): "",
+        ("paint", "look"): "glue",
+        ("paint", "look", "glue"): "see",
+    },
+    "effects": WRITES,
+    "goal": {"see": 0.9},
+    "r_post": {"look": 0.45},
+}
+"""Paint, glue, then see that it is done."""
+
+
+def labels(search):
+    return [step.call.tool for step in search.tree.path(search.best())]
+
+
+def begun(continuation, world, run_pure, **settings):
+    """A search that goes on from a continuation as a checkpointer gives it back."""
+    search = TreeSearch(SearchConfig(**{"parallel_rollouts": 1, **settings}), judge_calls=0)
+    search.go_on(Continuation.model_validate(continuation.model_dump()))
+    run_pure(search, world)
+    return search
+
+
+def test_a_plan_whose_first_write_was_carried_out_goes_on_without_a_question(search_in, table_world, run_pure):
+    first = search_in(TWO_WRITES)
+    assert labels(first) == ["paint", "glue", "see"]
+
+    second = begun(
+        below(first.tree, first.tree.path(first.best())[0], carried_out=False), table_world(offers={}), run_pure
+    )
+
+    assert labels(second) == ["glue", "see"]
+    assert (second.stop_reason, second.rollouts, second.consumed) == ("solved", 0, 0)
+    assert second.inherited == len(second.tree) - 1 > 0
+
+
+def test_a_plan_that_was_carried_out_to_its_end_leaves_nothing_to_do(search_in, table_world, run_pure):
+    first = search_in(TWO_WRITES)
+
+    second = begun(below(first.tree, first.best(), carried_out=True), table_world(offers={}), run_pure)
+
+    assert (second.best(), second.stop_reason, second.consumed, len(second.tree)) == (None, "solved", 0, 1)
+
+
+def test_a_plan_that_ended_short_of_the_goal_is_searched_on_from_its_end(search_in, table_world, run_pure):
+    first = search_in({**TWO_WRITES, "r_pre": {"glue": 0.7}}, max_rollouts=2)
+    assert labels(first)[:1] == ["paint"]
+    end = first.tree[1]
+
+    rest = {"offers": {(): "glue", ("glue",): "see"}, "effects": WRITES, "goal": {"see": 0.9}, "r_post": {"look": 0.45}}
+    second = begun(below(first.tree, end, carried_out=True), table_world(**rest), run_pure)
+
+    assert labels(second) == ["glue", "see"]
+
+
+def test_the_world_of_a_tree_that_is_gone_on_from_is_counted_anew(search_in):
+    first = search_in(TWO_WRITES)
+    painted = first.tree.path(first.best())[0]
+    nodes = below(first.tree, painted, carried_out=False).nodes
+
+    assert painted.world
+    assert nodes[0].world == ""
+    for node in nodes[1:]:
+        parent = nodes[node.parent]
+        assert (node.world == parent.world) == (node.call.effect != "sandboxed")
+        assert node.depth == parent.depth + 1
+        assert node.id in parent.children
+
+
+def test_calls_that_were_never_scored_are_left_out_and_may_be_proposed_again(search_in):
+    search = search_in({"offers": {(): "paint", ("paint",): "look glue"}, "effects": WRITES}, max_model_calls=None)
+    painted = search.tree.path(search.best())[0]
+    for child in search.tree.children(painted):
+        child.r_pre = child.r_post = None
+
+    nodes = below(search.tree, painted, carried_out=False).nodes
+
+    assert len(nodes) == 1
+    assert nodes[0].proposals == painted.proposals - 1
+
+
+def test_only_reads_of_the_present_world_that_are_not_shown_are_known_after_a_new_request(search_in):
+    first = search_in({**TWO_WRITES, "transient": ["see"]}, max_rollouts=30)
+    look = Call(tool="look", arguments={}, effect="read")
+
+    known = reads_tried(first.tree, "", shown=())
+
+    assert {call.key for call, _ in known.known} == {look.key}
+    assert known.nodes == []
+    assert reads_tried(first.tree, "", shown={look.key}).known == []
+
+
+def test_a_known_read_is_not_made_again(search_in, table_world, run_pure):
+    tables = {"offers": {(): "look ask", ("look",): "ask"}, "goal": {"ask": 0.9}, "r_pre": {"look": 0.9}}
+    first = search_in(tables)
+    launched = []
+
+    second = TreeSearch(SearchConfig(parallel_rollouts=1), judge_calls=0)
+    second.go_on(reads_tried(first.tree, "", shown=()))
+    run_pure(second, table_world(**tables), watch=launched.extend)
+
+    assert [step.call.tool for step in second.tree.path(second.best())] == labels(first)
+    assert not [operation for operation in launched if operation.kind == "execute"]
+    assert second.cache_hits > 0
+
+
+@pytest.mark.parametrize("parallel", [1, 4])
+@given(seed=st.integers(0, 10_000))
+def test_values_of_any_tree_gone_on_from_are_the_means_of_its_rewards(
+    seed, parallel, pure_world, run_pure, all_rewards
+):
+    first = TreeSearch(SearchConfig(seed=seed, parallel_rollouts=parallel, max_rollouts=25), judge_calls=2)
+    run_pure(first, pure_world(seed))
+    states = [node for node in first.tree.nodes if node.evaluated and node.children]
+    if not states:
+        return
+    state = states[seed % len(states)]
+    continuation = below(first.tree, state, carried_out=False)
+
+    second = TreeSearch(SearchConfig(seed=seed, parallel_rollouts=parallel, max_rollouts=10), judge_calls=2)
+    second.go_on(Continuation.model_validate(continuation.model_dump()))
+    before = [(node.visits, node.value) for node in second.tree.nodes]
+    for node, (visits, value) in zip(second.tree.nodes, before, strict=True):
+        rewards = all_rewards(second.tree, node)
+        assert visits == len(rewards)
+        assert value == pytest.approx(sum(rewards) / len(rewards) if rewards else 0.0)
+        assert node.in_flight == 0
+    run_pure(second, pure_world(seed + 1))
+    assert second.finished
+    assert second.tree.root.visits == len(all_rewards(second.tree, second.tree.root))

@@ -1,0 +1,50 @@
+"""When a proposal of one call is topped up, and when no more."""
+
+import pytest
+
+from langchain_tooltree import SearchConfig
+from langchain_tooltree.tooltree.operations import Outcome
+from langchain_tooltree.tooltree.top_ups import TopUps
+
+
+def told(*, several=False, gained=None):
+    return Outcome(operation=0, kind="propose", node=0, several=several, gained=gained)
+
+
+@pytest.fixture
+def after():
+    """Questions that topping up may take after the given outcomes."""
+
+    def wanted(*outcomes, **settings):
+        top_ups = TopUps(SearchConfig(**settings))
+        for outcome in outcomes:
+            top_ups.watch(outcome)
+        return top_ups.wanted
+
+    return wanted
+
+
+FRUITFUL, FRUITLESS, UNASKED, SEVERAL = told(gained=2), told(gained=0), told(), told(several=True)
+
+
+def test_the_first_proposal_is_topped_up_to_as_many_calls_as_are_kept(after):
+    assert after() == 4
+    assert after(top_k=2) == 1
+    assert after(top_k=1) == 0
+
+
+def test_a_model_that_once_made_several_calls_is_never_asked_again(after):
+    assert after(SEVERAL) == 0
+    assert after(FRUITFUL, told(several=True, gained=3), FRUITFUL) == 0
+
+
+def test_two_fruitless_questions_in_a_row_are_enough(after):
+    assert after(FRUITLESS) == 4
+    assert after(FRUITLESS, FRUITLESS) == 0
+    assert after(FRUITLESS, FRUITFUL, FRUITLESS) == 4
+    assert after(FRUITLESS, UNASKED, FRUITLESS) == 0
+
+
+def test_the_papers_drafts_are_not_topped_up(after):
+    assert after(proposals="per_tool") == 0
+    assert TopUps(SearchConfig.paper()).wanted == 0
