@@ -161,7 +161,7 @@ class SearchSession:
                 scores = yield from self._score(operation, meter)
                 found = {"scores": scores, "error": _cause(meter) if None in scores else None}
             case "execute":
-                observation, replayed = yield from self._trial.run(node, inner_marks(_place(operation)))
+                observation, replayed = yield from self._trial.run(node, inner_marks(self._place(operation)))
                 found, tool_calls = {"observation": observation}, 1
             case "evaluate":
                 reward, goal = yield from self._evaluate(node, operation, meter)
@@ -228,7 +228,7 @@ class SearchSession:
             attempt=operation.attempt,
             tried=[child.label for child in self.search.tree.children(node)],
             top_ups=operation.top_ups,
-            metadata=_place(operation),
+            metadata=self._place(operation),
         )
         proposal = yield from self.planner.proposer.propose(request, meter)
         return {
@@ -271,8 +271,17 @@ class SearchSession:
             ],
             tools=[library.card(name).to_dict() for name in sorted({node.call.tool for node in nodes if node.call})],
             observation=clip(readable(observation.content), JUDGED_CHARS) if observation else None,
-            metadata=_place(operation),
+            metadata=self._place(operation),
         )
+
+    def _place(self, operation: Operation) -> dict[str, Any]:
+        """Where in the search an inner run stands, for traces.
+
+        The scores are those of the call that is run or judged, or of the call that led to the state that is asked for
+        more; `None` for one that is not known when the run begins.
+        """
+        node = self.search.tree[operation.node]
+        return {"node": node.id, "rollout": operation.rollout, "r_pre": node.r_pre, "r_post": node.r_post}
 
     def _why_no_plan(self) -> str | None:
         """Why nothing is kept; `None` if a plan is, or if the model said that no call is needed."""
@@ -287,7 +296,3 @@ class SearchSession:
 
 def _cause(meter: Meter) -> str:
     return meter.problems[-1] if meter.problems else "the budget left no question"
-
-
-def _place(operation: Operation) -> dict[str, Any]:
-    return {"node": operation.node, "rollout": operation.rollout}
