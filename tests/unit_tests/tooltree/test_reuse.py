@@ -1,0 +1,104 @@
+"""Which earlier search a conversation points to, and whether the world is still the one that it explored."""
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+
+from langchain_tooltree.tooltree.reuse import continuation_of, last_search
+
+EFFECTS = {"look": "read", "ask": "read", "paint": "sandboxed", "send": "write"}
+
+
+@pytest.fixture
+def search(search_in):
+    """Its plan: paint, then look."""
+    return search_in(
+        {
+            "offers": {(): "paint ask send", ("paint",): "look"},
+            "effects": EFFECTS,
+            "goal": {"look": 0.9},
+            "r_post": {"ask": 0.45, "send": 0.45},
+        }
+    )
+
+
+def planned(search, tool, **changes):
+    """The message of a planned call."""
+    node = next(node for node in search.tree.nodes if node.call and node.call.tool == tool)
+    call = {"name": tool, "args": dict(node.call.arguments), "id": f"call_{node.id}", **changes}
+    mark = {"search": "model:1", "node": node.id}
+    return AIMessage("", tool_calls=[call], response_metadata={"tooltree": mark})
+
+
+def result(message, content, status="success"):
+    call = message.tool_calls[0]
+    return ToolMessage(content, tool_call_id=call["id"], name=call["name"], status=status)
+
+
+def found(search, *messages):
+    return continuation_of(search, [HumanMessage("Paint it."), *messages], effects=EFFECTS, max_chars=1000)
+
+
+def test_the_last_marked_message_names_the_search(search):
+    unmarked = AIMessage("", tool_calls=[{"name": "look", "args": {}, "id": "a"}])
+    assert last_search([HumanMessage("Paint it."), planned(search, "paint"), unmarked]) == "model:1"
+    assert last_search([HumanMessage("Paint it."), unmarked]) is None
+    assert last_search([]) is None
+
+
+def test_a_write_that_came_out_as_tried_leads_to_the_tree_below_it(search):
+    call = planned(search, "paint")
+    continuation = found(search, call, result(call, "paint ran"))
+    assert [node.call.tool for node in continuation.nodes[1:]] == ["look"]
+    assert not continuation.carried_out
+
+
+@pytest.mark.parametrize(("content", "status"), [("paint ran out", "success"), ("paint ran", "error"), ("", "success")])
+def test_a_write_that_came_out_otherwise_leads_nowhere(search, content, status):
+    call = planned(search, "paint")
+    assert found(search, call, result(call, content, status)) is None
+
+
+def test_a_write_that_was_not_carried_out_leads_nowhere(search):
+    assert found(search, planned(search, "paint")) is None
+    assert found(search, planned(search, "paint"), HumanMessage("Well?")) is None
+
+
+@pytest.mark.parametrize("changes", [{"args": {"colour": "red"}}, {"name": "glue"}])
+def test_a_changed_call_is_not_the_one_that_was_tried(search, changes):
+    call = planned(search, "paint", **changes)
+    assert found(search, call, result(call, "paint ran")) is None
+
+
+def test_a_write_that_was_never_tried_leads_nowhere(search):
+    call = planned(search, "send")
+    assert found(search, call, result(call, "send ran")) is None
+
+
+@pytest.mark.parametrize("node", [0, -1, 99, "1", None])
+def test_a_mark_that_fits_no_node_leads_nowhere(search, node):
+    call = planned(search, "paint")
+    call.response_metadata["tooltree"]["node"] = node
+    assert found(search, call, result(call, "paint ran")) is None
+
+
+def test_after_a_new_request_only_reads_of_the_present_world_are_known(search):
+    call = planned(search, "paint")
+    painted = [call, result(call, "paint ran")]
+
+    continuation = found(search, *painted, AIMessage("It is painted."), HumanMessage("Look at it."))
+
+    assert continuation.nodes == []
+    assert [read.tool for read, _ in continuation.known] == ["look"], "ask was tried before it was painted"
+
+
+def test_a_read_whose_result_is_shown_is_not_known(search):
+    call, look = planned(search, "paint"), AIMessage("", tool_calls=[{"name": "look", "args": {}, "id": "x"}])
+    painted = [call, result(call, "paint ran"), look, result(look, "look ran"), AIMessage("Done.")]
+    assert found(search, *painted, HumanMessage("Look again.")).known == []
+
+
+@pytest.mark.parametrize("tool", ["send", "paint", "unheard_of"])
+def test_another_write_since_leaves_nothing_known(search, tool):
+    call, other = planned(search, "paint"), AIMessage("", tool_calls=[{"name": tool, "args": {}, "id": "x"}])
+    since = [call, result(call, "paint ran"), other, result(other, "ok"), AIMessage("Done."), HumanMessage("And now?")]
+    assert found(search, *since) is None
