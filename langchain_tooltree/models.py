@@ -1,17 +1,20 @@
 """Every model call of the planner goes through here.
 
 The calls are hidden from users' token streams, named and tagged for traces, counted, asked again once where the reply
-is unusable, and read leniently: a model that answers rubbish is normal input.
+is unusable, and read leniently: a model that answers rubbish is normal input. What a provider refuses for its rate is
+waited out, and what it refuses as structured output is asked in plain text.
 """
 
 import json
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakValueDictionary
 
 from langchain.chat_models import init_chat_model
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.tools import BaseTool
 from langchain_core.utils.json import parse_json_markdown
@@ -21,6 +24,9 @@ from pydantic import BaseModel
 
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.flows import Flow
+from langchain_tooltree.rate_limits import Patience, ask_patiently, http_status, was_refused
+
+logger = logging.getLogger(__name__)
 
 TAG = "tooltree"
 """Tag of every inner run, beside the one that keeps its tokens out of `stream_mode="messages"`."""
@@ -31,19 +37,35 @@ SHOWN_REPLY = 500
 ATTEMPTS = 2
 """A question is asked once, and once more if the reply is unusable and the budget allows it."""
 
+CORRECTION = """\
+Your reply cannot be used. Answer again. Fill in the form completely: every identifier exactly once, every score a \
+number between 0 and 1."""
+
+FORM_REFUSED = frozenset({400, 404, 422})
+"""HTTP statuses of servers that know no structured output; the same question is then asked in plain text."""
+
+_plain_models: WeakValueDictionary[int, BaseChatModel] = WeakValueDictionary()
+"""Models whose server was found to refuse structured output, by identity: chat models need not be hashable.
+
+Kept for the process, not for a thread of a checkpointer: since a refused request is not counted, a search that has yet
+to find out differs from one that knows by nothing but that request.
+"""
+
 
 @dataclass(slots=True)
 class Meter:
     """Counts what one operation spends.
 
     Args:
-        allowance: Model calls it may make at the most.
+        allowance: Model calls it may make at the most. Requests that the provider refused to take are none.
+        patience: How long it may wait for rate limits.
 
     Attributes:
         problems: What went wrong with questions that may still have been answered in the end.
     """
 
     allowance: int
+    patience: Patience = field(default_factory=Patience)
     model_calls: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
@@ -55,7 +77,7 @@ class Meter:
         return self.allowance - self.model_calls
 
     def count(self, message: BaseMessage | None) -> None:
-        """Count a call and the tokens that its reply reports; a provider that reports none counts as zero."""
+        """Count a call and the tokens that its reply, if any, reports; a provider that reports none counts as zero."""
         self.model_calls += 1
         if isinstance(message, AIMessage) and message.usage_metadata:
             self.input_tokens += message.usage_metadata["input_tokens"]
@@ -77,6 +99,27 @@ class ModelStep:
     async def arun(self) -> Any:
         """Invoke the model without blocking the loop."""
         return await self.model.ainvoke(list(self.messages), self.config)
+
+
+def request(step: ModelStep, meter: Meter) -> Flow[Any]:
+    """Make a request, waiting for rate limits. One that failed is counted, since it may have cost something.
+
+    Args:
+        step: The request.
+        meter: Counts it if it fails, unless it was refused; its reply is for the caller to count.
+
+    Returns:
+        The reply.
+
+    Raises:
+        Exception: What the model raised.
+    """
+    try:
+        return (yield from ask_patiently(step, meter.patience))
+    except Exception as error:
+        if not was_refused(error):
+            meter.count(None)
+        raise
 
 
 def resolve_model(model: str | BaseChatModel) -> BaseChatModel:
@@ -129,12 +172,14 @@ def inner_marks(metadata: Mapping[str, Any]) -> RunnableConfig:
     return {"tags": [TAG, TAG_NOSTREAM], "metadata": {f"{TAG}_{key}": value for key, value in metadata.items()}}
 
 
-def bind_tools(model: BaseChatModel, tools: Sequence[BaseTool | dict[str, Any]]) -> Runnable[Any, Any]:
-    """The model with tools bound, or the model itself where there are none or it cannot have any."""
+def bind_tools(
+    model: BaseChatModel, tools: Sequence[BaseTool | dict[str, Any]], settings: Mapping[str, Any] | None = None
+) -> Runnable[Any, Any]:
+    """The model with tools and settings bound, or the model itself where there are no tools."""
     if not tools:
         return model
     try:
-        return model.bind_tools(tools)
+        return model.bind_tools(tools, **(settings or {}))
     except NotImplementedError as error:
         msg = (
             f"{type(model).__name__} cannot call tools: its bind_tools is not implemented. "
@@ -149,6 +194,8 @@ def call_tools(
     messages: Sequence[BaseMessage],
     meter: Meter,
     config: RunnableConfig,
+    *,
+    settings: Mapping[str, Any] | None = None,
 ) -> Flow[AIMessage]:
     """Ask a model that may reply with tool calls.
 
@@ -158,6 +205,7 @@ def call_tools(
         messages: The prompt.
         meter: Counts the call.
         config: Run configuration of the call.
+        settings: Settings of the request, such as a temperature, by name.
 
     Returns:
         The reply.
@@ -165,11 +213,7 @@ def call_tools(
     Raises:
         Exception: What the model raised.
     """
-    try:
-        reply = yield ModelStep(bind_tools(model, tools), messages, config)
-    except Exception:
-        meter.count(None)
-        raise
+    reply = yield from request(ModelStep(bind_tools(model, tools, settings), messages, config), meter)
     meter.count(reply)
     if not isinstance(reply, AIMessage):
         msg = f"{type(model).__name__} replied with {type(reply).__name__} instead of an AIMessage."
@@ -207,55 +251,82 @@ class StructuredQuestion:
         """
         replies: list[dict[str, Any]] = []
         prompt = self.prompt
+        spelled_out = False
         for _ in range(min(ATTEMPTS, meter.left)):
             try:
-                raw, data = yield from self._ask_once(prompt, meter)
+                raw, data = yield from self._ask_once(prompt, meter, spelled_out=spelled_out)
             except Exception as error:  # noqa: BLE001 - any failure of a model is a missing score, not a crash
                 meter.problems.append(f"{type(error).__name__}: {error}")
+                if was_refused(error):
+                    break  # it would be refused again
                 continue
             if data is not None:
                 replies.append(data)
                 if self.usable(data):
                     break
-            shown = (json.dumps(data) if data is not None else str(raw.text))[:SHOWN_REPLY]
+            shown = _shown(raw, data)
             meter.problems.append(f"the reply is not of the form asked for: {shown}")
-            prompt = [
-                *self.prompt,
-                HumanMessage(
-                    f"Your reply cannot be used: {shown}\nAnswer again. Fill in the form completely: every identifier "
-                    "exactly once, every score a number between 0 and 1."
-                ),
-            ]
+            prompt = [*self.prompt, AIMessage(shown or "[no text]"), HumanMessage(CORRECTION)]
+            # A server that ignores the form, as some do, has not shown it to the model.
+            spelled_out = data is None
         return replies
 
-    def _ask_once(self, prompt: Sequence[BaseMessage], meter: Meter) -> Flow[tuple[AIMessage, dict[str, Any] | None]]:
-        """One request, through the model's structured output where it has one, as plain text otherwise."""
-        try:
-            structured = self.model.with_structured_output(self._plain_schema(), include_raw=True)
-        except (NotImplementedError, ValueError):
-            structured = None
-        try:
-            reply = yield ModelStep(
-                structured or self.model,
-                prompt if structured else [*prompt, self._form()],
-                self.config,
-            )
-        except Exception:
-            meter.count(None)
-            raise
-        raw = reply["raw"] if structured else reply
+    def _ask_once(
+        self, prompt: Sequence[BaseMessage], meter: Meter, *, spelled_out: bool
+    ) -> Flow[tuple[AIMessage, dict[str, Any] | None]]:
+        """One question, through the model's structured output where it has one, as plain text otherwise."""
+        in_words = self._in_words(prompt)
+        refusal: Exception | None = None
+        if structured := self._structured():
+            step = ModelStep(structured, in_words if spelled_out else prompt, self.config)
+            try:
+                reply = yield from request(step, meter)
+            except Exception as error:
+                if http_status(error) not in FORM_REFUSED:
+                    raise
+                refusal = error
+            else:
+                raw, parsed = reply["raw"], reply["parsed"]
+                meter.count(raw)
+                return raw, parsed if isinstance(parsed, dict) else _parse_text(raw)
+        raw = yield from request(ModelStep(self.model, in_words, self.config), meter)
         meter.count(raw)
-        parsed = reply["parsed"] if structured else None
-        return raw, parsed if isinstance(parsed, dict) else _parse_text(raw)
+        if refusal is not None:
+            name = type(self.model).__name__
+            logger.info("%s refuses structured output; from now on it is asked in plain text: %s", name, refusal)
+            _plain_models[id(self.model)] = self.model
+        return raw, _parse_text(raw)
+
+    def _structured(self) -> Runnable[Any, Any] | None:
+        """The model with structured output; `None` if it has none, says so in its profile, or was refused before."""
+        lacking = (self.model.profile or {}).get("structured_output") is False
+        if lacking or id(self.model) in _plain_models:
+            return None
+        try:
+            return self.model.with_structured_output(self._plain_schema(), include_raw=True)
+        except (NotImplementedError, ValueError):
+            return None
 
     def _plain_schema(self) -> dict[str, Any]:
         """The JSON schema without references, which some providers do not follow."""
         schema = dereference_refs(self.schema.model_json_schema())
         return {key: value for key, value in schema.items() if key != "$defs"}
 
-    def _form(self) -> HumanMessage:
-        schema = json.dumps(self._plain_schema())
-        return HumanMessage(f"Reply with one JSON object and nothing else. Its JSON schema:\n{schema}")
+    def _in_words(self, prompt: Sequence[BaseMessage]) -> list[BaseMessage]:
+        """The prompt with the form in its system message: some models refuse two user messages in a row."""
+        form = f"Reply with one JSON object and nothing else. Its JSON schema:\n{json.dumps(self._plain_schema())}"
+        if isinstance(prompt[0], SystemMessage):
+            return [SystemMessage(f"{prompt[0].text}\n\n{form}"), *prompt[1:]]
+        return [SystemMessage(form), *prompt]
+
+
+def _shown(message: AIMessage, data: dict[str, Any] | None) -> str:
+    """The start of an unusable reply; where a model refuses to fill in the form, what it says instead."""
+    if data is not None:
+        return json.dumps(data)[:SHOWN_REPLY]
+    blocks = message.content if isinstance(message.content, list) else []
+    said = [block["refusal"] for block in blocks if isinstance(block, dict) and "refusal" in block]
+    return str(message.text or message.additional_kwargs.get("refusal") or " ".join(said))[:SHOWN_REPLY]
 
 
 def _parse_text(message: AIMessage) -> dict[str, Any] | None:

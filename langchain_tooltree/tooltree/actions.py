@@ -11,11 +11,11 @@ from typing import Any
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
-from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
 
 from langchain_tooltree.flows import Flow
 from langchain_tooltree.models import ATTEMPTS, Meter, call_tools, inner_config
+from langchain_tooltree.rate_limits import was_refused
 from langchain_tooltree.tooltree.arguments import clean_arguments, find_problem
 from langchain_tooltree.tooltree.cards import ToolLibrary
 from langchain_tooltree.tooltree.config import SearchConfig
@@ -100,15 +100,22 @@ class Proposer:
         library: The tools.
         effects: The effect of every tool, by name.
         config: Says whether all candidates come in one reply or each tool gets a draft, and how many are wanted.
+        settings: Settings of the model's requests, such as a temperature, by name.
     """
 
     def __init__(
-        self, model: BaseChatModel, library: ToolLibrary, effects: Mapping[str, Effect], config: SearchConfig
+        self,
+        model: BaseChatModel,
+        library: ToolLibrary,
+        effects: Mapping[str, Effect],
+        config: SearchConfig,
+        settings: Mapping[str, Any] | None = None,
     ) -> None:
         self._model = model
         self._library = library
         self._effects = effects
         self._config = config
+        self._settings = settings
 
     def propose(self, request: ProposalRequest, meter: Meter) -> Flow[Proposal]:
         """Ask a state for candidate calls.
@@ -157,9 +164,11 @@ class Proposer:
         attempts = ATTEMPTS if self._config.proposals == "together" else 1
         for _ in range(min(attempts, meter.left)):
             try:
-                reply = yield from call_tools(self._model, tools, messages, meter, _run_config(request))
+                reply = yield from self._call(request, tools, messages, meter)
             except Exception as error:  # noqa: BLE001 - any failure of a model ends in the fallback, not in a crash
                 proposal.error = f"the model failed: {type(error).__name__}: {error}"
+                if was_refused(error):
+                    return  # it would be refused again
             else:
                 proposal.error = None
                 self._read(reply, tools, proposal)
@@ -181,7 +190,7 @@ class Proposer:
                 offered=offered,
             )
             try:
-                reply = yield from call_tools(self._model, tools, messages, meter, _run_config(request))
+                reply = yield from self._call(request, tools, messages, meter)
             except Exception:  # noqa: BLE001 - the call that there is will do
                 return
             more = Proposal()
@@ -205,13 +214,19 @@ class Proposer:
         listed = "\n".join(f"- {problem}" for problem in proposal.problems)
         messages.append(HumanMessage(DEFAULT_REPAIR_PROMPT.format(problems=listed)))
         try:
-            reply = yield from call_tools(self._model, tools, messages, meter, _run_config(request))
+            reply = yield from self._call(request, tools, messages, meter)
         except Exception:  # noqa: BLE001 - without a repair the calls are dropped for the reason they had
             return
         rewritten = Counter(call["name"] for call in (*reply.tool_calls, *reply.invalid_tool_calls))
         unanswered = [problem for problem in proposal.problems if not rewritten[problem.tool]]
         proposal.problems = unanswered
         self._read(reply, tools, proposal)
+
+    def _call(
+        self, request: ProposalRequest, tools: Sequence[BaseTool], messages: Sequence[BaseMessage], meter: Meter
+    ) -> Flow[AIMessage]:
+        config = inner_config("propose", {**request.metadata, "attempt": request.attempt})
+        return (yield from call_tools(self._model, tools, messages, meter, config, settings=self._settings))
 
     def _read(self, reply: AIMessage, tools: Sequence[BaseTool], proposal: Proposal) -> None:
         """Sort the calls of a reply into valid ones and problems."""
@@ -240,7 +255,3 @@ class Proposer:
             )
             for broken in reply.invalid_tool_calls
         )
-
-
-def _run_config(request: ProposalRequest) -> RunnableConfig:
-    return inner_config("propose", {**request.metadata, "attempt": request.attempt})

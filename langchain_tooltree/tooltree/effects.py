@@ -4,6 +4,7 @@ A search runs tools whose results may never be kept. So a tool runs only if it i
 `write`, which is judged but left to the user's own tools node, or, if a sandbox binds it, tried out in a fork.
 """
 
+import inspect
 import typing
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Literal, get_type_hints
@@ -88,8 +89,9 @@ def mcp_effects(tools: Iterable[BaseTool], *, server: str) -> dict[str, Declared
     `effects={**mcp_effects(await client.get_tools(server_name="files"), server="files")}`.
 
     Args:
-        tools: Tools of that server, loaded with langchain-mcp-adapters or `langchain.mcp`.
-        server: Its name. Tools whose metadata names another server are left out.
+        tools: Tools of that server, loaded with langchain-mcp-adapters or `langchain.mcp`. Best pass no others: with
+            `langchain.mcp`, a server's name is its own claim as well.
+        server: Its name. Tools that name another server are left out.
 
     Returns:
         `"read"` for tools hinted read-only, `"write"` for those hinted otherwise; no entry without a hint.
@@ -98,12 +100,19 @@ def mcp_effects(tools: Iterable[BaseTool], *, server: str) -> dict[str, Declared
     for tool in tools:
         metadata = tool.metadata or {}
         provenance = metadata.get("mcp") or {}
-        named = (provenance.get("server") or {}).get("name", server)
+        named = (provenance.get("server") or {}).get("name") or _configured_server(tool) or server
         hints: Mapping[str, Any] = (provenance.get("tool") or {}).get("annotations") or {}
         hint = metadata.get("readOnlyHint", hints.get("read_only_hint"))
         if named == server and hint is not None:
             effects[tool.name] = "read" if hint is True else "write"
     return effects
+
+
+def _configured_server(tool: BaseTool) -> str | None:
+    """The server that langchain-mcp-adapters loaded a tool from, which only the tool's coroutine knows."""
+    coroutine = tool.coroutine if isinstance(tool, StructuredTool) else None
+    name = inspect.getclosurevars(coroutine).nonlocals.get("server_name") if inspect.isfunction(coroutine) else None
+    return name if isinstance(name, str) else None
 
 
 def _hints(tool: BaseTool | None) -> dict[str, Any]:

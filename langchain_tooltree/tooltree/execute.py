@@ -10,7 +10,7 @@ from contextvars import copy_context
 from dataclasses import dataclass, field
 from typing import Any
 
-from langchain_core.messages import ToolMessage
+from langchain_core.messages import LC_AUTO_PREFIX, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config, merge_configs
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
@@ -186,6 +186,8 @@ def _tool_message(output: Any) -> ToolMessage | None:
 def clip(content: Any, max_chars: int) -> Any:
     """Cut message content to a length.
 
+    Identifiers that LangChain makes up for blocks are left out, so that equal results are equal.
+
     Args:
         content: A string, or LangChain content blocks.
         max_chars: Characters to keep of a string, or of each block; a longer block that is not text is replaced.
@@ -201,6 +203,8 @@ def clip(content: Any, max_chars: int) -> Any:
 def _clip_block(block: Any, max_chars: int) -> Any:
     if isinstance(block, str):
         return _clip_text(block, max_chars)
+    if str(block.get("id", "")).startswith(LC_AUTO_PREFIX):
+        block = {key: value for key, value in block.items() if key != "id"}
     if isinstance(block.get("text"), str):
         return {**block, "text": _clip_text(block["text"], max_chars)}
     size = len(json.dumps(block, default=str))

@@ -12,6 +12,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.tools import BaseTool
 from langgraph.config import get_config
+from langgraph.constants import TAG_NOSTREAM
 
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.models import resolve_model
@@ -29,6 +30,9 @@ from langchain_tooltree.tooltree.turn import Turn
 
 KEPT = 8
 """So many planners, for the models and tool selections of requests, and so many plans without an answer are kept."""
+
+AGENT_NAME = "lc_agent_name"
+"""Where `create_agent` notes the name of the running agent in the metadata of its runs."""
 
 
 def deserves_search(request: ModelRequest[Any]) -> bool:
@@ -155,7 +159,7 @@ class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         turn = self._turn(request)
         if turn is None:
             return handler(request)
-        plan = self._take_unanswered() or self._messages(turn.search())
+        plan = self._take_unanswered() or self._messages(request, turn.search())
         if _waits(plan):
             return ModelResponse(plan)
         with self._kept_if_unanswered(plan):
@@ -169,7 +173,7 @@ class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         turn = self._turn(request)
         if turn is None:
             return await handler(request)
-        plan = self._take_unanswered() or self._messages(await turn.asearch())
+        plan = self._take_unanswered() or self._messages(request, await turn.asearch())
         if _waits(plan):
             return ModelResponse(plan)
         with self._kept_if_unanswered(plan):
@@ -186,6 +190,8 @@ class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
             planner=self._planner(request.model, tools),
             messages=request.messages,
             system=[request.system_message] if request.system_message else [],
+            # A search is no agent of its own, and whatever streams in it, such as a judge's model, is not the user's.
+            config={"tags": [TAG_NOSTREAM], "metadata": {AGENT_NAME: None}},
             state=request.state,
         )
 
@@ -220,11 +226,11 @@ class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
                 _forget_oldest(self._unanswered)
             raise
 
-    @staticmethod
-    def _messages(result: SearchResult) -> list[BaseMessage]:
+    def _messages(self, request: ModelRequest[Any], result: SearchResult) -> list[BaseMessage]:
         """The plan, each message by the name of the agent, as its own model's are."""
-        name = get_config().get("metadata", {}).get("lc_agent_name")
-        messages = result.messages
+        name = get_config().get("metadata", {}).get(AGENT_NAME)
+        by_this_model = self._model is None or self._model is request.model
+        messages = result.messages if by_this_model else result.plain_messages
         for message in messages:
             if name and isinstance(message, AIMessage):
                 message.name = name

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from langchain_core.embeddings import Embeddings
 from langchain_core.language_models import BaseChatModel
@@ -13,6 +14,7 @@ from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.experience.embeddings import HashingEmbeddings
 from langchain_tooltree.flows import Flow
 from langchain_tooltree.models import TAG, ModelStep, bind_tools, resolve_model
+from langchain_tooltree.rate_limits import Patience, ask_patiently
 from langchain_tooltree.tooltree.actions import Proposer
 from langchain_tooltree.tooltree.cards import ToolLibrary
 from langchain_tooltree.tooltree.config import SearchConfig
@@ -39,6 +41,7 @@ class Planner:
         embeddings: Ranks tools where there are many; `HashingEmbeddings` if left out.
         guards: What the host puts around its tool calls; searched calls pass through it too.
         selection: Whether the tools are a selection made for this turn, so that effects and sandbox may name others.
+        model_settings: Settings of the requests for calls, such as a temperature, by name.
 
     Raises:
         ConfigurationError: If a part cannot work, or parts do not fit together.
@@ -57,6 +60,7 @@ class Planner:
         embeddings: Embeddings | None = None,
         guards: ToolGuards | None = None,
         selection: bool = False,
+        model_settings: Mapping[str, Any] | None = None,
     ) -> None:
         if config is not None and not isinstance(config, SearchConfig):
             msg = f"config must be a SearchConfig, got {type(config).__name__} {config!r}."
@@ -79,7 +83,7 @@ class Planner:
             )
         self.sandbox = sandbox
         self.bound_tools = frozenset(tool.name for tool in sandbox.tools) if sandbox else frozenset()
-        self.proposer = Proposer(self.model, self.library, self.effects, self.config)
+        self.proposer = Proposer(self.model, self.library, self.effects, self.config, model_settings)
         first_judge = self.model if judge is None else judge
         self.pre_judge = resolve_judge(first_judge, seed=self.config.seed)
         self.post_judge = resolve_judge(first_judge if post_judge is None else post_judge, seed=self.config.seed)
@@ -98,5 +102,6 @@ class Planner:
             The model's reply.
         """
         model = bind_tools(self.model, list(self.library))
-        reply: AIMessage = yield ModelStep(model, conversation, {**config, "run_name": f"{TAG}.answer"})
+        step = ModelStep(model, conversation, {**config, "run_name": f"{TAG}.answer"})
+        reply: AIMessage = yield from ask_patiently(step, Patience())
         return reply

@@ -2,6 +2,7 @@
 
 import hashlib
 import logging
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
@@ -11,6 +12,7 @@ from langchain_core.messages import BaseMessage
 from langchain_tooltree.events import Event, FallbackEvent, StartEvent
 from langchain_tooltree.flows import Flow
 from langchain_tooltree.models import Meter, inner_marks
+from langchain_tooltree.rate_limits import Patience
 from langchain_tooltree.streaming import EventSink
 from langchain_tooltree.tooltree.actions import ProposalRequest
 from langchain_tooltree.tooltree.budget import Spent
@@ -145,7 +147,8 @@ class SearchSession:
             Its `Outcome` as plain data, so that a checkpointer can keep it.
         """
         began = self._launched_at.pop(operation.id, time.monotonic())
-        meter = Meter(operation.model_calls)
+        deadline = began + (self.planner.config.max_seconds or math.inf) - operation.elapsed
+        meter = Meter(operation.model_calls, patience=Patience(deadline=deadline, cancelled=self._cancelled))
         node = self.search.tree[operation.node]
         tool_calls = replayed = 0
         match operation.kind:
@@ -291,7 +294,8 @@ class SearchSession:
         if carried_out or needless or self.search.best() is not None:
             return None
         reason = f"no call was worth keeping ({self.search.stop_reason})"
-        return f"{reason}: {self.search.problems[-1]}" if self.search.problems else reason
+        causes = self.search.problems or ([] if root.children else root.dropped)
+        return f"{reason}: {causes[-1]}" if causes else reason
 
 
 def _cause(meter: Meter) -> str:

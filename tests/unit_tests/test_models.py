@@ -1,10 +1,15 @@
+import gc
+import logging
+import weakref
+
 import pytest
 from langchain_core.language_models import FakeListChatModel
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langgraph.constants import TAG_NOSTREAM
 from pydantic import BaseModel
 
 from langchain_tooltree import ConfigurationError
+from langchain_tooltree.flows import run_flow
 from langchain_tooltree.models import Meter, StructuredQuestion, bind_tools, call_tools, inner_config, resolve_model
 from langchain_tooltree.testing import ScriptedChatModel
 
@@ -18,6 +23,23 @@ class PlainChatModel(ScriptedChatModel):
 
     def with_structured_output(self, *_, **__):
         raise NotImplementedError
+
+
+class StatusError(Exception):
+    """An error as the clients built on httpx raise it."""
+
+    def __init__(self, status, **headers):
+        super().__init__(f"status {status}")
+        self.status_code = status
+        self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
+
+
+TOO_LONG = {"retry_after": "3600"}
+
+
+def forms(model):
+    """Of each prompt that a model got, whether it spells the form out."""
+    return ["Reply with one JSON object" in prompt[0].text for prompt in model.calls]
 
 
 def question(model, usable=lambda reply: "number" in reply):
@@ -65,6 +87,24 @@ async def test_a_failed_call_is_counted_too(drive):
     assert meter.model_calls == 1
 
 
+async def test_a_rate_limit_is_waited_for_and_costs_no_call(drive):
+    limited = StatusError(429, retry_after="0.1")
+    meter = Meter(2)
+    reply = await drive(call_tools(ScriptedChatModel(replies=[limited, limited, "hi"]), [], [], meter, {}))
+    assert (reply.text, meter.model_calls) == ("hi", 1)
+    meter = Meter(2)
+    assert await drive(question(ScriptedChatModel(replies=[limited, {"number": 1}])).ask(meter)) == [{"number": 1}]
+    assert (meter.model_calls, meter.problems) == (1, [])
+
+
+@pytest.mark.parametrize("status", [401, 403, 413])
+async def test_a_refused_request_costs_no_call(drive, status):
+    meter = Meter(2)
+    with pytest.raises(StatusError):
+        await drive(call_tools(ScriptedChatModel(replies=[StatusError(status)]), [], [], meter, {}))
+    assert meter.model_calls == 0
+
+
 async def test_a_usable_reply_is_asked_for_once(drive):
     model, meter = ScriptedChatModel(replies=[{"number": 3}]), Meter(2)
     assert await drive(question(model).ask(meter)) == [{"number": 3}]
@@ -98,9 +138,106 @@ async def test_errors_of_the_model_are_noted_and_counted(drive):
 async def test_without_structured_output_the_text_is_read(drive, text):
     model = PlainChatModel(replies=[text])
     assert await drive(question(model).ask(Meter(2))) == [{"number": 3}]
-    assert "Reply with one JSON object" in model.calls[0][-1].text
+    assert "Reply with one JSON object" in model.calls[0][0].text
 
 
 @pytest.mark.parametrize("text", ["three", "[3]", "", "null"])
 async def test_text_that_is_no_object_is_no_reply(drive, text):
     assert await drive(question(PlainChatModel(replies=[text, text])).ask(Meter(2))) == []
+
+
+@pytest.mark.parametrize("status", [400, 404, 422])
+async def test_where_structured_output_is_refused_the_question_is_asked_in_plain_text(drive, caplog, status):
+    model, meter = ScriptedChatModel(replies=[StatusError(status), {"number": 3}, {"number": 4}]), Meter(1)
+    with caplog.at_level(logging.INFO, "langchain_tooltree"):
+        assert await drive(question(model).ask(meter)) == [{"number": 3}]
+    assert (meter.model_calls, meter.problems) == (1, [])
+    assert forms(model) == [False, True]
+    assert "ScriptedChatModel refuses structured output" in caplog.text
+
+
+async def test_a_model_that_was_refused_is_asked_in_plain_text_from_then_on(drive):
+    model = ScriptedChatModel(replies=[StatusError(400), {"number": 1}, {"number": 2}])
+    for number in (1, 2):
+        assert await drive(question(model).ask(Meter(2))) == [{"number": number}]
+    assert forms(model) == [False, True, True]
+    other = ScriptedChatModel(replies=[{"number": 3}])
+    assert await drive(question(other).ask(Meter(2))) == [{"number": 3}]
+    assert forms(other) == [False]
+
+
+async def test_a_refusal_of_plain_text_as_well_is_not_blamed_on_the_form(drive):
+    model = ScriptedChatModel(replies=[StatusError(400), StatusError(400), {"number": 1}])
+    meter = Meter(2)
+    assert await drive(question(model).ask(meter)) == []
+    assert (meter.model_calls, meter.problems) == (0, ["StatusError: status 400"])
+    assert await drive(question(model).ask(Meter(2))) == [{"number": 1}]
+    assert forms(model) == [False, True, False]
+
+
+async def test_both_attempts_are_left_after_the_form_was_refused(drive):
+    model, meter = ScriptedChatModel(replies=[StatusError(400), "three", {"number": 3}]), Meter(2)
+    assert await drive(question(model).ask(meter)) == [{"number": 3}]
+    assert meter.model_calls == 2
+    assert forms(model) == [False, True, True]
+
+
+def test_a_model_is_not_kept_alive_by_what_is_known_of_it():
+    model = ScriptedChatModel(replies=[StatusError(400), {"number": 1}])
+    run_flow(question(model).ask(Meter(2)))
+    gone = weakref.ref(model)
+    del model
+    gc.collect()
+    assert gone() is None
+
+
+async def test_a_model_whose_profile_denies_structured_output_is_asked_in_plain_text(drive):
+    replies = [{"number": 3}]
+    denying = ScriptedChatModel(replies=replies, profile={"structured_output": False})
+    silent = ScriptedChatModel(replies=replies, profile={"tool_calling": True})
+    for model in (denying, silent):
+        assert await drive(question(model).ask(Meter(2))) == [{"number": 3}]
+    assert (forms(denying), forms(silent)) == ([True], [False])
+
+
+@pytest.mark.parametrize("error", [StatusError(401), StatusError(429, **TOO_LONG), StatusError(503, **TOO_LONG)])
+async def test_a_refused_question_is_not_asked_again(drive, error):
+    model, meter = ScriptedChatModel(replies=[error, {"number": 1}]), Meter(2)
+    assert await drive(question(model).ask(meter)) == []
+    assert (meter.model_calls, len(meter.problems)) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        AIMessage("", additional_kwargs={"refusal": "I will not."}),
+        AIMessage([{"type": "refusal", "refusal": "I will not."}]),
+    ],
+    ids=["chat completions", "responses"],
+)
+async def test_a_model_that_declines_is_asked_once_more_and_quoted(drive, refusal):
+    model, meter = ScriptedChatModel(replies=[refusal, {"number": 3}]), Meter(2)
+    assert await drive(question(model).ask(meter)) == [{"number": 3}]
+    assert meter.problems == ["the reply is not of the form asked for: I will not."]
+    assert [message.text for message in model.calls[1][-2:-1]] == ["I will not."]
+
+
+async def test_the_form_is_spelled_out_when_a_reply_is_no_object_at_all(drive):
+    model = ScriptedChatModel(replies=["three", {"number": 3}])
+    await drive(question(model).ask(Meter(2)))
+    assert forms(model) == [False, True]
+    model = ScriptedChatModel(replies=[{"count": 3}, {"number": 3}])
+    await drive(question(model).ask(Meter(2)))
+    assert forms(model) == [False, False]
+
+
+@pytest.mark.parametrize("kind", [ScriptedChatModel, PlainChatModel])
+@pytest.mark.parametrize("reply", ["three", "", '{"count": 3}'])
+async def test_user_and_model_take_turns_in_every_prompt(drive, kind, reply):
+    model = kind(replies=[reply, reply])
+    asked = question(model)
+    asked.prompt.insert(0, SystemMessage("You count."))
+    await drive(asked.ask(Meter(2)))
+    roles = [[message.type for message in prompt] for prompt in model.calls]
+    assert roles == [["system", "human"], ["system", "human", "ai", "human"]]
+    assert all(message.text for prompt in model.calls for message in prompt)

@@ -104,8 +104,20 @@ def test_hints_count_in_both_forms_of_metadata():
     assert mcp_effects(tools, server="files") == {"a": "read", "b": "write", "d": "read", "e": "write"}
 
 
+def loaded(name, server_name):
+    """A tool as langchain-mcp-adapters loads it: only its coroutine knows from which server."""
+
+    async def call_tool():
+        return server_name
+
+    return StructuredTool(
+        name=name, description=name, coroutine=call_tool, args_schema={}, metadata={"readOnlyHint": True}
+    )
+
+
 def test_hints_of_another_server_do_not_count():
-    assert mcp_effects([native("d", True, "mail")], server="files") == {}
+    tools = [native("d", True, "mail"), loaded("e", "mail"), loaded("f", "files"), loaded("g", None)]
+    assert mcp_effects(tools, server="files") == {"f": "read", "g": "read"}
 
 
 @pytest.mark.parametrize("hint", ["true", 1, "yes"])

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import pytest
 from langchain.tools import ToolRuntime
+from langchain_core.messages.content import create_text_block
 from langchain_core.tools import InjectedToolCallId, StructuredTool, ToolException, tool
 from langgraph.func import entrypoint
 from langgraph.prebuilt import InjectedState
@@ -282,3 +283,11 @@ def test_clipping_reaches_into_blocks():
     assert "30 characters left out" in text["text"]
     assert image == {"type": "text", "text": "[image of 81 characters left out]"}
     assert small == {"type": "file"}
+
+
+def test_identifiers_that_are_made_up_for_blocks_are_left_out_and_others_stay():
+    made_up, given = create_text_block("blue"), create_text_block("blue", id="b1")
+    assert clip([made_up, given], 20) == [
+        {"type": "text", "text": "blue"},
+        {"type": "text", "text": "blue", "id": "b1"},
+    ]

@@ -114,7 +114,7 @@ async def test_without_budget_nothing_is_asked_again(pre):
 async def test_the_second_question_says_what_was_wrong(pre):
     _, _, model = await pre(scores(z=0.9), scores(a=0.1, b=0.2))
     assert "Your reply cannot be used" in model.calls[1][-1].text
-    assert '"z"' in model.calls[1][-1].text
+    assert '"z"' in model.calls[1][-2].text
 
 
 async def test_candidates_are_shown_in_an_order_shuffled_by_the_seed(pre):
@@ -134,7 +134,7 @@ async def test_a_model_without_structured_output_is_read_as_text(pre, form):
     text = form.replace("{}", json.dumps(scores(a=0.1, b=0.2)))
     found, asked, model = await pre(text, model=PlainChatModel)
     assert (found, asked) == ([0.1, 0.2], 1)
-    assert "JSON schema" in model.calls[0][-1].text
+    assert "JSON schema" in model.calls[0][0].text
 
 
 async def test_text_that_is_no_json_is_asked_for_once_more(pre, post):

@@ -1,0 +1,285 @@
+"""The review by itself: which calls wait, and what decisions make of messages in every provider's form."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain.agents.structured_output import ToolStrategy
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.graph.message import add_messages
+from langgraph.prebuilt import ToolNode
+from langgraph.types import Command
+from pydantic import BaseModel
+
+from langchain_tooltree import PlanReviewMiddleware, PlanReviewNode, review_condition
+from langchain_tooltree.testing import ScriptedChatModel
+
+EFFECTS = {"look": "read", "send": "write"}
+
+THREAD: Any = {"configurable": {"thread_id": "1"}}
+
+APPROVE = {"type": "approve"}
+REJECT = {"type": "reject"}
+
+
+def edit(**arguments: Any) -> dict[str, Any]:
+    return {"type": "edit", "edited_action": {"name": "send", "args": arguments}}
+
+
+def call(name: str, key: str, **arguments: Any) -> Any:
+    return {"name": name, "args": arguments, "id": key, "type": "tool_call"}
+
+
+@pytest.fixture
+def ran():
+    """Which calls were carried out, by the tools of `tools`."""
+    return Counter()
+
+
+@pytest.fixture
+def tools(ran):
+    """A read, and two writes of which only one is declared."""
+
+    @tool
+    def look(at: str) -> str:
+        """Look somewhere."""
+        ran[f"look {at}"] += 1
+        return f"{at} is blue"
+
+    @tool
+    def send(to: str) -> str:
+        """Send a letter."""
+        ran[f"send {to}"] += 1
+        return f"sent to {to}"
+
+    @tool
+    def burn(what: str) -> str:
+        """Burn something."""
+        ran[f"burn {what}"] += 1
+        return f"{what} is gone"
+
+    return [look, send, burn]
+
+
+@pytest.fixture
+def review(tools):
+    """Reviews one message of a model: `review(message)` gives what is asked, `review(message, decisions)` the end."""
+
+    def run(message: AIMessage, *answers: Any, messages: Any = ()):
+        graph = StateGraph(MessagesState)
+        graph.add_node("review", PlanReviewNode(EFFECTS))
+        graph.add_node("tools", ToolNode(tools))
+        graph.add_edge(START, "review")
+        graph.add_conditional_edges("review", review_condition, {"tools": "tools", "model": END, END: END})
+        agent = graph.compile(checkpointer=InMemorySaver())
+        output = agent.invoke({"messages": [HumanMessage("Go."), message, *messages]}, THREAD, version="v2")
+        for decisions in answers:
+            output = agent.invoke(Command(resume={"decisions": decisions}), THREAD, version="v2")
+        return output
+
+    return run
+
+
+def waiting(output: Any) -> list[str]:
+    return [action["name"] for interrupt in output.interrupts for action in interrupt.value["action_requests"]]
+
+
+def summary(output: Any) -> list[Any]:
+    """The ids of each message's calls, and the id that each result answers."""
+    return [
+        message.tool_call_id if isinstance(message, ToolMessage) else [each["id"] for each in message.tool_calls]
+        for message in output.value["messages"][1:]
+    ]
+
+
+def test_reads_run_unasked(review, ran):
+    output = review(AIMessage("", tool_calls=[call("look", "1", at="sky")]))
+
+    assert not output.interrupts
+    assert ran == {"look sky": 1}
+
+
+def test_an_undeclared_tool_waits_as_a_declared_write_does(review, ran):
+    calls = [call("burn", "1", what="letter"), call("look", "2", at="sky"), call("send", "3", to="Ann")]
+
+    output = review(AIMessage("", tool_calls=calls))
+
+    assert waiting(output) == ["burn", "send"]
+    assert not ran
+
+
+def test_without_effects_every_call_waits():
+    assert PlanReviewMiddleware().reviews("look")
+    assert not PlanReviewMiddleware(EFFECTS).reviews("look")
+    assert PlanReviewMiddleware(EFFECTS).reviews("send")
+    assert PlanReviewMiddleware(EFFECTS).reviews("unknown")
+
+
+@pytest.mark.parametrize("last", [HumanMessage("Hello?"), AIMessage("Done.")], ids=["person", "answer"])
+def test_a_conversation_without_waiting_calls_ends(review, last):
+    assert not review(last).interrupts
+
+
+def test_decisions_hold_by_position_even_if_two_calls_have_one_id(review, ran):
+    calls = [call("send", "same", to="Ann"), call("send", "same", to="Bob")]
+
+    review(AIMessage("", tool_calls=calls), [REJECT, APPROVE])
+
+    assert ran == {"send Bob": 1}
+
+
+def test_calls_that_go_on_beside_rejected_ones_move_to_a_message_of_their_own(review, ran):
+    calls = [call("send", "1", to="Ann"), call("look", "2", at="sky"), call("send", "3", to="Bob")]
+    message = AIMessage("I will send two.", tool_calls=calls, id="m", usage_metadata=USAGE, response_metadata={"k": 1})
+
+    output = review(message, [REJECT, edit(to="Eve")])
+
+    assert summary(output) == [["1"], "1", ["2", "3"], "2", "3"]
+    assert ran == {"look sky": 1, "send Eve": 1}
+    first, _, second, *_ = output.value["messages"][1:]
+    assert (first.id, first.text, first.usage_metadata) == ("m", "I will send two.", USAGE)
+    assert (second.text, second.usage_metadata) == ("", None), "said and paid for once"
+    assert second.id not in {None, "m"}
+
+
+USAGE: Any = {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2}
+
+ANTHROPIC = [
+    {"type": "thinking", "thinking": "hm", "signature": "signed"},
+    {"type": "text", "text": "I will."},
+    {"type": "tool_use", "id": "1", "name": "send", "input": {"to": "Ann"}},
+    {"type": "tool_use", "id": "2", "name": "send", "input": {"to": "Bob"}},
+]
+OPENAI = [
+    {"type": "reasoning", "id": "rs_1", "encrypted_content": "signed", "summary": []},
+    {"type": "text", "text": "I will.", "id": "msg_1"},
+    {"type": "function_call", "id": "fc_1", "call_id": "1", "name": "send", "arguments": '{"to": "Ann"}'},
+    {"type": "function_call", "id": "fc_2", "call_id": "2", "name": "send", "arguments": '{"to": "Bob"}'},
+]
+STANDARD = [
+    {"type": "reasoning", "reasoning": "hm", "extras": {"signature": "signed"}},
+    {"type": "text", "text": "I will."},
+    {"type": "tool_call", "id": "1", "name": "send", "args": {"to": "Ann"}},
+    {"type": "tool_call", "id": "2", "name": "send", "args": {"to": "Bob"}},
+]
+
+
+@pytest.fixture(params=[ANTHROPIC, OPENAI, STANDARD], ids=["anthropic", "openai", "standard"])
+def blocks(request):
+    """Two calls as content blocks in the form of a provider, after signed reasoning and a text."""
+    return request.param
+
+
+def two_letters(blocks: Any) -> AIMessage:
+    return AIMessage(blocks, tool_calls=[call("send", "1", to="Ann"), call("send", "2", to="Bob")], id="m")
+
+
+def test_approved_content_stays_as_it_is(review, blocks):
+    output = review(two_letters(blocks), [APPROVE, APPROVE])
+
+    assert output.value["messages"][1].content == blocks
+
+
+def test_an_edit_is_made_in_the_content_too(review, blocks):
+    output = review(two_letters(blocks), [APPROVE, edit(to="Eve")])
+
+    content = output.value["messages"][1].content
+    assert content[:3] == blocks[:3]
+    changed = {key for key in content[3] if content[3][key] != blocks[3][key]}
+    assert len(changed) == 1
+    assert content[3][changed.pop()] in ({"to": "Eve"}, '{"to": "Eve"}')
+
+
+def test_an_edit_to_another_tool_names_it_in_the_content_too(review, blocks):
+    decision = {"type": "edit", "edited_action": {"name": "burn", "args": {"what": "it"}}}
+
+    output = review(two_letters(blocks), [APPROVE, decision])
+
+    assert output.value["messages"][1].content[3]["name"] == "burn"
+
+
+def test_signed_reasoning_goes_with_the_calls_that_go_on(review, blocks, ran):
+    output = review(two_letters(blocks), [REJECT, APPROVE])
+
+    first, _, second, *_ = output.value["messages"][1:]
+    assert first.content == "I will."
+    assert second.content == [blocks[0], blocks[3]]
+    assert ran == {"send Bob": 1}
+
+
+def test_a_call_that_its_host_has_answered_is_not_asked_about(review):
+    calls = [call("send", "1", to="Ann"), call("send", "2", to="Bob")]
+    answered = ToolMessage("taken note of", tool_call_id="1")
+
+    output = review(AIMessage("", tool_calls=calls), messages=[answered])
+
+    assert waiting(output) == ["send"]
+    assert output.interrupts[0].value["action_requests"][0]["args"] == {"to": "Bob"}
+
+
+class Verdict(BaseModel):
+    """The verdict."""
+
+    text: str
+
+
+def test_a_write_beside_a_structured_response_is_reviewed(tools, ran):
+    # create_agent answers the structured call itself, so the last message is not the one that makes the write.
+    calls = [call("Verdict", "1", text="fine"), call("send", "2", to="Ann")]
+    model = ScriptedChatModel(replies=[AIMessage("", tool_calls=calls), "Well then."])
+    middleware = [PlanReviewMiddleware(EFFECTS)]
+    agent = create_agent(
+        model, tools, middleware=middleware, response_format=ToolStrategy(Verdict), checkpointer=InMemorySaver()
+    )
+
+    output = agent.invoke({"messages": [HumanMessage("Go.")]}, THREAD, version="v2")
+    assert waiting(output) == ["send"]
+    output = agent.invoke(Command(resume={"decisions": [REJECT]}), THREAD, version="v2")
+
+    assert not ran
+    assert output.value["structured_response"] == Verdict(text="fine")
+
+
+class ListState(BaseModel):
+    """A state as a pydantic model."""
+
+    chat: Annotated[list[AnyMessage], add_messages] = []
+
+
+@dataclass
+class ChatState:
+    """A state as a dataclass."""
+
+    chat: Annotated[list[AnyMessage], add_messages] = field(default_factory=list)
+
+
+@pytest.mark.parametrize("schema", [ListState, ChatState])
+async def test_the_state_may_be_an_object_with_the_conversation_under_another_key(schema, tools, ran):
+    graph = StateGraph(schema)
+    graph.add_node("review", PlanReviewNode(EFFECTS, messages_key="chat"))
+    graph.add_node("tools", ToolNode(tools, messages_key="chat"))
+    graph.add_edge(START, "review")
+    graph.add_conditional_edges(
+        "review", lambda state: review_condition(state, messages_key="chat"), {"tools": "tools", "model": END}
+    )
+    agent = graph.compile(checkpointer=InMemorySaver())
+    message = AIMessage("", tool_calls=[call("send", "1", to="Ann")])
+    await agent.ainvoke({"chat": [HumanMessage("Go."), message]}, THREAD)
+
+    await agent.ainvoke(Command(resume={"decisions": [edit(to="Bob")]}), THREAD)
+
+    assert ran == {"send Bob": 1}
+
+
+def test_a_review_goes_where_the_conversation_does():
+    asks = AIMessage("", tool_calls=[call("send", "1", to="Ann")])
+
+    assert review_condition({"messages": [asks]}) == "tools"
+    assert review_condition({"messages": [asks, ToolMessage("no", tool_call_id="1")]}) == "model"
+    assert review_condition({"messages": [AIMessage("Done.")]}) == END
+    assert review_condition(ChatState([asks]), messages_key="chat") == "tools"
