@@ -317,10 +317,9 @@ def _read_document(kind: Any, document: Mapping[str, Any], *, attempt: int) -> t
 
 def _read_dialogue(messages: Sequence[BaseMessage]) -> tuple[str, tuple[Made, ...]]:
     """The latest request and the calls made since."""
-    repair = prompts.DEFAULT_REPAIR_PROMPT.split("\n", 1)[0]
     request, path = "", dict[str, Made]()
     for message in messages:
-        if isinstance(message, HumanMessage) and not message.text.startswith(repair):
+        if isinstance(message, HumanMessage):
             request, path = message.text, {}
         elif isinstance(message, AIMessage):
             path.update({str(call["id"]): Made(call["name"], call["args"]) for call in message.tool_calls})

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.tools import BaseTool
 
 from langchain_tooltree.flows import Flow
@@ -209,10 +209,10 @@ class Proposer:
         self, request: ProposalRequest, tools: Sequence[BaseTool], meter: Meter, proposal: Proposal
     ) -> Flow[None]:
         """Have invalid calls written again, once; what is still invalid stays a problem."""
-        instruction = DEFAULT_PROPOSE_PROMPT.format(count=len(proposal.problems))
-        messages = propose_messages(request.conversation, instruction=instruction, attempt=1, tried=())
         listed = "\n".join(f"- {problem}" for problem in proposal.problems)
-        messages.append(HumanMessage(DEFAULT_REPAIR_PROMPT.format(problems=listed)))
+        propose = DEFAULT_PROPOSE_PROMPT.format(count=len(proposal.problems))
+        instruction = f"{propose}\n\n{DEFAULT_REPAIR_PROMPT.format(problems=listed)}"
+        messages = propose_messages(request.conversation, instruction=instruction, attempt=1, tried=())
         try:
             reply = yield from self._call(request, tools, messages, meter)
         except Exception:  # noqa: BLE001 - without a repair the calls are dropped for the reason they had

@@ -79,7 +79,7 @@ class Dialogue:
         return self._requests[-RECENT_MESSAGES:] + seen
 
     def call_id(self, node: Node) -> str:
-        """The tool call id of a node's call, unique in the conversation and accepted by every provider."""
+        """The tool call id of a node's call, unique in the conversation."""
         return self._call_ids(self._tree.path(node))[-1]
 
     def _call_ids(self, path: Sequence[Node]) -> list[str]:
@@ -92,6 +92,7 @@ class Dialogue:
         return ids
 
     def _derived_id(self, node: Node) -> str:
+        """An id in a form that every provider accepts."""
         digest = hashlib.sha256(f"{self.run_key}:{node.id}".encode()).hexdigest()
         return f"call_{digest[:24]}"
 

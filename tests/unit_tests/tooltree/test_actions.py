@@ -72,7 +72,7 @@ async def test_invalid_arguments_are_repaired_once(ask):
     proposal, meter, model = await ask(calls(INVALID, ("look", {"place": "attic"})), calls(VALID))
     assert [call.label for call in proposal.calls] == ['look(place="attic")', "add(a=1, b=2)"]
     assert (proposal.problems, meter.model_calls) == ([], 2)
-    told = model.calls[1][-1].text
+    told = model.calls[1][0].text
     assert 'add(a=1, b="two"): b: ' in told
 
 

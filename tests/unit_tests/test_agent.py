@@ -1,0 +1,147 @@
+"""create_tooltree_agent: what it refuses, when it is made and not later, and what it hands to the planner."""
+
+from typing import Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain.agents.middleware import (
+    AgentMiddleware,
+    HumanInTheLoopMiddleware,
+    TodoListMiddleware,
+    wrap_tool_call,
+)
+from langchain_core.messages import ToolMessage
+from langchain_core.tools import tool
+from langgraph.types import Command
+
+from langchain_tooltree import (
+    ConfigurationError,
+    ObjectSandbox,
+    ToolCard,
+    ToolDefinitionError,
+    ToolLibrary,
+    ToolTreeMiddleware,
+    create_tooltree_agent,
+)
+
+HELLO = {"messages": [{"role": "user", "content": "Hello"}]}
+
+
+def echo(n: int) -> str:
+    """Echo a number."""
+    return f"echo of {n}"
+
+
+@tool
+def jump(n: int) -> Command[Any]:
+    """Jump."""
+    return Command(update={"messages": [ToolMessage("jumped", tool_call_id=str(n))]})
+
+
+SANDBOX = ObjectSandbox([], lambda _: [tool(echo)])
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"effects": {"eco": "read"}}, ToolDefinitionError, "effects names eco, but the tools are echo, jump"),
+        ({"effects": {"echo": "raed"}}, ConfigurationError, r"effects\['echo'\] must be 'read' or 'write', got 'raed'"),
+        ({"effects": ["echo"]}, ConfigurationError, "effects must be a mapping"),
+        ({"effects": {"jump": "read"}}, ConfigurationError, "'jump' is declared a read but returns a Command"),
+        ({"tools": [jump], "sandbox": SANDBOX}, ToolDefinitionError, "the sandbox names echo, but the tools are jump"),
+        ({"tools": [], "effects": {"echo": "read"}}, ToolDefinitionError, "There are no tools"),
+        ({"tools": [{"type": "web_search"}], "sandbox": SANDBOX}, ToolDefinitionError, "There are no tools"),
+        ({"sandbox": object()}, ConfigurationError, "sandbox must have `tools` and `fork"),
+        ({"config": {"max_rollouts": 3}}, ConfigurationError, "config must be a SearchConfig, got dict"),
+        ({"judge": 0.5}, ConfigurationError, "judge"),
+        ({"when": "always"}, ConfigurationError, "when must be a function .* got 'always'"),
+        ({"model": echo}, ConfigurationError, "model must be a chat model"),
+        (
+            {"middleware": ["todo"]},
+            ConfigurationError,
+            "must hold the middleware given to create_agent, got str 'todo'",
+        ),
+        ({"middleware": [ToolTreeMiddleware()]}, ConfigurationError, "adds a ToolTreeMiddleware itself"),
+    ],
+    ids=lambda value: ",".join(value) if isinstance(value, dict) else None,
+)
+def test_what_cannot_work_is_refused_when_the_agent_is_made(offline, options, error, message):
+    given = {"model": offline(), "tools": [echo, jump], **options}
+    with pytest.raises(error, match=message):
+        create_tooltree_agent(**given)
+
+
+def test_a_planner_that_stands_in_middleware_twice_is_refused_by_langchain(offline):
+    with pytest.raises(AssertionError, match="duplicate middleware"):
+        create_agent(offline(), [echo], middleware=[ToolTreeMiddleware(), ToolTreeMiddleware()])
+
+
+@pytest.mark.parametrize("effects", [{}, {"echo": "write"}])
+def test_a_write_is_not_approved_twice(offline, effects):
+    approval = HumanInTheLoopMiddleware({"echo": True})
+    with pytest.raises(ConfigurationError, match="echo would be approved twice"):
+        create_tooltree_agent(offline(), [echo], effects=effects, review=True, middleware=[approval])
+
+
+@pytest.mark.parametrize("approved", [{"echo": True}, {"jump": False}])
+def test_reads_and_auto_approved_tools_may_stand_in_the_other_approval(offline, approved):
+    middleware = [HumanInTheLoopMiddleware(approved)]
+    create_tooltree_agent(offline(), [echo, jump], effects={"echo": "read"}, review=True, middleware=middleware)
+
+
+def test_effects_may_name_tools_that_middleware_brings(offline):
+    create_tooltree_agent(offline(), [echo], effects={"write_todos": "write"}, middleware=[TodoListMiddleware()])
+
+
+def test_a_tool_of_the_agent_may_replace_one_of_its_middleware(offline):
+    @tool
+    def write_todos(todos: str) -> str:
+        """Write them on paper."""
+        return todos
+
+    middleware = [TodoListMiddleware()]
+    create_tooltree_agent(offline(), [write_todos], effects={"write_todos": "read"}, middleware=middleware)
+
+
+@pytest.mark.parametrize("tools", [None, [], [{"type": "web_search"}]])
+def test_an_agent_needs_no_tools(offline, tools):
+    create_tooltree_agent(offline(), tools)
+
+
+def test_that_nothing_can_be_tried_is_said_once(offline, caplog):
+    agent = create_tooltree_agent(offline(offers={}), [echo])
+    (warning,) = caplog.messages
+    assert "No tool is declared a read" in warning
+    agent.invoke(HELLO)
+    agent.invoke(HELLO)
+    assert caplog.messages == [warning]
+
+
+def test_middleware_is_handed_to_the_planner_in_its_order(offline):
+    seen = []
+
+    def watch(name: str) -> AgentMiddleware:
+        @wrap_tool_call(name=name)
+        def see(request, handler):
+            seen.append((name, request.tool_call["name"]))
+            return handler(request)
+
+        return see
+
+    model = offline(offers={(): [("echo", {"n": 1})]}, goal={"echo": 0.9})
+    agent = create_tooltree_agent(model, [echo], effects={"echo": "read"}, middleware=[watch("outer"), watch("inner")])
+    agent.invoke(HELLO)
+    assert seen == [("outer", "echo"), ("inner", "echo")]
+
+
+def test_the_cards_of_a_library_reach_the_judge(offline):
+    library = ToolLibrary([tool(echo)], [ToolCard("echo", "Repeat a number.", domains=["acoustics"])])
+    told = []
+
+    def judge(request):
+        told.extend(request.tools)
+        return [0.9] if request.stage == "pre" else (0.9, 0.9)
+
+    model = offline(offers={(): [("echo", {"n": 1})]})
+    create_tooltree_agent(model, library, effects={"echo": "read"}, judge=judge).invoke(HELLO)
+    assert {tuple(card["domains"]) for card in told} == {("acoustics",)}
