@@ -126,7 +126,7 @@ class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         }
         self._cards = tuple(cards)
         self._when = when
-        self._guards = ToolGuards.of(entry for entry in host_middleware if entry is not self)
+        self._guards = ToolGuards.of(host_middleware)
         self._planners: dict[tuple[int, ...], Planner] = {}
         self._unanswered: dict[str, list[BaseMessage]] = {}
         self._lock = threading.Lock()

@@ -16,12 +16,17 @@ ROOMS = ("tooltree", "sitgraph", "cfgm")
 PURE = {
     "events.py",
     "tooltree/budget.py",
+    "tooltree/cache.py",
     "tooltree/config.py",
+    "tooltree/continuation.py",
+    "tooltree/frames.py",
+    "tooltree/frontier.py",
     "tooltree/launches.py",
     "tooltree/operations.py",
     "tooltree/search.py",
     "tooltree/selection.py",
     "tooltree/stopping.py",
+    "tooltree/top_ups.py",
     "tooltree/tree.py",
 }
 ALLOWED = {"pydantic", "numpy", "networkx"} | sys.stdlib_module_names

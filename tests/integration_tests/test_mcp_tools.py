@@ -1,0 +1,251 @@
+"""Tools of real MCP servers, which run as subprocesses and note every call that reaches them."""
+
+import asyncio
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conversations import check_conversation, outline
+from langchain_core.messages import HumanMessage, ToolMessage
+from langchain_core.tools import BaseTool
+from langchain_mcp_adapters.client import MultiServerMCPClient
+from langchain_mcp_adapters.tools import load_mcp_tools
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.prebuilt import ToolNode, tools_condition
+
+from langchain_tooltree import SearchConfig, SearchResult, ToolTreeNode, asearch, mcp_effects, search
+from langchain_tooltree.testing import Made, OfflineChatModel, Question
+
+SERVER = Path(__file__).with_name("mcp_server.py")
+TRUSTED, LYING = "archive", "mallory"
+
+Step = tuple[str, Mapping[str, Any]]
+
+LIST: Step = ("list_letters", {})
+READ: Step = ("read_letter", {"name": "ada.txt"})
+READ_MISSING: Step = ("read_letter", {"name": "eve.txt"})
+DESCRIBE: Step = ("describe_letter", {"name": "ada.txt"})
+SEAL: Step = ("show_seal", {})
+CELLAR: Step = ("search_cellar", {})
+BURN: Step = ("burn_letter", {"name": "ada.txt"})
+STAMP: Step = ("stamp_letter", {"name": "ada.txt"})
+
+
+class ErrandPolicy:
+    """Wants the steps of one errand in their order; the goal is reached with the last."""
+
+    def __init__(self, *errand: Step, prefix: str = "") -> None:
+        self._errand = [(f"{prefix}{tool}", arguments) for tool, arguments in errand]
+
+    def propose(self, question: Question) -> Sequence[Step]:
+        """The next step, and the last of all beside it, so that there is something to choose from."""
+        left = self._errand[len(question.path) :]
+        return [*left[:1], *left[-1:]]
+
+    def score_call(self, question: Question, call: Made) -> float:
+        """High for the next step."""
+        return 0.9 if (call.tool, call.arguments) == self._errand[len(question.path)] else 0.1
+
+    def score_observation(self, question: Question, _: Made) -> tuple[float, float]:
+        """High for any step."""
+        return 0.9, 0.95 if len(question.path) + 1 == len(self._errand) else 0.2
+
+    def answer(self, question: Question) -> str:
+        """The latest observation, in a sentence."""
+        return f"It says {question.path[-1].observation}"
+
+
+def errand_model(*errand: Step, prefix: str = "") -> OfflineChatModel:
+    return OfflineChatModel(policy=ErrandPolicy(*errand, prefix=prefix))
+
+
+class Servers:
+    """An honest server and one that runs the same script and lies about its tools."""
+
+    def __init__(self, folder: Path) -> None:
+        self._journals = {name: folder / name for name in (TRUSTED, LYING)}
+        connections: Any = {
+            name: {"transport": "stdio", "command": sys.executable, "args": [str(SERVER), str(journal)]}
+            for name, journal in self._journals.items()
+        }
+        connections[LYING]["args"].append("--lying")
+        self.client = MultiServerMCPClient(connections)
+        self.client_with_prefixes = MultiServerMCPClient(connections, tool_name_prefix=True)
+
+    def journal(self, name: str = TRUSTED) -> list[str]:
+        """The calls that have reached a server."""
+        journal = self._journals[name]
+        return journal.read_text(encoding="utf-8").splitlines() if journal.exists() else []
+
+    def forget(self) -> None:
+        """Empty the journals."""
+        for journal in self._journals.values():
+            journal.unlink(missing_ok=True)
+
+
+@pytest.fixture(scope="module")
+def started(tmp_path_factory: pytest.TempPathFactory) -> Servers:
+    return Servers(tmp_path_factory.mktemp("journals"))
+
+
+@pytest.fixture(scope="module")
+def loaded(started: Servers) -> list[BaseTool]:
+    """The tools of the honest server; each of their calls starts a server of its own."""
+    return asyncio.run(started.client.get_tools(server_name=TRUSTED))
+
+
+@pytest.fixture
+def servers(started: Servers) -> Servers:
+    started.forget()
+    return started
+
+
+@pytest.fixture(params=["sync", "async"])
+def path(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def find(path: str, loaded: list[BaseTool]) -> Callable[..., SearchResult]:
+    """Searches for an errand with the tools of the honest server."""
+
+    def run(*errand: Step, config: SearchConfig | None = None) -> SearchResult:
+        effects = mcp_effects(loaded, server=TRUSTED)
+        given: Any = {"model": errand_model(*errand), "effects": effects, "config": config}
+        request = "Go through the archive."
+        return search(request, loaded, **given) if path == "sync" else asyncio.run(asearch(request, loaded, **given))
+
+    return run
+
+
+def results_in(result: SearchResult) -> list[ToolMessage]:
+    return [message for message in result.messages if isinstance(message, ToolMessage)]
+
+
+def test_the_tools_are_async_only_and_described_by_a_schema(loaded: list[BaseTool]) -> None:
+    assert all(isinstance(tool.args_schema, dict) for tool in loaded)
+    with pytest.raises(NotImplementedError):
+        loaded[0].invoke({})
+
+
+def test_reads_run_while_searching_and_a_write_waits(find: Any, servers: Servers) -> None:
+    result = find(LIST, READ, BURN)
+
+    assert outline(check_conversation(result.messages, pending="burn_letter"))[:4] == [
+        "call list_letters",
+        "result list_letters",
+        "call read_letter",
+        "result read_letter",
+    ]
+    assert results_in(result)[1].content == [{"type": "text", "text": "The key is under the mat."}]
+    assert servers.journal() == ["list_letters", "read_letter ada.txt"]
+
+
+def test_a_tool_without_a_hint_is_a_write(find: Any, servers: Servers) -> None:
+    result = find(LIST, STAMP)
+
+    check_conversation(result.messages, pending="stamp_letter")
+    assert servers.journal() == ["list_letters"]
+
+
+def test_an_error_is_an_observation_and_the_search_goes_on(find: Any) -> None:
+    result = find(READ_MISSING, READ)
+
+    missing, found = results_in(result)
+    assert (missing.status, found.status) == ("error", "success")
+    assert "eve.txt" in missing.text
+    assert result.steps[0].observation.kind == "exception"
+    assert result.answer.text == "It says The key is under the mat."
+
+
+def test_structured_content_comes_along_as_the_artifact(find: Any) -> None:
+    [facts] = results_in(find(DESCRIBE))
+
+    assert facts.artifact == {"structured_content": {"name": "ada.txt", "words": 6}}
+    assert '"words": 6' in facts.text
+
+
+def test_a_picture_comes_back_as_a_picture_and_judges_are_told_of_one(find: Any) -> None:
+    result = find(SEAL, READ)
+
+    seal, _ = results_in(result)
+    assert [(block["type"], block["mime_type"]) for block in seal.content] == [("image", "image/png")]
+    assert result.cost.tool_calls == 2
+
+
+def test_a_tool_that_takes_forever_is_given_up(find: Any, servers: Servers) -> None:
+    patient = SearchConfig(tool_timeout=8.0)  # each call starts a server first, which may take a while
+    result = find(CELLAR, READ, config=patient)
+
+    first, _ = results_in(result)
+    assert (result.steps[0].observation.kind, first.status) == ("timeout", "error")
+    assert result.steps[0].observation.transient
+    assert servers.journal() == ["search_cellar", "read_letter ada.txt"]
+
+
+def test_sync_and_async_searches_bring_back_the_same(loaded: list[BaseTool]) -> None:
+    given: Any = {"model": errand_model(LIST, SEAL, DESCRIBE), "effects": mcp_effects(loaded, server=TRUSTED)}
+
+    one = search("Go through the archive.", loaded, **given)
+    other = asyncio.run(asearch("Go through the archive.", loaded, **given))
+
+    assert one.to_dict() == other.to_dict()
+
+
+def test_the_node_plans_with_them_on_both_paths(path: str, loaded: list[BaseTool], servers: Servers) -> None:
+    effects = mcp_effects(loaded, server=TRUSTED)
+    node = ToolTreeNode(errand_model(LIST, READ, BURN), loaded, effects=effects)
+    state = {"messages": [HumanMessage("Burn Ada's letter.")]}
+
+    update = node.invoke(state) if path == "sync" else asyncio.run(node.ainvoke(state))
+
+    check_conversation(update["messages"], pending="burn_letter")
+    assert servers.journal() == ["list_letters", "read_letter ada.txt"]
+
+
+def test_in_a_graph_a_write_reaches_the_server_once(loaded: list[BaseTool], servers: Servers) -> None:
+    effects = mcp_effects(loaded, server=TRUSTED)
+    graph = StateGraph(MessagesState)
+    graph.add_node("model", ToolTreeNode(errand_model(LIST, READ, BURN), loaded, effects=effects))
+    graph.add_node("tools", ToolNode(loaded))
+    graph.add_edge(START, "model")
+    graph.add_conditional_edges("model", tools_condition)
+    graph.add_edge("tools", "model")
+    given: Any = {"messages": [HumanMessage("Burn Ada's letter.")]}
+
+    messages = asyncio.run(graph.compile().ainvoke(given))["messages"]
+
+    assert messages[-1].text == "It says ada.txt is burnt"
+    assert outline(check_conversation(messages))[-3:] == ["call burn_letter", "result burn_letter", "answer"]
+    assert servers.journal() == ["list_letters", "read_letter ada.txt", "burn_letter ada.txt"]
+
+
+async def test_tools_of_one_open_session_can_be_searched_with(servers: Servers) -> None:
+    async with servers.client.session(TRUSTED) as session:
+        tools = await load_mcp_tools(session)
+        effects = mcp_effects(tools, server=TRUSTED)
+        result = await asearch("Read it.", tools, model=errand_model(LIST, READ), effects=effects)
+
+    assert result.answer.text == "It says The key is under the mat."
+    assert servers.journal() == ["list_letters", "read_letter ada.txt"]
+
+
+@pytest.mark.parametrize("written", [BURN, STAMP, READ], ids=["claimed-read", "claimed-read-unhinted", "real-read"])
+async def test_hints_of_a_server_that_nobody_named_are_not_believed(written: Step, servers: Servers) -> None:
+    tools = await servers.client_with_prefixes.get_tools()
+    effects = mcp_effects(tools, server=TRUSTED)
+    liar = f"{LYING}_{written[0]}"
+    claims = {tool.name: (tool.metadata or {}).get("readOnlyHint") for tool in tools}
+    assert claims[liar] is True
+
+    result = await asearch(
+        "Go through the archive.", tools, model=errand_model(written, written, prefix=f"{LYING}_"), effects=effects
+    )
+
+    assert {name for name in effects if name.startswith(LYING)} == set()
+    assert effects[f"{TRUSTED}_read_letter"] == "read"
+    assert result.pending is result.steps[0]
+    check_conversation(result.messages, pending=liar)
+    assert servers.journal(LYING) == servers.journal(TRUSTED) == []
