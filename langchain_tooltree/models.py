@@ -9,13 +9,13 @@ import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeGuard
 from weakref import WeakValueDictionary
 
 from langchain.chat_models import init_chat_model
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
-from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables import Runnable, RunnableBinding, RunnableConfig
 from langchain_core.tools import BaseTool
 from langchain_core.utils.json import parse_json_markdown
 from langchain_core.utils.json_schema import dereference_refs
@@ -30,6 +30,9 @@ logger = logging.getLogger(__name__)
 
 TAG = "tooltree"
 """Tag of every inner run, beside the one that keeps its tokens out of `stream_mode="messages"`."""
+
+AGENT_NAME = "lc_agent_name"
+"""Where `create_agent` notes the name of the running agent in the metadata of its runs."""
 
 SHOWN_REPLY = 500
 """Characters of an unusable reply that are shown again."""
@@ -138,13 +141,21 @@ def resolve_model(model: str | BaseChatModel) -> BaseChatModel:
     if isinstance(model, str):
         resolved: BaseChatModel = init_chat_model(model)
         return resolved
-    if not isinstance(model, BaseChatModel):
+    if not is_chat_model(model):
         msg = (
             f"model must be a chat model or a name such as 'openai:gpt-4.1-mini', got {type(model).__name__}. "
             "Pass the model itself, before bind_tools or with_structured_output."
         )
         raise ConfigurationError(msg)
     return model
+
+
+def is_chat_model(model: object) -> TypeGuard[BaseChatModel]:
+    """Whether it is a chat model, be it one that is chosen at run time: `init_chat_model(configurable_fields=...)`."""
+    if isinstance(model, BaseChatModel):
+        return True
+    able = all(hasattr(model, name) for name in ("bind_tools", "with_structured_output"))
+    return isinstance(model, Runnable) and not isinstance(model, RunnableBinding) and able
 
 
 def inner_config(name: str, metadata: Mapping[str, Any]) -> RunnableConfig:
@@ -299,7 +310,7 @@ class StructuredQuestion:
 
     def _structured(self) -> Runnable[Any, Any] | None:
         """The model with structured output; `None` if it has none, says so in its profile, or was refused before."""
-        lacking = (self.model.profile or {}).get("structured_output") is False
+        lacking = (getattr(self.model, "profile", None) or {}).get("structured_output") is False
         if lacking or id(self.model) in _plain_models:
             return None
         try:

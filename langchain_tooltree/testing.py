@@ -288,7 +288,7 @@ def read_question(
     first_line = system.split("\n", 1)[0]
     kind = next((kind for opening, kind in _OPENINGS.items() if opening.split("\n", 1)[0] == first_line), None)
     asked = sum(isinstance(message, HumanMessage) for message in messages)
-    names = tuple(tool["function"]["name"] for tool in tools)
+    names = tuple(tool["function"]["name"] for tool in tools if "function" in tool)
     if kind in {"pre", "post", "plan"}:
         return _read_document(kind, json.loads(messages[1].text), attempt=asked)
     request, path = _read_dialogue(messages)

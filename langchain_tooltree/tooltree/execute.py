@@ -116,7 +116,11 @@ class ToolStep:
         }
 
     def _run_config(self) -> RunnableConfig:
-        return merge_configs(ensure_config(), self.config)
+        merged = merge_configs(ensure_config(), self.config)
+        # Merging passes over a limit that is the default, but the search's own graph has set another.
+        if "recursion_limit" in self.config:
+            merged["recursion_limit"] = self.config["recursion_limit"]
+        return merged
 
 
 def _is_async_only(tool: BaseTool) -> bool:

@@ -15,7 +15,7 @@ from langchain_core.language_models import BaseChatModel
 
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.flows import Flow, FunctionStep
-from langchain_tooltree.models import ATTEMPTS, Meter, StructuredQuestion, inner_config, resolve_model
+from langchain_tooltree.models import ATTEMPTS, Meter, StructuredQuestion, inner_config, is_chat_model, resolve_model
 from langchain_tooltree.tooltree.prompts import (
     DEFAULT_POST_JUDGE_PROMPT,
     DEFAULT_PRE_JUDGE_PROMPT,
@@ -114,7 +114,7 @@ def resolve_judge(judge: str | BaseChatModel | Judge, *, seed: int) -> Evaluator
     Raises:
         ConfigurationError: If it is none of these.
     """
-    if isinstance(judge, str | BaseChatModel):
+    if isinstance(judge, str) or is_chat_model(judge):
         return ModelEvaluator(resolve_model(judge), seed=seed)
     if callable(judge):
         return FunctionEvaluator(judge)

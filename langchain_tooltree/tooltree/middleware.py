@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from langchain.agents.middleware import AgentMiddleware, AgentState, ModelRequest, ModelResponse
@@ -12,10 +12,9 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.tools import BaseTool
 from langgraph.config import get_config
-from langgraph.constants import TAG_NOSTREAM
 
 from langchain_tooltree.errors import ConfigurationError
-from langchain_tooltree.models import resolve_model
+from langchain_tooltree.models import AGENT_NAME, resolve_model
 from langchain_tooltree.tooltree.cards import ToolCard, ToolLibrary
 from langchain_tooltree.tooltree.config import SearchConfig
 from langchain_tooltree.tooltree.effects import DeclaredEffect
@@ -30,9 +29,6 @@ from langchain_tooltree.tooltree.turn import Turn
 
 KEPT = 8
 """So many planners, for the models and tool selections of requests, and so many plans without an answer are kept."""
-
-AGENT_NAME = "lc_agent_name"
-"""Where `create_agent` notes the name of the running agent in the metadata of its runs."""
 
 
 def deserves_search(request: ModelRequest[Any]) -> bool:
@@ -127,8 +123,8 @@ class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         self._cards = tuple(cards)
         self._when = when
         self._guards = ToolGuards.of(host_middleware)
-        self._planners: dict[tuple[int, ...], Planner] = {}
-        self._unanswered: dict[str, list[BaseMessage]] = {}
+        self._planners: dict[tuple[Any, ...], Planner] = {}
+        self._unanswered: dict[str, _Planned] = {}
         self._lock = threading.Lock()
 
     def prepare(self, model: BaseChatModel, tools: Sequence[BaseTool]) -> None:
@@ -142,7 +138,7 @@ class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
             ConfigurationError: If the parts do not fit together.
             ToolDefinitionError: If `effects`, `cards` or the sandbox names a tool that the agent does not have.
         """
-        self._planner(model, tools, selection=False)
+        self._planner(model, tools, {}, selection=False)
 
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
@@ -159,10 +155,11 @@ class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         turn = self._turn(request)
         if turn is None:
             return handler(request)
-        plan = self._take_unanswered() or self._messages(request, turn.search())
-        if _waits(plan):
+        planned = self._take_unanswered() or _Planned(turn.planner.model, turn.search())
+        plan = planned.messages_for(request.model)
+        if planned.result.pending:
             return ModelResponse(plan)
-        with self._kept_if_unanswered(plan):
+        with self._kept_if_unanswered(planned):
             response = handler(_continued(request, plan))
         return replace(response, result=[*plan, *response.result])
 
@@ -173,10 +170,11 @@ class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         turn = self._turn(request)
         if turn is None:
             return await handler(request)
-        plan = self._take_unanswered() or self._messages(request, await turn.asearch())
-        if _waits(plan):
+        planned = self._take_unanswered() or _Planned(turn.planner.model, await turn.asearch())
+        plan = planned.messages_for(request.model)
+        if planned.result.pending:
             return ModelResponse(plan)
-        with self._kept_if_unanswered(plan):
+        with self._kept_if_unanswered(planned):
             response = await handler(_continued(request, plan))
         return replace(response, result=[*plan, *response.result])
 
@@ -187,50 +185,71 @@ class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         if not tools or forced or not _asks(request.messages) or not self._when(request):
             return None
         return Turn(
-            planner=self._planner(request.model, tools),
+            planner=self._planner(request.model, tools, request.model_settings),
             messages=request.messages,
             system=[request.system_message] if request.system_message else [],
-            # A search is no agent of its own, and whatever streams in it, such as a judge's model, is not the user's.
-            config={"tags": [TAG_NOSTREAM], "metadata": {AGENT_NAME: None}},
             state=request.state,
         )
 
-    def _planner(self, model: BaseChatModel, tools: Sequence[BaseTool], *, selection: bool = True) -> Planner:
-        """The planner for a model and a selection of tools; most agents have only ever one."""
-        model = self._model or model
-        key = (id(model), *map(id, tools))
+    def _planner(
+        self,
+        model: BaseChatModel,
+        tools: Sequence[BaseTool],
+        settings: Mapping[str, Any],
+        *,
+        selection: bool = True,
+    ) -> Planner:
+        """The planner for a model, its settings and a selection of tools; most agents have only ever one."""
+        if self._model is not None:
+            model, settings = self._model, {}
+        key = (id(model), repr(settings), *map(id, tools))
         with self._lock:
             planner = self._planners.get(key)
             if planner is None:
                 names = {tool.name for tool in tools}
                 cards = [card for card in self._cards if card.name in names or not selection]
                 library = ToolLibrary(tools, cards)
-                planner = Planner(model, library, **self._parts, guards=self._guards, selection=selection)
+                planner = Planner(
+                    model,
+                    library,
+                    **self._parts,
+                    guards=self._guards,
+                    selection=selection,
+                    model_settings=settings,
+                )
                 self._planners[key] = planner
                 _forget_oldest(self._planners)
         return planner
 
-    def _take_unanswered(self) -> list[BaseMessage] | None:
+    def _take_unanswered(self) -> "_Planned | None":
         """The plan that the current task of the graph has made before, if its answer failed."""
         with self._lock:
             return self._unanswered.pop(_current_task(), None)
 
     @contextmanager
-    def _kept_if_unanswered(self, plan: list[BaseMessage]) -> Iterator[None]:
+    def _kept_if_unanswered(self, planned: "_Planned") -> Iterator[None]:
         """Keep a plan whose answer fails, so that nothing is searched twice where middleware in front asks again."""
         try:
             yield
         except Exception:
-            with self._lock:
-                self._unanswered[_current_task()] = plan
-                _forget_oldest(self._unanswered)
+            if planned.result.steps:  # otherwise another model may well find a plan
+                with self._lock:
+                    self._unanswered[_current_task()] = planned
+                    _forget_oldest(self._unanswered)
             raise
 
-    def _messages(self, request: ModelRequest[Any], result: SearchResult) -> list[BaseMessage]:
-        """The plan, each message by the name of the agent, as its own model's are."""
+
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    """A plan, and the model that proposed its calls."""
+
+    model: BaseChatModel
+    result: SearchResult
+
+    def messages_for(self, model: BaseChatModel) -> list[BaseMessage]:
+        """The plan for the model that answers from it, by the name of the agent, as that model's own messages are."""
         name = get_config().get("metadata", {}).get(AGENT_NAME)
-        by_this_model = self._model is None or self._model is request.model
-        messages = result.messages if by_this_model else result.plain_messages
+        messages = self.result.messages if model is self.model else self.result.plain_messages
         for message in messages:
             if name and isinstance(message, AIMessage):
                 message.name = name
@@ -241,11 +260,6 @@ def _asks(messages: Sequence[BaseMessage]) -> bool:
     """Whether there is a request to plan for."""
     requests = [message for message in messages if isinstance(message, HumanMessage)]
     return bool(requests) and bool(readable(requests[-1].content).strip())
-
-
-def _waits(plan: Sequence[BaseMessage]) -> bool:
-    """Whether a plan ends in a call that has to be carried out first."""
-    return bool(plan) and isinstance(plan[-1], AIMessage)
 
 
 def _continued(request: ModelRequest[Any], plan: Sequence[BaseMessage]) -> ModelRequest[Any]:

@@ -19,11 +19,13 @@ from typing import Annotated, Any, TypedDict, cast
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config
 from langgraph.config import get_config
+from langgraph.constants import TAG_NOSTREAM
 from langgraph.func import task
 from langgraph.graph import END, START, StateGraph
 
 from langchain_tooltree.errors import ResumeError
 from langchain_tooltree.flows import arun_flow, run_flow
+from langchain_tooltree.models import AGENT_NAME
 from langchain_tooltree.streaming import aemit, emit
 from langchain_tooltree.tooltree.operations import Operation, Outcome
 from langchain_tooltree.tooltree.reuse import continuation_of, last_search
@@ -89,7 +91,7 @@ def run_search(session: SearchSession, config: RunnableConfig | None = None) -> 
     if _goes_on(session):
         with suppress(ValueError):  # the host has no checkpointer
             kept = graph.get_state(_earlier(session)).values
-    _adopt(session, graph.invoke(_beginning(session, kept), _limited(config)))
+    _adopt(session, graph.invoke(_beginning(session, kept), _inside(config)))
 
 
 async def arun_search(session: SearchSession, config: RunnableConfig | None = None) -> None:
@@ -122,7 +124,7 @@ async def arun_search(session: SearchSession, config: RunnableConfig | None = No
     if _goes_on(session):
         with suppress(ValueError):  # the host has no checkpointer
             kept = (await graph.aget_state(_earlier(session))).values
-    _adopt(session, await graph.ainvoke(_beginning(session, kept), _limited(config)))
+    _adopt(session, await graph.ainvoke(_beginning(session, kept), _inside(config)))
 
 
 def _see_exception(future: "asyncio.Future[Any]") -> None:
@@ -259,5 +261,12 @@ def _graph(segment: Any) -> Any:
     return graph.compile(name="tooltree.search")
 
 
-def _limited(config: RunnableConfig | None) -> RunnableConfig:
-    return {**(config or {}), "recursion_limit": MAX_SEGMENTS}
+def _inside(config: RunnableConfig | None) -> RunnableConfig:
+    """The configuration of the search's own graph: no agent of its own, and what streams in it is not the user's."""
+    host = config or {}
+    return {
+        **host,
+        "recursion_limit": MAX_SEGMENTS,
+        "tags": [*(host.get("tags") or ()), TAG_NOSTREAM],
+        "metadata": {**(host.get("metadata") or {}), AGENT_NAME: None},
+    }

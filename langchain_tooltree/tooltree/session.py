@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from langchain_core.messages import BaseMessage
+from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import ensure_config
 
 from langchain_tooltree.events import Event, FallbackEvent, StartEvent
 from langchain_tooltree.flows import Flow
@@ -81,6 +83,7 @@ class SearchSession:
         self.dialogue = Dialogue(self.search.tree, messages, system=system)
         self._trial = CallTrial(planner, self.search.tree, self.dialogue, state=state, messages_key=messages_key)
         self._cancelled = cancelled
+        self._recursion_limit = ensure_config()["recursion_limit"]  # the host's: a tool may be an agent
         self._launched_at: dict[int, float] = {}
         self._going_on = False
         self._announced = False
@@ -164,7 +167,11 @@ class SearchSession:
                 scores = yield from self._score(operation, meter)
                 found = {"scores": scores, "error": _cause(meter) if None in scores else None}
             case "execute":
-                observation, replayed = yield from self._trial.run(node, inner_marks(self._place(operation)))
+                config: RunnableConfig = {
+                    **inner_marks(self._place(operation)),
+                    "recursion_limit": self._recursion_limit,
+                }
+                observation, replayed = yield from self._trial.run(node, config)
                 found, tool_calls = {"observation": observation}, 1
             case "evaluate":
                 reward, goal = yield from self._evaluate(node, operation, meter)

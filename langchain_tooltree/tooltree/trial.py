@@ -118,7 +118,8 @@ class CallTrial:
     def _injected_state(self, tool: BaseTool, node: Node) -> dict[str, Any]:
         """The graph state for injected arguments: a copy, because what a search tries must not reach the host's."""
         parent = self._parent(node)
-        state = {**self._state, self._messages_key: self._dialogue.messages_at(parent)}
+        request = self._dialogue.steps_to(node)[-1].request()  # in an agent, the call's own message stands last
+        state = {**self._state, self._messages_key: [*self._dialogue.messages_at(parent), request]}
         if not injected_names(tool):
             return state
         try:

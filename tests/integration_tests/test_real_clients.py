@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from conversations import check_conversation, outline
+from langchain.chat_models import init_chat_model
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage, ToolMessage
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.graph.state import CompiledStateGraph
@@ -195,3 +196,20 @@ async def test_a_server_that_gives_one_call_a_reply_will_do(path: str, interface
     steps = [f"{what} {name}" for name in called for what in ("call", "result")]
     assert outline(check_conversation(messages)) == ["human", *steps, "answer"]
     assert server.rejected == []
+
+
+async def test_a_model_chosen_at_run_time_plans(path: str) -> None:
+    agency = Agency()
+    server = OpenAIServer(travel_model())
+    async with server.client() as client:
+        fixed = {name: getattr(client, name) for name in ("http_client", "http_async_client", "max_retries")}
+        model: Any = init_chat_model(
+            configurable_fields=("model",), model_provider="openai", base_url=server.url, api_key="unused", **fixed
+        )
+        agent = create_tooltree_agent(model, agency.tools, effects=EFFECTS)
+        chosen = agent.with_config(configurable={"model": "gpt-4.1-nano"})
+        messages = await conversation(chosen, PRICE, path=path)
+
+    assert [request.body["model"] for request in server.requests] == ["gpt-4.1-nano"] * len(server.requests)
+    assert outline(check_conversation(messages))[-1] == "answer"
+    assert agency.calls["read_price OS-1"] == 1

@@ -73,7 +73,7 @@ def test_state_store_runtime_and_call_id_are_injected(path: str) -> None:
     assert messages[4].text == "OS-1 1 True ann"
     noted = store.get(("seen",), "OS-1")
     assert noted
-    assert noted.value == {"outline": PLAN[:3], "user": "ann"}
+    assert noted.value == {"outline": PLAN[:4], "user": "ann"}
 
 
 def test_a_searched_tool_may_interrupt_and_go_on(path: str) -> None:
