@@ -43,7 +43,7 @@ class PlanMark(TypedDict):
         goal: Whether the request is fulfilled after it, in [0, 1]; `None` without goal scores.
         plan: Only on a call that waits to be carried out: the calls that are planned after it.
         alternatives: Likewise: the best other paths, best first.
-        cost: Likewise: what the search cost, by name, its time aside.
+        cost: Likewise: what the search cost, by name, time and replayed calls aside.
         stop_reason: Likewise: why it ended.
     """
 

@@ -170,7 +170,8 @@ class SearchResult:
         if step is self.pending:
             mark["plan"] = [planned(later.call) for later in self.steps[self.steps.index(step) + 1 :]]
             mark["alternatives"] = self.alternatives
-            mark["cost"] = self.cost.counts()
+            # What was replayed depends on crashes, but a resumed search says what the undisturbed one would have.
+            mark["cost"] = {name: count for name, count in self.cost.counts().items() if name != "replayed"}
             mark["stop_reason"] = self.stop_reason
         return mark
 

@@ -14,7 +14,7 @@ from travel import EFFECTS, ROUND_TRIP, Agency, TravelPolicy, asking, travel_mod
 
 from langchain_tooltree import ResumeError, SearchConfig, ToolTreeNode, asearch, search
 from langchain_tooltree.testing import OfflineChatModel, Question
-from langchain_tooltree.tooltree import run
+from langchain_tooltree.tooltree import segments as checkpoints
 
 THREAD: Any = {"configurable": {"thread_id": "1"}}
 
@@ -99,7 +99,7 @@ def segments(saver: InMemorySaver) -> int:
 def test_a_long_search_goes_on_from_its_latest_segment(
     monkeypatch: pytest.MonkeyPatch, segment: int, path: str
 ) -> None:
-    monkeypatch.setattr(run, "SEGMENT", segment)
+    monkeypatch.setattr(checkpoints, "SEGMENT", segment)
     model = CountingModel(policy=WanderingPolicy())
     whole = search(ROUND_TRIP, Agency().tools, model=model, effects=EFFECTS, config=LONG)
     assert (whole.cost.rollouts, whole.stop_reason) == (LONG.max_rollouts, "max_rollouts")
@@ -126,7 +126,7 @@ def test_a_long_search_goes_on_from_its_latest_segment(
 
 @pytest.mark.parametrize("segment", [1, 50, 170])
 def test_replaying_the_segments_of_a_search_gives_its_tree(monkeypatch: pytest.MonkeyPatch, segment: int) -> None:
-    monkeypatch.setattr(run, "SEGMENT", segment)
+    monkeypatch.setattr(checkpoints, "SEGMENT", segment)
     arguments: Any = {"model": OfflineChatModel(policy=WanderingPolicy()), "effects": EFFECTS, "config": LONG}
     whole = search(ROUND_TRIP, Agency().tools, **arguments)
 
@@ -186,9 +186,9 @@ def test_resuming_with_other_tools_is_refused(path: str) -> None:
 @pytest.mark.parametrize("segment", [4, 7])
 def test_segments_that_were_cut_differently_are_refused(monkeypatch: pytest.MonkeyPatch, segment: int) -> None:
     config = SearchConfig(max_rollouts=30, value_threshold=1.0)
-    monkeypatch.setattr(run, "SEGMENT", 6)
+    monkeypatch.setattr(checkpoints, "SEGMENT", 6)
     saver = interrupted(config, after=30)
-    monkeypatch.setattr(run, "SEGMENT", segment)
+    monkeypatch.setattr(checkpoints, "SEGMENT", segment)
 
     with pytest.raises(ResumeError, match="Resume a thread with the tools, models and configuration"):
         invoke(planner_graph(saver, travel_model(), config), None, path="sync")

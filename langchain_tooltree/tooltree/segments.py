@@ -1,0 +1,149 @@
+"""What a search keeps in its checkpoints, and how it is taken up from there.
+
+A search is kept as the outcomes of its operations, in order: told again, they give the same tree. So a resumed search
+is replayed, and an earlier search of the conversation can be replayed for the next one to go on from.
+"""
+
+import operator
+import time
+import uuid
+from collections.abc import Mapping
+from typing import Annotated, Any, TypedDict, cast
+
+from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import ensure_config
+from langgraph.config import get_config
+
+from langchain_tooltree.errors import ResumeError
+from langchain_tooltree.tooltree.operations import Outcome
+from langchain_tooltree.tooltree.reuse import continuation_of, last_search
+from langchain_tooltree.tooltree.session import SearchSession
+
+SEGMENT = 240
+"""Operations launched between two checkpoints: a default search of 60 rollouts is one segment."""
+
+NAMESPACE_SEPARATOR = "|"
+"""Between the levels of nested graphs in LangGraph's `checkpoint_ns`; each level names a task that a resume keeps."""
+
+Outcomes = list[dict[str, Any]]
+
+
+class SegmentState(TypedDict):
+    """What the search graph keeps.
+
+    Attributes:
+        segments: The outcomes of every finished segment.
+        done: Whether the search is over.
+        run_key: Unique to this search and the same when it is resumed.
+        began: When it began, in seconds since the epoch.
+        continuation: What it goes on from, a `Continuation` as plain data; `None` if it starts anew.
+        fingerprint: What the search was begun with; see `SearchSession.fingerprint`.
+    """
+
+    segments: Annotated[list[Outcomes], operator.add]
+    done: bool
+    run_key: str
+    began: float
+    continuation: dict[str, Any] | None
+    fingerprint: str
+
+
+def earlier_place(session: SearchSession) -> RunnableConfig | None:
+    """Where the checkpointer of the host keeps the search that a new one may go on from, if there may be one."""
+    search_id = last_search(session.messages)
+    if search_id is None or not session.planner.config.reuse_seconds:
+        return None
+    configurable = ensure_config().get("configurable", {})
+    place = {key: value for key, value in configurable.items() if key not in {"checkpoint_id", "checkpoint_map"}}
+    return {"configurable": {**place, "checkpoint_ns": search_id}}
+
+
+def beginning(session: SearchSession, earlier: Mapping[str, Any] | None = None) -> SegmentState:
+    """The input of a search; a resumed one ignores it and goes on from what was kept.
+
+    Args:
+        session: The search.
+        earlier: What was kept of the earlier search that it may go on from.
+
+    Returns:
+        The state before the first segment.
+    """
+    began = time.time()
+    return SegmentState(
+        segments=[],
+        done=False,
+        run_key=uuid.uuid4().hex,
+        began=began,
+        continuation=_continuation(session, earlier, began) if earlier else None,
+        fingerprint=_fingerprint(session),
+    )
+
+
+def _continuation(session: SearchSession, earlier: Mapping[str, Any], now: float) -> dict[str, Any] | None:
+    """What a search goes on from, if the earlier one was made by the same planner not long ago."""
+    old = now - earlier["began"] > session.planner.config.reuse_seconds
+    if old or not earlier["done"] or earlier["fingerprint"] != _fingerprint(session):
+        return None
+    replayed = session.afresh()
+    adopt(replayed, cast("SegmentState", earlier))
+    continuation = continuation_of(
+        replayed.search,
+        session.messages,
+        effects=session.planner.effects,
+        max_chars=session.planner.config.max_observation_chars,
+    )
+    return continuation.model_dump() if continuation else None
+
+
+def placed(state: SegmentState) -> SegmentState:
+    """The state with a run key from the search's place in its host, if it has a host: the same after any resume."""
+    host, _, _ = str(get_config()["configurable"].get("checkpoint_ns", "")).rpartition(NAMESPACE_SEPARATOR)
+    return {**state, "run_key": host or state["run_key"]}
+
+
+def adopt(session: SearchSession, state: SegmentState) -> None:
+    """Bring a session to where the search stands, replaying without any I/O the segments that it has not seen.
+
+    Args:
+        session: The search.
+        state: What was kept of it.
+
+    Raises:
+        ResumeError: If the search was begun with other settings, tools or effects.
+    """
+    if state["fingerprint"] != _fingerprint(session):
+        msg = (
+            "This thread holds a search that was begun with another configuration, other tools or other effects. "
+            "Resume a thread with the tools, models and configuration it was started with, or start a new run."
+        )
+        raise ResumeError(msg)
+    session.dialogue.run_key = state["run_key"]
+    if state["continuation"]:
+        session.go_on(state["continuation"])
+    seen = session.search.consumed
+    for outcomes in state["segments"]:
+        if seen:
+            seen -= len(outcomes)
+        else:
+            _replay(session, outcomes)
+
+
+def segment_end(session: SearchSession) -> int:
+    """How many operations will have been launched when the segment that begins now is over."""
+    return session.search.launched + SEGMENT
+
+
+def _replay(session: SearchSession, outcomes: Outcomes) -> None:
+    """Tell a search the outcomes of one segment, asking it in between as its driver has."""
+    search = session.search
+    end = segment_end(session)
+    search.ask()
+    for outcome in outcomes:
+        search.tell(Outcome.model_validate(outcome))
+        if search.launched < end:
+            search.ask()
+    session.take_events()
+
+
+def _fingerprint(session: SearchSession) -> str:
+    return f"{session.fingerprint()}/{SEGMENT}"
