@@ -92,7 +92,6 @@ def create_tooltree_agent(
     by_name = {each.name: each for each in (*provided, *tools) if isinstance(each, BaseTool)}
     if by_name or effects or sandbox:
         planner.prepare(model, list(by_name.values()))
-    added: list[AgentMiddleware[Any, Any]] = [planner]
     if review:
         reviewer = PlanReviewMiddleware(effects)
         if twice := sorted(filter(reviewer.reviews, ToolGuards.of(middleware).held_back)):
@@ -101,5 +100,6 @@ def create_tooltree_agent(
                 "HumanInTheLoopMiddleware. Choose one of them."
             )
             raise ConfigurationError(msg)
-        added.insert(0, reviewer)
-    return create_agent(model, tools, middleware=[*middleware, *added], **create_agent_arguments)
+        # `after_model` hooks run last to first: whatever others make of a call, a person sees what will run.
+        middleware.insert(0, reviewer)
+    return create_agent(model, tools, middleware=[*middleware, planner], **create_agent_arguments)

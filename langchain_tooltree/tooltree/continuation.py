@@ -80,18 +80,21 @@ def below(tree: Tree, state: Node, *, carried_out: bool) -> Continuation:
     return Continuation(nodes=grown.nodes, carried_out=carried_out)
 
 
-def reads_tried(tree: Tree, world: str, *, shown: Collection[str]) -> Continuation:
+def reads_tried(tree: Tree, world: str, *, tools: Collection[str], shown: Collection[str]) -> Continuation:
     """The reads that a search tried in one world.
 
     Args:
         tree: The tree of a finished search.
         world: Version of the world that is the real one now.
+        tools: Names of the tools whose reads may be believed.
         shown: Keys of calls whose results stand in the conversation. Whoever makes one of them again wants it anew.
 
     Returns:
         The continuation, without a tree.
     """
-    return Continuation(known=[pair for pair in _reads(tree, world) if pair[0].key not in shown])
+    return Continuation(
+        known=[pair for pair in _reads(tree, world) if pair[0].tool in tools and pair[0].key not in shown]
+    )
 
 
 def _reads(tree: Tree, world: str) -> Iterator[tuple[Call, Observation]]:

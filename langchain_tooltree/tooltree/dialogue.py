@@ -2,14 +2,15 @@
 
 import hashlib
 import uuid
+from collections import Counter
 from collections.abc import Sequence
 
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, InvalidToolCall, ToolCall
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, InvalidToolCall, ToolCall, ToolMessage
 
 from langchain_tooltree.errors import EmptyQueryError
 from langchain_tooltree.tooltree.prompts import readable
 from langchain_tooltree.tooltree.result import PlanStep, plan_steps
-from langchain_tooltree.tooltree.tree import Node, Tree
+from langchain_tooltree.tooltree.tree import Node, Tree, call_key
 
 RECENT_MESSAGES = 3
 """User messages that the choice of tools depends on, latest last."""
@@ -25,6 +26,8 @@ class Dialogue:
 
     Attributes:
         query: The user's latest request.
+        requests: All that the user has said, latest last.
+        failures: How often a call, by its key, has failed in the conversation since the latest request.
         run_key: Unique to this search and the same when it is resumed; the ids of tool calls derive from it.
 
     Raises:
@@ -41,7 +44,8 @@ class Dialogue:
             raise EmptyQueryError(msg)
         self.query = requests[-1]
         self.run_key = uuid.uuid4().hex
-        self._requests = requests
+        self.requests = requests
+        self.failures = _failures(messages)
         self._tree = tree
         self._messages = list(messages)
         self._system = list(system)
@@ -76,7 +80,7 @@ class Dialogue:
         seen = [
             f"{step.label} {readable(step.observation.content)}" for step in self._tree.path(node) if step.observation
         ]
-        return self._requests[-RECENT_MESSAGES:] + seen
+        return self.requests[-RECENT_MESSAGES:] + seen
 
     def call_id(self, node: Node) -> str:
         """The tool call id of a node's call, unique in the conversation."""
@@ -99,3 +103,14 @@ class Dialogue:
 
 def _calls(message: BaseMessage) -> Sequence[ToolCall | InvalidToolCall]:
     return [*message.tool_calls, *message.invalid_tool_calls] if isinstance(message, AIMessage) else ()
+
+
+def _failures(messages: Sequence[BaseMessage]) -> Counter[str]:
+    """How often each call has failed since the latest request."""
+    begins = max((place for place, message in enumerate(messages) if isinstance(message, HumanMessage)), default=0)
+    since = messages[begins:]
+    failed = {
+        message.tool_call_id for message in since if isinstance(message, ToolMessage) and message.status == "error"
+    }
+    made = (call for message in since if isinstance(message, AIMessage) for call in message.tool_calls)
+    return Counter(call_key(call["name"], call["args"]) for call in made if call["id"] in failed)

@@ -5,6 +5,7 @@ A search runs tools whose results may never be kept. So a tool runs only if it i
 """
 
 import inspect
+import types
 import typing
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Literal, get_type_hints
@@ -134,5 +135,8 @@ def _injects_store(tool: BaseTool | None) -> bool:
 
 
 def _returns_command(tool: BaseTool) -> bool:
+    """Whether a tool returns a Command and nothing else; one that may is found out if it does."""
     returned = _hints(tool).get("return")
-    return any((typing.get_origin(part) or part) is Command for part in (returned, *typing.get_args(returned)))
+    united = typing.get_origin(returned) in {typing.Union, types.UnionType}
+    parts = [part for part in (typing.get_args(returned) if united else (returned,)) if part is not type(None)]
+    return bool(parts) and all((typing.get_origin(part) or part) is Command for part in parts)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from langchain.agents.middleware import AgentMiddleware, AgentState, ModelRequest, ModelResponse
+from langchain.agents.structured_output import AutoStrategy, ToolStrategy
 from langchain_core.embeddings import Embeddings
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
@@ -34,8 +35,9 @@ KEPT = 8
 def deserves_search(request: ModelRequest[Any]) -> bool:
     """Whether a model call is worth a search: the default of `ToolTreeMiddleware(when=...)`.
 
-    It is where a turn of the user begins, where a tool call just failed, and where a plan that was explored in a
-    sandbox goes on after one of its writes. All other model calls go straight to the model.
+    It is where a turn of the user begins, where another agent has handed over, where a tool call just failed, and
+    where a plan that was explored in a sandbox goes on after one of its writes. All other model calls go straight to
+    the model.
 
     Args:
         request: What the agent is about to ask its model.
@@ -48,7 +50,9 @@ def deserves_search(request: ModelRequest[Any]) -> bool:
         if not isinstance(message, ToolMessage):
             failed = any(result.status == "error" for result in results)
             goes_on = isinstance(message, AIMessage) and bool(plan_mark(message).get("plan"))
-            return isinstance(message, HumanMessage) if not results else failed or goes_on
+            if not results:
+                return isinstance(message, HumanMessage)
+            return failed or goes_on or _handed_over(request, message)
         results.append(message)
     return False
 
@@ -254,6 +258,18 @@ class _Planned:
             if name and isinstance(message, AIMessage):
                 message.name = name
         return messages
+
+
+def _handed_over(request: ModelRequest[Any], message: BaseMessage) -> bool:
+    """Whether another agent made the calls of a message: this one has none of the tools."""
+    own = {tool.name for tool in request.tools if isinstance(tool, BaseTool)}
+    answer = request.response_format
+    if isinstance(answer, AutoStrategy):
+        answer = ToolStrategy(answer.schema)
+    if isinstance(answer, ToolStrategy):
+        own.update(spec.name for spec in answer.schema_specs)
+    called = {call["name"] for call in message.tool_calls} if isinstance(message, AIMessage) else set()
+    return bool(called) and own.isdisjoint(called)
 
 
 def _asks(messages: Sequence[BaseMessage]) -> bool:

@@ -16,6 +16,7 @@ from langchain_tooltree.flows import Flow
 from langchain_tooltree.models import TAG, ModelStep, bind_tools, resolve_model
 from langchain_tooltree.rate_limits import Patience, ask_patiently
 from langchain_tooltree.tooltree.actions import Proposer
+from langchain_tooltree.tooltree.arguments import injected_names
 from langchain_tooltree.tooltree.cards import ToolLibrary
 from langchain_tooltree.tooltree.config import SearchConfig
 from langchain_tooltree.tooltree.effects import DeclaredEffect, classify_tools
@@ -87,9 +88,13 @@ class Planner:
         first_judge = self.model if judge is None else judge
         self.pre_judge = resolve_judge(first_judge, seed=self.config.seed)
         self.post_judge = resolve_judge(first_judge if post_judge is None else post_judge, seed=self.config.seed)
+        # What is injected, such as the state, may change from one request to the next.
+        self.repeatable = frozenset(tool.name for tool in self.library if not injected_names(tool))
         self.retriever = ToolRetriever(self.library, embeddings or HashingEmbeddings(), self.config)
 
-    def answer(self, conversation: Sequence[BaseMessage], config: RunnableConfig) -> Flow[AIMessage]:
+    def answer(
+        self, conversation: Sequence[BaseMessage], config: RunnableConfig, patience: Patience
+    ) -> Flow[AIMessage]:
         """The agent's plain model step: answer from what is known, or, without a plan, do what the model thinks best.
 
         Its tokens are the user's, so this is the one model call that is not hidden from streams.
@@ -97,11 +102,12 @@ class Planner:
         Args:
             conversation: The dialogue and the trajectory, every call answered.
             config: Run configuration of the host.
+            patience: How long it may wait for rate limits.
 
         Returns:
             The model's reply.
         """
         model = bind_tools(self.model, list(self.library))
         step = ModelStep(model, conversation, {**config, "run_name": f"{TAG}.answer"})
-        reply: AIMessage = yield from ask_patiently(step, Patience())
+        reply: AIMessage = yield from ask_patiently(step, patience)
         return reply

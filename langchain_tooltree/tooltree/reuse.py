@@ -1,6 +1,6 @@
 """Finding, in a conversation, the search that the next one can go on from."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
@@ -8,7 +8,7 @@ from langchain_tooltree.tooltree.continuation import Continuation, below, reads_
 from langchain_tooltree.tooltree.execute import clip
 from langchain_tooltree.tooltree.marks import plan_mark
 from langchain_tooltree.tooltree.search import TreeSearch
-from langchain_tooltree.tooltree.tree import Call, Effect, Node
+from langchain_tooltree.tooltree.tree import Effect, Node, call_key
 
 
 def last_search(messages: Sequence[BaseMessage]) -> str | None:
@@ -18,7 +18,13 @@ def last_search(messages: Sequence[BaseMessage]) -> str | None:
 
 
 def continuation_of(
-    search: TreeSearch, messages: Sequence[BaseMessage], *, effects: Mapping[str, Effect], max_chars: int
+    search: TreeSearch,
+    messages: Sequence[BaseMessage],
+    *,
+    effects: Mapping[str, Effect],
+    same_request: bool,
+    repeatable: Collection[str],
+    max_chars: int,
 ) -> Continuation | None:
     """What an earlier search leaves to the next one, if the world is still the one that it explored.
 
@@ -26,6 +32,8 @@ def continuation_of(
         search: The finished search whose plan stands last in the conversation.
         messages: The conversation.
         effects: The effect of every tool, by name.
+        same_request: Whether the user wants what they wanted then; a tree is worth nothing for another request.
+        repeatable: Tools whose reads may be believed after a new request.
         max_chars: The length to which observations were cut.
 
     Returns:
@@ -41,14 +49,16 @@ def continuation_of(
         return None
     rest = messages[position + 2 :]
     if not rest:
+        if not same_request:
+            return None
         best = search.best()
         return below(search.tree, node, carried_out=best is not None and best.id == node.id)
     made = [call for message in messages if isinstance(message, AIMessage) for call in message.tool_calls]
     later = [call["name"] for message in rest if isinstance(message, AIMessage) for call in message.tool_calls]
     if not isinstance(rest[-1], HumanMessage) or any(effects.get(name) != "read" for name in later):
         return None
-    shown = {Call(tool=call["name"], arguments=call["args"], effect="read").key for call in made}
-    return reads_tried(search.tree, node.world, shown=shown)
+    shown = {call_key(call["name"], call["args"]) for call in made}
+    return reads_tried(search.tree, node.world, tools=repeatable, shown=shown)
 
 
 def _last_marked(messages: Sequence[BaseMessage]) -> int | None:
@@ -58,8 +68,7 @@ def _last_marked(messages: Sequence[BaseMessage]) -> int | None:
 def _node(search: TreeSearch, message: BaseMessage) -> Node | None:
     """The node of a planned call, unless somebody has changed the call since."""
     number = plan_mark(message).get("node")
-    known = isinstance(number, int) and 0 < number < len(search.tree)
-    node = search.tree[number] if isinstance(number, int) and known else None
+    node = search.tree[number] if isinstance(number, int) and 0 < number < len(search.tree) else None
     if node is None or node.call is None or not isinstance(message, AIMessage):
         return None
     written = [(call["name"], call["args"]) for call in message.tool_calls]

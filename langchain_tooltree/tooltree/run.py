@@ -15,6 +15,7 @@ from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.constants import TAG_NOSTREAM
+from langgraph.errors import GraphInterrupt
 from langgraph.func import task
 from langgraph.graph import END, START, StateGraph
 
@@ -65,7 +66,11 @@ def run_search(session: SearchSession, config: RunnableConfig | None = None) -> 
     if place := earlier_place(session):
         with suppress(ValueError):  # the host has no checkpointer
             earlier = graph.get_state(place).values
-    adopt(session, graph.invoke(beginning(session, earlier), _inside(config)))
+    try:
+        state = graph.invoke(beginning(session, earlier), _inside(config))
+    except GraphInterrupt as interrupted:
+        raise _once_each(interrupted) from None
+    adopt(session, state)
 
 
 async def arun_search(session: SearchSession, config: RunnableConfig | None = None) -> None:
@@ -98,7 +103,17 @@ async def arun_search(session: SearchSession, config: RunnableConfig | None = No
     if place := earlier_place(session):
         with suppress(ValueError):  # the host has no checkpointer
             earlier = (await graph.aget_state(place)).values
-    adopt(session, await graph.ainvoke(beginning(session, earlier), _inside(config)))
+    try:
+        state = await graph.ainvoke(beginning(session, earlier), _inside(config))
+    except GraphInterrupt as interrupted:
+        raise _once_each(interrupted) from None
+    adopt(session, state)
+
+
+def _once_each(interrupted: GraphInterrupt) -> GraphInterrupt:
+    """The interrupt with every question once; LangGraph counts that of a task again for the node that waits for it."""
+    questions = interrupted.args[0] if interrupted.args else ()
+    return GraphInterrupt(tuple({question.id: question for question in questions}.values()))
 
 
 def _see_exception(future: "asyncio.Future[Any]") -> None:
@@ -143,8 +158,13 @@ def _graph(segment: Any) -> Any:
     graph = StateGraph(SegmentState)
     graph.add_node("segment", segment)
     graph.add_edge(START, "segment")
-    graph.add_conditional_edges("segment", lambda state: END if state["done"] else "segment", ["segment", END])
+    graph.add_conditional_edges("segment", _next_segment, ["segment", END])
     return graph.compile(name="tooltree.search")
+
+
+def _next_segment(state: SegmentState) -> str:
+    """A function with a name, for traces."""
+    return END if state["done"] else "segment"
 
 
 def _inside(config: RunnableConfig | None) -> RunnableConfig:

@@ -22,6 +22,9 @@ from langchain_tooltree.tooltree.session import SearchSession
 SEGMENT = 240
 """Operations launched between two checkpoints: a default search of 60 rollouts is one segment."""
 
+KNOWN_SECONDS = 60.0
+"""So long reads are believed after a new request at the most: nobody knows who else changes the world meanwhile."""
+
 NAMESPACE_SEPARATOR = "|"
 """Between the levels of nested graphs in LangGraph's `checkpoint_ns`; each level names a task that a resume keeps."""
 
@@ -38,6 +41,8 @@ class SegmentState(TypedDict):
         began: When it began, in seconds since the epoch.
         continuation: What it goes on from, a `Continuation` as plain data; `None` if it starts anew.
         fingerprint: What the search was begun with; see `SearchSession.fingerprint`.
+        requests: What the user had asked by then.
+        caller: A digest of what the host says of its caller; see `SearchSession.caller`.
     """
 
     segments: Annotated[list[Outcomes], operator.add]
@@ -46,6 +51,8 @@ class SegmentState(TypedDict):
     began: float
     continuation: dict[str, Any] | None
     fingerprint: str
+    requests: list[str]
+    caller: str
 
 
 def earlier_place(session: SearchSession) -> RunnableConfig | None:
@@ -54,6 +61,8 @@ def earlier_place(session: SearchSession) -> RunnableConfig | None:
     if search_id is None or not session.planner.config.reuse_seconds:
         return None
     configurable = ensure_config().get("configurable", {})
+    if _nodes(search_id) != _nodes(str(configurable.get("checkpoint_ns", ""))):
+        return None  # another planner's, whose tools may only look alike
     place = {key: value for key, value in configurable.items() if key not in {"checkpoint_id", "checkpoint_map"}}
     return {"configurable": {**place, "checkpoint_ns": search_id}}
 
@@ -76,23 +85,39 @@ def beginning(session: SearchSession, earlier: Mapping[str, Any] | None = None) 
         began=began,
         continuation=_continuation(session, earlier, began) if earlier else None,
         fingerprint=_fingerprint(session),
+        requests=session.dialogue.requests,
+        caller=session.caller,
     )
 
 
 def _continuation(session: SearchSession, earlier: Mapping[str, Any], now: float) -> dict[str, Any] | None:
     """What a search goes on from, if the earlier one was made by the same planner not long ago."""
-    old = now - earlier["began"] > session.planner.config.reuse_seconds
-    if old or not earlier["done"] or earlier["fingerprint"] != _fingerprint(session):
+    if not earlier.keys() >= SegmentState.__required_keys__:
+        return None  # a mark may come from a client, and name anything
+    age = now - earlier["began"]
+    alike = earlier["fingerprint"] == _fingerprint(session) and earlier["caller"] == session.caller
+    if age > session.planner.config.reuse_seconds or not (earlier["done"] and alike):
         return None
     replayed = session.afresh()
-    adopt(replayed, cast("SegmentState", earlier))
+    try:
+        adopt(replayed, cast("SegmentState", earlier))
+    except ResumeError:
+        return None  # going on saves work, and is never worth failing a new request for
     continuation = continuation_of(
         replayed.search,
         session.messages,
         effects=session.planner.effects,
+        same_request=earlier["requests"] == session.dialogue.requests,
+        repeatable=session.planner.repeatable if age <= KNOWN_SECONDS else (),
         max_chars=session.planner.config.max_observation_chars,
     )
     return continuation.model_dump() if continuation else None
+
+
+def _nodes(namespace: str) -> list[str]:
+    """The names of the nodes in a namespace, without their tasks and the numbers of repeated calls."""
+    levels = namespace.split(NAMESPACE_SEPARATOR)
+    return [level.partition(":")[0] for level in levels if not level.isdigit()]
 
 
 def placed(state: SegmentState) -> SegmentState:

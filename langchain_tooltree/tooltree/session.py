@@ -18,6 +18,7 @@ from langchain_tooltree.rate_limits import Patience
 from langchain_tooltree.streaming import EventSink
 from langchain_tooltree.tooltree.actions import ProposalRequest
 from langchain_tooltree.tooltree.budget import Spent
+from langchain_tooltree.tooltree.caller import caller_of, state_of
 from langchain_tooltree.tooltree.coarse import plan_tools
 from langchain_tooltree.tooltree.continuation import Continuation
 from langchain_tooltree.tooltree.dialogue import Dialogue
@@ -32,6 +33,9 @@ from langchain_tooltree.tooltree.tree import Node
 from langchain_tooltree.tooltree.trial import CallTrial
 
 logger = logging.getLogger(__name__)
+
+FAILURES_ENOUGH = 2
+"""So often a call may fail, or be rejected, after a request before it is proposed no more."""
 
 JUDGED_CHARS = 8_000
 """Characters of an observation that a judge gets to see."""
@@ -55,6 +59,7 @@ class SearchSession:
         search: The pure search.
         dialogue: The conversation along the paths of its tree.
         sinks: Called with every event.
+        caller: A digest of what may tell one user's run from another's.
 
     Raises:
         EmptyQueryError: If the conversation holds no user message with text.
@@ -74,16 +79,20 @@ class SearchSession:
         self.planner = planner
         self.messages = messages
         self.sinks = sinks
+        self._judge_calls = max(planner.pre_judge.calls_per_question, planner.post_judge.calls_per_question)
         self.search = TreeSearch(
             planner.config,
             tools=len(planner.library),
-            judge_calls=max(planner.pre_judge.calls_per_question, planner.post_judge.calls_per_question),
+            judge_calls=self._judge_calls,
             reserved_model_calls=1,
         )
         self.dialogue = Dialogue(self.search.tree, messages, system=system)
         self._trial = CallTrial(planner, self.search.tree, self.dialogue, state=state, messages_key=messages_key)
         self._cancelled = cancelled
-        self._recursion_limit = ensure_config()["recursion_limit"]  # the host's: a tool may be an agent
+        host = ensure_config()
+        self._recursion_limit = host["recursion_limit"]  # the host's: a tool may be an agent
+        self._host_state = state_of(host)
+        self.caller = caller_of(host)
         self._launched_at: dict[int, float] = {}
         self._going_on = False
         self._announced = False
@@ -108,7 +117,7 @@ class SearchSession:
     def fingerprint(self) -> str:
         """A digest of all that decides which operations the search launches, its models' answers aside."""
         cards = [self.planner.library.card(name).to_dict() for name in self.planner.library.names]
-        parts = (self.planner.config, sorted(self.planner.effects.items()), cards)
+        parts = (self.planner.config, sorted(self.planner.effects.items()), cards, self._judge_calls)
         return hashlib.sha256(repr(parts).encode("utf-8", "surrogatepass")).hexdigest()
 
     def take_events(self) -> list[Event]:
@@ -169,6 +178,7 @@ class SearchSession:
             case "execute":
                 config: RunnableConfig = {
                     **inner_marks(self._place(operation)),
+                    **self._host_state,
                     "recursion_limit": self._recursion_limit,
                 }
                 observation, replayed = yield from self._trial.run(node, config)
@@ -241,9 +251,11 @@ class SearchSession:
             metadata=self._place(operation),
         )
         proposal = yield from self.planner.proposer.propose(request, meter)
+        hopeless = [call for call in proposal.calls if self.dialogue.failures[call.key] >= FAILURES_ENOUGH]
+        problems = [str(problem) for problem in proposal.problems]
         return {
-            "calls": proposal.calls,
-            "dropped": [str(problem) for problem in proposal.problems],
+            "calls": [call for call in proposal.calls if call not in hopeless],
+            "dropped": [*problems, *(f"{call.label}: failed {FAILURES_ENOUGH} times already" for call in hopeless)],
             # A model that saw only some of the tools cannot know that no tool can help.
             "finished": proposal.finished and len(shown) == len(allowed),
             "several": proposal.largest_reply > 1,

@@ -8,7 +8,7 @@ leads here.
 import hashlib
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
@@ -46,7 +46,7 @@ class Call(BaseModel):
     @cached_property
     def key(self) -> str:
         """Canonical text of tool and arguments: equal for calls that mean the same."""
-        return f"{self.tool}({json.dumps(self.arguments, sort_keys=True, default=str, ensure_ascii=False)})"
+        return call_key(self.tool, self.arguments)
 
     @property
     def label(self) -> str:
@@ -55,6 +55,11 @@ class Call(BaseModel):
             f"{name}={json.dumps(value, default=str, ensure_ascii=False)}" for name, value in self.arguments.items()
         )
         return f"{self.tool}({', '.join(written)})"
+
+
+def call_key(tool: str, arguments: Mapping[str, Any]) -> str:
+    """Canonical text of a call."""
+    return f"{tool}({json.dumps(arguments, sort_keys=True, default=str, ensure_ascii=False)})"
 
 
 class Observation(BaseModel):

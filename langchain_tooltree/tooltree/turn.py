@@ -1,5 +1,7 @@
 """Planning one turn of a conversation: search, then answer. Node, middleware and `search()` are shells around it."""
 
+import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -10,6 +12,7 @@ from langgraph.runtime import Runtime, get_runtime
 
 from langchain_tooltree.flows import Flow, arun_flow, run_flow
 from langchain_tooltree.models import Meter
+from langchain_tooltree.rate_limits import Patience
 from langchain_tooltree.streaming import EventSink, to_stream
 from langchain_tooltree.tooltree.planner import Planner
 from langchain_tooltree.tooltree.result import SearchResult
@@ -97,7 +100,10 @@ class Turn:
 
     def _answered(self, result: SearchResult) -> Flow[SearchResult]:
         conversation = [*self.system, *self.messages, *result.messages]
-        answer: AIMessage = yield from self.planner.answer(conversation, self.config or RunnableConfig())
+        limit = self.planner.config.max_seconds or math.inf
+        deadline = time.monotonic() + max(limit - result.cost.seconds, 0)
+        patience = Patience(deadline=deadline, cancelled=self.cancelled or (lambda: False))
+        answer: AIMessage = yield from self.planner.answer(conversation, self.config or RunnableConfig(), patience)
         meter = Meter(1)
         meter.count(answer)
         cost = replace(

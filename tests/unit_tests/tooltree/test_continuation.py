@@ -102,11 +102,11 @@ def test_only_reads_of_the_present_world_that_are_not_shown_are_known_after_a_ne
     first = search_in({**TWO_WRITES, "transient": ["see"]}, max_rollouts=30)
     look = Call(tool="look", arguments={}, effect="read")
 
-    known = reads_tried(first.tree, "", shown=())
+    known = reads_tried(first.tree, "", tools=("look", "ask", "see"), shown=())
 
     assert {call.key for call, _ in known.known} == {look.key}
     assert known.nodes == []
-    assert reads_tried(first.tree, "", shown={look.key}).known == []
+    assert reads_tried(first.tree, "", tools=("look", "ask", "see"), shown={look.key}).known == []
 
 
 def test_a_known_read_is_not_made_again(search_in, table_world, run_pure):
@@ -115,7 +115,7 @@ def test_a_known_read_is_not_made_again(search_in, table_world, run_pure):
     launched = []
 
     second = TreeSearch(SearchConfig(parallel_rollouts=1), judge_calls=0)
-    second.go_on(reads_tried(first.tree, "", shown=()))
+    second.go_on(reads_tried(first.tree, "", tools=("look", "ask", "see"), shown=()))
     run_pure(second, table_world(**tables), watch=launched.extend)
 
     assert [step.call.tool for step in second.tree.path(second.best())] == labels(first)

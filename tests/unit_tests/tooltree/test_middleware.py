@@ -49,8 +49,14 @@ def result(call_id, status="success"):
         "nothing",
     ],
 )
-def test_which_requests_deserve_a_search(offline, messages, deserved):
-    assert deserves_search(ModelRequest(model=offline(), messages=messages)) is deserved
+def test_which_requests_deserve_a_search(offline, numbered_tools, messages, deserved):
+    request = ModelRequest(model=offline(), messages=messages, tools=numbered_tools("look"))
+    assert deserves_search(request) is deserved
+
+
+def test_a_call_of_another_agent_hands_the_turn_over(offline, numbered_tools):
+    request = ModelRequest(model=offline(), messages=[ASKED, calling("1"), result("1")], tools=numbered_tools("other"))
+    assert deserves_search(request)
 
 
 @pytest.mark.parametrize(

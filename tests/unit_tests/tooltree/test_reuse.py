@@ -34,8 +34,9 @@ def result(message, content, status="success"):
     return ToolMessage(content, tool_call_id=call["id"], name=call["name"], status=status)
 
 
-def found(search, *messages):
-    return continuation_of(search, [HumanMessage("Paint it."), *messages], effects=EFFECTS, max_chars=1000)
+def found(search, *messages, **changes):
+    given = {"effects": EFFECTS, "same_request": True, "repeatable": {"look", "ask"}, "max_chars": 1000}
+    return continuation_of(search, [HumanMessage("Paint it."), *messages], **{**given, **changes})
 
 
 def test_the_last_marked_message_names_the_search(search):
@@ -50,6 +51,17 @@ def test_a_write_that_came_out_as_tried_leads_to_the_tree_below_it(search):
     continuation = found(search, call, result(call, "paint ran"))
     assert [node.call.tool for node in continuation.nodes[1:]] == ["look"]
     assert not continuation.carried_out
+
+
+def test_a_tree_is_worth_nothing_for_another_request(search):
+    call = planned(search, "paint")
+    assert found(search, call, result(call, "paint ran"), same_request=False) is None
+
+
+def test_only_reads_that_depend_on_their_arguments_alone_are_known(search):
+    call = planned(search, "paint")
+    since = [call, result(call, "paint ran"), AIMessage("Done."), HumanMessage("Look at it.")]
+    assert found(search, *since, repeatable=()).known == []
 
 
 @pytest.mark.parametrize(("content", "status"), [("paint ran out", "success"), ("paint ran", "error"), ("", "success")])

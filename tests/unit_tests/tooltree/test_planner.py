@@ -1,0 +1,123 @@
+"""The parts of a planner: what stands in for what is left out, what is refused, and the one visible model call."""
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage
+
+from langchain_tooltree import ConfigurationError, ObjectSandbox, SearchConfig, ToolDefinitionError, ToolLibrary
+from langchain_tooltree.rate_limits import Patience
+from langchain_tooltree.testing import ScriptedChatModel
+from langchain_tooltree.tooltree.guards import ToolGuards
+from langchain_tooltree.tooltree.judge import FunctionEvaluator, ModelEvaluator
+from langchain_tooltree.tooltree.planner import Planner
+
+
+class Ledger:
+    """A world to write to."""
+
+    def beta(self, n: int) -> str:
+        """Add a number."""
+        return f"added {n}"
+
+
+def test_the_model_judges_if_nobody_else_does(offline, numbered_tools):
+    model = offline()
+    planner = Planner(model, numbered_tools("alpha"), config=SearchConfig(seed=3))
+    assert planner.pre_judge == planner.post_judge == ModelEvaluator(model, seed=3)
+
+
+def test_the_judge_scores_observations_too_unless_there_is_another(offline, numbered_tools):
+    judge = offline()
+
+    def post_judge(_):
+        return 0.5
+
+    planner = Planner(offline(), numbered_tools("alpha"), judge=judge)
+    assert planner.pre_judge == planner.post_judge == ModelEvaluator(judge)
+    planner = Planner(offline(), numbered_tools("alpha"), judge=judge, post_judge=post_judge)
+    assert (planner.pre_judge, planner.post_judge) == (ModelEvaluator(judge), FunctionEvaluator(post_judge))
+
+
+def test_the_settings_have_defaults(offline, numbered_tools):
+    planner = Planner(offline(), numbered_tools("alpha"))
+    assert planner.config == SearchConfig()
+    assert planner.guards == ToolGuards()
+    assert (planner.sandbox, planner.bound_tools) == (None, frozenset())
+
+
+def test_a_library_is_taken_as_it_is(offline, numbered_tools):
+    library = ToolLibrary(numbered_tools("alpha", "beta"))
+    assert Planner(offline(), library).library.names == ("alpha", "beta")
+
+
+def test_what_is_tried_where_follows_from_effects_and_sandbox(offline, numbered_tools):
+    sandbox = ObjectSandbox.of_methods(Ledger())
+    tools = [*numbered_tools("alpha", "gamma"), *sandbox.tools]
+    planner = Planner(offline(), tools, effects={"alpha": "read"}, sandbox=sandbox)
+    assert planner.effects == {"alpha": "read", "beta": "sandboxed", "gamma": "write"}
+    assert planner.bound_tools == {"beta"}
+
+
+def test_a_tool_that_waits_for_approval_is_a_write_whatever_is_declared(offline, numbered_tools):
+    planner = Planner(
+        offline(),
+        numbered_tools("alpha", "beta"),
+        effects={"alpha": "read", "beta": "read"},
+        guards=ToolGuards(held_back=frozenset({"beta"})),
+    )
+    assert planner.effects == {"alpha": "read", "beta": "write"}
+
+
+def test_effects_and_sandbox_may_name_tools_that_a_selection_lacks(offline, numbered_tools):
+    sandbox = ObjectSandbox.of_methods(Ledger())
+    parts = {"effects": {"alpha": "read", "gone": "read"}, "sandbox": sandbox}
+    assert Planner(offline(), numbered_tools("alpha"), **parts, selection=True).effects == {"alpha": "read"}
+    with pytest.raises(ToolDefinitionError, match="effects names gone, but the tools are alpha"):
+        Planner(offline(), numbered_tools("alpha"), **parts)
+
+
+@pytest.mark.parametrize(
+    ("part", "problem"),
+    [
+        ({"config": {"max_rollouts": 3}}, "config must be a SearchConfig, got dict"),
+        ({"sandbox": object()}, "sandbox must have `tools` and `fork"),
+        ({"judge": 0.5}, "judge must be a chat model, the name of one, or a function, got float"),
+        ({"post_judge": 0.5}, "judge must be a chat model, the name of one, or a function, got float"),
+        ({"effects": ["alpha"]}, "effects must be a mapping"),
+    ],
+)
+def test_a_part_that_cannot_work_is_named(offline, numbered_tools, part, problem):
+    with pytest.raises(ConfigurationError, match=problem):
+        Planner(offline(), numbered_tools("alpha"), **part)
+
+
+@pytest.mark.parametrize("helps", [{"effects": {"beta": "read"}}, {"sandbox": ObjectSandbox.of_methods(Ledger())}])
+def test_a_planner_that_can_try_nothing_out_says_so(offline, caplog, helps):
+    tools = ObjectSandbox.of_methods(Ledger()).tools
+    Planner(offline(), tools)
+    assert "No tool is declared a read or bound by a sandbox" in caplog.text
+    assert "effects={'beta': 'read', ...}" in caplog.text
+    caplog.clear()
+    Planner(offline(), tools, **helps)
+    assert caplog.text == ""
+
+
+async def test_the_answer_is_the_models_own_step_with_every_tool_bound(drive, numbered_tools):
+    heard = []
+
+    class Listening(ScriptedChatModel):
+        def _message(self, messages, options):
+            heard.append((messages, [tool["function"]["name"] for tool in options["tools"]]))
+            return super()._message(messages, options)
+
+    called = AIMessage("", tool_calls=[{"name": "alpha", "args": {"n": 1}, "id": "1"}])
+    planner = Planner(Listening(replies=[called]), numbered_tools("alpha", "beta"))
+    conversation = [HumanMessage("Go.")]
+    reply = await drive(planner.answer(conversation, {"tags": ["mine"]}, Patience()))
+    assert reply.tool_calls[0]["name"] == "alpha", "without a plan, the model does what it thinks best"
+    assert heard == [(conversation, ["alpha", "beta"])]
+
+
+async def test_a_model_that_is_down_when_it_should_answer_is_not_hidden(drive, numbered_tools):
+    planner = Planner(ScriptedChatModel(replies=[ConnectionError("down")]), numbered_tools("alpha"))
+    with pytest.raises(ConnectionError, match="down"):
+        await drive(planner.answer([HumanMessage("Go.")], {}, Patience()))

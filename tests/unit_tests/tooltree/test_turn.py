@@ -1,0 +1,92 @@
+"""One turn: search, then answer; a plan that waits for a write is not answered."""
+
+import asyncio
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+
+from langchain_tooltree import EmptyQueryError
+from langchain_tooltree.testing import ScriptedChatModel
+from langchain_tooltree.tooltree.planner import Planner
+from langchain_tooltree.tooltree.turn import Turn
+
+READ = {"alpha": "read"}
+
+
+@pytest.fixture(params=["sync", "async"])
+def take(request):
+    """Takes a turn on either path: `await take(turn)` to its end, `await take(turn, "search")` for the plan alone."""
+
+    async def run(turn, method="plan"):
+        if request.param == "sync":
+            return await asyncio.to_thread(getattr(turn, method))
+        return await getattr(turn, f"a{method}")()
+
+    return run
+
+
+def looking(offline, numbered_tools, *, goal=0.9, **options):
+    """A planner that calls alpha once, which reads if it is declared so, and then is done."""
+    model = offline(offers={(): [("alpha", {"n": 1})]}, goal={"alpha": goal})
+    return Planner(model, numbered_tools("alpha"), **options)
+
+
+async def test_a_plan_is_answered_from(take, offline, numbered_tools):
+    planner = looking(offline, numbered_tools, effects=READ)
+    result = await take(Turn(planner=planner, messages=[HumanMessage("Go.")]))
+    assert [message.type for message in result.messages] == ["ai", "tool", "ai"]
+    assert result.answer.text == "Done."
+
+
+async def test_a_search_leaves_the_answer_to_its_host(take, offline, numbered_tools):
+    turn = Turn(planner=looking(offline, numbered_tools, effects=READ), messages=[HumanMessage("Go.")])
+    searched, planned = await take(turn, "search"), await take(turn)
+    assert searched.answer is None
+    assert searched.to_dict()["nodes"] == planned.to_dict()["nodes"]
+    assert planned.cost.model_calls == searched.cost.model_calls + 1
+    assert planned.cost.tokens > searched.cost.tokens
+
+
+async def test_a_write_is_waited_for(take, offline, numbered_tools):
+    result = await take(Turn(planner=looking(offline, numbered_tools), messages=[HumanMessage("Go.")]))
+    assert result.pending.call.tool == "alpha"
+    assert result.answer is None
+
+
+async def test_the_answer_reads_the_system_prompt_the_conversation_and_the_plan(take, numbered_tools):
+    call = {"name": "alpha", "args": {"n": 1}, "id": "1"}
+    scored = {"scores": [{"id": "c1", "reason": "", "score": 0.9}]}
+    found = {"reason": "", "score": 0.9, "goal": 0.9}
+    model = ScriptedChatModel(replies=[AIMessage("", tool_calls=[call]), "There is no other.", scored, found, "One."])
+    earlier = [HumanMessage("Hello"), AIMessage("Hello!")]
+    turn = Turn(
+        planner=Planner(model, numbered_tools("alpha"), effects=READ),
+        messages=[*earlier, HumanMessage("Go.")],
+        system=[SystemMessage("Be brief.")],
+    )
+    result = await take(turn)
+    assert result.answer.text == "One."
+    prompt = model.calls[-1]
+    assert [message.type for message in prompt] == ["system", "human", "ai", "human", "ai", "tool"]
+    assert prompt[-1].text == "alpha of 1"
+
+
+async def test_without_a_request_there_is_nothing_to_plan(take, offline, numbered_tools):
+    with pytest.raises(EmptyQueryError):
+        await take(Turn(planner=looking(offline, numbered_tools), messages=[AIMessage("Hello!")]))
+
+
+async def test_every_sink_hears_every_event(take, offline, numbered_tools):
+    heard = [[], []]
+    planner = looking(offline, numbered_tools, effects=READ)
+    await take(Turn(planner=planner, messages=[HumanMessage("Go.")], sinks=[each.append for each in heard]))
+    assert heard[0] == heard[1]
+    assert [event["type"] for event in heard[0]][:2] == ["start", "select"]
+    assert "stop" in [event["type"] for event in heard[0]]
+
+
+async def test_a_turn_may_be_taken_twice(take, offline, numbered_tools):
+    turn = Turn(planner=looking(offline, numbered_tools, effects=READ), messages=[HumanMessage("Go.")])
+    first, second = await take(turn), await take(turn)
+    assert first.to_dict() == second.to_dict()
+    assert first.messages[0].tool_calls[0]["id"] != second.messages[0].tool_calls[0]["id"]
