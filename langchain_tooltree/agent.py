@@ -93,6 +93,9 @@ def create_tooltree_agent(
     if by_name or effects or sandbox:
         planner.prepare(model, list(by_name.values()))
     if review:
+        if any(isinstance(entry, PlanReviewMiddleware) for entry in middleware):
+            msg = "middleware holds a PlanReviewMiddleware already; leave it out, or set review=False."
+            raise ConfigurationError(msg)
         reviewer = PlanReviewMiddleware(effects)
         if twice := sorted(filter(reviewer.reviews, ToolGuards.of(middleware).held_back)):
             msg = (

@@ -5,6 +5,8 @@ is unusable, and read leniently: a model that answers rubbish is normal input. W
 waited out, and what it refuses as structured output is asked in plain text.
 """
 
+import copy
+import functools
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -314,21 +316,29 @@ class StructuredQuestion:
         if lacking or id(self.model) in _plain_models:
             return None
         try:
-            return self.model.with_structured_output(self._plain_schema(), include_raw=True)
+            return self.model.with_structured_output(_plain_schema(self.schema), include_raw=True)
         except (NotImplementedError, ValueError):
             return None
 
-    def _plain_schema(self) -> dict[str, Any]:
-        """The JSON schema without references, which some providers do not follow."""
-        schema = dereference_refs(self.schema.model_json_schema())
-        return {key: value for key, value in schema.items() if key != "$defs"}
-
     def _in_words(self, prompt: Sequence[BaseMessage]) -> list[BaseMessage]:
         """The prompt with the form in its system message: some models refuse two user messages in a row."""
-        form = f"Reply with one JSON object and nothing else. Its JSON schema:\n{json.dumps(self._plain_schema())}"
+        form = (
+            f"Reply with one JSON object and nothing else. Its JSON schema:\n{json.dumps(_plain_schema(self.schema))}"
+        )
         if isinstance(prompt[0], SystemMessage):
             return [SystemMessage(f"{prompt[0].text}\n\n{form}"), *prompt[1:]]
         return [SystemMessage(form), *prompt]
+
+
+def _plain_schema(schema: type[BaseModel]) -> dict[str, Any]:
+    """The JSON schema of a form without references, which some providers do not follow."""
+    return copy.deepcopy(_dereferenced(schema))  # an integration may change what it is given
+
+
+@functools.cache
+def _dereferenced(schema: type[BaseModel]) -> dict[str, Any]:
+    described = dereference_refs(schema.model_json_schema())
+    return {key: value for key, value in described.items() if key != "$defs"}
 
 
 def _shown(message: AIMessage, data: dict[str, Any] | None) -> str:

@@ -128,7 +128,7 @@ class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         self._when = when
         self._guards = ToolGuards.of(host_middleware)
         self._planners: dict[tuple[Any, ...], Planner] = {}
-        self._unanswered: dict[str, _Planned] = {}
+        self._unanswered: dict[tuple[str, str], _Planned] = {}
         self._lock = threading.Lock()
 
     def prepare(self, model: BaseChatModel, tools: Sequence[BaseTool]) -> None:
@@ -159,7 +159,7 @@ class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         turn = self._turn(request)
         if turn is None:
             return handler(request)
-        planned = self._take_unanswered() or _Planned(turn.planner.model, turn.search())
+        planned = self._take_unanswered(turn) or _Planned(turn.planner.model, turn.search())
         plan = planned.messages_for(request.model)
         if planned.result.pending:
             return ModelResponse(plan)
@@ -174,7 +174,7 @@ class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         turn = self._turn(request)
         if turn is None:
             return await handler(request)
-        planned = self._take_unanswered() or _Planned(turn.planner.model, await turn.asearch())
+        planned = self._take_unanswered(turn) or _Planned(turn.planner.model, await turn.asearch())
         plan = planned.messages_for(request.model)
         if planned.result.pending:
             return ModelResponse(plan)
@@ -225,10 +225,12 @@ class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
                 _forget_oldest(self._planners)
         return planner
 
-    def _take_unanswered(self) -> "_Planned | None":
-        """The plan that the current task of the graph has made before, if its answer failed."""
+    def _take_unanswered(self, turn: Turn) -> "_Planned | None":
+        """The plan that the current task of the graph has made before, if its answer failed and its tools are there."""
         with self._lock:
-            return self._unanswered.pop(_current_task(), None)
+            planned = self._unanswered.pop(_current_task(), None)
+        there = planned is not None and {call.tool for call in planned.result.calls} <= set(turn.planner.library.names)
+        return planned if there else None
 
     @contextmanager
     def _kept_if_unanswered(self, planned: "_Planned") -> Iterator[None]:
@@ -283,9 +285,10 @@ def _continued(request: ModelRequest[Any], plan: Sequence[BaseMessage]) -> Model
     return request.override(messages=messages)
 
 
-def _current_task() -> str:
+def _current_task() -> tuple[str, str]:
     """What LangGraph knows the running model node by: another one in every step of every run."""
-    return str(get_config()["configurable"].get("checkpoint_ns", ""))
+    configurable = get_config()["configurable"]
+    return str(configurable.get("thread_id", "")), str(configurable.get("checkpoint_ns", ""))
 
 
 def _forget_oldest(kept: dict[Any, Any]) -> None:

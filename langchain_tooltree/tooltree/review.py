@@ -15,8 +15,9 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.runtime import Runtime
 from langgraph.types import interrupt
 
+from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.tooltree.effects import DeclaredEffect
-from langchain_tooltree.tooltree.marks import plan_mark
+from langchain_tooltree.tooltree.marks import KEY, PlanMark, plan_mark
 
 DECISIONS = ("approve", "edit", "reject")
 
@@ -52,6 +53,9 @@ class PlanReviewMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     `{"type": "edit", "edited_action": {"name": ..., "args": ...}}`, or `{"type": "reject", "message": ...}`. The
     agent is told of a rejection in place of the result and plans anew. An answer of another form is asked for again,
     with the problem named.
+
+    Put it first in the list: `after_model` hooks run last to first, so it then sees the calls as they will run. Tools
+    that the provider runs are not reviewed, and a replaced message needs the `add_messages` reducer, as agents have it.
 
     Tools under `interrupt_on` of a `HumanInTheLoopMiddleware` should have one reviewer only: leave them to one of
     the two.
@@ -114,7 +118,7 @@ class PlanReviewNode(Runnable[Any, dict[str, list[BaseMessage]]]):
         Returns:
             Messages that replace or answer reviewed calls; none if all are approved as they are.
         """
-        messages = input[self._messages_key] if isinstance(input, Mapping) else getattr(input, self._messages_key)
+        messages = _conversation(input, self._messages_key)
         return {self._messages_key: _reviewed(messages, self._reads)}
 
     async def ainvoke(
@@ -137,13 +141,24 @@ def review_condition(state: Any, *, messages_key: str = "messages") -> Literal["
     Returns:
         `"tools"` if calls wait, `"model"` if all were rejected, `END` if the conversation ends in an answer.
     """
-    last = (state[messages_key] if isinstance(state, Mapping) else getattr(state, messages_key))[-1]
+    last = _conversation(state, messages_key)[-1]
     if isinstance(last, ToolMessage):
         return "model"
     return "tools" if isinstance(last, AIMessage) and last.tool_calls else "__end__"
 
 
+def _conversation(state: Any, key: str) -> Sequence[BaseMessage]:
+    """The messages of a graph state: a mapping, an object, or just a list of messages."""
+    if isinstance(state, list):
+        return state
+    messages: Sequence[BaseMessage] = state[key] if isinstance(state, Mapping) else getattr(state, key)
+    return messages
+
+
 def _reads(effects: Mapping[str, DeclaredEffect] | None) -> frozenset[str]:
+    if effects is not None and not isinstance(effects, Mapping):
+        msg = f"effects must be a mapping such as {{'search': 'read'}}, got {effects!r}."
+        raise ConfigurationError(msg)
     return frozenset(name for name, effect in (effects or {}).items() if effect == "read")
 
 
@@ -219,8 +234,13 @@ def _carry_out(
             action = decision["edited_action"]
             calls[at] = ToolCall(name=action["name"], args=action["args"], id=calls[at]["id"], type="tool_call")
     rejected = [at for at, decision in decisions.items() if decision["type"] == "reject"]
+    if calls != message.tool_calls:
+        weighed = {key: value for key, value in message.response_metadata.items() if key != KEY}
+        message = message.model_copy(update={"response_metadata": weighed})  # nobody has weighed the edited call
+    elif not rejected:
+        return []
     if not rejected:
-        return [] if calls == message.tool_calls else [_with_calls(message, calls)]
+        return [_with_calls(message, calls)]
     answers: list[BaseMessage] = [_rejection(calls[at], decisions[at].get("message")) for at in rejected]
     going_on = [call for at, call in enumerate(calls) if at in open_calls and at not in rejected]
     if not going_on:
@@ -274,7 +294,7 @@ def _rejection(call: ToolCall, reason: str | None) -> ToolMessage:
 def _describe(call: ToolCall, mark: Mapping[str, Any]) -> str:
     """A call and what it was weighed against, in words."""
     lines = [f"{call['name']}({_arguments(call['args'])}) waits for approval."]
-    if mark:
+    if mark.keys() >= PlanMark.__required_keys__:  # messages come back from clients, who may have cut marks short
         goal = "" if mark["goal"] is None else f", fulfils the request: {mark['goal']:.2f}"
         lines.append(
             f"Scores in [0, 1]: before the call {mark['r_pre']:.2f}, expected result {mark['r_post']:.2f}{goal}."
