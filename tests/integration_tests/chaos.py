@@ -7,6 +7,7 @@ part that does not die is written to a report, and what was emitted and done to 
 import asyncio
 import json
 import logging
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,7 @@ def run(
         ledger: The ledger's file.
         report: Where the outcome goes, if there is one.
     """
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a job that a shell put in the background ignores it
     control = RunControl()
     watched = Fate(**fate, control=control)
     luck = Luck(scenario["seed"], part, scenario["trouble"])

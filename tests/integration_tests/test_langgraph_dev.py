@@ -91,11 +91,12 @@ many = create_tooltree_agent(
 GRAPHS = ("node", "middleware", "agent", "reviewed", "sandboxed", "many")
 
 RUNNER = """
-import asyncio, json, sys
+import asyncio, json, os, sys
 from test_langgraph_dev import load, serve
 
 project = load(sys.argv[1])
-print(json.dumps({name: asyncio.run(serve(getattr(project, name))) for name in sys.argv[2:]}))
+print(json.dumps({name: asyncio.run(serve(getattr(project, name))) for name in sys.argv[2:]}), flush=True)
+os._exit(0)  # blockbuster patches types of the interpreter, which may crash while it is torn down
 """
 
 
