@@ -35,7 +35,7 @@ class Dialogue:
     """
 
     def __init__(self, tree: Tree, messages: Sequence[BaseMessage], *, system: Sequence[BaseMessage] = ()) -> None:
-        requests = [readable(message.content) for message in messages if isinstance(message, HumanMessage)]
+        requests = requests_in(messages)
         if not requests or not requests[-1].strip():
             msg = (
                 f"There is no request to plan for: of {len(messages)} messages, none is a user message with text, or "
@@ -103,6 +103,11 @@ class Dialogue:
 
 def _calls(message: BaseMessage) -> Sequence[ToolCall | InvalidToolCall]:
     return [*message.tool_calls, *message.invalid_tool_calls] if isinstance(message, AIMessage) else ()
+
+
+def requests_in(messages: Sequence[BaseMessage]) -> list[str]:
+    """What the user has said in a conversation, latest last."""
+    return [readable(message.content) for message in messages if isinstance(message, HumanMessage)]
 
 
 def _failures(messages: Sequence[BaseMessage]) -> Counter[str]:

@@ -112,13 +112,13 @@ def frame_of(reply: Reply, position: int, arguments: Mapping[str, Any]) -> Frame
         for name, value in reply.additional_kwargs.items()
         if name not in USUAL_KEYWORDS and (plain := _as_json(value)) is not None
     }
-    calls = [block for block in blocks if block.get("type") in CALL_BLOCKS or _id(block) in call_ids]
+    calls = [block for block in blocks if block.get("type") in CALL_BLOCKS or block_id(block) in call_ids]
     reasoning = [block for block in blocks if _is_signed(block) or (_is_special(block) and block not in calls)]
     if not (keywords or reasoning):
         return None
     own_id = reply.calls[position].get("id")
     call_id = own_id if own_id and call_ids.count(own_id) == 1 else None
-    end = next((place for place, block in enumerate(blocks) if call_id and _id(block) == call_id), None)
+    end = next((place for place, block in enumerate(blocks) if call_id and block_id(block) == call_id), None)
     # What was reasoned after the call did not lead to it; up to the call, the order is the provider's.
     before = [block for block in blocks[:end] if block in reasoning and block not in calls]
     by_call = {name: value for name, value in keywords.items() if _is_by_call(value, call_ids)}
@@ -142,7 +142,7 @@ def _is_signed(block: Mapping[str, Any]) -> bool:
     return any(place.get(key) for place in places for key in SIGNATURES)
 
 
-def _id(block: Mapping[str, Any]) -> Any:
+def block_id(block: Mapping[str, Any]) -> Any:
     """The identifier by which tool calls are matched; an OpenAI item has one of its own beside it."""
     return block.get("call_id") or block.get("id")
 
@@ -169,10 +169,17 @@ def _consistent(
     if own is None or written == arguments:
         return own
     own.pop("partial_json", None)  # what a streamed block was put together from
-    for key in ("args", "input", "arguments"):
-        if key in own:
-            own[key] = json.dumps(arguments) if isinstance(own[key], str) else dict(arguments)
-    return own
+    return with_arguments(own, arguments)
+
+
+def with_arguments(block: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """A content block that repeats a call, with other arguments, in the form that its provider writes them in."""
+    now = {
+        key: json.dumps(arguments) if isinstance(block[key], str) else dict(arguments)
+        for key in ("args", "input", "arguments")
+        if key in block
+    }
+    return {**block, **now}
 
 
 def _as_json(value: Any) -> Any:

@@ -80,6 +80,7 @@ def alternatives(tree: Tree, best: Collection[int]) -> list[Alternative]:
         At most `ALTERNATIVES` paths, best first. None is part of the chosen path or of another alternative.
     """
     chosen: list[list[Node]] = []
+    best_path = _best_path(tree, best)
     shown = set(best)
     ranked = sorted(
         (node for node in tree.nodes if node.call and node.post_scored and node.evaluated and not node.pruned),
@@ -88,7 +89,7 @@ def alternatives(tree: Tree, best: Collection[int]) -> list[Alternative]:
     for node in ranked:
         path = tree.path(node)
         ids = {step.id for step in path}
-        extends = any(ids >= {step.id for step in other} for other in (*chosen, _best_path(tree, best)) if other)
+        extends = any(ids >= {step.id for step in other} for other in (*chosen, best_path) if other)
         if node.id in shown or extends:
             continue
         chosen.append(path)

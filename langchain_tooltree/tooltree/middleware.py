@@ -18,12 +18,12 @@ from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.models import AGENT_NAME, resolve_model
 from langchain_tooltree.tooltree.cards import ToolCard, ToolLibrary
 from langchain_tooltree.tooltree.config import SearchConfig
+from langchain_tooltree.tooltree.dialogue import requests_in
 from langchain_tooltree.tooltree.effects import DeclaredEffect
 from langchain_tooltree.tooltree.guards import ToolGuards
 from langchain_tooltree.tooltree.judge import Judge
 from langchain_tooltree.tooltree.marks import plan_mark
 from langchain_tooltree.tooltree.planner import Planner
-from langchain_tooltree.tooltree.prompts import readable
 from langchain_tooltree.tooltree.result import SearchResult
 from langchain_tooltree.tooltree.sandbox import Sandbox
 from langchain_tooltree.tooltree.turn import Turn
@@ -276,8 +276,8 @@ def _handed_over(request: ModelRequest[Any], message: BaseMessage) -> bool:
 
 def _asks(messages: Sequence[BaseMessage]) -> bool:
     """Whether there is a request to plan for."""
-    requests = [message for message in messages if isinstance(message, HumanMessage)]
-    return bool(requests) and bool(readable(requests[-1].content).strip())
+    requests = requests_in(messages)
+    return bool(requests) and bool(requests[-1].strip())
 
 
 def _continued(request: ModelRequest[Any], plan: Sequence[BaseMessage]) -> ModelRequest[Any]:

@@ -5,7 +5,6 @@ answer them; the plan, its alternatives, its scores and its cost come with the r
 planner is reviewed: a write of a plan as well as one that the plain model asked for.
 """
 
-import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal, NotRequired, TypedDict
 
@@ -17,15 +16,10 @@ from langgraph.types import interrupt
 
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.tooltree.effects import DeclaredEffect
+from langchain_tooltree.tooltree.frames import CALL_BLOCKS, PLAIN_BLOCKS, block_id, with_arguments
 from langchain_tooltree.tooltree.marks import KEY, PlanMark, plan_mark
 
 DECISIONS = ("approve", "edit", "reject")
-
-SAID = frozenset({"text", "output_text", "refusal"})
-"""Content blocks that a user reads, in the forms of all providers."""
-
-ARGUMENT_KEYS = ("args", "input", "arguments")
-"""Under which of these a content block that repeats a call has its arguments, depends on the provider."""
 
 
 class ReviewRequest(TypedDict):
@@ -258,7 +252,7 @@ def _split(
     """
     first = message.model_copy(update={"tool_calls": staying, "content": str(message.text)})
     second = _with_calls(message, going_on)
-    unsaid = [block for block in second.content if isinstance(block, dict) and block.get("type") not in SAID]
+    unsaid = [block for block in second.content if isinstance(block, dict) and block.get("type") not in PLAIN_BLOCKS]
     second = second.model_copy(update={"content": unsaid or "", "id": None, "usage_metadata": None})
     return [first, *answers, second]
 
@@ -275,14 +269,10 @@ def _with_calls(message: AIMessage, calls: list[ToolCall]) -> AIMessage:
 
 def _block_of(block: Any, calls: Mapping[Any, ToolCall]) -> Any:
     """A content block; one that repeats a call, in the form of any provider, as the call now is, or `None` if gone."""
-    if not isinstance(block, dict) or block.get("type") not in {"tool_use", "function_call", "tool_call"}:
+    if not isinstance(block, dict) or block.get("type") not in CALL_BLOCKS:
         return block
-    call = calls.get(block.get("call_id", block.get("id")))
-    if call is None:
-        return None
-    args = call["args"]
-    now = {key: json.dumps(args) if isinstance(block[key], str) else args for key in ARGUMENT_KEYS if key in block}
-    return {**block, "name": call["name"], **now}
+    call = calls.get(block_id(block))
+    return None if call is None else {**with_arguments(block, call["args"]), "name": call["name"]}
 
 
 def _rejection(call: ToolCall, reason: str | None) -> ToolMessage:

@@ -43,14 +43,14 @@ class Traveller(OfflineChatModel):
 
     policy: Any = TravelPolicy()
     wishes: Sequence[dict[str, Any]] = ()
-    _calls: int = PrivateAttr(default=0)
+    _calls: list[None] = PrivateAttr(default_factory=list)
 
     @property
     def calls(self) -> int:
-        return self._calls
+        return len(self._calls)
 
     def _respond(self, messages: Any, tools: Any) -> Any:
-        self._calls += 1
+        self._calls.append(None)  # unlike counting up, safe from several threads at once
         question, _ = read_question(messages, tools)
         if question.kind == "answer" and self.wishes and not question.path:
             return AIMessage("I will.", tool_calls=list(self.wishes))

@@ -1,11 +1,14 @@
 """A search starts anew where the one before it was made for another request, another caller or by another planner."""
 
+import time
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Annotated, Any
 
 import pytest
 from agents import planning_agent, replaced
 from conversations import check_pairs
+from langchain.agents.middleware import AgentMiddleware
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, StructuredTool, ToolException, tool
@@ -14,10 +17,11 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.prebuilt import InjectedState
 from test_going_on import Desk, ThoroughPolicy, searches, told
-from travel import BOOKING, PRICE, ROUND_TRIP, Agency, TravelPolicy, asking
+from travel import BOOKING, EFFECTS, PRICE, ROUND_TRIP, Agency, TravelPolicy, asking, travel_model
 
 from langchain_tooltree import ObjectSandbox, ToolTreeNode, create_tooltree_agent
 from langchain_tooltree.testing import Made, OfflineChatModel, Question
+from langchain_tooltree.tooltree import segments
 
 THREAD: Any = {"configurable": {"thread_id": "1"}}
 
@@ -154,6 +158,45 @@ async def test_another_judge_starts_anew() -> None:
 
     assert searches(events)[0][0] == 0
     assert any(event["type"] == "execute" and not event["cached"] for event in events)
+
+
+@pytest.mark.parametrize(("later", "believed"), [(59, True), (61, False)])
+async def test_reads_are_believed_for_a_minute(monkeypatch: pytest.MonkeyPatch, later: int, believed: bool) -> None:  # noqa: FBT001
+    agency = Agency()
+    agent = planning_agent(agency, checkpointer=InMemorySaver())
+    agent.invoke(asking(PRICE), THREAD)
+
+    monkeypatch.setattr(segments, "time", SimpleNamespace(time=lambda: time.time() + later))
+    agent.invoke(asking(BOOKING), THREAD)
+
+    assert agency.calls["find_hotels Oslo"] == (1 if believed else 2)
+
+
+class Rebooking(AgentMiddleware[Any, Any, Any]):
+    """Has the other flight booked."""
+
+    def after_model(self, state: Any, runtime: Any) -> dict[str, Any] | None:
+        last = state["messages"][-1]
+        if not last.tool_calls or last.tool_calls[0]["args"] == {"flight": "OS-2"}:
+            return None
+        call = {**last.tool_calls[0], "args": {"flight": "OS-2"}}
+        return {"messages": [last.model_copy(update={"tool_calls": [call]})]}
+
+
+def test_a_person_sees_the_call_as_other_middleware_leaves_it() -> None:
+    agency = Agency()
+    agent = create_tooltree_agent(
+        travel_model(),
+        agency.tools,
+        effects=EFFECTS,
+        review=True,
+        middleware=[Rebooking()],
+        checkpointer=InMemorySaver(),
+    )
+
+    asked = agent.invoke(asking(BOOKING), THREAD)["__interrupt__"][0].value
+
+    assert asked["action_requests"][0]["args"] == {"flight": "OS-2"}
 
 
 class StubbornPolicy(TravelPolicy):

@@ -16,7 +16,7 @@ from langgraph.prebuilt import ToolNode
 from langgraph.types import Command
 from pydantic import BaseModel
 
-from langchain_tooltree import PlanReviewMiddleware, PlanReviewNode, review_condition
+from langchain_tooltree import ConfigurationError, PlanReviewMiddleware, PlanReviewNode, review_condition
 from langchain_tooltree.testing import ScriptedChatModel
 
 EFFECTS = {"look": "read", "send": "write"}
@@ -193,6 +193,18 @@ def test_an_edit_is_made_in_the_content_too(review, blocks):
     changed = {key for key in content[3] if content[3][key] != blocks[3][key]}
     assert len(changed) == 1
     assert content[3][changed.pop()] in ({"to": "Eve"}, '{"to": "Eve"}')
+
+
+def test_an_edited_call_does_not_keep_the_scores_of_the_one_before(review, blocks):
+    message = two_letters(blocks)
+    message.response_metadata = {"tooltree": {"search": "model:1", "node": 1}, "model_provider": "acme"}
+    output = review(message, [APPROVE, edit(to="Eve")])
+    assert output.value["messages"][1].response_metadata == {"model_provider": "acme"}
+
+
+def test_effects_that_are_no_mapping_are_refused():
+    with pytest.raises(ConfigurationError, match=r"effects must be a mapping .* got \['book'\]"):
+        PlanReviewMiddleware(["book"])
 
 
 def test_an_edit_to_another_tool_names_it_in_the_content_too(review, blocks):

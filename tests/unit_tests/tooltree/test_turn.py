@@ -1,11 +1,12 @@
 """One turn: search, then answer; a plan that waits for a write is not answered."""
 
 import asyncio
+from types import SimpleNamespace
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
-from langchain_tooltree import EmptyQueryError
+from langchain_tooltree import EmptyQueryError, SearchConfig
 from langchain_tooltree.testing import ScriptedChatModel
 from langchain_tooltree.tooltree.planner import Planner
 from langchain_tooltree.tooltree.turn import Turn
@@ -90,3 +91,20 @@ async def test_a_turn_may_be_taken_twice(take, offline, numbered_tools):
     first, second = await take(turn), await take(turn)
     assert first.to_dict() == second.to_dict()
     assert first.messages[0].tool_calls[0]["id"] != second.messages[0].tool_calls[0]["id"]
+
+
+class RateLimitError(Exception):
+    """A refusal that is to be waited out for longer than a test may take."""
+
+    status_code = 429
+    response = SimpleNamespace(status_code=429, headers={"retry-after": "50"})
+
+
+@pytest.mark.parametrize("limit", [{"config": SearchConfig(max_seconds=5)}, {"cancelled": lambda: True}])
+async def test_the_answer_waits_for_a_rate_limit_no_longer_than_the_search_may(take, numbered_tools, limit):
+    nothing = AIMessage("Nothing to call.")
+    model = ScriptedChatModel(replies=[nothing, RateLimitError("slow down")])
+    planner = Planner(model, numbered_tools("alpha"), effects=READ, config=limit.get("config"))
+    turn = Turn(planner=planner, messages=[HumanMessage("Go.")], cancelled=limit.get("cancelled"))
+    with pytest.raises(RateLimitError):
+        await take(turn)
