@@ -5,7 +5,8 @@ ToolTreeError
 ├── ConfigurationError (ValueError)   a setting, a tool list or a declaration cannot work
 │   └── ToolDefinitionError           no tools, duplicate names, an unknown name
 ├── EmptyQueryError (ValueError)      there is nothing to plan for
-└── ResumeError (RuntimeError)        a checkpoint belongs to another search
+├── ResumeError (RuntimeError)        a checkpoint belongs to another search
+└── TrajectoryFormatError (ValueError) a record of a run cannot be read
 ```
 
 What goes wrong *inside* a search (a tool that raises, a judge that answers rubbish, a spent budget) is not an
@@ -34,3 +35,7 @@ class ResumeError(ToolTreeError, RuntimeError):
 
     This happens when a thread is resumed with another configuration, model or tool list than it was started with.
     """
+
+
+class TrajectoryFormatError(ToolTreeError, ValueError):
+    """A file, a record or a message cannot be read as a trajectory; the message names the place and the remedy."""

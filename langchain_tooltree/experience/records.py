@@ -1,0 +1,265 @@
+"""What happened in one run, as plain records. Pure."""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Self
+
+ChatMessage = Mapping[str, Any]
+"""A message in the OpenAI chat format: `role`, `content`, `tool_calls`, `tool_call_id`, and whatever it came with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a tool call.
+
+    Attributes:
+        content: The observation as it was recorded: a text, or a list of content blocks.
+        status: Whether the record marks it as a failure. Nothing is guessed from the text.
+    """
+
+    content: Any
+    status: Literal["success", "error"] = "success"
+
+    @property
+    def text(self) -> str:
+        """The observation as text; blocks that are no text are left out."""
+        return text_of(self.content)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One tool call.
+
+    Attributes:
+        tool: Name of the tool.
+        arguments: Its arguments; `None` where the model's JSON could not be read.
+        outcome: What came of it; `None` if nothing is recorded, as for a call that was interrupted.
+        call_id: The id that pairs call and observation; `None` where the record has none.
+        turn: Number of the assistant message that made the call, from 1. Calls made in parallel share it.
+        position: Index of that message in the messages of its trajectory or branch.
+        branch: Name of the branch it was made in; empty for the trajectory's own dialogue.
+    """
+
+    tool: str
+    arguments: Mapping[str, Any] | None = None
+    outcome: Outcome | None = None
+    call_id: str | None = None
+    turn: int = 1
+    position: int = 0
+    branch: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """The dialogue of a sub-agent that the trajectory's own dialogue does not contain.
+
+    Attributes:
+        name: The nodes that lead to the sub-agent, joined by `/`.
+        after: How many messages of the trajectory came before it.
+        messages: Its messages.
+    """
+
+    name: str
+    after: int
+    messages: tuple[ChatMessage, ...]
+
+
+@dataclass(frozen=True)
+class Record:
+    """One run of an agent on one task: the one record that everything else is made from.
+
+    Attributes:
+        id: Identifies the run. Records with the same id are versions of the same run.
+        task: What the user asked for.
+        steps: The tool calls in order; those of a branch stand where the branch began.
+        success: Whether it succeeded; `None` if nobody has said.
+        turns: Number of assistant messages, T in Eq. 1 of SIT-Graph.
+        messages: The dialogue in the OpenAI chat format; empty if only the steps are known.
+        branches: Dialogues of sub-agents that are not part of `messages`.
+        reasons: Why it counts as a success or a failure.
+        metadata: Everything else the record came with, such as a reward.
+    """
+
+    id: str
+    task: str
+    steps: tuple[Step, ...] = ()
+    success: bool | None = None
+    turns: int = 0
+    messages: tuple[ChatMessage, ...] = ()
+    branches: tuple[Branch, ...] = ()
+    reasons: str = ""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "steps", tuple(self.steps))
+        if not self.turns:
+            object.__setattr__(self, "turns", max((step.turn for step in self.steps), default=0))
+
+    @classmethod
+    def from_chat(
+        cls,
+        messages: Sequence[ChatMessage],
+        *,
+        id: str | None = None,  # noqa: A002 - the field's name
+        task: str | None = None,
+        success: bool | None = None,
+        branches: Sequence[Branch] = (),
+        reasons: str = "",
+        metadata: Mapping[str, Any] | None = None,
+    ) -> Self:
+        """Read a run from messages in the OpenAI chat format.
+
+        Args:
+            messages: The dialogue. Calls and observations are paired by id, and by order where ids are missing.
+            id: Identifies the run; a hash of the dialogue if left out.
+            task: What was asked for; the first user message if left out.
+            success: Whether it succeeded.
+            branches: Dialogues of sub-agents.
+            reasons: Why it succeeded or failed.
+            metadata: Whatever else is to be kept.
+
+        Returns:
+            The record.
+        """
+        messages = tuple(messages)
+        branches = tuple(sorted(branches, key=lambda branch: (branch.after, branch.name)))
+        return cls(
+            id=id or digest(messages),
+            task=first_request(messages) if task is None else task,
+            steps=tuple(_woven(messages, branches)),
+            success=success,
+            turns=sum(message.get("role") == "assistant" for message in messages),
+            messages=messages,
+            branches=branches,
+            reasons=reasons,
+            metadata=dict(metadata or {}),
+        )
+
+    def judged(self, success: bool | None, reasons: str = "") -> Self:  # noqa: FBT001 - the verdict itself
+        """The same run with a verdict.
+
+        Args:
+            success: Whether it succeeded.
+            reasons: Why.
+
+        Returns:
+            A copy.
+        """
+        return replace(self, success=success, reasons=reasons)
+
+    def dialogues(self) -> Iterator[tuple[str, tuple[ChatMessage, ...]]]:
+        """The dialogue of the trajectory, named by an empty text, then those of its branches by their names."""
+        yield "", self.chat()
+        for branch in self.branches:
+            yield branch.name, branch.messages
+
+    def chat(self) -> tuple[ChatMessage, ...]:
+        """The dialogue in the OpenAI chat format, made up from task and steps where nothing else is known."""
+        return self.messages or tuple(_made_up(self.task, self.steps))
+
+
+def first_request(messages: Sequence[ChatMessage]) -> str:
+    """The text of the first user message; empty if there is none."""
+    return next((text_of(message.get("content")) for message in messages if message.get("role") == "user"), "")
+
+
+def text_of(content: Any) -> str:
+    """The text in the content of a message: of a string, or of the text blocks of a list."""
+    if content is None or isinstance(content, str):
+        return content or ""
+    if isinstance(content, Sequence):
+        texts = (block if isinstance(block, str) else block.get("text") for block in content)
+        return "\n".join(text for text in texts if isinstance(text, str))
+    return str(content)
+
+
+def digest(messages: Sequence[ChatMessage]) -> str:
+    """An id for a dialogue that has none: the same dialogue gets the same one anywhere."""
+    canonical = json.dumps(messages, sort_keys=True, ensure_ascii=False, default=str)
+    return hashlib.sha256(canonical.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def steps_in(messages: Sequence[ChatMessage], *, branch: str = "") -> list[Step]:
+    """The tool calls of a dialogue, each with its observation.
+
+    Args:
+        messages: Messages in the OpenAI chat format.
+        branch: Name of the branch they belong to.
+
+    Returns:
+        The steps in order. An observation belongs to the latest unanswered call of its id; without an id, to the
+        earliest unanswered call of its tool's name, or to the earliest unanswered call at all. An entry of
+        `tool_calls` that names no function is no step.
+    """
+    steps: list[Step] = []
+    unanswered: list[int] = []
+    turn = 0
+    for position, message in enumerate(messages):
+        match message.get("role"):
+            case "assistant":
+                turn += 1
+                for call in message.get("tool_calls") or ():
+                    if name := function_of(call).get("name"):
+                        unanswered.append(len(steps))
+                        arguments = arguments_of(call)
+                        steps.append(Step(name, arguments, None, call.get("id"), turn, position, branch))
+            case "tool":
+                place = _call_answered_by(message, steps, unanswered)
+                if place is not None:
+                    unanswered.remove(place)
+                    status: Literal["success", "error"] = "error" if message.get("error") else "success"
+                    steps[place] = replace(steps[place], outcome=Outcome(message.get("content"), status))
+    return steps
+
+
+def function_of(call: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The function that an entry of `tool_calls` calls; empty if it calls something else."""
+    function = call.get("function")
+    return function if isinstance(function, Mapping) else {}
+
+
+def arguments_of(call: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The arguments of an entry of `tool_calls`; `None` if they are no JSON object."""
+    written = function_of(call).get("arguments")
+    if isinstance(written, str):
+        try:
+            written = json.loads(written or "{}")
+        except ValueError:
+            return None
+    return dict(written) if isinstance(written, Mapping) else None
+
+
+def _call_answered_by(message: ChatMessage, steps: Sequence[Step], unanswered: Sequence[int]) -> int | None:
+    call_id, name = message.get("tool_call_id"), message.get("name")
+    if call_id:
+        return next((place for place in reversed(unanswered) if steps[place].call_id == call_id), None)
+    nameless = [place for place in unanswered if not steps[place].call_id]
+    namesakes = [place for place in nameless if steps[place].tool == name]
+    return next(iter(namesakes or nameless), None)
+
+
+def _woven(messages: Sequence[ChatMessage], branches: Sequence[Branch]) -> Iterator[Step]:
+    """The steps of a dialogue, with those of its branches where they began."""
+    rest = list(branches)
+    for step in steps_in(messages):
+        while rest and rest[0].after <= step.position:
+            branch = rest.pop(0)
+            yield from steps_in(branch.messages, branch=branch.name)
+        yield step
+    for branch in rest:
+        yield from steps_in(branch.messages, branch=branch.name)
+
+
+def _made_up(task: str, steps: Sequence[Step]) -> Iterator[ChatMessage]:
+    if task:
+        yield {"role": "user", "content": task}
+    for number, step in enumerate(steps):
+        call_id = step.call_id or f"call_{number}"
+        function = {"name": step.tool, "arguments": json.dumps(step.arguments or {}, default=str)}
+        call = {"id": call_id, "type": "function", "function": function}
+        yield {"role": "assistant", "content": None, "tool_calls": [call]}
+        if step.outcome is not None:
+            answer = {"role": "tool", "tool_call_id": call_id, "name": step.tool, "content": step.outcome.content}
+            yield {**answer, "error": True} if step.outcome.status == "error" else answer
