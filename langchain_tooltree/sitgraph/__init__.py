@@ -1,0 +1,1 @@
+"""SIT-Graph: which tool followed which in successful runs, and in what state."""
