@@ -6,7 +6,8 @@ ToolTreeError
 │   └── ToolDefinitionError           no tools, duplicate names, an unknown name
 ├── EmptyQueryError (ValueError)      there is nothing to plan for
 ├── ResumeError (RuntimeError)        a checkpoint belongs to another search
-└── TrajectoryFormatError (ValueError) a record of a run cannot be read
+├── TrajectoryFormatError (ValueError)  a record of a run cannot be read
+└── GraphFileError (RuntimeError)     a saved graph is missing, damaged, or was made otherwise
 ```
 
 What goes wrong *inside* a search (a tool that raises, a judge that answers rubbish, a spent budget) is not an
@@ -39,3 +40,7 @@ class ResumeError(ToolTreeError, RuntimeError):
 
 class TrajectoryFormatError(ToolTreeError, ValueError):
     """A file, a record or a message cannot be read as a trajectory; the message names the place and the remedy."""
+
+
+class GraphFileError(ToolTreeError, RuntimeError):
+    """A saved graph cannot be read or written; the message names the folder and the remedy."""

@@ -1,11 +1,11 @@
 """Pictures of a search tree: Mermaid for documents, a tree for the terminal."""
 
-import re
 from collections.abc import Collection
 
 from rich.markup import escape
 from rich.tree import Tree as TerminalTree
 
+from langchain_tooltree.labels import quoted, shorten
 from langchain_tooltree.tooltree.prompts import readable
 from langchain_tooltree.tooltree.tree import Node, Tree
 
@@ -33,7 +33,7 @@ def to_mermaid(tree: Tree, best: Collection[int] = ()) -> str:
     lines = ["flowchart TD", '  n0(["request"])']
     links: list[str] = []
     for node in tree.nodes[1:]:
-        text = "<br/>".join(filter(None, (_quoted(shorten(node.label, MAX_LABEL)), figures(node), status(node))))
+        text = "<br/>".join(filter(None, (quoted(shorten(node.label, MAX_LABEL)), figures(node), status(node))))
         left, right = ("[/", "/]") if node.deferred else ("[", "]")
         lines.append(f'  n{node.id}{left}"{text}"{right}')
         arrow = "==>" if node.id in best else "-.->" if node.pruned else "-->"
@@ -102,14 +102,3 @@ def status(node: Node) -> str:
     if node.observation and node.observation.kind != "ok":
         return node.observation.kind
     return ""
-
-
-def shorten(text: str, length: int) -> str:
-    """A text on one line, cut at the end where it is too long."""
-    flat = re.sub(r"\s+", " ", text)
-    return flat if len(flat) <= length else f"{flat[: length - 1]}…"
-
-
-def _quoted(text: str) -> str:
-    """A text that Mermaid shows as it is."""
-    return re.sub(r'["<>#&{}\[\]()`]', lambda match: f"#{ord(match.group())};", text)

@@ -3,7 +3,8 @@ import io
 import pytest
 from rich.console import Console
 
-from langchain_tooltree.tooltree.draw import figures, shorten, status, to_mermaid, to_rich
+from langchain_tooltree.labels import shorten
+from langchain_tooltree.tooltree.draw import figures, status, to_mermaid, to_rich
 from langchain_tooltree.tooltree.tree import Call, Observation, Tree
 
 

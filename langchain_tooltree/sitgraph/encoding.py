@@ -1,0 +1,141 @@
+"""State vectors in four bits a number, and sketches of them in one. Pure.
+
+A view is a vector of unit length, or zero where there is nothing to see. Four bits a number cost no accuracy that can
+be measured (`tests/benchmarks/next_tool.py`), so that a million states of six views fit into one gigabyte.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+from numpy.typing import NDArray
+
+DIMENSIONS = 288
+"""Length of the vector of one view."""
+
+LEVELS = 7
+"""Largest number that four bits hold beside its negative."""
+
+SKETCH_BITS = 512
+
+Floats = NDArray[np.float32]
+Codes = NDArray[np.uint8]
+Sketches = NDArray[np.uint64]
+
+
+def vector_of(features: Mapping[str, float]) -> Floats:
+    """A bag of features as a vector, by feature hashing (Weinberger et al. 2009).
+
+    Args:
+        features: Weights by feature.
+
+    Returns:
+        A vector of `DIMENSIONS` numbers and unit length; zero if there are no features.
+    """
+    vector = np.zeros(DIMENSIONS, dtype=np.float32)
+    for feature, weight in features.items():
+        code = crc32(feature.encode("utf-8", "replace"))
+        vector[code % DIMENSIONS] += weight if code & 0x80000000 else -weight
+    return _unit(vector)
+
+
+def fitted(vectors: Sequence[Sequence[float]]) -> Floats:
+    """Vectors of an embedding model, brought to `DIMENSIONS` numbers.
+
+    Longer ones are projected at random, which keeps their angles (Johnson and Lindenstrauss 1984); shorter ones are
+    filled up with zeros.
+
+    Args:
+        vectors: Vectors of equal length.
+
+    Returns:
+        An array of shape `(len(vectors), DIMENSIONS)`; rows are of unit length or zero.
+    """
+    given = np.asarray(vectors, dtype=np.float32)
+    if given.size == 0:
+        return np.zeros((len(given), DIMENSIONS), dtype=np.float32)
+    if given.shape[1] > DIMENSIONS:
+        given = given @ random_signs(given.shape[1], DIMENSIONS)
+    elif given.shape[1] < DIMENSIONS:
+        given = np.pad(given, ((0, 0), (0, DIMENSIONS - given.shape[1])))
+    return _unit(given)
+
+
+@cache
+def random_signs(rows: int, columns: int) -> Floats:
+    """A matrix of random signs, the same on every machine and with every version of numpy."""
+    drawn = hashlib.shake_128(f"{rows} x {columns}".encode()).digest((rows * columns + 7) // 8)
+    bits = np.unpackbits(np.frombuffer(drawn, dtype=np.uint8), count=rows * columns)
+    return (bits.reshape(rows, columns) * np.float32(2) - np.float32(1)).astype(np.float32)
+
+
+def packed(vectors: Floats) -> Codes:
+    """Vectors in four bits a number.
+
+    Args:
+        vectors: Shape `(..., DIMENSIONS)`.
+
+    Returns:
+        Shape `(..., DIMENSIONS // 2)`. Lengths are not kept: each vector is of unit length or zero.
+    """
+    largest = np.abs(vectors).max(axis=-1, keepdims=True)
+    numbers = np.rint(vectors * (LEVELS / np.where(largest > 0, largest, 1))).astype(np.int8) + 8
+    return (numbers[..., 0::2] | (numbers[..., 1::2] << 4)).astype(np.uint8)
+
+
+def unpacked(codes: Codes) -> Floats:
+    """The inverse of `packed`, up to rounding.
+
+    Args:
+        codes: Shape `(..., DIMENSIONS // 2)`.
+
+    Returns:
+        Shape `(..., DIMENSIONS)`, of unit length or zero.
+    """
+    return _unit(_pairs()[codes].reshape(*codes.shape[:-1], -1))
+
+
+def sketched(codes: Codes) -> Sketches:
+    """The signs of random projections of states (Charikar 2002): similar states differ in few bits.
+
+    Args:
+        codes: Packed states, shape `(n, views, DIMENSIONS // 2)`.
+
+    Returns:
+        Shape `(n, SKETCH_BITS // 64)`, the same number of bits for each view.
+    """
+    count, views, _ = codes.shape
+    bits = np.zeros((count, SKETCH_BITS), dtype=bool)
+    width = SKETCH_BITS // views
+    projected = unpacked(codes) @ random_signs(DIMENSIONS, width)
+    bits[:, : views * width] = projected.reshape(count, -1) > 0
+    return np.packbits(bits, axis=1).view(np.uint64)
+
+
+def distances(sketches: Sketches, sketch: Sketches) -> NDArray[np.int64]:
+    """In how many bits sketches differ from one.
+
+    Args:
+        sketches: Shape `(n, words)`.
+        sketch: Shape `(words,)`.
+
+    Returns:
+        Shape `(n,)`.
+    """
+    apart: NDArray[np.int64] = np.bitwise_count(sketches ^ sketch).sum(axis=1, dtype=np.int64)
+    return apart
+
+
+@cache
+def _pairs() -> Floats:
+    """The two numbers in each byte."""
+    byte = np.arange(256)
+    return (np.stack([byte & 15, byte >> 4], axis=1) - 8).astype(np.float32)
+
+
+def _unit(vectors: NDArray[Any]) -> Floats:
+    lengths = np.sqrt(np.einsum("...d,...d->...", vectors, vectors))[..., None]
+    return (vectors / np.where(lengths > 0, lengths, 1)).astype(np.float32)

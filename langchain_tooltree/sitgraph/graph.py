@@ -1,0 +1,304 @@
+"""The graph as a fold over runs: what was added, in any order, decides what it is. Pure."""
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from langchain_tooltree.sitgraph.edges import Edges, Outgoing
+from langchain_tooltree.sitgraph.encoding import Codes, sketched
+from langchain_tooltree.sitgraph.rows import Rows
+from langchain_tooltree.sitgraph.snapshot import Snapshot, Texts, offsets_of
+from langchain_tooltree.sitgraph.states import SourceStates
+from langchain_tooltree.sitgraph.views import VIEWS
+
+
+@dataclass(frozen=True, slots=True)
+class Contribution:
+    """What one successful run gives to the graph.
+
+    Attributes:
+        id: The run.
+        turns: T, its number of assistant messages.
+        version: Hash of its content.
+        transitions: Names of source and target, in order.
+        states: The state at each transition, packed, shape `(len(transitions), len(VIEWS), DIMENSIONS // 2)`.
+        summaries: Place of the transition, text, and packed vector of shape `(1, DIMENSIONS // 2)`.
+        toolset: The tools that the agent had, as hash of the schema by name; empty if not known.
+    """
+
+    id: str
+    turns: int
+    version: int
+    transitions: Sequence[tuple[str, str]]
+    states: Codes
+    summaries: Sequence[tuple[int, str, Codes]] = ()
+    toolset: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    id: str
+    turns: int
+    version: int
+    transitions: tuple[tuple[int, int], ...]
+    toolset: Mapping[str, str]
+
+
+class Graph:
+    """Nodes, edges, and the states on them.
+
+    Args:
+        snapshot: What it begins with, such as the content of a file.
+        max_states: States an edge that are compared; `None` for all.
+    """
+
+    def __init__(self, snapshot: Snapshot | None = None, *, max_states: int | None) -> None:
+        self._snapshot = kept = snapshot or Snapshot.empty()
+        self._max_states = max_states
+        self.names = list(kept.names)
+        self._numbers = {name: number for number, name in enumerate(kept.names)}
+        self._run_numbers = {each: number for number, each in enumerate(kept.run_ids)}
+        self._run_ids = list(kept.run_ids)
+        self._added: dict[int, _Run] = {}
+        run_of = np.repeat(np.arange(len(kept.run_ids), dtype=np.int32), np.diff(kept.run_offsets))
+        self._edges = Edges.of(kept.sources, kept.targets, run_of, kept.turns, len(kept.names))
+        self._states: dict[int, SourceStates] = {}
+        self._summaries: dict[int, SourceStates] = {}
+        self._texts: dict[int, str] = {}
+
+    def __contains__(self, run: str) -> bool:
+        return run in self._run_numbers
+
+    def __len__(self) -> int:
+        return len(self._run_numbers)
+
+    def add(self, contribution: Contribution) -> bool:
+        """Add a run.
+
+        Args:
+            contribution: What it gives. Of two versions of the same run the one with more turns counts; of two that
+                are equally long, the one whose version is the larger number, so that their order does not matter.
+
+        Returns:
+            Whether the graph has changed.
+        """
+        known = self._run_numbers.get(contribution.id)
+        if known is not None:
+            kept = self._run(known)
+            if (kept.turns, kept.version) >= (contribution.turns, contribution.version):
+                return False
+            self.remove(contribution.id)
+        number = self._run_numbers[contribution.id] = len(self._run_ids)
+        self._run_ids.append(contribution.id)
+        transitions = tuple((self._number(source), self._number(target)) for source, target in contribution.transitions)
+        run = _Run(contribution.id, contribution.turns, contribution.version, transitions, contribution.toolset or {})
+        self._added[number] = run
+        self._edges.add(transitions, run.turns)
+        keys = [_key(run.id, "state", place) for place in range(len(transitions))]
+        places: dict[int, list[int]] = {}
+        for place, (source, _) in enumerate(transitions):
+            places.setdefault(source, []).append(place)
+        for source, here in places.items():
+            targets = [transitions[place][1] for place in here]
+            self._states_of(source).add(_rows(targets, number, [keys[p] for p in here], contribution.states[here]))
+        for order, (place, text, codes) in enumerate(contribution.summaries):
+            source, target = transitions[place]
+            key = _key(run.id, "summary", order)
+            self._texts[key] = text
+            self._summaries_of(source).add(_rows([target], number, [key], codes[None]))
+        return True
+
+    def remove(self, run_id: str) -> bool:
+        """Take a run out, as if it had never been added.
+
+        Args:
+            run_id: The run.
+
+        Returns:
+            Whether it was in the graph.
+        """
+        number = self._run_numbers.pop(run_id, None)
+        if number is None:
+            return False
+        run = self._run(number)
+        self._added.pop(number, None)
+        self._edges.add(run.transitions, run.turns, sign=-1)
+        for source in {source for source, _ in run.transitions}:
+            self._states_of(source).remove(number)
+            self._summaries_of(source).remove(number)
+        return True
+
+    def runs(self) -> Iterator[str]:
+        """Ids of the runs in it."""
+        yield from self._run_numbers
+
+    def outgoing(self, source: str) -> Outgoing:
+        """The edges that leave a tool; none for an unknown one."""
+        return self._edges.outgoing(self._numbers.get(source, len(self.names)))
+
+    def edges(self) -> Iterator[tuple[str, Outgoing]]:
+        """The tools that others followed, in alphabetical order, with the edges that leave them."""
+        for source in sorted(self._edges.sources(), key=self.names.__getitem__):
+            outgoing = self._edges.outgoing(source)
+            if len(outgoing.targets):
+                yield self.names[source], outgoing
+
+    def numbers(self, names: Iterable[str]) -> list[int]:
+        """The numbers of those of some tools that the graph knows."""
+        return [self._numbers[name] for name in names if name in self._numbers]
+
+    def states(self, source: str) -> SourceStates:
+        """The states derived from dialogues at the edges that leave a known tool."""
+        return self._states_of(self._numbers[source])
+
+    def summaries(self, source: str) -> SourceStates:
+        """The summaries at the edges that leave a known tool."""
+        return self._summaries_of(self._numbers[source])
+
+    def run_id(self, number: int) -> str:
+        """The id of a run by its number in rows."""
+        return self._run_ids[number]
+
+    def summary_text(self, source: str, key: int) -> str:
+        """The text of a summary by its key in rows."""
+        if key in self._texts:
+            return self._texts[key]
+        kept = self._snapshot
+        here = _slice(kept.summary_offsets, self._numbers[source])
+        return kept.summary_texts[here.start + int(np.searchsorted(kept.summaries.keys[here], np.uint64(key)))]
+
+    def toolsets(self) -> Iterator[Mapping[str, str]]:
+        """The tools of each run for which they are known, as hash of the schema by name."""
+        for number in self._run_numbers.values():
+            if toolset := self._run(number).toolset:
+                yield toolset
+
+    def snapshot(self, names: Mapping[str, str] | None = None) -> Snapshot:
+        """Everything in canonical order.
+
+        Args:
+            names: New names by old ones; nodes that get the same name become one.
+
+        Returns:
+            The snapshot. It depends on the runs in the graph alone.
+        """
+        renamed = [(names or {}).get(name, name) for name in self.names]
+        runs = [self._run(number) for _, number in sorted(self._run_numbers.items())]
+        used = sorted({number for run in runs for pair in run.transitions for number in pair})
+        kept = tuple(sorted({renamed[number] for number in used}))
+        places = {name: place for place, name in enumerate(kept)}
+        number_of = np.array([places.get(name, -1) for name in renamed], dtype=np.int32)
+        run_of = np.full(len(self._run_ids), -1, dtype=np.int32)
+        run_of[[number for _, number in sorted(self._run_numbers.items())]] = np.arange(len(runs))
+        pairs = np.array([pair for run in runs for pair in run.transitions], dtype=np.int64).reshape(-1, 2)
+        toolsets = sorted({tuple(sorted(run.toolset.items())) for run in runs if run.toolset})
+        toolset_places = {toolset: place for place, toolset in enumerate(toolsets)}
+        state_sources, states = self._gathered(used, self._states_of, number_of, run_of, len(VIEWS))
+        summary_sources, summaries = self._gathered(used, self._summaries_of, number_of, run_of, 1)
+        texts = self._all_texts()
+        return Snapshot(
+            names=kept,
+            run_ids=tuple(run.id for run in runs),
+            turns=np.array([run.turns for run in runs], dtype=np.int32),
+            versions=np.array([run.version for run in runs], dtype=np.uint64),
+            toolset_of=np.array([toolset_places.get(tuple(sorted(run.toolset.items())), -1) for run in runs], np.int32),
+            toolsets=tuple(map(dict, toolsets)),
+            run_offsets=np.cumsum([0, *(len(run.transitions) for run in runs)], dtype=np.int64),
+            sources=number_of[pairs[:, 0]],
+            targets=number_of[pairs[:, 1]],
+            state_offsets=offsets_of(state_sources, len(kept)),
+            states=states,
+            summary_offsets=offsets_of(summary_sources, len(kept)),
+            summaries=summaries,
+            summary_texts=Texts.of([texts[key] for key in summaries.keys.tolist()]),
+        )
+
+    def renamed(self, names: Mapping[str, str]) -> "Graph":
+        """The same graph under new names.
+
+        Args:
+            names: New names by old ones; nodes that get the same name become one.
+
+        Returns:
+            A graph of its own.
+        """
+        graph = Graph(self.snapshot(names), max_states=self._max_states)
+        for source in range(len(graph.names)):
+            graph._states_of(source).spread()  # an edge may have become of two
+        return graph
+
+    def _number(self, name: str) -> int:
+        if name not in self._numbers:
+            self._numbers[name] = len(self.names)
+            self.names.append(name)
+        return self._numbers[name]
+
+    def _run(self, number: int) -> _Run:
+        if number in self._added:
+            return self._added[number]
+        kept = self._snapshot
+        here = _slice(kept.run_offsets, number)
+        pairs = zip(kept.sources[here].tolist(), kept.targets[here].tolist(), strict=True)
+        toolset = int(kept.toolset_of[number])
+        tools = kept.toolsets[toolset] if toolset >= 0 else {}
+        return _Run(self._run_ids[number], int(kept.turns[number]), int(kept.versions[number]), tuple(pairs), tools)
+
+    def _states_of(self, source: int) -> SourceStates:
+        if source not in self._states:
+            kept = self._snapshot
+            stored = kept.states.taken(_slice(kept.state_offsets, source)) if source < len(kept.names) else None
+            self._states[source] = SourceStates(len(VIEWS), max_states=self._max_states, stored=stored)
+        return self._states[source]
+
+    def _summaries_of(self, source: int) -> SourceStates:
+        if source not in self._summaries:
+            kept = self._snapshot
+            stored = kept.summaries.taken(_slice(kept.summary_offsets, source)) if source < len(kept.names) else None
+            self._summaries[source] = SourceStates(1, max_states=None, stored=stored)
+        return self._summaries[source]
+
+    def _gathered(
+        self,
+        sources: Iterable[int],
+        table: Callable[[int], SourceStates],
+        number_of: NDArray[np.int32],
+        run_of: NDArray[np.int32],
+        views: int,
+    ) -> tuple[NDArray[np.int32], Rows]:
+        """The rows of all tools under their new numbers, by source and key, and the source of each."""
+        parts = [(number_of[source], table(source).rows()) for source in sources]
+        rows = Rows.joined([Rows.empty(views), *(part for _, part in parts)])
+        rows = replace(rows, targets=number_of[rows.targets], runs=run_of[rows.runs])
+        origin = np.repeat([source for source, _ in parts], [len(part) for _, part in parts]).astype(np.int32)
+        order = np.lexsort((rows.keys, origin))
+        return origin[order], rows.taken(order)
+
+    def _all_texts(self) -> dict[int, str]:
+        """All summaries by key."""
+        kept = self._snapshot
+        return {int(key): kept.summary_texts[place] for place, key in enumerate(kept.summaries.keys)} | self._texts
+
+
+def _key(run: str, kind: str, place: int) -> int:
+    """What a row is ordered by; as good as random, and unique to its run and place."""
+    return int.from_bytes(
+        hashlib.blake2b(f"{kind} {place} {run}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    )
+
+
+def _rows(targets: Sequence[int], run: int, keys: Sequence[int], codes: Codes) -> Rows:
+    return Rows(
+        targets=np.array(targets, dtype=np.int32),
+        runs=np.full(len(targets), run, dtype=np.int32),
+        keys=np.array(keys, dtype=np.uint64),
+        weights=np.ones(len(targets), dtype=np.int32),
+        codes=codes,
+        sketches=sketched(codes),
+    )
+
+
+def _slice(offsets: NDArray[np.int64], place: int) -> slice:
+    return slice(int(offsets[place]), int(offsets[place + 1]))

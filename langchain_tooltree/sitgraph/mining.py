@@ -1,0 +1,80 @@
+"""From runs to what they give to the graph, and from a dialogue to its state."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from langchain_tooltree.experience.records import Record, digest
+from langchain_tooltree.flows import Flow
+from langchain_tooltree.sitgraph.encoder import Encoder
+from langchain_tooltree.sitgraph.encoding import Codes, Floats, packed, vector_of
+from langchain_tooltree.sitgraph.graph import Contribution
+from langchain_tooltree.sitgraph.tool_schemas import Tools, toolset_of
+from langchain_tooltree.sitgraph.transitions import Moment, Transition, transitions_of
+from langchain_tooltree.sitgraph.views import features_of, shortened, texts_of
+
+
+def mine(
+    runs: Sequence[Record], encoder: Encoder, *, aliases: Mapping[str, str], tools: Tools | None = None
+) -> Flow[list[Contribution]]:
+    """What runs give to the graph; their texts are embedded together.
+
+    Args:
+        runs: The runs; those that did not succeed give nothing.
+        encoder: Embeds texts.
+        aliases: New names of tools by old ones.
+        tools: The tools that the agents had; those in the metadata of each run if left out.
+
+    Returns:
+        One contribution for each successful run.
+    """
+    successful = [run for run in runs if run.success]
+    found = [list(transitions_of(run, aliases)) for run in successful]
+    texts = [text for transitions in found for each in transitions for text in _texts(each)]
+    vectors = dict(zip(texts, (yield from encoder.encode(texts)), strict=True)) if texts else {}
+    return [
+        Contribution(
+            id=run.id,
+            turns=run.turns,
+            version=int(digest(run.chat())[:16], 16),
+            transitions=[(each.source, each.target) for each in transitions],
+            states=np.stack([_views(each.moment, vectors) for each in transitions]),
+            summaries=[
+                (place, text, packed(vectors[shortened(text)][None]))
+                for place, each in enumerate(transitions)
+                for text in each.summaries
+            ],
+            toolset=_toolset(run, tools, aliases),
+        )
+        for run, transitions in zip(successful, found, strict=True)
+        if transitions
+    ]
+
+
+def state_of(moment: Moment, encoder: Encoder) -> Flow[Floats]:
+    """The views of a state.
+
+    Args:
+        moment: Where a dialogue stands.
+        encoder: Embeds texts.
+
+    Returns:
+        Shape `(len(VIEWS), DIMENSIONS)`.
+    """
+    texts = list(texts_of(moment).values())
+    encoded = yield from encoder.encode(texts)
+    return np.concatenate([encoded, vector_of(features_of(moment))[None]])
+
+
+def _texts(transition: Transition) -> list[str]:
+    return [*texts_of(transition.moment).values(), *map(shortened, transition.summaries)]
+
+
+def _views(moment: Moment, vectors: Mapping[str, Floats]) -> Codes:
+    texts = [vectors[text] for text in texts_of(moment).values()]
+    return packed(np.stack([*texts, vector_of(features_of(moment))]))
+
+
+def _toolset(run: Record, tools: Tools | None, aliases: Mapping[str, str]) -> dict[str, str]:
+    known = toolset_of(run.metadata.get("tools") or () if tools is None else tools)
+    return {aliases.get(name, name): schema for name, schema in known.items()}

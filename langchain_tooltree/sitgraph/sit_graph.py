@@ -1,0 +1,342 @@
+"""SITGraph: the graph as users meet it."""
+
+import os
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
+from typing import Any, Self, get_args
+
+import networkx as nx
+from langchain_core.embeddings import Embeddings
+from langchain_core.messages import BaseMessage
+
+from langchain_tooltree.errors import ConfigurationError, GraphFileError
+from langchain_tooltree.experience.embedders import embedder_name, resolve_embeddings
+from langchain_tooltree.experience.formats import to_chat
+from langchain_tooltree.experience.records import ChatMessage, Record
+from langchain_tooltree.flows import Flow, arun_flow, run_flow
+from langchain_tooltree.sitgraph.draw import to_mermaid, to_networkx
+from langchain_tooltree.sitgraph.drift import DriftReport, drift
+from langchain_tooltree.sitgraph.encoder import Encoder
+from langchain_tooltree.sitgraph.files import load_graph, save_graph
+from langchain_tooltree.sitgraph.graph import Graph
+from langchain_tooltree.sitgraph.mining import mine, state_of
+from langchain_tooltree.sitgraph.recommend import Ablation, Question, Recommender
+from langchain_tooltree.sitgraph.suggestion import Suggestion
+from langchain_tooltree.sitgraph.tool_schemas import Tools, toolset_of
+from langchain_tooltree.sitgraph.transitions import START, moment_of
+from langchain_tooltree.sitgraph.views import shortened
+
+DEFAULT_ALPHA = 1.0
+DEFAULT_MAX_STATES = 64
+BATCH = 16
+"""Trajectories whose texts are embedded together."""
+
+
+class SITGraph:
+    """A graph of which tool followed which in successful runs, and in what state (State Integrated Tool Graph).
+
+    Nodes are tools, and an edge says that one followed the other. Edges have weights (Eq. 1 and 2), the summaries that
+    agents made with `summarize_state` in between, and the states that can be read off the dialogues without a model.
+
+    The graph is a fold over runs: whatever the order in which they are added and removed, the same runs give the same
+    graph. All methods may be called from several threads.
+
+    Args:
+        alpha: How much a run of few messages counts for more (Eq. 1); at least 0.
+        embeddings: Embeds summaries and dialogues: an embedder, or a name for `init_embeddings`. `HashingEmbeddings`,
+            which needs no model, if left out.
+        contextual: Whether a routine step is suggested by the state derived from the dialogue, beyond the paper.
+        max_states: States an edge that a state is compared with, the most diverse ones; `None` for all.
+        min_support: How often an edge must have been followed to be suggested; the graph abstains otherwise.
+        aliases: New names of tools by old ones. A tool under its old name is taken for the one under the new.
+        ablation: A part to leave out, for measurements; see `Ablation`.
+
+    Raises:
+        ConfigurationError: If a setting cannot work.
+    """
+
+    def __init__(
+        self,
+        *,
+        alpha: float = DEFAULT_ALPHA,
+        embeddings: Embeddings | str | None = None,
+        contextual: bool = True,
+        max_states: int | None = DEFAULT_MAX_STATES,
+        min_support: int = 1,
+        aliases: Mapping[str, str] | None = None,
+        ablation: Ablation | None = None,
+    ) -> None:
+        _check(alpha, max_states, min_support, ablation)
+        self.alpha = alpha
+        self.contextual = contextual
+        self.max_states = max_states
+        self.min_support = min_support
+        self.aliases = dict(aliases or {})
+        self.ablation = ablation
+        self._encoder = Encoder(resolve_embeddings(embeddings))
+        self._graph = Graph(max_states=max_states)
+        self._lock = threading.RLock()
+
+    @classmethod
+    def paper(cls, *, alpha: float = DEFAULT_ALPHA, embeddings: Embeddings | str | None = None) -> Self:
+        """The graph of the paper: routine steps go by weight, and all states are compared.
+
+        Args:
+            alpha: As for `SITGraph`.
+            embeddings: As for `SITGraph`.
+
+        Returns:
+            An empty graph.
+        """
+        return cls(alpha=alpha, embeddings=embeddings, contextual=False, max_states=None)
+
+    @classmethod
+    def from_trajectories(cls, trajectories: Iterable[Record], **settings: Any) -> Self:
+        """Mine runs.
+
+        Args:
+            trajectories: The runs; those that did not succeed are passed over.
+            **settings: Settings of the graph.
+
+        Returns:
+            The graph.
+        """
+        graph = cls(**settings)
+        rest = iter(trajectories)
+        while batch := list(islice(rest, BATCH)):
+            run_flow(graph._add(batch, None))
+        return graph
+
+    def add(self, trajectory: Record, *, tools: Tools | None = None) -> bool:
+        """Learn from a run. One that did not succeed, or that nobody has judged, changes nothing.
+
+        Args:
+            trajectory: The run. The same one again changes nothing; a longer version of it takes its place.
+            tools: The tools that the agent had, so that later changes of their schemas are noticed; those under
+                `tools` in the trajectory's metadata if left out.
+
+        Returns:
+            Whether the graph has changed.
+        """
+        return run_flow(self._add([trajectory], tools))
+
+    async def aadd(self, trajectory: Record, *, tools: Tools | None = None) -> bool:
+        """The async twin of `add`."""
+        return await arun_flow(self._add([trajectory], tools))
+
+    def remove(self, id: str) -> bool:  # noqa: A002 - the field's name
+        """Take a run out: exactly what it gave, no more and no less.
+
+        Args:
+            id: The run's id.
+
+        Returns:
+            Whether it was in the graph.
+        """
+        with self._lock:
+            return self._graph.remove(id)
+
+    def suggest(
+        self,
+        last_tool: str | None,
+        *,
+        state: str | None = None,
+        messages: Sequence[BaseMessage | ChatMessage] | None = None,
+        k: int = 2,
+        allowed: Tools | None = None,
+    ) -> list[Suggestion]:
+        """Suggest the next tool.
+
+        Args:
+            last_tool: The tool that was called last; `None` at the start.
+            state: The agent's summary of the state: *episodic* suggestions, by its similarity to stored summaries.
+            messages: The dialogue so far, as LangChain or OpenAI chat messages: *contextual* suggestions, by what can
+                be read off it without a model. With neither, *procedural* ones, by weight.
+            k: Suggestions at the most.
+            allowed: The tools that the agent has now; others are never suggested. All, if left out.
+
+        Returns:
+            Suggestions, best first; none where the graph knows nothing.
+
+        Raises:
+            ConfigurationError: If `k` is not a whole number of 1 or more.
+        """
+        return run_flow(self._suggest(last_tool, state, messages, k, allowed))
+
+    async def asuggest(
+        self,
+        last_tool: str | None,
+        *,
+        state: str | None = None,
+        messages: Sequence[BaseMessage | ChatMessage] | None = None,
+        k: int = 2,
+        allowed: Tools | None = None,
+    ) -> list[Suggestion]:
+        """The async twin of `suggest`."""
+        return await arun_flow(self._suggest(last_tool, state, messages, k, allowed))
+
+    def drift(self, tools: Tools) -> DriftReport:
+        """Compare the tools that the graph knows with those that an agent has now.
+
+        Args:
+            tools: The tools now.
+
+        Returns:
+            What was removed, added, changed, and probably renamed.
+
+        Raises:
+            ToolDefinitionError: If an entry is no tool.
+        """
+        now = toolset_of(tools)
+        with self._lock:
+            return drift(self._graph, now)
+
+    def renamed(self, aliases: Mapping[str, str]) -> Self:
+        """The same graph after tools have got new names.
+
+        Args:
+            aliases: New names by old ones. Two tools that get the same name become one.
+
+        Returns:
+            A new graph, which also takes the old names for the new ones in what is added and asked later.
+        """
+        graph = self._like_this({**self.aliases, **aliases})
+        with self._lock:
+            graph._graph = self._graph.renamed(aliases)  # noqa: SLF001 - it has just been made here
+        return graph
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the graph to a folder, to be shipped with an application. The same runs give the same bytes.
+
+        Args:
+            path: The folder; a graph that is there already is replaced.
+
+        Raises:
+            GraphFileError: If something else stands there.
+            OSError: If it cannot be written.
+        """
+        settings = {
+            "alpha": self.alpha,
+            "contextual": self.contextual,
+            "max_states": self.max_states,
+            "min_support": self.min_support,
+            "aliases": self.aliases,
+            "embedder": embedder_name(self._encoder.embeddings),
+        }
+        with self._lock:
+            save_graph(self._graph.snapshot(), settings, path)
+
+    @classmethod
+    def load(
+        cls, path: str | os.PathLike[str], *, embeddings: Embeddings | str | None = None, verify: bool = False
+    ) -> Self:
+        """Read a graph from a folder. Its vectors are mapped into memory, so that it opens at once, whatever its size.
+
+        The folder is never written to: what is learnt later is in the graph alone until it is saved.
+
+        Args:
+            path: The folder.
+            embeddings: The embedder that the graph was made with; `HashingEmbeddings` if left out.
+            verify: Whether the vectors are compared with their checksums, too; everything else always is.
+
+        Returns:
+            The graph, with the settings that it was saved with.
+
+        Raises:
+            GraphFileError: If there is no graph, if it is damaged, or if it was made with another embedder.
+        """
+        snapshot, manifest = load_graph(path, verify=verify)
+        embedder = resolve_embeddings(embeddings)
+        if embedder_name(embedder) != manifest["embedder"]:
+            msg = (
+                f"The graph at {path} was made with {manifest['embedder']} and cannot be used with "
+                f"{embedder_name(embedder)}. Pass embeddings= as when it was made, or mine it again."
+            )
+            raise GraphFileError(msg)
+        names = ("alpha", "contextual", "max_states", "min_support", "aliases")
+        graph = cls(embeddings=embedder, **{name: manifest[name] for name in names})
+        graph._graph = Graph(snapshot, max_states=graph.max_states)
+        return graph
+
+    def to_networkx(self) -> "nx.DiGraph[str]":
+        """The graph for networkx.
+
+        Returns:
+            A directed graph. Edges have `weight` (Eq. 2), `raw_weight` (Eq. 1), `count`, and `states`, the number of
+            states stored on them. The start node is named `START`, an empty string.
+        """
+        with self._lock:
+            return to_networkx(self._graph, self.alpha)
+
+    def to_mermaid(self, *, max_edges: int = 60) -> str:
+        """The graph as a Mermaid flowchart.
+
+        Args:
+            max_edges: Edges at the most; those followed most often stay.
+
+        Returns:
+            The text of the chart.
+        """
+        with self._lock:
+            return to_mermaid(self._graph, self.alpha, max_edges=max_edges)
+
+    def _like_this(self, aliases: Mapping[str, str]) -> Self:
+        return type(self)(
+            alpha=self.alpha,
+            embeddings=self._encoder.embeddings,
+            contextual=self.contextual,
+            max_states=self.max_states,
+            min_support=self.min_support,
+            aliases=aliases,
+            ablation=self.ablation,
+        )
+
+    def __contains__(self, id: str) -> bool:  # noqa: A002 - the field's name
+        return id in self._graph
+
+    def __len__(self) -> int:
+        return len(self._graph)
+
+    def _add(self, trajectories: Sequence[Record], tools: Tools | None) -> Flow[bool]:
+        contributions = yield from mine(trajectories, self._encoder, aliases=self.aliases, tools=tools)
+        with self._lock:
+            changes = [self._graph.add(contribution) for contribution in contributions]
+        return any(changes)
+
+    def _suggest(
+        self,
+        last_tool: str | None,
+        state: str | None,
+        messages: Sequence[BaseMessage | ChatMessage] | None,
+        k: int,
+        allowed: Tools | None,
+    ) -> Flow[list[Suggestion]]:
+        if isinstance(k, bool) or not isinstance(k, int) or k < 1:
+            msg = f"k must be a whole number of 1 or more, got {k!r}."
+            raise ConfigurationError(msg)
+        views = summary = None
+        if state is not None and state.strip():
+            summary = (yield from self._encoder.encode([shortened(state)]))[0]
+        elif messages is not None and self.contextual:
+            chat = [to_chat(message) if isinstance(message, BaseMessage) else message for message in messages]
+            views = yield from state_of(moment_of(chat, self.aliases)[0], self._encoder)
+        source = START if last_tool is None else self.aliases.get(last_tool, last_tool)
+        question = Question(source, views, summary, k, None if allowed is None else toolset_of(allowed).keys())
+        with self._lock:
+            return Recommender(self._graph, self.alpha, self.min_support, self.ablation).suggest(question)
+
+
+def _check(alpha: float, max_states: int | None, min_support: int, ablation: str | None) -> None:
+    if isinstance(alpha, bool) or not isinstance(alpha, int | float) or not 0 <= alpha < float("inf"):
+        msg = f"alpha must be a number of 0 or more, got {alpha!r}."
+        raise ConfigurationError(msg)
+    for name, value in (("max_states", max_states), ("min_support", min_support)):
+        if value is None and name == "max_states":
+            continue
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            msg = f"{name} must be a whole number of 1 or more, got {value!r}."
+            raise ConfigurationError(msg)
+    if ablation is not None and ablation not in get_args(Ablation):
+        msg = f"ablation must be one of {', '.join(map(repr, get_args(Ablation)))} or None, got {ablation!r}."
+        raise ConfigurationError(msg)

@@ -1,0 +1,59 @@
+"""Which tools an agent has, told by the hash of what they take."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from langchain_core.tools import BaseTool
+from langchain_core.utils.function_calling import convert_to_openai_tool
+
+from langchain_tooltree.errors import ToolDefinitionError
+
+Tools = Iterable[str | BaseTool | Mapping[str, Any]]
+"""Tools by name, as LangChain tools, or as the dicts that providers take."""
+
+
+def toolset_of(tools: Tools) -> dict[str, str]:
+    """The schema hashes of tools.
+
+    Args:
+        tools: The tools. One that is given by name alone has an unknown schema.
+
+    Returns:
+        By name, a hash of the JSON schema of the arguments; empty where it is not known. Names and descriptions have
+        no part in it, so that a renamed tool can be recognised.
+
+    Raises:
+        ToolDefinitionError: If an entry has no name.
+    """
+    return dict(_name_and_hash(tool) for tool in tools)
+
+
+def _name_and_hash(tool: Any) -> tuple[str, str]:
+    if isinstance(tool, str):
+        return tool, ""
+    if isinstance(tool, Mapping):
+        function = tool["function"] if isinstance(tool.get("function"), Mapping) else tool
+        name, schema = function.get("name") or tool.get("type"), function.get("parameters")
+    elif isinstance(tool, BaseTool):
+        name, schema = tool.name, convert_to_openai_tool(tool)["function"].get("parameters")
+    else:
+        name, schema = None, None
+    if not isinstance(name, str) or not name:
+        msg = f"A tool is a name, a LangChain tool, or a dict with a name; got {tool!r:.120}."
+        raise ToolDefinitionError(msg)
+    return name, schema_hash(schema) if schema is not None else ""
+
+
+def schema_hash(schema: Mapping[str, Any]) -> str:
+    """A hash of the JSON schema of a tool's arguments; titles and descriptions have no part in it."""
+    canonical = json.dumps(_without_prose(schema), sort_keys=True, default=str)
+    return hashlib.sha256(canonical.encode()).hexdigest()[:16]
+
+
+def _without_prose(schema: Any) -> Any:
+    if isinstance(schema, Mapping):
+        prose = {key for key in ("title", "description") if isinstance(schema.get(key), str)}
+        return {key: _without_prose(part) for key, part in schema.items() if key not in prose}
+    return [_without_prose(part) for part in schema] if isinstance(schema, list) else schema

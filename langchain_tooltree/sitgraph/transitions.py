@@ -1,0 +1,110 @@
+"""The transitions in a run: after which tool which other one came, and in what state. Pure."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+from langchain_tooltree.experience.records import ChatMessage, Record, Step, steps_in
+
+START = ""
+"""Name of the virtual node that every run begins at; no tool can have it."""
+
+SUMMARIZE_STATE = "summarize_state"
+"""Name of the tool by which an agent sums up the state. It is no node: what it says lies on the edge around it."""
+
+SUGGESTIONS_HEADING = "Tools that came next in past runs:"
+"""The line of its observation that ends a summary which a model wrote."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A point of a dialogue at which a tool is about to be called.
+
+    Attributes:
+        messages: All messages before it, in the OpenAI chat format.
+        steps: All tool calls before it.
+    """
+
+    messages: Sequence[ChatMessage]
+    steps: Sequence[Step]
+
+    @property
+    def last_tool(self) -> str:
+        """The tool called last; `START` if none was."""
+        return self.steps[-1].tool if self.steps else START
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """One tool followed another.
+
+    Attributes:
+        source: The tool called before; `START` for the first call of a dialogue.
+        target: The tool called next.
+        summaries: What the agent said of the state in between.
+        moment: What had happened until then.
+    """
+
+    source: str
+    target: str
+    summaries: tuple[str, ...]
+    moment: Moment
+
+
+def transitions_of(record: Record, aliases: Mapping[str, str] = MappingProxyType({})) -> Iterator[Transition]:
+    """The transitions of a run, those of its sub-agents included; each dialogue begins at `START`.
+
+    Args:
+        record: The run.
+        aliases: New names of tools by old ones.
+
+    Yields:
+        The transitions in order. Calls made in parallel follow one another as they are listed.
+    """
+    for _, messages in record.dialogues():
+        steps: list[Step] = []
+        summaries: list[str] = []
+        for step in _steps(messages, aliases):
+            if step.tool == SUMMARIZE_STATE:
+                summaries += filter(None, [summary_of(step)])
+                continue
+            moment = Moment(messages[: step.position], tuple(steps))
+            yield Transition(moment.last_tool, step.tool, tuple(summaries), moment)
+            steps.append(step)
+            summaries = []
+
+
+def moment_of(
+    messages: Sequence[ChatMessage], aliases: Mapping[str, str] = MappingProxyType({})
+) -> tuple[Moment, str | None]:
+    """Where a dialogue stands now.
+
+    Args:
+        messages: The dialogue in the OpenAI chat format.
+        aliases: New names of tools by old ones.
+
+    Returns:
+        The moment, and the summary that the agent has made since its last tool call; `None` if it has not.
+    """
+    steps: list[Step] = []
+    summary: str | None = None
+    for step in _steps(messages, aliases):
+        if step.tool == SUMMARIZE_STATE:
+            summary = summary_of(step) or summary
+        else:
+            steps.append(step)
+            summary = None
+    return Moment(messages, tuple(steps)), summary
+
+
+def summary_of(step: Step) -> str:
+    """The summary in a call of `summarize_state`: its argument, or where a model wrote it, the observation."""
+    written = (step.arguments or {}).get("summary")
+    if not isinstance(written, str) and step.outcome is not None and step.outcome.status == "success":
+        written = step.outcome.text.partition(SUGGESTIONS_HEADING)[0]
+    return written.strip() if isinstance(written, str) else ""
+
+
+def _steps(messages: Sequence[ChatMessage], aliases: Mapping[str, str]) -> Iterator[Step]:
+    for step in steps_in(messages):
+        yield replace(step, tool=aliases[step.tool]) if step.tool in aliases else step
