@@ -87,9 +87,10 @@ class Edges:
         """
         pairs = sources.astype(np.int64) * nodes + targets
         edges, place, counts = np.unique(pairs, return_inverse=True, return_counts=True)
-        visits = np.unique(np.stack([place, runs], axis=1), axis=0) if len(pairs) else np.empty((0, 2), dtype=np.int64)
+        visits = np.unique(place.astype(np.int64) * max(len(turns), 1) + runs)
+        edge, run = np.divmod(visits, max(len(turns), 1))
         inverse_turns = np.zeros(len(edges), dtype=np.int64)
-        np.add.at(inverse_turns, visits[:, 0], _inverse(turns[visits[:, 1]]))
+        np.add.at(inverse_turns, edge, _inverse(turns[run]))
         offsets = np.searchsorted(edges, np.arange(nodes + 1, dtype=np.int64) * nodes)
         return cls(offsets, Outgoing((edges % max(nodes, 1)).astype(np.int32), counts.astype(np.int64), inverse_turns))
 

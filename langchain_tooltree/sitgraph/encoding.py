@@ -95,7 +95,7 @@ def unpacked(codes: Codes) -> Floats:
     Returns:
         Shape `(..., DIMENSIONS)`, of unit length or zero.
     """
-    return _unit(_pairs()[codes].reshape(*codes.shape[:-1], -1))
+    return _unit(_pairs()[codes].reshape(*codes.shape[:-1], 2 * codes.shape[-1]))
 
 
 def sketched(codes: Codes) -> Sketches:

@@ -64,3 +64,30 @@ class Rows:
     def joined(cls, parts: Sequence["Rows"]) -> "Rows":
         """Rows one after the other, as a copy."""
         return Rows(**{each.name: np.concatenate([getattr(part, each.name) for part in parts]) for each in fields(cls)})
+
+
+class GrowingRows:
+    """Rows that others are added to, at a cost that does not depend on how many there are.
+
+    Args:
+        views: Number of views of a state.
+    """
+
+    def __init__(self, views: int) -> None:
+        self._room = Rows.empty(views)
+        self._used = 0
+
+    @property
+    def rows(self) -> Rows:
+        """The rows so far; changes to them are kept."""
+        return self._room.taken(slice(self._used))
+
+    def append(self, rows: Rows) -> None:
+        """Add a copy of some rows."""
+        needed = self._used + len(rows)
+        if needed > len(self._room):
+            more = Rows.empty(rows.codes.shape[1], max(needed, 2 * len(self._room)) - self._used)
+            self._room = Rows.joined([self.rows, more])
+        for column in fields(Rows):
+            getattr(self._room, column.name)[self._used : needed] = getattr(rows, column.name)
+        self._used = needed

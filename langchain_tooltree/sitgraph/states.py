@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from langchain_tooltree.sitgraph.encoding import Floats, Sketches, distances, packed, sketched, unpacked
-from langchain_tooltree.sitgraph.rows import REMOVED, Rows
+from langchain_tooltree.sitgraph.rows import REMOVED, GrowingRows, Rows
 
 COMPARED = 2048
 """States that are compared number by number; if there are more, those whose sketches are nearest."""
@@ -42,7 +42,7 @@ class SourceStates:
 
     def __init__(self, views: int, *, max_states: int | None, stored: Rows | None = None) -> None:
         self._stored = Rows.empty(views) if stored is None else stored
-        self._added = Rows.empty(views)
+        self._added = GrowingRows(views)
         self._max_states = max_states
         self._mean: Floats | None = None
         self._crowded: set[int] = set()
@@ -52,7 +52,7 @@ class SourceStates:
 
     def add(self, rows: Rows) -> None:
         """Add states; they are copied."""
-        self._added = Rows.joined([self._added, rows])
+        self._added.append(rows)
         self._change(rows.targets)
 
     def remove(self, run: int) -> None:
@@ -96,15 +96,16 @@ class SourceStates:
         places = np.flatnonzero(self._column("weights"))
         if len(places) <= COMPARED:
             return places
-        apart = distances(self._column("sketches")[places], sketched(packed(state)[None])[0])
-        return places[np.argpartition(apart, COMPARED - 1)[:COMPARED]]
+        sketch = sketched(packed(state)[None])[0]
+        apart = np.concatenate([distances(part.sketches[here], sketch) for part, here in self._located(places)])
+        return np.sort(places[np.argpartition(apart, COMPARED - 1)[:COMPARED]])
 
     def _center(self) -> Floats:
         """The mean of the states, drawn towards zero; where there are many, of a sample: their keys are random."""
         if self._mean is None:
             places = np.flatnonzero(self._column("targets") != REMOVED)
             if len(places) > COMPARED:
-                places = places[np.argpartition(self._column("keys")[places], COMPARED - 1)[:COMPARED]]
+                places = np.sort(places[np.argpartition(self._column("keys")[places], COMPARED - 1)[:COMPARED]])
             total = unpacked(self._taken(places).codes).sum(axis=0, dtype=np.float64)
             self._mean = (total / (len(places) + CENTERING)).astype(np.float32)
         return self._mean
@@ -113,8 +114,12 @@ class SourceStates:
         """Choose anew which states stand for which at the edges that have changed."""
         for target in self._crowded:
             places = np.flatnonzero(self._column("targets") == target)
-            places = places[np.argsort(self._column("keys")[places], kind="stable")]
-            self._write("weights", places, stand_ins(self._column("sketches")[places], self._max_states))
+            weights = np.ones(len(places), dtype=np.int32)
+            if self._max_states is not None and len(places) > self._max_states:
+                order = np.argsort(self._column("keys")[places], kind="stable")
+                sketches = np.concatenate([part.sketches[here] for part, here in self._located(places)])
+                weights[order] = stand_ins(sketches[order], self._max_states)
+            self._write("weights", places, weights)
         self._crowded.clear()
 
     def _change(self, targets: NDArray[np.int32]) -> None:
@@ -122,38 +127,40 @@ class SourceStates:
         self._crowded.update(np.unique(targets[targets != REMOVED]).tolist())
 
     def _column(self, name: str) -> NDArray[Any]:
-        stored: NDArray[Any] = getattr(self._stored, name)
-        return np.concatenate([stored, getattr(self._added, name)]) if len(self._added) else stored
+        stored, added = getattr(self._stored, name), getattr(self._added.rows, name)
+        return np.concatenate([stored, added]) if len(added) else stored
 
-    def _write(self, name: str, places: Places, values: Any) -> None:
+    def _write(self, name: str, places: Places, values: NDArray[np.int32] | int) -> None:
         values = np.broadcast_to(values, places.shape)
-        first = places < len(self._stored)
-        getattr(self._stored, name)[places[first]] = values[first]
-        getattr(self._added, name)[places[~first] - len(self._stored)] = values[~first]
+        begun = 0
+        for part, here in self._located(places):
+            getattr(part, name)[here] = values[begun : begun + len(here)]
+            begun += len(here)
 
     def _taken(self, places: Places) -> Rows:
         """Rows in the order of their keys."""
-        first = places < len(self._stored)
-        parts = [self._stored.taken(places[first]), self._added.taken(places[~first] - len(self._stored))]
-        rows = Rows.joined(parts)
+        rows = Rows.joined([part.taken(here) for part, here in self._located(places)])
         return rows.taken(np.argsort(rows.keys, kind="stable"))
 
+    def _located(self, places: Places) -> list[tuple[Rows, Places]]:
+        """Ascending places, apart for the rows that were read from a file and those that were added since."""
+        first = int(np.searchsorted(places, len(self._stored)))
+        return [(self._stored, places[:first]), (self._added.rows, places[first:] - len(self._stored))]
 
-def stand_ins(sketches: Sketches, limit: int | None) -> NDArray[np.int32]:
+
+def stand_ins(sketches: Sketches, limit: int) -> NDArray[np.int32]:
     """Choose the most diverse of some states, each standing for those that are nearest to it.
 
     Each choice is the state farthest from all chosen before it (Gonzalez 1985), the first of the list to begin with.
 
     Args:
         sketches: Their sketches, shape `(n, words)`.
-        limit: How many to choose; `None` for all.
+        limit: How many to choose.
 
     Returns:
         For each state, how many it stands for, itself included; 0 if another one stands for it.
     """
     count = len(sketches)
-    if limit is None or count <= limit:
-        return np.ones(count, dtype=np.int32)
     nearest = np.zeros(count, dtype=np.intp)
     apart = distances(sketches, sketches[0])
     for _ in range(limit - 1):
