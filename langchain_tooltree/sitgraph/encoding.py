@@ -83,7 +83,8 @@ def packed(vectors: Floats) -> Codes:
     """
     largest = np.abs(vectors).max(axis=-1, keepdims=True)
     numbers = np.rint(vectors * (LEVELS / np.where(largest > 0, largest, 1))).astype(np.int8) + 8
-    return (numbers[..., 0::2] | (numbers[..., 1::2] << 4)).astype(np.uint8)
+    half = vectors.shape[-1] // 2
+    return (numbers[..., :half] | (numbers[..., half:] << 4)).astype(np.uint8)
 
 
 def unpacked(codes: Codes) -> Floats:
@@ -95,7 +96,24 @@ def unpacked(codes: Codes) -> Floats:
     Returns:
         Shape `(..., DIMENSIONS)`, of unit length or zero.
     """
-    return _unit(_pairs()[codes].reshape(*codes.shape[:-1], 2 * codes.shape[-1]))
+    return _unit(numbers_of(codes))
+
+
+def numbers_of(codes: Codes) -> Floats:
+    """The numbers that packed vectors are made of, from -`LEVELS` to `LEVELS`: vectors in the right direction.
+
+    Args:
+        codes: Shape `(..., DIMENSIONS // 2)`.
+
+    Returns:
+        Shape `(..., DIMENSIONS)`.
+    """
+    half = codes.shape[-1]
+    numbers = np.empty((*codes.shape[:-1], 2 * half), dtype=np.float32)
+    numbers[..., :half] = codes & 15
+    numbers[..., half:] = codes >> 4
+    numbers -= 8
+    return numbers
 
 
 def sketched(codes: Codes) -> Sketches:
@@ -127,13 +145,6 @@ def distances(sketches: Sketches, sketch: Sketches) -> NDArray[np.int64]:
     """
     apart: NDArray[np.int64] = np.bitwise_count(sketches ^ sketch).sum(axis=1, dtype=np.int64)
     return apart
-
-
-@cache
-def _pairs() -> Floats:
-    """The two numbers in each byte."""
-    byte = np.arange(256)
-    return (np.stack([byte & 15, byte >> 4], axis=1) - 8).astype(np.float32)
 
 
 def _unit(vectors: NDArray[Any]) -> Floats:

@@ -6,7 +6,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from langchain_tooltree.sitgraph.encoding import Floats, Sketches, distances, packed, sketched, unpacked
+from langchain_tooltree.sitgraph.encoding import (
+    Codes,
+    Floats,
+    Sketches,
+    distances,
+    numbers_of,
+    packed,
+    sketched,
+    unpacked,
+)
 from langchain_tooltree.sitgraph.rows import REMOVED, GrowingRows, Rows
 
 COMPARED = 2048
@@ -14,6 +23,9 @@ COMPARED = 2048
 
 CENTERING = 16.0
 """States of no content that the mean is drawn towards zero by: the mean of few states says little."""
+
+NOTHING = 1e-6
+"""Length below which a vector is what rounding has left of zero."""
 
 Places = NDArray[np.intp]
 
@@ -83,13 +95,7 @@ class SourceStates:
         """
         self._spread()
         near = self._taken(self._nearest(state))
-        vectors = unpacked(near.codes)
-        if centered:
-            mean = self._center()
-            vectors, state = vectors - mean, state - mean
-        lengths = np.sqrt(np.einsum("nvd,nvd->nv", vectors, vectors)) * np.sqrt(np.einsum("vd,vd->v", state, state))
-        similarities = np.einsum("nvd,vd->nv", vectors, state) / np.where(lengths > 0, lengths, 1)
-        return Likeness(near, similarities)
+        return Likeness(near, cosines(near.codes, state, self._center() if centered else np.zeros_like(state)))
 
     def _nearest(self, state: Floats) -> Places:
         """The places of the states to compare a state with."""
@@ -171,3 +177,29 @@ def stand_ins(sketches: Sketches, limit: int) -> NDArray[np.int32]:
         nearest[closer < apart] = farthest
         apart = np.minimum(apart, closer)
     return np.bincount(nearest, minlength=count).astype(np.int32)
+
+
+def cosines(codes: Codes, state: Floats, center: Floats) -> Floats:
+    """How similar stored states are to one, seen from a center.
+
+    Args:
+        codes: Packed states, shape `(n, views, DIMENSIONS // 2)`.
+        state: The state, shape `(views, DIMENSIONS)`.
+        center: What is taken off all of them, in the same shape.
+
+    Returns:
+        Cosines, one a view, shape `(n, views)`; 0 where there is nothing to see.
+    """
+    numbers = numbers_of(codes)
+    lengths = np.sqrt(np.einsum("nvd,nvd->nv", numbers, numbers))
+    lengths[lengths == 0] = 1
+    state = state - center
+    # Multiplied out, so that the many states are read but never written: (x - c)(s - c) = x (s - c) - c (s - c).
+    along = np.stack([numbers[:, view] @ state[view] for view in range(len(state))], axis=1) / lengths
+    off = np.stack([numbers[:, view] @ center[view] for view in range(len(state))], axis=1) / lengths
+    seen = numbers.any(axis=2)
+    radii = np.sqrt(np.maximum(seen - 2 * off + np.einsum("vd,vd->v", center, center), 0))
+    radii *= np.sqrt(np.einsum("vd,vd->v", state, state))
+    products: Floats = along - np.einsum("vd,vd->v", center, state)
+    similar: Floats = np.divide(products, radii, out=np.zeros_like(products), where=radii > NOTHING)
+    return similar
