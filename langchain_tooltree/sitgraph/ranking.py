@@ -105,7 +105,8 @@ def episodic(targets: NDArray[np.int32], similar: Shares, likeness: Likeness) ->
         return None
     rows, place = _among(targets, likeness)
     near = likeness.similarities[rows].max(axis=1, initial=0.0).astype(np.float64)
-    return Ranking(similar / math.fsum(similar), "episodic", likeness, _evidence(rows, place, near))
+    votes = np.exp((similar - similar.max()) / BANDWIDTH)
+    return Ranking(votes / math.fsum(votes), "episodic", likeness, _evidence(rows, place, near))
 
 
 def _among(targets: NDArray[np.int32], likeness: Likeness) -> tuple[NDArray[np.intp], NDArray[np.intp]]:

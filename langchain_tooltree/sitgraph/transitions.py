@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from types import MappingProxyType
 
 from langchain_tooltree.experience.records import ChatMessage, Record, Step, steps_in
@@ -11,6 +12,9 @@ START = ""
 
 SUMMARIZE_STATE = "summarize_state"
 """Name of the tool by which an agent sums up the state. It is no node: what it says lies on the edge around it."""
+
+WRITTEN_SUMMARIES = "state_summaries"
+"""Key of a run's metadata for summaries that were written afterwards, by the place of the transition."""
 
 SUGGESTIONS_HEADING = "Tools that came next in past runs:"
 """The line of its observation that ends a summary which a model wrote."""
@@ -61,6 +65,7 @@ def transitions_of(record: Record, aliases: Mapping[str, str] = MappingProxyType
     Yields:
         The transitions in order. Calls made in parallel follow one another as they are listed.
     """
+    written = _written(record)
     for _, messages in record.dialogues():
         steps: list[Step] = []
         summaries: list[str] = []
@@ -68,8 +73,9 @@ def transitions_of(record: Record, aliases: Mapping[str, str] = MappingProxyType
             if step.tool == SUMMARIZE_STATE:
                 summaries += filter(None, [summary_of(step)])
                 continue
-            moment = Moment(messages[: step.position], tuple(steps))
-            yield Transition(moment.last_tool, step.tool, tuple(summaries), moment)
+            moment = Moment(messages[: step.position], tuple(_as_known(steps, step.position)))
+            afterwards = next(written)
+            yield Transition(moment.last_tool, step.tool, tuple(summaries or filter(None, [afterwards])), moment)
             steps.append(step)
             summaries = []
 
@@ -108,3 +114,17 @@ def summary_of(step: Step) -> str:
 def _steps(messages: Sequence[ChatMessage], aliases: Mapping[str, str]) -> Iterator[Step]:
     for step in steps_in(messages):
         yield replace(step, tool=aliases[step.tool]) if step.tool in aliases else step
+
+
+def _as_known(steps: Sequence[Step], position: int) -> Iterator[Step]:
+    """Steps as they stood when a message was written: of the calls made in parallel there, nothing had come yet."""
+    for step in steps:
+        yield replace(step, outcome=None) if step.position >= position else step
+
+
+def _written(record: Record) -> Iterator[str]:
+    """The summary that was written afterwards for each transition; empty where there is none."""
+    written = record.metadata.get(WRITTEN_SUMMARIES)
+    for place in count():
+        text = written.get(str(place)) if isinstance(written, Mapping) else None
+        yield text.strip() if isinstance(text, str) else ""

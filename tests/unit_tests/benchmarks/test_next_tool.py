@@ -1,0 +1,206 @@
+"""The benchmark's protocol, figures and counting baselines, on trajectories small enough to check by hand."""
+
+import hashlib
+import json
+
+import numpy as np
+import pytest
+
+from langchain_tooltree.errors import TrajectoryFormatError
+from langchain_tooltree.experience.embeddings import HashingEmbeddings
+from langchain_tooltree.experience.records import Branch
+from langchain_tooltree.experience.trajectory import Trajectory
+from langchain_tooltree.sitgraph.sit_graph import DEFAULT_MAX_STATES
+from tests.benchmarks.next_tool_baselines import Bigram, trigram
+from tests.benchmarks.next_tool_figures import TaskBootstrap, figures, hits
+from tests.benchmarks.next_tool_graphs import Remembered, capped_graphs, graphs, told_apart
+from tests.benchmarks.next_tool_protocol import Question, fold_of, load_successes, questions_in, splits, task_of
+
+USER = {"role": "user", "content": "Please."}
+
+
+def calling(*tools, said=None):
+    calls = [
+        {"id": f"{place} {tool}", "type": "function", "function": {"name": tool, "arguments": "{}"}}
+        for place, tool in enumerate(tools)
+    ]
+    return {"role": "assistant", "content": said, "tool_calls": calls}
+
+
+def observing(text):
+    return {"role": "tool", "content": text}
+
+
+def trajectory(*tools, task="0", run="run", domain="shop"):
+    messages = [USER]
+    for tool in tools:
+        messages += [calling(tool), observing(f"{tool} done")]
+    return Trajectory.from_chat(messages, id=run, success=True, metadata={"domain": domain, "task_id": task})
+
+
+def question(*tools, answer="pay", task="0"):
+    return Question(task, tools, (USER,), answer)
+
+
+def test_every_call_after_the_first_is_a_question_with_all_that_came_before():
+    asked = questions_in([trajectory("find", "buy", "buy")])
+    assert [(each.tools, each.answer, each.repeats) for each in asked] == [
+        (("find",), "buy", False),
+        (("find", "buy"), "buy", True),
+    ]
+    assert asked[0].messages == (USER, calling("find"), observing("find done"))
+    assert asked[0].last_tool == "find"
+
+
+def test_of_parallel_calls_only_the_earlier_ones_are_seen_and_not_what_was_said_with_them():
+    messages = [USER, calling("find", "look", "buy", said="I will buy it."), observing("found"), observing("seen")]
+    asked = questions_in([Trajectory.from_chat(messages, success=True)])
+    assert [each.answer for each in asked] == ["look", "buy"]
+    assert asked[0].messages == (USER, calling("find"))
+    assert asked[1].messages == (USER, calling("find", "look"))
+
+
+def test_a_call_without_a_function_is_neither_asked_about_nor_counted():
+    messages = [USER, {"role": "assistant", "tool_calls": [{"id": "1", "type": "custom"}]}, calling("find")]
+    assert questions_in([Trajectory.from_chat(messages, success=True)]) == []
+
+
+def test_a_sub_agent_is_asked_about_in_its_own_dialogue():
+    branch = Branch("helper", 1, (USER, calling("ask"), observing("yes"), calling("tell")))
+    asked = questions_in([Trajectory.from_chat([USER, calling("find")], branches=[branch], success=True)])
+    assert [(each.tools, each.answer) for each in asked] == [(("ask",), "tell")]
+
+
+def test_folds_go_by_the_hash_of_domain_and_task():
+    folds = {task: int(hashlib.md5(f"shop|{task}".encode()).hexdigest(), 16) % 5 for task in "012345"}  # noqa: S324
+    assert {task: fold_of(trajectory("find", task=task)) for task in "012345"} == folds
+    assert len(set(folds.values())) > 1
+
+
+def test_without_a_task_each_trajectory_is_one_and_a_domain_may_be_missing():
+    assert task_of(Trajectory.from_chat([USER], id="x")) == "|x"
+    assert task_of(Trajectory.from_chat([USER], id="x", metadata={"task_id": 7, "domain": None})) == "|7"
+
+
+def test_each_trajectory_is_tested_once_and_never_trained_on_with_another_of_its_task():
+    runs = [trajectory("find", "buy", task=str(task), run=f"{task}/{trial}") for task in range(9) for trial in range(2)]
+    folds = list(splits(runs))
+    assert sorted(each.id for _, tested in folds for each in tested) == sorted(each.id for each in runs)
+    for known, tested in folds:
+        assert len(known) + len(tested) == len(runs)
+        assert not {task_of(each) for each in known} & {task_of(each) for each in tested}
+
+
+def test_only_successes_are_read_and_a_file_without_questions_is_refused(tmp_path):
+    path = tmp_path / "runs.jsonl"
+    two_calls = [USER, calling("find"), calling("buy")]
+    rows = [{"reward": 1.0, "messages": two_calls}, {"reward": 0.5, "messages": two_calls}]
+    path.write_text("\n".join(map(json.dumps, rows)))
+    assert len(load_successes(path)) == 1
+    path.write_text(json.dumps({"reward": 1.0, "messages": [USER, calling("find")]}))
+    with pytest.raises(TrajectoryFormatError, match=r"runs\.jsonl holds no successful trajectory with two tool calls"):
+        load_successes(path)
+
+
+def test_the_bigram_ranks_by_count_then_name_then_by_all_calls():
+    rank = Bigram([trajectory("find", "buy"), trajectory("find", "ask"), trajectory("tell", "find", "buy", "pay")])
+    assert rank(question("find")) == ["buy", "ask", "find", "pay", "tell"]
+    assert rank(question("never seen")) == ["find", "buy", "ask", "pay", "tell"]
+
+
+def test_the_trigram_knows_the_last_two_and_falls_back_on_the_last():
+    rank = trigram([trajectory("find", "buy", "pay"), *[trajectory("ask", "buy", "tell")] * 2])
+    assert rank(question("find", "buy"))[:2] == ["pay", "tell"]
+    assert rank(question("see", "buy"))[:2] == ["tell", "pay"]
+
+
+def test_the_second_call_of_a_run_is_not_taken_for_a_later_one():
+    rank = trigram([trajectory("buy", "pay"), *[trajectory("find", "buy", "tell")] * 2])
+    assert rank(question("buy"))[0] == "pay"
+    assert rank(question("find", "buy"))[0] == "tell"
+
+
+def test_without_training_nothing_is_known():
+    assert Bigram([])(question("find")) == trigram([])(question("find")) == []
+
+
+def test_hits_look_at_the_first_few_suggestions():
+    asked = [question("find", answer="pay")] * 4
+    right = hits(asked, [["pay"], ["buy", "pay"], ["a", "b", "pay"], []])
+    assert right.tolist() == [[1, 1, 1], [0, 1, 1], [0, 0, 1], [0, 0, 0]]
+
+
+def test_figures_hold_rates_with_and_without_repeats_and_differences():
+    asked = [question("find", answer="pay"), question("pay", answer="pay", task="1")]
+    right = {"graph": hits(asked, [["pay"], ["buy", "pay"]]), "bigram": hits(asked, [[], ["pay"]])}
+    graph = figures(asked, right, references=["bigram"])["graph"]
+    assert (graph["hit1"], graph["hit2"], graph["hit1_no_repeats"]) == (0.5, 1.0, 1.0)
+    assert (graph["minus_bigram"]["hit1"], graph["minus_bigram"]["hit2"]) == (0.0, 0.5)
+    assert graph["intervals"]["hit1"] == [0.0, 1.0]
+    assert graph["minus_bigram"]["intervals"]["hit1"] == [-1.0, 1.0]
+    assert graph["intervals"]["hit2"] == [1.0, 1.0]
+
+
+def test_a_file_of_repeats_only_has_no_figures_without_them():
+    asked = [question("pay", answer="pay")]
+    entry = figures(asked, {"bigram": hits(asked, [["pay"]])}, references=["bigram"])["bigram"]
+    assert entry["hit1"] == 1.0
+    assert entry["hit1_no_repeats"] is None
+    assert entry["intervals"]["hit1_no_repeats"] is None
+
+
+def test_intervals_are_as_wide_as_tasks_differ_however_many_questions_they_have():
+    values = np.array([0.0, 1.0] * 10)
+    by_question = TaskBootstrap([str(place) for place in range(20)])
+    of_two_tasks = TaskBootstrap([str(place % 2) for place in range(20)])
+    low, high = by_question.interval(values)
+    assert 0.2 < low < 0.5 < high < 0.8
+    assert of_two_tasks.interval(values) == [0.0, 1.0]
+
+
+def test_a_task_of_many_questions_counts_for_more_and_what_is_certain_stays_certain():
+    bootstrap = TaskBootstrap(["long"] * 9 + ["short"])
+    assert bootstrap.interval(np.ones(10)) == [1.0, 1.0]
+
+
+def test_a_paired_difference_is_surer_than_its_parts():
+    tasks = [str(place) for place in range(20)]
+    values = np.array([0.0, 1.0] * 10)
+    bootstrap = TaskBootstrap(tasks)
+    assert bootstrap.interval(values - values) == [0.0, 0.0]
+    assert bootstrap.interval(values) == TaskBootstrap(tasks).interval(values)
+
+
+def test_the_graph_and_all_its_ablations_answer():
+    runs = [trajectory("find", "buy", "pay", run=str(place)) for place in range(3)]
+    methods = graphs()
+    names = {"sitgraph", "w/o graph", "w/o weight", "w/o state", "only weight w/o efficiency", "w/o adapt"}
+    assert set(methods) == names
+    asked = questions_in(runs)[0]
+    assert {name: train(runs)(asked)[0] for name, train in methods.items()} == dict.fromkeys(names, "buy")
+
+
+def test_caps_go_up_to_all_states_and_have_the_default_among_them():
+    caps = list(capped_graphs())
+    assert caps[-1] == "all"
+    assert {"8", "16", "32", str(DEFAULT_MAX_STATES)} == set(caps[:-1])
+
+
+def test_runs_that_share_an_id_all_count():
+    runs = [trajectory("find", "buy"), *[trajectory("find", "ask")] * 2]
+    assert len({each.id for each in told_apart(runs)}) == 3
+    assert graphs()["w/o state"](runs)(question("find")) == ["ask", "buy"]
+
+
+def test_a_text_is_embedded_once():
+    texts = []
+
+    class Counting(HashingEmbeddings):
+        def embed_query(self, text):
+            texts.append(text)
+            return [1.0]
+
+    remembered = Remembered(Counting())
+    assert remembered.embed_documents(["a", "b", "a"]) == [[1.0]] * 3
+    assert remembered.embed_query("b") == [1.0]
+    assert texts == ["a", "b"]

@@ -1,0 +1,97 @@
+"""The benchmark's baselines that need scikit-learn, and its report, on trajectories small enough to check by hand."""
+
+import json
+
+import pytest
+
+from langchain_tooltree.experience.trajectory import Trajectory
+from tests.benchmarks.next_tool_protocol import Question, questions_in
+
+pytest.importorskip("sklearn", reason="scikit-learn is installed with the extra `benchmarks`")
+
+from tests.benchmarks.next_tool import main
+from tests.benchmarks.next_tool_learners import knn, retrieval3, supervised
+
+METHODS = {
+    *("sitgraph", "w/o graph", "w/o weight", "w/o state", "only weight w/o efficiency", "w/o adapt"),
+    *("bigram", "trigram", "retrieval3", "knn", "supervised"),
+}
+
+
+def dialogue(request, *steps):
+    """A user asks; then each step is a tool and what it answers."""
+    messages = [{"role": "system", "content": "Be kind."}, {"role": "user", "content": request}]
+    for tool, answer in steps:
+        call = {"id": tool, "type": "function", "function": {"name": tool, "arguments": "{}"}}
+        messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
+        messages.append({"role": "tool", "tool_call_id": tool, "content": answer})
+    return messages
+
+
+def trajectory(request, *steps, task="0"):
+    return Trajectory.from_chat(dialogue(request, *steps), success=True, metadata={"task_id": task})
+
+
+SHIPPED = trajectory("Where is my parcel?", ("find", "status shipped"), ("track", "on its way"))
+CANCELLED = trajectory("Cancel my order.", ("find", "status pending"), ("cancel", "gone"))
+RUNS = [SHIPPED, CANCELLED]
+
+
+def asked(request, answer):
+    return Question("0", ("find",), tuple(dialogue(request, ("find", answer))), "?")
+
+
+@pytest.mark.parametrize("train", [knn, supervised])
+def test_the_observation_decides(train):
+    rank = train([*RUNS, SHIPPED])
+    assert rank(asked("Hm.", "status pending"))[0] == "cancel"
+    assert rank(asked("Hm.", "status shipped"))[0] == "track"
+
+
+def test_whole_trajectories_are_found_by_what_the_user_says():
+    rank = retrieval3([*RUNS, SHIPPED])
+    assert rank(asked("Please cancel it.", "?"))[0] == "cancel"
+    assert rank(asked("Which parcel?", "?"))[0] == "track"
+
+
+@pytest.mark.parametrize("train", [retrieval3, knn, supervised])
+def test_all_rank_every_tool_they_know(train):
+    assert sorted(train(RUNS)(asked("Hm.", "?"))) == ["cancel", "find", "track"]
+
+
+@pytest.mark.parametrize("train", [retrieval3, knn, supervised])
+def test_nothing_to_learn_from_is_no_error(train):
+    assert train([])(asked("Hm.", "?")) == []
+    silent = trajectory("", ("find", ""), ("track", ""))
+    assert train([silent])(asked("Hm.", "?"))[0] == "track"
+    assert train([silent])(questions_in([trajectory("", ("new", ""), ("track", ""))])[0]) == ["find", "track"]
+
+
+def test_the_report_has_all_methods_caps_and_intervals(tmp_path, capsys):
+    path = tmp_path / "shop.jsonl"
+    rows = [{"reward": 1.0, "task_id": task, "messages": RUNS[task % 2].messages} for task in range(10)]
+    path.write_text("\n".join(map(json.dumps, rows)))
+    assert main([str(path), "--json", str(tmp_path / "out.json")]) == 0
+    report = json.loads((tmp_path / "out.json").read_text())
+    figures = report["files"]["shop"]
+    assert set(figures) == {"questions", *METHODS}
+    assert figures["questions"] == 10
+    for method in METHODS:
+        entry = figures[method]
+        assert {"hit1", "hit2", "hit3", "hit2_no_repeats", "intervals", "minus_bigram"} <= set(entry)
+        low, high = entry["intervals"]["hit1"]
+        assert low <= entry["hit1"] <= high
+    assert figures["sitgraph"]["hit1"] == figures["knn"]["hit1"] == 1.0
+    assert {"8", "16", "32", "all"} <= set(report["caps"]["shop"])
+    assert report["bootstrap"]["unit"] == "task"
+    assert report["data"]["shop"] == {"trajectories": 10, "tasks": 10, "questions": 10, "questions_no_repeats": 10}
+    printed = capsys.readouterr().out
+    assert all(method in printed for method in METHODS)
+
+
+def test_files_that_cannot_be_used_are_named(tmp_path, capsys):
+    assert main([str(tmp_path / "missing.jsonl")]) == 2
+    assert "missing.jsonl" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main([str(tmp_path / "a.jsonl"), str(tmp_path / "a.jsonl.gz")])
+    assert "different names, got a, a" in capsys.readouterr().err
