@@ -1,4 +1,4 @@
-"""The command line: `langchain-tooltree demo`."""
+"""The command line: `langchain-tooltree demo`, and `mine`, `suggest`, `show`, `doctor` for graphs."""
 
 import argparse
 import sys
@@ -11,6 +11,7 @@ from rich.table import Table
 
 from langchain_tooltree import demo
 from langchain_tooltree.events import Event
+from langchain_tooltree.graph_commands import add_graph_commands, run_graph_command
 from langchain_tooltree.models import resolve_model
 from langchain_tooltree.tooltree.config import SearchConfig
 from langchain_tooltree.tooltree.result import SearchResult
@@ -27,16 +28,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: The words after the program's name; those of the process if left out.
 
     Returns:
-        The exit code: 0, or 2 if the model asked for cannot be used.
+        The exit code: 0; 2 if the command cannot be carried out, such as when the model asked for cannot be used; 1 if
+        `doctor` has something to report.
     """
-    parser = argparse.ArgumentParser(prog="langchain-tooltree", description="Tree search over real tool calls.")
+    parser = argparse.ArgumentParser(prog="langchain-tooltree", description="Planning and experience for agents.")
     commands = parser.add_subparsers(dest="command", required=True)
     shown = commands.add_parser("demo", help="watch a search solve a small task with real local tools")
     shown.add_argument("--model", help="a model such as openai:gpt-4.1-mini; without it, a stand-in that needs no key")
     shown.add_argument("--rollouts", type=int, default=30, help="rollouts at the most (default: %(default)s)")
     shown.add_argument("--seed", type=int, default=0, help="seed of the search (default: %(default)s)")
     shown.add_argument("--mermaid", metavar="PATH", help="also write the tree as a Mermaid chart")
+    add_graph_commands(commands)
     options = parser.parse_args(arguments)
+    if options.command != "demo":
+        return run_graph_command(options)
     return run_demo(options.model, rollouts=options.rollouts, seed=options.seed, mermaid=options.mermaid)
 
 

@@ -116,6 +116,17 @@ class FallbackEvent(TypedDict):
     details: list[str]
 
 
+class SuggestEvent(TypedDict):
+    """A SIT-Graph suggested tools for the next call: what `Suggestion.to_dict` returns, best first.
+
+    `last_tool` is `None` at the beginning of a conversation.
+    """
+
+    type: Literal["suggest"]
+    last_tool: str | None
+    suggestions: list[dict[str, Any]]
+
+
 Event = (
     StartEvent
     | SelectEvent
@@ -128,6 +139,7 @@ Event = (
     | BudgetEvent
     | StopEvent
     | FallbackEvent
+    | SuggestEvent
 )
 
 

@@ -81,6 +81,13 @@ class Meter:
         """Model calls that may still be made."""
         return self.allowance - self.model_calls
 
+    def add(self, other: "Meter") -> None:
+        """Add what another operation has spent."""
+        self.model_calls += other.model_calls
+        self.input_tokens += other.input_tokens
+        self.output_tokens += other.output_tokens
+        self.problems += other.problems
+
     def count(self, message: BaseMessage | None) -> None:
         """Count a call and the tokens that its reply, if any, reports; a provider that reports none counts as zero."""
         self.model_calls += 1

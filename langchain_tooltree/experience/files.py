@@ -2,8 +2,10 @@
 
 import gzip
 import json
+import math
 import os
-import tempfile
+import uuid
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -17,6 +19,7 @@ from langchain_tooltree.experience.trajectory import Trajectory
 SUCCESS_REWARD = 1.0
 """The reward from which on a run has succeeded, where the record does not say so itself."""
 
+_UNREADABLE = (UnicodeDecodeError, EOFError, gzip.BadGzipFile, zlib.error)
 _OWN = {"id", "task", "success", "messages", "branches", "reasons"}
 
 
@@ -42,9 +45,31 @@ def load_trajectories(path: str | os.PathLike[str]) -> Iterator[Trajectory]:
             for number, line in enumerate(lines, 1):
                 if line.strip():
                     yield from_json(_parsed(line, f"{path}, line {number}"), where=f"{path}, line {number}")
-        except (UnicodeDecodeError, EOFError, gzip.BadGzipFile) as error:
+        except _UNREADABLE as error:
             msg = f"{path} cannot be read after line {number}: {error}. Is it a complete JSON lines file in UTF-8?"
             raise TrajectoryFormatError(msg) from error
+
+
+def count_trajectories(path: str | os.PathLike[str]) -> int:
+    """How many trajectories a file holds, as far as that can be told without reading them.
+
+    Args:
+        path: The file.
+
+    Returns:
+        The number of lines that are not empty.
+
+    Raises:
+        TrajectoryFormatError: If it is no text in UTF-8, or not compressed though its name says so.
+        OSError: If the file cannot be read.
+    """
+    path = Path(path)
+    try:
+        with _opened(path, "rt") as lines:
+            return sum(1 for line in lines if line.strip())
+    except _UNREADABLE as error:
+        msg = f"{path} cannot be read: {error}. Is it a complete JSON lines file in UTF-8?"
+        raise TrajectoryFormatError(msg) from error
 
 
 def dump_trajectories(trajectories: Iterable[Record], path: str | os.PathLike[str]) -> int:
@@ -63,14 +88,12 @@ def dump_trajectories(trajectories: Iterable[Record], path: str | os.PathLike[st
         OSError: If the file cannot be written.
     """
     path = Path(path)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=path.suffix, dir=path.parent)
-    os.close(handle)
-    partial = Path(name)
+    partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}{path.suffix}")
     count = 0
     try:
-        with _opened(partial, "wt") as lines:
+        with _opened(partial, "xt") as lines:
             for count, trajectory in enumerate(trajectories, 1):  # noqa: B007 - returned
-                lines.write(json.dumps(to_json(trajectory), ensure_ascii=False, default=str) + "\n")
+                lines.write(_line(to_json(trajectory)))
         partial.replace(path)
     except BaseException:
         partial.unlink(missing_ok=True)
@@ -88,8 +111,10 @@ def to_json(trajectory: Record) -> dict[str, Any]:
         Its metadata, `id` and `messages`, and beside them what does not follow from these. What JSON has no form for,
         such as the artifact of a tool, is written as its text.
     """
-    written: dict[str, Any] = {**trajectory.metadata, "id": trajectory.id, "messages": list(trajectory.chat())}
-    if trajectory.task != first_request(trajectory.chat()):
+    written = {key: value for key, value in trajectory.metadata.items() if key not in _OWN}
+    messages = trajectory.messages if trajectory.branches or not trajectory.steps else trajectory.chat()
+    written |= {"id": trajectory.id, "messages": list(messages)}
+    if trajectory.task != first_request(messages):
         written["task"] = trajectory.task
     if trajectory.success != _rewarded(trajectory.metadata):
         written["success"] = trajectory.success
@@ -111,20 +136,16 @@ def from_json(written: Mapping[str, Any], *, where: str = "The record") -> Traje
         The trajectory.
 
     Raises:
-        TrajectoryFormatError: If it has no usable `messages`.
+        TrajectoryFormatError: If it has no usable `messages`, or `success` or `branches` are no such thing.
     """
     messages = _messages(written.get("messages"), where)
-    branches = [
-        Branch(str(each["name"]), int(each["after"]), tuple(_messages(each.get("messages"), where)))
-        for each in written.get("branches") or ()
-    ]
     metadata = {key: value for key, value in written.items() if key not in _OWN}
     return Trajectory.from_chat(
         messages,
         id=None if written.get("id") is None else str(written["id"]),
         task=written.get("task"),
-        success=written["success"] if "success" in written else _rewarded(metadata),
-        branches=branches,
+        success=_success(written["success"], where) if "success" in written else _rewarded(metadata),
+        branches=[_branch(each, where) for each in written.get("branches") or ()],
         reasons=written.get("reasons") or "",
         metadata=metadata,
     )
@@ -132,7 +153,33 @@ def from_json(written: Mapping[str, Any], *, where: str = "The record") -> Traje
 
 def _rewarded(metadata: Mapping[str, Any]) -> bool | None:
     reward = metadata.get("reward")
-    return None if not isinstance(reward, int | float) else reward >= SUCCESS_REWARD
+    return None if not isinstance(reward, int | float) or math.isnan(reward) else reward >= SUCCESS_REWARD
+
+
+def _success(written: Any, where: str) -> bool | None:
+    if written not in (None, True, False):
+        msg = f"{where}: 'success' is {written!r:.80}. It has to be true, false or null; a number goes under 'reward'."
+        raise TrajectoryFormatError(msg)
+    return None if written is None else bool(written)
+
+
+def _branch(written: Any, where: str) -> Branch:
+    try:
+        name, after, messages = str(written["name"]), int(written["after"]), written["messages"]
+    except (KeyError, TypeError, ValueError) as error:
+        msg = f"{where}: a branch has to be an object with 'name', 'after' and 'messages', got {written!r:.120}."
+        raise TrajectoryFormatError(msg) from error
+    return Branch(name, after, tuple(_messages(messages, where)))
+
+
+def _line(written: Mapping[str, Any]) -> str:
+    """A line of JSON. What UTF-8 cannot say (lone surrogates, which some tools return) is escaped."""
+    line = json.dumps(written, ensure_ascii=False, default=str)
+    try:
+        line.encode("utf-8")
+    except UnicodeEncodeError:
+        line = json.dumps(written, default=str)
+    return f"{line}\n"
 
 
 def _parsed(line: str, where: str) -> Mapping[str, Any]:
@@ -163,9 +210,10 @@ def _messages(written: Any, where: str) -> list[Mapping[str, Any]]:
 
 @contextmanager
 def _opened(path: Path, mode: str) -> Iterator[IO[str]]:
+    encoding = "utf-8-sig" if mode == "rt" else "utf-8"  # files from Windows may begin with a mark
     if path.suffix == ".gz":
-        with gzip.open(path, mode, encoding="utf-8") as file:
+        with gzip.open(path, mode, encoding=encoding) as file:
             yield file  # type: ignore[misc]
     else:
-        with path.open(mode, encoding="utf-8") as file:
+        with path.open(mode, encoding=encoding) as file:
             yield file

@@ -1,13 +1,9 @@
 """The graph for others to look at: networkx and Mermaid. Pure."""
 
-from collections import Counter
-
 import networkx as nx
 
 from langchain_tooltree.labels import quoted, shorten
 from langchain_tooltree.sitgraph.graph import Graph
-from langchain_tooltree.sitgraph.rows import Rows
-from langchain_tooltree.sitgraph.states import SourceStates
 from langchain_tooltree.sitgraph.transitions import START
 
 MAX_LABEL = 40
@@ -27,7 +23,7 @@ def to_networkx(graph: Graph, alpha: float) -> "nx.DiGraph[str]":
     """
     drawn: nx.DiGraph[str] = nx.DiGraph()
     for source, edges in graph.edges():
-        states, summaries = _by_target(graph.states(source)), _by_target(graph.summaries(source))
+        states, summaries = graph.states(source).counts(), graph.summaries(source).counts()
         columns = (edges.targets.tolist(), edges.weights(alpha), edges.raw_weights(alpha), edges.counts.tolist())
         for target, weight, raw_weight, count in zip(*columns, strict=True):
             drawn.add_edge(
@@ -68,8 +64,3 @@ def to_mermaid(graph: Graph, alpha: float, *, max_edges: int) -> str:
     if left_out := len(every) - len(shown):
         lines.append(f"  %% {left_out} edges that were followed less often are left out")
     return "\n".join(lines)
-
-
-def _by_target(states: SourceStates) -> Counter[int]:
-    rows: Rows = states.rows()
-    return Counter(rows.targets.tolist())

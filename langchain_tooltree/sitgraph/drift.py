@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from langchain_tooltree.sitgraph.graph import Graph
-from langchain_tooltree.sitgraph.transitions import START
+from langchain_tooltree.sitgraph.transitions import START, SUMMARIZE_STATE
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ def drift(graph: Graph, tools: Mapping[str, str]) -> DriftReport:
         followed.update(dict(zip(names, outgoing.counts.tolist(), strict=True)))
         leads_to[source] = set(names)
     known = {*followed, *leads_to} - {START}
-    removed, added = sorted(known - tools.keys()), sorted(tools.keys() - known)
+    removed, added = sorted(known - tools.keys()), sorted(tools.keys() - known - {SUMMARIZE_STATE})
     schemas: dict[str, set[str]] = {}
     for toolset in graph.toolsets():
         for name, schema in toolset.items():

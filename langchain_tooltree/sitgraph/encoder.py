@@ -49,7 +49,8 @@ class Encoder:
         Returns:
             Shape `(len(texts), DIMENSIONS)`.
         """
-        vectors = {text: self._known[text] for text in texts if text in self._known}
+        known = self._known  # another thread may put another one in its place at any time
+        vectors = {text: known[text] for text in texts if text in known}
         missing = [text for text in dict.fromkeys(texts) if text.strip() and text not in vectors]
         if missing:
             found = fitted((yield EmbedStep(self.embeddings, missing)))

@@ -19,6 +19,9 @@ DIMENSIONS = 288
 LEVELS = 7
 """Largest number that four bits hold beside its negative."""
 
+PRECISION = 1 << 20
+"""Whole numbers up to this stand for those of an embedding model when they are projected."""
+
 SKETCH_BITS = 512
 
 Floats = NDArray[np.float32]
@@ -54,10 +57,13 @@ def fitted(vectors: Sequence[Sequence[float]]) -> Floats:
     Returns:
         An array of shape `(len(vectors), DIMENSIONS)`; rows are of unit length or zero.
     """
-    given = np.asarray(vectors, dtype=np.float32)
+    given = np.asarray(vectors, dtype=np.float64)
     if given.size == 0:
         return np.zeros((len(given), DIMENSIONS), dtype=np.float32)
     if given.shape[1] > DIMENSIONS:
+        # Sums of whole numbers are the same in any order, so a text gets the same vector in a batch of any size.
+        largest = np.abs(given).max(axis=1, keepdims=True)
+        given = np.rint(given * (PRECISION / np.where(largest > 0, largest, 1)))
         given = given @ random_signs(given.shape[1], DIMENSIONS)
     elif given.shape[1] < DIMENSIONS:
         given = np.pad(given, ((0, 0), (0, DIMENSIONS - given.shape[1])))
@@ -128,7 +134,7 @@ def sketched(codes: Codes) -> Sketches:
     count, views, _ = codes.shape
     bits = np.zeros((count, SKETCH_BITS), dtype=bool)
     width = SKETCH_BITS // views
-    projected = unpacked(codes) @ random_signs(DIMENSIONS, width)
+    projected = numbers_of(codes) @ random_signs(DIMENSIONS, width)  # whole numbers: exact, so the same everywhere
     bits[:, : views * width] = projected.reshape(count, -1) > 0
     return np.packbits(bits, axis=1).view(np.uint64)
 

@@ -22,6 +22,8 @@ from langchain_tooltree.sitgraph.views import VIEWS
 FORMAT = 1
 MANIFEST = "manifest.json"
 NAMES = "names.json"
+CHECKSUM = "checksum"
+"""Key of the manifest for the checksum of everything else in it."""
 
 CHUNK = 1 << 22
 LARGE = {"states.codes.npy", "states.sketches.npy", "summaries.codes.npy", "summaries.sketches.npy"}
@@ -42,8 +44,8 @@ def save_graph(snapshot: Snapshot, settings: Mapping[str, Any], path: str | os.P
         GraphFileError: If something else than a graph stands there.
         OSError: If it cannot be written.
     """
-    path = Path(path).absolute()
-    if path.exists() and not (path / MANIFEST).is_file() and not (path.is_dir() and not any(path.iterdir())):
+    path = Path(path).resolve()
+    if path.exists() and not _is_graph(path) and not (path.is_dir() and not any(path.iterdir())):
         msg = f"{path} exists and is no graph; it is left alone. Choose another path."
         raise GraphFileError(msg)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -55,14 +57,8 @@ def save_graph(snapshot: Snapshot, settings: Mapping[str, Any], path: str | os.P
         for name, column in _columns(snapshot):
             np.save(scratch / f"{name}.npy", column, allow_pickle=False)
         written = sorted(each.name for each in scratch.iterdir())
-        shape = {"views": list(VIEWS), "dimensions": DIMENSIONS}
-        manifest = {
-            "format": FORMAT,
-            **shape,
-            **settings,
-            "files": {each: _checksum(scratch / each) for each in written},
-        }
-        _write_json(scratch / MANIFEST, manifest)
+        manifest = {**_shape(), **settings, "files": {each: _checksum(scratch / each) for each in written}}
+        _write_json(scratch / MANIFEST, {**manifest, CHECKSUM: _seal(manifest)})
         _put_in_place(scratch, path)
     except BaseException:
         shutil.rmtree(scratch, ignore_errors=True)
@@ -85,12 +81,11 @@ def load_graph(path: str | os.PathLike[str], *, verify: bool = False) -> tuple[S
     path = Path(path)
     manifest = _read_json(path / MANIFEST, path)
     _check_format(manifest, path)
+    if manifest.pop(CHECKSUM, None) != _seal(manifest):
+        raise _damaged(path, f"{MANIFEST} is not what was written")
     for name, checksum in manifest["files"].items():
         if (verify or name not in LARGE) and (not (path / name).is_file() or _checksum(path / name) != checksum):
-            msg = (
-                f"{path} is damaged: {name} is missing or is not what was written. Restore it, or mine the graph again."
-            )
-            raise GraphFileError(msg)
+            raise _damaged(path, f"{name} is missing or is not what was written")
     lists = _read_json(path / NAMES, path)
     columns = {name: _mapped(path / f"{name}.npy", path) for name, _ in _columns(Snapshot.empty())}
     plain: dict[str, Any] = {name: column for name, column in columns.items() if "." not in name}
@@ -143,14 +138,22 @@ def _shape() -> dict[str, Any]:
     return {"format": FORMAT, "views": list(VIEWS), "dimensions": DIMENSIONS}
 
 
+def _is_graph(path: Path) -> bool:
+    """Whether a folder is a graph, and not somebody else's with a `manifest.json`."""
+    try:
+        return _shape().keys() <= _read_json(path / MANIFEST, path).keys()
+    except GraphFileError:
+        return False
+
+
 def _damaged(path: Path, what: str) -> GraphFileError:
     return GraphFileError(f"{path} is damaged: {what}. Restore it, or mine the graph again.")
 
 
 def _read_json(file: Path, path: Path) -> dict[str, Any]:
     try:
-        read = json.loads(file.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
+        read = json.loads(file.read_bytes().decode("utf-8", "surrogatepass"))
+    except (FileNotFoundError, NotADirectoryError) as error:
         msg = f"There is no graph at {path}: {file.name} is missing. SITGraph.save writes one."
         raise GraphFileError(msg) from error
     except (OSError, ValueError) as error:
@@ -161,7 +164,16 @@ def _read_json(file: Path, path: Path) -> dict[str, Any]:
 
 
 def _write_json(file: Path, content: Mapping[str, Any]) -> None:
-    file.write_text(json.dumps(content, ensure_ascii=False, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    file.write_bytes(_json(content))
+
+
+def _json(content: Mapping[str, Any]) -> bytes:
+    text = json.dumps(content, ensure_ascii=False, indent=1, sort_keys=True) + "\n"
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _seal(manifest: Mapping[str, Any]) -> str:
+    return hashlib.sha256(_json(manifest)).hexdigest()
 
 
 def _checksum(file: Path) -> str:

@@ -194,7 +194,8 @@ class Graph:
         run_of = np.full(len(self._run_ids), -1, dtype=np.int32)
         run_of[[number for _, number in sorted(self._run_numbers.items())]] = np.arange(len(runs))
         pairs = np.array([pair for run in runs for pair in run.transitions], dtype=np.int64).reshape(-1, 2)
-        toolsets = sorted({tuple(sorted(run.toolset.items())) for run in runs if run.toolset})
+        known = [_renamed(run.toolset, names or {}) for run in runs]
+        toolsets = sorted({toolset for toolset in known if toolset})
         toolset_places = {toolset: place for place, toolset in enumerate(toolsets)}
         state_sources, states = self._gathered(used, self._states_of, number_of, run_of, len(VIEWS))
         summary_sources, summaries = self._gathered(used, self._summaries_of, number_of, run_of, 1)
@@ -204,7 +205,7 @@ class Graph:
             run_ids=tuple(run.id for run in runs),
             turns=np.array([run.turns for run in runs], dtype=np.int32),
             versions=np.array([run.version for run in runs], dtype=np.uint64),
-            toolset_of=np.array([toolset_places.get(tuple(sorted(run.toolset.items())), -1) for run in runs], np.int32),
+            toolset_of=np.array([toolset_places.get(toolset, -1) for toolset in known], dtype=np.int32),
             toolsets=tuple(map(dict, toolsets)),
             run_offsets=np.cumsum([0, *(len(run.transitions) for run in runs)], dtype=np.int64),
             sources=number_of[pairs[:, 0]],
@@ -280,6 +281,10 @@ class Graph:
         """All summaries by key."""
         kept = self._snapshot
         return {int(key): kept.summary_texts[place] for place, key in enumerate(kept.summaries.keys)} | self._texts
+
+
+def _renamed(toolset: Mapping[str, str], names: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted({names.get(name, name): schema for name, schema in sorted(toolset.items())}.items()))
 
 
 def _key(run: str, kind: str, place: int) -> int:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from langchain_tooltree.errors import ToolDefinitionError
 from langchain_tooltree.experience.records import Record, digest
 from langchain_tooltree.flows import Flow
 from langchain_tooltree.sitgraph.encoder import Encoder
@@ -32,11 +33,12 @@ def mine(
     found = [list(transitions_of(run, aliases)) for run in successful]
     texts = [text for transitions in found for each in transitions for text in _texts(each)]
     vectors = dict(zip(texts, (yield from encoder.encode(texts)), strict=True)) if texts else {}
+    toolsets = [_toolset(run, tools, aliases) for run in successful]
     return [
         Contribution(
             id=run.id,
             turns=run.turns,
-            version=int(digest(run.chat())[:16], 16),
+            version=_version(run, transitions, toolset),
             transitions=[(each.source, each.target) for each in transitions],
             states=np.stack([_views(each.moment, vectors) for each in transitions]),
             summaries=[
@@ -44,9 +46,9 @@ def mine(
                 for place, each in enumerate(transitions)
                 for text in each.summaries
             ],
-            toolset=_toolset(run, tools, aliases),
+            toolset=toolset,
         )
-        for run, transitions in zip(successful, found, strict=True)
+        for run, transitions, toolset in zip(successful, found, toolsets, strict=True)
         if transitions
     ]
 
@@ -76,5 +78,20 @@ def _views(moment: Moment, vectors: Mapping[str, Floats]) -> Codes:
 
 
 def _toolset(run: Record, tools: Tools | None, aliases: Mapping[str, str]) -> dict[str, str]:
-    known = toolset_of(run.metadata.get("tools") or () if tools is None else tools)
-    return {aliases.get(name, name): schema for name, schema in known.items()}
+    if tools is not None:
+        known = toolset_of(tools)
+    else:
+        try:
+            known = toolset_of(run.metadata.get("tools") or ())
+        except (ToolDefinitionError, TypeError):  # somebody else's record, where the key means something else
+            known = {}
+    return {aliases.get(name, name): schema for name, schema in sorted(known.items())}
+
+
+def _version(run: Record, transitions: Sequence[Transition], toolset: Mapping[str, str]) -> int:
+    """Orders versions of a run by how much they hold; a hash of all that the graph takes from them settles the rest."""
+    dialogues = [messages for _, messages in run.dialogues()]
+    summaries = [each.summaries for each in transitions]
+    held = sum(map(len, dialogues)) + sum(map(len, summaries)) + bool(toolset)
+    content = digest([{"dialogues": dialogues, "summaries": summaries, "toolset": toolset}])
+    return min(held, (1 << 24) - 1) << 40 | int(content[:10], 16)

@@ -123,8 +123,8 @@ class Recommender:
         by_weight = ranking.procedural(weights)
         if self.ablation in {"w/o state", "only weight w/o efficiency"}:
             return by_weight
-        if question.summary is not None:
-            return self._by_summary(question, edges, weights) or by_weight
+        if question.summary is not None and (by_summary := self._by_summary(question, edges, weights)):
+            return by_summary
         if question.views is None:
             return by_weight
         likeness = self._compare(self._states(question.source), question.views)
@@ -136,17 +136,23 @@ class Recommender:
         return ranking.contextual(edges.targets, weights, likeness, prior=prior)
 
     def _by_summary(self, question: Question, edges: Outgoing, weights: NDArray[np.float64]) -> Ranking | None:
-        """Rank by the agent's summary. An edge without summaries is compared by the texts of its derived states."""
+        """Rank by the agent's summary. An edge without summaries is compared by the texts of its derived states.
+
+        Where no edge has any, the state derived from the dialogue tells more than such a comparison, if it is known.
+        """
         summary = np.asarray(question.summary)[None]
         likeness = self._compare(self._summaries(question.source), summary, centered=False)
         similar = ranking.most_similar(edges.targets, likeness)
-        if not similar.all():
+        if not similar.any() and question.views is not None:
+            return None
+        summed_up = np.isin(edges.targets, likeness.rows.targets)
+        if not summed_up.all():
             texts = np.zeros((len(VIEWS), summary.shape[1]), dtype=np.float32)
             texts[: len(TEXT_VIEWS)] = summary
             derived = ranking.most_similar(
                 edges.targets, self._compare(self._states(question.source), texts, centered=False)
             )
-            similar = np.where(similar > 0, similar, derived)
+            similar = np.where(summed_up, similar, derived)
         return ranking.episodic(edges.targets, similar * weights if self.ablation == "w/o adapt" else similar, likeness)
 
     def _compare(self, tables: list[SourceStates], state: Floats, *, centered: bool = True) -> Likeness:

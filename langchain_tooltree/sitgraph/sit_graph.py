@@ -125,6 +125,24 @@ class SITGraph:
         """The async twin of `add`."""
         return await arun_flow(self._add([trajectory], tools))
 
+    def learn(self, trajectory: Record, *, tools: Tools | None = None) -> bool:
+        """Take a run as the latest version of itself: learn from it if it succeeded, and forget it otherwise.
+
+        For runs that go on, such as those of a thread. Made for `TrajectoryRecorder(graph.learn, verdict=...)`.
+
+        Args:
+            trajectory: The run so far, judged.
+            tools: As for `add`.
+
+        Returns:
+            Whether it is in the graph now.
+        """
+        return run_flow(self._learn(trajectory, tools))
+
+    async def alearn(self, trajectory: Record, *, tools: Tools | None = None) -> bool:
+        """The async twin of `learn`."""
+        return await arun_flow(self._learn(trajectory, tools))
+
     def remove(self, id: str) -> bool:  # noqa: A002 - the field's name
         """Take a run out: exactly what it gave, no more and no less.
 
@@ -152,7 +170,8 @@ class SITGraph:
             last_tool: The tool that was called last; `None` at the start.
             state: The agent's summary of the state: *episodic* suggestions, by its similarity to stored summaries.
             messages: The dialogue so far, as LangChain or OpenAI chat messages: *contextual* suggestions, by what can
-                be read off it without a model. With neither, *procedural* ones, by weight.
+                be read off it without a model. With `state` as well, it counts where there are no summaries to compare
+                with. With neither, *procedural* suggestions, by weight.
             k: Suggestions at the most.
             allowed: The tools that the agent has now; others are never suggested. All, if left out.
 
@@ -201,7 +220,8 @@ class SITGraph:
         Returns:
             A new graph, which also takes the old names for the new ones in what is added and asked later.
         """
-        graph = self._like_this({**self.aliases, **aliases})
+        earlier = {old: aliases.get(new, new) for old, new in self.aliases.items()}
+        graph = self._like_this({**earlier, **aliases})
         with self._lock:
             graph._graph = self._graph.renamed(aliases)  # noqa: SLF001 - it has just been made here
         return graph
@@ -304,6 +324,12 @@ class SITGraph:
             changes = [self._graph.add(contribution) for contribution in contributions]
         return any(changes)
 
+    def _learn(self, trajectory: Record, tools: Tools | None) -> Flow[bool]:
+        contributions = yield from mine([trajectory], self._encoder, aliases=self.aliases, tools=tools)
+        with self._lock:
+            self._graph.remove(trajectory.id)
+            return any(self._graph.add(contribution) for contribution in contributions)
+
     def _suggest(
         self,
         last_tool: str | None,
@@ -318,7 +344,7 @@ class SITGraph:
         views = summary = None
         if state is not None and state.strip():
             summary = (yield from self._encoder.encode([shortened(state)]))[0]
-        elif messages is not None and self.contextual:
+        if messages is not None and self.contextual:
             chat = [to_chat(message) if isinstance(message, BaseMessage) else message for message in messages]
             views = yield from state_of(moment_of(chat, self.aliases)[0], self._encoder)
         source = START if last_tool is None else self.aliases.get(last_tool, last_tool)

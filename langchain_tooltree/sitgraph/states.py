@@ -1,5 +1,6 @@
 """The states stored at the edges that leave one tool, and which of them are like a given state. Pure."""
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,6 +84,11 @@ class SourceStates:
         self._spread()
         return self._taken(np.flatnonzero(self._column("targets") != REMOVED))
 
+    def counts(self) -> Counter[int]:
+        """How many states there are at the edge to each tool, by the number of its node."""
+        targets = self._column("targets")
+        return Counter(targets[targets != REMOVED].tolist())
+
     def compare(self, state: Floats, *, centered: bool) -> Likeness:
         """Compare a state with the stored ones.
 
@@ -104,7 +110,10 @@ class SourceStates:
             return places
         sketch = sketched(packed(state)[None])[0]
         apart = np.concatenate([distances(part.sketches[here], sketch) for part, here in self._located(places)])
-        return np.sort(places[np.argpartition(apart, COMPARED - 1)[:COMPARED]])
+        farthest = np.partition(apart, COMPARED - 1)[COMPARED - 1]
+        near, tied = places[apart < farthest], places[apart == farthest]
+        tied = tied[np.argsort(self._column("keys")[tied])]  # not the order in which they were added
+        return np.sort(np.concatenate([near, tied[: COMPARED - len(near)]]))
 
     def _center(self) -> Floats:
         """The mean of the states, drawn towards zero; where there are many, of a sample: their keys are random."""

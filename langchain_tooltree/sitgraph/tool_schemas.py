@@ -35,7 +35,8 @@ def _name_and_hash(tool: Any) -> tuple[str, str]:
         return tool, ""
     if isinstance(tool, Mapping):
         function = tool["function"] if isinstance(tool.get("function"), Mapping) else tool
-        name, schema = function.get("name") or tool.get("type"), function.get("parameters")
+        name = function.get("name") or tool.get("type")
+        schema = function.get("parameters", function.get("input_schema"))
     elif isinstance(tool, BaseTool):
         name, schema = tool.name, convert_to_openai_tool(tool)["function"].get("parameters")
     else:

@@ -4,8 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from types import MappingProxyType
+from typing import Any
 
-from langchain_tooltree.experience.records import ChatMessage, Record, Step, steps_in
+from langchain_tooltree.experience.records import ChatMessage, Record, Step, entries_in, function_of, steps_in, text_of
 
 START = ""
 """Name of the virtual node that every run begins at; no tool can have it."""
@@ -25,7 +26,8 @@ class Moment:
     """A point of a dialogue at which a tool is about to be called.
 
     Attributes:
-        messages: All messages before it, in the OpenAI chat format.
+        messages: All messages before it, in the OpenAI chat format. Calls of `summarize_state` and their results are
+            left out, here and in `steps`: a state is the same whether or not it was summed up.
         steps: All tool calls before it.
     """
 
@@ -73,7 +75,7 @@ def transitions_of(record: Record, aliases: Mapping[str, str] = MappingProxyType
             if step.tool == SUMMARIZE_STATE:
                 summaries += filter(None, [summary_of(step)])
                 continue
-            moment = Moment(messages[: step.position], tuple(_as_known(steps, step.position)))
+            moment = Moment(_plain(messages[: step.position]), tuple(_as_known(steps, step.position)))
             afterwards = next(written)
             yield Transition(moment.last_tool, step.tool, tuple(summaries or filter(None, [afterwards])), moment)
             steps.append(step)
@@ -100,7 +102,7 @@ def moment_of(
         else:
             steps.append(step)
             summary = None
-    return Moment(messages, tuple(steps)), summary
+    return Moment(_plain(messages), tuple(steps)), summary
 
 
 def summary_of(step: Step) -> str:
@@ -114,6 +116,21 @@ def summary_of(step: Step) -> str:
 def _steps(messages: Sequence[ChatMessage], aliases: Mapping[str, str]) -> Iterator[Step]:
     for step in steps_in(messages):
         yield replace(step, tool=aliases[step.tool]) if step.tool in aliases else step
+
+
+def _plain(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
+    """Messages without those that only call `summarize_state`, and without its results."""
+    plain: list[ChatMessage] = []
+    answers: list[Any] = []
+    for message in messages:
+        calls = entries_in(message)
+        summing_up = [call for call in calls if function_of(call).get("name") == SUMMARIZE_STATE]
+        answers.extend(call.get("id") for call in summing_up if call.get("id"))
+        mute = bool(summing_up) and len(summing_up) == len(calls) and not text_of(message.get("content"))
+        result = message.get("name") == SUMMARIZE_STATE or message.get("tool_call_id") in answers
+        if not mute and not (result and message.get("role") in {"tool", "function"}):
+            plain.append(message)
+    return plain
 
 
 def _as_known(steps: Sequence[Step], position: int) -> Iterator[Step]:

@@ -86,7 +86,7 @@ def _messages_since(moment: Moment) -> int:
     """How many messages the user has sent since the last observation."""
     count = 0
     for message in reversed(moment.messages):
-        if message.get("role") == "tool":
+        if message.get("role") in {"tool", "function"}:
             break
         count += message.get("role") == "user"
     return count

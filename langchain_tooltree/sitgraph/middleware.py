@@ -1,0 +1,177 @@
+"""SITGraphMiddleware: suggestions from past runs inside agents made with `create_agent`, and learning from each run."""
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from langchain.agents.middleware import AgentMiddleware, AgentState, ModelRequest, ModelResponse
+from langchain_core.language_models import BaseChatModel
+from langchain_core.tools import BaseTool
+from langgraph.config import get_config
+from langgraph.runtime import Runtime
+
+from langchain_tooltree.experience.trajectory import Trajectory
+from langchain_tooltree.experience.verdict import ModelVerdict, VerdictFunction, resolve_verdict
+from langchain_tooltree.flows import Flow, arun_flow, run_flow
+from langchain_tooltree.sitgraph.hints import extended, hints
+from langchain_tooltree.sitgraph.sit_graph import SITGraph
+from langchain_tooltree.sitgraph.suggester import DEFAULT_K, Suggester
+from langchain_tooltree.sitgraph.suggestion import Suggestion
+from langchain_tooltree.sitgraph.summarize import create_summarize_state_tool
+from langchain_tooltree.sitgraph.transitions import SUMMARIZE_STATE
+
+logger = logging.getLogger(__name__)
+
+AnyTool = BaseTool | dict[str, Any]
+"""A tool of a request: one that the agent runs, or one that the provider does."""
+
+
+class SITGraphMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
+    """Tells an agent before each model call which tools came next in past runs, and learns from its own runs.
+
+    ```python
+    graph = SITGraph.from_trajectories(load_trajectories("runs.jsonl"))
+    agent = create_agent(model, tools, middleware=[SITGraphMiddleware(graph, verdict=verdict)])
+    ```
+
+    Routine steps go by the course of the dialogue, without a model call. The agent also gets the tool
+    `summarize_state`; after calling it, the suggestions are those for the state that it has described. They stand at
+    the end of the system prompt of that one model call, and never in the thread. Only tools of that call are
+    suggested. Where the graph has nothing to say, the prompt stays as it is. Each suggestion is also an event:
+    `{"type": "suggest", ...}` in `stream_mode="custom"`.
+
+    Put it after middleware that selects tools or edits the system prompt, and before a `ToolTreeMiddleware`, whose
+    proposals then know the suggestions; declare `summarize_state` a read there. What is learnt is the conversation as
+    the state holds it: where other middleware removes messages, let a `TrajectoryRecorder` do the learning.
+
+    A graph may hold summaries of what users said, and shows them to the agent: keep one graph for each circle of
+    users who may know of each other.
+
+    Args:
+        graph: Knows what came next in past runs, and learns.
+        k: How many tools to suggest at the most.
+        model: Writes the summaries: a chat model, or a name for `init_chat_model`. The agent itself if left out.
+        verdict: Says whether a run succeeded: a function (see `VerdictFunction`), a chat model, the name of one, or a
+            `ModelVerdict`. Whenever a run has come to its end, the conversation is judged and, if it went well, part
+            of the graph at once; if it goes on and fails after all, it is taken out again. Without a verdict nothing
+            is learnt. Leave it out where a recorder feeds the same graph.
+
+    Raises:
+        ConfigurationError: If an argument is invalid.
+    """
+
+    def __init__(
+        self,
+        graph: SITGraph,
+        *,
+        k: int = DEFAULT_K,
+        model: str | BaseChatModel | None = None,
+        verdict: VerdictFunction | ModelVerdict | BaseChatModel | str | None = None,
+    ) -> None:
+        super().__init__()
+        self._suggester = Suggester(graph, k)
+        self._judge = None if verdict is None else resolve_verdict(verdict)
+        self._seen: dict[str, AnyTool] = {}
+        # Without the graph: its result stays in the thread, and suggestions are not to.
+        self.tools = [create_summarize_state_tool(model=model)]
+
+    def wrap_model_call(
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
+    ) -> ModelResponse[Any]:
+        """Have the agent's model answer with suggestions in its system prompt.
+
+        Args:
+            request: What the agent is about to ask its model.
+            handler: Asks it.
+
+        Returns:
+            The model's response.
+        """
+        return handler(_hinted(request, run_flow(self._suggestions(request))))
+
+    async def awrap_model_call(
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
+    ) -> ModelResponse[Any]:
+        """The async twin of `wrap_model_call`."""
+        return await handler(_hinted(request, await arun_flow(self._suggestions(request))))
+
+    def after_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> None:
+        """Learn from a run that has come to its end; one that is interrupted has not."""
+        run_flow(self._learn(state, runtime))
+
+    async def aafter_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> None:
+        """The async twin of `after_agent`."""
+        await arun_flow(self._learn(state, runtime))
+
+    def _suggestions(self, request: ModelRequest[Any]) -> Flow[list[Suggestion]]:
+        tools = _own_tools(request)
+        if not tools:
+            return []
+        named = {name: tool for tool in tools if (name := _name(tool))}
+        self._seen = {**self._seen, **named}  # replaced, not changed: runs are concurrent
+        writer = request.runtime.stream_writer
+        return (yield from self._suggester.suggest(request.messages, allowed=[*named.values()], writer=writer))
+
+    def _learn(self, state: AgentState[Any], runtime: Runtime[Any]) -> Flow[None]:
+        """Judge the conversation and keep it, if it went well. What goes wrong does not disturb the run."""
+        if self._judge is None:
+            return
+        try:
+            trajectory = Trajectory.from_messages(state["messages"], id=_run_id(runtime))
+            verdict = yield from self._judge(trajectory)
+            run = trajectory.judged(verdict.success, verdict.reasons)
+            yield _Learn(self._suggester.graph, run, [*self._seen.values()])
+        except Exception as error:
+            logger.exception("Nothing was learnt from a run: %s", error)  # noqa: TRY401 - names the reason in one line
+
+
+def _own_tools(request: ModelRequest[Any]) -> list[AnyTool]:
+    """The agent's tools, apart from the one that is only there to choose among them."""
+    return [tool for tool in request.tools if _name(tool) != SUMMARIZE_STATE]
+
+
+def _name(tool: AnyTool) -> str | None:
+    """The name by which a model calls a tool; some of those that providers run have none."""
+    if isinstance(tool, BaseTool):
+        return tool.name
+    function = tool.get("function")
+    name = (function if isinstance(function, dict) else tool).get("name") or tool.get("type")
+    return name if isinstance(name, str) else None
+
+
+def _hinted(request: ModelRequest[Any], suggestions: Sequence[Suggestion]) -> ModelRequest[Any]:
+    tools = _own_tools(request)
+    if not tools:
+        return request.override(tools=[])  # an agent without tools has no state to sum up, and its model may know none
+    if not suggestions:
+        return request
+    text = hints(suggestions, summarize=len(tools) < len(request.tools))
+    return request.override(system_message=extended(request.system_message, text))
+
+
+def _run_id(runtime: Runtime[Any]) -> str | None:
+    """The id of the conversation, the same as a `TrajectoryRecorder` of this agent gives it.
+
+    An agent inside another graph is told by its namespace from that graph and from other agents of the thread.
+    """
+    info = runtime.execution_info
+    if info is None or info.thread_id is None:
+        return None if info is None else info.run_id
+    namespace, _, _ = str(get_config()["configurable"].get("checkpoint_ns", "")).rpartition("|")
+    return f"{info.thread_id}/{namespace}" if namespace else info.thread_id
+
+
+@dataclass(frozen=True, slots=True)
+class _Learn:
+    """Keeping a judged run, or leaving it out: the last word on a conversation is on its earlier parts, too."""
+
+    graph: SITGraph
+    trajectory: Trajectory
+    tools: Sequence[AnyTool]
+
+    def run(self) -> None:
+        self.graph.learn(self.trajectory, tools=self.tools)
+
+    async def arun(self) -> None:
+        await self.graph.alearn(self.trajectory, tools=self.tools)

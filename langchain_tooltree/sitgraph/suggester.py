@@ -1,0 +1,122 @@
+"""Asking the graph what comes next in a running conversation, and telling the outside what it said."""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from langchain_core.messages import BaseMessage, convert_to_messages
+from langchain_core.tools import BaseTool
+
+from langchain_tooltree.errors import ConfigurationError
+from langchain_tooltree.events import SuggestEvent
+from langchain_tooltree.experience.formats import to_chat
+from langchain_tooltree.flows import Flow
+from langchain_tooltree.sitgraph.sit_graph import SITGraph
+from langchain_tooltree.sitgraph.suggestion import Suggestion
+from langchain_tooltree.sitgraph.transitions import moment_of
+from langchain_tooltree.streaming import aemit, emit, to_stream
+
+logger = logging.getLogger(__name__)
+
+DEFAULT_K = 2
+"""Tools that are suggested, as in the paper."""
+
+Writer = Callable[[Any], None]
+"""Writes to `stream_mode="custom"`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Suggester:
+    """Suggests the next tool of a running conversation.
+
+    Args:
+        graph: Knows what came next in past runs.
+        k: How many tools to suggest at the most.
+
+    Raises:
+        ConfigurationError: If one of them is nothing of the kind.
+    """
+
+    graph: SITGraph
+    k: int = DEFAULT_K
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.graph, SITGraph):
+            msg = f"graph must be a SITGraph, got {self.graph!r:.80}. Make one: SITGraph.from_trajectories(...)."
+            raise ConfigurationError(msg)
+        if isinstance(self.k, bool) or not isinstance(self.k, int) or self.k < 1:
+            msg = f"k must be a whole number of 1 or more, got {self.k!r}."
+            raise ConfigurationError(msg)
+
+    def suggest(
+        self,
+        messages: Sequence[BaseMessage],
+        *,
+        allowed: Sequence[str | BaseTool | dict[str, Any]] | None = None,
+        summary: str | None = None,
+        writer: Writer | None = None,
+    ) -> Flow[list[Suggestion]]:
+        """Suggest what to call next. A suggestion is only a hint, so one that cannot be made is logged, not raised.
+
+        Args:
+            messages: The dialogue so far.
+            allowed: The tools that there are now; no restriction if left out.
+            summary: The state, if it was summed up elsewhere than in the latest messages.
+            writer: Gets the event; callback handlers get it as well. Without one, nothing is told.
+
+        Returns:
+            The suggestions; none if the graph abstains.
+        """
+        try:
+            moment, written = moment_of([to_chat(message) for message in messages])
+            last_tool = moment.last_tool or None
+            options = {"state": summary or written, "messages": messages, "k": self.k, "allowed": allowed}
+            suggestions: list[Suggestion] = yield _Suggest(self.graph, last_tool, options)
+        except Exception as error:  # noqa: BLE001 - the embedder may be down, and the agent can do without
+            logger.warning("No tool could be suggested: %s: %s", type(error).__name__, error)
+            return []
+        if suggestions and writer is not None:
+            given = [suggestion.to_dict() for suggestion in suggestions]
+            yield _Emit({"type": "suggest", "last_tool": last_tool, "suggestions": given}, writer)
+        return suggestions
+
+
+def conversation(state: Any, key: str) -> list[BaseMessage]:
+    """The messages of a graph state.
+
+    Args:
+        state: A mapping, an object, or just a list of messages.
+        key: Where in it the messages stand.
+
+    Returns:
+        The messages; none if it holds none.
+    """
+    if isinstance(state, list):
+        return convert_to_messages(state)
+    return convert_to_messages((state.get(key) if isinstance(state, Mapping) else getattr(state, key, None)) or [])
+
+
+@dataclass(frozen=True, slots=True)
+class _Suggest:
+    graph: SITGraph
+    last_tool: str | None
+    options: Mapping[str, Any]
+
+    def run(self) -> list[Suggestion]:
+        return self.graph.suggest(self.last_tool, **self.options)
+
+    async def arun(self) -> list[Suggestion]:
+        return await self.graph.asuggest(self.last_tool, **self.options)
+
+
+@dataclass(frozen=True, slots=True)
+class _Emit:
+    event: SuggestEvent
+    writer: Writer
+
+    def run(self) -> None:
+        emit(self.event, to_stream(self.writer))
+
+    async def arun(self) -> None:
+        await aemit(self.event, to_stream(self.writer))

@@ -1,0 +1,155 @@
+"""summarize_state: the tool by which an agent asks the graph about the state that it is in."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.tools import BaseTool, InjectedToolArg, StructuredTool, ToolException
+from langgraph.prebuilt import ToolRuntime
+from pydantic import BaseModel, Field
+
+from langchain_tooltree.experience.formats import to_chat
+from langchain_tooltree.flows import Flow, arun_flow, run_flow
+from langchain_tooltree.models import Meter, resolve_model
+from langchain_tooltree.sitgraph.hints import listed
+from langchain_tooltree.sitgraph.sit_graph import SITGraph
+from langchain_tooltree.sitgraph.suggester import DEFAULT_K, Suggester, conversation
+from langchain_tooltree.sitgraph.suggestion import Suggestion
+from langchain_tooltree.sitgraph.summaries import SummaryError, write_summary
+from langchain_tooltree.sitgraph.transitions import SUGGESTIONS_HEADING, SUMMARIZE_STATE
+
+DEFAULT_DESCRIPTION = """\
+Sum up where the task stands, to learn which tools came next when other tasks stood like that. It changes nothing. \
+Call it alone, at a turning point: before a decision, after something unexpected, when the request has changed. Not \
+in routine steps."""
+
+ACKNOWLEDGEMENT = "The state is noted. Go on."
+HINT = "These are hints, not orders."
+UNREADABLE = "No summary was taken: call summarize_state with the arguments that its description names, or go on."
+
+_Runtime = Annotated[ToolRuntime | None, InjectedToolArg]
+"""Injected in a graph, and absent outside of one. Without the annotation, an optional runtime is not injected."""
+
+
+class WrittenState(BaseModel):
+    """What the agent writes where it sums up the state itself."""
+
+    summary: str = Field(
+        description="The state in three to five sentences: what the user wants; what is known and done; what went "
+        "wrong, is missing or has to be decided next. Kinds of things rather than names, numbers and identifiers."
+    )
+
+
+class AskedState(BaseModel):
+    """What the agent writes where a model sums up the state for it."""
+
+    question: str = Field(default="", description="What has to be decided next, if you can say it.")
+
+
+def create_summarize_state_tool(
+    graph: SITGraph | None = None,
+    *,
+    model: str | BaseChatModel | None = None,
+    k: int = DEFAULT_K,
+    messages_key: str = "messages",
+) -> BaseTool:
+    """Make the tool `summarize_state`, an ordinary tool for any agent.
+
+    Its result names the tools that came next in similar states of past runs. And it stays in the conversation, so that
+    a run with it is mined with the summaries that were made: they lie on the edge between the tools before and after.
+
+    ```python
+    agent = create_agent(model, [*tools, create_summarize_state_tool(graph)])
+    ```
+
+    An agent with a `SITGraphMiddleware` has the tool already.
+
+    Args:
+        graph: Suggests the next tools. Without one, the result is a mere acknowledgement.
+        model: Writes the summary from the dialogue: a chat model, or a name for `init_chat_model`. Without one the
+            agent writes it as the tool's argument, at no further model call.
+        k: How many tools to suggest at the most.
+        messages_key: Where in the state of the agent the conversation stands.
+
+    Returns:
+        The tool. What goes wrong is its result, with the status `"error"`, and never ends the run. Its artifact holds
+        `summary`, `suggestions` as plain data, and with a model also `cost`.
+
+    Raises:
+        ConfigurationError: If an argument is invalid.
+    """
+    suggester = None if graph is None else Suggester(graph, k)
+    summarizer = _Summarizer(suggester, None if model is None else resolve_model(model), messages_key)
+
+    def run(runtime: _Runtime = None, **said: str) -> tuple[str, dict[str, Any]]:
+        return run_flow(summarizer.sum_up(runtime, **said))
+
+    async def arun(runtime: _Runtime = None, **said: str) -> tuple[str, dict[str, Any]]:
+        return await arun_flow(summarizer.sum_up(runtime, **said))
+
+    return StructuredTool.from_function(
+        func=run,
+        coroutine=arun,
+        name=SUMMARIZE_STATE,
+        description=DEFAULT_DESCRIPTION,
+        args_schema=WrittenState if model is None else AskedState,
+        infer_schema=False,
+        response_format="content_and_artifact",
+        handle_tool_error=True,
+        handle_validation_error=UNREADABLE,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Summarizer:
+    """What the tool does, once for both paths."""
+
+    suggester: Suggester | None
+    model: BaseChatModel | None
+    messages_key: str
+
+    def sum_up(
+        self, runtime: ToolRuntime | None, *, summary: str = "", question: str = ""
+    ) -> Flow[tuple[str, dict[str, Any]]]:
+        """Take the summary, or have it written, and find suggestions for it.
+
+        Args:
+            runtime: Where the tool runs; `None` outside of a graph, where no dialogue is known to go by.
+            summary: What the agent has written.
+            question: What the agent asks the model to dwell on.
+
+        Returns:
+            Content and artifact of the result.
+
+        Raises:
+            ToolException: If there is no summary.
+        """
+        messages = [] if runtime is None else conversation(runtime.state, self.messages_key)
+        artifact: dict[str, Any] = {}
+        if self.model is not None:
+            meter = Meter(allowance=1)
+            try:
+                dialogue = [to_chat(message) for message in messages]
+                summary = yield from write_summary(self.model, dialogue, meter, question=question)
+            except SummaryError as error:
+                msg = f"No summary was written: {error}. Go on without one."
+                raise ToolException(msg) from error
+            artifact["cost"] = {"input_tokens": meter.input_tokens, "output_tokens": meter.output_tokens}
+        elif not summary.strip():
+            msg = "No summary was taken: it is empty. Say in a few sentences where the task stands, or go on."
+            raise ToolException(msg)
+        suggestions: list[Suggestion] = []
+        if self.suggester is not None and runtime is not None:
+            suggestions = yield from self.suggester.suggest(
+                messages, allowed=runtime.tools, summary=summary, writer=runtime.stream_writer
+            )
+        artifact |= {"summary": summary, "suggestions": [each.to_dict() for each in suggestions]}
+        return self._content(summary, suggestions), artifact
+
+    def _content(self, summary: str, suggestions: Sequence[Suggestion]) -> str:
+        """The result in words. A summary of the model's stands in front, where the miner finds it."""
+        parts = [] if self.model is None else [summary]
+        if suggestions:
+            parts.append(f"{SUGGESTIONS_HEADING}\n{listed(suggestions)}\n{HINT}")
+        return "\n\n".join(parts) or ACKNOWLEDGEMENT

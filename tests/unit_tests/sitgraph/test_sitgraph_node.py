@@ -1,0 +1,179 @@
+"""SITGraphNode: what it reads, what it writes, and the graph before and after it is put in."""
+
+import asyncio
+from dataclasses import dataclass
+from operator import add
+from typing import Annotated
+
+import pytest
+from langchain_core.messages import AnyMessage, SystemMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.graph.message import add_messages
+from langgraph.prebuilt import ToolNode, tools_condition
+from library_desk import (
+    ASKED,
+    FOUND,
+    THREAD,
+    TOOLS,
+    WANTED,
+    calling,
+    desk_graph,
+    dialogue,
+    either,
+    summing_up,
+)
+from pydantic import BaseModel
+
+from langchain_tooltree import ConfigurationError
+from langchain_tooltree.sitgraph.hints import with_suggestions
+from langchain_tooltree.sitgraph.node import SITGraphNode
+from langchain_tooltree.sitgraph.sit_graph import SITGraph
+from langchain_tooltree.sitgraph.summarize import create_summarize_state_tool
+from langchain_tooltree.testing import ScriptedChatModel
+
+KNOWN = dialogue("May I keep the atlas?", *FOUND)
+SCRIPT = (*FOUND, summing_up(WANTED), calling("reserve_book"), "It is reserved.")
+
+
+@pytest.fixture(params=["sync", "async"])
+def path(request):
+    return request.param
+
+
+class Advised(MessagesState):
+    """A conversation, and what came next in past runs."""
+
+    suggestions: list[dict]
+
+
+def before(model, tools):
+    """A graph of one's own without the node."""
+
+    def call_model(state):
+        return {"messages": [model.bind_tools(tools).invoke([SystemMessage("Be kind."), *state["messages"]])]}
+
+    graph = StateGraph(MessagesState)
+    graph.add_node("model", call_model)
+    graph.add_node("tools", ToolNode(tools))
+    graph.add_edge(START, "model")
+    graph.add_conditional_edges("model", tools_condition)
+    graph.add_edge("tools", "model")
+    return graph
+
+
+def after(model, tools, sit_graph):
+    """The same graph with it."""
+
+    def call_model(state):
+        prompt = with_suggestions([SystemMessage("Be kind."), *state["messages"]], state["suggestions"])
+        return {"messages": [model.bind_tools(tools).invoke(prompt)]}
+
+    graph = StateGraph(Advised)
+    graph.add_node("suggest", SITGraphNode(sit_graph, tools=tools))
+    graph.add_node("model", call_model)
+    graph.add_node("tools", ToolNode(tools))
+    graph.add_edge(START, "suggest")
+    graph.add_edge("suggest", "model")
+    graph.add_conditional_edges("model", tools_condition)
+    graph.add_edge("tools", "suggest")
+    return graph
+
+
+def test_a_graph_of_ones_own_gets_suggestions_and_stays_the_same_otherwise(path):
+    tools = [*TOOLS, create_summarize_state_tool()]
+    model, plain = ScriptedChatModel(replies=SCRIPT), ScriptedChatModel(replies=SCRIPT)
+    agent = after(model, tools, desk_graph()).compile(checkpointer=InMemorySaver())
+
+    messages = either(path, agent)(ASKED, THREAD)["messages"]
+
+    without = either(path, before(plain, tools).compile())(ASKED)["messages"]
+    assert [(each.type, each.content) for each in messages] == [(each.type, each.content) for each in without]
+    assert {prompt[0].text for prompt in plain.calls} == {"Be kind."}
+    shown = [prompt[0].text for prompt in model.calls]
+    assert all(text.startswith("Be kind.\n\n<past_runs>") for text in shown[:-1])
+    assert "- find_reader: 100%" in shown[0]
+    assert shown[3].index("- reserve_book") < shown[3].index("- renew_loan")
+    assert f'when: "{WANTED}"' in shown[3]
+    assert shown[4] == "Be kind."
+    visits = [step.values["suggestions"] for step in agent.get_state_history(THREAD) if step.next == ("model",)]
+    modes = [[each["mode"] for each in visit] for visit in reversed(visits)]
+    assert modes == [["contextual"], ["contextual"], ["contextual"] * 2, ["episodic"] * 2, []]
+
+
+@dataclass
+class Record:
+    messages: list
+
+
+class Model(BaseModel):
+    messages: list
+
+
+@pytest.mark.parametrize("state", [{"messages": KNOWN}, Record(KNOWN), Model(messages=KNOWN), KNOWN], ids=type)
+def test_the_state_may_have_any_form(path, state):
+    (first, *_) = either(path, SITGraphNode(desk_graph()))(state)["suggestions"]
+
+    assert first["tool"] in {"renew_loan", "reserve_book"}
+    assert first["mode"] == "contextual"
+
+
+@pytest.mark.parametrize("state", [{}, {"messages": []}, {"messages": None}, []])
+def test_a_conversation_that_has_not_begun_is_at_the_start(path, state):
+    suggestions = either(path, SITGraphNode(desk_graph()))(state)["suggestions"]
+
+    assert [each["tool"] for each in suggestions] == ["find_reader"]
+
+
+def test_the_keys_are_those_of_the_state(path):
+    class Talk(BaseModel):
+        talk: Annotated[list[AnyMessage], add_messages]
+        next_tools: Annotated[list[dict], add] = []
+
+    builder = StateGraph(Talk)
+    builder.add_node("suggest", SITGraphNode(desk_graph(), messages_key="talk", suggestions_key="next_tools"))
+    builder.add_edge(START, "suggest")
+
+    state = either(path, builder.compile())({"talk": KNOWN})
+
+    assert len(state["next_tools"]) == 2
+    assert len(state["talk"]) == len(KNOWN)
+
+
+@pytest.mark.parametrize("tools", [["renew_loan"], [TOOLS[2]], [{"name": "renew_loan"}]], ids=["name", "tool", "dict"])
+def test_only_given_tools_are_suggested(path, tools):
+    suggestions = either(path, SITGraphNode(desk_graph(), tools=tools))(KNOWN)["suggestions"]
+
+    assert [(each["tool"], each["score"]) for each in suggestions] == [("renew_loan", 1.0)]
+
+
+def test_suggestions_of_an_earlier_step_do_not_linger(path):
+    model = ScriptedChatModel(replies=[calling("find_reader"), "Done."])
+    agent = after(model, TOOLS, SITGraph.from_trajectories([])).compile()
+
+    assert either(path, agent)({**ASKED, "suggestions": [{"tool": "old"}]})["suggestions"] == []
+    assert {prompt[0].text for prompt in model.calls} == {"Be kind."}
+
+
+def test_suggestions_are_events(path):
+    agent = after(ScriptedChatModel(replies=[*FOUND, "Done."]), TOOLS, desk_graph()).compile()
+
+    async def streamed():
+        return [part async for part in agent.astream(ASKED, stream_mode="custom")]
+
+    parts = asyncio.run(streamed()) if path == "async" else list(agent.stream(ASKED, stream_mode="custom"))
+
+    assert [part["tooltree"]["last_tool"] for part in parts] == [None, "find_reader", "list_loans"]
+    assert parts[0]["tooltree"]["suggestions"][0]["tool"] == "find_reader"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"graph": "runs/"}, "graph must be a SITGraph, got 'runs/'"),
+        ({"k": -1}, "k must be a whole number of 1 or more"),
+    ],
+)
+def test_what_cannot_work_is_refused_at_once(options, message):
+    with pytest.raises(ConfigurationError, match=message):
+        SITGraphNode(**{"graph": SITGraph(), **options})

@@ -1,0 +1,175 @@
+"""What the graph asks of an embedding model: as little as can be."""
+
+import sys
+import threading
+
+import numpy as np
+import pytest
+from little_runs import TableEmbeddings, called, routine, run_of, saved, summed_up, user
+
+from langchain_tooltree.flows import run_flow
+from langchain_tooltree.sitgraph import encoder as encoder_module
+from langchain_tooltree.sitgraph.encoder import Encoder
+from langchain_tooltree.sitgraph.encoding import DIMENSIONS
+from langchain_tooltree.sitgraph.sit_graph import SITGraph
+
+X, Y = [1.0, 0.0], [0.0, 1.0]
+
+
+class BrokenEmbeddings(TableEmbeddings):
+    """Fails while it is told to."""
+
+    broken = True
+
+    def _vectors(self, texts):
+        if self.broken:
+            msg = "The embedder is down."
+            raise ConnectionError(msg)
+        return super()._vectors(texts)
+
+
+async def test_texts_become_vectors_of_the_length_of_the_graph(drive):
+    vectors = await drive(Encoder(TableEmbeddings({"x": X, "y": Y})).encode(["x", "y", "x"]))
+
+    assert vectors.shape == (3, DIMENSIONS)
+    assert vectors[:, :2].tolist() == [X, Y, X]
+
+
+async def test_each_path_uses_its_own_method(drive, request):
+    embeddings = TableEmbeddings({"x": X})
+
+    await drive(Encoder(embeddings).encode(["x"]))
+
+    assert embeddings.ways == {request.node.callspec.params["drive"]}
+
+
+async def test_empty_texts_are_zero_and_never_sent(drive):
+    embeddings = TableEmbeddings({"x": X})
+
+    vectors = await drive(Encoder(embeddings).encode(["", " \n", "x"]))
+
+    assert embeddings.asked == ["x"]
+    assert not vectors[:2].any()
+
+
+async def test_without_any_text_the_model_is_not_asked(drive):
+    embeddings = TableEmbeddings()
+
+    await drive(Encoder(embeddings).encode(["", ""]))
+
+    assert embeddings.ways == set()
+
+
+def test_each_text_is_sent_once():
+    embeddings = TableEmbeddings({"x": X, "y": Y})
+    encoder = Encoder(embeddings)
+
+    run_flow(encoder.encode(["x", "y", "x"]))
+    again = run_flow(encoder.encode(["y", "x"]))
+
+    assert embeddings.asked == ["x", "y"]
+    assert again[:, :2].tolist() == [Y, X]
+
+
+def test_the_vectors_of_the_latest_texts_are_remembered(monkeypatch):
+    monkeypatch.setattr(encoder_module, "REMEMBERED", 2)
+    embeddings = TableEmbeddings()
+    encoder = Encoder(embeddings)
+
+    for text in ["x", "y", "z", "z", "y", "x"]:
+        run_flow(encoder.encode([text]))
+
+    assert embeddings.asked == ["x", "y", "z", "x"]
+
+
+def test_what_is_returned_may_be_changed():
+    encoder = Encoder(TableEmbeddings({"x": X}))
+
+    run_flow(encoder.encode(["x"]))[:] = 9
+
+    assert run_flow(encoder.encode(["x"]))[0, :2].tolist() == X
+
+
+def test_the_texts_of_a_run_are_embedded_together():
+    embeddings = TableEmbeddings()
+    run = run_of("1", user("Hi"), *called("a"), *summed_up("Known."), *called("b"), *summed_up("Known."))
+    requests = []
+    embeddings._vectors = lambda texts, ask=embeddings._vectors: requests.append(texts) or ask(texts)
+
+    SITGraph.from_trajectories([run, routine("2", "c", request="Hello")], embeddings=embeddings)
+
+    assert len(requests) == 1
+    assert sorted(requests[0]) == ["Hello", "Hi", "Known.", "done"]
+
+
+def test_runs_that_did_not_succeed_are_not_embedded():
+    embeddings = TableEmbeddings()
+
+    SITGraph.from_trajectories([routine("1", "a", success=False), routine("2")], embeddings=embeddings)
+
+    assert embeddings.asked == []
+
+
+def test_an_error_of_the_embedder_comes_through_and_changes_nothing(tmp_path):
+    embeddings = BrokenEmbeddings()
+    embeddings.broken = False
+    graph = SITGraph.from_trajectories([routine("1", "a")], embeddings=embeddings)
+    before = saved(graph, tmp_path / "before")
+    embeddings.broken = True
+
+    with pytest.raises(ConnectionError, match="down"):
+        graph.add(routine("2", "b", request="Something new"))
+    with pytest.raises(ConnectionError, match="down"):
+        graph.suggest("a", state="Something else")
+
+    assert saved(graph, tmp_path / "after") == before
+    embeddings.broken = False
+    assert graph.add(routine("2", "b", request="Something new"))
+
+
+def test_procedural_suggestions_do_not_need_the_embedder():
+    embeddings = BrokenEmbeddings()
+    embeddings.broken = False
+    graph = SITGraph.from_trajectories([routine("1", "a", "b")], embeddings=embeddings)
+    embeddings.broken = True
+
+    assert [each.tool for each in graph.suggest("a")] == ["b"]
+
+
+def test_an_embedder_that_returns_too_few_vectors_is_found_out():
+    class Short(TableEmbeddings):
+        def _vectors(self, texts):
+            return super()._vectors(texts)[:-1]
+
+    with pytest.raises(ValueError, match="shorter"):
+        run_flow(Encoder(Short()).encode(["x", "y"]))
+
+
+def test_several_threads_may_encode_at_once(monkeypatch):
+    monkeypatch.setattr(encoder_module, "REMEMBERED", 3)
+    table = {f"text {place}": [float(place == each) for each in range(8)] for place in range(8)}
+    encoder = Encoder(TableEmbeddings(table, dims=8))
+    texts = list(table)
+    wrong = []
+
+    def work(start):
+        for place in range(150):
+            asked = [texts[(start + place + step) % 8] for step in range(4)]
+            try:
+                if not np.array_equal(run_flow(encoder.encode(asked))[:, :8], [table[text] for text in asked]):
+                    wrong.append(asked)
+            except KeyError as error:
+                wrong.append(error)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=work, args=(start,)) for start in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+
+    assert wrong == []

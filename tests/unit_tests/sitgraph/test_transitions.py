@@ -1,0 +1,168 @@
+"""The transitions of a run: which tool followed which, what had happened until then, and who summed it up."""
+
+from types import SimpleNamespace
+
+import pytest
+from little_runs import brings, called, calls, run_of, says, summed_up, user
+
+from langchain_tooltree.experience.records import Branch, Outcome, Record, Step
+from langchain_tooltree.sitgraph.transitions import (
+    START,
+    SUGGESTIONS_HEADING,
+    WRITTEN_SUMMARIES,
+    moment_of,
+    summary_of,
+    transitions_of,
+)
+
+
+def pairs(record, **options):
+    return [(each.source, each.target) for each in transitions_of(record, **options)]
+
+
+def test_every_run_begins_at_the_start_node():
+    assert pairs(run_of("1", user("Hi"), *called("a", "b"), says("Done."))) == [(START, "a"), ("a", "b")]
+
+
+def test_a_run_without_calls_has_no_transitions():
+    assert pairs(run_of("1", user("Hi"), says("Hello."))) == []
+
+
+def test_calls_made_in_parallel_follow_one_another_as_they_are_listed():
+    both = calls("b", "a")
+    run = run_of("1", user("Hi"), both, brings("of a", both, 1), brings("of b", both, 0), *called("c"))
+
+    assert pairs(run) == [(START, "b"), ("b", "a"), ("a", "c")]
+
+
+def test_a_call_made_in_parallel_knows_of_the_earlier_one_but_not_what_it_brought():
+    both = calls("a", "b")
+    run = run_of("1", user("Hi"), both, brings("of a", both, 0), brings("of b", both, 1), *called("c"))
+
+    first, second, third = (each.moment for each in transitions_of(run))
+
+    assert (first.messages, first.steps) == ([user("Hi")], ())
+    assert list(second.messages) == [user("Hi")]
+    assert [(step.tool, step.outcome) for step in second.steps] == [("a", None)]
+    assert [step.outcome for step in third.steps] == [Outcome("of a"), Outcome("of b")]
+
+
+def test_what_happens_later_is_not_part_of_a_moment():
+    run = run_of("1", user("Hi"), *called("a"), user("More"), *called("b"), says("Done."))
+
+    moments = [each.moment for each in transitions_of(run)]
+
+    assert [len(moment.messages) for moment in moments] == [1, 4]
+    assert [moment.last_tool for moment in moments] == [START, "a"]
+
+
+def test_each_dialogue_of_a_sub_agent_begins_at_the_start_node():
+    branch = Branch("researcher", 2, (user("Look it up"), *called("find", "read")))
+    run = run_of("1", user("Hi"), *called("delegate", "write"), branches=[branch])
+
+    assert pairs(run) == [(START, "delegate"), ("delegate", "write"), (START, "find"), ("find", "read")]
+
+
+def test_calls_that_failed_or_were_never_answered_are_transitions_too():
+    failing, lost = calls("a"), calls("b")
+    run = run_of("1", user("Hi"), failing, brings("no such thing", failing, error=True), lost, *called("c"))
+
+    assert pairs(run) == [(START, "a"), ("a", "b"), ("b", "c")]
+    assert [step.outcome.status for step in list(transitions_of(run))[1].moment.steps] == ["error"]
+
+
+def test_a_run_of_which_only_the_steps_are_known_has_transitions():
+    assert pairs(Record("1", "Do it", (Step("a"), Step("b", turn=2)), success=True)) == [(START, "a"), ("a", "b")]
+
+
+def test_summaries_lie_on_the_edge_around_them():
+    run = run_of("1", user("Hi"), *called("a"), *summed_up("One."), *summed_up(" Two. "), *called("b", "c"))
+
+    found = list(transitions_of(run))
+
+    assert [(each.source, each.target) for each in found] == [(START, "a"), ("a", "b"), ("b", "c")]
+    assert [each.summaries for each in found] == [(), ("One.", "Two."), ()]
+
+
+def test_a_state_is_the_same_whether_or_not_it_was_summed_up():
+    plain = [user("Hi"), *called("a"), user("More")]
+
+    with_summary, _ = moment_of([*plain, *summed_up("One.")])
+    without, _ = moment_of(plain)
+
+    assert list(with_summary.messages) == list(without.messages)
+    assert with_summary.steps == without.steps
+
+
+def test_the_last_summary_without_a_call_after_it_lies_on_no_edge():
+    run = run_of("1", user("Hi"), *called("a"), *summed_up("One."), says("Done."))
+
+    assert [each.summaries for each in transitions_of(run)] == [()]
+
+
+def test_summaries_of_one_dialogue_do_not_lie_on_the_edges_of_another():
+    branch = Branch("researcher", 1, (user("Look it up"), *called("find")))
+    run = run_of("1", user("Hi"), *called("a"), *summed_up("One."), branches=[branch])
+
+    assert [each.summaries for each in transitions_of(run)] == [(), ()]
+
+
+def test_tools_under_old_names_are_taken_for_the_ones_under_new_names():
+    run = run_of("1", user("Hi"), *called("old", "b", "old"))
+
+    assert pairs(run, aliases={"old": "new"}) == [(START, "new"), ("new", "b"), ("b", "new")]
+
+
+def test_summaries_written_afterwards_lie_on_the_edge_of_their_place():
+    written = {"0": " At the start. ", "2": "After b.", "9": "nowhere", "1": 7}
+    run = run_of("1", user("Hi"), *called("a", "b", "c"), metadata={WRITTEN_SUMMARIES: written})
+
+    assert [each.summaries for each in transitions_of(run)] == [("At the start.",), (), ("After b.",)]
+
+
+def test_what_the_agent_said_itself_counts_for_more_than_what_was_written_afterwards():
+    run = run_of("1", user("Hi"), *summed_up("Own."), *called("a"), metadata={WRITTEN_SUMMARIES: {"0": "Later."}})
+
+    assert [each.summaries for each in transitions_of(run)] == [("Own.",)]
+
+
+@pytest.mark.parametrize("odd", [None, [], "text", {"0": None}])
+def test_metadata_that_means_something_else_is_no_summary(odd):
+    run = run_of("1", user("Hi"), *called("a"), metadata={WRITTEN_SUMMARIES: odd})
+
+    assert [each.summaries for each in transitions_of(run)] == [()]
+
+
+def test_a_moment_tells_the_summary_made_since_the_last_call():
+    summed = [user("Hi"), *called("a"), *summed_up("One."), *summed_up("Two.")]
+
+    assert moment_of(summed)[1] == "Two."
+    assert moment_of(summed)[0].last_tool == "a"
+    assert moment_of([*summed, *called("b")])[1] is None
+    assert moment_of([])[1] is None
+    assert moment_of([])[0].last_tool == START
+
+
+def test_a_moment_knows_tools_by_their_new_names():
+    assert moment_of([user("Hi"), *called("old")], {"old": "new"})[0].last_tool == "new"
+
+
+def step(arguments=None, content=None, status="success"):
+    return SimpleNamespace(arguments=arguments, outcome=None if content is None else Outcome(content, status))
+
+
+@pytest.mark.parametrize(
+    ("asked", "summary"),
+    [
+        (step({"summary": " Known. "}), "Known."),
+        (step({"summary": "Known."}, "an observation"), "Known."),
+        (step({"question": "What now?"}, f"All is known.\n{SUGGESTIONS_HEADING}\n- a"), "All is known."),
+        (step({}, "Nothing suggested."), "Nothing suggested."),
+        (step({}, "The model is down.", "error"), ""),
+        (step({"summary": 7}), ""),
+        (step(None), ""),
+    ],
+    ids=["argument", "argument first", "written by a model", "no suggestions", "failed", "no text", "unreadable"],
+)
+def test_a_summary_is_the_argument_or_what_a_model_wrote(asked, summary):
+    assert summary_of(asked) == summary
