@@ -113,6 +113,7 @@ plain = create_agent(model, TOOLS)
 assert plain.invoke(asked)["messages"][-1].text.startswith("I am new here")
 
 helped = create_agent(model, TOOLS, middleware=[SITGraphMiddleware(graph, verdict=verdict)])
+
 modes = []
 for mode, chunk in helped.stream(asked, stream_mode=["custom", "values"]):
     if mode == "custom":
@@ -126,7 +127,7 @@ for mode, chunk in helped.stream(asked, stream_mode=["custom", "values"]):
 
 made = [message.name for message in messages if message.type == "tool"]
 assert made == ["find_patient", "list_hours", "summarize_state", "add_to_waitlist"]
-assert modes == ["contextual", "contextual", "contextual", "episodic"], "routine steps, then the state as summed up"
+assert set(modes) == {"contextual"}, "no past run was summed up, so the state is read off the dialogue"
 assert not any("past_runs" in str(message.content) for message in messages), "suggestions never stay in the thread"
 
 # --- 4. learn online ---
@@ -134,5 +135,5 @@ assert not any("past_runs" in str(message.content) for message in messages), "su
 best, _ = graph.suggest("list_hours", state="A patient wants another day, which has no free hour.")
 print(best.tool, best.evidence[0].summary)
 assert len(graph) == len(runs), "the run that has just gone well is in the graph"
-assert (best.tool, best.support) == ("add_to_waitlist", 2)
+assert (best.tool, best.mode, best.support) == ("add_to_waitlist", "episodic", 2), "now there is a summary to go by"
 assert best.evidence[0].summary == "A patient wants another day. On Monday: no free hour."

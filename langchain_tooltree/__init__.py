@@ -1,14 +1,32 @@
-"""Drop-in planning for the LangGraph and LangChain agents you already have."""
+"""Drop-in planning and experience for the LangGraph and LangChain agents you already have."""
 
 from langchain_tooltree.agent import create_tooltree_agent
 from langchain_tooltree.errors import (
     ConfigurationError,
     EmptyQueryError,
+    GraphFileError,
     ResumeError,
     ToolDefinitionError,
     ToolTreeError,
+    TrajectoryFormatError,
 )
+from langchain_tooltree.experience.chroma import ChromaStore
 from langchain_tooltree.experience.embeddings import HashingEmbeddings
+from langchain_tooltree.experience.files import dump_trajectories, load_trajectories
+from langchain_tooltree.experience.recorder import TrajectoryRecorder
+from langchain_tooltree.experience.records import Branch, Outcome, Step
+from langchain_tooltree.experience.store import ExperienceStore
+from langchain_tooltree.experience.threads import aload_thread, load_thread
+from langchain_tooltree.experience.trajectory import Trajectory
+from langchain_tooltree.experience.verdict import ModelVerdict, Verdict
+from langchain_tooltree.sitgraph.backfill import abackfill_summaries, backfill_summaries
+from langchain_tooltree.sitgraph.drift import DriftReport
+from langchain_tooltree.sitgraph.hints import with_suggestions
+from langchain_tooltree.sitgraph.middleware import SITGraphMiddleware
+from langchain_tooltree.sitgraph.node import SITGraphNode
+from langchain_tooltree.sitgraph.sit_graph import SITGraph
+from langchain_tooltree.sitgraph.suggestion import Evidence, Suggestion
+from langchain_tooltree.sitgraph.summarize import create_summarize_state_tool
 from langchain_tooltree.tooltree.cards import ToolCard, ToolLibrary
 from langchain_tooltree.tooltree.config import Estimate, SearchConfig
 from langchain_tooltree.tooltree.effects import mcp_effects
@@ -23,14 +41,22 @@ from langchain_tooltree.tooltree.standalone import asearch, search
 
 __all__ = [
     "Alternative",
+    "Branch",
+    "ChromaStore",
     "ConfigurationError",
+    "DriftReport",
     "EmptyQueryError",
     "Estimate",
+    "Evidence",
+    "ExperienceStore",
+    "GraphFileError",
     "HashingEmbeddings",
     "Judge",
     "JudgeRequest",
     "JudgedCall",
+    "ModelVerdict",
     "ObjectSandbox",
+    "Outcome",
     "PlanMark",
     "PlanReviewMiddleware",
     "PlanReviewNode",
@@ -38,21 +64,38 @@ __all__ = [
     "PlannedCall",
     "ResumeError",
     "ReviewRequest",
+    "SITGraph",
+    "SITGraphMiddleware",
+    "SITGraphNode",
     "Sandbox",
     "SearchConfig",
     "SearchCost",
     "SearchResult",
     "SnapshotSandbox",
+    "Step",
+    "Suggestion",
     "ToolCard",
     "ToolDefinitionError",
     "ToolLibrary",
     "ToolTreeError",
     "ToolTreeMiddleware",
     "ToolTreeNode",
+    "Trajectory",
+    "TrajectoryFormatError",
+    "TrajectoryRecorder",
+    "Verdict",
+    "abackfill_summaries",
+    "aload_thread",
     "asearch",
+    "backfill_summaries",
+    "create_summarize_state_tool",
     "create_tooltree_agent",
     "deserves_search",
+    "dump_trajectories",
+    "load_thread",
+    "load_trajectories",
     "mcp_effects",
     "review_condition",
     "search",
+    "with_suggestions",
 ]

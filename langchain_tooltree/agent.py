@@ -12,6 +12,9 @@ from langgraph.graph.state import CompiledStateGraph
 
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.models import resolve_model
+from langchain_tooltree.sitgraph.middleware import SITGraphMiddleware
+from langchain_tooltree.sitgraph.sit_graph import SITGraph
+from langchain_tooltree.sitgraph.transitions import SUMMARIZE_STATE
 from langchain_tooltree.tooltree.cards import ToolLibrary
 from langchain_tooltree.tooltree.config import SearchConfig
 from langchain_tooltree.tooltree.effects import DeclaredEffect
@@ -34,6 +37,7 @@ def create_tooltree_agent(
     embeddings: Embeddings | None = None,
     when: Callable[[ModelRequest[Any]], bool] = deserves_search,
     review: bool = False,
+    graph: SITGraph | None = None,
     middleware: Sequence[AgentMiddleware[Any, Any]] = (),
     **create_agent_arguments: Any,
 ) -> CompiledStateGraph[Any, Any, Any, Any]:
@@ -59,6 +63,8 @@ def create_tooltree_agent(
         when: Decides which model calls deserve a search.
         review: Whether a person approves every write, with the plan and its alternatives before them; see
             `PlanReviewMiddleware`. Needs a checkpointer.
+        graph: Tells the agent which tools came next in past runs. To learn from its own runs as well, put a
+            `SITGraphMiddleware` with a verdict into `middleware` instead.
         middleware: The agent's other middleware.
         **create_agent_arguments: Everything else that `create_agent` takes: `system_prompt`, `response_format`,
             `checkpointer`, `store`, `context_schema`, `name`, and so on.
@@ -75,6 +81,13 @@ def create_tooltree_agent(
     if any(isinstance(entry, ToolTreeMiddleware) for entry in middleware):
         msg = "create_tooltree_agent adds a ToolTreeMiddleware itself; leave it out of middleware, or use create_agent."
         raise ConfigurationError(msg)
+    if graph is not None:
+        if any(isinstance(entry, SITGraphMiddleware) for entry in middleware):
+            msg = "middleware holds a SITGraphMiddleware already; leave it out, or leave out graph=."
+            raise ConfigurationError(msg)
+        middleware.append(SITGraphMiddleware(graph))
+    if any(isinstance(entry, SITGraphMiddleware) for entry in middleware):
+        effects = {SUMMARIZE_STATE: "read", **(effects or {})}
     planner = ToolTreeMiddleware(
         judge=judge,
         post_judge=post_judge,

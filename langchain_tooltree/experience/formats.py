@@ -8,7 +8,6 @@ from langchain_core.messages import (
     AIMessage,
     BaseMessage,
     BaseMessageChunk,
-    ChatMessage,
     FunctionMessage,
     HumanMessage,
     RemoveMessage,
@@ -16,9 +15,10 @@ from langchain_core.messages import (
     ToolMessage,
     message_chunk_to_message,
 )
+from langchain_core.messages import ChatMessage as LangChainChatMessage
 
 from langchain_tooltree.errors import TrajectoryFormatError
-from langchain_tooltree.experience.records import arguments_of, function_of
+from langchain_tooltree.experience.records import arguments_of, entries_in, function_of
 
 EXTRAS = "langchain"
 """Key of a chat message under which fields stand that only LangChain knows."""
@@ -27,6 +27,7 @@ UNKNOWN = "chat_format"
 """Key of `additional_kwargs` under which keys stand that only the chat format knew."""
 
 _ROLES = {"human": "user", "ai": "assistant", "system": "system", "tool": "tool", "function": "function"}
+_SPECIAL = {*_ROLES.values(), "developer"}
 _SAID = {"role", "content", "name", "tool_calls", "tool_call_id", "error", EXTRAS}
 
 
@@ -61,6 +62,8 @@ def to_chat(message: BaseMessage) -> dict[str, Any]:
         extras = {key: value for key, value in extras.items() if key != "additional_kwargs"}
         extras |= {"additional_kwargs": kept} if kept else {}
     said: dict[str, Any] = {"role": _ROLES.get(message.type) or getattr(message, "role", message.type)}
+    if isinstance(message, LangChainChatMessage) and message.role in _SPECIAL:
+        extras["type"] = message.type  # which the role alone would not tell
     said["content"] = message.content
     if message.name is not None:
         said["name"] = message.name
@@ -87,14 +90,16 @@ def to_message(said: Mapping[str, Any]) -> BaseMessage:
     Raises:
         TrajectoryFormatError: If it has no role.
     """
-    role, content = said.get("role"), said.get("content") or ""
-    fields: dict[str, Any] = dict(said.get(EXTRAS) or {})
+    role, content = said.get("role"), "" if said.get("content") is None else said["content"]
+    extras = said.get(EXTRAS)
+    fields: dict[str, Any] = dict(extras) if isinstance(extras, Mapping) else {}
     unknown = {key: value for key, value in said.items() if key not in _SAID}
     if unknown:
         fields["additional_kwargs"] = {**fields.get("additional_kwargs", {}), UNKNOWN: unknown}
     if (name := said.get("name")) is not None:
         fields["name"] = name
-    match role:
+    kind = "chat" if fields.pop("type", None) == "chat" and isinstance(role, str) else role
+    match kind:
         case "user":
             return HumanMessage(content, **fields)
         case "system" | "developer":
@@ -107,7 +112,7 @@ def to_message(said: Mapping[str, Any]) -> BaseMessage:
         case "function" if name is not None:
             return FunctionMessage(content=content, **fields)
         case str():
-            return ChatMessage(content=content, role=role, **fields)
+            return LangChainChatMessage(content=content, role=str(role), **fields)
         case _:
             msg = f"A message needs a role, such as 'user' or 'assistant'; got {dict(said)!r:.200}."
             raise TrajectoryFormatError(msg)
@@ -128,14 +133,17 @@ def to_messages(said: Sequence[Mapping[str, Any]]) -> list[BaseMessage]:
     """
     messages: list[BaseMessage] = []
     waiting: list[str] = []
+    known: set[str] = set()
     for position, each in enumerate(said):
         message = to_message(each)
         if isinstance(message, AIMessage):
             for number, call in enumerate(message.tool_calls):
-                if not call["id"]:
+                if call["id"]:
+                    known.add(call["id"])
+                else:
                     call["id"] = made_up = f"call_{position}_{number}"
                     waiting.append(made_up)
-        elif isinstance(message, ToolMessage) and not message.tool_call_id and waiting:
+        elif isinstance(message, ToolMessage) and message.tool_call_id not in known and waiting:
             message = message.model_copy(update={"tool_call_id": waiting.pop(0)})
         messages.append(message)
     return messages
@@ -143,7 +151,7 @@ def to_messages(said: Sequence[Mapping[str, Any]]) -> list[BaseMessage]:
 
 def _assistant(said: Mapping[str, Any], content: Any, fields: dict[str, Any]) -> AIMessage:
     calls, invalid = [], list(fields.pop("invalid_tool_calls", ()))
-    for entry in said.get("tool_calls") or ():
+    for entry in entries_in({"tool_calls": said.get("tool_calls")}):
         function, arguments = function_of(entry), arguments_of(entry)
         call = {"id": entry.get("id"), "name": function.get("name"), "args": arguments}
         if arguments is None or not call["name"]:

@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import Any, Literal, Self
 
 ChatMessage = Mapping[str, Any]
@@ -170,7 +171,7 @@ def text_of(content: Any) -> str:
     if content is None or isinstance(content, str):
         return content or ""
     if isinstance(content, Sequence):
-        texts = (block if isinstance(block, str) else block.get("text") for block in content)
+        texts = (block.get("text") if isinstance(block, Mapping) else block for block in content)
         return "\n".join(text for text in texts if isinstance(text, str))
     return str(content)
 
@@ -189,8 +190,8 @@ def steps_in(messages: Sequence[ChatMessage], *, branch: str = "") -> list[Step]
         branch: Name of the branch they belong to.
 
     Returns:
-        The steps in order. An observation belongs to the latest unanswered call of its id; without an id, to the
-        earliest unanswered call of its tool's name, or to the earliest unanswered call at all. An entry of
+        The steps in order. An observation belongs to the latest unanswered call of its id; where there is none, to the
+        earliest unanswered call without an id, of its tool's name if there is one. An entry of
         `tool_calls` that names no function is no step.
     """
     steps: list[Step] = []
@@ -200,18 +201,26 @@ def steps_in(messages: Sequence[ChatMessage], *, branch: str = "") -> list[Step]
         match message.get("role"):
             case "assistant":
                 turn += 1
-                for call in message.get("tool_calls") or ():
+                for call in entries_in(message):
                     if name := function_of(call).get("name"):
                         unanswered.append(len(steps))
                         arguments = arguments_of(call)
                         steps.append(Step(name, arguments, None, call.get("id"), turn, position, branch))
-            case "tool":
+            case "tool" | "function":
                 place = _call_answered_by(message, steps, unanswered)
                 if place is not None:
                     unanswered.remove(place)
                     status: Literal["success", "error"] = "error" if message.get("error") else "success"
                     steps[place] = replace(steps[place], outcome=Outcome(message.get("content"), status))
     return steps
+
+
+def entries_in(message: ChatMessage) -> Sequence[Mapping[str, Any]]:
+    """The entries of a message's `tool_calls` that can be one, or its `function_call`, as it was called before."""
+    entries = message.get("tool_calls")
+    if isinstance(entries, Sequence):
+        return [entry for entry in entries if isinstance(entry, Mapping)]
+    return [{"function": message["function_call"]}] if isinstance(message.get("function_call"), Mapping) else []
 
 
 def function_of(call: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -234,7 +243,9 @@ def arguments_of(call: Mapping[str, Any]) -> dict[str, Any] | None:
 def _call_answered_by(message: ChatMessage, steps: Sequence[Step], unanswered: Sequence[int]) -> int | None:
     call_id, name = message.get("tool_call_id"), message.get("name")
     if call_id:
-        return next((place for place in reversed(unanswered) if steps[place].call_id == call_id), None)
+        known = next((place for place in reversed(unanswered) if steps[place].call_id == call_id), None)
+        if known is not None:
+            return known
     nameless = [place for place in unanswered if not steps[place].call_id]
     namesakes = [place for place in nameless if steps[place].tool == name]
     return next(iter(namesakes or nameless), None)
@@ -255,11 +266,16 @@ def _woven(messages: Sequence[ChatMessage], branches: Sequence[Branch]) -> Itera
 def _made_up(task: str, steps: Sequence[Step]) -> Iterator[ChatMessage]:
     if task:
         yield {"role": "user", "content": task}
-    for number, step in enumerate(steps):
-        call_id = step.call_id or f"call_{number}"
-        function = {"name": step.tool, "arguments": json.dumps(step.arguments or {}, default=str)}
-        call = {"id": call_id, "type": "function", "function": function}
-        yield {"role": "assistant", "content": None, "tool_calls": [call]}
-        if step.outcome is not None:
-            answer = {"role": "tool", "tool_call_id": call_id, "name": step.tool, "content": step.outcome.content}
-            yield {**answer, "error": True} if step.outcome.status == "error" else answer
+    numbered = [(step.call_id or f"call_{number}", step) for number, step in enumerate(steps)]
+    for _, made in groupby(numbered, key=lambda pair: (pair[1].branch, pair[1].turn)):
+        together = list(made)
+        yield {"role": "assistant", "content": None, "tool_calls": [_entry(*pair) for pair in together]}
+        for call_id, step in together:
+            if step.outcome is not None:
+                answer = {"role": "tool", "tool_call_id": call_id, "name": step.tool, "content": step.outcome.content}
+                yield {**answer, "error": True} if step.outcome.status == "error" else answer
+
+
+def _entry(call_id: str, step: Step) -> dict[str, Any]:
+    function = {"name": step.tool, "arguments": json.dumps(step.arguments or {}, default=str)}
+    return {"id": call_id, "type": "function", "function": function}

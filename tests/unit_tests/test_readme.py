@@ -4,9 +4,11 @@ import re
 from pathlib import Path
 
 import pytest
+from langchain.agents import create_agent
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
-from langchain_tooltree import demo, search, testing
+from langchain_tooltree import Trajectory, demo, dump_trajectories, search, testing
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
 PLAN = ["zoom", "read_sign", "convert_units"]
@@ -20,6 +22,22 @@ def test_the_picture_in_the_readme_is_the_demo_s_tree():
     assert drawn.group(1) == result.to_mermaid()
 
 
+PAST_RUN = [
+    HumanMessage("What does the sign say?"),
+    AIMessage("", tool_calls=[{"name": "read_sign", "args": {"photo": "road.png"}, "id": "1"}]),
+    ToolMessage("343 km", tool_call_id="1"),
+    AIMessage("343 km."),
+]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """The current folder of someone who follows the README: past runs lie in it."""
+    monkeypatch.chdir(tmp_path)
+    dump_trajectories([Trajectory.from_messages(PAST_RUN, success=True)], "runs.jsonl.gz")
+
+
+@pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize("block", BLOCKS, ids=range(len(BLOCKS)))
 def test_the_code_in_the_readme_runs(block):
     code = block.replace('"openai:gpt-4.1-mini"', "model")
@@ -30,15 +48,22 @@ def test_the_code_in_the_readme_runs(block):
         "model": demo.offline_model(),
         "tools": demo.TOOLS,
     }
+    if "agent.invoke" in block:
+        names["agent"] = create_agent(names["model"], demo.TOOLS, checkpointer=InMemorySaver())
+        code = code.replace("[recorder]}", '[recorder], "configurable": {"thread_id": "recorded"}}')
     exec(compile(code, "README.md", "exec"), names)  # noqa: S102 - our own README
     if "agent" in names:
         thread = {"configurable": {"thread_id": "1"}}
         messages = names["agent"].invoke({"messages": [("user", demo.REQUEST)]}, thread)["messages"]
         made = [message.name for message in messages if message.type == "tool"]
-        assert made == (PLAN if "langchain_tooltree" in block else []), (
-            "the stand-in makes no call unless it is planned"
-        )
+        planned = any(planner in block for planner in ("create_tooltree_agent", "ToolTreeMiddleware", "ToolTreeNode"))
+        assert made == (PLAN if planned else []), "the stand-in makes no call unless it is planned"
         assert messages[-1].text
+    if "recorder" in names:
+        with names["experience"]._store:
+            assert names["experience"].get("recorded").task == "Find me a flight to Oslo."
+    if "graph" in names and "SITGraph" in block:
+        assert [each.tool for each in names["graph"].suggest(None)] == ["read_sign"]
     if "Policy" in names:
         found = search("Read the sign.", demo.TOOLS, model=names["model"], effects=demo.EFFECTS)
         assert "343 km" in found.answer.text

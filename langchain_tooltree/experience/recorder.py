@@ -1,0 +1,308 @@
+"""TrajectoryRecorder: a callback handler that records what agents do."""
+
+import asyncio
+import logging
+import threading
+from asyncio import AbstractEventLoop
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.runnables import RunnableConfig
+from langgraph.callbacks import GraphCallbackHandler, GraphInterruptEvent
+from langgraph.config import get_config
+from langgraph.constants import START
+
+from langchain_tooltree.errors import ConfigurationError
+from langchain_tooltree.experience.recording import (
+    CALL,
+    PULL,
+    Recording,
+    Run,
+    Visit,
+    handed_up,
+    messages_in,
+    update_in,
+)
+from langchain_tooltree.experience.store import ExperienceStore
+from langchain_tooltree.experience.threads import MESSAGES_KEY
+from langchain_tooltree.experience.trajectory import Trajectory
+from langchain_tooltree.experience.verdict import ModelVerdict, VerdictFunction, resolve_verdict
+from langchain_tooltree.flows import Flow, FunctionStep, arun_flow, run_flow
+from langchain_tooltree.models import TAG
+
+logger = logging.getLogger(__name__)
+
+NODE_TAG = "graph:step:"
+"""How the tag begins by which LangGraph marks the run of a node."""
+
+MOST_ABANDONED = 1_000
+"""Runs that are remembered because they were still busy when the run around them ended."""
+
+Keeper = Callable[[Trajectory], Any | Awaitable[Any]]
+"""What a recorder hands trajectories to, beside stores: any function, sync or async."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Finished:
+    """A recording whose graph has ended."""
+
+    recording: Recording
+    error: BaseException | None
+    loop: AbstractEventLoop | None
+
+
+class TrajectoryRecorder(GraphCallbackHandler):
+    """Records what agents do, whatever kind of LangGraph or LangChain agent they are.
+
+    ```python
+    recorder = TrajectoryRecorder(ExperienceStore(InMemoryStore()), verdict="openai:gpt-4.1-mini")
+    agent.invoke({"messages": [("user", "Book a flight.")]}, {"callbacks": [recorder]})
+    ```
+
+    One recorder serves any number of agents, threads and concurrent runs, sync and async. When a run ends, its
+    trajectory is judged and stored before the caller gets the result. Its id is the thread's id, or the run's where
+    there is no thread; a later run of the thread replaces the record by the longer version. A run that was interrupted
+    is recorded as far as it got and judged when it has been resumed to its end. A run that raised is recorded, too,
+    with the error in `reasons`.
+
+    A resumed run does not show all that was said before (what was removed since, finished sub-agents); that is taken
+    from the record in the first `ExperienceStore` that has one. Nothing is held in memory beyond the end of a run.
+    What goes wrong while recording is logged and does not disturb the run.
+
+    Args:
+        store: Where trajectories go: an `ExperienceStore`, a function that takes a `Trajectory`, such as
+            `SITGraph().add`, or several of these. A function is also told of runs that are not finished.
+        verdict: Says whether a run succeeded: a function (see `VerdictFunction`), a chat model, the name of one, or a
+            `ModelVerdict`. Without one, `success` stays `None`.
+        messages_key: Where the state of the agents keeps their messages.
+
+    Raises:
+        ConfigurationError: If `store` or `verdict` is nothing of the kind.
+    """
+
+    run_inline = True
+
+    def __init__(
+        self,
+        store: ExperienceStore | Keeper | Sequence[ExperienceStore | Keeper],
+        *,
+        verdict: VerdictFunction | ModelVerdict | BaseChatModel | str | None = None,
+        messages_key: str = MESSAGES_KEY,
+    ) -> None:
+        stores: Sequence[Any] = store if isinstance(store, list | tuple) else [store]
+        self._keepers: list[ExperienceStore | Keeper] = list(stores)
+        for keeper in self._keepers:
+            if not isinstance(keeper, ExperienceStore) and not callable(keeper):
+                msg = (
+                    "store must be an ExperienceStore, a function that takes a Trajectory, or a list of these; "
+                    f"got {type(keeper).__name__}. Wrap a BaseStore: ExperienceStore(store)."
+                )
+                raise ConfigurationError(msg)
+        self._verdict = None if verdict is None else resolve_verdict(verdict)
+        self._messages_key = messages_key
+        self._lock = threading.Lock()
+        self._runs: dict[UUID, Run] = {}
+        self._abandoned: dict[UUID, None] = {}
+
+    def on_chain_start(
+        self,
+        serialized: dict[str, Any] | None,  # noqa: ARG002 - part of the interface
+        inputs: Any,
+        *,
+        run_id: UUID,
+        parent_run_id: UUID | None = None,
+        tags: list[str] | None = None,
+        metadata: dict[str, Any] | None = None,
+        **_: Any,
+    ) -> None:
+        """Take note of a chain, a graph or a node."""
+        with _Undisturbed(), self._lock:
+            run = self._started(run_id, parent_run_id, tags or (), metadata or {})
+            graph = run.parent
+            if graph is not None and not run.inner and any(tag.startswith(NODE_TAG) for tag in tags or ()):
+                self._node_started(run, graph, inputs)
+
+    def on_tool_start(
+        self,
+        serialized: dict[str, Any] | None,  # noqa: ARG002 - part of the interface
+        input_str: str,  # noqa: ARG002 - part of the interface
+        *,
+        run_id: UUID,
+        parent_run_id: UUID | None = None,
+        tags: list[str] | None = None,
+        metadata: dict[str, Any] | None = None,
+        **_: Any,
+    ) -> None:
+        """Take note of a tool: an agent may run inside it."""
+        with _Undisturbed(), self._lock:
+            self._started(run_id, parent_run_id, tags or (), metadata or {})
+
+    def on_tool_end(self, output: Any, *, run_id: UUID, **_: Any) -> None:  # noqa: ARG002 - part of the interface
+        """Forget the tool."""
+        with self._lock:
+            self._forget(run_id)
+
+    def on_tool_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:  # noqa: ARG002 - as above
+        """Forget the tool."""
+        with self._lock:
+            self._forget(run_id)
+
+    def on_chat_model_start(
+        self,
+        serialized: dict[str, Any],  # noqa: ARG002 - part of the interface
+        messages: list[Any],  # noqa: ARG002 - part of the interface
+        *,
+        run_id: UUID,  # noqa: ARG002 - part of the interface
+        parent_run_id: UUID | None = None,
+        **_: Any,
+    ) -> None:
+        """A model is called where the run's configuration is known."""
+        with _Undisturbed(), self._lock:
+            if (parent := self._known(parent_run_id)) is not None:
+                _hear_variables(parent)
+
+    def on_interrupt(self, event: GraphInterruptEvent) -> None:
+        """Note that a run is interrupted."""
+        with self._lock:
+            run = self._known(event.run_id)
+            if run is not None and run.recording is not None and run.recording.top is run:
+                run.recording.interrupted = True
+
+    # These are coroutine functions, so that on the async path verdict and store are awaited on the caller's loop. On
+    # the sync path LangChain runs them on a loop of their own; the loop of the start tells the two apart.
+
+    async def on_chain_end(self, outputs: Any, *, run_id: UUID, **_: Any) -> None:
+        """Keep what is to be kept of a run that is done."""
+        finished = None
+        with _Undisturbed():
+            finished = self._ended(run_id, outputs=outputs)
+        if finished is not None:
+            await self._keep(finished)
+
+    async def on_chain_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
+        """Keep what is to be kept of a run that raised."""
+        finished = None
+        with _Undisturbed():
+            finished = self._ended(run_id, error=error)
+        if finished is not None:
+            await self._keep(finished)
+
+    def _known(self, run_id: UUID | None) -> Run | None:
+        return None if run_id is None else self._runs.get(run_id)
+
+    def _started(self, run_id: UUID, parent_id: UUID | None, tags: Sequence[str], metadata: Mapping[str, Any]) -> Run:
+        parent = self._known(parent_id)
+        inner = TAG in tags or (parent is not None and parent.inner)
+        inner |= parent_id in self._abandoned
+        family = set() if parent is None else parent.family
+        family.add(run_id)
+        run = self._runs[run_id] = Run(run_id, parent, metadata, inner, family, _running_loop())
+        if parent is not None and parent.recording is not None:
+            _hear_variables(parent)
+            run.recording = parent.recording
+        return run
+
+    def _node_started(self, run: Run, graph: Run, state: Any) -> None:
+        namespace, _, _ = run.metadata["langgraph_checkpoint_ns"].rpartition("|")
+        if graph.graph is None:
+            graph.recording = graph.recording or Recording(graph, namespace)
+            if not graph.recording.holds(graph, namespace):
+                graph.recording = Recording(graph, namespace, own_thread=True)
+            graph.graph = graph.recording.graph(graph, namespace)
+            run.recording = graph.recording
+        path = run.metadata["langgraph_path"]
+        run.visit = Visit(graph.graph, run.metadata["langgraph_step"], path, run.metadata["langgraph_checkpoint_ns"])
+        if path[-1] is not CALL:
+            whole = path[0] == PULL and run.metadata["langgraph_node"] != START  # that one gets the input alone
+            graph.graph.node_started(run.visit, messages_in(state, self._messages_key) if whole else None)
+
+    def _ended(self, run_id: UUID, *, outputs: Any = None, error: BaseException | None = None) -> _Finished | None:
+        with self._lock:
+            run = self._forget(run_id)
+            if run is None or run.recording is None:
+                return None
+            key = self._messages_key
+            if run.visit is not None and run.visit.path[-1] is not CALL:
+                update = update_in(outputs, key) if error is None else handed_up(error, run.visit, key)
+                if update is not None:
+                    run.visit.graph.node_ended(run.visit, update)
+            if run.graph is not None:
+                run.graph.ended(None if error is not None else messages_in(outputs, key))
+            return _Finished(run.recording, error, run.loop) if run.recording.top is run else None
+
+    def _forget(self, run_id: UUID) -> Run | None:
+        run = self._runs.pop(run_id, None)
+        if run is not None:
+            run.family.discard(run_id)
+        if run is not None and run.parent is None:
+            # Some may still be busy, as a thread is that nobody waits for; what they start is no run of its own.
+            self._abandoned |= dict.fromkeys(each for each in run.family if self._runs.pop(each, None))
+            for each in list(self._abandoned)[:-MOST_ABANDONED]:
+                del self._abandoned[each]
+        return run
+
+    async def _keep(self, finished: _Finished) -> None:
+        with _Undisturbed():
+            flow = self._keeping(finished.recording, finished.error)
+            if finished.loop is asyncio.get_running_loop():
+                await arun_flow(flow)
+            else:
+                await asyncio.to_thread(run_flow, flow)
+
+    def _keeping(self, recording: Recording, error: BaseException | None) -> Flow[None]:
+        config: RunnableConfig = {"configurable": recording.variables}
+        stores = [keeper for keeper in self._keepers if isinstance(keeper, ExperienceStore)]
+        earlier: Trajectory | None = None
+        for store in stores if recording.thread_id is not None else ():
+            with _Undisturbed():
+                earlier = earlier or (yield from store.getting(recording.id, config=config))
+        trajectory = recording.trajectory(error, earlier)
+        if trajectory is None:
+            logger.debug("Run %s is not recorded: no messages under %r.", recording.id, self._messages_key)
+            return
+        if self._verdict is not None and not recording.unfinished(error):
+            with _Undisturbed():
+                verdict = yield from self._verdict(trajectory)
+                reasons = "\n".join(part for part in (trajectory.reasons, verdict.reasons) if part)
+                trajectory = trajectory.judged(verdict.success, reasons)
+        for keeper in self._keepers:
+            with _Undisturbed():
+                if isinstance(keeper, ExperienceStore):
+                    yield from keeper.adding(trajectory, config=config)
+                else:
+                    yield FunctionStep(keeper, trajectory)
+
+
+class _Undisturbed:
+    """Logs what goes wrong while recording; the run that is recorded goes on."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> bool:
+        if isinstance(error, Exception):
+            logger.error("A run could not be recorded as it should: %s", error, exc_info=error)
+            return True
+        return False
+
+
+def _running_loop() -> AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
+def _hear_variables(run: Run) -> None:
+    """Callbacks are not told what is `configurable`, but what runs inside a node sees it."""
+    recording = run.recording
+    if recording is None or recording.heard_variables or run.graph is not None:
+        return
+    try:
+        configurable = get_config().get("configurable", {})
+    except RuntimeError:
+        return
+    recording.hear_variables(configurable)

@@ -1,0 +1,233 @@
+"""load_thread: the trajectory of a LangGraph thread, read from its history."""
+
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
+from langgraph.pregel import Pregel
+from langgraph.types import StateSnapshot
+
+from langchain_tooltree.errors import ConfigurationError, TrajectoryFormatError
+from langchain_tooltree.experience.dialogues import Dialogue, Key, keyed, together
+from langchain_tooltree.experience.trajectory import Trajectory
+from langchain_tooltree.flows import Flow, arun_flow, run_flow
+from langchain_tooltree.models import TAG
+
+MESSAGES_KEY = "messages"
+"""Where the state of an agent keeps its messages, unless it is told otherwise."""
+
+
+def load_thread(
+    graph: Pregel[Any, Any, Any, Any],
+    config: RunnableConfig,
+    *,
+    messages_key: str = MESSAGES_KEY,
+    task: str | None = None,
+    success: bool | None = None,
+) -> Trajectory:
+    """Read the trajectory of a thread: all that was ever said, also what was removed or summarised later.
+
+    Args:
+        graph: The compiled graph, with its checkpointer.
+        config: Names the thread: `{"configurable": {"thread_id": "1"}}`.
+        messages_key: Where the state keeps its messages.
+        task: What was asked for; the first user message if left out.
+        success: Whether it succeeded; `None` if nobody has said.
+
+    Returns:
+        The trajectory, its id being the thread's. Messages stand in order of first appearance, each in its last form.
+        What sub-agents said that is not in the graph's own messages stands in `branches`. A call that is interrupted
+        has no outcome yet, and neither have those of the same step, which LangGraph takes over when all are done.
+
+    Raises:
+        ConfigurationError: If the graph has no checkpointer, or `config` names no thread.
+        TrajectoryFormatError: If the thread is unknown, or its state has no messages under `messages_key`.
+    """
+    return run_flow(_load(graph, config, messages_key, task=task, success=success))
+
+
+async def aload_thread(
+    graph: Pregel[Any, Any, Any, Any],
+    config: RunnableConfig,
+    *,
+    messages_key: str = MESSAGES_KEY,
+    task: str | None = None,
+    success: bool | None = None,
+) -> Trajectory:
+    """The async twin of `load_thread`."""
+    return await arun_flow(_load(graph, config, messages_key, task=task, success=success))
+
+
+def path_of(namespace: str) -> str:
+    """The nodes in a checkpoint namespace such as `a:1f0|2|b:2c1`, joined by `/`; ids and counters are left out."""
+    parts = (part.partition(":")[0] for part in namespace.split("|"))
+    return "/".join(part for part in parts if part and not part.isdigit())
+
+
+def _load(
+    graph: Pregel[Any, Any, Any, Any],
+    config: RunnableConfig,
+    messages_key: str,
+    *,
+    task: str | None,
+    success: bool | None,
+) -> Flow[Trajectory]:
+    saver, thread_id = _checkpointer(graph), _thread_id(config)
+    histories: dict[str, _History] = {}
+
+    def take(saved: CheckpointTuple) -> None:
+        namespace = saved.config["configurable"].get("checkpoint_ns", "")
+        histories.setdefault(namespace, _History()).take(saved, messages_key)
+
+    thread = {"thread_id": thread_id}
+    yield _Checkpoints(saver, {"configurable": thread}, take)
+    if not histories:
+        msg = f"Thread {thread_id!r} has no checkpoints. Check its id, and that the graph ran with this checkpointer."
+        raise TrajectoryFormatError(msg)
+    for namespace, history in histories.items():
+        if history.in_parts:
+            histories[namespace] = rebuilt = _History(history.parent)
+            visit = rebuilt.visitor(messages_key)
+            yield _Snapshots(graph, {"configurable": {**thread, "checkpoint_ns": namespace}}, visit)
+    root = histories.pop("", _History())
+    if not root.forms:
+        msg = (
+            f"The state of thread {thread_id!r} has no messages under {messages_key!r}; "
+            f"it has {', '.join(sorted(root.channels)) or 'nothing'}. Pass messages_key=."
+        )
+        raise TrajectoryFormatError(msg)
+    dialogue, lengths = root.read()
+    return together(dialogue, _inside(histories, lengths), id=thread_id, task=task, success=success)
+
+
+def _inside(histories: Mapping[str, "_History"], lengths: list[tuple[str, int]]) -> Collection[Dialogue]:
+    """The dialogues of the graphs inside, outer ones first."""
+    found: dict[str, Dialogue] = {}
+    for namespace in sorted(histories, key=lambda namespace: (namespace.count("|"), namespace)):
+        history = histories[namespace]
+        if history.searched:
+            continue
+        before = bisect_right(lengths, history.parent, key=lambda entry: entry[0])
+        dialogue, _ = history.read()
+        dialogue.name = path_of(namespace)
+        dialogue.after = lengths[before - 1][1] if before else 0
+        outer = [other for other in found if namespace.startswith(f"{other}|")]
+        dialogue.within = found[max(outer, key=len)] if outer else None
+        found[namespace] = dialogue
+    return found.values()
+
+
+class _History:
+    """The lists of messages that one graph went through. It holds every message once, not once for each checkpoint.
+
+    Args:
+        parent: The checkpoint of the outermost graph in which it began.
+
+    Attributes:
+        forms: The last form of each message.
+        channels: Names of what the state holds.
+        in_parts: Whether checkpoints hold changes alone, which the graph has to add up (`DeltaChannel`).
+        searched: Whether it ran while a planner was searching, so that it is no part of the conversation.
+    """
+
+    def __init__(self, parent: str = "") -> None:
+        self.parent = parent
+        self.forms: dict[Key, Any] = {}
+        self.channels: set[str] = set()
+        self.in_parts = False
+        self.searched = False
+        self._lists: list[tuple[str, list[Key]]] = []
+
+    def take(self, saved: CheckpointTuple, messages_key: str) -> None:
+        """Take in a checkpoint; later ones come first."""
+        checkpoint, metadata = saved.checkpoint, saved.metadata or {}
+        parents: Mapping[str, str] = metadata.get("parents") or {}
+        self.parent = parents.get("", self.parent)
+        self.searched |= any(name.startswith(f"{TAG}_") for name in metadata)
+        values = checkpoint["channel_values"]
+        self.channels |= {name for name in values if not name.startswith(("__", "branch:"))}
+        value = values.get(messages_key)
+        if messages_key in checkpoint["channel_versions"] and not isinstance(value, list | tuple):
+            self.in_parts = True
+        else:
+            self._see(checkpoint["id"], value)
+
+    def visitor(self, messages_key: str) -> Callable[[StateSnapshot], None]:
+        """A function that takes in snapshots; later ones come first."""
+
+        def visit(snapshot: StateSnapshot) -> None:
+            values = snapshot.values if isinstance(snapshot.values, dict) else {}
+            self._see(snapshot.config["configurable"]["checkpoint_id"], values.get(messages_key))
+
+        return visit
+
+    def _see(self, checkpoint: str, messages: Any) -> None:
+        listed = list(keyed(messages))
+        for key, message in listed:
+            self.forms.setdefault(key, message)
+        self._lists.append((checkpoint, [key for key, _ in listed]))
+
+    def read(self) -> tuple[Dialogue, list[tuple[str, int]]]:
+        """The dialogue, and how long it was at each checkpoint, oldest first."""
+        dialogue = Dialogue()
+        lengths = []
+        for checkpoint, keys in sorted(self._lists, key=lambda entry: entry[0]):
+            dialogue.messages |= {key: self.forms[key] for key in keys}
+            lengths.append((checkpoint, len(dialogue.messages)))
+        return dialogue, lengths
+
+
+@dataclass(frozen=True, slots=True)
+class _Checkpoints:
+    """Reading the checkpoints of a thread, those of all graphs inside included, latest first."""
+
+    saver: BaseCheckpointSaver[Any]
+    config: RunnableConfig
+    take: Callable[[CheckpointTuple], None]
+
+    def run(self) -> None:
+        for saved in self.saver.list(self.config):
+            self.take(saved)
+
+    async def arun(self) -> None:
+        async for saved in self.saver.alist(self.config):
+            self.take(saved)
+
+
+@dataclass(frozen=True, slots=True)
+class _Snapshots:
+    """Reading the states of one graph of a thread, latest first."""
+
+    graph: Pregel[Any, Any, Any, Any]
+    config: RunnableConfig
+    visit: Callable[[StateSnapshot], None]
+
+    def run(self) -> None:
+        for snapshot in self.graph.get_state_history(self.config):
+            self.visit(snapshot)
+
+    async def arun(self) -> None:
+        async for snapshot in self.graph.aget_state_history(self.config):
+            self.visit(snapshot)
+
+
+def _checkpointer(graph: Any) -> BaseCheckpointSaver[Any]:
+    saver = getattr(graph, "checkpointer", None)
+    if not isinstance(saver, BaseCheckpointSaver):
+        msg = (
+            f"{getattr(graph, 'name', type(graph).__name__)!r} has no checkpointer, so its threads have no history. "
+            "Compile it with one, as in compile(checkpointer=InMemorySaver())."
+        )
+        raise ConfigurationError(msg)
+    return saver
+
+
+def _thread_id(config: RunnableConfig) -> str:
+    thread_id = config.get("configurable", {}).get("thread_id")
+    if thread_id is None:
+        msg = f"config names no thread: {config!r:.200}. Pass {{'configurable': {{'thread_id': ...}}}}."
+        raise ConfigurationError(msg)
+    return str(thread_id)

@@ -1,0 +1,562 @@
+"""A recorder hears of a run what the history of its thread tells, whatever the agent does and however it is run."""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agents import planning_agent
+from langchain.agents import create_agent
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.runnables import RunnableLambda
+from langchain_core.tools import StructuredTool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.prebuilt import ToolNode
+from langgraph.store.memory import InMemoryStore
+from langgraph.types import Command
+from recorded_agents import (
+    AGENTS,
+    DRIVES,
+    BrokenError,
+    arun,
+    ask,
+    going_elsewhere,
+    helper_tool,
+    look,
+    office,
+    run,
+)
+from travel import PRICE, Agency
+
+from langchain_tooltree.experience.recorder import TrajectoryRecorder
+from langchain_tooltree.experience.store import ExperienceStore
+from langchain_tooltree.experience.threads import aload_thread, load_thread
+from langchain_tooltree.experience.trajectory import Trajectory
+from langchain_tooltree.experience.verdict import ModelVerdict, Verdict
+from langchain_tooltree.testing import ScriptedChatModel
+
+LOGGER = "langchain_tooltree.experience.recorder"
+REQUEST: Any = {"messages": [("user", "Look around.")]}
+CALL = AIMessage("", tool_calls=[{"name": "look", "args": {"place": "shed"}, "id": "call_1"}])
+QUESTION = AIMessage("", tool_calls=[{"name": "ask", "args": {"question": "Really?"}, "id": "call_1"}])
+
+
+@pytest.fixture(autouse=True)
+def nothing_goes_wrong(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """A recorder that stumbles says so in the log alone, so every test looks there; one that expects it clears it."""
+    yield
+    assert [each.getMessage() for each in caplog.records if each.name == LOGGER] == []
+
+
+@pytest.fixture
+def experience() -> ExperienceStore:
+    return ExperienceStore(InMemoryStore())
+
+
+def thread(name: str, recorder: TrajectoryRecorder, **configurable: Any) -> Any:
+    return {"configurable": {"thread_id": name, **configurable}, "callbacks": [recorder]}
+
+
+class Comparison:
+    """Holds conversations, and compares the record with the thread's history whenever the graph stops."""
+
+    def __init__(self, experience: ExperienceStore, recorder: TrajectoryRecorder) -> None:
+        self.experience = experience
+        self.recorder = recorder
+        self.counts: Counter[str] = Counter()
+
+    async def hold(self, graph: Any, name: str, drive: str, *, turns: int = 2) -> None:
+        config = thread(name, self.recorder)
+        for turn in range(turns):
+            given: Any = {"messages": [("user", f"Request {turn}")]}
+            going = True
+            while going:
+                given, going = await self._part(graph, given, config, drive)
+                await self._compare(graph, name, drive)
+        self.counts["held"] += 1
+
+    async def _part(self, graph: Any, given: Any, config: Any, drive: str) -> tuple[Any, bool]:
+        try:
+            if drive in DRIVES[:4]:
+                await asyncio.to_thread(run, graph, given, config, drive)
+            else:
+                await arun(graph, given, config, drive)
+        except BrokenError:
+            self.counts["broken"] += 1
+            return None, True
+        state = await self._state(graph, config, drive)
+        questions = [question for task in state.tasks for question in task.interrupts]
+        self.counts["interrupts"] += len(questions)
+        return Command(resume={each.id: "yes" for each in questions}) if questions else None, bool(state.next)
+
+    async def _compare(self, graph: Any, name: str, drive: str) -> None:
+        config = {"configurable": {"thread_id": name}}
+        read = load_thread(graph, config) if drive in DRIVES[:4] else await aload_thread(graph, config)
+        recorded = await self.experience.aget(name)
+        assert recorded is not None
+        assert recorded.judged(None) == read
+        self.counts["compared"] += 1
+        self.counts["branches"] += len(read.branches)
+        self.counts["errors"] += sum(step.outcome is not None and step.outcome.status == "error" for step in read.steps)
+        self.counts["parallel"] += len(read.steps) - len({(step.branch, step.turn) for step in read.steps})
+        self.counts["removed"] += len(read.messages) - len((await self._state(graph, config, drive)).values["messages"])
+
+    async def _state(self, graph: Any, config: Any, drive: str) -> Any:
+        return graph.get_state(config) if drive in DRIVES[:4] else await graph.aget_state(config)
+
+
+async def test_a_hundred_runs_are_recorded_as_their_threads_tell(experience: ExperienceStore) -> None:
+    recorder = TrajectoryRecorder(experience)
+    comparison = Comparison(experience, recorder)
+    for start in range(0, 100, 10):
+        await asyncio.gather(
+            *(
+                comparison.hold(office(seed, InMemorySaver()), f"office {seed}", DRIVES[seed % len(DRIVES)])
+                for seed in range(start, start + 10)
+            )
+        )
+
+    counts = comparison.counts
+    assert counts["held"] == 100
+    assert min(counts[each] for each in ("broken", "interrupts", "branches", "errors", "parallel", "removed")) > 30
+    assert len(list(experience.trajectories())) == 100
+    assert recorder._runs == {}
+
+
+async def test_runs_kept_in_a_database_are_recorded_as_their_threads_tell(
+    experience: ExperienceStore, tmp_path: Path
+) -> None:
+    recorder = TrajectoryRecorder(experience)
+    comparison = Comparison(experience, recorder)
+    async with AsyncExitStack() as closing:
+        for seed in range(200, 216):
+            drive, path = DRIVES[seed % len(DRIVES)], str(tmp_path / f"{seed}.db")
+            if drive in DRIVES[:4]:
+                saver: Any = closing.enter_context(SqliteSaver.from_conn_string(path))
+            else:
+                saver = await closing.enter_async_context(AsyncSqliteSaver.from_conn_string(path))
+            await comparison.hold(office(seed, saver), f"office {seed}", drive)
+
+    assert comparison.counts["held"] == 16
+
+
+@pytest.mark.filterwarnings("ignore:create_react_agent has been moved")  # langgraph-supervisor still uses it
+@pytest.mark.parametrize("drive", ["invoke", "updates", "ainvoke", "aevents"])
+@pytest.mark.parametrize("agent", AGENTS, ids=lambda agent: agent.__name__)
+async def test_agents_of_every_kind_are_recorded_as_their_threads_tell(
+    experience: ExperienceStore, agent: Any, drive: str
+) -> None:
+    recorder = TrajectoryRecorder(experience)
+
+    await Comparison(experience, recorder).hold(agent(InMemorySaver()), "one", drive, turns=3)
+
+    assert recorder._runs == {}
+
+
+async def test_an_agent_that_is_called_with_a_thread_of_its_own_is_recorded_under_that(
+    experience: ExperienceStore, path: str
+) -> None:
+    saver = InMemorySaver()
+    graph, config = going_elsewhere(saver), thread("here", TrajectoryRecorder(experience))
+
+    for _ in range(2):
+        await arun(graph, REQUEST, config, "ainvoke") if path == "async" else run(graph, REQUEST, config, "invoke")
+
+    elsewhere = create_agent(ScriptedChatModel(), [look], checkpointer=saver)
+    for name, reader in (("here", graph), ("elsewhere", elsewhere)):
+        assert experience.get(name) == load_thread(reader, {"configurable": {"thread_id": name}})
+    assert [each.id for each in experience.trajectories()] == ["elsewhere", "here"]
+
+
+def test_what_runs_inside_a_search_is_no_part_of_the_conversation(experience: ExperienceStore, agency: Agency) -> None:
+    helper = create_agent(ScriptedChatModel(replies=["On my way."] * 99), [look])
+    find, *others = agency.tools
+
+    def find_flights(city: str) -> str:
+        """Find flights to a city."""
+        helper.invoke({"messages": [("user", f"Go to {city}")]})
+        return str(find.invoke({"city": city}))
+
+    tools = [StructuredTool.from_function(find_flights), *others]
+    agent = planning_agent(agency, tools=tools, checkpointer=InMemorySaver())
+    config = thread("one", TrajectoryRecorder(experience))
+
+    state = agent.invoke({"messages": [("user", PRICE)]}, config)
+
+    assert agency.calls["find_hotels Oslo"] + agency.calls["check_weather Oslo"]  # it did search
+    recorded = experience.get("one")
+    assert recorded == load_thread(agent, config)
+    assert recorded.to_messages() == state["messages"]
+    assert [step.tool for step in recorded.steps] == ["find_flights", "read_price"]
+    assert recorded.branches == ()
+
+
+def test_runs_without_a_thread_are_recorded_under_the_id_of_the_run(experience: ExperienceStore) -> None:
+    agent = create_agent(ScriptedChatModel(replies=[CALL, "Nothing there."] * 5), [look])
+    recorder = TrajectoryRecorder(experience)
+
+    agent.batch([REQUEST] * 5, {"callbacks": [recorder], "max_concurrency": 1})
+
+    recorded = list(experience.trajectories())
+    assert len(recorded) == 5
+    assert {each.task for each in recorded} == {"Look around."}
+    assert {(len(each.messages), each.turns) for each in recorded} == {(4, 2)}
+
+
+def test_a_graph_in_a_chain_is_recorded(experience: ExperienceStore) -> None:
+    agent = create_agent(ScriptedChatModel(replies=[CALL, "Nothing there."]), [look])
+    chain = RunnableLambda(lambda text: {"messages": [("user", text)]}) | agent
+    recorder = TrajectoryRecorder(experience)
+
+    chain.invoke("Look around.", {"callbacks": [recorder]})
+
+    assert [each.task for each in experience.trajectories()] == ["Look around."]
+    assert recorder._runs == {}
+
+
+def test_a_recorder_may_be_part_of_a_graph(experience: ExperienceStore) -> None:
+    agent = create_agent(ScriptedChatModel(replies=["Hello."] * 2), [look], checkpointer=InMemorySaver())
+    recorded = agent.with_config(callbacks=[TrajectoryRecorder(experience)])
+
+    recorded.invoke(REQUEST, {"configurable": {"thread_id": "one"}})
+
+    assert experience.get("one") == load_thread(agent, {"configurable": {"thread_id": "one"}})
+
+
+def test_a_sub_agent_may_be_recorded_by_itself(experience: ExperienceStore) -> None:
+    helper = create_agent(ScriptedChatModel(replies=["Hello."] * 2), [look])
+    helper = helper.with_config(callbacks=[TrajectoryRecorder(experience)])
+    call = AIMessage("", tool_calls=[{"name": "delegate", "args": {"job": f"Job {n}"}, "id": f"{n}"} for n in range(2)])
+    model = ScriptedChatModel(replies=[call, "Done."])
+    agent = create_agent(model, [helper_tool(helper)], checkpointer=InMemorySaver())
+
+    agent.invoke(REQUEST, {"configurable": {"thread_id": "one"}})
+
+    recorded = list(experience.trajectories())
+    assert sorted(each.task for each in recorded) == ["Job 0", "Job 1"]
+    assert all(each.id.startswith("one/tools:") for each in recorded)
+
+
+def test_a_model_alone_is_no_agent(experience: ExperienceStore) -> None:
+    recorder = TrajectoryRecorder(experience)
+
+    ScriptedChatModel(replies=["Hello."]).invoke("Hello", {"callbacks": [recorder]})
+    (RunnableLambda(lambda text: text) | (lambda text: text)).invoke("Hello", {"callbacks": [recorder]})
+
+    assert list(experience.trajectories()) == []
+    assert recorder._runs == {}
+
+
+class Judge:
+    """Remembers what it was asked about."""
+
+    def __init__(self, said: Any) -> None:
+        self.said = said
+        self.asked: list[Trajectory] = []
+
+    def __call__(self, trajectory: Trajectory) -> Any:
+        self.asked.append(trajectory)
+        return self.said
+
+    async def later(self, trajectory: Trajectory) -> Any:
+        await asyncio.sleep(0)
+        return self(trajectory)
+
+
+@pytest.mark.parametrize("written", ["function", "coroutine function"])
+def test_an_interrupted_run_is_recorded_as_far_as_it_got_and_judged_at_its_end(
+    experience: ExperienceStore, path: str, written: str
+) -> None:
+    agent = create_agent(ScriptedChatModel(replies=[QUESTION, "Thanks."]), [ask], checkpointer=InMemorySaver())
+    judge = Judge(Verdict(success=True, reasons="It asked."))
+    recorder = TrajectoryRecorder(experience, verdict=judge if written == "function" else judge.later)
+    config = thread("one", recorder)
+
+    _invoke(agent, REQUEST, config, path)
+    stopped = experience.get("one")
+    _invoke(agent, Command(resume="yes"), config, path)
+    done = experience.get("one")
+
+    assert (stopped.success, stopped.reasons) == (None, "The run stopped before its end and may be resumed.")
+    assert [step.outcome for step in stopped.steps] == [None]
+    assert (done.success, done.reasons) == (True, "It asked.")
+    assert [step.outcome.text for step in done.steps] == ["They say yes."]
+    assert [each.id for each in judge.asked] == ["one"]
+
+
+def _invoke(agent: Any, given: Any, config: Any, path: str) -> Any:
+    return asyncio.run(agent.ainvoke(given, config)) if path == "async" else agent.invoke(given, config)
+
+
+def test_another_process_goes_on_with_the_record(experience: ExperienceStore) -> None:
+    saver = InMemorySaver()
+    graph = office(5, saver)
+    config = thread("one", TrajectoryRecorder(experience))
+    given: Any = {"messages": [("user", "Request")]}
+    for _ in range(9):
+        graph.invoke(given, {**config, "callbacks": [TrajectoryRecorder(experience)]})
+        questions = graph.get_state(config).interrupts
+        given = Command(resume={each.id: "yes" for each in questions}) if questions else given
+
+    read = load_thread(graph, config)
+    assert experience.get("one") == read
+    assert len(read.messages) > len(graph.get_state(config).values["messages"])
+    assert read.branches
+
+
+def test_a_run_that_raises_is_recorded_with_the_error(experience: ExperienceStore, path: str) -> None:
+    model = ScriptedChatModel(replies=[CALL, RuntimeError("no electricity")])
+    agent = create_agent(model, [look], checkpointer=InMemorySaver())
+    judge = Judge(Verdict(success=False, reasons="Nobody answered."))
+
+    with pytest.raises(RuntimeError, match="no electricity"):
+        _invoke(agent, REQUEST, thread("one", TrajectoryRecorder(experience)), path)
+    unjudged = experience.get("one")
+    with pytest.raises(IndexError):
+        _invoke(agent, None, thread("one", TrajectoryRecorder(experience, verdict=judge)), path)
+
+    assert unjudged.success is None
+    assert unjudged.reasons == "The run raised RuntimeError: no electricity"
+    assert [step.outcome.text for step in unjudged.steps] == ["Nothing in the shed."]
+    judged = experience.get("one")
+    assert (judged.success, judged.messages) == (False, unjudged.messages)
+    assert judged.reasons.startswith("The run raised IndexError: ")
+    assert judged.reasons.endswith("\nNobody answered.")
+
+
+def test_a_stream_that_nobody_reads_to_its_end_is_recorded_and_not_judged(experience: ExperienceStore) -> None:
+    agent = create_agent(ScriptedChatModel(replies=[CALL, "Done."]), [look], checkpointer=InMemorySaver())
+    judge = Judge(said=True)
+    recorder = TrajectoryRecorder(experience, verdict=judge)
+
+    stream = agent.stream(REQUEST, thread("one", recorder))
+    next(stream)
+    stream.close()
+
+    assert experience.get("one").success is None
+    assert judge.asked == []
+    assert recorder._runs == {}
+
+
+async def test_a_cancelled_run_leaves_nothing_behind(experience: ExperienceStore) -> None:
+    entered = asyncio.Event()
+
+    async def wait(_: MessagesState) -> None:
+        entered.set()
+        await asyncio.Event().wait()
+
+    graph = StateGraph(MessagesState)
+    graph.add_node("wait", wait)
+    graph.add_edge(START, "wait")
+    recorder = TrajectoryRecorder(experience)
+    running = asyncio.create_task(graph.compile().ainvoke(REQUEST, thread("one", recorder)))
+    await entered.wait()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+
+    assert recorder._runs == {}
+
+
+def test_a_later_run_of_the_thread_replaces_the_record_and_the_verdict(experience: ExperienceStore) -> None:
+    agent = create_agent(ScriptedChatModel(replies=["One.", "Two."]), [look], checkpointer=InMemorySaver())
+
+    agent.invoke(REQUEST, thread("one", TrajectoryRecorder(experience, verdict=lambda _: True)))
+    first = experience.get("one")
+    agent.invoke(REQUEST, thread("one", TrajectoryRecorder(experience)))
+    second = experience.get("one")
+
+    assert (first.success, second.success) == (True, None)
+    assert second.messages[:2] == first.messages
+    assert len(second.messages) == 4
+
+
+def test_another_conversation_under_the_same_id_replaces_the_record(experience: ExperienceStore) -> None:
+    for answer in ("One.", "Two."):
+        agent = create_agent(ScriptedChatModel(replies=[answer]), [look], checkpointer=InMemorySaver())
+        agent.invoke(REQUEST, thread("one", TrajectoryRecorder(experience)))
+
+    assert [message["content"] for message in experience.get("one").messages] == ["Look around.", "Two."]
+
+
+def test_records_of_several_users_are_kept_apart(path: str) -> None:
+    experience = ExperienceStore(InMemoryStore(), namespace=("tooltree", "{user_id}"))
+    agent = create_agent(ScriptedChatModel(replies=["Hello."] * 2), [look], checkpointer=InMemorySaver())
+    recorder = TrajectoryRecorder(experience)
+
+    for user in ("ada", "ben"):
+        _invoke(agent, REQUEST, thread(f"of {user}", recorder, user_id=user), path)
+
+    for user in ("ada", "ben"):
+        assert [each.id for each in experience.within(user_id=user).trajectories()] == [f"of {user}"]
+
+
+def test_a_user_who_is_not_known_is_an_error_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    experience = ExperienceStore(InMemoryStore(), namespace=("tooltree", "{user_id}"))
+    agent = create_agent(ScriptedChatModel(replies=["Hello."]), [look])
+
+    assert agent.invoke(REQUEST, thread("one", TrajectoryRecorder(experience)))["messages"][-1].text == "Hello."
+    assert "The namespace needs 'user_id'" in caplog.text
+    caplog.clear()
+
+
+def test_trajectories_go_to_several_stores_and_functions(experience: ExperienceStore, path: str) -> None:
+    other, told, told_later = ExperienceStore(InMemoryStore()), [], []
+
+    async def tell_later(trajectory: Trajectory) -> None:
+        await asyncio.sleep(0)
+        told_later.append(trajectory)
+
+    agent = create_agent(ScriptedChatModel(replies=["Hello."]), [look])
+    recorder = TrajectoryRecorder([experience, other, told.append, tell_later])
+    _invoke(agent, REQUEST, thread("one", recorder), path)
+
+    assert experience.get("one") == other.get("one")
+    assert told == told_later == [experience.get("one")]
+
+
+async def test_on_the_async_path_functions_are_awaited_on_the_callers_loop(experience: ExperienceStore) -> None:
+    loops = []
+
+    async def keep(_: Trajectory) -> None:
+        loops.append(asyncio.get_running_loop())
+
+    async def judge(_: Trajectory) -> bool:
+        loops.append(asyncio.get_running_loop())
+        return True
+
+    agent = create_agent(ScriptedChatModel(replies=["Hello."] * 2), [look])
+    recorder = TrajectoryRecorder([experience, keep], verdict=judge)
+    await agent.ainvoke(REQUEST, {"callbacks": [recorder]})
+    assert loops == [asyncio.get_running_loop()] * 2
+
+    agent.invoke(REQUEST, {"callbacks": [recorder]})  # sync, in a thread where a loop is running
+    assert len(loops) == 4
+    assert asyncio.get_running_loop() not in loops[2:]
+
+
+def test_what_goes_wrong_does_not_disturb_the_run(
+    experience: ExperienceStore, path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(_: Trajectory) -> None:
+        msg = "the disk is full"
+        raise OSError(msg)
+
+    def misjudge(_: Trajectory) -> bool:
+        msg = "cannot tell"
+        raise RuntimeError(msg)
+
+    agent = create_agent(ScriptedChatModel(replies=["Hello."]), [look])
+    recorder = TrajectoryRecorder([fail, experience], verdict=misjudge)
+    state = _invoke(agent, REQUEST, thread("one", recorder), path)
+
+    assert state["messages"][-1].text == "Hello."
+    assert experience.get("one").success is None
+    assert "the disk is full" in caplog.text
+    assert "cannot tell" in caplog.text
+    caplog.clear()
+
+
+def test_a_run_without_messages_is_not_recorded(experience: ExperienceStore, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, LOGGER)
+    graph = StateGraph(dict)
+    graph.add_node("count", lambda state: {"n": 1})
+    graph.add_edge(START, "count")
+    graph.compile().invoke({"n": 0}, {"callbacks": [TrajectoryRecorder(experience)]})
+
+    assert list(experience.trajectories()) == []
+    assert "no messages under 'messages'" in caplog.text
+    caplog.clear()
+
+
+def test_the_messages_may_stand_under_another_key(experience: ExperienceStore) -> None:
+    class State(MessagesState):
+        talk: list[Any]
+
+    graph = StateGraph(State)
+    graph.add_node("say", lambda state: {"talk": [*state["talk"], AIMessage("Hello.", id="2")]})
+    graph.add_edge(START, "say")
+    compiled = graph.compile(checkpointer=InMemorySaver())
+    compiled.invoke(
+        {"talk": [HumanMessage("Hi.", id="1")]}, thread("one", TrajectoryRecorder(experience, messages_key="talk"))
+    )
+
+    recorded = experience.get("one")
+    assert [message["content"] for message in recorded.messages] == ["Hi.", "Hello."]
+    assert recorded == load_thread(compiled, {"configurable": {"thread_id": "one"}}, messages_key="talk")
+
+
+async def _tokens(agent: Any, config: Any) -> AsyncIterator[str]:
+    async for message, _ in agent.astream(REQUEST, config, stream_mode="messages"):
+        yield message.text
+
+
+async def test_a_judging_model_is_not_heard_in_the_stream_of_a_graph_around_it(experience: ExperienceStore) -> None:
+    judge = ScriptedChatModel(replies=[{"reasons": "It said hello.", "verdict": "success"}])
+    helper = create_agent(ScriptedChatModel(replies=["Inner."]), [look])
+    helper = helper.with_config(callbacks=[TrajectoryRecorder(experience, verdict=ModelVerdict(judge))])
+    call = AIMessage("", tool_calls=[{"name": "delegate", "args": {"job": "Job"}, "id": "1"}])
+    agent = create_agent(ScriptedChatModel(replies=[call, "Outer."]), [helper_tool(helper)])
+    outer = TrajectoryRecorder(outside := ExperienceStore(InMemoryStore()))
+
+    said = "".join([token async for token in _tokens(agent, thread("one", outer))])
+
+    assert "Outer." in said
+    assert "It said hello." not in said
+    assert [each.success for each in experience.trajectories()] == [True]
+    assert [branch.name for branch in outside.get("one").branches] == ["tools"]
+
+
+async def test_what_a_forgotten_call_starts_is_no_run_of_its_own(experience: ExperienceStore) -> None:
+    """With several calls in one node, LangGraph does not wait for the others when one is interrupted (async)."""
+    released = asyncio.Event()
+    helper = create_agent(ScriptedChatModel(replies=["Too late."]), [look])
+
+    async def wait(job: str) -> str:
+        """Do it later."""
+        await released.wait()
+        return str(await helper.ainvoke({"messages": [("user", job)]}))
+
+    tools = [StructuredTool.from_function(coroutine=wait), ask]
+    graph = StateGraph(MessagesState)
+    graph.add_node("model", lambda _: {"messages": [calling(("wait", {"job": "Job"}), ("ask", {"question": "Now?"}))]})
+    graph.add_node("tools", ToolNode(tools))
+    graph.add_edge(START, "model")
+    graph.add_edge("model", "tools")
+    recorder = TrajectoryRecorder(experience)
+    await graph.compile(checkpointer=InMemorySaver()).ainvoke(REQUEST, thread("one", recorder))
+    assert recorder._abandoned
+    released.set()
+    while pending := [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]:
+        await asyncio.wait(pending)
+
+    assert recorder._runs == {}
+    assert [each.id for each in experience.trajectories()] == ["one"]
+
+
+async def test_on_the_sync_path_nothing_async_is_used() -> None:
+    class SyncStore(InMemoryStore):
+        async def abatch(self, ops: Any) -> Any:
+            raise AssertionError
+
+    class SyncModel(ScriptedChatModel):
+        async def _agenerate(self, *args: Any, **kwargs: Any) -> Any:
+            raise AssertionError
+
+    experience = ExperienceStore(SyncStore())
+    judge = SyncModel(replies=[{"reasons": "Fine.", "verdict": "success"}])
+    agent = create_agent(ScriptedChatModel(replies=["Hello."]), [look])
+    agent.invoke(REQUEST, thread("one", TrajectoryRecorder(experience, verdict=judge)))
+
+    assert experience.get("one").reasons == "Fine."
+
+
+def calling(*calls: tuple[str, dict[str, str]]) -> AIMessage:
+    return AIMessage("", tool_calls=[{"name": name, "args": args, "id": name} for name, args in calls])

@@ -1,0 +1,220 @@
+"""Who may use a ChromaStore's folder: one process, with all its threads and stores; and what is left when it dies."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import chromadb
+import pytest
+from chroma_child import NOTES, ONE
+
+from langchain_tooltree import ConfigurationError, HashingEmbeddings
+from langchain_tooltree.experience.chroma import ChromaStore
+from langchain_tooltree.experience.folder_lock import LOCK_FILE
+from langchain_tooltree.experience.store_errors import EmbedderMismatchError, StoreError, StoreLockedError
+
+CHILD = Path(__file__).with_name("chroma_child.py")
+
+needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="only systems with fork have its problems")
+
+
+def run(task, folder):
+    """What a child process tells of its task, line by line."""
+    done = subprocess.run(  # noqa: S603 - our own script
+        [sys.executable, str(CHILD), task, str(folder)], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode in {0, -signal.SIGKILL}, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+@contextmanager
+def running(task, folder):
+    """A child process at its task, killed in the end."""
+    with subprocess.Popen(  # noqa: S603 - our own script
+        [sys.executable, str(CHILD), task, str(folder)], stdout=subprocess.PIPE, text=True
+    ) as child:
+        try:
+            yield child
+        finally:
+            child.kill()
+
+
+def test_a_second_process_is_refused_and_told_who_has_the_folder(tmp_path):
+    with ChromaStore(tmp_path) as store:
+        (refused,) = run("use", tmp_path)
+        assert refused["error"] == "StoreLockedError"
+        assert f"process (id {os.getpid()})" in refused["message"]
+        assert "HttpClient" in refused["message"]
+        store.put(NOTES, "a", {"t": "x"})
+    assert run("use", tmp_path) == [{"error": None}]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+def test_the_lock_of_a_process_that_died_is_taken_over(tmp_path):
+    with running("hold", tmp_path) as child:
+        holder = json.loads(child.stdout.readline())["holder"]
+        with pytest.raises(StoreLockedError, match=f"id {holder}"):
+            ChromaStore(tmp_path)
+        child.kill()
+        child.wait()
+        assert (tmp_path / LOCK_FILE).read_text() == f"{holder}\n"
+        with ChromaStore(tmp_path) as store:
+            assert store.get(NOTES, "a").value == {"t": "x"}
+
+
+@needs_fork
+def test_a_forked_child_can_neither_use_nor_open_what_its_parent_has_open(tmp_path):
+    *refused, parent = run("fork", tmp_path)
+    assert [one["error"] for one in refused] == ["StoreLockedError"] * 3
+    assert "inherited by process" in refused[0]["message"]
+    assert "was open when this process was forked" in refused[2]["message"]
+    assert parent == {"ended": 0, "value": {"t": "x"}}
+
+
+@needs_fork
+def test_a_forked_child_does_not_keep_the_folder_of_a_parent_that_died(tmp_path):
+    (told,) = run("orphan", tmp_path)
+    try:
+        with ChromaStore(tmp_path) as store:
+            store.put(NOTES, "a", {"t": "x"})
+    finally:
+        os.kill(told["child"], signal.SIGKILL)
+
+
+@needs_fork
+def test_a_process_that_dies_at_any_step_leaves_every_item_old_or_new(tmp_path):
+    (told,) = run("die", tmp_path)
+    assert told["steps"] >= 7
+    old_changed, new_changed = {"red apples", "grey stones", "tall trees"}, {"blue sky"}
+    seen = set()
+    for folder in sorted(tmp_path.iterdir()):
+        with ChromaStore(folder) as store:
+            changed = set(store.get(NOTES, "changed").value["parts"])
+            assert changed in (old_changed, new_changed), folder
+            items = {item.key: item for item in store.search(())}
+            assert {"changed", "kept"} <= set(items) <= {"changed", "kept", "deleted", "new", "only"}
+            for item in items.values():  # each is found by each of its texts, and by no other text
+                for part in item.value["parts"]:
+                    best = store.search((), query=part)[0]
+                    assert (best.key, round(best.score, 4)) == (item.key, 1.0), (folder, part)
+            for part in (old_changed | new_changed) - changed:
+                assert store.search((), query=part)[0].score < 0.5, (folder, part)
+            expected = {item.namespace for item in items.values()}
+            assert set(store.list_namespaces()) == expected
+            store.put(NOTES, "changed", {"parts": ["last word"]}, ["parts[*]"])
+            store.put(ONE, "only", {"parts": ["last leaf"]}, ["parts[*]"])
+            assert store.search((), query="last leaf")[0].key == "only"
+            rows = store._catalogue.vectors(NOTES).get(include=[])["ids"]
+            living = store._catalogue.items(NOTES).get(include=["metadatas"])["metadatas"]
+            assert len(rows) == sum(entry["vectors"] for entry in living), folder  # leftovers are swept by searching
+            seen.add((frozenset(changed), "new" in items, "deleted" in items, "only" in items))
+    assert len(seen) >= 4
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+def test_a_process_killed_at_any_time_leaves_a_whole_store(tmp_path):
+    draw = random.Random(3)  # noqa: S311 - a test's data
+    for _ in range(2):
+        with running("write", tmp_path) as child:
+            child.stdout.readline()
+            child.stdout.readline()
+            time.sleep(draw.uniform(0, 0.3))
+            child.kill()
+            child.wait()
+        with ChromaStore(tmp_path) as store:
+            items = store.search(NOTES, limit=1000)
+            assert {item.key for item in items} == {str(n) for n in range(150)}
+            assert all(item.value["text"] == f"turn number {item.value['turn']}" for item in items)
+            for turn in {item.value["turn"] for item in items}:
+                wanted = {item.key for item in items if item.value["turn"] == turn}
+                found = store.search(NOTES, query=f"turn number {turn}", filter={"turn": turn}, limit=1000)
+                assert {item.key for item in found if item.score > 0.999} == wanted
+
+
+def test_stores_of_one_process_share_the_folder_until_the_last_is_closed(tmp_path):
+    link = tmp_path / "link"
+    folder = tmp_path / "folder"
+    first = ChromaStore(folder)
+    link.symlink_to(folder)
+    second = ChromaStore(str(link))
+    first.put(NOTES, "a", {"t": "x"})
+    second.put(NOTES, "b", {"t": "y"})
+    second.delete(NOTES, "a")
+    first.close()
+    with pytest.raises(StoreError, match="closed"):
+        first.get(NOTES, "b")
+    assert second.get(NOTES, "b").value == {"t": "y"}
+    assert run("use", folder)[0]["error"] == "StoreLockedError"
+    second.close()
+    assert run("use", folder) == [{"error": None}]
+
+
+def test_a_namespace_emptied_through_one_store_can_be_filled_through_another(tmp_path):
+    with ChromaStore(tmp_path) as first, ChromaStore(tmp_path) as second:
+        first.put(NOTES, "a", {"t": "x"})
+        assert second.get(NOTES, "a") is not None
+        first.delete(NOTES, "a")
+        second.put(NOTES, "b", {"t": "x"})
+        assert [item.key for item in first.search(NOTES, query="x")] == ["b"]
+
+
+def test_two_embedders_on_a_fresh_folder_the_first_to_write_wins(tmp_path):
+    with ChromaStore(tmp_path) as first, ChromaStore(tmp_path, embeddings=HashingEmbeddings(dims=8)) as second:
+        first.put(NOTES, "a", {"t": "x"})
+        with pytest.raises(EmbedderMismatchError, match=r"dims=1024.*dims=8"):
+            second.put(NOTES, "b", {"t": "x"})
+        assert first.get(NOTES, "b") is None
+
+
+def test_a_local_client_s_folder_is_locked_too(tmp_path):
+    client = chromadb.PersistentClient(tmp_path / "folder")
+    try:
+        with ChromaStore(client) as store:
+            store.put(NOTES, "a", {"t": "x"})
+            assert run("use", tmp_path / "folder")[0]["error"] == "StoreLockedError"
+        assert client.heartbeat() > 0
+    finally:
+        client.close()
+    assert run("use", tmp_path / "folder") == [{"error": None}]
+
+
+def test_a_folder_under_two_spellings_is_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    client = chromadb.PersistentClient("folder")
+    try:
+        with ChromaStore(client), pytest.raises(ConfigurationError, match="open in this process already"):
+            ChromaStore(tmp_path / "folder")
+    finally:
+        client.close()
+
+
+def test_a_folder_that_could_not_be_opened_is_not_kept(tmp_path):
+    (tmp_path / "chroma.sqlite3").write_text("this is no database")
+    with pytest.raises(Exception, match=r"(?i)database"):
+        ChromaStore(tmp_path)
+    (tmp_path / "chroma.sqlite3").unlink()
+    assert run("use", tmp_path) == [{"error": None}]
+
+
+def test_threads_at_once_lose_no_writes(tmp_path):
+    with ChromaStore(tmp_path) as store, ChromaStore(tmp_path) as other, ThreadPoolExecutor(6) as threads:
+
+        def work(number):
+            used = (store, other)[number % 2]
+            for turn in range(3):
+                used.put((*NOTES, str(number % 3)), f"{number}-{turn}", {"t": f"text {number} {turn}"}, ["t"])
+                used.put(NOTES, "contested", {"by": number}, index=["by"])
+                assert used.search(NOTES, query=f"text {number} {turn}", limit=1)[0].score > 0.99
+                used.delete((*NOTES, str(number % 3)), f"{number}-{turn - 1}")
+
+        list(threads.map(work, range(6)))
+        left = {item.key for item in store.search(NOTES, limit=100)}
+        assert left == {"contested", *(f"{number}-2" for number in range(6))}
+        assert store._catalogue.vectors(NOTES).count() == 1

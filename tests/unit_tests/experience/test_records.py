@@ -1,0 +1,178 @@
+"""Reading tool calls and their observations from messages."""
+
+import pytest
+
+from langchain_tooltree.experience.records import (
+    Branch,
+    Outcome,
+    Record,
+    Step,
+    digest,
+    first_request,
+    steps_in,
+    text_of,
+)
+
+
+def call(name, call_id=None, arguments="{}"):
+    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def asks(*calls):
+    return {"role": "assistant", "content": None, "tool_calls": list(calls)}
+
+
+def answers(content, call_id=None, **more):
+    return {"role": "tool", "content": content, **({"tool_call_id": call_id} if call_id else {}), **more}
+
+
+USER = {"role": "user", "content": "Find it."}
+
+
+def observed(*messages):
+    return [(step.tool, step.outcome and step.outcome.content) for step in steps_in(messages)]
+
+
+def test_calls_and_observations_are_paired_by_id_in_any_order():
+    assert observed(asks(call("a", "1"), call("b", "2")), answers("B", "2"), answers("A", "1")) == [
+        ("a", "A"),
+        ("b", "B"),
+    ]
+
+
+def test_an_id_that_comes_again_belongs_to_the_latest_call():
+    assert observed(asks(call("a", "1")), asks(call("b", "1")), answers("B", "1")) == [("a", None), ("b", "B")]
+    assert observed(asks(call("a", "1")), answers("A", "1"), asks(call("b", "1")), answers("B", "1")) == [
+        ("a", "A"),
+        ("b", "B"),
+    ]
+
+
+def test_without_ids_names_decide_and_then_the_order():
+    assert observed(asks(call("a"), call("b"), call("c")), answers("B", name="b"), answers("?"), answers("!")) == [
+        ("a", "?"),
+        ("b", "B"),
+        ("c", "!"),
+    ]
+
+
+def test_an_id_that_no_call_has_goes_to_a_call_without_one():
+    assert observed(asks(call("a"), call("b", "2")), answers("A", "1"), answers("B", "2")) == [("a", "A"), ("b", "B")]
+
+
+def test_an_observation_of_no_call_is_no_step():
+    assert observed(answers("?", "1"), asks(call("a", "2")), answers("?", "3")) == [("a", None)]
+
+
+def test_calls_of_one_message_share_their_turn():
+    steps = steps_in(
+        [USER, asks(call("a"), call("b")), answers("A"), {"role": "assistant", "content": "Hm."}, asks(call("c"))]
+    )
+    assert [(step.turn, step.position) for step in steps] == [(1, 1), (1, 1), (3, 4)]
+
+
+def test_a_failure_is_what_the_record_marks_as_one():
+    steps = steps_in([asks(call("a", "1"), call("b", "2")), answers("no", "1", error=True), answers("Error: no", "2")])
+    assert [step.outcome.status for step in steps] == ["error", "success"]
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ('{"n": 1}', {"n": 1}),
+        ({"n": 1}, {"n": 1}),
+        ("", {}),
+        ("{n: 1}", None),
+        ("[1]", None),
+        ("1", None),
+        (None, None),
+        (3, None),
+    ],
+)
+def test_arguments_are_a_json_object_or_unknown(written, read):
+    assert steps_in([asks(call("a", "1", written))])[0].arguments == read
+
+
+@pytest.mark.parametrize(
+    "calls", [None, [], "call", {"name": "a"}, ["a", None, 3], [{}], [{"function": "a"}], [call("")]]
+)
+def test_what_calls_no_function_is_no_step(calls):
+    assert steps_in([{"role": "assistant", "tool_calls": calls}]) == []
+
+
+def test_calls_in_the_older_form_are_steps_too():
+    said = {"role": "assistant", "content": None, "function_call": {"name": "a", "arguments": '{"n": 1}'}}
+    assert steps_in([said, {"role": "function", "name": "a", "content": "A"}]) == [
+        Step("a", {"n": 1}, Outcome("A"), None, 1, 0)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ("hello", "hello"),
+        (None, ""),
+        ([], ""),
+        ([{"type": "text", "text": "a"}, "b", {"type": "image_url", "image_url": {}}, 3, None], "a\nb"),
+        (3, "3"),
+    ],
+)
+def test_the_text_of_content(content, text):
+    assert text_of(content) == text
+    assert Outcome(content).text == text
+
+
+def test_the_task_is_the_first_request():
+    assert (
+        first_request([{"role": "system", "content": "Be kind."}, USER, {"role": "user", "content": "More."}])
+        == "Find it."
+    )
+    assert first_request([]) == ""
+
+
+def test_steps_of_a_branch_stand_where_it_began():
+    messages = [USER, asks(call("a", "1")), answers("A", "1"), asks(call("b", "2")), answers("B", "2")]
+    branches = [
+        Branch("sub", 2, (asks(call("x")),)),
+        Branch("late", 9, (asks(call("z")),)),
+        Branch("sub", 0, (asks(call("w")),)),
+    ]
+    record = Record.from_chat(messages, branches=branches)
+
+    assert [(step.tool, step.branch) for step in record.steps] == [
+        ("w", "sub"),
+        ("a", ""),
+        ("x", "sub"),
+        ("b", ""),
+        ("z", "late"),
+    ]
+    assert record.turns == 2
+    assert [name for name, _ in record.dialogues()] == ["", "sub", "sub", "late"]
+
+
+def test_a_record_without_an_id_is_known_by_its_dialogue():
+    assert Record.from_chat([USER]).id == Record.from_chat([dict(reversed(USER.items()))]).id == digest([USER])
+    assert Record.from_chat([USER], id="7").id == "7"
+    assert Record.from_chat([USER]).id != Record.from_chat([{**USER, "content": "Lose it."}]).id
+
+
+def test_a_verdict_makes_a_copy():
+    record = Record.from_chat([USER])
+    assert (record.judged(True, "Found.").success, record.success) == (True, None)
+    assert record.judged(True, "Found.").judged(None) == record
+
+
+def test_a_record_of_steps_alone_has_a_dialogue_too():
+    steps = [
+        Step("a", {"n": 1}, Outcome("A"), "1", 1),
+        Step("b", None, Outcome("B", "error"), None, 2),
+        Step("c", {}, None, None, 2),
+    ]
+    record = Record("7", "Find it.", steps)
+
+    assert record.turns == 2
+    assert record.chat()[0] == USER
+    assert [len(said.get("tool_calls", ())) for said in record.chat() if said["role"] == "assistant"] == [1, 2]
+    assert [(step.tool, step.outcome) for step in steps_in(record.chat())] == [
+        (step.tool, step.outcome) for step in steps
+    ]
