@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from langchain_core.messages import (
@@ -50,11 +51,12 @@ def to_chat(message: BaseMessage) -> dict[str, Any]:
     if not isinstance(message, BaseMessage) or isinstance(message, RemoveMessage):
         msg = f"A trajectory is made of messages, got {type(message).__name__}: {message!r:.80}."
         raise TrajectoryFormatError(msg)
+    defaults = _defaults(type(message))
     extras = {
         name: value
         for name, value in message.__dict__.items()
         if name not in {"content", "name", "type", "role", "tool_calls", "tool_call_id", "status"}
-        and value != type(message).model_fields[name].get_default(call_default_factory=True)
+        and value != defaults[name]
     } | dict(message.__pydantic_extra__ or {})
     unknown = message.additional_kwargs.get(UNKNOWN, {})
     if unknown:
@@ -166,3 +168,9 @@ def _assistant(said: Mapping[str, Any], content: Any, fields: dict[str, Any]) ->
 def _entry(call_id: str | None, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     function = {"name": name, "arguments": json.dumps(arguments, ensure_ascii=False, default=str)}
     return {"id": call_id, "type": "function", "function": function}
+
+
+@cache
+def _defaults(kind: type[BaseMessage]) -> dict[str, Any]:
+    """What the fields of a message are where nobody sets them; to be compared with, not to be handed out."""
+    return {name: each.get_default(call_default_factory=True) for name, each in kind.model_fields.items()}

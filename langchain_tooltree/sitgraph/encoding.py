@@ -19,8 +19,8 @@ DIMENSIONS = 288
 LEVELS = 7
 """Largest number that four bits hold beside its negative."""
 
-PRECISION = 1 << 20
-"""Whole numbers up to this stand for those of an embedding model when they are projected."""
+EXACT = 1 << 24
+"""Whole numbers up to this are exact in single precision, and so are sums of them."""
 
 SKETCH_BITS = 512
 
@@ -61,10 +61,10 @@ def fitted(vectors: Sequence[Sequence[float]]) -> Floats:
     if given.size == 0:
         return np.zeros((len(given), DIMENSIONS), dtype=np.float32)
     if given.shape[1] > DIMENSIONS:
-        # Sums of whole numbers are the same in any order, so a text gets the same vector in a batch of any size.
+        # Exact sums are the same in any order, so a text gets the same vector in a batch of any size.
         largest = np.abs(given).max(axis=1, keepdims=True)
-        given = np.rint(given * (PRECISION / np.where(largest > 0, largest, 1)))
-        given = given @ random_signs(given.shape[1], DIMENSIONS)
+        whole = np.rint(given * (EXACT // given.shape[1] / np.where(largest > 0, largest, 1))).astype(np.float32)
+        given = (whole @ random_signs(given.shape[1], DIMENSIONS)).astype(np.float64)
     elif given.shape[1] < DIMENSIONS:
         given = np.pad(given, ((0, 0), (0, DIMENSIONS - given.shape[1])))
     return _unit(given)

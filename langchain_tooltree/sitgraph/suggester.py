@@ -69,9 +69,10 @@ class Suggester:
             The suggestions; none if the graph abstains.
         """
         try:
-            moment, written = moment_of([to_chat(message) for message in messages])
+            dialogue = [to_chat(message) for message in messages]
+            moment, written = moment_of(dialogue)
             last_tool = moment.last_tool or None
-            options = {"state": summary or written, "messages": messages, "k": self.k, "allowed": allowed}
+            options = {"state": summary or written, "messages": dialogue, "k": self.k, "allowed": allowed}
             suggestions: list[Suggestion] = yield _Suggest(self.graph, last_tool, options)
         except Exception as error:  # noqa: BLE001 - the embedder may be down, and the agent can do without
             logger.warning("No tool could be suggested: %s: %s", type(error).__name__, error)

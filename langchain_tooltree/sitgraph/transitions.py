@@ -1,10 +1,10 @@
 """The transitions in a run: after which tool which other one came, and in what state. Pure."""
 
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from types import MappingProxyType
-from typing import Any
 
 from langchain_tooltree.experience.records import ChatMessage, Record, Step, entries_in, function_of, steps_in, text_of
 
@@ -69,13 +69,16 @@ def transitions_of(record: Record, aliases: Mapping[str, str] = MappingProxyType
     """
     written = _written(record)
     for _, messages in record.dialogues():
+        plain = _plain(messages)
+        places = [place for place, _ in plain]
+        dialogue = [message for _, message in plain]
         steps: list[Step] = []
         summaries: list[str] = []
         for step in _steps(messages, aliases):
             if step.tool == SUMMARIZE_STATE:
                 summaries += filter(None, [summary_of(step)])
                 continue
-            moment = Moment(_plain(messages[: step.position]), tuple(_as_known(steps, step.position)))
+            moment = Moment(dialogue[: bisect_left(places, step.position)], _as_known(steps, step.position))
             afterwards = next(written)
             yield Transition(moment.last_tool, step.tool, tuple(summaries or filter(None, [afterwards])), moment)
             steps.append(step)
@@ -102,7 +105,7 @@ def moment_of(
         else:
             steps.append(step)
             summary = None
-    return Moment(_plain(messages), tuple(steps)), summary
+    return Moment([message for _, message in _plain(messages)], tuple(steps)), summary
 
 
 def summary_of(step: Step) -> str:
@@ -118,25 +121,25 @@ def _steps(messages: Sequence[ChatMessage], aliases: Mapping[str, str]) -> Itera
         yield replace(step, tool=aliases[step.tool]) if step.tool in aliases else step
 
 
-def _plain(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
-    """Messages without those that only call `summarize_state`, and without its results."""
-    plain: list[ChatMessage] = []
-    answers: list[Any] = []
-    for message in messages:
+def _plain(messages: Sequence[ChatMessage]) -> list[tuple[int, ChatMessage]]:
+    """Messages and their places, without those that only call `summarize_state`, and without its results."""
+    plain: list[tuple[int, ChatMessage]] = []
+    answers: set[str] = set()
+    for place, message in enumerate(messages):
         calls = entries_in(message)
         summing_up = [call for call in calls if function_of(call).get("name") == SUMMARIZE_STATE]
-        answers.extend(call.get("id") for call in summing_up if call.get("id"))
+        answers.update(str(call["id"]) for call in summing_up if call.get("id"))
         mute = bool(summing_up) and len(summing_up) == len(calls) and not text_of(message.get("content"))
-        result = message.get("name") == SUMMARIZE_STATE or message.get("tool_call_id") in answers
-        if not mute and not (result and message.get("role") in {"tool", "function"}):
-            plain.append(message)
+        result = message.get("name") == SUMMARIZE_STATE or str(message.get("tool_call_id")) in answers
+        if not mute and not (result and message.get("role") == "tool"):
+            plain.append((place, message))
     return plain
 
 
-def _as_known(steps: Sequence[Step], position: int) -> Iterator[Step]:
+def _as_known(steps: Sequence[Step], position: int) -> tuple[Step, ...]:
     """Steps as they stood when a message was written: of the calls made in parallel there, nothing had come yet."""
-    for step in steps:
-        yield replace(step, outcome=None) if step.position >= position else step
+    before = bisect_left(steps, position, key=lambda step: step.position)
+    return (*steps[:before], *(replace(step, outcome=None) for step in steps[before:]))
 
 
 def _written(record: Record) -> Iterator[str]:

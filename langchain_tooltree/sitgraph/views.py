@@ -3,11 +3,11 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from itertools import islice
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice, takewhile
 from typing import Any
 
-from langchain_tooltree.experience.records import text_of
+from langchain_tooltree.experience.records import ChatMessage, text_of
 from langchain_tooltree.sitgraph.transitions import Moment
 
 TEXT_VIEWS = ("news", "message", "request", "reply", "observation")
@@ -19,6 +19,11 @@ VIEWS = (*TEXT_VIEWS, "calls")
 
 MAX_CHARACTERS = 8_000
 """Of a longer text, the first and the last half as many are read."""
+
+HALF = MAX_CHARACTERS // 2
+
+MAX_CALLS = 200
+"""Of a longer run, this many of the latest calls are looked at."""
 
 MAX_COUNT = 4
 MAX_LEAVES = 50
@@ -36,23 +41,45 @@ def texts_of(moment: Moment) -> dict[str, str]:
     Returns:
         A text for each name of `TEXT_VIEWS`; empty where there is nothing to say.
     """
-    requests = [text_of(message.get("content")) for message in moment.messages if message.get("role") == "user"]
+    said = [text_of(message.get("content")) for message in _since(moment)]
     replies = (text_of(each.get("content")) for each in reversed(moment.messages) if each.get("role") == "assistant")
     observations = (step.outcome.text for step in reversed(moment.steps) if step.outcome)
-    texts = {
-        "news": " ".join(requests[len(requests) - _messages_since(moment) :]),
-        "message": requests[-1] if requests else "",
-        "request": " ".join(requests),
-        "reply": next(filter(None, replies), ""),
-        "observation": next(observations, ""),
+    return {
+        "news": shortened(" ".join(said)),
+        "message": shortened(next(_requests(reversed(moment.messages)), "")),
+        "request": _request(moment),
+        "reply": shortened(next(filter(None, replies), "")),
+        "observation": shortened(next(observations, "")),
     }
-    return {view: shortened(text) for view, text in texts.items()}
+
+
+def _request(moment: Moment) -> str:
+    """All that the user has said, shortened; the middle of a long dialogue is never looked at."""
+    first = _up_to(MAX_CHARACTERS + 1, _requests(moment.messages))
+    if len(text := " ".join(first)) <= MAX_CHARACTERS:
+        return text
+    last = " ".join(reversed(_up_to(HALF, _requests(reversed(moment.messages)))))
+    return f"{text[:HALF]} {last[-HALF:]}"
+
+
+def _requests(messages: Iterable[ChatMessage]) -> Iterator[str]:
+    return (text_of(message.get("content")) for message in messages if message.get("role") == "user")
+
+
+def _up_to(characters: int, texts: Iterable[str]) -> list[str]:
+    """As many of some texts as it takes to have so many characters."""
+    taken: list[str] = []
+    for text in texts:
+        taken.append(text)
+        characters -= len(text) + 1
+        if characters <= 0:
+            break
+    return taken
 
 
 def shortened(text: str) -> str:
     """A text of `MAX_CHARACTERS` at the most: its beginning and its end."""
-    half = MAX_CHARACTERS // 2
-    return text if len(text) <= MAX_CHARACTERS else f"{text[:half]} {text[-half:]}"
+    return text if len(text) <= MAX_CHARACTERS else f"{text[:HALF]} {text[-HALF:]}"
 
 
 def features_of(moment: Moment) -> dict[str, float]:
@@ -65,31 +92,28 @@ def features_of(moment: Moment) -> dict[str, float]:
         Weights by feature. Arguments count by their shape (`R-4711` and `R-12` are alike), so that what a call was
         about is seen, and which one in particular is not.
     """
-    tools = [step.tool for step in moment.steps]
+    steps = moment.steps[-MAX_CALLS:]
+    tools = [step.tool for step in steps]
     features: dict[str, float] = {}
     for tool, count in Counter(tools).items():
         features[f"called {tool}"] = 1.0
         features[f"called {tool} {min(count, MAX_COUNT)} times"] = 1.0
     features[f"last {tools[-2:]}"] = RECENT
     features[f"latest {tools[-3:]}"] = RECENT
-    features[f"{min(_messages_since(moment), MAX_COUNT - 1)} messages since"] = RECENT
-    for step in moment.steps:
+    features[f"{min(len(_since(moment)), MAX_COUNT - 1)} messages since"] = RECENT
+    for step in steps:
         for feature in _argument_features(step.tool, step.arguments):
             features[f"argument {feature}"] = 1.0
-    if moment.steps:
-        for feature in _argument_features(moment.steps[-1].tool, moment.steps[-1].arguments):
+    for step in steps[-1:]:
+        for feature in _argument_features(step.tool, step.arguments):
             features[f"last argument {feature}"] = 1.0
     return features
 
 
-def _messages_since(moment: Moment) -> int:
-    """How many messages the user has sent since the last observation."""
-    count = 0
-    for message in reversed(moment.messages):
-        if message.get("role") in {"tool", "function"}:
-            break
-        count += message.get("role") == "user"
-    return count
+def _since(moment: Moment) -> list[ChatMessage]:
+    """What the user has said since the last observation."""
+    after = takewhile(lambda message: message.get("role") != "tool", reversed(moment.messages))
+    return [message for message in after if message.get("role") == "user"][::-1]
 
 
 def _argument_features(tool: str, arguments: Mapping[str, Any] | None) -> list[str]:
