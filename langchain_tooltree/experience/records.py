@@ -11,6 +11,10 @@ ChatMessage = Mapping[str, Any]
 """A message in the OpenAI chat format: `role`, `content`, `tool_calls`, `tool_call_id`, and whatever it came with."""
 
 
+OBSERVING = frozenset({"tool", "function"})
+"""Roles of messages that bring an observation; the second one is from before there were tools."""
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What came of a tool call.
@@ -202,7 +206,8 @@ def steps_in(messages: Sequence[ChatMessage], *, branch: str = "") -> list[Step]
             case "assistant":
                 turn += 1
                 for call in entries_in(message):
-                    if name := function_of(call).get("name"):
+                    name = function_of(call).get("name")
+                    if name and isinstance(name, str):
                         unanswered.append(len(steps))
                         arguments = arguments_of(call)
                         steps.append(Step(name, arguments, None, call.get("id"), turn, position, branch))
@@ -235,7 +240,7 @@ def arguments_of(call: Mapping[str, Any]) -> dict[str, Any] | None:
     if isinstance(written, str):
         try:
             written = json.loads(written or "{}")
-        except ValueError:
+        except (ValueError, RecursionError):
             return None
     return dict(written) if isinstance(written, Mapping) else None
 

@@ -13,6 +13,8 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
+from langchain_tooltree.errors import ConfigurationError
+
 DIMENSIONS = 288
 """Length of the vector of one view."""
 
@@ -56,8 +58,14 @@ def fitted(vectors: Sequence[Sequence[float]]) -> Floats:
 
     Returns:
         An array of shape `(len(vectors), DIMENSIONS)`; rows are of unit length or zero.
+
+    Raises:
+        ConfigurationError: If a number is infinite or none at all.
     """
     given = np.asarray(vectors, dtype=np.float64)
+    if not np.isfinite(given).all():
+        msg = "The embedder gave a vector with numbers that are infinite or NaN. Look at its model and its server."
+        raise ConfigurationError(msg)
     if given.size == 0:
         return np.zeros((len(given), DIMENSIONS), dtype=np.float32)
     if given.shape[1] > DIMENSIONS:

@@ -128,7 +128,8 @@ class Graph:
         self._edges.add(run.transitions, run.turns, sign=-1)
         for source in {source for source, _ in run.transitions}:
             self._states_of(source).remove(number)
-            self._summaries_of(source).remove(number)
+            for key in self._summaries_of(source).remove(number):
+                self._texts.pop(key, None)
         return True
 
     def runs(self) -> Iterator[str]:

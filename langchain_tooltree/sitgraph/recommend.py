@@ -100,9 +100,10 @@ class Recommender:
         """One edge to each tool, from anywhere."""
         every = [edges for _, edges in self.graph.edges()]
         targets, place = np.unique(np.concatenate([[], *(each.targets for each in every)]), return_inverse=True)
-        counts, inverse_turns = np.zeros((2, len(targets)), dtype=np.int64)
-        np.add.at(counts, place, np.concatenate([[], *(each.counts for each in every)]).astype(np.int64))
-        return Outgoing(targets.astype(np.int32), counts, inverse_turns)
+        sums = np.zeros((2, len(targets)), dtype=np.int64)
+        for each, column in zip(sums, ("counts", "inverse_turns"), strict=True):
+            np.add.at(each, place, np.concatenate([[], *(getattr(edges, column) for edges in every)]).astype(np.int64))
+        return Outgoing(targets.astype(np.int32), *sums)
 
     def _best(self, shares: NDArray[np.float64], edges: Outgoing, k: int) -> list[int]:
         """The places of the largest shares. Of equal ones, the edge followed more often, then the name decides."""
@@ -138,7 +139,7 @@ class Recommender:
     def _by_summary(self, question: Question, edges: Outgoing, weights: NDArray[np.float64]) -> Ranking | None:
         """Rank by the agent's summary. An edge without summaries is compared by the texts of its derived states.
 
-        Where no edge has any, the state derived from the dialogue tells more than such a comparison, if it is known.
+        Where no summary is similar, the state derived from the dialogue tells more than such a comparison.
         """
         summary = np.asarray(question.summary)[None]
         likeness = self._compare(self._summaries(question.source), summary, centered=False)

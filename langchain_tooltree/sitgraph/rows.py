@@ -91,3 +91,10 @@ class GrowingRows:
         for column in fields(Rows):
             getattr(self._room, column.name)[self._used : needed] = getattr(rows, column.name)
         self._used = needed
+
+    def tidy(self) -> None:
+        """Let go of rows that no longer count, where most do not: a run that goes on is taken out again and again."""
+        kept = np.flatnonzero(self.rows.targets != REMOVED)
+        if 2 * len(kept) < self._used:
+            self._room = self.rows.taken(kept)
+            self._used = len(kept)

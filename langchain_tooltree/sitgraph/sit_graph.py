@@ -77,6 +77,7 @@ class SITGraph:
         self._encoder = Encoder(resolve_embeddings(embeddings))
         self._graph = Graph(max_states=max_states)
         self._lock = threading.RLock()
+        self._saving = threading.Lock()
 
     @classmethod
     def paper(cls, *, alpha: float = DEFAULT_ALPHA, embeddings: Embeddings | str | None = None) -> Self:
@@ -112,7 +113,8 @@ class SITGraph:
         """Learn from a run. One that did not succeed, or that nobody has judged, changes nothing.
 
         Args:
-            trajectory: The run. The same one again changes nothing; a longer version of it takes its place.
+            trajectory: The run. The same one again changes nothing; a version of it that is longer, or as long and
+                holds more, takes its place.
             tools: The tools that the agent had, so that later changes of their schemas are noticed; those under
                 `tools` in the trajectory's metadata if left out.
 
@@ -245,7 +247,9 @@ class SITGraph:
             "embedder": embedder_name(self._encoder.embeddings),
         }
         with self._lock:
-            save_graph(self._graph.snapshot(), settings, path)
+            snapshot = self._graph.snapshot()
+        with self._saving:
+            save_graph(snapshot, settings, path)
 
     @classmethod
     def load(
@@ -283,8 +287,8 @@ class SITGraph:
         """The graph for networkx.
 
         Returns:
-            A directed graph. Edges have `weight` (Eq. 2), `raw_weight` (Eq. 1), `count`, and `states`, the number of
-            states stored on them. The start node is named `START`, an empty string.
+            A directed graph. Edges have `weight` (Eq. 2), `raw_weight` (Eq. 1), `count`, and `states` and `summaries`,
+            the numbers of those stored on them. The start node is named `START`, an empty string.
         """
         with self._lock:
             return to_networkx(self._graph, self.alpha)

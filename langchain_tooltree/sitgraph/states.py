@@ -68,12 +68,22 @@ class SourceStates:
         self._added.append(rows)
         self._change(rows.targets)
 
-    def remove(self, run: int) -> None:
-        """Take out the states of a run."""
+    def remove(self, run: int) -> list[int]:
+        """Take out the states of a run.
+
+        Args:
+            run: Its number.
+
+        Returns:
+            The keys of its states.
+        """
         places = np.flatnonzero(self._column("runs") == run)
+        keys: list[int] = self._column("keys")[places].tolist()
         self._change(self._column("targets")[places])
         self._write("targets", places, REMOVED)
         self._write("weights", places, 0)
+        self._added.tidy()
+        return keys
 
     def spread(self) -> None:
         """Choose anew which states stand for which, at all edges."""

@@ -27,6 +27,9 @@ def toolset_of(tools: Tools) -> dict[str, str]:
     Raises:
         ToolDefinitionError: If an entry has no name.
     """
+    if isinstance(tools, str):
+        msg = f"Tools are a list, got the text {tools!r:.80}; for a single tool, {[tools]!r:.80}."
+        raise ToolDefinitionError(msg)
     return dict(_name_and_hash(tool) for tool in tools)
 
 

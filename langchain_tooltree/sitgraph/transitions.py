@@ -6,7 +6,16 @@ from dataclasses import dataclass, replace
 from itertools import count
 from types import MappingProxyType
 
-from langchain_tooltree.experience.records import ChatMessage, Record, Step, entries_in, function_of, steps_in, text_of
+from langchain_tooltree.experience.records import (
+    OBSERVING,
+    ChatMessage,
+    Record,
+    Step,
+    entries_in,
+    function_of,
+    steps_in,
+    text_of,
+)
 
 START = ""
 """Name of the virtual node that every run begins at; no tool can have it."""
@@ -131,7 +140,7 @@ def _plain(messages: Sequence[ChatMessage]) -> list[tuple[int, ChatMessage]]:
         answers.update(str(call["id"]) for call in summing_up if call.get("id"))
         mute = bool(summing_up) and len(summing_up) == len(calls) and not text_of(message.get("content"))
         result = message.get("name") == SUMMARIZE_STATE or str(message.get("tool_call_id")) in answers
-        if not mute and not (result and message.get("role") == "tool"):
+        if not mute and not (result and message.get("role") in OBSERVING):
             plain.append((place, message))
     return plain
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice, takewhile
 from typing import Any
 
-from langchain_tooltree.experience.records import ChatMessage, text_of
+from langchain_tooltree.experience.records import OBSERVING, ChatMessage, text_of
 from langchain_tooltree.sitgraph.transitions import Moment
 
 TEXT_VIEWS = ("news", "message", "request", "reply", "observation")
@@ -71,8 +71,8 @@ def _up_to(characters: int, texts: Iterable[str]) -> list[str]:
     taken: list[str] = []
     for text in texts:
         taken.append(text)
-        characters -= len(text) + 1
-        if characters <= 0:
+        characters -= len(text) + 1  # with the space before the next
+        if characters < 0:
             break
     return taken
 
@@ -112,7 +112,7 @@ def features_of(moment: Moment) -> dict[str, float]:
 
 def _since(moment: Moment) -> list[ChatMessage]:
     """What the user has said since the last observation."""
-    after = takewhile(lambda message: message.get("role") != "tool", reversed(moment.messages))
+    after = takewhile(lambda message: message.get("role") not in OBSERVING, reversed(moment.messages))
     return [message for message in after if message.get("role") == "user"][::-1]
 
 

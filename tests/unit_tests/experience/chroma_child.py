@@ -92,7 +92,8 @@ def fork(folder):
 
 def orphan(folder):
     """Fork a child that outlives its parent, which has the folder open."""
-    ChromaStore(folder)
+    store = ChromaStore(folder)
+    store.put(NOTES, "a", {"t": "x"})
     child = os.fork()
     if child == 0:
         signal.alarm(60)

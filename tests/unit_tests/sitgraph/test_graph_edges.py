@@ -141,9 +141,7 @@ def test_edges_summed_up_at_once_are_those_added_one_by_one():
     runs = [([(0, 1), (1, 2), (0, 1)], 4), ([(0, 2), (2, 0)], 3), ([(0, 1)], 2)]
     sources, targets, numbers = (
         np.array(column, dtype=np.int32)
-        for column in zip(
-            *[(*pair, number) for number, (pairs, _) in enumerate(runs) for pair in pairs], strict=True
-        )
+        for column in zip(*[(*pair, number) for number, (pairs, _) in enumerate(runs) for pair in pairs], strict=True)
     )
     at_once = Edges.of(sources, targets, numbers, np.array([turns for _, turns in runs], dtype=np.int32), 3)
     one_by_one = Edges(np.zeros(1, np.int64), _nothing())

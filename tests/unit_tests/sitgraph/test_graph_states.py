@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from langchain_tooltree.sitgraph import states as states_module
@@ -84,7 +84,7 @@ def test_a_state_is_like_itself():
     assert cosines(codes, unpacked(codes)[2], np.zeros((VIEWS, DIMENSIONS), np.float32))[2] == pytest.approx([1, 1])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(1, 12), st.integers(1, 14), st.integers(0, 99))
 def test_stand_ins_stand_for_all(count, limit, seed):
     kinds = np.random.default_rng(seed).integers(0, 4, count)  # some states are the same
@@ -99,7 +99,7 @@ def test_the_state_farthest_from_all_chosen_ones_is_chosen_next():
     sketches = np.array([[0], [0b1], [0b1111], [0b111], [0b11110000]], dtype=np.uint64)
 
     assert stand_ins(sketches, 1).tolist() == [5, 0, 0, 0, 0]
-    assert stand_ins(sketches, 2).tolist() == [4, 0, 1, 0, 0] or stand_ins(sketches, 2)[4] == 1
+    assert stand_ins(sketches, 2).tolist() == [3, 0, 2, 0, 0]  # the first of two that are equally far
     assert stand_ins(sketches, 3).tolist() == [2, 0, 2, 0, 1]
     assert stand_ins(sketches, 9).tolist() == [1, 1, 1, 1, 1]
 
@@ -152,6 +152,17 @@ def test_a_run_that_is_taken_out_leaves_nothing_behind(max_states, stored_first)
     assert REMOVED not in table.compare(vectors(1)[0], centered=False).rows.targets
 
 
+def test_a_run_that_goes_on_takes_no_more_room_than_it_needs():
+    table = filled(rows_of(vectors(3), runs=99, first_key=9000))
+    for version in range(1, 60):
+        table.remove(version - 1)
+        table.add(rows_of(vectors(10, seed=version), runs=version, first_key=100 * version))
+
+    assert len(table) == 13
+    assert table.rows().runs.tolist() == [59] * 10 + [99] * 3
+    assert len(table._added.rows) <= 2 * 13 + 10
+
+
 def test_the_cap_holds_for_each_edge():
     table = filled(rows_of(vectors(9), targets=[1] * 6 + [2] * 3), max_states=2)
 
@@ -169,7 +180,7 @@ def test_without_a_cap_all_states_are_compared():
 
 def test_what_all_states_have_in_common_is_left_out_of_a_centered_comparison():
     common = 3 * vectors(1)[0]
-    states = np.stack([common + each for each in vectors(60, seed=1)])
+    states = np.stack([common + each for each in vectors(400, seed=1)])
     states /= np.linalg.norm(states, axis=2, keepdims=True)
     table = filled(rows_of(states))
 

@@ -4,7 +4,7 @@ import hashlib
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from langchain_tooltree.sitgraph.encoding import (
@@ -64,7 +64,7 @@ def test_packing_again_changes_nothing():
     assert (packed(unpacked(once)) == once).all()
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.dictionaries(st.text(max_size=8), st.floats(0.5, 2), min_size=1, max_size=12))
 def test_a_bag_of_features_is_a_vector_of_unit_length_or_zero(features):
     length = float(np.linalg.norm(vector_of(features)))
@@ -151,6 +151,16 @@ def test_a_sketch_is_the_same_in_a_batch_of_any_size():
     states = some_states(30)
 
     assert (sketched(states) == np.concatenate([sketched(each[None]) for each in states])).all()
+
+
+def test_a_sketch_is_made_of_exact_sums():
+    states = some_states(200)
+    width = SKETCH_BITS // states.shape[1]
+    sums = numbers_of(states).astype(np.int64) @ random_signs(DIMENSIONS, width).astype(np.int64)
+
+    bits = np.unpackbits(sketched(states).view(np.uint8), axis=1)[:, : states.shape[1] * width]
+    assert (bits == (sums > 0).reshape(len(states), -1)).all()
+    assert (sums == 0).any()  # rounding would decide on these
 
 
 @pytest.mark.parametrize("views", [1, 6])

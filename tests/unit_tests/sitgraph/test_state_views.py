@@ -3,13 +3,22 @@
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from little_runs import brings, called, calls, routine, run_of, says, summed_up, user
 
+from langchain_tooltree.sitgraph import views
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
 from langchain_tooltree.sitgraph.transitions import moment_of
-from langchain_tooltree.sitgraph.views import MAX_CHARACTERS, TEXT_VIEWS, VIEWS, features_of, shortened, texts_of
+from langchain_tooltree.sitgraph.views import (
+    MAX_CALLS,
+    MAX_CHARACTERS,
+    TEXT_VIEWS,
+    VIEWS,
+    features_of,
+    shortened,
+    texts_of,
+)
 
 TALK = [
     user("I want a refund."),
@@ -84,6 +93,16 @@ def test_of_a_long_text_the_beginning_and_the_end_are_read():
     assert texts(user(long))["message"] == shortened(long)
 
 
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(st.text("abcdefgh", max_size=6), max_size=9))
+def test_of_many_requests_the_same_is_read_as_of_one_long_text(requests):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(views, "MAX_CHARACTERS", 12)
+        patch.setattr(views, "HALF", 6)
+
+        assert texts(*map(user, requests))["request"] == shortened(" ".join(requests))
+
+
 def test_the_features_tell_which_tools_were_called_how_often_and_in_what_order():
     assert features(*TALK, *called("find", "pay")) == {
         "called find": 1.0,
@@ -138,6 +157,13 @@ def test_of_very_many_arguments_some_are_read():
     assert len(features(user("Hi"), calls(("a", {f"k{place}": 1 for place in range(500)})))) < 120
 
 
+def test_of_very_many_calls_the_latest_are_looked_at():
+    many = [user("Hi"), *called("first", *["a"] * MAX_CALLS)]
+
+    assert "called first" not in features(*many)
+    assert "called first" in features(*many[:-2])
+
+
 def test_arguments_that_cannot_be_read_are_none():
     call = {"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": "a", "arguments": "{broken"}}]}
 
@@ -169,7 +195,7 @@ MESSAGES = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(MESSAGES, max_size=8))
 def test_nothing_that_a_dialogue_may_hold_stops_the_graph(messages):
     graph = SITGraph()

@@ -1,0 +1,331 @@
+"""A graph in a folder: what comes back, what is refused, and that reading one can do no harm."""
+
+import json
+import os
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from little_runs import TableEmbeddings, called, content_of, names, routine, run_of, says, summed_up, user
+
+from langchain_tooltree.errors import GraphFileError
+from langchain_tooltree.sitgraph import files
+from langchain_tooltree.sitgraph.files import LARGE, MANIFEST
+from langchain_tooltree.sitgraph.sit_graph import SITGraph
+
+TOOLS = [{"name": "a", "parameters": {"type": "object", "properties": {"x": {"type": "string"}}}}]
+RUNS = [
+    run_of(
+        "1", user("A refund, please."), *called("a"), *summed_up("They want a refund."), *called("b"), says("Done.")
+    ),
+    run_of("2", user("A room, please."), *called("a"), *summed_up("They want a room."), *called("c"), says("Done.")),
+    routine("3", "a", "b", "c", metadata={"tools": TOOLS}),
+]
+QUESTIONS = [
+    (None, {}),
+    ("a", {"state": "They want a refund."}),
+    ("a", {"messages": [user("A room, please."), *called("a")]}),
+    ("b", {"messages": []}),
+]
+
+
+class Planted:
+    """Runs something when it is unpickled."""
+
+    def __init__(self, target):
+        self.target = target
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.target),)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    SITGraph.from_trajectories(RUNS, alpha=0.5, max_states=7, min_support=1, aliases={"old": "a"}).save(tmp_path / "g")
+    return tmp_path / "g"
+
+
+def answers(graph):
+    return [graph.suggest(tool, k=9, **options) for tool, options in QUESTIONS]
+
+
+def test_a_graph_comes_back_as_it_was(folder):
+    graph = SITGraph.load(folder)
+
+    assert (graph.alpha, graph.contextual, graph.max_states, graph.min_support) == (0.5, True, 7, 1)
+    assert graph.aliases == {"old": "a"}
+    assert len(graph) == 3
+    assert "2" in graph
+    assert answers(graph) == answers(SITGraph.from_trajectories(RUNS, alpha=0.5, max_states=7))
+    assert graph.to_mermaid() == SITGraph.from_trajectories(RUNS, alpha=0.5).to_mermaid()
+    assert graph.drift(["a", "b", "c"]).healthy
+
+
+def test_the_same_runs_give_the_same_bytes(folder, tmp_path):
+    settings = {"alpha": 0.5, "max_states": 7, "aliases": {"old": "a"}}
+    SITGraph.from_trajectories(RUNS[::-1], **settings).save(tmp_path / "other")
+    SITGraph.load(folder).save(tmp_path / "again")
+
+    assert content_of(tmp_path / "other") == content_of(tmp_path / "again") == content_of(folder)
+
+
+@pytest.mark.parametrize("paper", [True, False])
+def test_an_empty_graph_comes_back(tmp_path, paper):
+    (SITGraph.paper() if paper else SITGraph()).save(tmp_path / "g")
+
+    graph = SITGraph.load(tmp_path / "g", verify=True)
+
+    assert len(graph) == 0
+    assert graph.suggest(None) == []
+    assert (graph.contextual, graph.max_states) == ((False, None) if paper else (True, 64))
+    assert graph.add(RUNS[0])
+    assert names(graph.suggest(None)) == ["a"]
+
+
+def test_any_text_comes_back(tmp_path):
+    odd = 'ü|"]\n\ud800 \U0001f600'
+    run = run_of(odd, user(odd), *called(odd), *summed_up(f"Known: {odd}"), *called(odd), metadata={"tools": [odd]})
+    SITGraph.from_trajectories([run], aliases={odd + "!": odd}).save(tmp_path / "g")
+
+    graph = SITGraph.load(tmp_path / "g", verify=True)
+    [suggestion] = graph.suggest(odd + "!", state=f"Known: {odd}")
+
+    assert odd in graph
+    assert suggestion.tool == odd
+    assert suggestion.evidence[0].trajectory == odd
+    assert suggestion.evidence[0].summary == f"Known: {odd}"
+
+
+def test_two_halves_of_a_character_stay_apart(tmp_path):
+    halves = "\ud83d\ude00"
+    assert halves != "\U0001f600"
+    SITGraph.from_trajectories([routine(halves, halves)]).save(tmp_path / "g")
+
+    assert names(SITGraph.load(tmp_path / "g").suggest(None)) == [halves]
+
+
+def test_names_and_ids_can_be_read_by_people(folder):
+    assert json.loads((folder / "names.json").read_text(encoding="utf-8"))["names"] == ["", "a", "b", "c"]
+
+
+def test_loading_and_learning_never_write_to_the_folder(folder):
+    before = content_of(folder)
+    times = {file: file.stat().st_mtime_ns for file in folder.iterdir()}
+    for file in [*folder.iterdir(), folder]:
+        file.chmod(0o555 if file.is_dir() else 0o444)
+    try:
+        graph = SITGraph.load(folder)
+        answers(graph)
+        assert graph.remove("2")
+        for number in range(20):
+            assert graph.add(routine(f"new {number}", "a", "b", "a"))
+        answers(graph)
+        graph.to_networkx()
+        del graph
+    finally:
+        folder.chmod(0o755)
+
+    assert content_of(folder) == before
+    assert {file: file.stat().st_mtime_ns for file in folder.iterdir()} == times
+
+
+def test_vectors_are_mapped_and_not_read(folder):
+    snapshot, _ = files.load_graph(folder)
+
+    assert isinstance(snapshot.states.codes, np.memmap)
+    assert isinstance(snapshot.summaries.sketches, np.memmap)
+
+
+def test_a_graph_may_be_saved_over_the_one_that_it_was_read_from(folder):
+    graph = SITGraph.load(folder)
+    graph.add(routine("4", "d", "e"))
+    expected = answers(graph)
+    graph.save(folder)
+
+    assert answers(graph) == expected == answers(SITGraph.load(folder, verify=True))
+
+
+def test_every_file_that_is_missing_is_named(folder, tmp_path):
+    for name in content_of(folder):
+        damaged = copied(folder, tmp_path / f"without {name}")
+        (damaged / name).unlink()
+        with pytest.raises(GraphFileError) as caught:
+            SITGraph.load(damaged)
+        assert name in str(caught.value)
+        assert str(damaged) in str(caught.value)
+        assert "mine the graph again" in str(caught.value) or "SITGraph.save" in str(caught.value)
+
+
+@pytest.mark.parametrize("size", [0, 0.5])
+def test_every_file_that_is_cut_off_is_named(folder, tmp_path, size):
+    for name, content in content_of(folder).items():
+        damaged = copied(folder, tmp_path / f"cut {name}")
+        (damaged / name).write_bytes(content[: int(size * len(content))])
+        with pytest.raises(GraphFileError, match="mine the graph again") as caught:
+            SITGraph.load(damaged)
+        assert name in str(caught.value)
+
+
+def test_every_file_that_was_changed_is_named(folder, tmp_path):
+    for name, content in content_of(folder).items():
+        damaged = copied(folder, tmp_path / f"changed {name}")
+        for place in {len(content) - 2, len(content) * 9 // 10}:
+            (damaged / name).write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+            with pytest.raises(GraphFileError, match="again") as caught:
+                SITGraph.load(damaged, verify=True)
+            assert name in str(caught.value)
+
+
+def test_changed_vectors_are_found_when_asked_for(folder):
+    name = "states.codes.npy"
+    content = bytearray((folder / name).read_bytes())
+    content[-1] ^= 1
+    (folder / name).write_bytes(content)
+
+    assert name in LARGE
+    assert len(SITGraph.load(folder)) == 3
+    with pytest.raises(GraphFileError, match=re.escape(name)):
+        SITGraph.load(folder, verify=True)
+
+
+def test_changed_settings_are_found(folder):
+    manifest = json.loads((folder / MANIFEST).read_text())
+    (folder / MANIFEST).write_text(json.dumps({**manifest, "alpha": 7.0}))
+
+    with pytest.raises(GraphFileError, match=MANIFEST):
+        SITGraph.load(folder)
+
+
+@pytest.mark.parametrize("name", sorted(LARGE))
+def test_pickled_objects_are_never_read(folder, tmp_path, name):
+    np.save(folder / name, np.array([Planted(tmp_path / "run")], dtype=object), allow_pickle=True)
+
+    with pytest.raises(GraphFileError, match=name):
+        SITGraph.load(folder)
+    assert not (tmp_path / "run").exists()
+
+
+def test_no_pickle_is_allowed_anywhere(folder, monkeypatch):
+    load, save, asked = np.load, np.save, []
+
+    def spy(function):
+        return lambda *args, **options: asked.append(options["allow_pickle"]) or function(*args, **options)
+
+    monkeypatch.setattr(np, "load", spy(load))
+    monkeypatch.setattr(np, "save", spy(save))
+    SITGraph.load(folder).save(folder)
+
+    assert len(asked) == 2 * (len(content_of(folder)) - 2)
+    assert not any(asked)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"format": 2}, {"views": ["request"]}, {"dimensions": 64}, {"files": None}],
+    ids=lambda each: next(iter(each)),
+)
+def test_other_formats_are_refused(folder, change):
+    manifest = json.loads((folder / MANIFEST).read_text())
+    (folder / MANIFEST).write_text(json.dumps({**manifest, **change}))
+
+    with pytest.raises(GraphFileError, match=r"another format .*Mine the graph again"):
+        SITGraph.load(folder)
+
+
+@pytest.mark.parametrize("content", ["[]", "7", "{", "\x00"])
+def test_a_manifest_that_is_none_is_damaged(folder, content):
+    (folder / MANIFEST).write_text(content)
+
+    with pytest.raises(GraphFileError, match=MANIFEST):
+        SITGraph.load(folder)
+
+
+def test_where_there_is_no_graph_is_said(tmp_path):
+    (tmp_path / "file").write_text("text")
+    for path in (tmp_path, tmp_path / "nothing", tmp_path / "file", str(tmp_path / "nothing")):
+        with pytest.raises(GraphFileError, match="There is no graph at"):
+            SITGraph.load(path)
+
+
+def test_a_graph_is_used_with_the_embedder_that_it_was_made_with(tmp_path):
+    SITGraph(embeddings=TableEmbeddings(dims=3)).save(tmp_path / "g")
+
+    assert len(SITGraph.load(tmp_path / "g", embeddings=TableEmbeddings(dims=3))) == 0
+    with pytest.raises(GraphFileError, match=r"TableEmbeddings\(dims=3\).*HashingEmbeddings\(dims=1024\).*embeddings="):
+        SITGraph.load(tmp_path / "g")
+    with pytest.raises(GraphFileError, match=r"dims=3.*dims=4"):
+        SITGraph.load(tmp_path / "g", embeddings=TableEmbeddings(dims=4))
+
+
+def test_what_is_no_graph_is_never_saved_over(tmp_path):
+    (tmp_path / "file").write_text("text")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "notes.txt").write_text("text")
+    (tmp_path / "web app").mkdir()
+    (tmp_path / "web app" / MANIFEST).write_text('{"name": "Somebody else\'s", "format": 1}')
+    before = content_of(tmp_path)
+
+    for name in ("file", "folder", "web app"):
+        with pytest.raises(GraphFileError, match=rf"{name} exists and is no graph.*Choose another path"):
+            SITGraph().save(tmp_path / name)
+    assert content_of(tmp_path) == before
+
+
+def test_a_graph_may_be_saved_in_an_empty_folder_and_in_new_ones(tmp_path):
+    (tmp_path / "empty").mkdir()
+    SITGraph.from_trajectories(RUNS).save(str(tmp_path / "empty"))
+    SITGraph.from_trajectories(RUNS).save(tmp_path / "some" / "where" / "new")
+
+    assert content_of(tmp_path / "empty") == content_of(tmp_path / "some" / "where" / "new")
+    assert (tmp_path / "empty").stat().st_mode & 0o777 == 0o755
+
+
+def test_a_link_to_a_graph_stays_a_link(folder, tmp_path):
+    (tmp_path / "current").symlink_to(folder)
+    SITGraph.from_trajectories(RUNS[:1]).save(tmp_path / "current")
+
+    assert (tmp_path / "current").is_symlink()
+    assert len(SITGraph.load(folder)) == 1
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["current", "g"]
+
+
+@pytest.mark.parametrize("failing", ["np.save", "rename"])
+def test_an_error_while_saving_leaves_the_old_graph(folder, tmp_path, monkeypatch, failing):
+    before = content_of(folder)
+    graph = SITGraph.from_trajectories(RUNS[:2])
+    saves, rename = [], Path.rename
+
+    def full(*args, **options):
+        saves.append(args)
+        if len(saves) == 5:
+            raise OSError(28, "No space left on device")
+
+    def in_the_way(self, target):
+        if Path(target) == folder and not self.name.endswith(".old"):
+            raise OSError(13, "Permission denied")
+        return rename(self, target)
+
+    if failing == "np.save":
+        monkeypatch.setattr(np, "save", full)
+    else:
+        monkeypatch.setattr(Path, "rename", in_the_way)
+    with pytest.raises(OSError, match=r"No space|Permission"):
+        graph.save(folder)
+    monkeypatch.undo()
+
+    assert content_of(folder) == before
+    assert len(SITGraph.load(folder)) == 3
+    assert [each.name for each in tmp_path.iterdir()] == ["g"]
+
+
+def test_nothing_is_left_over_beside_a_saved_graph(folder, tmp_path):
+    SITGraph.from_trajectories(RUNS[:2]).save(folder)
+
+    assert [each.name for each in tmp_path.iterdir()] == ["g"]
+    assert len(SITGraph.load(folder)) == 2
+
+
+def copied(folder, target):
+    return Path(shutil.copytree(folder, target))

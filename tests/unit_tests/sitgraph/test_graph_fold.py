@@ -1,0 +1,198 @@
+"""The graph is a fold: whatever was added and removed in whatever order, the same runs give the same graph."""
+
+import random
+import tempfile
+from functools import cache
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from little_runs import called, content_of, names, routine, run_of, saved, says, summed_up, user
+
+from langchain_tooltree.experience.embeddings import HashingEmbeddings
+from langchain_tooltree.experience.records import Branch
+from langchain_tooltree.sitgraph.sit_graph import SITGraph
+from langchain_tooltree.sitgraph.transitions import WRITTEN_SUMMARIES
+
+
+class Quick(HashingEmbeddings):
+    """Embeds each text once for all graphs; its vectors are longer than those of a graph, as most are."""
+
+    @cache  # noqa: B019 - there is one of them
+    def embed_query(self, text):
+        return super().embed_query(text)
+
+
+EMBEDDINGS = Quick(300)
+SETTINGS = {"max_states": 2, "aliases": {"old": "a"}, "embeddings": EMBEDDINGS}
+SCHEMA = {"name": "a", "parameters": {"type": "object", "properties": {"x": {"type": "string"}}}}
+WISHES = ["a refund", "a room", "the weather", "to complain about the bill", "a refund", "a taxi to the station"]
+
+
+def versions_of(number):
+    """Versions of one run, as they come about: it goes on, is summed up, and its tools become known."""
+    draw = random.Random(number)  # noqa: S311 - not a secret
+    tools = [draw.choice(["a", "b", "c", "old"]) for _ in range(4)]
+    said = [user(f"I want {draw.choice(WISHES)}, please, {number}."), *called(*tools[:2], result=draw.choice(WISHES))]
+    more = [*said, *summed_up(f"They want {draw.choice(WISHES)}."), *called(*tools[2:]), says("Done.")]
+    branch = Branch("helper", 1, (user(draw.choice(WISHES)), *called("c", "b")))
+    return [
+        run_of(f"run {number}", *said),
+        run_of(f"run {number}", *more),
+        run_of(f"run {number}", *more, metadata={WRITTEN_SUMMARIES: {"0": "At the start."}}),
+        run_of(f"run {number}", *more, metadata={"tools": [SCHEMA, "b"]}),
+        run_of(f"run {number}", *more, branches=[branch]),
+        run_of(f"run {number}", *more, user(draw.choice(WISHES))),
+    ]
+
+
+POOL = [version for number in range(5) for version in versions_of(number)]
+ADD = st.tuples(st.just("add"), st.integers(0, len(POOL) - 1))
+REMOVE = st.tuples(st.just("remove"), st.integers(0, 4))
+OTHER = st.tuples(st.sampled_from(["load", "ask"]), st.just(0))
+HISTORIES = st.lists(ADD | ADD | ADD | REMOVE | OTHER, max_size=14)
+QUESTIONS = [
+    (None, {"messages": [user("I want a refund, please.")]}),
+    ("a", {"messages": [user("I want a room."), *called("a")]}),
+    ("b", {"state": "They want a refund."}),
+    ("c", {}),
+]
+
+
+def asked(graph):
+    return [graph.suggest(tool, k=9, **options) for tool, options in QUESTIONS]
+
+
+def assert_alike(found, expected):
+    for some, others in zip(asked(found), asked(expected), strict=True):
+        assert names(some) == names(others)
+        assert [each.score for each in some] == pytest.approx([each.score for each in others])
+        assert [each.evidence for each in some] == [each.evidence for each in others]
+
+
+def lived(history):
+    """A graph that things happened to, and what has been added to it since it was last removed."""
+    graph, added = SITGraph(**SETTINGS), []
+    for what, which in history:
+        if what == "add":
+            graph.add(POOL[which])
+            added.append(POOL[which])
+        elif what == "remove":
+            present = any(run.id == f"run {which}" for run in added)
+            assert graph.remove(f"run {which}") == present
+            added = [run for run in added if run.id != f"run {which}"]
+        elif what == "ask":
+            asked(graph)
+        else:
+            with tempfile.TemporaryDirectory() as folder:
+                graph.save(Path(folder) / "graph")
+                before = content_of(Path(folder))
+                graph = SITGraph.load(Path(folder) / "graph", embeddings=EMBEDDINGS)
+                assert content_of(Path(folder)) == before
+    return graph, added
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(HISTORIES, st.randoms(use_true_random=False))
+def test_the_same_runs_give_the_same_graph(history, draw):
+    graph, added = lived(history)
+    again = [*added, *draw.choices(added, k=3)] if added else []
+    draw.shuffle(again)
+    at_once = SITGraph.from_trajectories(again, **SETTINGS)
+
+    with tempfile.TemporaryDirectory() as folder:
+        assert saved(graph, Path(folder) / "lived") == saved(at_once, Path(folder) / "at once")
+    assert_alike(graph, at_once)
+    assert len(graph) == len({run.id for run in added})
+
+
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(HISTORIES, HISTORIES)
+def test_a_renamed_graph_is_a_fold_as_well(before, after):
+    def renamed(order):
+        graph, _ = lived(before)
+        graph = graph.renamed({"b": "a", "c": "d"})
+        for which in order:
+            graph.add(POOL[which])
+        return graph
+
+    order = [which for what, which in after if what == "add"]
+    with tempfile.TemporaryDirectory() as folder:
+        forth, back = (saved(renamed(each), Path(folder) / "graph") for each in (order, order[::-1]))
+
+    assert forth == back
+
+
+@pytest.mark.parametrize("shorter_first", [True, False])
+def test_a_longer_version_of_a_run_takes_the_place_of_a_shorter_one(shorter_first):
+    shorter, longer = routine("1", "a", "b"), routine("1", "a", "c", "d")
+    both = [shorter, longer] if shorter_first else [longer, shorter]
+    graph = SITGraph()
+
+    assert [graph.add(run) for run in both] == [True, shorter_first]
+    assert names(graph.suggest("a")) == ["c"]
+    assert len(graph) == 1
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"metadata": {WRITTEN_SUMMARIES: {"1": "Known."}}},
+        {"metadata": {"tools": [SCHEMA]}},
+        {"branches": [Branch("helper", 1, (user("Go"), *called("z")))]},
+    ],
+    ids=["summaries", "tools", "sub-agent"],
+)
+@pytest.mark.parametrize("richer_first", [True, False])
+def test_of_versions_of_equal_length_the_one_that_holds_more_counts(more, richer_first, tmp_path):
+    said = [user("Hi"), *called("a", "b")]
+    plain, richer = run_of("1", *said), run_of("1", *said, **more)
+    graph = SITGraph.from_trajectories([richer, plain] if richer_first else [plain, richer])
+
+    assert saved(graph, tmp_path / "both") == saved(SITGraph.from_trajectories([richer]), tmp_path / "richer")
+
+
+@pytest.mark.parametrize("schema", ["", "x"])
+def test_the_tools_that_are_passed_are_part_of_what_a_run_gives(schema, tmp_path):
+    run, tools = routine("1", "a", "b"), [{"name": "a", "parameters": {"x": schema}}]
+    known_first, known_last = SITGraph(), SITGraph()
+    for graph, order in ((known_first, [tools, None]), (known_last, [None, tools])):
+        for each in order:
+            graph.add(run, tools=each)
+
+    assert saved(known_first, tmp_path / "first") == saved(known_last, tmp_path / "last")
+    assert known_last.drift([{"name": "a", "parameters": {}}, "b"]).changed == ("a",)
+
+
+def test_removing_takes_back_exactly_what_a_run_gave(tmp_path):
+    runs = [each for number in range(4) for each in versions_of(number)[1:2]]
+    graph = SITGraph.from_trajectories(runs, **SETTINGS)
+
+    assert graph.remove("run 2")
+    assert not graph.remove("run 2")
+    assert "run 2" not in graph
+    rest = SITGraph.from_trajectories([run for run in runs if run.id != "run 2"], **SETTINGS)
+    assert saved(graph, tmp_path / "removed") == saved(rest, tmp_path / "rest")
+
+
+def test_a_graph_whose_runs_are_all_removed_is_empty(tmp_path):
+    graph = SITGraph.from_trajectories(POOL, **SETTINGS)
+    for number in range(5):
+        graph.remove(f"run {number}")
+
+    assert saved(graph, tmp_path / "removed") == saved(SITGraph(**SETTINGS), tmp_path / "new")
+    assert graph.suggest(None) == []
+
+
+def test_runs_that_come_one_by_one_are_learnt_as_those_of_a_file(tmp_path):
+    runs = [
+        routine(f"{number}", *"ab" * (number % 3), request=f"{WISHES[number % 6]} {number}") for number in range(60)
+    ]
+    online = SITGraph(max_states=4)
+    for run in runs:
+        online.add(run)
+        online.suggest("a", messages=run.messages)
+
+    offline = SITGraph.from_trajectories(iter(runs), max_states=4)
+    assert saved(online, tmp_path / "online") == saved(offline, tmp_path / "offline")

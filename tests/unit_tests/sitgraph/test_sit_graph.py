@@ -1,0 +1,212 @@
+"""SITGraph as users meet it: its settings, its twins, and several threads at once."""
+
+import asyncio
+import random
+import sys
+import threading
+
+import pytest
+from langchain_core.tools import tool
+from little_runs import TableEmbeddings, called, names, routine, run_of, saved, says, user
+
+from langchain_tooltree.errors import ConfigurationError
+from langchain_tooltree.experience.trajectory import Trajectory
+from langchain_tooltree.sitgraph.sit_graph import DEFAULT_MAX_STATES, SITGraph
+
+RUNS = [
+    routine(str(number), *tools, request=f"Wish {number}") for number, tools in enumerate(["ab", "abc", "ac", "ba"])
+]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"alpha": -1}, "alpha must be a number of 0 or more, got -1"),
+        ({"alpha": float("nan")}, "alpha must be a number"),
+        ({"alpha": float("inf")}, "alpha must be a number"),
+        ({"alpha": True}, "alpha must be a number"),
+        ({"alpha": "1"}, "alpha must be a number"),
+        ({"max_states": 0}, "max_states must be a whole number of 1 or more, got 0"),
+        ({"max_states": 1.5}, "max_states must be a whole number"),
+        ({"max_states": True}, "max_states must be a whole number"),
+        ({"min_support": 0}, "min_support must be a whole number of 1 or more, got 0"),
+        ({"min_support": None}, "min_support must be a whole number"),
+        ({"ablation": "w/o anything"}, "ablation must be one of 'w/o graph'.*got 'w/o anything'"),
+        ({"embeddings": 7}, "embeddings must be a LangChain Embeddings"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused(settings, message):
+    with pytest.raises(ConfigurationError, match=message):
+        SITGraph(**settings)
+
+
+def test_the_defaults_are_those_of_the_design():
+    graph = SITGraph()
+
+    assert (graph.alpha, graph.contextual, graph.max_states, graph.min_support) == (1.0, True, DEFAULT_MAX_STATES, 1)
+    assert (graph.aliases, graph.ablation) == ({}, None)
+
+
+def test_a_graph_knows_its_runs():
+    graph = SITGraph.from_trajectories(RUNS)
+
+    assert len(graph) == 4
+    assert "0" in graph
+    assert "9" not in graph
+    assert graph.remove("0")
+    assert not graph.remove("9")
+    assert (len(graph), "0" in graph) == (3, False)
+
+
+def test_adding_says_whether_anything_has_changed():
+    graph = SITGraph()
+
+    assert graph.add(RUNS[0])
+    assert not graph.add(RUNS[0])
+    assert not graph.add(RUNS[1].judged(False))
+    assert not graph.add(run_of("talk", user("Hi"), says("Hello.")))
+
+
+def test_a_run_that_goes_on_is_learnt_anew_and_forgotten_when_it_fails():
+    graph = SITGraph()
+
+    assert graph.learn(routine("1", "a", "b"))
+    assert names(graph.suggest("a")) == ["b"]
+    assert graph.learn(routine("1", "a"))
+    assert graph.suggest("a") == []
+    assert not graph.learn(routine("1", "a", "b").judged(False))
+    assert len(graph) == 0
+
+
+def test_learning_from_a_run_is_adding_it(tmp_path):
+    learnt = SITGraph()
+    for run in [*RUNS, *RUNS]:
+        assert learnt.learn(run)
+
+    assert saved(learnt, tmp_path / "learnt") == saved(SITGraph.from_trajectories(RUNS), tmp_path / "added")
+
+
+async def test_the_async_twins_do_the_same(tmp_path):
+    one, other = (SITGraph(embeddings=TableEmbeddings({"Wish 1": [1, 2]})) for _ in range(2))
+    for run in RUNS:
+        assert one.add(run) == await other.aadd(run)
+    assert one.learn(RUNS[1].judged(False)) == await other.alearn(RUNS[1].judged(False))
+    assert one.learn(RUNS[1], tools=["a"]) == await other.alearn(RUNS[1], tools=["a"])
+
+    assert saved(one, tmp_path / "one") == saved(other, tmp_path / "other")
+    for options in ({}, {"messages": RUNS[1].messages}, {"state": "Wish 1"}, {"k": 1}, {"allowed": ["b"]}):
+        assert one.suggest("a", **options) == await other.asuggest("a", **options)
+    assert other._encoder.embeddings.ways == {"async"}
+
+
+async def test_many_tasks_may_learn_at_once(tmp_path):
+    graph = SITGraph()
+    await asyncio.gather(*(graph.aadd(run) for run in [*RUNS, *RUNS]))
+
+    assert saved(graph, tmp_path / "one") == saved(SITGraph.from_trajectories(RUNS), tmp_path / "other")
+
+
+def test_several_threads_may_use_a_graph_at_once(tmp_path):
+    graph = SITGraph(max_states=2)
+    pool = [routine(f"{number}", *"abc"[: 1 + number % 3], request=f"Wish {number % 5}") for number in range(40)]
+    longer = [routine(run.id, "b", "a", "c", "b", request="More") for run in pool[::4]]
+    errors = []
+
+    def work(number):
+        draw = random.Random(number)  # noqa: S311 - not a secret
+        mine = pool[number::4] + longer
+        draw.shuffle(mine)
+        try:
+            for place, run in enumerate(mine):
+                graph.add(run)
+                graph.suggest("a", messages=run.messages, k=3)
+                graph.suggest("b", state=run.task)
+                if place % 5 == 0:
+                    graph.save(tmp_path / "shared")
+                    graph.to_mermaid()
+                    graph.drift(["a"])
+                if run.id.endswith("7"):
+                    graph.remove(run.id)
+        except Exception as error:  # noqa: BLE001 - whatever it is
+            errors.append(error)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+
+    assert errors == []
+    expected = SITGraph.from_trajectories([*pool, *longer], max_states=2)
+    for run in pool:
+        if run.id.endswith("7"):
+            expected.remove(run.id)
+    assert saved(graph, tmp_path / "graph") == saved(expected, tmp_path / "expected")
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda graph, _: graph.add(routine("new", "a")),
+        lambda graph, _: graph.learn(RUNS[0].judged(False)),
+        lambda graph, _: graph.remove("0"),
+        lambda graph, _: graph.suggest("a"),
+        lambda graph, _: graph.drift(["a"]),
+        lambda graph, _: graph.renamed({"a": "b"}),
+        lambda graph, folder: graph.save(folder / "graph"),
+        lambda graph, _: graph.to_networkx(),
+        lambda graph, _: graph.to_mermaid(),
+    ],
+    ids=["add", "learn", "remove", "suggest", "drift", "renamed", "save", "to_networkx", "to_mermaid"],
+)
+def test_whoever_uses_the_graph_waits_for_the_others(use, tmp_path):
+    graph = SITGraph.from_trajectories(RUNS)
+    other = threading.Thread(target=use, args=(graph, tmp_path))
+
+    with graph._lock:
+        other.start()
+        other.join(0.05)
+        waits = other.is_alive()
+    other.join()
+
+    assert waits
+
+
+def test_langchain_tools_say_what_may_be_suggested():
+    @tool
+    def b(x: str) -> str:
+        """Do b."""
+        return x
+
+    suggested = SITGraph.from_trajectories(RUNS).suggest("a", allowed=[b])
+
+    assert [(each.tool, each.score) for each in suggested] == [("b", 1.0)]
+
+
+def test_trajectories_of_langchain_messages_can_be_learnt():
+    run = Trajectory.from_chat([user("Hi"), *called("a", "b"), says("Done.")], success=True)
+    again = Trajectory.from_messages(run.to_messages(), success=True)
+    graph = SITGraph.from_trajectories([again])
+
+    assert names(graph.suggest("a", messages=again.to_messages()[:3])) == ["b"]
+
+
+def test_runs_are_read_one_batch_after_the_other():
+    read = []
+
+    def runs():
+        for number in range(40):
+            read.append(number)
+            yield routine(str(number), "a", request=f"Wish {number}")
+
+    class Watching(TableEmbeddings):
+        def _vectors(self, texts):
+            assert len(read) - len(self.asked) <= 20
+            return super()._vectors(texts)
+
+    assert len(SITGraph.from_trajectories(runs(), embeddings=Watching())) == 40

@@ -1,0 +1,397 @@
+"""Suggestions: by the agent's summary, by the state of the dialogue, by weight, or none; and what speaks for them."""
+
+import math
+
+import numpy as np
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from little_runs import TableEmbeddings, called, names, routine, run_of, says, shares, summed_up, user
+
+from langchain_tooltree.errors import ConfigurationError
+from langchain_tooltree.flows import run_flow
+from langchain_tooltree.sitgraph.mining import state_of
+from langchain_tooltree.sitgraph.ranking import BANDWIDTH, PRIOR
+from langchain_tooltree.sitgraph.sit_graph import SITGraph
+from langchain_tooltree.sitgraph.suggestion import Evidence, Suggestion, as_text
+from langchain_tooltree.sitgraph.transitions import moment_of
+
+REFUND, ROOM = [user("I want a refund."), *called("a")], [user("Book me a room."), *called("a")]
+MIXED = [
+    *(run_of(f"refund {number}", *REFUND, *called("pay"), says("Done.")) for number in range(2)),
+    *(run_of(f"room {number}", *ROOM, *called("book"), says("Done.")) for number in range(6)),
+]
+
+# Summaries on the edges from a to b, c and d, of which those to b and c are known, beside weights that say otherwise.
+TABLE = {"east": [1, 0, 0], "north": [0, 1, 0], "between": [1, 1, 0], "up": [0, 0, 1], "down": [0, 0, -1]}
+SUMMED = [
+    run_of("1", user("?"), *called("a"), *summed_up("east"), *called("b"), says("Done.")),
+    run_of("2", user("?"), *called("a"), *summed_up("between"), *called("c"), says("Done.")),
+    run_of("3", user("?"), *called("a"), *summed_up("north"), *called("c"), says("Done.")),
+    run_of("4", user("north"), *called("a", "d"), says("Done.")),
+    run_of("5", user("north"), *called("a", "d"), says("Done.")),
+    run_of("6", user("north"), *called("a", "d"), says("Done.")),
+]
+
+
+def mixed(**settings):
+    return SITGraph.from_trajectories(MIXED, alpha=0, **settings)
+
+
+def summed(runs=SUMMED, **settings):
+    return SITGraph.from_trajectories(runs, alpha=0, embeddings=TableEmbeddings(TABLE, dims=3), **settings)
+
+
+def softmax(*similarities):
+    votes = [math.exp(each / BANDWIDTH) for each in similarities]
+    return [vote / sum(votes) for vote in votes]
+
+
+def test_without_a_state_the_weights_decide():
+    suggested = mixed().suggest("a")
+
+    assert shares(suggested) == pytest.approx({"book": 0.75, "pay": 0.25})
+    assert {each.mode for each in suggested} == {"procedural"}
+    assert [each.support for each in suggested] == [6, 2]
+    assert {each.evidence for each in suggested} == {()}
+
+
+def test_the_state_of_the_dialogue_decides_where_it_is_known():
+    graph = mixed()
+
+    refund, room = (graph.suggest("a", messages=said) for said in (REFUND, ROOM))
+
+    assert (names(refund), names(room)) == (["pay", "book"], ["book", "pay"])
+    assert {each.mode for each in refund} == {"contextual"}
+    assert refund[0].support == 2
+    assert {each.trajectory for each in refund[0].evidence} == {"refund 0", "refund 1"}
+    assert refund[0].evidence[0].similarity > refund[1].evidence[0].similarity
+    assert refund[0].evidence[0].summary == ""
+
+
+def test_langchain_messages_and_chat_messages_are_the_same_state():
+    said = [
+        HumanMessage("I want a refund."),
+        AIMessage("", tool_calls=[{"name": "a", "args": {}, "id": "a {}"}]),
+        ToolMessage("done", tool_call_id="a {}"),
+    ]
+
+    assert mixed().suggest("a", messages=said) == mixed().suggest("a", messages=REFUND)
+
+
+def test_the_first_call_is_suggested_too():
+    graph = SITGraph.from_trajectories([routine("1", "pay", request="Refund"), routine("2", "book", request="A room")])
+
+    assert names(graph.suggest(None, messages=[user("A room")])) == ["book", "pay"]
+    assert names(graph.suggest(None, messages=[user("Refund")])) == ["pay", "book"]
+
+
+def test_contextual_shares_are_votes_of_near_states_and_a_little_weight():
+    graph = mixed()
+    moment, _ = moment_of(REFUND)
+    views = run_flow(state_of(moment, graph._encoder))
+    likeness = graph._graph.states("a").compare(views, centered=True)
+    votes = dict.fromkeys(("pay", "book"), 0.0)
+    for row in range(len(likeness.rows)):
+        near = math.exp(likeness.similarities[row].mean(dtype=float) / BANDWIDTH)
+        votes[graph._graph.names[likeness.rows.targets[row]]] += near * int(likeness.rows.weights[row])
+    weights = {"pay": 0.25, "book": 0.75}
+
+    assert shares(graph.suggest("a", messages=REFUND)) == pytest.approx(
+        {tool: (1 - PRIOR) * votes[tool] / sum(votes.values()) + PRIOR * weights[tool] for tool in votes}
+    )
+
+
+def test_a_state_that_stands_for_others_has_their_votes():
+    asked = [user("I want a room, or a refund."), *called("a")]
+
+    assert shares(mixed(max_states=1).suggest("a", messages=asked)) == pytest.approx(
+        shares(mixed(max_states=None).suggest("a", messages=asked))
+    )
+
+
+def test_the_most_similar_summary_of_an_edge_decides():
+    suggested = summed(SUMMED[:3]).suggest("a", state="north")
+
+    assert shares(suggested) == pytest.approx(dict(zip("cb", softmax(1, 0), strict=True)))
+    assert {each.mode for each in suggested} == {"episodic"}
+    assert suggested[0].evidence == (Evidence("3", 1.0, "north"), Evidence("2", 0.7071, "between"))
+    assert suggested[1].evidence == (Evidence("1", 0.0, "east"),)
+
+
+def test_an_edge_without_summaries_is_compared_by_what_was_said_there():
+    suggested = summed().suggest("a", state="between", k=3)
+
+    half = math.sqrt(0.5)
+    assert names(suggested) == ["c", "d", "b"]
+    assert shares(suggested) == pytest.approx(dict(zip("cdb", softmax(1, half, half), strict=True)), abs=1e-3)
+    assert suggested[1].evidence == ()
+
+
+def test_an_edge_whose_summaries_are_not_similar_is_not_compared_by_anything_else():
+    runs = [
+        run_of("1", user("up"), *called("a"), *summed_up("down"), *called("b"), says("Done.")),
+        run_of("2", user("?"), *called("a"), *summed_up("between"), *called("c"), says("Done.")),
+    ]
+
+    assert summed(runs).suggest("a", state="up") == summed(runs).suggest("a")
+    runs.append(run_of("4", user("?"), *called("a", "e"), says("Done.")))
+    assert summed(runs).suggest("a", state="up") == summed(runs).suggest("a")
+    runs.append(run_of("3", user("?"), *called("a"), *summed_up("up"), *called("d"), says("Done.")))
+    assert shares(summed(runs).suggest("a", state="up", k=4)) == pytest.approx(
+        dict(zip("dbce", softmax(1, 0, 0, 0), strict=True))
+    )
+
+
+def test_where_nothing_is_similar_the_weights_decide():
+    suggested = summed(SUMMED[:3]).suggest("a", state="up")
+
+    assert {each.mode for each in suggested} == {"procedural"}
+    assert shares(suggested) == pytest.approx({"c": 2 / 3, "b": 1 / 3})
+
+
+def test_a_summary_counts_for_more_than_the_dialogue():
+    suggested = summed().suggest("a", state="east", messages=[user("north"), *called("a")])
+
+    assert suggested[0].tool == "b"
+    assert suggested[0].mode == "episodic"
+
+
+def test_the_dialogue_is_asked_where_no_summary_can_be_compared():
+    graph = mixed()
+
+    assert graph.suggest("a", state="Money back", messages=REFUND) == graph.suggest("a", messages=REFUND)
+
+
+@pytest.mark.parametrize("blank", ["", " \n"])
+def test_a_blank_summary_is_none(blank):
+    assert mixed().suggest("a", state=blank, messages=REFUND) == mixed().suggest("a", messages=REFUND)
+    assert {each.mode for each in mixed().suggest("a", state=blank)} == {"procedural"}
+
+
+def test_a_long_summary_is_found_again():
+    long = "They want a refund. " * 1000
+    graph = SITGraph.from_trajectories([run_of("1", user("?"), *summed_up(long), *called("a"), says("Done."))])
+
+    [suggestion] = graph.suggest(None, state=long)
+
+    assert suggestion.mode == "episodic"
+    assert suggestion.evidence[0].summary == long.strip()
+    assert suggestion.evidence[0].similarity > 0.98
+
+
+def test_each_of_several_summaries_on_an_edge_keeps_its_text(tmp_path):
+    said = [*called("a"), *summed_up("east"), *summed_up("up"), *called("a"), *summed_up("north"), *called("a")]
+    graph = summed([run_of("1", user("?"), *said)])
+    graph.save(tmp_path / "g")
+
+    for each in (graph, SITGraph.load(tmp_path / "g", embeddings=TableEmbeddings(TABLE, dims=3))):
+        for state in ("east", "up", "north"):
+            assert each.suggest("a", state=state)[0].evidence[0] == Evidence("1", 1.0, state)
+
+
+def test_evidence_is_the_same_after_saving_learning_and_renaming(tmp_path):
+    graph = summed()
+    expected = graph.suggest("a", state="north", k=3)
+    graph.save(tmp_path / "g")
+    loaded = SITGraph.load(tmp_path / "g", embeddings=TableEmbeddings(TABLE, dims=3))
+
+    assert loaded.suggest("a", state="north", k=3) == expected
+    loaded.add(run_of("0", user("?"), *called("z", "a"), *summed_up("up"), *called("b"), says("Done.")))
+    assert loaded.suggest("a", state="up", k=1)[0].evidence[0] == Evidence("0", 1.0, "up")
+    assert loaded.suggest("a", state="north", k=1)[0].evidence == expected[0].evidence
+    renamed = loaded.renamed({"a": "first", "c": "y"})
+    assert renamed.suggest("first", state="north", k=1)[0].evidence == expected[0].evidence
+    assert renamed.suggest("first", state="up", k=1)[0].evidence[0] == Evidence("0", 1.0, "up")
+    loaded.remove("3")
+    assert loaded.suggest("a", state="between", k=1)[0].evidence == (Evidence("2", 1.0, "between"),)
+
+
+@pytest.mark.parametrize(
+    ("tool", "options"),
+    [
+        ("unknown", {}),
+        ("unknown", {"state": "A refund"}),
+        ("unknown", {"messages": REFUND}),
+        ("pay", {}),
+        ("a", {"allowed": []}),
+        ("a", {"allowed": ["a", "unknown"]}),
+        ("a", {"allowed": ["a"], "messages": REFUND}),
+    ],
+)
+def test_where_the_graph_knows_nothing_it_says_nothing(tool, options):
+    assert mixed().suggest(tool, **options) == []
+
+
+def test_an_edge_followed_too_seldom_is_not_suggested():
+    assert names(mixed(min_support=3).suggest("a", messages=REFUND)) == ["book"]
+    assert shares(mixed(min_support=3).suggest("a")) == {"book": 1.0}
+    assert mixed(min_support=7).suggest("a") == []
+    assert names(mixed(min_support=2).suggest("a")) == ["book", "pay"]
+
+
+ASKED = {"procedural": {}, "contextual": {"messages": ROOM}, "episodic": {"state": "between"}}
+MANY = [*SUMMED, *(routine(f"more {number}", "a", f"t{number % 7}") for number in range(20))]
+
+
+@pytest.mark.parametrize("mode", ASKED)
+def test_shares_sum_to_one_and_come_best_first(mode):
+    suggested = summed(MANY).suggest("a", k=100, **ASKED[mode])
+
+    assert {each.mode for each in suggested} == {mode}
+    assert len(suggested) == 10
+    assert math.fsum(each.score for each in suggested) == pytest.approx(1)
+    assert [each.score for each in suggested] == sorted((each.score for each in suggested), reverse=True)
+    assert all(0 <= each.score <= 1 for each in suggested)
+
+
+@pytest.mark.parametrize("mode", ASKED)
+def test_fewer_suggestions_are_the_first_of_all(mode):
+    everything = summed(MANY).suggest("a", k=100, **ASKED[mode])
+
+    for k in range(1, 11):
+        assert summed(MANY).suggest("a", k=k, **ASKED[mode]) == everything[:k]
+
+
+@pytest.mark.parametrize("mode", ASKED)
+def test_only_tools_that_there_are_share_among_themselves(mode):
+    allowed = {"b", "d", "t1", "not in the graph"}
+    graph = summed(MANY)
+
+    few = graph.suggest("a", k=9, allowed=allowed, **ASKED[mode])
+
+    assert set(names(few)) == {"b", "d", "t1"}
+    assert math.fsum(each.score for each in few) == pytest.approx(1)
+    assert {each.mode for each in few} == {mode}
+    assert graph.suggest("a", k=9, allowed=(name for name in allowed), **ASKED[mode]) == few
+
+
+def test_weights_among_allowed_tools_keep_their_ratios():
+    graph = SITGraph.from_trajectories([routine(str(n), "a", tool) for n, tool in enumerate("bbbccd")], alpha=0)
+
+    assert shares(graph.suggest("a", allowed=["b", "d"])) == pytest.approx({"b": 3 / 4, "d": 1 / 4})
+
+
+@pytest.mark.parametrize("options", [{}, {"messages": ROOM}, {"state": "Something"}])
+def test_of_equal_tools_the_first_by_name_is_suggested_whatever_came_first(options):
+    runs = [run_of(f"{tool}", user("?"), *called("a", tool), says("Done.")) for tool in "dbac"]
+
+    for order in (runs, runs[::-1]):
+        graph = SITGraph.from_trajectories(order)
+        assert names(graph.suggest("a", k=3, **options)) == ["a", "b", "c"]
+
+
+def test_of_equal_shares_the_edge_followed_more_often_comes_first():
+    runs = [routine(str(number), "a", tool) for number, tool in enumerate("bcc")]
+
+    assert names(SITGraph.from_trajectories(runs, ablation="w/o weight").suggest("a")) == ["c", "b"]
+
+
+@pytest.mark.parametrize("k", [0, -1, 1.0, True, None, "2"])
+def test_k_is_a_whole_number_of_one_or_more(k):
+    with pytest.raises(ConfigurationError, match="k must be a whole number of 1 or more"):
+        mixed().suggest("a", k=k)
+
+
+def test_the_paper_goes_by_weight_on_routine_steps_and_by_summary_otherwise():
+    graph = SITGraph.paper(alpha=0, embeddings=TableEmbeddings(TABLE, dims=3))
+    for run in SUMMED:
+        graph.add(run)
+
+    assert graph.suggest("a", messages=[user("east"), *called("a")]) == graph.suggest("a")
+    assert graph.suggest("a", state="east")[0].mode == "episodic"
+    assert graph.suggest("a", state="east")[0].tool == "b"
+    assert graph.max_states is None
+
+
+def test_without_states_only_the_weights_decide():
+    graph = summed(ablation="w/o state")
+
+    for options in ({}, {"state": "east"}, {"messages": [user("east"), *called("a")]}):
+        assert graph.suggest("a", k=3, **options) == summed().suggest("a", k=3)
+
+
+def test_without_efficiency_runs_of_few_messages_count_for_no_more():
+    runs = [routine("1", "a", "b"), routine("2", "a", "c", "d", "e"), routine("3", "a", "c", "d", "e")]
+    plain, ablated = (
+        SITGraph.from_trajectories(runs, alpha=10, ablation=each) for each in (None, "only weight w/o efficiency")
+    )
+
+    assert shares(ablated.suggest("a")) == pytest.approx({"c": 2 / 3, "b": 1 / 3})
+    assert shares(plain.suggest("a")) != pytest.approx({"c": 2 / 3, "b": 1 / 3})
+    assert ablated.suggest("a", messages=REFUND, state="b") == ablated.suggest("a")
+
+
+def test_without_weights_the_states_alone_decide():
+    plain, ablated = (mixed(ablation=each).suggest("a", messages=REFUND) for each in (None, "w/o weight"))
+
+    assert names(ablated) == ["pay", "book"]
+    assert (1 - PRIOR) * ablated[1].score + PRIOR * 0.75 == pytest.approx(plain[1].score)
+    assert ablated[1].score < PRIOR * 0.75
+    assert shares(mixed(ablation="w/o weight").suggest("a")) == pytest.approx({"pay": 0.5, "book": 0.5})
+
+
+def test_without_the_graph_states_of_all_edges_are_compared():
+    runs = [*MIXED, run_of("elsewhere", user("Complain."), *called("b"), *called("write"), says("Done."))]
+    asked = [user("Complain."), *called("a")]
+    plain, ablated = (SITGraph.from_trajectories(runs, ablation=each) for each in (None, "w/o graph"))
+
+    assert "write" not in names(plain.suggest("a", messages=asked, k=9))
+    assert names(ablated.suggest("never called", messages=asked, k=9))[0] == "write"
+    assert ablated.suggest("a", messages=asked) == ablated.suggest("never called", messages=asked)
+    assert ablated.suggest("a", messages=asked)[0].evidence[0].trajectory == "elsewhere"
+    assert math.fsum(shares(ablated.suggest("a", messages=asked, k=9)).values()) == pytest.approx(1)
+
+
+def test_without_the_graph_summaries_of_all_edges_are_compared():
+    elsewhere = run_of("7", user("?"), *called("z"), *summed_up("up"), *called("y"), says("Done."))
+    graph = summed([*SUMMED, elsewhere], ablation="w/o graph")
+
+    assert graph.suggest("a", state="up", k=1)[0].tool == "y"
+    assert graph.suggest("a", state="up", k=1)[0].mode == "episodic"
+    assert SITGraph(ablation="w/o graph").suggest("a", state="up") == []
+
+
+def test_without_adapting_weight_times_similarity_decides_at_every_step():
+    graph = mixed(ablation="w/o adapt")
+    views = run_flow(state_of(moment_of(REFUND)[0], graph._encoder))
+    likeness = graph._graph.states("a").compare(views, centered=True)
+    best = {}
+    for row, target in enumerate(likeness.rows.targets):
+        tool = graph._graph.names[target]
+        best[tool] = max(best.get(tool, 0.0), float(likeness.similarities[row].mean()))
+    products = np.array([0.25 * best["pay"], 0.75 * best["book"]])
+
+    assert shares(graph.suggest("a", messages=REFUND)) == pytest.approx(
+        dict(zip(("pay", "book"), products / products.sum(), strict=True))
+    )
+
+
+def test_without_adapting_weight_matters_for_summaries_as_well():
+    runs = [*SUMMED[:3], run_of("8", user("?"), *called("a"), *summed_up("between"), *called("c"), says("Done."))]
+
+    assert names(summed(runs).suggest("a", state="east")) == ["b", "c"]
+    assert names(summed(runs, ablation="w/o adapt").suggest("a", state="east")) == ["c", "b"]
+
+
+def test_suggestions_can_be_written_down():
+    [first, second] = summed(SUMMED[:3]).suggest("a", state="between")
+
+    assert first.to_dict() == {
+        "tool": "c",
+        "score": first.score,
+        "mode": "episodic",
+        "support": 2,
+        "evidence": [
+            {"trajectory": "2", "similarity": 1.0, "summary": "between"},
+            {"trajectory": "3", "similarity": 0.7071, "summary": "north"},
+        ],
+    }
+    assert as_text([first, second]).splitlines() == [
+        f"- c: {first.score:.0%}, came next 2 times",
+        '  when: "between"',
+        f"- b: {second.score:.0%}, came next once",
+        '  when: "east"',
+    ]
+    assert as_text([first.to_dict(), second.to_dict()]) == as_text([first, second])
+    assert as_text([]) == ""
+    assert as_text([Suggestion("a", 1.0, "procedural", 1)]) == "- a: 100%, came next once"
