@@ -4,22 +4,26 @@ import argparse
 import importlib
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+from langchain_core.embeddings import Embeddings
 from langchain_core.language_models import BaseChatModel
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
+from rich.text import Text
 
 from langchain_tooltree.errors import ConfigurationError, ToolTreeError
+from langchain_tooltree.experience.embedders import resolve_embeddings
 from langchain_tooltree.experience.files import count_trajectories, load_trajectories
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.models import Meter, resolve_model
 from langchain_tooltree.sitgraph.backfill import backfill_summaries
 from langchain_tooltree.sitgraph.drift import DriftReport
+from langchain_tooltree.sitgraph.files import check_target
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
 from langchain_tooltree.sitgraph.transitions import START
 
@@ -28,6 +32,8 @@ UNHEALTHY = 1
 
 REFUSED = 2
 """Exit code if a command cannot be carried out."""
+
+M = TypeVar("M")
 
 SUMMARIZED_AT_ONCE = 8
 ENOUGH_CALLS = 10**6
@@ -96,7 +102,9 @@ def _mine(options: argparse.Namespace, console: Console) -> int:
     total = sum(map(count_trajectories, options.files))
     seen: Counter[bool | None] = Counter()
     meter = Meter(ENOUGH_CALLS)
-    model = _model(options.summarize) if options.summarize else None
+    check_target(options.output)
+    model = _made(resolve_model, options.summarize) if options.summarize else None
+    embeddings = _embeddings(options)
     with _progress(console) as progress:
         task = progress.add_task("mining", total=total)
 
@@ -109,7 +117,7 @@ def _mine(options: argparse.Namespace, console: Console) -> int:
         runs: Iterable[Trajectory] = read()
         if model:
             runs = _summarized(runs, model, meter)
-        graph = SITGraph.from_trajectories(progress.track(runs, task_id=task), embeddings=options.embeddings)
+        graph = SITGraph.from_trajectories(progress.track(runs, task_id=task), embeddings=embeddings)
     if not seen[True]:
         msg = (
             f"None of {seen.total()} runs is marked as a success, so there is nothing to learn. "
@@ -128,9 +136,14 @@ def _mine(options: argparse.Namespace, console: Console) -> int:
     return 0
 
 
-def _model(name: str) -> BaseChatModel:
+def _embeddings(options: argparse.Namespace) -> Embeddings | None:
+    return _made(resolve_embeddings, options.embeddings) if options.embeddings else None
+
+
+def _made(make: Callable[[str], M], name: str) -> M:
+    """The model of a name."""
     try:
-        return resolve_model(name)
+        return make(name)
     except Exception as error:  # a missing key or package raises whatever the provider likes
         reason = str(error).strip().split("\n", 1)[0] or type(error).__name__
         msg = f"Cannot use the model {name!r}: {reason}"
@@ -151,7 +164,7 @@ def _summarized(runs: Iterable[Trajectory], model: BaseChatModel, meter: Meter) 
 
 
 def _suggest(options: argparse.Namespace, console: Console) -> int:
-    graph = SITGraph.load(options.graph, embeddings=options.embeddings)
+    graph = SITGraph.load(options.graph, embeddings=_embeddings(options))
     suggestions = graph.suggest(options.last, state=options.state, k=options.k)
     if not suggestions:
         console.print(f"Nothing is known to come after {options.last or 'the start'}.", markup=False)
@@ -160,13 +173,13 @@ def _suggest(options: argparse.Namespace, console: Console) -> int:
     for each in suggestions:
         example = each.evidence[0] if each.evidence else None
         told = (example.summary or example.trajectory) if example else ""
-        table.add_row(each.tool, f"{each.score:.0%}", each.mode, str(each.support), told)
+        table.add_row(*map(Text, (each.tool, f"{each.score:.0%}", each.mode, str(each.support), told)))
     console.print(table)
     return 0
 
 
 def _show(options: argparse.Namespace, console: Console) -> int:
-    graph = SITGraph.load(options.graph, embeddings=options.embeddings)
+    graph = SITGraph.load(options.graph, embeddings=_embeddings(options))
     if options.mermaid:
         sys.stdout.write(graph.to_mermaid() + "\n")
         return 0
@@ -174,7 +187,7 @@ def _show(options: argparse.Namespace, console: Console) -> int:
     table = Table("after", "comes", "weight", "times", "states", "summaries")
     for source, target, edge in edges[:SHOWN_EDGES]:
         figures = (f"{edge['weight']:.2f}", *(str(edge[name]) for name in ("count", "states", "summaries")))
-        table.add_row(source or "(start)", target, *figures)
+        table.add_row(*map(Text, (source or "(start)", target, *figures)))
     console.print(table)
     console.print(f"{len(graph)} runs, {len(edges)} edges; the {min(len(edges), SHOWN_EDGES)} followed most are shown.")
     return 0
@@ -182,7 +195,7 @@ def _show(options: argparse.Namespace, console: Console) -> int:
 
 def _examine(options: argparse.Namespace, console: Console) -> int:
     tools = _imported(options.tools)
-    report = SITGraph.load(options.graph, embeddings=options.embeddings, verify=True).drift(tools)
+    report = SITGraph.load(options.graph, embeddings=_embeddings(options), verify=True).drift(tools)
     console.print("The files are as they were written.")
     for line in _findings(report):
         console.print(line, markup=False)
@@ -191,7 +204,11 @@ def _examine(options: argparse.Namespace, console: Console) -> int:
 
 def _findings(report: DriftReport) -> Iterator[str]:
     if report.healthy:
-        yield "All tools that the graph knows are there, and take what they took."
+        taken = "" if report.unknown else ", and take what they took"
+        yield f"All tools that the graph knows are there{taken}."
+    if report.unknown:
+        names = ", ".join(report.unknown)
+        yield f"Not compared: the runs do not tell what {names} took. A recorder tells it, or 'tools' in the records."
     if report.removed:
         lost = f"{report.lost:.0%} of all transitions lead there"
         yield f"Removed, never suggested: {', '.join(report.removed)} ({lost})."

@@ -1,5 +1,7 @@
 """Which embedder made a vector, told by its class and its settings."""
 
+from dataclasses import dataclass
+
 from langchain.embeddings import init_embeddings
 from langchain_core.embeddings import Embeddings
 
@@ -34,6 +36,22 @@ def resolve_embeddings(embeddings: Embeddings | str | None) -> Embeddings:
         f"HashingEmbeddings(), got {embeddings!r}."
     )
     raise ConfigurationError(msg)
+
+
+@dataclass(frozen=True, slots=True)
+class EmbedStep:
+    """One request to an embedder, as a step of a flow; it brings one vector a text."""
+
+    embeddings: Embeddings
+    texts: list[str]
+
+    def run(self) -> list[list[float]]:
+        """Embed the texts."""
+        return self.embeddings.embed_documents(self.texts)
+
+    async def arun(self) -> list[list[float]]:
+        """Embed the texts without blocking the loop."""
+        return await self.embeddings.aembed_documents(self.texts)
 
 
 def embedder_name(embeddings: Embeddings) -> str:

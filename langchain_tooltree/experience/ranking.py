@@ -2,13 +2,12 @@
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from langchain_core.embeddings import Embeddings
 from numpy.typing import NDArray
 
-from langchain_tooltree.experience.embedders import resolve_embeddings
+from langchain_tooltree.experience.embedders import EmbedStep, resolve_embeddings
 from langchain_tooltree.flows import Flow
 
 Vector = NDArray[np.float16]
@@ -45,7 +44,7 @@ class Ranking:
         with self._lock:
             vectors = {text: self._vectors[text] for text in texts if text in self._vectors}
         missing = [text for text in dict.fromkeys([*texts, query]) if text not in vectors]
-        made: list[list[float]] = yield _Embed(self._embeddings, missing)
+        made: list[list[float]] = yield EmbedStep(self._embeddings, missing)
         vectors |= {text: _unit(vector) for text, vector in zip(missing, made, strict=True)}
         with self._lock:
             self._vectors |= {text: vectors[text] for text in texts}  # the query is not kept, it seldom comes again
@@ -56,20 +55,6 @@ class Ranking:
         matrix = np.stack([vectors[text] for text in texts]).astype(np.float32)
         similarities: list[float] = (matrix @ vectors[query].astype(np.float32)).tolist()
         return similarities
-
-
-@dataclass(frozen=True, slots=True)
-class _Embed:
-    """Embedding texts, as a step of a flow."""
-
-    embeddings: Embeddings
-    texts: list[str]
-
-    def run(self) -> list[list[float]]:
-        return self.embeddings.embed_documents(self.texts)
-
-    async def arun(self) -> list[list[float]]:
-        return await self.embeddings.aembed_documents(self.texts)
 
 
 def _unit(vector: Sequence[float]) -> Vector:

@@ -18,6 +18,7 @@ class DriftReport:
         changed: Tools that take other arguments than when the graph was mined.
         renamed: For tools of `removed`, the one of `added` that takes the same arguments: candidates for `aliases`.
         dead_ends: Tools of the agent after which only removed ones came.
+        unknown: Tools of both whose schema the graph does not know, so that a change could not be seen.
         lost: Share of all transitions that lead to a removed tool, in [0, 1].
     """
 
@@ -26,6 +27,7 @@ class DriftReport:
     changed: tuple[str, ...]
     renamed: Mapping[str, str]
     dead_ends: tuple[str, ...]
+    unknown: tuple[str, ...]
     lost: float
 
     @property
@@ -66,5 +68,6 @@ def drift(graph: Graph, tools: Mapping[str, str]) -> DriftReport:
         changed=tuple(name for name in shared if tools[name] not in schemas[name]),
         renamed={old: new[0] for old, new in alike.items() if len(new) == 1},
         dead_ends=tuple(name for name in sorted(leads_to) if name in tools and not leads_to[name] & tools.keys()),
+        unknown=tuple(name for name in sorted(known & tools.keys()) if name not in schemas),
         lost=sum(followed[name] for name in removed) / total if total else 0.0,
     )

@@ -1,32 +1,16 @@
 """From texts to vectors: the only part of the graph that asks an embedding model."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from langchain_core.embeddings import Embeddings
 
+from langchain_tooltree.experience.embedders import EmbedStep
 from langchain_tooltree.flows import Flow
 from langchain_tooltree.sitgraph.encoding import DIMENSIONS, Floats, fitted
 
 REMEMBERED = 512
 """Texts whose vectors are kept: from one step of a dialogue to the next, most views stay the same."""
-
-
-@dataclass(frozen=True, slots=True)
-class EmbedStep:
-    """One request to an embedding model, as a step of a flow."""
-
-    embeddings: Embeddings
-    texts: list[str]
-
-    def run(self) -> list[list[float]]:
-        """Embed the texts."""
-        return self.embeddings.embed_documents(self.texts)
-
-    async def arun(self) -> list[list[float]]:
-        """Embed the texts without blocking the loop."""
-        return await self.embeddings.aembed_documents(self.texts)
 
 
 class Encoder:

@@ -5,9 +5,11 @@ import json
 import os
 import shutil
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any
 
 import numpy as np
@@ -26,6 +28,10 @@ CHECKSUM = "checksum"
 """Key of the manifest for the checksum of everything else in it."""
 
 CHUNK = 1 << 22
+TRIES = 5
+"""How often a graph is read before it counts as damaged, if its manifest stays the same."""
+
+_saving = threading.Lock()
 LARGE = {"states.codes.npy", "states.sketches.npy", "summaries.codes.npy", "summaries.sketches.npy"}
 """Files whose checksums are compared on request only: reading them all is what mapping them into memory avoids."""
 
@@ -33,36 +39,58 @@ LARGE = {"states.codes.npy", "states.sketches.npy", "summaries.codes.npy", "summ
 def save_graph(snapshot: Snapshot, settings: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
     """Write a graph to a folder. The same graph gives the same bytes.
 
-    It is written beside the place and moved there when it is complete; a graph that was there before is replaced.
+    The columns go to a folder of their own inside, named after what is in it, and the manifest that names that folder
+    is replaced in one step. So there is always a whole graph for whoever loads it meanwhile, and after a crash. Two
+    processes should not save to the same folder at once.
 
     Args:
         snapshot: The graph.
         settings: What else is to be known when it is read.
-        path: The folder.
+        path: The folder; a graph that is there already is replaced.
 
     Raises:
         GraphFileError: If something else than a graph stands there.
         OSError: If it cannot be written.
     """
-    path = Path(path).resolve()
-    if path.exists() and not _is_graph(path) and not (path.is_dir() and not any(path.iterdir())):
-        msg = f"{path} exists and is no graph; it is left alone. Choose another path."
-        raise GraphFileError(msg)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    scratch = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+    with _saving:
+        path = check_target(path)
+        path.mkdir(parents=True, exist_ok=True)
+        scratch = Path(tempfile.mkdtemp(prefix=".", dir=path))
     try:
         scratch.chmod(0o755)
         lists = {"names": snapshot.names, "runs": snapshot.run_ids, "toolsets": snapshot.toolsets}
-        _write_json(scratch / NAMES, lists)
+        (scratch / NAMES).write_bytes(_json(lists))
         for name, column in _columns(snapshot):
             np.save(scratch / f"{name}.npy", column, allow_pickle=False)
         written = sorted(each.name for each in scratch.iterdir())
         manifest = {**_shape(), **settings, "files": {each: _checksum(scratch / each) for each in written}}
-        _write_json(scratch / MANIFEST, {**manifest, CHECKSUM: _seal(manifest)})
-        _put_in_place(scratch, path)
+        with _saving:
+            _put_in_place(scratch, path, {**manifest, CHECKSUM: _seal(manifest)})
     except BaseException:
         shutil.rmtree(scratch, ignore_errors=True)
+        if not any(path.iterdir()):
+            path.rmdir()
         raise
+
+
+def check_target(path: str | os.PathLike[str]) -> Path:
+    """Where a graph may be written.
+
+    Args:
+        path: A folder: a new one, an empty one but for hidden files, or one that holds a graph.
+
+    Returns:
+        The folder, with links followed.
+
+    Raises:
+        GraphFileError: If something else stands there.
+    """
+    path = Path(path).resolve()
+    empty = path.is_dir() and all(each.name.startswith(".") for each in path.iterdir())
+    if path.exists() and not empty and not _is_graph(path):
+        msg = f"{path} exists and is no graph; it is left alone. Choose another path."
+        raise GraphFileError(msg)
+    return path
 
 
 def load_graph(path: str | os.PathLike[str], *, verify: bool = False) -> tuple[Snapshot, dict[str, Any]]:
@@ -79,17 +107,34 @@ def load_graph(path: str | os.PathLike[str], *, verify: bool = False) -> tuple[S
         GraphFileError: If there is no graph, if it is damaged, or if it was written in another format.
     """
     path = Path(path)
-    manifest = _read_json(path / MANIFEST, path)
+    left = TRIES
+    while True:
+        manifest = _read_json(path / MANIFEST, path)
+        try:
+            return _load(path, dict(manifest), verify=verify), manifest
+        except GraphFileError:
+            # It may have been saved anew in the meantime, so that the older columns are gone.
+            left -= _read_json(path / MANIFEST, path) == manifest
+            if not left:
+                raise
+
+
+def _load(path: Path, manifest: dict[str, Any], *, verify: bool) -> Snapshot:
     _check_format(manifest, path)
-    if manifest.pop(CHECKSUM, None) != _seal(manifest):
+    seal = manifest.pop(CHECKSUM, None)
+    if seal != _seal(manifest):
         raise _damaged(path, f"{MANIFEST} is not what was written")
+    folder = path / _version(seal)
     for name, checksum in manifest["files"].items():
-        if (verify or name not in LARGE) and (not (path / name).is_file() or _checksum(path / name) != checksum):
+        if (verify or name not in LARGE) and not _intact(folder, {name: checksum}):
             raise _damaged(path, f"{name} is missing or is not what was written")
-    lists = _read_json(path / NAMES, path)
-    columns = {name: _mapped(path / f"{name}.npy", path) for name, _ in _columns(Snapshot.empty())}
+    lists = _read_json(folder / NAMES, path)
+    columns = {name: _mapped(folder / f"{name}.npy", path, like) for name, like in _columns(Snapshot.empty())}
+    for name, offsets in (("states", "state_offsets"), ("summaries", "summary_offsets")):
+        if {len(column) for column in _under(columns, name).values()} != {int(columns[offsets][-1])}:
+            raise _damaged(path, f"the columns of {name} are not equally long")
     plain: dict[str, Any] = {name: column for name, column in columns.items() if "." not in name}
-    snapshot = Snapshot(
+    return Snapshot(
         names=tuple(lists["names"]),
         run_ids=tuple(lists["runs"]),
         toolsets=tuple(lists["toolsets"]),
@@ -98,7 +143,6 @@ def load_graph(path: str | os.PathLike[str], *, verify: bool = False) -> tuple[S
         summary_texts=Texts(**_under(columns, "summary_texts")),
         **plain,
     )
-    return snapshot, manifest
 
 
 def _columns(snapshot: Snapshot) -> Iterator[tuple[str, NDArray[Any]]]:
@@ -117,12 +161,15 @@ def _under(columns: Mapping[str, NDArray[Any]], prefix: str) -> dict[str, NDArra
     return {name.removeprefix(start): column for name, column in columns.items() if name.startswith(start)}
 
 
-def _mapped(file: Path, path: Path) -> NDArray[Any]:
+def _mapped(file: Path, path: Path, like: NDArray[Any]) -> NDArray[Any]:
+    """A column of a file, which has to be of the kind of another one."""
     try:
         # Changes are made to a private copy of the page that they are on: the file stays as it is.
         column: NDArray[Any] = np.load(file, mmap_mode="c", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
+    except (OSError, ValueError, EOFError, SyntaxError, TokenError) as error:  # a header is parsed as Python
         raise _damaged(path, f"{file.name} cannot be read ({error})") from error
+    if (column.dtype, column.shape[1:]) != (like.dtype, like.shape[1:]):
+        raise _damaged(path, f"{file.name} holds something else")
     return column
 
 
@@ -163,10 +210,6 @@ def _read_json(file: Path, path: Path) -> dict[str, Any]:
     return read
 
 
-def _write_json(file: Path, content: Mapping[str, Any]) -> None:
-    file.write_bytes(_json(content))
-
-
 def _json(content: Mapping[str, Any]) -> bytes:
     text = json.dumps(content, ensure_ascii=False, indent=1, sort_keys=True) + "\n"
     return text.encode("utf-8", "surrogatepass")
@@ -174,6 +217,13 @@ def _json(content: Mapping[str, Any]) -> bytes:
 
 def _seal(manifest: Mapping[str, Any]) -> str:
     return hashlib.sha256(_json(manifest)).hexdigest()
+
+
+def _intact(folder: Path, checksums: Mapping[str, str]) -> bool:
+    try:
+        return all(_checksum(folder / name) == each for name, each in checksums.items())
+    except OSError:
+        return False
 
 
 def _checksum(file: Path) -> str:
@@ -184,15 +234,24 @@ def _checksum(file: Path) -> str:
     return digest.hexdigest()
 
 
-def _put_in_place(scratch: Path, path: Path) -> None:
-    """Move a complete folder to its place; an older one makes room at the last moment."""
-    old = scratch.with_name(f"{scratch.name}.old")
-    if path.exists():
-        path.rename(old)
-    try:
-        scratch.rename(path)
-    except OSError:
-        if old.exists():
-            old.rename(path)
-        raise
-    shutil.rmtree(old, ignore_errors=True)
+def _version(seal: str) -> str:
+    """Name of the folder of the columns."""
+    return seal[:16]
+
+
+def _put_in_place(scratch: Path, path: Path, manifest: Mapping[str, Any]) -> None:
+    """Give complete columns their name, have the manifest name them, and drop those that it named before."""
+    columns = path / _version(manifest[CHECKSUM])
+    before = _read_json(path / MANIFEST, path).get(CHECKSUM) if _is_graph(path) else None
+    if columns.exists() and _intact(columns, manifest["files"]):
+        shutil.rmtree(scratch)  # the same graph is there already, and may be in use
+    else:
+        shutil.rmtree(columns, ignore_errors=True)
+        scratch.rename(columns)
+    handle, name = tempfile.mkstemp(prefix=".", dir=path)
+    with os.fdopen(handle, "wb") as file:
+        file.write(_json(manifest))
+    Path(name).chmod(0o644)
+    Path(name).replace(path / MANIFEST)
+    if isinstance(before, str) and _version(before) != columns.name:
+        shutil.rmtree(path / _version(before), ignore_errors=True)

@@ -23,6 +23,9 @@ from langchain_tooltree.sitgraph.transitions import SUMMARIZE_STATE
 
 logger = logging.getLogger(__name__)
 
+MOST_RUNS = 1_000
+"""Runs under way whose tools are remembered."""
+
 AnyTool = BaseTool | dict[str, Any]
 """A tool of a request: one that the agent runs, or one that the provider does."""
 
@@ -72,7 +75,7 @@ class SITGraphMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         super().__init__()
         self._suggester = Suggester(graph, k)
         self._judge = None if verdict is None else resolve_verdict(verdict)
-        self._seen: dict[str, AnyTool] = {}
+        self._offered: dict[str | None, dict[str, AnyTool]] = {}
         # Without the graph: its result stays in the thread, and suggestions are not to.
         self.tools = [create_summarize_state_tool(model=model)]
 
@@ -109,19 +112,28 @@ class SITGraphMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         if not tools:
             return []
         named = {name: tool for tool in tools if (name := _name(tool))}
-        self._seen = {**self._seen, **named}  # replaced, not changed: runs are concurrent
+        if self._judge is not None:
+            self._remember(_run_id(request.runtime), named)
         writer = request.runtime.stream_writer
         return (yield from self._suggester.suggest(request.messages, allowed=[*named.values()], writer=writer))
+
+    def _remember(self, run: str | None, tools: dict[str, AnyTool]) -> None:
+        """Which tools a run was offered, until it is learnt from; of runs that never end, only the latest are kept."""
+        self._offered[run] = {**self._offered.pop(run, {}), **tools}
+        for abandoned in list(self._offered)[:-MOST_RUNS]:
+            self._offered.pop(abandoned, None)
 
     def _learn(self, state: AgentState[Any], runtime: Runtime[Any]) -> Flow[None]:
         """Judge the conversation and keep it, if it went well. What goes wrong does not disturb the run."""
         if self._judge is None:
             return
+        run_id = _run_id(runtime)
+        offered = self._offered.pop(run_id, {})
         try:
-            trajectory = Trajectory.from_messages(state["messages"], id=_run_id(runtime))
+            trajectory = Trajectory.from_messages(state["messages"], id=run_id)
             verdict = yield from self._judge(trajectory)
             run = trajectory.judged(verdict.success, verdict.reasons)
-            yield _Learn(self._suggester.graph, run, [*self._seen.values()])
+            yield _Learn(self._suggester.graph, run, [*offered.values()])
         except Exception as error:
             logger.exception("Nothing was learnt from a run: %s", error)  # noqa: TRY401 - names the reason in one line
 
@@ -150,7 +162,7 @@ def _hinted(request: ModelRequest[Any], suggestions: Sequence[Suggestion]) -> Mo
     return request.override(system_message=extended(request.system_message, text))
 
 
-def _run_id(runtime: Runtime[Any]) -> str | None:
+def _run_id(runtime: Any) -> str | None:
     """The id of the conversation, the same as a `TrajectoryRecorder` of this agent gives it.
 
     An agent inside another graph is told by its namespace from that graph and from other agents of the thread.

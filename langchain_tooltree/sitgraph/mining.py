@@ -1,17 +1,18 @@
 """From runs to what they give to the graph, and from a dialogue to its state."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from langchain_tooltree.errors import ToolDefinitionError
 from langchain_tooltree.experience.records import Record, digest
-from langchain_tooltree.flows import Flow
+from langchain_tooltree.flows import Flow, FunctionStep
 from langchain_tooltree.sitgraph.encoder import Encoder
 from langchain_tooltree.sitgraph.encoding import Codes, Floats, packed, vector_of
 from langchain_tooltree.sitgraph.graph import Contribution
 from langchain_tooltree.sitgraph.tool_schemas import Tools, toolset_of
-from langchain_tooltree.sitgraph.transitions import Moment, Transition, transitions_of
+from langchain_tooltree.sitgraph.transitions import SUMMARIZE_STATE, Moment, Transition, transitions_of
 from langchain_tooltree.sitgraph.views import features_of, shortened, texts_of
 
 
@@ -29,27 +30,51 @@ def mine(
     Returns:
         One contribution for each successful run.
     """
-    successful = [run for run in runs if run.success]
-    found = [list(transitions_of(run, aliases)) for run in successful]
-    texts = [text for transitions in found for each in transitions for text in _texts(each)]
+    # Reading and packing long runs takes its time, so it must not hold up an event loop.
+    found: list[_Found] = yield FunctionStep(_read, (runs, aliases, tools))
+    texts = [text for run in found for text in run.texts]
     vectors = dict(zip(texts, (yield from encoder.encode(texts)), strict=True)) if texts else {}
-    toolsets = [_toolset(run, tools, aliases) for run in successful]
+    contributions: list[Contribution] = yield FunctionStep(_packed, (found, vectors))
+    return contributions
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A successful run, and what was read off it."""
+
+    run: Record
+    transitions: Sequence[Transition]
+    toolset: Mapping[str, str]
+    texts: Sequence[str]
+
+
+def _read(given: tuple[Sequence[Record], Mapping[str, str], Tools | None]) -> list[_Found]:
+    runs, aliases, tools = given
+    found = []
+    for run in runs:
+        if run.success and (transitions := list(transitions_of(run, aliases))):
+            texts = [text for each in transitions for text in _texts(each)]
+            found.append(_Found(run, transitions, _toolset(run, tools, aliases), texts))
+    return found
+
+
+def _packed(given: tuple[Sequence[_Found], Mapping[str, Floats]]) -> list[Contribution]:
+    found, vectors = given
     return [
         Contribution(
-            id=run.id,
-            turns=run.turns,
-            version=_version(run, transitions, toolset),
-            transitions=[(each.source, each.target) for each in transitions],
-            states=np.stack([_views(each.moment, vectors) for each in transitions]),
+            id=each.run.id,
+            turns=each.run.turns,
+            version=_version(each.run, each.transitions, each.toolset),
+            transitions=[(transition.source, transition.target) for transition in each.transitions],
+            states=np.stack([_views(transition.moment, vectors) for transition in each.transitions]),
             summaries=[
                 (place, text, packed(vectors[shortened(text)][None]))
-                for place, each in enumerate(transitions)
-                for text in each.summaries
+                for place, transition in enumerate(each.transitions)
+                for text in transition.summaries
             ],
-            toolset=toolset,
+            toolset=each.toolset,
         )
-        for run, transitions, toolset in zip(successful, found, toolsets, strict=True)
-        if transitions
+        for each in found
     ]
 
 
@@ -85,7 +110,8 @@ def _toolset(run: Record, tools: Tools | None, aliases: Mapping[str, str]) -> di
             known = toolset_of(run.metadata.get("tools") or ())
         except (ToolDefinitionError, TypeError):  # somebody else's record, where the key means something else
             known = {}
-    return {aliases.get(name, name): schema for name, schema in sorted(known.items())}
+    renamed = {aliases.get(name, name): schema for name, schema in sorted(known.items())}
+    return {name: schema for name, schema in renamed.items() if name != SUMMARIZE_STATE}
 
 
 def _version(run: Record, transitions: Sequence[Transition], toolset: Mapping[str, str]) -> int:

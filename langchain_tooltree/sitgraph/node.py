@@ -1,15 +1,14 @@
 """SITGraphNode: suggestions from past runs as a LangGraph node, in front of the model node of a graph of your own."""
 
-from collections.abc import Iterable
 from typing import Any
 
 from langchain_core.runnables import Runnable, RunnableConfig
-from langchain_core.tools import BaseTool
 from langgraph.runtime import get_runtime
 
 from langchain_tooltree.flows import Flow, arun_flow, run_flow
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
 from langchain_tooltree.sitgraph.suggester import DEFAULT_K, Suggester, Writer, conversation
+from langchain_tooltree.sitgraph.tool_schemas import Tools, toolset_of
 
 
 class SITGraphNode(Runnable[Any, dict[str, list[dict[str, Any]]]]):
@@ -49,13 +48,14 @@ class SITGraphNode(Runnable[Any, dict[str, list[dict[str, Any]]]]):
         graph: SITGraph,
         *,
         k: int = DEFAULT_K,
-        tools: Iterable[str | BaseTool | dict[str, Any]] | None = None,
+        tools: Tools | None = None,
         messages_key: str = "messages",
         suggestions_key: str = "suggestions",
     ) -> None:
         self.name = "SITGraphNode"
         self._suggester = Suggester(graph, k)
         self._tools = None if tools is None else list(tools)
+        toolset_of(self._tools or ())  # what is no tool is told now, and not at every step
         self._messages_key = messages_key
         self._suggestions_key = suggestions_key
 

@@ -24,7 +24,7 @@ from langchain_tooltree.sitgraph.mining import mine, state_of
 from langchain_tooltree.sitgraph.recommend import Ablation, Question, Recommender
 from langchain_tooltree.sitgraph.suggestion import Suggestion
 from langchain_tooltree.sitgraph.tool_schemas import Tools, toolset_of
-from langchain_tooltree.sitgraph.transitions import START, moment_of
+from langchain_tooltree.sitgraph.transitions import START, SUMMARIZE_STATE, moment_of
 from langchain_tooltree.sitgraph.views import shortened
 
 DEFAULT_ALPHA = 1.0
@@ -68,6 +68,7 @@ class SITGraph:
         ablation: Ablation | None = None,
     ) -> None:
         _check(alpha, max_states, min_support, ablation)
+        _check_aliases(aliases or {})
         self.alpha = alpha
         self.contextual = contextual
         self.max_states = max_states
@@ -77,7 +78,6 @@ class SITGraph:
         self._encoder = Encoder(resolve_embeddings(embeddings))
         self._graph = Graph(max_states=max_states)
         self._lock = threading.RLock()
-        self._saving = threading.Lock()
 
     @classmethod
     def paper(cls, *, alpha: float = DEFAULT_ALPHA, embeddings: Embeddings | str | None = None) -> Self:
@@ -248,8 +248,7 @@ class SITGraph:
         }
         with self._lock:
             snapshot = self._graph.snapshot()
-        with self._saving:
-            save_graph(snapshot, settings, path)
+        save_graph(snapshot, settings, path)
 
     @classmethod
     def load(
@@ -355,6 +354,13 @@ class SITGraph:
         question = Question(source, views, summary, k, None if allowed is None else toolset_of(allowed).keys())
         with self._lock:
             return Recommender(self._graph, self.alpha, self.min_support, self.ablation).suggest(question)
+
+
+def _check_aliases(aliases: Mapping[str, str]) -> None:
+    for name in (each for pair in aliases.items() for each in pair):
+        if not isinstance(name, str) or name in {START, SUMMARIZE_STATE}:
+            msg = f"aliases are new names of tools by old ones; {name!r} cannot be the name of a tool here."
+            raise ConfigurationError(msg)
 
 
 def _check(alpha: float, max_states: int | None, min_support: int, ablation: str | None) -> None:

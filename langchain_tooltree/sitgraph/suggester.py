@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from langchain_core.messages import BaseMessage, convert_to_messages
-from langchain_core.tools import BaseTool
 
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.events import SuggestEvent
@@ -14,6 +13,7 @@ from langchain_tooltree.experience.formats import to_chat
 from langchain_tooltree.flows import Flow
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
 from langchain_tooltree.sitgraph.suggestion import Suggestion
+from langchain_tooltree.sitgraph.tool_schemas import Tools
 from langchain_tooltree.sitgraph.transitions import moment_of
 from langchain_tooltree.streaming import aemit, emit, to_stream
 
@@ -53,7 +53,7 @@ class Suggester:
         self,
         messages: Sequence[BaseMessage],
         *,
-        allowed: Sequence[str | BaseTool | dict[str, Any]] | None = None,
+        allowed: Tools | None = None,
         summary: str | None = None,
         writer: Writer | None = None,
     ) -> Flow[list[Suggestion]]:

@@ -2,16 +2,16 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, cast
 
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from langchain_tooltree.errors import ToolDefinitionError
 
-Tools = Iterable[str | BaseTool | Mapping[str, Any]]
-"""Tools by name, as LangChain tools, or as the dicts that providers take."""
+Tools = Iterable[str | BaseTool | Mapping[str, Any] | Callable[..., Any]]
+"""Tools by name, as LangChain tools, as functions, or as the dicts that providers take."""
 
 
 def toolset_of(tools: Tools) -> dict[str, str]:
@@ -40,14 +40,23 @@ def _name_and_hash(tool: Any) -> tuple[str, str]:
         function = tool["function"] if isinstance(tool.get("function"), Mapping) else tool
         name = function.get("name") or tool.get("type")
         schema = function.get("parameters", function.get("input_schema"))
-    elif isinstance(tool, BaseTool):
-        name, schema = tool.name, convert_to_openai_tool(tool)["function"].get("parameters")
+    elif isinstance(tool, BaseTool) or callable(tool):
+        function = _described(tool)
+        name, schema = function.get("name"), function.get("parameters")
     else:
         name, schema = None, None
     if not isinstance(name, str) or not name:
-        msg = f"A tool is a name, a LangChain tool, or a dict with a name; got {tool!r:.120}."
+        msg = f"A tool is a name, a LangChain tool, a function, or a dict with a name; got {tool!r:.120}."
         raise ToolDefinitionError(msg)
     return name, schema_hash(schema) if schema is not None else ""
+
+
+def _described(tool: Any) -> Mapping[str, Any]:
+    """The name and the schema of a tool or a function; nothing of one whose arguments cannot be described."""
+    try:
+        return cast("dict[str, Any]", convert_to_openai_tool(tool)["function"])
+    except (TypeError, ValueError, NameError):
+        return {}
 
 
 def schema_hash(schema: Mapping[str, Any]) -> str:

@@ -2,13 +2,13 @@
 
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from langchain_core.embeddings import Embeddings
 from numpy.typing import NDArray
 
 from langchain_tooltree.errors import ToolDefinitionError
+from langchain_tooltree.experience.embedders import EmbedStep
 from langchain_tooltree.flows import Flow
 from langchain_tooltree.tooltree.cards import ToolCard, ToolLibrary
 from langchain_tooltree.tooltree.config import SearchConfig
@@ -18,22 +18,6 @@ Vectors = NDArray[np.float64]
 _SENTENCE = re.compile(r"(?<=[.!?;])\s+|\n+")
 _MAX_SEGMENTS = 60
 _MAX_SEGMENT_CHARS = 400
-
-
-@dataclass(frozen=True, slots=True)
-class EmbedStep:
-    """Texts to embed, as a step of a flow."""
-
-    embeddings: Embeddings
-    texts: list[str]
-
-    def run(self) -> list[list[float]]:
-        """Embed the texts."""
-        return self.embeddings.embed_documents(self.texts)
-
-    async def arun(self) -> list[list[float]]:
-        """Embed the texts without blocking the loop."""
-        return await self.embeddings.aembed_documents(self.texts)
 
 
 class ToolRetriever:

@@ -82,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def in_a_new_process(path: Path, options: argparse.Namespace) -> dict[str, Any]:
     """Measure loading and asking where nothing is in memory yet."""
     if hasattr(os, "posix_fadvise"):
-        for file in path.iterdir():
+        for file in filter(Path.is_file, path.rglob("*")):
             with file.open("rb") as opened:
                 os.fsync(opened.fileno())
                 os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)

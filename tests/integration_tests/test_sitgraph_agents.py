@@ -1,7 +1,6 @@
 """Agents with a SITGraphMiddleware, over dialogues recorded in a file: both ways to a suggestion, and learning."""
 
 import asyncio
-import filecmp
 import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -61,9 +60,11 @@ def same(left: SITGraph, right: SITGraph, folder: Path) -> bool:
     """Whether two graphs are the same, byte for byte."""
     for name, graph in (("left", left), ("right", right)):
         graph.save(folder / name)
-    files = [sorted(each.name for each in (folder / name).iterdir()) for name in ("left", "right")]
-    equal, _, _ = filecmp.cmpfiles(folder / "left", folder / "right", files[0], shallow=False)
-    return files[0] == files[1] == equal
+    written = [
+        {file.relative_to(folder / name): file.read_bytes() for file in (folder / name).rglob("*") if file.is_file()}
+        for name in ("left", "right")
+    ]
+    return written[0] == written[1]
 
 
 def names_in(shares: str) -> list[str]:

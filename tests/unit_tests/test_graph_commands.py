@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -125,7 +126,7 @@ def test_tools_that_cannot_be_found_are_told_in_one_line(place, graph, capsys):
 
 
 def test_a_damaged_graph_is_told_in_one_line(graph, tmp_path, capsys):
-    vectors = tmp_path / graph / "states.codes.npy"
+    [vectors] = (tmp_path / graph).glob("*/states.codes.npy")
     vectors.write_bytes(vectors.read_bytes()[:-1] + b"\0")
     assert main(["doctor", graph, "--tools", "json:__all__"]) == REFUSED
     assert "states.codes.npy" in capsys.readouterr().err
@@ -139,6 +140,48 @@ def test_a_model_that_cannot_be_used_is_told_before_anything_is_read(runs, tmp_p
     assert told.count("\n") == 1
     assert "no-such-provider:x" in told
     assert not (tmp_path / "graph").exists()
+
+
+def test_an_embedder_that_cannot_be_used_is_told_in_one_line(runs, graph, capsys):
+    for command in (["mine", runs, "-o", "other"], ["suggest", graph], ["show", graph]):
+        assert main([*command, "--embeddings", "no-such-provider:x"]) == REFUSED
+        told = capsys.readouterr().err
+        assert told.count("\n") == 1
+        assert "no-such-provider:x" in told
+
+
+def test_a_place_that_is_taken_is_refused_before_any_model_is_paid(runs, tmp_path, monkeypatch, capsys):
+    model = ScriptedChatModel(replies=["State."] * 5)
+    monkeypatch.setattr("langchain_tooltree.graph_commands.resolve_model", lambda _: model)
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "notes.txt").write_text("mine")
+    assert main(["mine", runs, "-o", "taken", "--summarize", "some:model"]) == REFUSED
+    assert "is no graph" in capsys.readouterr().err
+    assert model.calls == []
+
+
+def test_brackets_in_names_and_summaries_are_shown_as_they_are(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "160")
+    run = run_of(1, "a[/b]", "[bold]c")
+    told = backfill_summaries(run, ScriptedChatModel(replies=["see [/etc]", "then [red]"]))
+    SITGraph.from_trajectories([told]).save(tmp_path / "graph")
+    assert main(["show", str(tmp_path / "graph")]) == 0
+    assert main(["suggest", str(tmp_path / "graph"), "--state", "see"]) == 0
+    shown = capsys.readouterr().out
+    assert "[bold]c" in shown
+    assert "see [/etc]" in shown
+
+
+def test_the_doctor_says_what_it_could_not_compare(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "modules", dict(sys.modules))
+    SITGraph.from_trajectories([replace(run_of(1, "look"), metadata={})]).save("graph")
+    (tmp_path / "agent_unknown.py").write_text("def look(n: int) -> str:\n    'Look.'\n\ntools = [look]\n")
+    assert main(["doctor", "graph", "--tools", "agent_unknown:tools"]) == 0
+    shown = capsys.readouterr().out
+    assert "Not compared: the runs do not tell what look took" in shown
+    assert "take what they took" not in shown
 
 
 def test_mining_has_a_model_write_the_missing_summaries(runs, monkeypatch, capsys):

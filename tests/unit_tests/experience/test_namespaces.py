@@ -1,5 +1,8 @@
 """Namespace templates: filled with what is known, and never leading to somebody else's namespace."""
 
+from enum import StrEnum
+from uuid import UUID
+
 import pytest
 from langgraph.store.memory import InMemoryStore
 
@@ -14,6 +17,8 @@ from langchain_tooltree.experience.namespaces import NamespaceTemplate
         (("tooltree", "{user_id}"), {"user_id": "ada", "other": "."}, ("tooltree", "ada")),
         (["{a}-{b}", "{a}"], {"a": 1, "b": "x"}, ("1-x", "1")),
         (("{a}",), {"a": "{b}"}, ("{b}",)),
+        (("{a}",), {"a": UUID(int=7)}, ("00000000-0000-0000-0000-000000000007",)),
+        (("{a}",), {"a": StrEnum("Users", ["ADA"]).ADA}, ("ada",)),
     ],
 )
 def test_variables_are_filled(labels, values, filled):
@@ -49,6 +54,12 @@ def test_a_missing_variable_is_named_with_the_remedy(values):
 def test_a_value_cannot_break_out(value):
     with pytest.raises(ConfigurationError, match="user_id"):
         NamespaceTemplate(("tooltree", "{user_id}")).fill({"user_id": value})
+
+
+@pytest.mark.parametrize("value", [True, 1.5, ["ada"], {"name": "ada"}, b"ada", object(), len, int])
+def test_a_value_that_identifies_nobody_is_not_taken_for_a_missing_one(value):
+    with pytest.raises(ConfigurationError, match="must be a text, a whole number or an identifier such as a UUID; got"):
+        NamespaceTemplate(("{user_id}",)).fill({"user_id": value})
 
 
 def test_a_value_cannot_lead_to_what_langgraph_keeps_to_itself():

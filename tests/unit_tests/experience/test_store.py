@@ -3,10 +3,13 @@
 import asyncio
 import threading
 import time
+from dataclasses import dataclass
+from typing import TypedDict
 
 import pytest
 from langchain_core.embeddings import Embeddings
 from langchain_core.messages import HumanMessage
+from langchain_core.runnables import RunnableConfig
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.store.memory import InMemoryStore
 from langgraph.store.sqlite import SqliteStore
@@ -214,6 +217,63 @@ async def test_inside_a_graph_its_configuration_is_known(path):
     await graph.compile().ainvoke({"messages": []}, {"configurable": {"user_id": "ada"}})
 
     assert store.within(user_id="ada").get("one").id == "one"
+
+
+@dataclass
+class Context:
+    user_id: str
+
+
+class ContextDict(TypedDict):
+    user_id: str
+
+
+@pytest.mark.parametrize("given", ["running", "handed in"])
+@pytest.mark.parametrize(
+    ("context", "configurable", "user"),
+    [
+        (Context("ada"), {}, "ada"),
+        (ContextDict(user_id="ada"), {}, "ada"),
+        (Context("ada"), {"user_id": None}, "ada"),
+        (Context("ada"), {"user_id": "ben"}, "ben"),
+    ],
+    ids=["object", "mapping", "nobody configured", "somebody configured"],
+)
+def test_what_is_not_configurable_is_looked_for_in_the_context_of_the_graph(given, context, configurable, user):
+    store = ExperienceStore(InMemoryStore(), namespace=("tooltree", "{user_id}"))
+
+    def keep(_, config: RunnableConfig):
+        store.add(run_on("Book a flight.", id="one"), config=None if given == "running" else config)
+
+    graph = StateGraph(MessagesState, context_schema=type(context) if isinstance(context, Context) else ContextDict)
+    graph.add_node("keep", keep)
+    graph.add_edge(START, "keep")
+    graph.compile().invoke({"messages": []}, {"configurable": configurable}, context=context)
+
+    assert store.within(user_id=user).get("one").id == "one"
+
+
+def test_the_context_of_a_running_graph_does_not_complete_another_configuration():
+    store = ExperienceStore(InMemoryStore(), namespace=("{org}", "{user_id}"))
+
+    def keep(_):
+        with pytest.raises(ConfigurationError, match="needs 'user_id'"):
+            store.add(run_on("Book a flight."), config={"configurable": {"org": "x"}})
+
+    graph = StateGraph(MessagesState, context_schema=Context)
+    graph.add_node("keep", keep)
+    graph.add_edge(START, "keep")
+    graph.compile().invoke({"messages": []}, context=Context("ada"))
+
+
+def test_a_store_can_keep_to_the_user_whom_a_configuration_names():
+    store = ExperienceStore(InMemoryStore(), namespace=("{org}", "{user_id}"))
+    bound = store.within(org="x").within_config({"configurable": {"org": "y", "user_id": "ada"}})
+    bound.add(run_on("Book a flight.", id="one"), config={"configurable": {"user_id": "ben"}})
+
+    assert store.within(org="x", user_id="ada").get("one").id == "one"
+    with pytest.raises(ConfigurationError, match="needs 'user_id'"):
+        store.within(org="x").within_config({"configurable": {}})
 
 
 async def test_what_is_bound_counts_more_than_the_configuration(both):

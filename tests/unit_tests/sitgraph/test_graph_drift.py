@@ -29,7 +29,7 @@ def known():
 def test_nothing_has_drifted_while_the_tools_are_the_same():
     report = known().drift(TOOLS)
 
-    assert report == DriftReport(removed=(), added=(), changed=(), renamed={}, dead_ends=(), lost=0.0)
+    assert report == DriftReport(removed=(), added=(), changed=(), renamed={}, dead_ends=(), unknown=(), lost=0.0)
     assert report.healthy
 
 
@@ -97,7 +97,7 @@ def test_of_several_candidates_none_is_named():
 
 
 def test_an_empty_graph_knows_nothing():
-    assert SITGraph().drift([FIND]) == DriftReport((), ("find",), (), {}, (), 0.0)
+    assert SITGraph().drift([FIND]) == DriftReport((), ("find",), (), {}, (), (), 0.0)
 
 
 def test_what_is_no_tool_is_refused():

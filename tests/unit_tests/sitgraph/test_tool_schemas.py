@@ -70,7 +70,15 @@ def test_the_hash_stays_what_it_is():
     assert schema_hash({"type": "object", "properties": {"x": {"type": "string"}}}) == "7d67f2da31c37dd2"
 
 
-@pytest.mark.parametrize("odd", [None, 7, {}, {"name": ""}, {"function": {}}, {"name": 7}, print])
+def test_a_function_is_a_tool_as_it_is_for_an_agent():
+    def renew(loan: str) -> str:
+        """Renew a loan."""
+        return loan
+
+    assert toolset_of([renew]) == toolset_of([tool(renew)])
+
+
+@pytest.mark.parametrize("odd", [None, 7, {}, {"name": ""}, {"function": {}}, {"name": 7}])
 def test_what_is_no_tool_is_refused(odd):
-    with pytest.raises(ToolDefinitionError, match="A tool is a name, a LangChain tool, or a dict with a name"):
+    with pytest.raises(ToolDefinitionError, match="A tool is a name, a LangChain tool, a function, or a dict"):
         toolset_of([odd])
