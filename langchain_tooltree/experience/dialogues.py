@@ -7,6 +7,7 @@ from langchain_core.messages import BaseMessage, convert_to_messages
 
 from langchain_tooltree.errors import TrajectoryFormatError
 from langchain_tooltree.experience.formats import EXTRAS, to_chat
+from langchain_tooltree.experience.offered import TOOLS, Tools, as_metadata, tools_in
 from langchain_tooltree.experience.records import Branch, ChatMessage, digest
 from langchain_tooltree.experience.trajectory import Trajectory
 
@@ -72,6 +73,7 @@ def together(
     task: str | None = None,
     success: bool | None = None,
     reasons: str = "",
+    tools: Tools | None = None,
     earlier: Trajectory | None = None,
 ) -> Trajectory:
     """One trajectory out of all that was said in a thread.
@@ -83,6 +85,7 @@ def together(
         task: What was asked for; the first user message if left out.
         success: Whether it succeeded.
         reasons: Why.
+        tools: What the models were offered, as far as it is known; beside what was recorded earlier.
         earlier: What was recorded of the thread before, if it is known. A record that shares no message with `root`
             is of another conversation under the same id, and is left out.
 
@@ -104,6 +107,7 @@ def together(
         outside = said.keys() | set().union(*around)
         own = {key: message for key, message in _recorded(branch.messages) if key not in outside}
         _continued(_Own(branch.name, branch.after, own), branches)
+    offered = tools_in(earlier.metadata.get(TOOLS)) if earlier else {}
     branches = sorted((branch for branch in branches if branch.messages), key=_Own.place)
     return Trajectory.from_chat(
         [_as_chat(message) for message in said.values()],
@@ -115,6 +119,7 @@ def together(
             Branch(branch.name, branch.after, tuple(_as_chat(message) for message in branch.messages.values()))
             for branch in branches
         ],
+        metadata=as_metadata({**offered, **(tools or {})}),
     )
 
 

@@ -1,7 +1,7 @@
 """Namespace templates: whose experience a record is. Pure."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from langchain_tooltree.errors import ConfigurationError
@@ -51,7 +51,8 @@ class NamespaceTemplate:
             The namespace.
 
         Raises:
-            ConfigurationError: If a value is missing, or would lead to somebody else's namespace.
+            ConfigurationError: If a value is missing, is neither a text, a whole number nor an identifier such as a
+                UUID, or would lead to somebody else's namespace.
         """
         texts = {name: _value(name, values) for name in self.variables}
         filled = tuple(_VARIABLE.sub(lambda found: texts[found[1]], label) for label in self.labels)
@@ -66,14 +67,25 @@ def _value(name: str, values: Mapping[str, Any]) -> str:
     if value is None:
         msg = (
             f"The namespace needs {name!r}, which is not known here. Pass "
-            f"config={{'configurable': {{{name!r}: ...}}}}, or use store.within({name}=...)."
+            f"config={{'configurable': {{{name!r}: ...}}}}, give the graph a context with it, "
+            f"or use store.within({name}=...)."
         )
         raise ConfigurationError(msg)
-    if isinstance(value, bool) or not isinstance(value, str | int):
-        msg = f"{name} stands in a namespace, so it must be a text or a whole number, got {value!r:.80}."
+    if not _identifies(value):
+        msg = (
+            f"{name} stands in a namespace, so it must be a text, a whole number or an identifier such as a UUID; "
+            f"got {type(value).__name__}: {value!r:.80}."
+        )
         raise ConfigurationError(msg)
     _check(str(value), f"{name}={value!r:.80}")
     return str(value)
+
+
+def _identifies(value: Any) -> bool:
+    """Whether a value's text stands for it: not a collection's, nor an object's that has no text of its own."""
+    if isinstance(value, bool | float | Iterable):
+        return isinstance(value, str)
+    return isinstance(value, int) or any("__str__" in vars(kind) for kind in type(value).__mro__[:-1])
 
 
 def _check(label: str, what: str) -> None:

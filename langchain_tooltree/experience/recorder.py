@@ -4,13 +4,12 @@ import asyncio
 import logging
 import threading
 from asyncio import AbstractEventLoop
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.runnables import RunnableConfig
 from langgraph.callbacks import GraphCallbackHandler, GraphInterruptEvent
 from langgraph.config import get_config
 from langgraph.constants import START
@@ -58,7 +57,8 @@ class TrajectoryRecorder(GraphCallbackHandler):
     """Records what agents do, whatever kind of LangGraph or LangChain agent they are.
 
     ```python
-    recorder = TrajectoryRecorder(ExperienceStore(InMemoryStore()), verdict="openai:gpt-4.1-mini")
+    experience = ExperienceStore(InMemoryStore())
+    recorder = TrajectoryRecorder(experience, verdict="openai:gpt-4.1-mini")
     agent.invoke({"messages": [("user", "Book a flight.")]}, {"callbacks": [recorder]})
     ```
 
@@ -66,15 +66,24 @@ class TrajectoryRecorder(GraphCallbackHandler):
     trajectory is judged and stored before the caller gets the result. Its id is the thread's id, or the run's where
     there is no thread; a later run of the thread replaces the record by the longer version. A run that was interrupted
     is recorded as far as it got and judged when it has been resumed to its end. A run that raised is recorded, too,
-    with the error in `reasons`.
+    with the error in `reasons`. The tools that its models and those of its sub-agents were offered stand in
+    `metadata["tools"]`, in OpenAI form and in the order of their names.
 
-    A resumed run does not show all that was said before (what was removed since, finished sub-agents); that is taken
-    from the record in the first `ExperienceStore` that has one. Nothing is held in memory beyond the end of a run.
-    What goes wrong while recording is logged and does not disturb the run.
+    A resumed run does not show all that was said before (what was removed since, finished sub-agents, their tools);
+    that is taken from the record in the first `ExperienceStore` that has one. With functions alone it is lost, so give
+    a graph that learns online a store beside it: `TrajectoryRecorder([experience, graph.learn], verdict=...)`.
+
+    Variables of a store's namespace are filled from `configurable` or from the runtime context of the run. LangChain
+    tells a recorder of these where a model, a tool or another runnable is called inside a node; for a graph in which
+    none is, pass a store of one user, `experience.within(user_id=...)`. A run whose namespace is not known is not kept
+    in that store, and not judged for it.
+
+    Nothing is held in memory beyond the end of a run. What goes wrong while recording is logged and does not disturb
+    the run.
 
     Args:
         store: Where trajectories go: an `ExperienceStore`, a function that takes a `Trajectory`, such as
-            `SITGraph().add`, or several of these. A function is also told of runs that are not finished.
+            `SITGraph().learn`, or several of these. A function is also told of runs that are not finished.
         verdict: Says whether a run succeeded: a function (see `VerdictFunction`), a chat model, the name of one, or a
             `ModelVerdict`. Without one, `success` stays `None`.
         messages_key: Where the state of the agents keeps their messages.
@@ -157,12 +166,18 @@ class TrajectoryRecorder(GraphCallbackHandler):
         *,
         run_id: UUID,  # noqa: ARG002 - part of the interface
         parent_run_id: UUID | None = None,
+        tags: list[str] | None = None,
+        invocation_params: Mapping[str, Any] | None = None,
         **_: Any,
     ) -> None:
-        """A model is called where the run's configuration is known."""
+        """A model is called, with tools, where the run's configuration is known."""
         with _Undisturbed(), self._lock:
-            if (parent := self._known(parent_run_id)) is not None:
-                _hear_variables(parent)
+            parent = self._known(parent_run_id)
+            if parent is None or parent.recording is None:
+                return
+            _hear_variables(parent)
+            if not parent.inner and TAG not in (tags or ()):
+                parent.recording.hear_tools((invocation_params or {}).get("tools"))
 
     def on_interrupt(self, event: GraphInterruptEvent) -> None:
         """Note that a run is interrupted."""
@@ -253,12 +268,14 @@ class TrajectoryRecorder(GraphCallbackHandler):
                 await asyncio.to_thread(run_flow, flow)
 
     def _keeping(self, recording: Recording, error: BaseException | None) -> Flow[None]:
-        config: RunnableConfig = {"configurable": recording.variables}
-        stores = [keeper for keeper in self._keepers if isinstance(keeper, ExperienceStore)]
+        keepers = list(self._keepers_of(recording))
+        if not keepers:
+            return  # before a verdict that nobody would get is paid for
+        stores = [keeper for keeper in keepers if isinstance(keeper, ExperienceStore)]
         earlier: Trajectory | None = None
         for store in stores if recording.thread_id is not None else ():
             with _Undisturbed():
-                earlier = earlier or (yield from store.getting(recording.id, config=config))
+                earlier = earlier or (yield from store.getting(recording.id))
         trajectory = recording.trajectory(error, earlier)
         if trajectory is None:
             logger.debug("Run %s is not recorded: no messages under %r.", recording.id, self._messages_key)
@@ -268,12 +285,18 @@ class TrajectoryRecorder(GraphCallbackHandler):
                 verdict = yield from self._verdict(trajectory)
                 reasons = "\n".join(part for part in (trajectory.reasons, verdict.reasons) if part)
                 trajectory = trajectory.judged(verdict.success, reasons)
-        for keeper in self._keepers:
+        for keeper in keepers:
             with _Undisturbed():
                 if isinstance(keeper, ExperienceStore):
-                    yield from keeper.adding(trajectory, config=config)
+                    yield from keeper.adding(trajectory)
                 else:
                     yield FunctionStep(keeper, trajectory)
+
+    def _keepers_of(self, recording: Recording) -> Iterator[ExperienceStore | Keeper]:
+        """Functions, and the stores whose namespace is known, each for the user or tenant whose run it is."""
+        for keeper in self._keepers:
+            with _Undisturbed():
+                yield _store_of(recording, keeper) if isinstance(keeper, ExperienceStore) else keeper
 
 
 class _Undisturbed:
@@ -294,6 +317,20 @@ def _running_loop() -> AbstractEventLoop | None:
         return asyncio.get_running_loop()
     except RuntimeError:
         return None
+
+
+def _store_of(recording: Recording, store: ExperienceStore) -> ExperienceStore:
+    try:
+        return store.within_config({"configurable": recording.variables})
+    except ConfigurationError as error:
+        if recording.heard_variables:
+            raise
+        msg = (
+            f"It is not known whose run {recording.id!r} is: nothing was called inside its nodes, neither a model nor "
+            "a tool, and only there is a recorder told what is configurable. Pass a store of one user or tenant, "
+            f"TrajectoryRecorder(store.within(...)). {error}"
+        )
+        raise ConfigurationError(msg) from error
 
 
 def _hear_variables(run: Run) -> None:

@@ -8,9 +8,11 @@ from uuid import UUID
 
 from langchain_core.messages import BaseMessage, RemoveMessage
 from langgraph.errors import GraphBubbleUp, ParentCommand
+from langgraph.runtime import Runtime
 from langgraph.types import Command
 
 from langchain_tooltree.experience.dialogues import Dialogue, together
+from langchain_tooltree.experience.offered import Tools, tools_in
 from langchain_tooltree.experience.threads import path_of
 from langchain_tooltree.experience.trajectory import Trajectory
 
@@ -150,7 +152,8 @@ class Recording:
     def __init__(self, top: Run, namespace: str, *, own_thread: bool = False) -> None:
         self.top = top
         self.thread_id: str | None = None if own_thread else _text(top.metadata.get("thread_id"))
-        self.variables: dict[str, Any] = dict(top.metadata)
+        self.variables: dict[str, Any] = {}
+        self.tools: Tools = {}
         self.heard_variables = False
         self.interrupted = False
         self._namespace = namespace
@@ -164,11 +167,19 @@ class Recording:
         return f"{self.thread_id}/{self._namespace}" if self._namespace else self.thread_id
 
     def hear_variables(self, configurable: Mapping[str, Any]) -> None:
-        """Take note of what is `configurable`, as something that runs inside a node sees it."""
-        self.thread_id = self.thread_id or _text(configurable.get("thread_id"))
-        told = {name: value for name, value in configurable.items() if isinstance(value, str | int)}
-        self.variables |= {name: value for name, value in told.items() if not name.startswith("__")}
+        """Take note of what is `configurable`, as something that runs inside a node sees it.
+
+        Nothing else says whose run it is: metadata are often written by the client, and those of the run do not tell
+        what LangGraph put there. Of what LangGraph keeps for itself, the runtime is wanted, for its context.
+        """
+        self.thread_id = _text(configurable.get("thread_id")) or self.thread_id
+        kept = {name: value for name, value in configurable.items() if not name.startswith("__")}
+        self.variables = kept | {name: value for name, value in configurable.items() if isinstance(value, Runtime)}
         self.heard_variables = True
+
+    def hear_tools(self, offered: Any) -> None:
+        """Take note of the tools that go to a model."""
+        self.tools |= tools_in(offered)
 
     def holds(self, run: Run, namespace: str) -> bool:
         """Whether a graph that runs inside the outermost one is part of its thread."""
@@ -217,7 +228,7 @@ class Recording:
             reasons = STOPPED
         else:
             reasons = "" if error is None else f"The run raised {type(error).__name__}: {error}"
-        return together(root, inside, id=self.id, reasons=reasons, earlier=earlier)
+        return together(root, inside, id=self.id, reasons=reasons, tools=self.tools, earlier=earlier)
 
     def unfinished(self, error: BaseException | None) -> bool:
         """Whether the run stopped with more to come: at an interrupt, drained, cancelled, or no longer read from."""

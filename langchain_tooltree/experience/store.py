@@ -9,6 +9,7 @@ from typing import Any, Literal
 from langchain_core.embeddings import Embeddings
 from langchain_core.runnables import RunnableConfig
 from langgraph.config import get_config
+from langgraph.runtime import Runtime
 from langgraph.store.base import BaseStore, GetOp, Item, SearchItem
 
 from langchain_tooltree.errors import ConfigurationError, TrajectoryFormatError
@@ -62,8 +63,9 @@ class ExperienceStore:
     experience.within(user_id="ada").add(trajectory)
     ```
 
-    The variables of the namespace are filled from `within`, from `config["configurable"]` where a method is given one,
-    and otherwise from the configuration of the graph that is running.
+    The variables of the namespace are filled from `within`; then from `config["configurable"]` where a method is given
+    one, and otherwise from that of the graph that is running; then from the runtime context of that graph
+    (`graph.invoke(..., context=...)`), a mapping or an object with attributes. Metadata are never used.
 
     Args:
         store: The store. If it has an index (`index={"embed": ..., "dims": ...}`), tasks are searched with it.
@@ -108,9 +110,28 @@ class ExperienceStore:
                 known = ", ".join(self._template.variables) or "none"
                 msg = f"The namespace {self._template.labels!r} has no variable {name!r}; it has {known}."
                 raise ConfigurationError(msg)
+        return self._bound({**self._values, **values})
+
+    def within_config(self, config: RunnableConfig | None = None) -> "ExperienceStore":
+        """The same store for the user or tenant whom a configuration names.
+
+        Args:
+            config: Fills the variables of the namespace.
+
+        Returns:
+            A store that keeps to this namespace.
+
+        Raises:
+            ConfigurationError: If a variable of the namespace is not known.
+        """
+        values = self._known(config)
+        self._template.fill(values)
+        return self._bound(values)
+
+    def _bound(self, values: dict[str, Any]) -> "ExperienceStore":
         bound = object.__new__(ExperienceStore)
         bound._store, bound._template, bound._ranking = self._store, self._template, self._ranking
-        bound._values = {**self._values, **values}
+        bound._values = values
         return bound
 
     def add(self, trajectory: Trajectory, *, config: RunnableConfig | None = None) -> None:
@@ -321,10 +342,20 @@ class ExperienceStore:
         return _Call(self._store, method, arguments, options)
 
     def _namespace(self, config: RunnableConfig | None) -> tuple[str, ...]:
-        values: dict[str, Any] = {}
-        if any(name not in self._values for name in self._template.variables):
-            values = dict((_running_config() if config is None else config).get("configurable") or {})
-        return self._template.fill({**values, **self._values})
+        return self._template.fill(self._known(config))
+
+    def _known(self, config: RunnableConfig | None) -> dict[str, Any]:
+        """The values of the variables, as far as they are known."""
+        wanted = [name for name in self._template.variables if name not in self._values]
+        if not wanted:
+            return self._values
+        configurable = (_running_config() if config is None else config).get("configurable") or {}
+        # LangGraph keeps the runtime there. It counts only as part of the configuration that was asked for: the context
+        # of a graph that happens to be running may be somebody else's.
+        runtime = next((each for each in configurable.values() if isinstance(each, Runtime)), None)
+        found = {name: configurable.get(name) for name in wanted}
+        context = {} if runtime is None else {name: _held(runtime.context, name) for name in wanted}
+        return {**self._values, **{name: context.get(name) if found[name] is None else found[name] for name in wanted}}
 
 
 def _running_config() -> RunnableConfig:
@@ -332,6 +363,10 @@ def _running_config() -> RunnableConfig:
         return get_config()
     except RuntimeError:  # no graph is running here
         return {}
+
+
+def _held(context: Any, name: str) -> Any:
+    return context.get(name) if isinstance(context, Mapping) else getattr(context, name, None)
 
 
 def _read(item: Item) -> Trajectory:

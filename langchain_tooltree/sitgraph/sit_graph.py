@@ -130,7 +130,8 @@ class SITGraph:
     def learn(self, trajectory: Record, *, tools: Tools | None = None) -> bool:
         """Take a run as the latest version of itself: learn from it if it succeeded, and forget it otherwise.
 
-        For runs that go on, such as those of a thread. Made for `TrajectoryRecorder(graph.learn, verdict=...)`.
+        For runs that go on, such as those of a thread. Made for `TrajectoryRecorder([experience, graph.learn],
+        verdict=...)`; the store is there to know what a resumed run no longer shows.
 
         Args:
             trajectory: The run so far, judged.

@@ -5,15 +5,18 @@ import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 from agents import planning_agent
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables import RunnableLambda
-from langchain_core.tools import StructuredTool
+from langchain_core.tools import StructuredTool, tool
+from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
@@ -60,6 +63,15 @@ def experience() -> ExperienceStore:
     return ExperienceStore(InMemoryStore())
 
 
+def said_in(recorded: Trajectory | None) -> Trajectory | None:
+    """A record without the tools of its models, which the history of a thread does not tell."""
+    return None if recorded is None else replace(recorded, metadata={})
+
+
+def offered_in(recorded: Trajectory | None) -> list[str]:
+    return [] if recorded is None else [each["function"]["name"] for each in recorded.metadata["tools"]]
+
+
 def thread(name: str, recorder: TrajectoryRecorder, **configurable: Any) -> Any:
     return {"configurable": {"thread_id": name, **configurable}, "callbacks": [recorder]}
 
@@ -101,7 +113,7 @@ class Comparison:
         read = load_thread(graph, config) if drive in DRIVES[:4] else await aload_thread(graph, config)
         recorded = await self.experience.aget(name)
         assert recorded is not None
-        assert recorded.judged(None) == read
+        assert said_in(recorded.judged(None)) == read
         self.counts["compared"] += 1
         self.counts["branches"] += len(read.branches)
         self.counts["errors"] += sum(step.outcome is not None and step.outcome.status == "error" for step in read.steps)
@@ -171,7 +183,7 @@ async def test_an_agent_that_is_called_with_a_thread_of_its_own_is_recorded_unde
 
     elsewhere = create_agent(ScriptedChatModel(), [look], checkpointer=saver)
     for name, reader in (("here", graph), ("elsewhere", elsewhere)):
-        assert experience.get(name) == load_thread(reader, {"configurable": {"thread_id": name}})
+        assert said_in(experience.get(name)) == load_thread(reader, {"configurable": {"thread_id": name}})
     assert [each.id for each in experience.trajectories()] == ["elsewhere", "here"]
 
 
@@ -192,10 +204,48 @@ def test_what_runs_inside_a_search_is_no_part_of_the_conversation(experience: Ex
 
     assert agency.calls["find_hotels Oslo"] + agency.calls["check_weather Oslo"]  # it did search
     recorded = experience.get("one")
-    assert recorded == load_thread(agent, config)
+    assert said_in(recorded) == load_thread(agent, config)
     assert recorded.to_messages() == state["messages"]
     assert [step.tool for step in recorded.steps] == ["find_flights", "read_price"]
     assert recorded.branches == ()
+    assert offered_in(recorded) == sorted(tool.name for tool in agency.tools)  # nothing of the helper's
+
+
+def test_tools_of_an_agent_and_its_sub_agents_are_recorded(experience: ExperienceStore, path: str) -> None:
+    helper = create_agent(ScriptedChatModel(replies=["Hello."]), [look, ask])
+    call = AIMessage("", tool_calls=[{"name": "delegate", "args": {"job": "Job"}, "id": "1"}])
+    agent = create_agent(ScriptedChatModel(replies=[call, "Done."]), [helper_tool(helper)])
+
+    _invoke(agent, REQUEST, thread("one", TrajectoryRecorder(experience)), path)
+
+    recorded = experience.get("one")
+    assert offered_in(recorded) == ["ask", "delegate", "look"]
+    assert recorded.metadata["tools"][2] == convert_to_openai_tool(look)
+
+
+def test_a_model_that_was_offered_nothing_leaves_nothing_in_the_record(experience: ExperienceStore) -> None:
+    create_agent(ScriptedChatModel(replies=["Hello."])).invoke(REQUEST, thread("one", TrajectoryRecorder(experience)))
+
+    assert experience.get("one").metadata == {}
+
+
+def test_tools_of_earlier_turns_are_kept_each_in_its_latest_form(experience: ExperienceStore) -> None:
+    @tool("look")
+    def look_closer(place: str, times: int) -> str:
+        """Look somewhere, more than once."""
+        return f"{place} {times}"
+
+    saver = InMemorySaver()
+    for tools in ([look, ask], [look_closer]):
+        agent = create_agent(ScriptedChatModel(replies=["Hello."]), tools, checkpointer=saver)
+        agent.invoke(REQUEST, thread("one", TrajectoryRecorder(experience)))
+
+    expected = [convert_to_openai_tool(ask), convert_to_openai_tool(look_closer)]
+    assert experience.get("one").metadata["tools"] == expected
+
+    other = create_agent(ScriptedChatModel(replies=["Hello."]), [look], checkpointer=InMemorySaver())
+    other.invoke(REQUEST, thread("one", TrajectoryRecorder(experience)))
+    assert offered_in(experience.get("one")) == ["look"]  # another conversation
 
 
 def test_runs_without_a_thread_are_recorded_under_the_id_of_the_run(experience: ExperienceStore) -> None:
@@ -227,7 +277,7 @@ def test_a_recorder_may_be_part_of_a_graph(experience: ExperienceStore) -> None:
 
     recorded.invoke(REQUEST, {"configurable": {"thread_id": "one"}})
 
-    assert experience.get("one") == load_thread(agent, {"configurable": {"thread_id": "one"}})
+    assert said_in(experience.get("one")) == load_thread(agent, {"configurable": {"thread_id": "one"}})
 
 
 def test_a_sub_agent_may_be_recorded_by_itself(experience: ExperienceStore) -> None:
@@ -306,7 +356,7 @@ def test_another_process_goes_on_with_the_record(experience: ExperienceStore) ->
         given = Command(resume={each.id: "yes" for each in questions}) if questions else given
 
     read = load_thread(graph, config)
-    assert experience.get("one") == read
+    assert said_in(experience.get("one")) == read
     assert len(read.messages) > len(graph.get_state(config).values["messages"])
     assert read.branches
 
@@ -398,13 +448,90 @@ def test_records_of_several_users_are_kept_apart(path: str) -> None:
         assert [each.id for each in experience.within(user_id=user).trajectories()] == [f"of {user}"]
 
 
-def test_a_user_who_is_not_known_is_an_error_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("user", ["ada", 7, UUID(int=7)])
+def test_a_record_belongs_to_the_user_who_is_configured_whatever_the_metadata_say(path: str, user: Any) -> None:
+    experience = ExperienceStore(base := InMemoryStore(), namespace=("tooltree", "{user_id}"))
+    agent = create_agent(ScriptedChatModel(replies=["Hello."]), [look], checkpointer=InMemorySaver())
+    config = thread("one", TrajectoryRecorder(experience), user_id=user)
+
+    _invoke(agent, REQUEST, {**config, "metadata": {"user_id": "eve", "thread_id": "of eve"}}, path)
+
+    assert {namespace[1] for namespace in base.list_namespaces()} == {str(user)}
+    assert [each.id for each in experience.within(user_id=user).trajectories()] == ["one"]
+
+
+@dataclass
+class Context:
+    user_id: str
+
+
+def test_a_record_belongs_to_the_user_in_the_context_of_the_run(path: str) -> None:
     experience = ExperienceStore(InMemoryStore(), namespace=("tooltree", "{user_id}"))
+    agent = create_agent(ScriptedChatModel(replies=["Hello."] * 2), [look], context_schema=Context)
+    recorder = TrajectoryRecorder(experience)
+
+    for name, configurable in (("ada", {}), ("ben", {"user_id": "ben"})):
+        config = thread(f"of {name}", recorder, **configurable)
+        if path == "async":
+            asyncio.run(agent.ainvoke(REQUEST, config, context=Context("ada")))
+        else:
+            agent.invoke(REQUEST, config, context=Context("ada"))
+
+    for name in ("ada", "ben"):
+        assert [each.id for each in experience.within(user_id=name).trajectories()] == [f"of {name}"]
+
+
+@pytest.mark.parametrize(
+    ("configurable", "problem"),
+    [({}, "The namespace needs 'user_id'"), ({"user_id": ["ada"]}, "user_id stands in a namespace, so it must be")],
+)
+def test_a_user_who_is_not_known_is_an_error_in_the_log_before_a_verdict_is_asked_for(
+    caplog: pytest.LogCaptureFixture, path: str, configurable: Any, problem: str
+) -> None:
+    experience = ExperienceStore(base := InMemoryStore(), namespace=("tooltree", "{user_id}"))
+    agent = create_agent(ScriptedChatModel(replies=["Hello."]), [look])
+    judge = Judge(said=True)
+    config = thread("one", TrajectoryRecorder(experience, verdict=judge), **configurable)
+
+    state = _invoke(agent, REQUEST, {**config, "metadata": {"user_id": "eve"}}, path)
+
+    assert state["messages"][-1].text == "Hello."
+    assert problem in caplog.text
+    assert "nothing was called" not in caplog.text
+    assert (judge.asked, base.list_namespaces()) == ([], [])
+    caplog.clear()
+
+
+def test_who_is_not_known_to_one_store_is_known_to_the_others(
+    experience: ExperienceStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    apart = ExperienceStore(InMemoryStore(), namespace=("tooltree", "{user_id}"))
     agent = create_agent(ScriptedChatModel(replies=["Hello."]), [look])
 
-    assert agent.invoke(REQUEST, thread("one", TrajectoryRecorder(experience)))["messages"][-1].text == "Hello."
-    assert "The namespace needs 'user_id'" in caplog.text
+    agent.invoke(REQUEST, thread("one", TrajectoryRecorder([apart, experience], verdict=lambda _: True)))
+
+    assert experience.get("one").success is True
+    assert len([each for each in caplog.records if each.name == LOGGER]) == 1
     caplog.clear()
+
+
+def test_whose_run_a_graph_without_calls_is_has_to_be_said(caplog: pytest.LogCaptureFixture, path: str) -> None:
+    experience = ExperienceStore(base := InMemoryStore(), namespace=("tooltree", "{user_id}"))
+    graph = StateGraph(MessagesState)
+    graph.add_node("say", lambda _: {"messages": [("ai", "Hello.")]})
+    graph.add_edge(START, "say")
+    compiled = graph.compile(checkpointer=InMemorySaver())
+
+    config = thread("one", TrajectoryRecorder(experience), user_id="ada")
+    _invoke(compiled, REQUEST, {**config, "metadata": {"user_id": "ada"}}, path)
+    assert base.list_namespaces() == []
+    assert "nothing was called inside its nodes" in caplog.text
+    assert "TrajectoryRecorder(store.within(...))" in caplog.text
+    caplog.clear()
+
+    own = experience.within(user_id="ada")
+    _invoke(compiled, REQUEST, thread("two", TrajectoryRecorder(own)), path)
+    assert [each.id for each in own.trajectories()] == ["two"]
 
 
 def test_trajectories_go_to_several_stores_and_functions(experience: ExperienceStore, path: str) -> None:
