@@ -7,7 +7,11 @@ ToolTreeError
 ├── EmptyQueryError (ValueError)      there is nothing to plan for
 ├── ResumeError (RuntimeError)        a checkpoint belongs to another search
 ├── TrajectoryFormatError (ValueError)  a record of a run cannot be read
-└── GraphFileError (RuntimeError)     a saved graph is missing, damaged, or was made otherwise
+├── GraphFileError (RuntimeError)     a saved graph is missing, damaged, or was made otherwise
+├── StoreError (RuntimeError)         a store cannot be used as it was asked to
+│   ├── StoreLockedError              its folder belongs to another process
+│   └── EmbedderMismatchError         it was filled by another embedder
+└── SummaryError (RuntimeError)       a model has not written a summary
 ```
 
 What goes wrong *inside* a search (a tool that raises, a judge that answers rubbish, a spent budget) is not an
@@ -44,3 +48,19 @@ class TrajectoryFormatError(ToolTreeError, ValueError):
 
 class GraphFileError(ToolTreeError, RuntimeError):
     """A saved graph cannot be read or written; the message names the folder and the remedy."""
+
+
+class StoreError(ToolTreeError, RuntimeError):
+    """A store cannot be used as it was asked to; the message names the remedy."""
+
+
+class StoreLockedError(StoreError):
+    """A store's folder belongs to another process, or this process was forked from the one that opened the store."""
+
+
+class EmbedderMismatchError(StoreError):
+    """A store was filled by one embedder and is now used with another, whose vectors cannot be compared."""
+
+
+class SummaryError(ToolTreeError, RuntimeError):
+    """A model has not written a summary; the message says why."""

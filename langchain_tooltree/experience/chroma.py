@@ -12,7 +12,7 @@ from chromadb.api.models.Collection import Collection
 from langchain_core.embeddings import Embeddings
 from langgraph.store.base import BaseStore, GetOp, Item, ListNamespacesOp, Op, Result, SearchItem, SearchOp
 
-from langchain_tooltree.errors import ConfigurationError
+from langchain_tooltree.errors import ConfigurationError, EmbedderMismatchError
 from langchain_tooltree.experience.chroma_catalogue import Catalogue, Namespace
 from langchain_tooltree.experience.chroma_connection import Lease
 from langchain_tooltree.experience.chroma_filters import matches, where_clause
@@ -28,7 +28,6 @@ from langchain_tooltree.experience.chroma_order import newest_first, write_order
 from langchain_tooltree.experience.chroma_plan import WHOLE, EmbedStep, Plan, Vector, list_matching, plan_batch
 from langchain_tooltree.experience.chroma_search import nearest
 from langchain_tooltree.experience.embedders import embedder_name, resolve_embeddings
-from langchain_tooltree.experience.store_errors import EmbedderMismatchError
 from langchain_tooltree.flows import Flow, FunctionStep, arun_flow, run_flow
 
 

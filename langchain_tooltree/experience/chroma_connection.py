@@ -18,9 +18,8 @@ from chromadb.api.models.Collection import Collection
 from chromadb.config import Settings
 from chromadb.errors import NotFoundError
 
-from langchain_tooltree.errors import ConfigurationError
+from langchain_tooltree.errors import ConfigurationError, StoreError, StoreLockedError
 from langchain_tooltree.experience.folder_lock import FolderLock
-from langchain_tooltree.experience.store_errors import StoreError, StoreLockedError
 
 _SERVER_API = f"{FastAPI.__module__}.{FastAPI.__name__}"
 

@@ -5,7 +5,7 @@ import os
 import sys
 from pathlib import Path
 
-from langchain_tooltree.experience.store_errors import StoreLockedError
+from langchain_tooltree.errors import StoreLockedError
 
 LOCK_FILE = "tooltree.lock"
 

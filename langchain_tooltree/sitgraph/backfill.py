@@ -5,10 +5,11 @@ from typing import TypeVar
 
 from langchain_core.language_models import BaseChatModel
 
+from langchain_tooltree.errors import SummaryError
 from langchain_tooltree.experience.records import Record
 from langchain_tooltree.flows import Flow, arun_flow, run_flow
 from langchain_tooltree.models import Meter, resolve_model
-from langchain_tooltree.sitgraph.summaries import SummaryError, write_summary
+from langchain_tooltree.sitgraph.summaries import write_summary
 from langchain_tooltree.sitgraph.transitions import WRITTEN_SUMMARIES, transitions_of
 
 R = TypeVar("R", bound=Record)

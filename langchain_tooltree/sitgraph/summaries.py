@@ -7,7 +7,7 @@ from typing import Any
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
-from langchain_tooltree.errors import ToolTreeError
+from langchain_tooltree.errors import SummaryError
 from langchain_tooltree.experience.excerpt import LONGEST_TEXT, excerpt, shortened
 from langchain_tooltree.experience.records import ChatMessage, Record
 from langchain_tooltree.flows import Flow
@@ -26,10 +26,6 @@ identifiers: write "the booking", not "booking 4711"."""
 
 MAX_CHARACTERS = 24_000
 """About how much of a dialogue the model is shown: 6,000 tokens."""
-
-
-class SummaryError(ToolTreeError, RuntimeError):
-    """A model has not written a summary; the message says why."""
 
 
 def write_summary(

@@ -9,6 +9,7 @@ from langchain_core.tools import BaseTool, InjectedToolArg, StructuredTool, Tool
 from langgraph.prebuilt import ToolRuntime
 from pydantic import BaseModel, Field
 
+from langchain_tooltree.errors import SummaryError
 from langchain_tooltree.experience.formats import to_chat
 from langchain_tooltree.flows import Flow, arun_flow, run_flow
 from langchain_tooltree.models import Meter, resolve_model
@@ -16,7 +17,7 @@ from langchain_tooltree.sitgraph.hints import listed
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
 from langchain_tooltree.sitgraph.suggester import DEFAULT_K, Suggester, conversation
 from langchain_tooltree.sitgraph.suggestion import Suggestion
-from langchain_tooltree.sitgraph.summaries import SummaryError, write_summary
+from langchain_tooltree.sitgraph.summaries import write_summary
 from langchain_tooltree.sitgraph.transitions import SUGGESTIONS_HEADING, SUMMARIZE_STATE
 
 DEFAULT_DESCRIPTION = """\

@@ -14,9 +14,9 @@ from langchain_core.embeddings import DeterministicFakeEmbedding, Embeddings
 from langgraph.store.base import GetOp, PutOp, SearchOp
 
 from langchain_tooltree import ConfigurationError, HashingEmbeddings
+from langchain_tooltree.errors import EmbedderMismatchError, StoreError
 from langchain_tooltree.experience.chroma import ChromaStore
 from langchain_tooltree.experience.chroma_catalogue import CATALOGUE
-from langchain_tooltree.experience.store_errors import EmbedderMismatchError, StoreError
 
 NOTES = ("users", "ada", "notes")
 

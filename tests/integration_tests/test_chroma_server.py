@@ -1,0 +1,70 @@
+"""ChromaStore on a real Chroma server: several processes at once, and what a server refuses to take in one piece."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from chroma_writer import SHARED, TURNS
+from langgraph.store.base import PutOp
+from store_servers import chroma_client, chroma_server
+
+from langchain_tooltree.experience.chroma import ChromaStore
+
+WRITER = Path(__file__).with_name("chroma_writer.py")
+
+
+@pytest.fixture(scope="module")
+def port(tmp_path_factory):
+    with chroma_server(tmp_path_factory.mktemp("server")) as opened:
+        yield opened
+
+
+def test_several_processes_lose_no_writes(port):
+    with chroma_client(port, "several") as client, ChromaStore(client) as store:
+        command = [sys.executable, str(WRITER), str(port), "several"]
+        writers = [subprocess.Popen([*command, str(number)]) for number in range(3)]  # noqa: S603 - our own script
+        assert [writer.wait(120) for writer in writers] == [0, 0, 0]
+        kept = {f"{number}-{turn}" for number in range(3) for turn in range(TURNS) if turn % 3 != 1}
+        assert {item.key for item in store.search(SHARED, limit=1000)} == {*kept, "contested"}
+        for key in kept:
+            number, turn = key.split("-")
+            (best,) = store.search(SHARED, query=f"writer {number} turn {turn}", limit=1)
+            assert (best.key, round(best.score, 3)) == (key, 1)
+        winner = store.get(SHARED, "contested").value["number"]
+        scores = [
+            next(
+                item.score
+                for item in store.search(SHARED, query=f"by writer {number}", limit=100)
+                if item.key == "contested"
+            )
+            for number in range(3)
+        ]
+        assert scores.index(max(scores)) == winner
+        assert store.list_namespaces() == [*(("own", str(number)) for number in range(3)), SHARED]
+
+
+def test_a_batch_larger_than_a_request_may_be_is_stored(port):
+    with chroma_client(port, "large") as client, ChromaStore(client) as store:
+        values = {f"k{n}": {"text": f"word{n}", "payload": "x" * 2**20} for n in range(50)}
+        store.batch([PutOp(("large",), key, value, ["text"]) for key, value in values.items()])
+        assert {item.key: item.value for item in store.search(("large",), limit=100)} == values
+        assert store.search(("large",), query="word7", limit=1)[0].key == "k7"
+        store.batch([PutOp(("many",), str(n), {"text": f"word{n}"}, ["text"]) for n in range(6000)])
+        assert [item.key for item in store.search(("many",), query="word4321", limit=1)] == ["4321"]
+
+
+def test_an_emptied_namespace_stays_usable_for_others(port):
+    with (
+        chroma_client(port, "emptied") as one,
+        chroma_client(port, "emptied") as two,
+        ChromaStore(one) as first,
+        ChromaStore(two) as second,
+    ):
+        first.put(SHARED, "a", {"text": "grey stone"})
+        assert second.get(SHARED, "a").value == {"text": "grey stone"}
+        first.delete(SHARED, "a")
+        assert second.list_namespaces() == []
+        assert second.search((), query="grey stone") == []
+        second.put(SHARED, "b", {"text": "grey stone"})
+        assert [item.key for item in first.search((), query="grey stone")] == ["b"]
