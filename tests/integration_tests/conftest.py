@@ -1,6 +1,7 @@
 """What the integration tests share."""
 
 import pytest
+from store_references import NAMES, PATHS, References
 from travel import Agency
 
 
@@ -14,3 +15,20 @@ def path(request: pytest.FixtureRequest) -> str:
 def agency() -> Agency:
     """A travel agency that has done nothing yet."""
     return Agency()
+
+
+@pytest.fixture(scope="module")
+def references(tmp_path_factory):
+    """LangGraph's own stores and ChromaStore, opened when they are first asked for."""
+    with References(tmp_path_factory.mktemp("stores")) as opened:
+        yield opened
+
+
+@pytest.fixture(params=[f"{name}-{path}" for name in NAMES for path in PATHS])
+async def store(request, references):
+    """One of these stores, on one of the two paths."""
+    name, path = request.param.split("-")
+    if reason := references.missing(name):
+        pytest.skip(reason)
+    async with references.open(name, path) as opened:
+        yield opened

@@ -38,24 +38,8 @@ from langgraph.store.base import (
     SearchItem,
     SearchOp,
 )
-from store_references import NAMES, PATHS, References
 
 DOCS = ("docs", "ada")
-
-
-@pytest.fixture(scope="module")
-def references(tmp_path_factory):
-    with References(tmp_path_factory.mktemp("stores")) as opened:
-        yield opened
-
-
-@pytest.fixture(params=[f"{name}-{path}" for name in NAMES for path in PATHS])
-async def store(request, references):
-    name, path = request.param.split("-")
-    if reason := references.missing(name):
-        pytest.skip(reason)
-    async with references.open(name, path) as opened:
-        yield opened
 
 
 def keys(found):

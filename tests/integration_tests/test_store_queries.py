@@ -5,26 +5,16 @@ Where they differ, `test_store_conformance.py` says whom ChromaStore follows.
 
 import pytest
 from langgraph.store.base import PutOp
-from store_references import NAMES, PATHS, References
 
 DOCS = ("docs", "ada")
 
 
-@pytest.fixture(scope="module")
-def references(tmp_path_factory):
-    with References(tmp_path_factory.mktemp("stores")) as opened:
-        yield opened
-
-
-@pytest.fixture(params=[f"{name}-{path}" for name in NAMES for path in PATHS])
-async def indexed(request, references):
-    name, path = request.param.split("-")
-    if reason := references.missing(name):
-        pytest.skip(reason)
-    async with references.open(name, path) as opened:
-        if not opened.indexed:
-            pytest.skip("this Python's sqlite3 cannot load extensions, so SqliteStore has no vectors")
-        yield opened
+@pytest.fixture
+def indexed(store):
+    """A store that finds by meaning."""
+    if not store.indexed:
+        pytest.skip("this Python's sqlite3 cannot load extensions, so SqliteStore has no vectors")
+    return store
 
 
 def keys(found):
