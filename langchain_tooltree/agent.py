@@ -86,7 +86,7 @@ def create_tooltree_agent(
             msg = "middleware holds a SITGraphMiddleware already; leave it out, or leave out graph=."
             raise ConfigurationError(msg)
         middleware.append(SITGraphMiddleware(graph))
-    if any(isinstance(entry, SITGraphMiddleware) for entry in middleware):
+    if any(isinstance(entry, SITGraphMiddleware) for entry in middleware) and isinstance(effects, Mapping | None):
         effects = {SUMMARIZE_STATE: "read", **(effects or {})}
     planner = ToolTreeMiddleware(
         judge=judge,

@@ -132,10 +132,6 @@ class Graph:
                 self._texts.pop(key, None)
         return True
 
-    def runs(self) -> Iterator[str]:
-        """Ids of the runs in it."""
-        yield from self._run_numbers
-
     def outgoing(self, source: str) -> Outgoing:
         """The edges that leave a tool; none for an unknown one."""
         return self._edges.outgoing(self._numbers.get(source, len(self.names)))

@@ -10,19 +10,25 @@ from langchain.agents.middleware import (
     TodoListMiddleware,
     wrap_tool_call,
 )
-from langchain_core.messages import ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 
 from langchain_tooltree import (
     ConfigurationError,
     ObjectSandbox,
+    SearchConfig,
+    SITGraph,
+    SITGraphMiddleware,
     ToolCard,
     ToolDefinitionError,
     ToolLibrary,
     ToolTreeMiddleware,
+    Trajectory,
     create_tooltree_agent,
 )
+from langchain_tooltree.testing import ScriptedChatModel
 
 HELLO = {"messages": [{"role": "user", "content": "Hello"}]}
 
@@ -145,3 +151,54 @@ def test_the_cards_of_a_library_reach_the_judge(offline):
     model = offline(offers={(): [("echo", {"n": 1})]})
     create_tooltree_agent(model, library, effects={"echo": "read"}, judge=judge).invoke(HELLO)
     assert {tuple(card["domains"]) for card in told} == {("acoustics",)}
+
+
+@pytest.fixture
+def graph():
+    """What one run that went well has taught: after a greeting comes an echo."""
+    call = {"name": "echo", "args": {"n": 1}, "id": "1"}
+    messages = [HumanMessage("Hello"), AIMessage("", tool_calls=[call]), ToolMessage("echo of 1", tool_call_id="1")]
+    return SITGraph.from_trajectories([Trajectory.from_messages(messages, success=True)])
+
+
+def test_suggestions_of_a_graph_stand_in_the_prompts_of_the_search_and_not_in_the_thread(graph):
+    proposed = AIMessage("", tool_calls=[{"name": "echo", "args": {"n": 2}, "id": "2"}])
+    model = ScriptedChatModel(replies=[proposed, *["Done."] * 9])
+    config = SearchConfig(max_rollouts=1, max_proposals=1)
+    agent = create_tooltree_agent(
+        model,
+        [echo],
+        graph=graph,
+        judge=lambda asked: [0.9] * len(asked.calls) if asked.stage == "pre" else (0.9, 0.9),
+        effects={"echo": "read"},
+        config=config,
+    )
+    messages = agent.invoke(HELLO)["messages"]
+    assert [message.name for message in messages if message.type == "tool"] == ["echo"]
+    assert "- echo: 100%, came next once" in model.calls[0][0].text
+    assert not any("came next" in message.text for message in messages)
+
+
+def test_summing_up_the_state_needs_nobody_s_approval(graph):
+    noted = {"name": "summarize_state", "args": {"summary": "Somebody says hello."}, "id": "1"}
+    model = ScriptedChatModel(replies=[AIMessage("", tool_calls=[noted]), "Hello."])
+    agent = create_tooltree_agent(
+        model, [echo], graph=graph, review=True, when=lambda _: False, checkpointer=InMemorySaver()
+    )
+    result = agent.invoke(HELLO, {"configurable": {"thread_id": "1"}})
+    assert "__interrupt__" not in result
+    assert [message.name for message in result["messages"] if message.type == "tool"] == ["summarize_state"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"middleware": [SITGraphMiddleware(SITGraph())]}, "holds a SITGraphMiddleware already"),
+        ({"effects": ["echo"]}, "effects must be a mapping"),
+        ({"graph": {}}, "graph must be a SITGraph"),
+    ],
+    ids=["twice", "effects", "no graph"],
+)
+def test_what_cannot_work_with_a_graph_is_refused(offline, graph, options, message):
+    with pytest.raises(ConfigurationError, match=message):
+        create_tooltree_agent(offline(), [echo], **{"graph": graph, **options})
