@@ -127,6 +127,31 @@ class SuggestEvent(TypedDict):
     suggestions: list[dict[str, Any]]
 
 
+class RecallEvent(TypedDict):
+    """Experiences from past runs were recalled: their tasks, most similar first, and their tips."""
+
+    type: Literal["recall"]
+    task: str
+    experiences: list[str]
+    tips: list[str]
+
+
+class AnomalyEvent(TypedDict):
+    """An observation is anomalous: what `Anomaly.to_dict` returns."""
+
+    type: Literal["anomaly"]
+    anomaly: dict[str, Any]
+
+
+class ReflectEvent(TypedDict):
+    """A reflection on an anomaly: what `Reflection.to_dict` returns, or why there is none."""
+
+    type: Literal["reflect"]
+    call_id: str | None
+    reflection: dict[str, Any] | None
+    problem: str
+
+
 Event = (
     StartEvent
     | SelectEvent
@@ -140,6 +165,9 @@ Event = (
     | StopEvent
     | FallbackEvent
     | SuggestEvent
+    | RecallEvent
+    | AnomalyEvent
+    | ReflectEvent
 )
 
 

@@ -252,6 +252,10 @@ class StructuredQuestion:
         prompt: The messages.
         usable: Whether a parsed reply answers the whole question.
         config: Run configuration of the call.
+
+    Attributes:
+        in_words: The texts of replies that held no object, latest last: what a model that ignores the form says instead
+            may be of use all the same.
     """
 
     model: BaseChatModel
@@ -259,6 +263,7 @@ class StructuredQuestion:
     prompt: list[BaseMessage]
     usable: Callable[[dict[str, Any]], bool]
     config: RunnableConfig
+    in_words: list[str] = field(default_factory=list, init=False)
 
     def ask(self, meter: Meter) -> Flow[list[dict[str, Any]]]:
         """Ask, and ask again once if the reply is unusable.
@@ -284,6 +289,8 @@ class StructuredQuestion:
                 replies.append(data)
                 if self.usable(data):
                     break
+            elif raw.text.strip():
+                self.in_words.append(raw.text)
             shown = _shown(raw, data)
             meter.problems.append(f"the reply is not of the form asked for: {shown}")
             prompt = [*self.prompt, AIMessage(shown or "[no text]"), HumanMessage(CORRECTION)]
@@ -295,10 +302,10 @@ class StructuredQuestion:
         self, prompt: Sequence[BaseMessage], meter: Meter, *, spelled_out: bool
     ) -> Flow[tuple[AIMessage, dict[str, Any] | None]]:
         """One question, through the model's structured output where it has one, as plain text otherwise."""
-        in_words = self._in_words(prompt)
+        spelled = self._spelled_out(prompt)
         refusal: Exception | None = None
         if structured := self._structured():
-            step = ModelStep(structured, in_words if spelled_out else prompt, self.config)
+            step = ModelStep(structured, spelled if spelled_out else prompt, self.config)
             try:
                 reply = yield from request(step, meter)
             except Exception as error:
@@ -309,7 +316,7 @@ class StructuredQuestion:
                 raw, parsed = reply["raw"], reply["parsed"]
                 meter.count(raw)
                 return raw, parsed if isinstance(parsed, dict) else _parse_text(raw)
-        raw = yield from request(ModelStep(self.model, in_words, self.config), meter)
+        raw = yield from request(ModelStep(self.model, spelled, self.config), meter)
         meter.count(raw)
         if refusal is not None:
             name = type(self.model).__name__
@@ -327,7 +334,7 @@ class StructuredQuestion:
         except (NotImplementedError, ValueError):
             return None
 
-    def _in_words(self, prompt: Sequence[BaseMessage]) -> list[BaseMessage]:
+    def _spelled_out(self, prompt: Sequence[BaseMessage]) -> list[BaseMessage]:
         """The prompt with the form in its system message: some models refuse two user messages in a row."""
         form = (
             f"Reply with one JSON object and nothing else. Its JSON schema:\n{json.dumps(_plain_schema(self.schema))}"

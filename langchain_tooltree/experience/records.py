@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any, Literal, Self
 
+from langchain_tooltree.experience.reference import said_without_reference
+
 ChatMessage = Mapping[str, Any]
 """A message in the OpenAI chat format: `role`, `content`, `tool_calls`, `tool_call_id`, and whatever it came with."""
 
@@ -117,7 +119,8 @@ class Record:
         """Read a run from messages in the OpenAI chat format.
 
         Args:
-            messages: The dialogue. Calls and observations are paired by id, and by order where ids are missing.
+            messages: The dialogue. Calls and observations are paired by id, and by order where ids are missing. What
+                is marked as reference material is left out: it did not happen in this run.
             id: Identifies the run; a hash of the dialogue if left out.
             task: What was asked for; the first user message if left out.
             success: Whether it succeeded.
@@ -128,8 +131,11 @@ class Record:
         Returns:
             The record.
         """
-        messages = tuple(messages)
-        branches = tuple(sorted(branches, key=lambda branch: (branch.after, branch.name)))
+        kept = said_without_reference(messages)
+        messages = tuple(message for message in kept if message is not None)
+        branches = tuple(
+            sorted((_cleaned(branch, kept) for branch in branches), key=lambda each: (each.after, each.name))
+        )
         return cls(
             id=id or digest(messages),
             task=first_request(messages) if task is None else task,
@@ -243,6 +249,12 @@ def arguments_of(call: Mapping[str, Any]) -> dict[str, Any] | None:
         except (ValueError, RecursionError):
             return None
     return dict(written) if isinstance(written, Mapping) else None
+
+
+def _cleaned(branch: Branch, kept: Sequence[ChatMessage | None]) -> Branch:
+    """A branch without reference material, beside a dialogue of which some messages were not kept."""
+    messages = tuple(message for message in said_without_reference(branch.messages) if message is not None)
+    return replace(branch, after=branch.after - kept[: branch.after].count(None), messages=messages)
 
 
 def _call_answered_by(message: ChatMessage, steps: Sequence[Step], unanswered: Sequence[int]) -> int | None:

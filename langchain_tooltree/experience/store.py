@@ -1,9 +1,7 @@
 """ExperienceStore: trajectories in any LangGraph store."""
 
-import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from langchain_core.embeddings import Embeddings
@@ -16,6 +14,7 @@ from langchain_tooltree.errors import ConfigurationError, TrajectoryFormatError
 from langchain_tooltree.experience.files import from_json, to_json
 from langchain_tooltree.experience.namespaces import NamespaceTemplate
 from langchain_tooltree.experience.ranking import Ranking
+from langchain_tooltree.experience.shelf import Shelf, StoreCall, listing
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.flows import Flow, arun_flow, run_flow
 
@@ -30,29 +29,7 @@ TASKS = "tasks"
 PAGE = 100
 """Records that are read at once."""
 
-LISTED = 2_000
-"""Entries that are first asked for when all are wanted; four times as many as long as there are more."""
-
 _OUTCOMES = {True: "success", False: "failure", None: "unknown"}
-
-
-@dataclass(frozen=True, slots=True)
-class _Call:
-    """A call of a method of a store, or of its async twin."""
-
-    store: BaseStore
-    method: Literal["get", "put", "delete", "search", "batch"]
-    arguments: tuple[Any, ...]
-    options: Mapping[str, Any]
-
-    def run(self) -> Any:
-        return getattr(self.store, self.method)(*self.arguments, **self.options)
-
-    async def arun(self) -> Any:
-        try:
-            return await getattr(self.store, f"a{self.method}")(*self.arguments, **self.options)
-        except NotImplementedError:  # SqliteStore has the sync half alone
-            return await asyncio.to_thread(self.run)
 
 
 class ExperienceStore:
@@ -127,6 +104,17 @@ class ExperienceStore:
         values = self._known(config)
         self._template.fill(values)
         return self._bound(values)
+
+    def shelf(self, label: str) -> Shelf:
+        """Where records of another kind are kept, in the same namespace.
+
+        Args:
+            label: Names the kind.
+
+        Returns:
+            The shelf. Variables of the namespace are filled at each call, as without a `config`.
+        """
+        return Shelf(self._store, lambda: (*self._namespace(None), label))
 
     def _bound(self, values: dict[str, Any]) -> "ExperienceStore":
         bound = object.__new__(ExperienceStore)
@@ -305,14 +293,8 @@ class ExperienceStore:
         return None
 
     def _entries(self, namespace: tuple[str, ...], *, success: bool | None) -> Flow[list[SearchItem]]:
-        """All entries in the order of their ids. They come from one search: pages would shift under writes."""
-        limit = LISTED
-        while True:
-            found: list[SearchItem] = yield self._search(namespace, limit, success=success)
-            if len(found) < limit:
-                break
-            limit *= 4
-        return sorted((each for each in found if each.namespace == (*namespace, TASKS)), key=lambda each: each.key)
+        """All entries in the order of their ids."""
+        return (yield from listing(self._store, (*namespace, TASKS), wanted=_wanted(success)))
 
     def _listed(self, namespace: tuple[str, ...], *, success: bool | None) -> Flow[list[str]]:
         entries = yield from self._entries(namespace, success=success)
@@ -331,15 +313,14 @@ class ExperienceStore:
         query: str | None = None,
         *,
         success: bool | None,
-    ) -> _Call:
+    ) -> StoreCall:
         """Some stores also find namespaces that merely look alike (SQL's LIKE): what comes back has to be checked."""
-        wanted = None if success is None else {"outcome": _OUTCOMES[success]}
-        return self._call("search", (*namespace, TASKS), query=query, filter=wanted, limit=limit)
+        return self._call("search", (*namespace, TASKS), query=query, filter=_wanted(success), limit=limit)
 
     def _call(
         self, method: Literal["get", "put", "delete", "search", "batch"], *arguments: Any, **options: Any
-    ) -> _Call:
-        return _Call(self._store, method, arguments, options)
+    ) -> StoreCall:
+        return StoreCall(self._store, method, arguments, options)
 
     def _namespace(self, config: RunnableConfig | None) -> tuple[str, ...]:
         return self._template.fill(self._known(config))
@@ -356,6 +337,10 @@ class ExperienceStore:
         found = {name: configurable.get(name) for name in wanted}
         context = {} if runtime is None else {name: _held(runtime.context, name) for name in wanted}
         return {**self._values, **{name: context.get(name) if found[name] is None else found[name] for name in wanted}}
+
+
+def _wanted(success: bool | None) -> dict[str, str] | None:  # noqa: FBT001 - as the methods have it
+    return None if success is None else {"outcome": _OUTCOMES[success]}
 
 
 def _running_config() -> RunnableConfig:

@@ -27,7 +27,7 @@ class Trajectory(Record):
         """Read a run from LangChain messages.
 
         Args:
-            messages: The conversation, oldest first.
+            messages: The conversation, oldest first. What is marked in it as reference material is left out.
             task: What was asked for; the first user message if left out.
             success: Whether it succeeded; `None` if nobody has said.
             id: Identifies the run; a hash of the conversation if left out.
@@ -44,7 +44,7 @@ class Trajectory(Record):
         """The dialogue as LangChain messages, ready for a model or a graph; calls without an id get one.
 
         Returns:
-            The messages; equal to those that the trajectory was made from, if it was made from such.
+            The messages; equal to those that the trajectory was made from, apart from reference material.
 
         Raises:
             TrajectoryFormatError: If a message has no role.

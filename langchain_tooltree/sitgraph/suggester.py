@@ -10,6 +10,7 @@ from langchain_core.messages import BaseMessage, convert_to_messages
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.events import SuggestEvent
 from langchain_tooltree.experience.formats import to_chat
+from langchain_tooltree.experience.reference import said_without_reference
 from langchain_tooltree.flows import Flow
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
 from langchain_tooltree.sitgraph.suggestion import Suggestion
@@ -69,7 +70,8 @@ class Suggester:
             The suggestions; none if the graph abstains.
         """
         try:
-            dialogue = [to_chat(message) for message in messages]
+            said = said_without_reference([to_chat(message) for message in messages])
+            dialogue = [message for message in said if message is not None]
             moment, written = moment_of(dialogue)
             last_tool = moment.last_tool or None
             options = {"state": summary or written, "messages": dialogue, "k": self.k, "allowed": allowed}

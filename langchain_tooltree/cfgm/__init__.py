@@ -1,0 +1,1 @@
+"""CFGM: coarse-to-fine grounded memory, from experience that is collected, recalled and reflected upon."""

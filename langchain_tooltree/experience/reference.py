@@ -1,0 +1,90 @@
+"""Reference material: text that this package puts into a conversation, and takes for nothing that happened in it. Pure.
+
+What is recalled from other runs, or advised in this one, would otherwise be learnt again as if it had been observed.
+It is marked in the text itself, so that the mark survives every store and format, and is left out of every record.
+"""
+
+import html
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+TAG = "reference_material"
+
+_MARKED = re.compile(rf"\s*<{TAG}(?:\s[^<>]*)?>.*?</{TAG}>\s*", re.DOTALL)
+
+
+def as_reference(text: str, *, source: str) -> str:
+    """Mark a text as reference material.
+
+    Args:
+        text: The text. Its angle brackets are escaped, so that nothing in it can end the mark.
+        source: In one or two words, what it is; models see it.
+
+    Returns:
+        The marked text.
+    """
+    return f'<{TAG} source="{html.escape(source)}">\n{html.escape(text, quote=False)}\n</{TAG}>'
+
+
+def without_reference(content: Any) -> Any:
+    """The content of a message without its reference material.
+
+    Args:
+        content: A text, or a list of content blocks.
+
+    Returns:
+        The same, if nothing in it is marked; otherwise a copy without the marked parts, and without blocks that held
+        nothing else.
+    """
+    if isinstance(content, str):
+        return _unmarked(content)
+    if not isinstance(content, Sequence) or not any(_is_marked(block) for block in content):
+        return content
+    return [rest for block in content if (rest := _without(block) if _is_marked(block) else block)]
+
+
+def said_without_reference(messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any] | None]:
+    """Chat messages without reference material.
+
+    Args:
+        messages: Messages in the OpenAI chat format.
+
+    Returns:
+        The messages in order, with `None` in place of those that were nothing but reference material. Observations
+        always stay, be they empty, since a call needs one.
+    """
+    return [_said(message) for message in messages]
+
+
+def _said(message: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    content = message.get("content")
+    rest = without_reference(content)
+    if rest is content:
+        return message
+    if not rest and not message.get("tool_calls") and message.get("role") in {"user", "system", "developer"}:
+        return None
+    return {**message, "content": rest}
+
+
+def _unmarked(text: str) -> str:
+    if f"<{TAG}" not in text:
+        return text
+    return _MARKED.sub(lambda found: _gap(found, text), text)
+
+
+def _gap(found: re.Match[str], text: str) -> str:
+    """What stands between the texts around a marked part: nothing at an end, an empty line otherwise."""
+    return "" if found.start() == 0 or found.end() == len(text) else "\n\n"
+
+
+def _is_marked(block: Any) -> bool:
+    text = block.get("text") if isinstance(block, Mapping) else block
+    return isinstance(text, str) and _unmarked(text) != text
+
+
+def _without(block: Any) -> Any:
+    if isinstance(block, str):
+        return _unmarked(block)
+    text = _unmarked(block["text"])
+    return {**block, "text": text} if text else None
