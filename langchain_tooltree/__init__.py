@@ -1,11 +1,27 @@
 """Drop-in planning and experience for the LangGraph and LangChain agents you already have."""
 
 from langchain_tooltree.agent import create_tooltree_agent
+from langchain_tooltree.cfgm.anomaly import Anomaly
+from langchain_tooltree.cfgm.condition import anomaly_condition
+from langchain_tooltree.cfgm.detector import AnomalyDetector
+from langchain_tooltree.cfgm.memory import CFGMMemory
+from langchain_tooltree.cfgm.middleware import CFGMMiddleware
+from langchain_tooltree.cfgm.node import CFGMReflectionNode
+from langchain_tooltree.cfgm.phrase_packs import ALFWORLD_PHRASES, SCIENCEWORLD_PHRASES, WEBSHOP_PHRASES
+from langchain_tooltree.cfgm.phrases import DEFAULT_PHRASES, Phrase
+from langchain_tooltree.cfgm.recall import recollection_text
+from langchain_tooltree.cfgm.recollection import Experience, Recollection
+from langchain_tooltree.cfgm.reflection import Reflector
+from langchain_tooltree.cfgm.reflection_record import Reflection
+from langchain_tooltree.cfgm.report import CollectionReport
+from langchain_tooltree.cfgm.task import Task
+from langchain_tooltree.cfgm.tip import Tip
 from langchain_tooltree.errors import (
     ConfigurationError,
     EmbedderMismatchError,
     EmptyQueryError,
     GraphFileError,
+    ReplyError,
     ResumeError,
     StoreError,
     StoreLockedError,
@@ -44,15 +60,26 @@ from langchain_tooltree.tooltree.sandbox import ObjectSandbox, Sandbox, Snapshot
 from langchain_tooltree.tooltree.standalone import asearch, search
 
 __all__ = [
+    "ALFWORLD_PHRASES",
+    "DEFAULT_PHRASES",
+    "SCIENCEWORLD_PHRASES",
+    "WEBSHOP_PHRASES",
     "Alternative",
+    "Anomaly",
+    "AnomalyDetector",
     "Branch",
+    "CFGMMemory",
+    "CFGMMiddleware",
+    "CFGMReflectionNode",
     "ChromaStore",
+    "CollectionReport",
     "ConfigurationError",
     "DriftReport",
     "EmbedderMismatchError",
     "EmptyQueryError",
     "Estimate",
     "Evidence",
+    "Experience",
     "ExperienceStore",
     "GraphFileError",
     "HashingEmbeddings",
@@ -62,11 +89,16 @@ __all__ = [
     "ModelVerdict",
     "ObjectSandbox",
     "Outcome",
+    "Phrase",
     "PlanMark",
     "PlanReviewMiddleware",
     "PlanReviewNode",
     "PlanStep",
     "PlannedCall",
+    "Recollection",
+    "Reflection",
+    "Reflector",
+    "ReplyError",
     "ResumeError",
     "ReviewRequest",
     "SITGraph",
@@ -82,6 +114,8 @@ __all__ = [
     "StoreLockedError",
     "Suggestion",
     "SummaryError",
+    "Task",
+    "Tip",
     "ToolCard",
     "ToolDefinitionError",
     "ToolLibrary",
@@ -94,6 +128,7 @@ __all__ = [
     "Verdict",
     "abackfill_summaries",
     "aload_thread",
+    "anomaly_condition",
     "asearch",
     "backfill_summaries",
     "create_summarize_state_tool",
@@ -103,6 +138,7 @@ __all__ = [
     "load_thread",
     "load_trajectories",
     "mcp_effects",
+    "recollection_text",
     "review_condition",
     "search",
     "with_suggestions",

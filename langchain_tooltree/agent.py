@@ -1,4 +1,4 @@
-"""create_tooltree_agent: LangChain's `create_agent` with the planner in."""
+"""create_tooltree_agent: LangChain's `create_agent` with the planner in, and a graph and a memory where wanted."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -10,6 +10,8 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.tools import BaseTool, tool
 from langgraph.graph.state import CompiledStateGraph
 
+from langchain_tooltree.cfgm.memory import CFGMMemory
+from langchain_tooltree.cfgm.middleware import CFGMMiddleware
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.models import resolve_model
 from langchain_tooltree.sitgraph.middleware import SITGraphMiddleware
@@ -38,6 +40,7 @@ def create_tooltree_agent(
     when: Callable[[ModelRequest[Any]], bool] = deserves_search,
     review: bool = False,
     graph: SITGraph | None = None,
+    memory: CFGMMemory | None = None,
     middleware: Sequence[AgentMiddleware[Any, Any]] = (),
     **create_agent_arguments: Any,
 ) -> CompiledStateGraph[Any, Any, Any, Any]:
@@ -65,6 +68,9 @@ def create_tooltree_agent(
             `PlanReviewMiddleware`. Needs a checkpointer.
         graph: Tells the agent which tools came next in past runs. To learn from its own runs as well, put a
             `SITGraphMiddleware` with a verdict into `middleware` instead.
+        memory: Recalls experiences and tips for the task, reflects where a tool's result is anomalous, with its own
+            model, and keeps the run. For other settings, or a verdict on the runs, put a `CFGMMiddleware` into
+            `middleware` instead.
         middleware: The agent's other middleware.
         **create_agent_arguments: Everything else that `create_agent` takes: `system_prompt`, `response_format`,
             `checkpointer`, `store`, `context_schema`, `name`, and so on.
@@ -81,11 +87,7 @@ def create_tooltree_agent(
     if any(isinstance(entry, ToolTreeMiddleware) for entry in middleware):
         msg = "create_tooltree_agent adds a ToolTreeMiddleware itself; leave it out of middleware, or use create_agent."
         raise ConfigurationError(msg)
-    if graph is not None:
-        if any(isinstance(entry, SITGraphMiddleware) for entry in middleware):
-            msg = "middleware holds a SITGraphMiddleware already; leave it out, or leave out graph=."
-            raise ConfigurationError(msg)
-        middleware.append(SITGraphMiddleware(graph))
+    middleware += _experienced(middleware, graph, memory)
     if any(isinstance(entry, SITGraphMiddleware) for entry in middleware) and isinstance(effects, Mapping | None):
         effects = {SUMMARIZE_STATE: "read", **(effects or {})}
     planner = ToolTreeMiddleware(
@@ -119,3 +121,24 @@ def create_tooltree_agent(
         # `after_model` hooks run last to first: whatever others make of a call, a person sees what will run.
         middleware.insert(0, reviewer)
     return create_agent(model, tools, middleware=[*middleware, planner], **create_agent_arguments)
+
+
+def _experienced(
+    middleware: Sequence[AgentMiddleware[Any, Any]], graph: SITGraph | None, memory: CFGMMemory | None
+) -> list[AgentMiddleware[Any, Any]]:
+    """The middleware that brings a graph and a memory into an agent."""
+    added: list[AgentMiddleware[Any, Any]] = []
+    if memory is not None:
+        if not isinstance(memory, CFGMMemory):
+            msg = f"memory must be a CFGMMemory, got {type(memory).__name__}. Make one: CFGMMemory(model, store)."
+            raise ConfigurationError(msg)
+        if any(isinstance(entry, CFGMMiddleware) for entry in middleware):
+            msg = "middleware holds a CFGMMiddleware already; leave it out, or leave out memory=."
+            raise ConfigurationError(msg)
+        added.append(CFGMMiddleware(memory.model, memory))
+    if graph is not None:
+        if any(isinstance(entry, SITGraphMiddleware) for entry in middleware):
+            msg = "middleware holds a SITGraphMiddleware already; leave it out, or leave out graph=."
+            raise ConfigurationError(msg)
+        added.append(SITGraphMiddleware(graph))
+    return added

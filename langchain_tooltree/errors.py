@@ -11,6 +11,7 @@ ToolTreeError
 ├── StoreError (RuntimeError)         a store cannot be used as it was asked to
 │   ├── StoreLockedError              its folder belongs to another process
 │   └── EmbedderMismatchError         it was filled by another embedder
+├── ReplyError (RuntimeError)         a model's replies cannot be used
 └── SummaryError (RuntimeError)       a model has not written a summary
 ```
 
@@ -60,6 +61,10 @@ class StoreLockedError(StoreError):
 
 class EmbedderMismatchError(StoreError):
     """A store was filled by one embedder and is now used with another, whose vectors cannot be compared."""
+
+
+class ReplyError(ToolTreeError, RuntimeError):
+    """A model was asked, asked again, and gave no reply that can be used; the message says what went wrong."""
 
 
 class SummaryError(ToolTreeError, RuntimeError):

@@ -11,7 +11,10 @@ from typing import Any
 
 TAG = "reference_material"
 
-_MARKED = re.compile(rf"\s*<{TAG}(?:\s[^<>]*)?>.*?</{TAG}>\s*", re.DOTALL)
+# Bounded, and looked for one at a time: an observation may be long, and be written by somebody who means ill.
+_BEGIN = re.compile(rf"<{TAG}(?:\s[^<>]{{0,200}})?>")
+_END = f"</{TAG}>"
+_SPACE = re.compile(r"\s*")
 
 
 def as_reference(text: str, *, source: str) -> str:
@@ -68,14 +71,15 @@ def _said(message: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def _unmarked(text: str) -> str:
-    if f"<{TAG}" not in text:
+    """The text around the marked parts, with an empty line where one was taken out."""
+    rest: list[str] = []
+    place = 0
+    while (begin := _BEGIN.search(text, place)) and (end := text.find(_END, begin.end())) >= 0:
+        rest.append(text[place : begin.start()].rstrip())
+        place = _SPACE.match(text, end + len(_END)).end()  # type: ignore[union-attr] - it matches nothing, too
+    if not rest:
         return text
-    return _MARKED.sub(lambda found: _gap(found, text), text)
-
-
-def _gap(found: re.Match[str], text: str) -> str:
-    """What stands between the texts around a marked part: nothing at an end, an empty line otherwise."""
-    return "" if found.start() == 0 or found.end() == len(text) else "\n\n"
+    return "\n\n".join(part for part in (*rest, text[place:]) if part)
 
 
 def _is_marked(block: Any) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 from langchain_core.messages import BaseMessage, SystemMessage
 
 from langchain_tooltree.sitgraph.suggestion import Suggestion, as_text
+from langchain_tooltree.system_prompts import extended
 
 DEFAULT_HINTS_PROMPT = """\
 <past_runs>
@@ -81,24 +82,6 @@ def listed(suggestions: Sequence[Suggestion | Mapping[str, Any]]) -> str:
         The lines. Recorded texts are cut short, stand on one line and have no tags.
     """
     return as_text([_as_data(each) for each in map(_plain, suggestions)])
-
-
-def extended(system: SystemMessage | None, text: str) -> SystemMessage:
-    """A system message that says something more at its end, where providers' caches of what stands before survive.
-
-    Args:
-        system: The message so far, if there is one. Its blocks stay as they are, cache marks included.
-        text: What to add.
-
-    Returns:
-        A new message.
-    """
-    if system is None or not system.content:
-        return SystemMessage(text)
-    added = f"\n\n{text}"
-    if isinstance(system.content, str):
-        return system.model_copy(update={"content": f"{system.content}{added}"})
-    return system.model_copy(update={"content": [*system.content, {"type": "text", "text": added}]})
 
 
 def _plain(suggestion: Suggestion | Mapping[str, Any]) -> Mapping[str, Any]:

@@ -8,18 +8,19 @@ from typing import Any
 from langchain.agents.middleware import AgentMiddleware, AgentState, ModelRequest, ModelResponse
 from langchain_core.language_models import BaseChatModel
 from langchain_core.tools import BaseTool
-from langgraph.config import get_config
 from langgraph.runtime import Runtime
 
+from langchain_tooltree.experience.run_ids import run_id
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.experience.verdict import ModelVerdict, VerdictFunction, resolve_verdict
 from langchain_tooltree.flows import Flow, arun_flow, run_flow
-from langchain_tooltree.sitgraph.hints import extended, hints
+from langchain_tooltree.sitgraph.hints import hints
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
 from langchain_tooltree.sitgraph.suggester import DEFAULT_K, Suggester
 from langchain_tooltree.sitgraph.suggestion import Suggestion
 from langchain_tooltree.sitgraph.summarize import create_summarize_state_tool
 from langchain_tooltree.sitgraph.transitions import SUMMARIZE_STATE
+from langchain_tooltree.system_prompts import extended
 
 logger = logging.getLogger(__name__)
 
@@ -113,7 +114,7 @@ class SITGraphMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
             return []
         named = {name: tool for tool in tools if (name := _name(tool))}
         if self._judge is not None:
-            self._remember(_run_id(request.runtime), named)
+            self._remember(run_id(request.runtime), named)
         writer = request.runtime.stream_writer
         return (yield from self._suggester.suggest(request.messages, allowed=[*named.values()], writer=writer))
 
@@ -127,13 +128,13 @@ class SITGraphMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         """Judge the conversation and keep it, if it went well. What goes wrong does not disturb the run."""
         if self._judge is None:
             return
-        run_id = _run_id(runtime)
-        offered = self._offered.pop(run_id, {})
+        run = run_id(runtime)
+        offered = self._offered.pop(run, {})
         try:
-            trajectory = Trajectory.from_messages(state["messages"], id=run_id)
+            trajectory = Trajectory.from_messages(state["messages"], id=run)
             verdict = yield from self._judge(trajectory)
-            run = trajectory.judged(verdict.success, verdict.reasons)
-            yield _Learn(self._suggester.graph, run, [*offered.values()])
+            judged = trajectory.judged(verdict.success, verdict.reasons)
+            yield _Learn(self._suggester.graph, judged, [*offered.values()])
         except Exception as error:
             logger.exception("Nothing was learnt from a run: %s", error)  # noqa: TRY401 - names the reason in one line
 
@@ -160,18 +161,6 @@ def _hinted(request: ModelRequest[Any], suggestions: Sequence[Suggestion]) -> Mo
         return request
     text = hints(suggestions, summarize=len(tools) < len(request.tools))
     return request.override(system_message=extended(request.system_message, text))
-
-
-def _run_id(runtime: Any) -> str | None:
-    """The id of the conversation, the same as a `TrajectoryRecorder` of this agent gives it.
-
-    An agent inside another graph is told by its namespace from that graph and from other agents of the thread.
-    """
-    info = runtime.execution_info
-    if info is None or info.thread_id is None:
-        return None if info is None else info.run_id
-    namespace, _, _ = str(get_config()["configurable"].get("checkpoint_ns", "")).rpartition("|")
-    return f"{info.thread_id}/{namespace}" if namespace else info.thread_id
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,12 @@ from langchain.agents.middleware import (
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command
 
 from langchain_tooltree import (
+    CFGMMemory,
+    CFGMMiddleware,
     ConfigurationError,
     ObjectSandbox,
     SearchConfig,
@@ -188,6 +191,47 @@ def test_summing_up_the_state_needs_nobody_s_approval(graph):
     result = agent.invoke(HELLO, {"configurable": {"thread_id": "1"}})
     assert "__interrupt__" not in result
     assert [message.name for message in result["messages"] if message.type == "tool"] == ["summarize_state"]
+
+
+def test_a_memory_recalls_before_the_search_helps_after_a_mishap_and_keeps_the_run():
+    @tool
+    def lift(box: str) -> str:
+        """Lift a box."""
+        return f"You cannot lift {box}: it is locked down." if box == "red" else f"You lift {box}."
+
+    def lifting(box, number):
+        return AIMessage("", tool_calls=[{"name": "lift", "args": {"box": box}, "id": number}])
+
+    review = {"questions": [{"question": "What now?", "answer": "Another box."}], "next_step": "Lift the blue box."}
+    model = ScriptedChatModel(replies=[lifting("red", "1"), review, lifting("blue", "2"), "Lifted."])
+    memory = CFGMMemory(model, InMemoryStore())
+    past = [HumanMessage("Lift a box."), lifting("green", "0"), ToolMessage("You lift green.", tool_call_id="0")]
+    memory.experience.add(Trajectory.from_messages(past, success=True, id="past"))
+    agent = create_tooltree_agent(model, [lift], memory=memory, when=lambda _: False, checkpointer=InMemorySaver())
+
+    messages = agent.invoke({"messages": [("user", "Lift any box.")]}, {"configurable": {"thread_id": "now"}})[
+        "messages"
+    ]
+
+    assert [message.text for message in messages if message.type == "ai"][-1] == "Lifted."
+    assert 'lift("green") → You lift green.' in model.calls[0][0].text
+    assert "Lift the blue box." in model.calls[2][-1].text
+    kept = memory.experience.get("now")
+    assert [step.outcome.text for step in kept.steps] == ["You cannot lift red: it is locked down.", "You lift blue."]
+    assert kept.success is None
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"memory": InMemoryStore()}, "memory must be a CFGMMemory, got InMemoryStore"),
+        ({"middleware": [CFGMMiddleware(ScriptedChatModel())]}, "holds a CFGMMiddleware already"),
+    ],
+    ids=["no memory", "twice"],
+)
+def test_what_cannot_work_with_a_memory_is_refused(offline, options, message):
+    with pytest.raises(ConfigurationError, match=message):
+        create_tooltree_agent(offline(), [echo], **{"memory": CFGMMemory(offline(), InMemoryStore()), **options})
 
 
 @pytest.mark.parametrize(

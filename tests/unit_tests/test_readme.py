@@ -45,10 +45,11 @@ def test_the_code_in_the_readme_runs(block):
     names = {
         "EFFECTS": demo.EFFECTS,
         "checkpointer": InMemorySaver(),
+        "evaluate": lambda task, result: task in result["messages"][0].text,
         "model": demo.offline_model(),
         "tools": demo.TOOLS,
     }
-    if "agent.invoke" in block:
+    if "agent.invoke" in block or "memory.collect" in block:
         names["agent"] = create_agent(names["model"], demo.TOOLS, checkpointer=InMemorySaver())
         code = code.replace("[recorder]}", '[recorder], "configurable": {"thread_id": "recorded"}}')
     exec(compile(code, "README.md", "exec"), names)  # noqa: S102 - our own README
@@ -59,6 +60,12 @@ def test_the_code_in_the_readme_runs(block):
         planned = any(planner in block for planner in ("create_tooltree_agent", "ToolTreeMiddleware", "ToolTreeNode"))
         assert made == (PLAN if planned else []), "the stand-in makes no call unless it is planned"
         assert messages[-1].text
+    if "memory" in names:
+        with names["memory"].experience._store:
+            kept = [run.task for run in names["memory"].experience.trajectories()]
+        assert kept == (["Book a flight to Oslo.", "Cancel it."] if "report" in names else [demo.REQUEST])
+    if "report" in names:
+        assert (names["report"].successes, names["report"].attempts) == (2, 2)
     if "recorder" in names:
         with names["experience"]._store:
             assert names["experience"].get("recorded").task == "Find me a flight to Oslo."

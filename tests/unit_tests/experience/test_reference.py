@@ -40,8 +40,9 @@ def test_what_only_looks_like_a_mark_stays(text):
     assert without_reference(text) is text
 
 
-def test_two_marks_go_and_what_stands_between_stays():
-    assert without_reference(f"{NOTE} kept {NOTE}") == "kept"
+@pytest.mark.parametrize("text", [f"{NOTE} kept {NOTE}", f"{NOTE}\n\n{NOTE}\n\nkept", f"kept{NOTE}{NOTE}"])
+def test_several_marks_go_and_what_stands_between_them_stays(text):
+    assert without_reference(text) == "kept"
 
 
 def test_only_the_marked_part_of_content_blocks_goes():

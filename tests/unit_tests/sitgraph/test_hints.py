@@ -3,7 +3,7 @@
 import pytest
 from langchain_core.messages import HumanMessage, SystemMessage
 
-from langchain_tooltree.sitgraph.hints import MAX_SUMMARY, extended, hints, listed, with_suggestions
+from langchain_tooltree.sitgraph.hints import MAX_SUMMARY, hints, listed, with_suggestions
 from langchain_tooltree.sitgraph.suggestion import Evidence, Suggestion
 
 RENEW = Suggestion("renew_loan", 0.75, "contextual", 3)
@@ -47,19 +47,6 @@ def test_plain_data_says_the_same_as_suggestions():
     given = [summed_up("All is known."), RESERVE]
 
     assert hints([each.to_dict() for each in given]) == hints(given)
-
-
-def test_blocks_of_a_system_message_stay_as_they_are():
-    marked = {"type": "text", "text": "Be kind.", "cache_control": {"type": "ephemeral"}}
-
-    system = extended(SystemMessage([marked]), "More.")
-
-    assert system.content == [marked, {"type": "text", "text": "\n\nMore."}]
-
-
-@pytest.mark.parametrize("empty", [None, SystemMessage(""), SystemMessage([])])
-def test_an_empty_system_message_leaves_no_trace(empty):
-    assert extended(empty, "More.") == SystemMessage("More.")
 
 
 @pytest.mark.parametrize(

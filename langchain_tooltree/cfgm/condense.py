@@ -1,0 +1,206 @@
+"""Condensing: the most useful part of a long run in little room, in the order it happened. Pure.
+
+The alternative, cutting, keeps what happens to stand at an end, and a room that is described four times over. Here a
+run comes down to its calls first, each of them once before one of them twice, and then to what was new in
+the observations.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from langchain_tooltree.cfgm.news import GAP, flat, in_short, news_in
+from langchain_tooltree.cfgm.words import words_of
+
+ARROW = " → "
+"""What stands between a call and its observation; an arrow of ASCII would be escaped in reference material."""
+
+LONGEST_CYCLE = 6
+"""Steps of a cycle, at the most, that is told once with the number of times."""
+
+FOR_CALLS = 0.8
+"""Share of the room that calls may take before observations get some."""
+
+LENGTHS = (80, 240, 1_000)
+"""Characters of an observation that are told at the most: few, until all have had their turn, then more."""
+
+LONGEST_CALL = 6
+"""A call takes no more than one part in so many of the room, unless it is short."""
+
+SHORT_CALL = 40
+"""Characters up to which a call is short."""
+
+WANTED = 2.0
+"""What a word of a call counts for that is wanted, beside 1 for any other."""
+
+FAILED = 0.25
+"""What a call counts for that failed, beside 1 for any other: a later one did better."""
+
+FIRST, LAST = 0.5, 2.0
+"""What the first and the last step count for on top, beside 1 for the best of all: how it began, what it came to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A step of a run.
+
+    Attributes:
+        call: What was done, in words.
+        observation: What came of it.
+        failed: Whether it is marked as a failure.
+        times: How often it was done in a row, or as part of a cycle.
+    """
+
+    call: str
+    observation: str = ""
+    failed: bool = False
+    times: int = 1
+
+
+def condensed(moves: Sequence[Move], *, max_characters: int, about: str = "") -> str:
+    """Tell a run within a given room, one line a step.
+
+    Args:
+        moves: The steps.
+        max_characters: Room for all of it.
+        about: What it is wanted for, such as another task and some tips: what shares words with it goes first.
+
+    Returns:
+        The lines. A run that has room is told in full, apart from steps that were repeated with the same outcome.
+        Otherwise cycles are told once, calls go by usefulness, and observations are cut down to what is new in them;
+        `…` stands for what is left out.
+    """
+    whole = in_full(moves)
+    if len(whole) <= max_characters:
+        return whole
+    return _Condensing(_uncycled(_merged(moves)), max_characters, frozenset(words_of(about))).text()
+
+
+def in_full(moves: Sequence[Move]) -> str:
+    """Tell all of a run, one line a step, apart from steps that were repeated with the same outcome."""
+    return "\n".join(_line(move, flat(move.observation)) for move in _merged(moves))
+
+
+def cut(text: str, longest: int) -> str:
+    """The beginning of a text that is too long, with a mark in place of the rest."""
+    return text if len(text) <= longest else f"{text[: max(0, longest - len(GAP))]}{GAP}"
+
+
+def _line(move: Move, observation: str) -> str:
+    times = f" (x{move.times})" if move.times > 1 else ""
+    failed = " (failed)" if move.failed else ""
+    return f"{move.call}{times}{failed}{ARROW if observation else ''}{observation}"
+
+
+def _merged(moves: Iterable[Move]) -> list[Move]:
+    """The steps, with those that were repeated with the same outcome told once."""
+    told: list[Move] = []
+    for move in moves:
+        plain = replace(move, call=" ".join(move.call.split()))
+        if told and replace(told[-1], times=plain.times) == plain:
+            told[-1] = replace(plain, times=told[-1].times + plain.times)
+        else:
+            told.append(plain)
+    return told
+
+
+def _uncycled(moves: Sequence[Move]) -> list[Move]:
+    """The steps, with cycles of the same calls told once: as they went the last time."""
+    told: list[Move] = []
+    place = 0
+    while place < len(moves):
+        length, rounds = _cycle_at(moves, place)
+        for offset in range(length):
+            times = sum(moves[place + offset + length * turn].times for turn in range(rounds))
+            told.append(replace(moves[place + offset + length * (rounds - 1)], times=times))
+        place += length * rounds
+    return told
+
+
+def _cycle_at(moves: Sequence[Move], start: int) -> tuple[int, int]:
+    """The shortest cycle of calls that begins here: its length, and how often it goes round."""
+    for length in range(1, LONGEST_CYCLE + 1):
+        cycle = [move.call for move in moves[start : start + length]]
+        rounds = 1
+        while [move.call for move in moves[start + length * rounds : start + length * (rounds + 1)]] == cycle:
+            rounds += 1
+        if rounds > 1:
+            return length, rounds
+    return 1, 1
+
+
+class _Condensing:
+    """A run on its way into the room that there is for it.
+
+    Args:
+        moves: The steps.
+        room: Characters there are.
+        wanted: Words of what it is wanted for.
+    """
+
+    def __init__(self, moves: Sequence[Move], room: int, wanted: frozenset[str]) -> None:
+        self._moves = [replace(move, call=cut(move.call, max(SHORT_CALL, room // LONGEST_CALL))) for move in moves]
+        self._room = room
+        self._wanted = wanted
+        self._told: dict[int, str] = {}
+        self._size = len(GAP)
+
+    def text(self) -> str:
+        """The lines; empty if there is no room for any."""
+        calls = self._by_worth()
+        for place in calls:
+            self._tell(place, "", int(self._room * FOR_CALLS))
+        self._observe()
+        for place in calls:
+            self._tell(place, "", self._room)
+        return "\n".join(self._lines()) if self._told else ""
+
+    def _observe(self) -> None:
+        """Tell what came of the calls that are told, the most news for its length first."""
+        observed = news_in(((move.call, move.observation) for move in self._moves), self._wanted)
+        for longest in LENGTHS:
+            shown = {place: in_short(observed[place], longest) for place in self._told}
+            news = {place: sum(piece.news for piece in observed[place]) for place in shown}
+            for place in sorted(shown, key=lambda place: (-news[place] / (len(shown[place]) + 3), place)):
+                self._tell(place, shown[place], self._room)
+
+    def _tell(self, place: int, observation: str, room: int) -> None:
+        """Tell a step, or more of it, if there is room for it."""
+        line = len(_line(self._moves[place], observation))
+        if place in self._told:
+            added = line - len(_line(self._moves[place], self._told[place]))
+        else:
+            before = place > 0 and place - 1 not in self._told
+            after = place + 1 < len(self._moves) and place + 1 not in self._told
+            added = line + 1 + (before + after - 1) * (len(GAP) + 1)
+        if (added > 0 or place not in self._told) and self._size + added <= room:
+            self._told[place] = observation
+            self._size += added
+
+    def _lines(self) -> list[str]:
+        lines: list[str] = []
+        for place, move in enumerate(self._moves):
+            if place in self._told:
+                lines.append(_line(move, self._told[place]))
+            elif not lines or lines[-1] != GAP:
+                lines.append(GAP)
+        return lines
+
+    def _by_worth(self) -> list[int]:
+        """The steps, best first: those whose words are rare in this run, or wanted, for the room that they take."""
+        words = [sorted(set(words_of(move.call))) for move in self._moves]
+        calls = {move.call: each for move, each in zip(self._moves, words, strict=True)}
+        common = Counter(word for each in calls.values() for word in each)
+        rarity = {word: math.log(1 + len(calls) / runs) for word, runs in common.items()}
+        times: Counter[str] = Counter()
+        worth: list[float] = []
+        for move, each in zip(self._moves, words, strict=True):
+            times[move.call] += 1
+            mean = sum(rarity[word] * (WANTED if word in self._wanted else 1) for word in each) / max(1, len(each))
+            again = times[move.call] ** 2
+            worth.append(mean * (FAILED if move.failed else 1) / again / (len(move.call) + len(GAP)))
+        most = max(worth)
+        worth[0] += FIRST * most
+        worth[-1] += LAST * most
+        return sorted(range(len(worth)), key=lambda place: (-worth[place], place))

@@ -1,0 +1,255 @@
+"""CFGMMemory: experience that is collected, turned into tips, and recalled."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from langchain_core.embeddings import Embeddings
+from langchain_core.language_models import BaseChatModel
+from langchain_core.runnables import RunnableConfig
+from langgraph.store.base import BaseStore
+
+from langchain_tooltree.cfgm import focus
+from langchain_tooltree.cfgm.collect import DEFAULT_MAX_RETRIES, acollect, collect
+from langchain_tooltree.cfgm.evaluation import Evaluate
+from langchain_tooltree.cfgm.recalling import recalling
+from langchain_tooltree.cfgm.recollection import Recollection
+from langchain_tooltree.cfgm.report import CollectionReport
+from langchain_tooltree.cfgm.task import Task
+from langchain_tooltree.cfgm.tip import Tip
+from langchain_tooltree.cfgm.tips import extracting
+from langchain_tooltree.errors import ConfigurationError
+from langchain_tooltree.experience.store import DEFAULT_NAMESPACE, ExperienceStore
+from langchain_tooltree.experience.trajectory import Trajectory
+from langchain_tooltree.flows import Flow, arun_flow, run_flow
+from langchain_tooltree.models import resolve_model
+
+DEFAULT_MAX_CHARACTERS = 6_000
+"""Characters of recalled text in a prompt: 1,500 tokens."""
+
+FEWEST_CHARACTERS = 500
+"""Room without which nothing that helps can be said."""
+
+
+class CFGMMemory:
+    """What an agent has learnt in an environment: coarse-to-fine grounded memory, after CFGM.
+
+    ```python
+    memory = CFGMMemory("openai:gpt-4.1-mini", ChromaStore("experience"))
+    memory.focus_points("A web shop. The tools search, click and buy.", examples)
+    memory.collect(agent, tasks, evaluate)
+    memory.extract_tips()
+    print(memory.recall("Buy a red mug for less than 10 dollars."))
+    ```
+
+    Coarse: focus points say what to watch in an environment, and guide the attempts at training tasks that make up the
+    experience. In between: tips say what the attempts teach. Fine: the experiences most like a task are
+    recalled with their tips. A `CFGMMiddleware` or a `CFGMReflectionNode` puts them before an agent.
+
+    Everything is kept in the store, in one namespace for each user or tenant; its variables are filled as
+    `ExperienceStore` describes. Each async method has a sync twin.
+
+    Args:
+        model: Writes focus points, reflections on failed attempts and tips: a chat model, or a name for
+            `init_chat_model`.
+        store: An `ExperienceStore`, or any LangGraph store, such as `InMemoryStore()` or `ChromaStore("experience")`.
+        namespace: Under which namespace everything is kept; a label may hold variables, as in `"{user_id}"`. For a
+            LangGraph store only, as an `ExperienceStore` has its own.
+        embeddings: Ranks tasks where the store has no index; see `ExperienceStore`. For a LangGraph store only.
+        max_characters: Room that recalled experiences and tips may take in a prompt, at least 500. Of long runs
+            the most useful part is shown.
+        max_concurrency: Tasks about which tips are asked for at once.
+
+    Raises:
+        ConfigurationError: If an argument is invalid.
+    """
+
+    def __init__(
+        self,
+        model: str | BaseChatModel,
+        store: ExperienceStore | BaseStore,
+        *,
+        namespace: Sequence[str] | None = None,
+        embeddings: Embeddings | str | None = None,
+        max_characters: int = DEFAULT_MAX_CHARACTERS,
+        max_concurrency: int = 4,
+    ) -> None:
+        _check_count("max_characters", max_characters, FEWEST_CHARACTERS)
+        _check_count("max_concurrency", max_concurrency, 1)
+        self._model = resolve_model(model)
+        self._experience = _experience(store, namespace, embeddings)
+        self._max_characters = max_characters
+        self._max_concurrency = max_concurrency
+
+    @property
+    def model(self) -> BaseChatModel:
+        """The chat model that writes focus points, reflections and tips."""
+        return self._model
+
+    @property
+    def experience(self) -> ExperienceStore:
+        """Where everything is kept."""
+        return self._experience
+
+    @property
+    def max_characters(self) -> int:
+        """Room that what is recalled may take in a prompt, in characters."""
+        return self._max_characters
+
+    def focus_points(
+        self,
+        description: str,
+        examples: Sequence[str | Trajectory] = (),
+        *,
+        config: RunnableConfig | None = None,
+    ) -> list[str]:
+        """Say what to watch while exploring an environment (CFGM, Alg. 1).
+
+        They are kept: asking again with the same arguments asks no model. `collect` uses those asked for last.
+
+        Args:
+            description: What the environment is, what its tools do, what tasks are like.
+            examples: Runs or texts from it; the first 12 are shown to the model.
+            config: Fills the variables of the namespace.
+
+        Returns:
+            At most 10 focus points, the most important first.
+
+        Raises:
+            ConfigurationError: If an argument is invalid, or a variable of the namespace is not known.
+            ReplyError: If the model's replies hold no focus points, even when it is asked again.
+        """
+        return run_flow(self._focusing(description, examples, config))
+
+    async def afocus_points(
+        self,
+        description: str,
+        examples: Sequence[str | Trajectory] = (),
+        *,
+        config: RunnableConfig | None = None,
+    ) -> list[str]:
+        """The async twin of `focus_points`."""
+        return await arun_flow(self._focusing(description, examples, config))
+
+    def collect(
+        self,
+        agent: Any,
+        tasks: Iterable[str | Task],
+        evaluate: Evaluate | None,
+        max_retries: int = DEFAULT_MAX_RETRIES,
+        **options: Any,
+    ) -> CollectionReport:
+        """Try training tasks, reflect on failures, and keep every attempt (CFGM, Alg. 1).
+
+        Args:
+            agent: Who tries: a graph, an environment with `reset` and `step`, or a function that makes one.
+            tasks: Texts or `Task` records.
+            evaluate: Says whether an attempt succeeded, from the task and the result.
+            max_retries: Attempts at a task after the first one.
+            **options: As `collect` takes them: `max_steps`, `max_concurrency`, `config`, `context`, `progress`; and
+                `focus_points`, where others are wanted than those that were asked for last.
+
+        Returns:
+            What came of each task, and what it cost. Interrupted, it goes on when it is called again.
+
+        Raises:
+            ConfigurationError: If an argument is invalid, or a variable of the namespace is not known.
+        """
+        given = run_flow(self._with_focus(options))
+        return collect(self._model, self._experience, agent, tasks, evaluate, max_retries=max_retries, **given)
+
+    async def acollect(
+        self,
+        agent: Any,
+        tasks: Iterable[str | Task],
+        evaluate: Evaluate | None,
+        max_retries: int = DEFAULT_MAX_RETRIES,
+        **options: Any,
+    ) -> CollectionReport:
+        """The async twin of `collect`."""
+        given = await arun_flow(self._with_focus(options))
+        return await acollect(self._model, self._experience, agent, tasks, evaluate, max_retries=max_retries, **given)
+
+    def extract_tips(self, *, config: RunnableConfig | None = None) -> list[Tip]:
+        """Take tips from the attempts that are stored (CFGM, Alg. 2).
+
+        From each task with a success and failures at most 5, by comparison; then from each task with a success at most
+        3 more, which do not repeat others. Only tasks with attempts that are new since the last time are asked about,
+        so it can be called after every collection, and again if it was interrupted. A task about which the model gives
+        no usable reply is logged and left to the next time.
+
+        Args:
+            config: Fills the variables of the namespace.
+
+        Returns:
+            All tips that there are now, old and new, each once.
+
+        Raises:
+            ConfigurationError: If a variable of the namespace is not known.
+        """
+        return run_flow(self._extracting(config))
+
+    async def aextract_tips(self, *, config: RunnableConfig | None = None) -> list[Tip]:
+        """The async twin of `extract_tips`."""
+        return await arun_flow(self._extracting(config))
+
+    def recall(self, task: str, k: int = 2, *, config: RunnableConfig | None = None) -> Recollection:
+        """Recall the successful experiences that are most like a task, with their tips (CFGM, Alg. 3).
+
+        Args:
+            task: What is asked for.
+            k: How many to recall at the most.
+            config: Fills the variables of the namespace.
+
+        Returns:
+            The experiences and their tips; none if there are none yet.
+
+        Raises:
+            ConfigurationError: If `k` is less than 1, or a variable of the namespace is not known.
+        """
+        return run_flow(self.recalling(task, k, config))
+
+    async def arecall(self, task: str, k: int = 2, *, config: RunnableConfig | None = None) -> Recollection:
+        """The async twin of `recall`."""
+        return await arun_flow(self.recalling(task, k, config))
+
+    def recalling(self, task: str, k: int = 2, config: RunnableConfig | None = None) -> Flow[Recollection]:
+        """Recall, as a flow; see `recall`."""
+        _check_count("k", k, 1)
+        return (yield from recalling(self._experience.within_config(config), task, k))
+
+    def _focusing(
+        self, description: str, examples: Sequence[str | Trajectory], config: RunnableConfig | None
+    ) -> Flow[list[str]]:
+        shelf = self._experience.within_config(config).shelf(focus.SHELF)
+        return (yield from focus.focusing(self._model, shelf, description, examples))
+
+    def _with_focus(self, options: dict[str, Any]) -> Flow[dict[str, Any]]:
+        """Options of a collection, with the focus points that were asked for last, unless others are given."""
+        if "focus_points" in options:
+            return options
+        shelf = self._experience.within_config(options.get("config")).shelf(focus.SHELF)
+        return {**options, "focus_points": (yield from focus.current_focus_points(shelf))}
+
+    def _extracting(self, config: RunnableConfig | None) -> Flow[list[Tip]]:
+        experience = self._experience.within_config(config)
+        return (yield from extracting(self._model, experience, max_concurrency=self._max_concurrency))
+
+
+def _experience(
+    store: ExperienceStore | BaseStore, namespace: Sequence[str] | None, embeddings: Embeddings | str | None
+) -> ExperienceStore:
+    if not isinstance(store, ExperienceStore):
+        return ExperienceStore(
+            store, namespace=DEFAULT_NAMESPACE if namespace is None else namespace, embeddings=embeddings
+        )
+    for name, given in (("namespace", namespace), ("embeddings", embeddings)):
+        if given is not None:
+            msg = f"An ExperienceStore has its own {name}, but {name}={given!r:.80} was passed as well. Leave it out."
+            raise ConfigurationError(msg)
+    return store
+
+
+def _check_count(name: str, value: Any, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        msg = f"{name} must be a whole number of {least} or more, got {value!r}."
+        raise ConfigurationError(msg)

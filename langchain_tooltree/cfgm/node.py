@@ -1,0 +1,128 @@
+"""CFGMReflectionNode: reflection on anomalous observations as a LangGraph node, between the tools and the model."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import BaseMessage, ToolMessage, convert_to_messages
+from langchain_core.runnables import Runnable, RunnableConfig
+
+from langchain_tooltree.cfgm.course import conversation, task_of
+from langchain_tooltree.cfgm.detector import AnomalyDetector, names_of
+from langchain_tooltree.cfgm.episodes import DEFAULT_COOLDOWN, DEFAULT_MAX_REFLECTIONS
+from langchain_tooltree.cfgm.memory import CFGMMemory
+from langchain_tooltree.cfgm.recovery import AnyTool, Recovery
+from langchain_tooltree.cfgm.reflection import Reflector
+from langchain_tooltree.cfgm.reminder import DEFAULT_K, check_k, check_memory, reminding
+from langchain_tooltree.cfgm.telling import Writer, current_writer
+from langchain_tooltree.cfgm.tip import Tip
+from langchain_tooltree.errors import ConfigurationError
+from langchain_tooltree.flows import Flow, arun_flow, run_flow
+
+
+class CFGMReflectionNode(Runnable[Any, dict[str, list[BaseMessage]]]):
+    """Corrects the course of an agent where an observation is anomalous, for the model node after it.
+
+    ```python
+    graph.add_node("reflect", CFGMReflectionNode("openai:gpt-4.1-mini", memory))
+    graph.add_edge("tools", "reflect")
+    graph.add_edge("reflect", "model")
+    ```
+
+    It may stand there unconditionally, or behind `anomaly_condition`. Where the latest observation is anomalous, a
+    model extracts key information from the course so far, asks itself what went wrong, and gives the corrected next
+    step (CFGM, Alg. 3). The correction is put at the end of that observation, marked as reference material, so that
+    calls and observations stay paired. For one episode of trouble there is one reflection, and another one only if
+    the trouble goes on; see `cooldown` and `max_reflections`. What was noticed and found out are also events:
+    `{"type": "anomaly", ...}` and `{"type": "reflect", ...}` in `stream_mode="custom"`.
+
+    The state needs the `add_messages` reducer for its messages, as `MessagesState` has it: the observation with the
+    correction takes the place of the one without. A model that fails costs the correction, and not the run.
+
+    Args:
+        model: Reflects: a chat model, a name for `init_chat_model`, or a `Reflector` with settings of its own.
+        memory: Has tips from experience for the reflection.
+        detector: Tells anomalous observations from normal ones.
+        tools: The tools that the agent has: LangChain tools, functions, or dicts in OpenAI form. They are described
+            in the question to the model, and calls of other tools are recognised.
+        cooldown: A reflection is followed by another one in the `cooldown`th round of calls after it at the earliest.
+        max_reflections: How many reflections there may be from one message of the user to the next.
+        k: How many experiences to take tips from at the most.
+        messages_key: Where in the state the conversation stands.
+
+    Raises:
+        ConfigurationError: If an argument is invalid.
+    """
+
+    def __init__(
+        self,
+        model: str | BaseChatModel | Reflector,
+        memory: CFGMMemory | None = None,
+        *,
+        detector: AnomalyDetector | None = None,
+        tools: Sequence[AnyTool] | None = None,
+        cooldown: int = DEFAULT_COOLDOWN,
+        max_reflections: int = DEFAULT_MAX_REFLECTIONS,
+        k: int = DEFAULT_K,
+        messages_key: str = "messages",
+    ) -> None:
+        self.name = "CFGMReflectionNode"
+        check_memory(memory)
+        check_k(k)
+        self._recovery = Recovery.of(model, detector, cooldown=cooldown, max_reflections=max_reflections)
+        self._memory = memory
+        self._tools = None if tools is None else list(tools)
+        names_of(self._tools or ())  # what is no tool is told now, and not at every step
+        self._k = k
+        self._messages_key = messages_key
+
+    def invoke(
+        self,
+        input: Any,  # noqa: A002 - the name in Runnable
+        config: RunnableConfig | None = None,  # noqa: ARG002 - part of the interface
+        **_: Any,
+    ) -> dict[str, list[BaseMessage]]:
+        """Look at the latest observations, and correct the course if need be.
+
+        Args:
+            input: The graph state, a mapping or an object, or just a list of messages.
+            config: Run configuration, supplied by LangGraph.
+
+        Returns:
+            The anomalous observation, with the correction, under `messages_key`; nothing if all is well.
+
+        Raises:
+            ConfigurationError: If the observation has no id, so that nothing can take its place.
+        """
+        return run_flow(self._correct(input))
+
+    async def ainvoke(
+        self,
+        input: Any,  # noqa: A002 - the name in Runnable
+        config: RunnableConfig | None = None,  # noqa: ARG002 - part of the interface
+        **_: Any,
+    ) -> dict[str, list[BaseMessage]]:
+        """The async twin of `invoke`."""
+        return await arun_flow(self._correct(input))
+
+    def _correct(self, state: Any) -> Flow[dict[str, list[BaseMessage]]]:
+        messages = conversation(state, self._messages_key)
+        writer = current_writer()
+        message: ToolMessage | None = yield from self._recovery.correcting(
+            messages, tools=self._tools, tips=self._tips(messages, writer), writer=writer
+        )
+        if message is None:
+            return {}
+        if message.id is None:
+            msg = (
+                f"The result of {message.name or 'a tool'} has no id, so its correction cannot take its place. Use the "
+                "add_messages reducer for the messages of the state, as MessagesState does."
+            )
+            raise ConfigurationError(msg)
+        return {self._messages_key: [message]}
+
+    def _tips(self, messages: Sequence[Any], writer: Writer | None) -> Flow[Iterable[Tip]]:
+        task = task_of(convert_to_messages(messages))
+        if self._memory is None or not task:
+            return ()
+        return (yield from reminding(self._memory, task, k=self._k, writer=writer)).tips

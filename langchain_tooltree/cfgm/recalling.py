@@ -1,0 +1,53 @@
+"""Recall: the experiences that are most like a task (CFGM, Alg. 3)."""
+
+from dataclasses import dataclass
+
+from langchain_tooltree.cfgm.nearest import complementary
+from langchain_tooltree.cfgm.recollection import Experience, Recollection
+from langchain_tooltree.cfgm.tips import tips_of
+from langchain_tooltree.experience.store import ExperienceStore
+from langchain_tooltree.experience.trajectory import Trajectory
+from langchain_tooltree.flows import Flow
+
+CANDIDATES = 8
+"""Experiences that are looked at for each one that is recalled."""
+
+
+def recalling(experience: ExperienceStore, task: str, k: int) -> Flow[Recollection]:
+    """Recall the successful experiences that are most like a task, with their tips, as a flow.
+
+    Args:
+        experience: Holds them; it must keep to one namespace.
+        task: The task.
+        k: How many to recall at the most.
+
+    Returns:
+        The experiences. Of several with the very same task the shortest one is taken, and a second one only where
+        there are too few other tasks.
+    """
+    found: list[Trajectory] = yield _Similar(experience, task, CANDIDATES * k)
+    left = sorted(found, key=lambda each: (_rank(each, found), len(each.steps), each.id))
+    chosen = [left[place] for place in complementary(task, [each.task for each in left], k)]
+    recalled = []
+    for trajectory in chosen:
+        tips = yield from tips_of(experience, trajectory.task)
+        recalled.append(Experience(trajectory, tips))
+    return Recollection(task, tuple(recalled))
+
+
+def _rank(trajectory: Trajectory, found: list[Trajectory]) -> int:
+    """Where the first one with the same task stands."""
+    return next(place for place, other in enumerate(found) if other.task == trajectory.task)
+
+
+@dataclass(frozen=True, slots=True)
+class _Similar:
+    experience: ExperienceStore
+    task: str
+    limit: int
+
+    def run(self) -> list[Trajectory]:
+        return self.experience.similar(self.task, k=self.limit, success=True)
+
+    async def arun(self) -> list[Trajectory]:
+        return await self.experience.asimilar(self.task, k=self.limit, success=True)

@@ -1,0 +1,128 @@
+"""A locked door, and a model that learns to open it: one that keeps to forms, or to none of them."""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from langchain_core.messages import AIMessage
+from langchain_core.tools import ToolException, tool
+
+from langchain_tooltree.cfgm.failure_reflection import DEFAULT_FAILURE_PROMPT
+from langchain_tooltree.cfgm.focus import DEFAULT_FOCUS_PROMPT
+from langchain_tooltree.cfgm.reflection import DEFAULT_REFLECTION_PROMPT
+from langchain_tooltree.cfgm.tip_questions import DEFAULT_COMPARISON_PROMPT, DEFAULT_SUCCESS_PROMPT
+from langchain_tooltree.models import CORRECTION
+from langchain_tooltree.testing import ScriptedChatModel
+
+LESSON = "Turn the brass key before you open the door."
+LOCKED = "Error: the door is locked."
+POINTS = ["Look for what locks a way.", "Try a key before a door."]
+TIPS = {"comparison": "Use act to turn the key first.", "success": "Leave through the door once it is open."}
+REASON = "Only then it opened."
+
+ANSWERS: dict[str, dict[str, Any]] = {
+    DEFAULT_FOCUS_PROMPT: {"focus_points": POINTS},
+    DEFAULT_FAILURE_PROMPT: {"what_went_wrong": "The door was locked.", "next_time": LESSON},
+    DEFAULT_COMPARISON_PROMPT: {"tips": [{"reasoning": REASON, "tip": TIPS["comparison"]}]},
+    DEFAULT_SUCCESS_PROMPT: {"tips": [{"reasoning": REASON, "tip": TIPS["success"]}], "bears_out": []},
+    DEFAULT_REFLECTION_PROMPT: {
+        "key_information": {
+            "objective": "To get out.",
+            "initial_environment": "A door and a brass key.",
+            "progress": "The door is locked.",
+        },
+        "questions": [{"question": "Why did it not open?", "answer": "It is locked."}],
+        "next_step": LESSON,
+    },
+}
+
+
+def listed(answer: Mapping[str, Any]) -> str:
+    """An answer in words, as a numbered list."""
+    match answer:
+        case {"focus_points": points}:
+            items = points
+        case {"tips": tips}:
+            items = [f"{tip['tip']}\n   Reasoning: {tip['reasoning']}" for tip in tips]
+        case {"next_time": text} | {"next_step": text}:
+            items = [text]
+    return "Certainly! This is what I think:\n\n" + "\n".join(f"{n}. {item}" for n, item in enumerate(items, 1))
+
+
+def renamed(answer: Mapping[str, Any]) -> Mapping[str, Any]:
+    """An answer under names that nobody asked for."""
+    match answer:
+        case {"focus_points": points}:
+            return {"things_to_watch": points}
+        case {"tips": tips}:
+            return {"advice": [{"advice": tip["tip"], "why": tip["reasoning"]} for tip in tips]}
+        case {"next_time": text}:
+            return {"what_to_do": text}
+        case {"next_step": text}:
+            return {"analysis": "It is locked.", "next_step": text}
+    raise AssertionError(answer)
+
+
+WAYS: dict[str, Callable[[Mapping[str, Any], bool], Any]] = {
+    "as asked": lambda answer, _: answer,
+    "fenced": lambda answer, _: f"Here it is:\n```json\n{json.dumps(answer, indent=1)}\n```\nAnything else?",
+    "in words": lambda answer, _: listed(answer),
+    "renamed": lambda answer, _: renamed(answer),
+    "empty first": lambda answer, again: answer if again else "",
+    "prose first": lambda answer, again: answer if again else "I would have to think about that.",
+    "nonsense first": lambda answer, again: answer if again else {"forty-two": 42},
+    "never": lambda *_: "I would rather not say.",
+}
+
+
+class DoorKeeper(ScriptedChatModel):
+    """Opens a door, and turns the key first only if something in its prompt says so; the rest it says its own way.
+
+    Args:
+        way: How it answers questions that ask for a form.
+    """
+
+    way: str = "as asked"
+
+    def _respond(self, messages: Any, tools: Any) -> Any:
+        answer = next((said for prompt, said in ANSWERS.items() if messages[0].text.startswith(prompt)), None)
+        if answer is not None:
+            return WAYS[self.way](answer, any(message.text == CORRECTION for message in messages))
+        done = [call["args"]["action"] for message in messages for call in getattr(message, "tool_calls", ())]
+        if messages[-1].type == "tool" and "The door is open." in messages[-1].text:
+            return "I am out."
+        told = any(LESSON in message.text for message in messages if message.type in {"human", "tool"})
+        action = "turn key" if told and "turn key" not in done else "open door"
+        call = {"name": tools[0]["function"]["name"], "args": {"action": action}, "id": f"call_{len(messages)}"}
+        return AIMessage("", tool_calls=[call])
+
+
+class Door:
+    """An environment, and a tool for an agent: a door that opens once the key is turned."""
+
+    def __init__(self) -> None:
+        self.locked = True
+
+    def reset(self) -> str:
+        self.locked = True
+        return "You stand before a door. A brass key is in it."
+
+    def step(self, action: str) -> tuple[str, float, bool]:
+        if action == "turn key":
+            self.locked = False
+            return "The key turns.", 0.0, False
+        return (LOCKED, 0.0, False) if self.locked else ("The door is open.", 1.0, True)
+
+    def tool(self) -> Any:
+        """The tool `act`, which fails where the door is locked."""
+
+        @tool
+        def act(action: str) -> str:
+            """Take one action."""
+            observation, _, _ = self.step(action)
+            if observation == LOCKED:
+                raise ToolException(observation)
+            return observation
+
+        act.handle_tool_error = True
+        return act

@@ -1,0 +1,176 @@
+"""Memory end to end through ChatOpenAI: from focus points to reflection, whatever form the replies have."""
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+from door_keeper import LESSON, POINTS, TIPS, Door, DoorKeeper
+from langchain.agents import create_agent
+from langchain_core.messages import ToolMessage
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.prebuilt import ToolNode, tools_condition
+from langgraph.store.memory import InMemoryStore
+from openai_server import OpenAIServer
+
+from langchain_tooltree import (
+    CFGMMemory,
+    CFGMMiddleware,
+    CFGMReflectionNode,
+    ReplyError,
+    TrajectoryRecorder,
+    recollection_text,
+)
+from langchain_tooltree.experience.reference import TAG
+from langchain_tooltree.sitgraph.transitions import transitions_of
+from langchain_tooltree.sitgraph.views import texts_of
+
+TASK = "Leave the house."
+OTHER = "Leave the shed."
+DESCRIPTION = "Houses with doors. The tool act takes an action."
+
+
+async def on(path: str, thing: Any, method: str, *arguments: Any, **options: Any) -> Any:
+    """Call a method on one of the two paths."""
+    if path == "async":
+        return await getattr(thing, f"a{method}")(*arguments, **options)
+    return await asyncio.to_thread(getattr(thing, method), *arguments, **options)
+
+
+async def learnt(memory: CFGMMemory, path: str) -> None:
+    """Collect experience with the door, and take tips from it."""
+    await on(path, memory, "focus_points", DESCRIPTION)
+    await on(path, memory, "collect", Door(), [TASK], None, max_steps=2, progress=False)
+    await on(path, memory, "extract_tips")
+
+
+async def invoked(path: str, agent: Any, text: str, config: Any = None) -> list[Any]:
+    bounded = {"recursion_limit": 40, **(config or {})}
+    result = await on(path, agent, "invoke", {"messages": [("user", text)]}, bounded)
+    return result["messages"]
+
+
+def in_a_graph(model: Any, node: CFGMReflectionNode, tools: list[Any]) -> Any:
+    graph: Any = StateGraph(MessagesState)
+    graph.add_node("model", lambda state: {"messages": [model.bind_tools(tools).invoke(state["messages"])]})
+    graph.add_node("tools", ToolNode(tools))
+    graph.add_node("reflect", node)
+    graph.add_edge(START, "model")
+    graph.add_conditional_edges("model", tools_condition)
+    graph.add_edge("tools", "reflect")
+    graph.add_edge("reflect", "model")
+    return graph.compile()
+
+
+FORMS = [
+    ("as asked", "filled in", "sync"),
+    ("as asked", "filled in", "async"),
+    ("as asked", "refused", "sync"),
+    ("fenced", "refused", "async"),
+    ("fenced", "ignored", "sync"),
+    ("in words", "ignored", "async"),
+    ("in words", "refused", "sync"),
+    ("renamed", "ignored", "async"),
+    ("empty first", "filled in", "sync"),
+    ("prose first", "ignored", "async"),
+    ("nonsense first", "ignored", "sync"),
+]
+
+
+@pytest.mark.parametrize(("way", "forms", "path"), FORMS)
+@pytest.mark.parametrize("interface", ["chat-completions", "responses"])
+async def test_experience_is_collected_learnt_from_and_used(way: str, forms: Any, path: str, interface: str) -> None:
+    server = OpenAIServer(DoorKeeper(way=way), forms=forms)
+    async with server.client(use_responses_api=interface == "responses") as model:
+        memory = CFGMMemory(model, InMemoryStore())
+
+        assert await on(path, memory, "focus_points", DESCRIPTION, ["A brass key opens brass locks."]) == POINTS
+        report = await on(path, memory, "collect", Door(), [TASK], None, max_steps=2, progress=False)
+        assert [outcome.success for outcome in report.outcomes] == [True]
+        attempts = sorted(memory.experience.trajectories(), key=lambda each: each.metadata["attempt"])
+        assert [attempt.success for attempt in attempts] == [False, True]
+        assert LESSON in attempts[0].metadata["reflection"]
+        assert any(POINTS[0] in message.text for each in server.requests for message in each.asked.messages)
+
+        tips = await on(path, memory, "extract_tips")
+        assert {tip.source: tip.text for tip in tips} == TIPS
+        assert [tip.tools for tip in tips] == [("act",), ()]
+        recollection = await on(path, memory, "recall", OTHER)
+        told = recollection_text(recollection, max_characters=2_000)
+        assert all(text in told for text in TIPS.values())
+        assert 'act("turn key") → The key turns.' in told
+
+        before = len(server.requests)
+        agent = create_agent(model, [Door().tool()], middleware=[CFGMMiddleware(model, memory, verdict=lambda _: True)])
+        messages = await invoked(path, agent, OTHER)
+        assert messages[-1].text == "I am out."
+        assert [message.status for message in messages if isinstance(message, ToolMessage)] == [
+            "error",
+            "success",
+            "success",
+        ]
+        assert TIPS["comparison"] in server.requests[before].asked.messages[0].text
+    assert server.rejected == []
+
+
+@pytest.mark.parametrize("path", ["sync", "async"])
+async def test_a_node_of_a_graph_of_ones_own_recovers_as_well(path: str) -> None:
+    server = OpenAIServer(DoorKeeper())
+    async with server.client() as model:
+        memory = CFGMMemory(model, InMemoryStore())
+        await learnt(memory, path)
+        tools = [Door().tool()]
+        messages = await invoked(path, in_a_graph(model, CFGMReflectionNode(model, memory), tools), OTHER)
+    assert messages[-1].text == "I am out."
+    assert server.rejected == []
+
+
+async def test_a_model_that_never_answers_costs_the_help_and_not_the_work(caplog: Any) -> None:
+    caplog.set_level(logging.CRITICAL)
+    server = OpenAIServer(DoorKeeper(way="never"), forms="ignored")
+    async with server.client() as model:
+        memory = CFGMMemory(model, InMemoryStore())
+        with pytest.raises(ReplyError, match="rather not"):
+            await memory.afocus_points(DESCRIPTION)
+        report = await memory.acollect(Door(), [TASK], None, 1, max_steps=2, progress=False)
+        assert [outcome.success for outcome in report.outcomes] == [False]
+        assert await memory.aextract_tips() == []
+        assert (await memory.arecall(TASK)).experiences == ()
+
+
+@pytest.mark.parametrize("path", ["sync", "async"])
+async def test_what_was_recalled_and_advised_is_not_mined_again(path: str) -> None:
+    """An agent with recalled text in its system prompt, in its thread and in the results of its tools."""
+    server = OpenAIServer(DoorKeeper())
+    async with server.client() as model:
+        memory = CFGMMemory(model, InMemoryStore())
+        await learnt(memory, path)
+        known = {trajectory.id for trajectory in memory.experience.trajectories()}
+        told = recollection_text(await on(path, memory, "recall", OTHER), max_characters=2_000)
+        middleware = CFGMMiddleware(model, memory, record=False)
+        agent = create_agent(model, [Door().tool()], middleware=[middleware])
+        recorder = TrajectoryRecorder(memory.experience, verdict=lambda _: True)
+        messages = await invoked(path, agent, f"{OTHER}\n\n{told}", {"callbacks": [recorder]})
+        assert TAG in messages[0].text
+        assert any(TAG in message.text for message in messages if isinstance(message, ToolMessage))
+
+        before = len(server.requests)
+        tips = await on(path, memory, "extract_tips")
+        recalled = await on(path, memory, "recall", OTHER, 1)
+    (recorded,) = (each for each in memory.experience.trajectories() if each.id not in known)
+    (again,) = recalled.experiences
+    assert again.trajectory == recorded
+    assert recorded.task == OTHER
+    assert [step.outcome.status for step in recorded.steps if step.outcome] == ["error", "success", "success"]
+    asked = [request.asked.messages[1].text for request in server.requests[before:]]
+    assert len(asked) == 1
+    shown, _, _ = asked[0].partition('"known_tips"')
+    assert "open door" in shown
+    moments = [transition.moment for transition in transitions_of(recorded)]
+    states = [str(texts_of(moment)) for moment in moments]
+    assert len(states) == 3
+    for text in (str(recorded), shown, *states):
+        for foreign in (TAG, LESSON, TASK, *TIPS.values()):
+            assert foreign not in text
+    assert all(TAG not in tip.text for tip in tips)
+    assert recollection_text(recalled, max_characters=2_000).count(TAG) == 2

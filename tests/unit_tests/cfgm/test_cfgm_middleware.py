@@ -1,0 +1,343 @@
+"""CFGMMiddleware: what an agent is reminded of, how it is helped out, and what is kept of its runs."""
+
+import json
+
+import pytest
+from boiler_memory import (
+    LEARNT,
+    PAST,
+    SHOWN,
+    SYSTEM,
+    THREAD,
+    helped,
+    kept,
+    memory_of,
+    systems,
+)
+from boiler_room import (
+    ANSWER,
+    ASKED,
+    MISTAKE,
+    NEXT_STEP,
+    NO_VALVE,
+    REPLY,
+    TASK,
+    TIP,
+    advised,
+    call,
+    either,
+    mistakes,
+    reflector,
+    results,
+    told,
+)
+from langchain.agents.middleware import HumanInTheLoopMiddleware
+from langchain.agents.structured_output import ToolStrategy
+from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.store.memory import InMemoryStore
+from langgraph.types import Command
+from pydantic import BaseModel
+
+from langchain_tooltree import ConfigurationError
+from langchain_tooltree.cfgm.middleware import CFGMMiddleware
+from langchain_tooltree.cfgm.reflection import Reflector
+from langchain_tooltree.experience.reference import as_reference
+
+
+@pytest.fixture(params=["sync", "async"])
+def path(request):
+    return request.param
+
+
+# --- recall ---
+
+
+def test_what_is_recalled_stands_at_the_end_of_every_system_prompt_and_never_in_the_thread(path):
+    saver = InMemorySaver()
+    memory = memory_of(PAST)
+    agent, model = helped(
+        call("read_gauge", gauge="water"), ANSWER, memory=memory, system_prompt=SYSTEM, checkpointer=saver
+    )
+
+    state = either(path, agent)(ASKED, THREAD)
+
+    first, second = systems(model)
+    assert first == second
+    assert first.startswith(f"{SYSTEM}\n\n")
+    assert "<reference_material" in first
+    assert SHOWN in first
+    assert set(state) == {"messages"}
+    assert [message.text for message in state["messages"]] == [TASK, "", "water: 1.2 bar", ANSWER]
+
+
+def test_recall_happens_once_for_a_request_and_anew_for_the_next(path):
+    memory = memory_of(PAST, "Paint the fence.")
+    agent, model = helped(
+        call("read_gauge", gauge="water"), ANSWER, "Painted.", memory=memory, checkpointer=InMemorySaver(),
+        options={"k": 1},
+    )  # fmt: skip
+
+    first = told(path, agent, ASKED, THREAD)
+    second = told(path, agent, {"messages": [("user", "Paint the fence, please.")]}, THREAD)
+
+    assert [(event["type"], event["task"], event["experiences"]) for event in (*first, *second)] == [
+        ("recall", TASK, [PAST]),
+        ("recall", "Paint the fence, please.", ["Paint the fence."]),
+    ]
+    assert SHOWN in systems(model)[1]
+    assert SHOWN not in systems(model)[2]
+
+
+def test_nothing_is_recalled_anew_where_nothing_new_is_asked(path):
+    agent, model = helped("Hm.", ANSWER, memory=memory_of(PAST), checkpointer=InMemorySaver())
+
+    first = told(path, agent, ASKED, THREAD)
+    second = told(path, agent, {"messages": []}, THREAD)
+
+    assert [event["type"] for event in first] == ["recall"]
+    assert second == []
+    assert SHOWN in systems(model)[1]
+
+
+def test_what_is_kept_of_it_in_the_state_is_plain_private_data(path):
+    saver = InMemorySaver()
+    agent, _ = helped(ANSWER, memory=memory_of(PAST), checkpointer=saver)
+
+    state = either(path, agent)(ASKED, THREAD)
+
+    (held,) = {
+        json.dumps(each.checkpoint["channel_values"]["cfgm_recalled"])
+        for each in saver.list(THREAD)
+        if "cfgm_recalled" in each.checkpoint["channel_values"]
+    }
+    assert json.loads(held)["request"] == state["messages"][0].id
+    assert "cfgm_recalled" not in agent.get_output_jsonschema()["properties"]
+    assert "cfgm_recalled" not in agent.get_input_jsonschema()["properties"]
+
+
+def test_the_task_is_what_the_user_says_without_reference_material(path):
+    asked = HumanMessage(f"{TASK}\n\n{as_reference(LEARNT, source='memory')}")
+    agent, _ = helped(ANSWER, memory=memory_of(PAST))
+
+    (event,) = told(path, agent, {"messages": [asked]})
+
+    assert event["task"] == TASK
+
+
+@pytest.mark.parametrize("messages", [[], [AIMessage("Hello.")], [HumanMessage("")]])
+def test_without_a_task_nothing_is_recalled(path, messages):
+    agent, model = helped(ANSWER, memory=memory_of(PAST))
+
+    assert told(path, agent, {"messages": messages}) == []
+    assert len(model.calls) == 1
+
+
+def test_a_conversation_is_not_reminded_of_itself(path):
+    memory = memory_of(PAST, "Paint the fence in the garden, and do not forget the gate this time.")
+    agent, _ = helped(ANSWER, ANSWER, memory=memory, options={"verdict": lambda _: True}, checkpointer=InMemorySaver())
+
+    told(path, agent, ASKED, THREAD)
+    (event,) = told(path, agent, ASKED, THREAD)
+
+    assert "boiler 1" in {run.id for run in kept(memory)}
+    assert len(event["experiences"]) == 2
+    assert TASK not in event["experiences"]
+
+
+def test_memory_that_knows_nothing_leaves_the_prompt_as_it_is(path):
+    agent, model = helped(ANSWER, memory=memory_of(), system_prompt=SYSTEM)
+
+    (event,) = told(path, agent)
+
+    assert event == {"type": "recall", "task": TASK, "experiences": [], "tips": []}
+    assert systems(model) == [SYSTEM]
+
+
+class BrokenStore(InMemoryStore):
+    """Is down."""
+
+    def batch(self, ops):
+        msg = "the store is down"
+        raise ConnectionError(msg)
+
+    async def abatch(self, ops):
+        return self.batch(ops)
+
+
+def test_memory_that_fails_costs_the_help_and_not_the_run(path, caplog):
+    agent, model = helped(MISTAKE, ANSWER, memory=memory_of(store=BrokenStore()), system_prompt=SYSTEM)
+
+    messages = either(path, agent)(ASKED)["messages"]
+
+    assert messages[-1].text == ANSWER
+    assert advised(messages) == [True]
+    assert systems(model) == [SYSTEM, SYSTEM]
+    assert "Nothing was recalled: ConnectionError: the store is down" in caplog.text
+    assert "A run was not recorded: the store is down" in caplog.text
+
+
+# --- reflection ---
+
+
+def test_an_anomalous_result_comes_to_the_model_with_a_correction(path):
+    model = reflector()
+    agent, asked = helped(MISTAKE, call("turn_valve", 2, valve="red"), ANSWER, model=model)
+
+    messages = either(path, agent)(ASKED)["messages"]
+
+    first, second = results(messages)
+    assert first.text.startswith(f"{NO_VALVE}\n\n<reference_material")
+    assert NEXT_STEP in first.text
+    assert asked.calls[1][-1] == first
+    assert second.text == "the red valve is open"
+    assert len(model.calls) == 1
+    assert systems(asked) == [None] * 3
+
+
+def test_the_reflector_knows_the_tools_and_the_tips(path):
+    model = reflector()
+    agent, asked = helped(MISTAKE, ANSWER, model=model, memory=memory_of(PAST, tips=[TIP]))
+
+    events = told(path, agent)
+
+    document = json.loads(model.calls[0][1].text)
+    assert [tool["name"] for tool in document["tools"]] == ["turn_valve", "read_gauge"]
+    assert document["tips"] == [{"text": TIP.text, "reasoning": TIP.reasoning}]
+    assert events[0]["tips"] == [TIP.text]
+    assert TIP.text in systems(asked)[0]
+
+
+def test_a_tool_that_does_not_exist_is_noticed_as_such(path):
+    agent, _ = helped(call("open_hatch"), ANSWER)
+
+    noticed, reflected = told(path, agent)
+
+    assert noticed["anomaly"]["kind"] == "unknown_tool"
+    assert reflected["reflection"]["next_step"] == NEXT_STEP
+
+
+class Pressure(BaseModel):
+    """What the gauge says."""
+
+    bar: float
+
+
+def test_an_answer_in_a_set_form_is_no_unknown_tool(path):
+    wrong, right = call("Pressure", 1, bar="much"), call("Pressure", 2, bar=2)
+    agent, _ = helped(wrong, right, response_format=ToolStrategy(Pressure))
+
+    assert either(path, agent)(ASKED)["structured_response"] == Pressure(bar=2)
+    again, _ = helped(wrong, right, response_format=ToolStrategy(Pressure))
+    assert [event["anomaly"]["kind"] for event in told(path, again) if event["type"] == "anomaly"] == ["error"]
+
+
+def test_pause_and_budget_hold_for_a_run(path):
+    model = reflector()
+    options = {"cooldown": 2, "max_reflections": 2}
+    agent, _ = helped(*mistakes(7), ANSWER, model=model, options=options)
+
+    messages = either(path, agent)(ASKED, {"recursion_limit": 60})["messages"]
+
+    assert advised(messages) == [True, False, True, False, False, False, False]
+
+
+def test_a_model_call_that_is_repeated_asks_for_no_second_reflection(path):
+    model = reflector()
+    agent, _ = helped(MISTAKE, ConnectionError("down"), ANSWER, model=model, checkpointer=InMemorySaver())
+
+    with pytest.raises(ConnectionError):
+        either(path, agent)(ASKED, THREAD)
+    messages = either(path, agent)(None, THREAD)["messages"]
+
+    assert messages[-1].text == ANSWER
+    assert advised(messages) == [True]
+    assert len(model.calls) == 1
+
+
+def test_an_interrupted_run_goes_on_with_its_pauses(path):
+    model = reflector()
+    approval = HumanInTheLoopMiddleware(interrupt_on={"turn_valve": True})
+    agent, _ = helped(*mistakes(4), ANSWER, model=model, before=[approval], checkpointer=InMemorySaver())
+    invoke = either(path, agent)
+
+    state = invoke(ASKED, THREAD)
+    while state.get("__interrupt__"):
+        state = invoke(Command(resume={"decisions": [{"type": "approve"}]}), THREAD)
+
+    assert advised(state["messages"]) == [True, False, False, True]
+    assert len(model.calls) == 2
+
+
+def test_another_process_goes_on_with_the_same_thread(path):
+    saver, model = InMemorySaver(), reflector()
+    agent, _ = helped(*mistakes(2), ConnectionError("killed"), model=model, checkpointer=saver)
+    with pytest.raises(ConnectionError):
+        either(path, agent)(ASKED, THREAD)
+
+    other, _ = helped(*mistakes(4)[2:], ANSWER, model=model, checkpointer=saver)
+    messages = either(path, other)(None, THREAD)["messages"]
+
+    assert advised(messages) == [True, False, False, True]
+    assert len(model.calls) == 2
+
+
+def test_a_person_who_rejects_a_call_is_no_trouble(path):
+    model = reflector()
+    approval = HumanInTheLoopMiddleware(interrupt_on={"turn_valve": True})
+    agent, _ = helped(MISTAKE, ANSWER, model=model, before=[approval], checkpointer=InMemorySaver())
+
+    either(path, agent)(ASKED, THREAD)
+    either(path, agent)(Command(resume={"decisions": [{"type": "reject", "message": "No."}]}), THREAD)
+
+    assert model.calls == []
+
+
+# --- switches ---
+
+
+def test_without_memory_it_reflects_and_does_nothing_else(path):
+    agent, model = helped(MISTAKE, ANSWER, system_prompt=SYSTEM)
+
+    assert [event["type"] for event in told(path, agent)] == ["anomaly", "reflect"]
+    assert systems(model) == [SYSTEM, SYSTEM]
+
+
+@pytest.mark.parametrize("off", ["recall", "reflect", "record"])
+def test_each_part_can_be_switched_off(path, off):
+    memory = memory_of(PAST)
+    agent, model = helped(MISTAKE, ANSWER, memory=memory, options={off: False})
+
+    events = {event["type"] for event in told(path, agent)}
+
+    assert events == {"recall": {"anomaly", "reflect"}, "reflect": {"recall"}}.get(
+        off, {"recall", "anomaly", "reflect"}
+    )
+    assert (systems(model)[0] is None) is (off == "recall")
+    assert (len(kept(memory)) == 0) is (off == "record")
+
+
+def test_a_reflector_may_have_settings_of_its_own(path):
+    model = reflector()
+    agent, _ = helped(MISTAKE, ANSWER, model=Reflector(model, questions=["Which valve was it?"]))
+
+    either(path, agent)(ASKED)
+
+    assert "Which valve was it?" in model.calls[0][1].text
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"model": 3}, "model must be a chat model"),
+        ({"model": 3, "reflect": False}, "model must be a chat model"),
+        ({"memory": InMemoryStore()}, "memory must be a CFGMMemory, got InMemoryStore"),
+        ({"detector": len}, "detector must be an AnomalyDetector"),
+        ({"verdict": 3}, "verdict must be a function"),
+        ({"k": True}, "k must be a whole number of 1 or more, got True"),
+        ({"cooldown": 0.5}, "cooldown must be a whole number of 1 or more, got 0.5"),
+    ],
+)
+def test_what_cannot_work_is_refused_at_once(options, message):
+    with pytest.raises(ConfigurationError, match=message):
+        CFGMMiddleware(**{"model": reflector(REPLY), **options})

@@ -1,0 +1,99 @@
+"""When to reflect: once for each episode of trouble, with pauses and within a budget."""
+
+import math
+from itertools import groupby, pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from langchain_tooltree import ConfigurationError
+from langchain_tooltree.cfgm.episodes import DEFAULT_COOLDOWN, DEFAULT_MAX_REFLECTIONS, ReflectionPace
+
+paces = st.builds(ReflectionPace, st.integers(1, 6), st.integers(1, 8))
+courses = st.lists(st.booleans(), max_size=60)
+
+
+def reflections(pace, anomalous):
+    """On which rounds of a run there is a reflection."""
+    reflected = []
+    for is_anomalous in anomalous:
+        reflected.append(is_anomalous and pace.allows(reversed(reflected)))
+    return reflected
+
+
+def test_one_anomaly_is_reflected_upon_at_once():
+    assert reflections(ReflectionPace(), [False, True, False, False]) == [False, True, False, False]
+
+
+def test_trouble_that_goes_on_is_reflected_upon_again_after_a_pause():
+    pace = ReflectionPace(cooldown=3, max_reflections=5)
+
+    assert reflections(pace, [True] * 8) == [True, False, False, True, False, False, True, False]
+
+
+def test_trouble_that_comes_and_goes_in_every_other_step_is_the_same():
+    pace = ReflectionPace(cooldown=3)
+
+    assert reflections(pace, [True, False] * 4) == [True, False, False, False, True, False, False, False]
+
+
+def test_a_new_episode_is_reflected_upon_where_it_begins():
+    assert reflections(ReflectionPace(), [True, False, False, False, True]) == [True, False, False, False, True]
+
+
+def test_a_budget_that_is_spent_ends_it():
+    assert sum(reflections(ReflectionPace(cooldown=1, max_reflections=2), [True] * 20)) == 2
+
+
+def test_the_past_is_read_no_further_than_necessary():
+    def past():
+        yield True
+        pytest.fail("The latest round has told already.")
+
+    assert not ReflectionPace().allows(past())
+
+
+@given(paces, courses)
+def test_normal_rounds_are_never_reflected_upon(pace, anomalous):
+    pairs = zip(reflections(pace, anomalous), anomalous, strict=True)
+
+    assert all(is_anomalous for reflected, is_anomalous in pairs if reflected)
+
+
+@given(paces, courses)
+def test_between_two_reflections_the_agent_is_left_alone(pace, anomalous):
+    places = [place for place, reflected in enumerate(reflections(pace, anomalous)) if reflected]
+
+    assert all(later - earlier >= pace.cooldown for earlier, later in pairwise(places))
+    assert len(places) <= pace.max_reflections
+
+
+@given(paces, courses)
+def test_an_episode_gets_one_reflection_and_another_one_only_where_it_outlasts_the_pause(pace, anomalous):
+    both = zip(anomalous, reflections(pace, anomalous), strict=True)
+
+    for in_trouble, rounds in groupby(both, key=lambda pair: pair[0]):
+        helped = [reflected for _, reflected in rounds]
+        assert sum(helped) <= (math.ceil(len(helped) / pace.cooldown) if in_trouble else 0)
+
+
+@given(paces, courses)
+def test_whoever_is_in_trouble_is_helped_as_soon_as_pause_and_budget_allow(pace, anomalous):
+    reflected = reflections(pace, anomalous)
+
+    for place, is_anomalous in enumerate(anomalous):
+        recent = reflected[max(0, place - pace.cooldown + 1) : place]
+        if is_anomalous and not any(recent) and sum(reflected[:place]) < pace.max_reflections:
+            assert reflected[place]
+
+
+@pytest.mark.parametrize("value", [0, -1, 1.5, True, None, "3"])
+@pytest.mark.parametrize("name", ["cooldown", "max_reflections"])
+def test_a_pace_that_cannot_be_kept_is_refused(name, value):
+    with pytest.raises(ConfigurationError, match=f"{name} must be a whole number of 1 or more, got {value!r}"):
+        ReflectionPace(**{name: value})
+
+
+def test_the_defaults():
+    assert ReflectionPace() == ReflectionPace(DEFAULT_COOLDOWN, DEFAULT_MAX_REFLECTIONS) == ReflectionPace(3, 5)

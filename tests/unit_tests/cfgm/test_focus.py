@@ -1,0 +1,118 @@
+"""Focus points: asked for once, kept, and read out of replies that keep to no form."""
+
+import json
+
+import pytest
+from langgraph.store.memory import InMemoryStore
+from teacher import attempt
+
+from langchain_tooltree import CFGMMemory, ConfigurationError, ExperienceStore
+from langchain_tooltree.cfgm.focus import LONGEST_FOCUS_POINT, MAX_CHARACTERS
+from langchain_tooltree.errors import ReplyError
+from langchain_tooltree.testing import ScriptedChatModel
+
+POINTS = ["Look where things are.", "Try doors before keys."]
+FORM = {"focus_points": POINTS}
+
+
+def memory(*replies, store=None):
+    model = ScriptedChatModel(replies=list(replies))
+    return CFGMMemory(model, store or ExperienceStore(InMemoryStore())), model
+
+
+def test_they_are_asked_for_from_a_description_and_examples():
+    ours, model = memory(FORM)
+    run = attempt("Find the lamp.", ("open door", "It is open."))
+    assert ours.focus_points("A house.", [run, "In the cellar it is dark."]) == POINTS
+    document = json.loads(model.calls[0][1].text)
+    assert document["description"] == "A house."
+    assert document["examples"][0]["task"] == "Find the lamp."
+    assert document["examples"][0]["success"] is True
+    assert "open door" in str(document["examples"][0]["record"])
+    assert document["examples"][1] == "In the cellar it is dark."
+
+
+def test_asking_again_asks_no_model_and_another_question_does():
+    store = ExperienceStore(InMemoryStore())
+    ours, model = memory(FORM, {"focus_points": ["Mind the gap."]}, store=store)
+    assert ours.focus_points("A house.", ["One."]) == ours.focus_points("A house.", ["One."]) == POINTS
+    assert ours.focus_points("A house.", ["Two."]) == ["Mind the gap."]
+    assert len(model.calls) == 2
+    other, asked = memory(store=store)
+    assert other.focus_points("A house.", ["One."]) == POINTS
+    assert asked.calls == []
+
+
+async def test_the_async_twin_does_the_same():
+    ours, model = memory(FORM)
+    assert await ours.afocus_points("A house.") == ours.focus_points("A house.") == POINTS
+    assert len(model.calls) == 1
+
+
+def test_each_tenant_has_its_own():
+    store = ExperienceStore(InMemoryStore(), namespace=("tooltree", "{user}"))
+    ours, model = memory(FORM, {"focus_points": ["Mind the gap."]}, store=store)
+    ada, bob = ({"configurable": {"user": user}} for user in ("ada", "bob"))
+    assert ours.focus_points("A house.", config=ada) == POINTS
+    assert ours.focus_points("A house.", config=bob) == ["Mind the gap."]
+    assert len(model.calls) == 2
+
+
+def test_they_are_trimmed_cut_told_once_and_at_most_ten():
+    said = ["  Look\n where things are. ", "look where things are", "", "...", 7, None, "x" * 5_000]
+    ours, _ = memory({"focus_points": [*said, *(f"Point {n}." for n in range(20))]})
+    points = ours.focus_points("A house.")
+    assert points[0] == "Look where things are."
+    assert len(points[1]) < LONGEST_FOCUS_POINT + 100
+    assert points[2:] == [f"Point {n}." for n in range(8)]
+
+
+REPLIES = {
+    "numbered": "Here they are:\n1. Look where things are.\n2. Try doors before keys.",
+    "bullets": "- **Look where things are.**\n- Try doors before keys.",
+    "fenced": f"```json\n{json.dumps(FORM)}\n```",
+    "an array": json.dumps(POINTS),
+    "other names": {"points": POINTS},
+    "objects": {"focus_points": [{"point": point} for point in POINTS]},
+    "one text": {"focus_points": "1. Look where things are.\n2. Try doors before keys."},
+}
+
+
+@pytest.mark.parametrize("reply", REPLIES.values(), ids=REPLIES)
+def test_a_reply_that_ignores_the_form_is_read_all_the_same(reply):
+    assert memory(reply, reply)[0].focus_points("A house.") == POINTS
+
+
+def test_a_model_is_asked_again_once():
+    ours, model = memory("I do not know.", FORM)
+    assert ours.focus_points("A house.") == POINTS
+    assert len(model.calls) == 2
+
+
+@pytest.mark.parametrize("reply", ["I do not know.", "", {"focus_points": []}, {"focus_points": None}, OSError("down")])
+def test_replies_without_any_are_an_error_and_nothing_is_kept(reply):
+    ours, _ = memory(reply, reply, FORM)
+    with pytest.raises(ReplyError, match="no focus points"):
+        ours.focus_points("A house.")
+    assert ours.focus_points("A house.") == POINTS
+
+
+@pytest.mark.parametrize(
+    ("description", "examples", "message"),
+    [
+        ("", [], "description must be"),
+        (None, [], "description must be"),
+        ("A house.", "one text", "Put it in a list"),
+        ("A house.", [7], "An example must be"),
+    ],
+)
+def test_what_cannot_be_shown_is_told(description, examples, message):
+    with pytest.raises(ConfigurationError, match=message):
+        memory()[0].focus_points(description, examples)
+
+
+def test_many_long_examples_stay_within_bounds():
+    run = attempt("Find the lamp.", *((f"open door {n}", "It is open. " * 200) for n in range(50)))
+    ours, model = memory(FORM)
+    ours.focus_points("A house.", [run] * 50)
+    assert len(model.calls[0][1].text) < 3 * MAX_CHARACTERS

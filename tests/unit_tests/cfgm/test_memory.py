@@ -1,0 +1,123 @@
+"""CFGMMemory: what it takes, what it recalls, and that tenants do not meet."""
+
+import pytest
+from langgraph.store.memory import InMemoryStore
+from teacher import Teacher, attempt
+
+from langchain_tooltree import CFGMMemory, ConfigurationError, ExperienceStore, HashingEmbeddings
+from langchain_tooltree.cfgm.recall import recollection_text
+from langchain_tooltree.testing import ScriptedChatModel
+
+MODEL = ScriptedChatModel(replies=[])
+
+
+def tasks(recollection):
+    return [each.trajectory.task for each in recollection.experiences]
+
+
+def filled(store, *trajectories):
+    memory = CFGMMemory(Teacher(), store)
+    for trajectory in trajectories:
+        memory.experience.add(trajectory)
+    return memory
+
+
+def stores():
+    def embed(texts):
+        return HashingEmbeddings(dims=256).embed_documents(texts)
+
+    return {"plain": InMemoryStore(), "indexed": InMemoryStore(index={"dims": 256, "embed": embed})}
+
+
+@pytest.mark.parametrize("store", stores().values(), ids=stores())
+def test_it_recalls_the_successes_most_like_a_task_with_their_tips(store):
+    memory = filled(
+        store,
+        attempt("Boil water in the kitchen."),
+        attempt("Boil water in the kitchen.", ("push", "No."), success=False),
+        attempt("Boil milk in the kitchen.", success=False),
+        attempt("Paint the fence blue."),
+        attempt("Boil an egg."),
+    )
+    memory.extract_tips()
+    recollection = memory.recall("Boil tea in the kitchen.")
+    assert tasks(recollection) == ["Boil water in the kitchen.", "Boil an egg."]
+    assert [len(each.tips) for each in recollection.experiences] == [2, 1]
+    assert recollection.task == "Boil tea in the kitchen."
+
+
+async def test_the_async_twin_recalls_the_same():
+    memory = filled(InMemoryStore(), attempt("Boil water."), attempt("Boil milk."))
+    await memory.aextract_tips()
+    assert await memory.arecall("Boil tea.", 1) == memory.recall("Boil tea.", 1)
+
+
+def test_nothing_is_recalled_from_an_empty_store():
+    assert tasks(CFGMMemory(MODEL, InMemoryStore()).recall("Boil tea.")) == []
+
+
+def test_of_several_runs_of_one_task_the_shortest_is_recalled():
+    memory = filled(
+        InMemoryStore(),
+        *(attempt("Boil water.", *[("wait", f"{n}")] * (9 - n), id=str(n)) for n in range(6)),
+        attempt("Buy bread."),
+    )
+    recollection = memory.recall("Boil water.")
+    assert recollection.experiences[0].trajectory.id == "5"
+    assert tasks(recollection) == ["Boil water.", "Buy bread."]
+
+
+def test_a_task_that_no_other_is_like_is_recalled_twice():
+    memory = filled(InMemoryStore(), *(attempt("Boil water.", ("wait", f"{n}")) for n in range(3)))
+    assert tasks(memory.recall("Boil water.")) == ["Boil water."] * 2
+
+
+def test_no_tenant_recalls_from_another():
+    store = ExperienceStore(InMemoryStore(), namespace=("tooltree", "{user}"))
+    memory = CFGMMemory(Teacher(), store)
+    for user in ("ada", "bob"):
+        config = {"configurable": {"user": user}}
+        store.add(attempt("Boil water.", ("ask", f"The secret of {user}.")), config=config)
+        memory.extract_tips(config=config)
+    for user, other in (("ada", "bob"), ("bob", "ada")):
+        recollection = memory.recall("Boil water.", config={"configurable": {"user": user}})
+        text = recollection_text(recollection, max_characters=4_000)
+        assert f"secret of {user}" in text
+        assert f"secret of {other}" not in text
+    with pytest.raises(ConfigurationError, match="user"):
+        memory.recall("Boil water.")
+
+
+@pytest.mark.parametrize("k", [0, -1, True, 1.0, "2", None])
+def test_k_must_be_a_number_of_experiences(k):
+    with pytest.raises(ConfigurationError, match="k must be"):
+        CFGMMemory(MODEL, InMemoryStore()).recall("Boil tea.", k)
+
+
+def test_it_takes_an_experience_store_or_makes_one():
+    experience = ExperienceStore(InMemoryStore())
+    assert CFGMMemory(MODEL, experience).experience is experience
+    memory = CFGMMemory(MODEL, InMemoryStore(), namespace=("mine",), embeddings=HashingEmbeddings(dims=64))
+    assert isinstance(memory.experience, ExperienceStore)
+    assert memory.model is MODEL
+
+
+@pytest.mark.parametrize(
+    ("store", "options", "message"),
+    [
+        ({}, {}, "store must be"),
+        (ExperienceStore(InMemoryStore()), {"namespace": ("mine",)}, "namespace"),
+        (ExperienceStore(InMemoryStore()), {"embeddings": HashingEmbeddings()}, "embeddings"),
+        (InMemoryStore(), {"namespace": "mine"}, "namespace must be"),
+        (InMemoryStore(), {"max_characters": 10}, "max_characters must be"),
+        (InMemoryStore(), {"max_concurrency": 0}, "max_concurrency must be"),
+    ],
+)
+def test_what_cannot_work_is_told_at_once(store, options, message):
+    with pytest.raises(ConfigurationError, match=message):
+        CFGMMemory(MODEL, store, **options)
+
+
+def test_a_model_must_be_one():
+    with pytest.raises(ConfigurationError, match="model must be"):
+        CFGMMemory(7, InMemoryStore())

@@ -1,0 +1,226 @@
+"""Tips: from comparison, then from success; kept with what they were made from; asked for once."""
+
+import logging
+
+import pytest
+from langgraph.store.memory import InMemoryStore
+from teacher import Teacher, attempt
+
+from langchain_tooltree import CFGMMemory, ExperienceStore
+from langchain_tooltree.cfgm.tip import Tip
+from langchain_tooltree.cfgm.tip_questions import repeated
+from langchain_tooltree.testing import ScriptedChatModel
+
+NAMES = ["alpha", "bravo", "charlie", "delta", "echo", "foxtrot", "golf", "hotel"]
+COMPARED = "comparison"
+PRAISED = "success"
+
+
+def failure(task, number=1, **metadata):
+    return attempt(task, ("push", f"Nothing happens at {number}."), success=False, number=number, **metadata)
+
+
+def success(task, number=2):
+    return attempt(task, ("pull", f"It opens for {task}."), number=number)
+
+
+def memory(*trajectories, model=None, store=None, at_once=1):
+    experience = store or ExperienceStore(InMemoryStore())
+    for trajectory in trajectories:
+        experience.add(trajectory)
+    return CFGMMemory(model or Teacher(), experience, max_concurrency=at_once)
+
+
+def extracted(*replies, trajectories=None):
+    given = [success("Open the gate.")] if trajectories is None else trajectories
+    return memory(*given, model=ScriptedChatModel(replies=list(replies))).extract_tips()
+
+
+def test_comparisons_come_first_then_successes():
+    ours = memory(
+        failure("alpha"), success("alpha"), success("bravo"), failure("charlie"), attempt("delta", success=None)
+    )
+    tips = ours.extract_tips()
+    assert ours.model.asked == [(COMPARED, "alpha"), (PRAISED, "alpha"), (PRAISED, "bravo")]
+    assert [(tip.source, tip.task) for tip in tips] == [(COMPARED, "alpha"), (PRAISED, "alpha"), (PRAISED, "bravo")]
+
+
+def test_a_tip_says_why_and_from_which_trajectories():
+    failed, succeeded = failure("alpha"), success("alpha")
+    compared, praised = memory(failed, succeeded).extract_tips()
+    assert compared == Tip(
+        "When asked to alpha, act only after looking around.",
+        "It went well with alpha.",
+        COMPARED,
+        "alpha",
+        ("act",),
+        (failed.id, succeeded.id),
+    )
+    assert praised.trajectories == (succeeded.id,)
+
+
+def test_the_model_is_shown_both_sides_and_what_was_thought_of_failures():
+    ours = memory(failure("alpha", reflection="I should have pulled."), success("alpha"))
+    ours.extract_tips()
+    shown = ours.model.documents[0]
+    assert shown["failed"][0]["reflection"] == "I should have pulled."
+    assert "Nothing happens" in str(shown["failed"])
+    assert "It opens" in str(shown["succeeded"])
+
+
+def test_only_the_latest_failures_and_the_shortest_success_are_shown():
+    long = attempt("alpha", *[("pull", "It is stuck.")] * 5)
+    ours = memory(*(failure("alpha", number) for number in range(1, 8)), success("alpha"), long)
+    ours.extract_tips()
+    shown = ours.model.documents[0]
+    assert ["at 5" in str(each) or "at 6" in str(each) or "at 7" in str(each) for each in shown["failed"]] == [True] * 3
+    assert "stuck" not in str(shown["succeeded"])
+
+
+def test_extracting_again_asks_nothing_and_brings_the_same():
+    ours = memory(failure("alpha"), success("alpha"), success("bravo"))
+    tips = ours.extract_tips()
+    asked = len(ours.model.asked)
+    assert ours.extract_tips() == tips
+    assert len(ours.model.asked) == asked
+
+
+def test_a_task_with_new_attempts_is_asked_about_again():
+    ours = memory(failure("alpha"), success("alpha"), success("bravo"))
+    ours.extract_tips()
+    ours.experience.add(failure("alpha", 2))
+    ours.extract_tips()
+    assert ours.model.asked[3:] == [(COMPARED, "alpha")]
+    ours.experience.add(success("bravo", 7))
+    ours.experience.add(attempt("bravo", ("twist", "It opens."), id="other"))
+    ours.extract_tips()
+    assert ours.model.asked[4:] == [(PRAISED, "bravo")]
+
+
+@pytest.mark.parametrize("killed_at", range(1, 8))
+def test_an_extraction_that_was_killed_goes_on_where_it_stopped(killed_at):
+    attempts = [made for task in NAMES[:4] for made in (failure(task), success(task))]
+    whole = memory(*attempts).extract_tips()
+    store = ExperienceStore(InMemoryStore())
+    killed = CFGMMemory(Teacher(dies_at=killed_at), store, max_concurrency=1)
+    for each in attempts:
+        store.add(each)
+    with pytest.raises(KeyboardInterrupt):
+        killed.extract_tips()
+    resumed = memory(store=store)
+    assert resumed.extract_tips() == whole
+    assert len(resumed.model.asked) == 8 - (killed_at - 1)
+
+
+@pytest.mark.parametrize("at_once", [1, 3, 50])
+async def test_the_async_twin_brings_the_same(at_once):
+    attempts = [made for task in NAMES for made in (failure(task), success(task))]
+    tips = memory(*attempts, at_once=at_once).extract_tips()
+    assert len(tips) == 16
+    assert await memory(*attempts, at_once=at_once).aextract_tips() == tips
+
+
+def test_a_task_without_a_usable_reply_is_left_to_the_next_time(caplog):
+    attempts = [success("alpha"), success("bravo")]
+    store = ExperienceStore(InMemoryStore())
+    silent = memory(*attempts, model=Teacher(silent_on=["alpha"]), store=store)
+    with caplog.at_level(logging.WARNING):
+        assert [tip.task for tip in silent.extract_tips()] == ["bravo"]
+    assert "left to the next time" in caplog.text
+    later = memory(store=store)
+    assert [tip.task for tip in later.extract_tips()] == ["alpha", "bravo"]
+    assert later.model.asked == [(PRAISED, "alpha")]
+
+
+def test_tips_of_a_deleted_task_are_deleted():
+    gone = success("alpha")
+    ours = memory(gone, success("bravo"))
+    ours.extract_tips()
+    ours.experience.delete(gone.id)
+    assert [tip.task for tip in ours.extract_tips()] == ["bravo"]
+
+
+def test_each_tenant_has_its_own():
+    store = ExperienceStore(InMemoryStore(), namespace=("tooltree", "{user}"))
+    ada, bob = ({"configurable": {"user": user}} for user in ("ada", "bob"))
+    store.add(success("alpha"), config=ada)
+    store.add(success("bravo"), config=bob)
+    ours = CFGMMemory(Teacher(), store)
+    assert [tip.task for tip in ours.extract_tips(config=ada)] == ["alpha"]
+    assert [tip.task for tip in ours.extract_tips(config=bob)] == ["bravo"]
+    assert all("known_tips" in shown and not shown["known_tips"] for shown in ours.model.documents)
+
+
+def test_known_tips_are_shown_and_those_that_hold_are_kept_with_the_task_too():
+    ours = memory(success("alpha"), model=Teacher(bears_out=[1, 99]))
+    (known,) = ours.extract_tips()
+    ours.experience.add(success("bravo"))
+    tips = ours.extract_tips()
+    assert ours.model.documents[-1]["known_tips"] == [{"number": 1, "tip": known.text}]
+    assert len(tips) == 2
+    recalled = {each.trajectory.task: each.tips for each in ours.recall("bravo").experiences}
+    assert recalled["alpha"] == (known,)
+    assert recalled["bravo"] == (known, tips[1])
+
+
+def test_a_tip_that_repeats_one_is_not_kept_twice():
+    same = {"tips": [{"tip": "Pull the red lever.", "reasoning": "r"}]}
+    again = {"tips": [{"tip": "Pull the RED lever!", "reasoning": "other"}, {"tip": "Shut it.", "reasoning": "r"}]}
+    tips = extracted(same, again, trajectories=[success("alpha"), success("bravo")])
+    assert [tip.text for tip in tips] == ["Pull the red lever.", "Shut it."]
+
+
+def test_five_by_comparison_and_three_from_success_at_the_most():
+    words = [*NAMES, "india", "juliet"]
+    many = {"tips": [{"tip": f"Use {word}.", "reasoning": "r"} for word in words]}
+    more = {"tips": [{"tip": f"Mind {word} and {word[::-1]}.", "reasoning": "r"} for word in words]}
+    tips = extracted(many, more, trajectories=[failure("alpha"), success("alpha")])
+    assert [tip.source for tip in tips] == [COMPARED] * 5 + [PRAISED] * 3
+
+
+def test_tools_are_those_that_the_text_names_as_whole_words():
+    reply = {"tips": [{"tip": "Call act, then react; an action is no act_two.", "reasoning": "r"}, {"tip": "Acting."}]}
+    assert [tip.tools for tip in extracted(reply)] == [("act",), ()]
+
+
+TIP = "Pull the lever."
+REASON = "Pushing did nothing."
+REPLIES = {
+    "as asked": {"tips": [{"tip": TIP, "reasoning": REASON}]},
+    "texts": {"tips": [f"{TIP} Reason: {REASON}"]},
+    "other names": {"advice": [{"advice": TIP, "why": REASON}]},
+    "capitals": {"Tips": [{"Tip": TIP, "Reasoning": REASON}]},
+    "a numbered list": f"1. {TIP}\n   Reasoning: {REASON}",
+    "bullets": f"Here is what I learnt.\n\n- **Tip:** {TIP}\n  *Reason*: {REASON}",
+    "an array": f'[{{"tip": "{TIP}", "reasoning": "{REASON}"}}]',
+    "fenced": f'```json\n{{"tips": [{{"tip": "{TIP}", "reasoning": "{REASON}"}}]}}\n```',
+    "a text": {"tips": f"1. {TIP} (Reason: {REASON})"},
+}
+
+
+@pytest.mark.parametrize("reply", REPLIES.values(), ids=REPLIES)
+def test_a_reply_that_ignores_the_form_is_read_all_the_same(reply):
+    (tip,) = extracted(reply, reply)
+    assert (tip.text, tip.reasoning.rstrip(")")) == (TIP, REASON)
+
+
+@pytest.mark.parametrize("reply", ["No.", "", {"tips": [7, {}]}, {"tips": None}, {"verdict": "good"}, OSError("down")])
+def test_replies_that_hold_none_are_asked_for_again_and_given_up(reply, caplog):
+    with caplog.at_level(logging.CRITICAL):
+        assert extracted(reply, reply) == []
+
+
+def test_that_there_is_nothing_new_is_an_answer():
+    ours = memory(success("alpha"), model=ScriptedChatModel(replies=[{"tips": [], "bears_out": []}]))
+    assert ours.extract_tips() == ours.extract_tips() == []
+
+
+def test_tips_about_different_things_are_no_repeats():
+    tips = [Tip(text, "", "success", "t") for text in ("Open the fridge first.", "Open the cupboard first.")]
+    assert repeated(tips[0], tips[1:]) is None
+    assert repeated(tips[0], tips) is tips[0]
+
+
+def test_two_known_tips_survive_a_round_trip():
+    tip = Tip("Use act.", "r", "comparison", "alpha", ("act",), ("1", "2"))
+    assert Tip.from_dict(tip.to_dict()) == tip
