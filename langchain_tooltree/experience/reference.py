@@ -14,7 +14,7 @@ TAG = "reference_material"
 # Bounded, and looked for one at a time: an observation may be long, and be written by somebody who means ill.
 _BEGIN = re.compile(rf"<{TAG}(?:\s[^<>]{{0,200}})?>")
 _END = f"</{TAG}>"
-_SPACE = re.compile(r"\s*")
+_WORD = re.compile(r"\S")
 
 
 def as_reference(text: str, *, source: str) -> str:
@@ -76,7 +76,8 @@ def _unmarked(text: str) -> str:
     place = 0
     while (begin := _BEGIN.search(text, place)) and (end := text.find(_END, begin.end())) >= 0:
         rest.append(text[place : begin.start()].rstrip())
-        place = _SPACE.match(text, end + len(_END)).end()  # type: ignore[union-attr] - it matches nothing, too
+        further = _WORD.search(text, end + len(_END))
+        place = further.start() if further else len(text)
     if not rest:
         return text
     return "\n\n".join(part for part in (*rest, text[place:]) if part)
