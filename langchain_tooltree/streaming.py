@@ -1,13 +1,20 @@
-"""Telling the outside what a planner does: one event, two ways out."""
+"""Telling the outside what goes on: one event, two ways out."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 from langchain_core.callbacks import adispatch_custom_event, dispatch_custom_event
+from langgraph.runtime import get_runtime
 
 from langchain_tooltree.events import Event, stream_payload
+from langchain_tooltree.flows import Flow
 from langchain_tooltree.models import TAG
 
 EventSink = Callable[[Event], None]
+
+Writer = Callable[[Any], None]
+"""Writes to `stream_mode="custom"`."""
 
 
 def emit(event: Event, *sinks: EventSink) -> None:
@@ -29,6 +36,37 @@ async def aemit(event: Event, *sinks: EventSink) -> None:
     await adispatch_custom_event(f"{TAG}.{event['type']}", event)
 
 
-def to_stream(writer: Callable[[object], None]) -> EventSink:
+def to_stream(writer: Writer) -> EventSink:
     """A sink that writes to `stream_mode="custom"`."""
     return lambda event: writer(stream_payload(event))
+
+
+def telling(event: Event, writer: Writer | None) -> Flow[None]:
+    """Emit an event, as a flow.
+
+    Args:
+        event: The event.
+        writer: Gets it; callback handlers get it as well. Without one, nothing is told.
+    """
+    if writer is not None:
+        yield _Emit(event, writer)
+
+
+def current_writer() -> Writer | None:
+    """The writer of the graph that is running; `None` outside of any, where nobody listens."""
+    try:
+        return get_runtime().stream_writer
+    except (RuntimeError, KeyError):
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Emit:
+    event: Event
+    writer: Writer
+
+    def run(self) -> None:
+        emit(self.event, to_stream(self.writer))
+
+    async def arun(self) -> None:
+        await aemit(self.event, to_stream(self.writer))

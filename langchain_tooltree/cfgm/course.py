@@ -1,30 +1,12 @@
 """The course of a running conversation, as far as the recovery from an anomaly has to know it."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import Any
 
-from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage, convert_to_messages
+from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
 
 from langchain_tooltree.experience.records import text_of
 from langchain_tooltree.experience.reference import without_reference
-
-
-def conversation(state: Any, key: str) -> list[Any]:
-    """The conversation of a graph state.
-
-    Args:
-        state: A mapping, an object, or just a list of messages.
-        key: Where in it the messages stand.
-
-    Returns:
-        The conversation, which ends in a message if it holds anything. What stands before may be of any form that
-        `convert_to_messages` takes: a long conversation comes at every step, and few steps need more than its end.
-    """
-    said: Any = state
-    if not isinstance(state, list):
-        said = (state.get(key) if isinstance(state, Mapping) else getattr(state, key, None)) or []
-    return said if said and isinstance(said[-1], BaseMessage) else convert_to_messages(said)
 
 
 def request_in(messages: Sequence[BaseMessage]) -> HumanMessage | None:

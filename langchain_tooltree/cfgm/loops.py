@@ -41,6 +41,9 @@ _ACKNOWLEDGED = re.compile(
     re.IGNORECASE | re.VERBOSE,
 )
 
+_DESCRIBED = re.compile(r"\n|^\W*(?:an?|there|here|in|on|inside)\s|\balready\b", re.IGNORECASE)
+"""How an outcome begins that tells what is there, or what was so before."""
+
 
 @dataclass(frozen=True, slots=True)
 class Loop:
@@ -133,8 +136,10 @@ class _Window:
 
 
 def _repetition(window: _Window, latest: Step, repeats: int) -> Loop | None:
-    # Whoever moves forward or presses a button gets the same word each time, and may well do so often.
-    needed = repeats * 2 if acknowledges(said(_content(latest))) else repeats
+    # Whoever moves forward or presses a button gets the same word each time, and may well do so often. But to look at
+    # the same thing again and again, or to do what is done already, leads nowhere.
+    outcome = said(_content(latest))
+    needed = repeats * 2 if acknowledges(outcome) and not _DESCRIBED.search(outcome) else repeats
     times = 1
     while times < needed and (earlier := window[times]) is not None and _same(earlier, latest):
         times += 1

@@ -7,17 +7,18 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage, ToolMessage, convert_to_messages
 from langchain_core.runnables import Runnable, RunnableConfig
 
-from langchain_tooltree.cfgm.course import conversation, task_of
+from langchain_tooltree.cfgm.course import task_of
 from langchain_tooltree.cfgm.detector import AnomalyDetector, names_of
 from langchain_tooltree.cfgm.episodes import DEFAULT_COOLDOWN, DEFAULT_MAX_REFLECTIONS
 from langchain_tooltree.cfgm.memory import CFGMMemory
 from langchain_tooltree.cfgm.recovery import AnyTool, Recovery
 from langchain_tooltree.cfgm.reflection import Reflector
 from langchain_tooltree.cfgm.reminder import DEFAULT_K, check_k, check_memory, reminding
-from langchain_tooltree.cfgm.telling import Writer, current_writer
 from langchain_tooltree.cfgm.tip import Tip
+from langchain_tooltree.conversation import conversation
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.flows import Flow, arun_flow, run_flow
+from langchain_tooltree.streaming import Writer, current_writer
 
 
 class CFGMReflectionNode(Runnable[Any, dict[str, list[BaseMessage]]]):

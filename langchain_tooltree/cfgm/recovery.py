@@ -16,12 +16,12 @@ from langchain_tooltree.cfgm.detector import AnomalyDetector
 from langchain_tooltree.cfgm.episodes import ReflectionPace
 from langchain_tooltree.cfgm.reflection import Reflector
 from langchain_tooltree.cfgm.reflection_record import Reflection
-from langchain_tooltree.cfgm.telling import Writer, telling
 from langchain_tooltree.cfgm.tip import Tip
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.experience.offered import tools_in
 from langchain_tooltree.flows import Flow
 from langchain_tooltree.models import ATTEMPTS, Meter
+from langchain_tooltree.streaming import Writer, telling
 
 logger = logging.getLogger(__name__)
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 from langchain_tooltree.cfgm.memory import CFGMMemory
 from langchain_tooltree.cfgm.recollection import Recollection
-from langchain_tooltree.cfgm.telling import Writer, telling
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.flows import Flow
+from langchain_tooltree.streaming import Writer, telling
 
 logger = logging.getLogger(__name__)
 

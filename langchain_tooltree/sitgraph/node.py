@@ -3,12 +3,13 @@
 from typing import Any
 
 from langchain_core.runnables import Runnable, RunnableConfig
-from langgraph.runtime import get_runtime
 
+from langchain_tooltree.conversation import conversation
 from langchain_tooltree.flows import Flow, arun_flow, run_flow
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
-from langchain_tooltree.sitgraph.suggester import DEFAULT_K, Suggester, Writer, conversation
+from langchain_tooltree.sitgraph.suggester import DEFAULT_K, Suggester
 from langchain_tooltree.sitgraph.tool_schemas import Tools, toolset_of
+from langchain_tooltree.streaming import current_writer
 
 
 class SITGraphNode(Runnable[Any, dict[str, list[dict[str, Any]]]]):
@@ -87,12 +88,5 @@ class SITGraphNode(Runnable[Any, dict[str, list[dict[str, Any]]]]):
 
     def _suggest(self, state: Any) -> Flow[dict[str, list[dict[str, Any]]]]:
         messages = conversation(state, self._messages_key)
-        suggestions = yield from self._suggester.suggest(messages, allowed=self._tools, writer=_current_writer())
+        suggestions = yield from self._suggester.suggest(messages, allowed=self._tools, writer=current_writer())
         return {self._suggestions_key: [suggestion.to_dict() for suggestion in suggestions]}
-
-
-def _current_writer() -> Writer | None:
-    try:
-        return get_runtime().stream_writer
-    except (RuntimeError, KeyError):
-        return None  # outside of any graph, where nobody listens

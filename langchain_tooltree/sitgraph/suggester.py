@@ -1,30 +1,23 @@
 """Asking the graph what comes next in a running conversation, and telling the outside what it said."""
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from langchain_core.messages import BaseMessage, convert_to_messages
-
+from langchain_tooltree.conversation import dialogue_of
 from langchain_tooltree.errors import ConfigurationError
-from langchain_tooltree.events import SuggestEvent
-from langchain_tooltree.experience.formats import to_chat
-from langchain_tooltree.experience.reference import said_without_reference
 from langchain_tooltree.flows import Flow
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
 from langchain_tooltree.sitgraph.suggestion import Suggestion
 from langchain_tooltree.sitgraph.tool_schemas import Tools
 from langchain_tooltree.sitgraph.transitions import moment_of
-from langchain_tooltree.streaming import aemit, emit, to_stream
+from langchain_tooltree.streaming import Writer, telling
 
 logger = logging.getLogger(__name__)
 
 DEFAULT_K = 2
 """Tools that are suggested, as in the paper."""
-
-Writer = Callable[[Any], None]
-"""Writes to `stream_mode="custom"`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +45,7 @@ class Suggester:
 
     def suggest(
         self,
-        messages: Sequence[BaseMessage],
+        messages: Sequence[Any],
         *,
         allowed: Tools | None = None,
         summary: str | None = None,
@@ -61,7 +54,7 @@ class Suggester:
         """Suggest what to call next. A suggestion is only a hint, so one that cannot be made is logged, not raised.
 
         Args:
-            messages: The dialogue so far.
+            messages: The dialogue so far, in any form that `convert_to_messages` takes.
             allowed: The tools that there are now; no restriction if left out.
             summary: The state, if it was summed up elsewhere than in the latest messages.
             writer: Gets the event; callback handlers get it as well. Without one, nothing is told.
@@ -70,8 +63,7 @@ class Suggester:
             The suggestions; none if the graph abstains.
         """
         try:
-            said = said_without_reference([to_chat(message) for message in messages])
-            dialogue = [message for message in said if message is not None]
+            dialogue = dialogue_of(messages)
             moment, written = moment_of(dialogue)
             last_tool = moment.last_tool or None
             options = {"state": summary or written, "messages": dialogue, "k": self.k, "allowed": allowed}
@@ -79,25 +71,10 @@ class Suggester:
         except Exception as error:  # noqa: BLE001 - the embedder may be down, and the agent can do without
             logger.warning("No tool could be suggested: %s: %s", type(error).__name__, error)
             return []
-        if suggestions and writer is not None:
+        if suggestions:
             given = [suggestion.to_dict() for suggestion in suggestions]
-            yield _Emit({"type": "suggest", "last_tool": last_tool, "suggestions": given}, writer)
+            yield from telling({"type": "suggest", "last_tool": last_tool, "suggestions": given}, writer)
         return suggestions
-
-
-def conversation(state: Any, key: str) -> list[BaseMessage]:
-    """The messages of a graph state.
-
-    Args:
-        state: A mapping, an object, or just a list of messages.
-        key: Where in it the messages stand.
-
-    Returns:
-        The messages; none if it holds none.
-    """
-    if isinstance(state, list):
-        return convert_to_messages(state)
-    return convert_to_messages((state.get(key) if isinstance(state, Mapping) else getattr(state, key, None)) or [])
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,15 +88,3 @@ class _Suggest:
 
     async def arun(self) -> list[Suggestion]:
         return await self.graph.asuggest(self.last_tool, **self.options)
-
-
-@dataclass(frozen=True, slots=True)
-class _Emit:
-    event: SuggestEvent
-    writer: Writer
-
-    def run(self) -> None:
-        emit(self.event, to_stream(self.writer))
-
-    async def arun(self) -> None:
-        await aemit(self.event, to_stream(self.writer))

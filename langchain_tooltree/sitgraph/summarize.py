@@ -9,13 +9,13 @@ from langchain_core.tools import BaseTool, InjectedToolArg, StructuredTool, Tool
 from langgraph.prebuilt import ToolRuntime
 from pydantic import BaseModel, Field
 
+from langchain_tooltree.conversation import conversation, dialogue_of
 from langchain_tooltree.errors import SummaryError
-from langchain_tooltree.experience.formats import to_chat
 from langchain_tooltree.flows import Flow, arun_flow, run_flow
 from langchain_tooltree.models import Meter, resolve_model
 from langchain_tooltree.sitgraph.hints import listed
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
-from langchain_tooltree.sitgraph.suggester import DEFAULT_K, Suggester, conversation
+from langchain_tooltree.sitgraph.suggester import DEFAULT_K, Suggester
 from langchain_tooltree.sitgraph.suggestion import Suggestion
 from langchain_tooltree.sitgraph.summaries import write_summary
 from langchain_tooltree.sitgraph.transitions import SUGGESTIONS_HEADING, SUMMARIZE_STATE
@@ -131,8 +131,7 @@ class _Summarizer:
         if self.model is not None:
             meter = Meter(allowance=1)
             try:
-                dialogue = [to_chat(message) for message in messages]
-                summary = yield from write_summary(self.model, dialogue, meter, question=question)
+                summary = yield from write_summary(self.model, dialogue_of(messages), meter, question=question)
             except SummaryError as error:
                 msg = f"No summary was written: {error}. Go on without one."
                 raise ToolException(msg) from error

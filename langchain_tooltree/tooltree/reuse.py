@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
+from langchain_tooltree.experience.reference import without_reference
 from langchain_tooltree.tooltree.continuation import Continuation, below, reads_tried
 from langchain_tooltree.tooltree.execute import clip
 from langchain_tooltree.tooltree.marks import plan_mark
@@ -83,5 +84,5 @@ def _came_out(node: Node, answer: BaseMessage | None, max_chars: int) -> bool:
         and observation is not None
         and not observation.transient
         and (answer.status == "success") == (observation.kind == "ok")
-        and clip(answer.content, max_chars) == observation.content
+        and clip(without_reference(answer.content), max_chars) == observation.content
     )

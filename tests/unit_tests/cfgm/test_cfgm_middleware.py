@@ -29,6 +29,7 @@ from boiler_room import (
     mistakes,
     reflector,
     results,
+    room_agent,
     told,
 )
 from langchain.agents.middleware import HumanInTheLoopMiddleware
@@ -215,6 +216,15 @@ def test_a_tool_that_does_not_exist_is_noticed_as_such(path):
 
     assert noticed["anomaly"]["kind"] == "unknown_tool"
     assert reflected["reflection"]["next_step"] == NEXT_STEP
+
+
+def test_the_tools_of_a_run_are_forgotten_when_it_ends(path):
+    cfgm = CFGMMiddleware(reflector())
+    agent, _ = room_agent(MISTAKE, ANSWER, middleware=[cfgm])
+
+    either(path, agent)(ASKED)
+
+    assert cfgm._offered == {}
 
 
 class Pressure(BaseModel):

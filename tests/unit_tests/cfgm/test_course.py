@@ -4,7 +4,8 @@ import pytest
 from boiler_room import TASK, call, failed, gauged
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
-from langchain_tooltree.cfgm.course import conversation, earlier_rounds, latest_observations, request_in, task_of
+from langchain_tooltree.cfgm.course import earlier_rounds, latest_observations, request_in, task_of
+from langchain_tooltree.conversation import conversation
 from langchain_tooltree.experience.reference import as_reference
 
 RECALLED = HumanMessage(as_reference("Turn the green valve.", source="memory"))
