@@ -13,7 +13,7 @@ from langchain_tooltree.cfgm.recall import recollection_text
 from langchain_tooltree.cfgm.recollection import Experience, Recollection
 from langchain_tooltree.cfgm.reflection import Reflector
 from langchain_tooltree.cfgm.reflection_record import Reflection
-from langchain_tooltree.cfgm.report import CollectionReport
+from langchain_tooltree.cfgm.report import CollectionReport, Cost, TaskOutcome
 from langchain_tooltree.cfgm.task import Task
 from langchain_tooltree.cfgm.tip import Tip
 from langchain_tooltree.errors import (
@@ -74,6 +74,7 @@ __all__ = [
     "ChromaStore",
     "CollectionReport",
     "ConfigurationError",
+    "Cost",
     "DriftReport",
     "EmbedderMismatchError",
     "EmptyQueryError",
@@ -115,6 +116,7 @@ __all__ = [
     "Suggestion",
     "SummaryError",
     "Task",
+    "TaskOutcome",
     "Tip",
     "ToolCard",
     "ToolDefinitionError",

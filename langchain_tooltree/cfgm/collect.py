@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextvars import copy_context
-from typing import Any
+from typing import Any, TypedDict
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import RunnableConfig
@@ -34,6 +34,17 @@ DEFAULT_MAX_RETRIES = 3
 DEFAULT_MAX_STEPS = 30
 
 DEFAULT_MAX_CONCURRENCY = 4
+
+
+class CollectOptions(TypedDict, total=False):
+    """Further options of a collection; see `collect`."""
+
+    focus_points: Sequence[str]
+    max_steps: int
+    max_concurrency: int
+    config: RunnableConfig | None
+    context: Any
+    progress: bool | None
 
 
 def collect(

@@ -1,7 +1,7 @@
 """CFGMMemory: experience that is collected, turned into tips, and recalled."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 from langchain_core.embeddings import Embeddings
 from langchain_core.language_models import BaseChatModel
@@ -9,7 +9,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.store.base import BaseStore
 
 from langchain_tooltree.cfgm import focus
-from langchain_tooltree.cfgm.collect import DEFAULT_MAX_RETRIES, acollect, collect
+from langchain_tooltree.cfgm.collect import DEFAULT_MAX_RETRIES, CollectOptions, acollect, collect
 from langchain_tooltree.cfgm.evaluation import Evaluate
 from langchain_tooltree.cfgm.recalling import recalling
 from langchain_tooltree.cfgm.recollection import Recollection
@@ -136,17 +136,28 @@ class CFGMMemory:
         tasks: Iterable[str | Task],
         evaluate: Evaluate | None,
         max_retries: int = DEFAULT_MAX_RETRIES,
-        **options: Any,
+        **options: Unpack[CollectOptions],
     ) -> CollectionReport:
         """Try training tasks, reflect on failures, and keep every attempt (CFGM, Alg. 1).
 
+        Each attempt is shown the focus points and what was learnt from earlier ones. A collection that was stopped or
+        killed goes on when it is run again with the same arguments, without asking anything twice: stored attempts are
+        not repeated, and one under way takes its recorded actions once more in a fresh world. What goes wrong with one
+        task does not disturb the others and raises nothing; the report says which ones are unfinished.
+
         Args:
-            agent: Who tries: a graph, an environment with `reset` and `step`, or a function that makes one.
+            agent: Who tries. A compiled graph whose state has `messages`; an environment with `reset(task)` and
+                `step(action)`, in which the memory's model acts; or a function from a task to one of these, for a fresh
+                world for each attempt.
             tasks: Texts or `Task` records.
-            evaluate: Says whether an attempt succeeded, from the task and the result.
+            evaluate: A function, sync or async, from the task and the result to whether it succeeded, or a reward, of
+                which 1 or more is a success. The result of a graph is its final state, that of an environment a mapping
+                with `messages`, `reward` and `done`. `None` lets an environment decide.
             max_retries: Attempts at a task after the first one.
-            **options: As `collect` takes them: `max_steps`, `max_concurrency`, `config`, `context`, `progress`; and
-                `focus_points`, where others are wanted than those that were asked for last.
+            **options: `max_steps`: tool calls or environment steps that an attempt may make (30). `max_concurrency`:
+                tasks that are tried at once (4). `config` and `context`: for each run of a graph, and for the
+                variables of the namespace. `progress`: whether to show a bar. `focus_points`: where others are wanted
+                than those that were asked for last.
 
         Returns:
             What came of each task, and what it cost. Interrupted, it goes on when it is called again.
@@ -163,7 +174,7 @@ class CFGMMemory:
         tasks: Iterable[str | Task],
         evaluate: Evaluate | None,
         max_retries: int = DEFAULT_MAX_RETRIES,
-        **options: Any,
+        **options: Unpack[CollectOptions],
     ) -> CollectionReport:
         """The async twin of `collect`."""
         given = await arun_flow(self._with_focus(options))
@@ -223,7 +234,7 @@ class CFGMMemory:
         shelf = self._experience.within_config(config).shelf(focus.SHELF)
         return (yield from focus.focusing(self._model, shelf, description, examples))
 
-    def _with_focus(self, options: dict[str, Any]) -> Flow[dict[str, Any]]:
+    def _with_focus(self, options: CollectOptions) -> Flow[CollectOptions]:
         """Options of a collection, with the focus points that were asked for last, unless others are given."""
         if "focus_points" in options:
             return options

@@ -13,6 +13,8 @@ LONGEST_ANSWER = 500
 MOST_QUESTIONS = 5
 """Questions that are kept."""
 
+_KEY_INFORMATION = ("key_information", "objective", "initial_environment", "progress")
+
 Pair = tuple[str, str]
 
 
@@ -81,8 +83,16 @@ def read_reflection(reply: Mapping[str, Any]) -> Reflection:
         initial_environment=_text(key_information.get("initial_environment")),
         progress=_text(key_information.get("progress")),
         questions=tuple(_pairs(reply.get("questions")))[:MOST_QUESTIONS],
-        next_step=_text(reply.get("next_step"), LONGEST_TEXT),
+        next_step=_text(reply.get("next_step", _only_text(reply)), LONGEST_TEXT),
     )
+
+
+def _only_text(reply: Mapping[str, Any]) -> str | None:
+    """The text in a reply that holds one and nothing else, under a name that was not asked for."""
+    match list(reply.items()):
+        case [(name, str(text))] if name not in _KEY_INFORMATION:
+            return text
+    return None
 
 
 def _pairs(said: Any) -> Iterator[Pair]:

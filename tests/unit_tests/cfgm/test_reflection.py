@@ -241,6 +241,8 @@ async def test_no_more_is_asked_than_is_allowed(drive):
 @pytest.mark.parametrize(
     ("reply", "expected"),
     [
+        ({"what_to_do": "Go."}, Reflection(next_step="Go.")),
+        ({"progress": "None."}, Reflection(progress="None.")),
         (
             {"questions": {"Why?": "So."}, "next_step": ["Look.", "Go."]},
             Reflection(questions=(("Why?", "So."),), next_step="Look.\nGo."),
