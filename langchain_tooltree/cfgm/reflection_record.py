@@ -13,7 +13,7 @@ LONGEST_ANSWER = 500
 MOST_QUESTIONS = 5
 """Questions that are kept."""
 
-_KEY_INFORMATION = ("key_information", "objective", "initial_environment", "progress")
+_ASKED_FOR = ("key_information", "objective", "initial_environment", "progress", "questions")
 
 Pair = tuple[str, str]
 
@@ -90,7 +90,7 @@ def read_reflection(reply: Mapping[str, Any]) -> Reflection:
 def _only_text(reply: Mapping[str, Any]) -> str | None:
     """The text in a reply that holds one and nothing else, under a name that was not asked for."""
     match list(reply.items()):
-        case [(name, str(text))] if name not in _KEY_INFORMATION:
+        case [(name, str(text))] if name not in _ASKED_FOR:
             return text
     return None
 

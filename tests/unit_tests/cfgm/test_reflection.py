@@ -242,7 +242,6 @@ async def test_no_more_is_asked_than_is_allowed(drive):
     ("reply", "expected"),
     [
         ({"what_to_do": "Go."}, Reflection(next_step="Go.")),
-        ({"progress": "None."}, Reflection(progress="None.")),
         (
             {"questions": {"Why?": "So."}, "next_step": ["Look.", "Go."]},
             Reflection(questions=(("Why?", "So."),), next_step="Look.\nGo."),
