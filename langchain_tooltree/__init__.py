@@ -1,20 +1,20 @@
 """Drop-in planning and experience for the LangGraph and LangChain agents you already have."""
 
 from langchain_tooltree.agent import create_tooltree_agent
-from langchain_tooltree.cfgm.anomaly import Anomaly
-from langchain_tooltree.cfgm.condition import anomaly_condition
-from langchain_tooltree.cfgm.detector import AnomalyDetector
+from langchain_tooltree.cfgm.collecting.report import CollectionReport, Cost, TaskOutcome
+from langchain_tooltree.cfgm.collecting.task import Task
+from langchain_tooltree.cfgm.detection.anomaly import Anomaly
+from langchain_tooltree.cfgm.detection.condition import anomaly_condition
+from langchain_tooltree.cfgm.detection.detector import AnomalyDetector
+from langchain_tooltree.cfgm.detection.phrase_packs import ALFWORLD_PHRASES, SCIENCEWORLD_PHRASES, WEBSHOP_PHRASES
+from langchain_tooltree.cfgm.detection.phrases import DEFAULT_PHRASES, Phrase
 from langchain_tooltree.cfgm.memory import CFGMMemory
 from langchain_tooltree.cfgm.middleware import CFGMMiddleware
 from langchain_tooltree.cfgm.node import CFGMReflectionNode
-from langchain_tooltree.cfgm.phrase_packs import ALFWORLD_PHRASES, SCIENCEWORLD_PHRASES, WEBSHOP_PHRASES
-from langchain_tooltree.cfgm.phrases import DEFAULT_PHRASES, Phrase
-from langchain_tooltree.cfgm.recall import recollection_text
 from langchain_tooltree.cfgm.recollection import Experience, Recollection
-from langchain_tooltree.cfgm.reflection import Reflector
-from langchain_tooltree.cfgm.reflection_record import Reflection
-from langchain_tooltree.cfgm.report import CollectionReport, Cost, TaskOutcome
-from langchain_tooltree.cfgm.task import Task
+from langchain_tooltree.cfgm.recollection_text import recollection_text
+from langchain_tooltree.cfgm.reflection import Reflection
+from langchain_tooltree.cfgm.reflector import Reflector
 from langchain_tooltree.cfgm.tip import Tip
 from langchain_tooltree.errors import (
     ConfigurationError,

@@ -9,8 +9,10 @@ import copy
 import functools
 import json
 import logging
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, TypeGuard
 from weakref import WeakValueDictionary
 
@@ -35,6 +37,11 @@ TAG = "tooltree"
 
 AGENT_NAME = "lc_agent_name"
 """Where `create_agent` notes the name of the running agent in the metadata of its runs."""
+
+MOST_BRACKETS = 50
+"""Places in a reply at which an object is looked for."""
+
+_THOUGHT = re.compile(r"<think>.*?</think>", re.DOTALL)
 
 SHOWN_REPLY = 500
 """Characters of an unusable reply that are shown again."""
@@ -289,8 +296,8 @@ class StructuredQuestion:
                 replies.append(data)
                 if self.usable(data):
                     break
-            elif raw.text.strip():
-                self.in_words.append(raw.text)
+            elif words := _said(raw):
+                self.in_words.append(words)
             shown = _shown(raw, data)
             meter.problems.append(f"the reply is not of the form asked for: {shown}")
             prompt = [*self.prompt, AIMessage(shown or "[no text]"), HumanMessage(CORRECTION)]
@@ -315,14 +322,14 @@ class StructuredQuestion:
             else:
                 raw, parsed = reply["raw"], reply["parsed"]
                 meter.count(raw)
-                return raw, parsed if isinstance(parsed, dict) else _parse_text(raw)
+                return raw, parsed if isinstance(parsed, dict) else _parse_text(_said(raw))
         raw = yield from request(ModelStep(self.model, spelled, self.config), meter)
         meter.count(raw)
         if refusal is not None:
             name = type(self.model).__name__
             logger.info("%s refuses structured output; from now on it is asked in plain text: %s", name, refusal)
             _plain_models[id(self.model)] = self.model
-        return raw, _parse_text(raw)
+        return raw, _parse_text(_said(raw))
 
     def _structured(self) -> Runnable[Any, Any] | None:
         """The model with structured output; `None` if it has none, says so in its profile, or was refused before."""
@@ -364,10 +371,30 @@ def _shown(message: AIMessage, data: dict[str, Any] | None) -> str:
     return str(message.text or message.additional_kwargs.get("refusal") or " ".join(said))[:SHOWN_REPLY]
 
 
-def _parse_text(message: AIMessage) -> dict[str, Any] | None:
-    """The JSON object in a message's text, if there is one."""
+def _parse_text(text: str) -> dict[str, Any] | None:
+    """The JSON object in a text, if there is one, be it fenced, in a list of its own, or surrounded by words."""
     try:
-        data = parse_json_markdown(message.text)
+        return _only_object(parse_json_markdown(text))
     except ValueError:
-        return None
+        pass
+    decoder = json.JSONDecoder()
+    for found in islice(re.finditer(r"[{[]", text), MOST_BRACKETS):
+        try:
+            data, _ = decoder.raw_decode(text, found.start())
+        except (ValueError, RecursionError):
+            continue
+        if data and isinstance(data, dict | list):
+            return _only_object(data)
+    return None
+
+
+def _only_object(data: Any) -> dict[str, Any] | None:
+    """An object, or the one in a list: of several, none is the reply."""
+    if isinstance(data, list) and len(data) == 1:
+        data = data[0]
     return data if isinstance(data, dict) else None
+
+
+def _said(message: AIMessage) -> str:
+    """The text of a reply, without what some servers leave in it of a model's reasoning."""
+    return _THOUGHT.sub("", message.text).strip()

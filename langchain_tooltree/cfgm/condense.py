@@ -31,6 +31,9 @@ LONGEST_CALL = 6
 SHORT_CALL = 40
 """Characters up to which a call is short."""
 
+MOSTLY_SPACE = 10
+"""How many times as long as when it is told an observation may be because of white space."""
+
 WANTED = 2.0
 """What a word of a call counts for that is wanted, beside 1 for any other."""
 
@@ -50,12 +53,14 @@ class Move:
         observation: What came of it.
         failed: Whether it is marked as a failure.
         times: How often it was done in a row, or as part of a cycle.
+        said: Whether it is words alone: without them, the line says nothing.
     """
 
     call: str
     observation: str = ""
     failed: bool = False
     times: int = 1
+    said: bool = False
 
 
 def condensed(moves: Sequence[Move], *, max_characters: int, about: str = "") -> str:
@@ -71,15 +76,28 @@ def condensed(moves: Sequence[Move], *, max_characters: int, about: str = "") ->
         Otherwise cycles are told once, calls go by usefulness, and observations are cut down to what is new in them;
         `…` stands for what is left out.
     """
-    whole = in_full(moves)
-    if len(whole) <= max_characters:
+    whole = in_full(moves, max_characters=max_characters)
+    if whole is not None:
         return whole
     return _Condensing(_uncycled(_merged(moves)), max_characters, frozenset(words_of(about))).text()
 
 
-def in_full(moves: Sequence[Move]) -> str:
-    """Tell all of a run, one line a step, apart from steps that were repeated with the same outcome."""
-    return "\n".join(_line(move, flat(move.observation)) for move in _merged(moves))
+def in_full(moves: Sequence[Move], *, max_characters: int) -> str | None:
+    """Tell all of a run, one line a step, apart from steps that were repeated with the same outcome.
+
+    Args:
+        moves: The steps.
+        max_characters: Room for all of it.
+
+    Returns:
+        The lines; `None` if there is not enough room.
+    """
+    merged = _merged(moves)
+    # What is far too long need not be put together to see that; white space makes up some of a text, but not most.
+    if sum(len(move.observation) for move in merged) > MOSTLY_SPACE * max_characters:
+        return None
+    whole = "\n".join(_line(move, flat(move.observation)) for move in merged)
+    return whole if len(whole) <= max_characters else None
 
 
 def cut(text: str, longest: int) -> str:
@@ -130,6 +148,14 @@ def _cycle_at(moves: Sequence[Move], start: int) -> tuple[int, int]:
     return 1, 1
 
 
+def _call(move: Move) -> str:
+    return f"{move.call}{ARROW}{flat(move.observation)}" if move.said else move.call
+
+
+def _seen(move: Move) -> str:
+    return "" if move.said else move.observation
+
+
 class _Condensing:
     """A run on its way into the room that there is for it.
 
@@ -140,7 +166,10 @@ class _Condensing:
     """
 
     def __init__(self, moves: Sequence[Move], room: int, wanted: frozenset[str]) -> None:
-        self._moves = [replace(move, call=cut(move.call, max(SHORT_CALL, room // LONGEST_CALL))) for move in moves]
+        self._moves = [
+            replace(move, call=cut(_call(move), max(SHORT_CALL, room // LONGEST_CALL)), observation=_seen(move))
+            for move in moves
+        ]
         self._room = room
         self._wanted = wanted
         self._told: dict[int, str] = {}

@@ -4,16 +4,15 @@ So calls and observations stay paired, whatever the provider. It is marked as re
 of the conversation holds it.
 """
 
-import html
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from langchain_core.messages import BaseMessage, ToolMessage
 
-from langchain_tooltree.cfgm.anomaly import Anomaly, AnomalyKind
-from langchain_tooltree.cfgm.reflection_record import Reflection
+from langchain_tooltree.cfgm.detection.anomaly import Anomaly, AnomalyKind
+from langchain_tooltree.cfgm.reflection import Reflection
 from langchain_tooltree.experience.excerpt import shortened
-from langchain_tooltree.experience.reference import as_reference
+from langchain_tooltree.experience.reference import TAG, as_reference
 
 KEY = "tooltree"
 """Key of `response_metadata` under which the mark stands; providers never get to see it."""
@@ -88,9 +87,9 @@ def advice_in(message: ToolMessage) -> str:
         return ""
     last = message.content[-1] if isinstance(message.content, list) else message.content
     text = last.get("text", "") if isinstance(last, dict) else last
-    _, _, marked = text.rpartition(as_reference("", source=SOURCE).partition("\n")[0])
+    _, _, marked = text.rpartition(f'<{TAG} source="{SOURCE}"')
     _, _, advice = marked.partition(f"\n{NEXT_STEP}")
-    return html.unescape(advice.rpartition("\n")[0])
+    return str(advice.rpartition("\n")[0])
 
 
 def _lines(anomaly: Anomaly, reflection: Reflection) -> Iterator[str]:

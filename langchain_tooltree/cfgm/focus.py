@@ -76,18 +76,24 @@ def focusing(
     """
     document = _document(description, examples)
     key = digest([{"prompt": DEFAULT_FOCUS_PROMPT, **document}])
-    record = yield from shelf.getting(key)
-    if record is None:
-        record = {"focus_points": (yield from _asking(model, document))}
-        yield from shelf.putting(key, record)
-    yield from shelf.putting(CURRENT, record)
-    return list(record["focus_points"])
+    points = _kept((yield from shelf.getting(key)))
+    if not points:
+        points = yield from _asking(model, document)
+        yield from shelf.putting(key, {"focus_points": points})
+    yield from shelf.putting(CURRENT, {"focus_points": points})
+    return points
 
 
 def current_focus_points(shelf: Shelf) -> Flow[list[str]]:
     """The focus points that were asked for last; none if they never were. A flow."""
     record = yield from shelf.getting(CURRENT)
-    return [] if record is None else list(record["focus_points"])
+    return _kept(record)
+
+
+def _kept(record: Mapping[str, Any] | None) -> list[str]:
+    """The focus points in a record; none if it is one of another version."""
+    points = (record or {}).get("focus_points")
+    return [point for point in points if isinstance(point, str)] if isinstance(points, list) else []
 
 
 def _document(description: str, examples: Sequence[str | Trajectory]) -> dict[str, Any]:

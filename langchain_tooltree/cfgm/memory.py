@@ -9,12 +9,12 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.store.base import BaseStore
 
 from langchain_tooltree.cfgm import focus
-from langchain_tooltree.cfgm.collect import DEFAULT_MAX_RETRIES, CollectOptions, acollect, collect
-from langchain_tooltree.cfgm.evaluation import Evaluate
-from langchain_tooltree.cfgm.recalling import recalling
+from langchain_tooltree.cfgm.collecting.collect import DEFAULT_MAX_RETRIES, CollectOptions, acollect, collect
+from langchain_tooltree.cfgm.collecting.evaluation import Evaluate
+from langchain_tooltree.cfgm.collecting.report import CollectionReport
+from langchain_tooltree.cfgm.collecting.task import Task
+from langchain_tooltree.cfgm.recall import recalling
 from langchain_tooltree.cfgm.recollection import Recollection
-from langchain_tooltree.cfgm.report import CollectionReport
-from langchain_tooltree.cfgm.task import Task
 from langchain_tooltree.cfgm.tip import Tip
 from langchain_tooltree.cfgm.tips import extracting
 from langchain_tooltree.errors import ConfigurationError
@@ -143,7 +143,10 @@ class CFGMMemory:
         Each attempt is shown the focus points and what was learnt from earlier ones. A collection that was stopped or
         killed goes on when it is run again with the same arguments, without asking anything twice: stored attempts are
         not repeated, and one under way takes its recorded actions once more in a fresh world. What goes wrong with one
-        task does not disturb the others and raises nothing; the report says which ones are unfinished.
+        task does not disturb the others and raises nothing; the report says which ones are unfinished. Stored attempts
+        stand, whatever model, agent or `evaluate` made and judged them: to start over, use another namespace, or delete
+        the trajectories that the report names. In an agent that has a `CFGMMiddleware` with this very memory, the
+        middleware neither recalls nor records while experience is collected.
 
         Args:
             agent: Who tries. A compiled graph whose state has `messages`; an environment with `reset(task)` and
@@ -152,7 +155,7 @@ class CFGMMemory:
             tasks: Texts or `Task` records.
             evaluate: A function, sync or async, from the task and the result to whether it succeeded, or a reward, of
                 which 1 or more is a success. The result of a graph is its final state, that of an environment a mapping
-                with `messages`, `reward` and `done`. `None` lets an environment decide.
+                with `messages`, `reward`, `done` and `truncated`. `None` lets an environment decide.
             max_retries: Attempts at a task after the first one.
             **options: `max_steps`: tool calls or environment steps that an attempt may make (30). `max_concurrency`:
                 tasks that are tried at once (4). `config` and `context`: for each run of a graph, and for the
@@ -164,6 +167,7 @@ class CFGMMemory:
 
         Raises:
             ConfigurationError: If an argument is invalid, or a variable of the namespace is not known.
+            Exception: Whatever the store raises: that ends the whole collection, which can be run again.
         """
         given = run_flow(self._with_focus(options))
         return collect(self._model, self._experience, agent, tasks, evaluate, max_retries=max_retries, **given)
@@ -215,7 +219,7 @@ class CFGMMemory:
             The experiences and their tips; none if there are none yet.
 
         Raises:
-            ConfigurationError: If `k` is less than 1, or a variable of the namespace is not known.
+            ConfigurationError: If `task` is no text, `k` is less than 1, or a variable of the namespace is not known.
         """
         return run_flow(self.recalling(task, k, config))
 
@@ -225,6 +229,9 @@ class CFGMMemory:
 
     def recalling(self, task: str, k: int = 2, config: RunnableConfig | None = None) -> Flow[Recollection]:
         """Recall, as a flow; see `recall`."""
+        if not isinstance(task, str):
+            msg = f"task must be a text, got {task!r:.80}."
+            raise ConfigurationError(msg)
         _check_count("k", k, 1)
         return (yield from recalling(self._experience.within_config(config), task, k))
 

@@ -1,6 +1,7 @@
 """CFGMMiddleware: experience recalled, trouble reflected upon and runs recorded, inside agents of `create_agent`."""
 
 import logging
+import weakref
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Annotated, Any, NotRequired, TypedDict
 
@@ -8,18 +9,21 @@ from langchain.agents.middleware import AgentMiddleware, AgentState, ModelReques
 from langchain.agents.middleware.types import PrivateStateAttr
 from langchain.agents.structured_output import AutoStrategy, ToolStrategy
 from langchain_core.language_models import BaseChatModel
+from langchain_core.runnables import RunnableConfig
+from langgraph.errors import GraphBubbleUp
 from langgraph.runtime import Runtime
 
-from langchain_tooltree.cfgm.course import request_in, task_of
-from langchain_tooltree.cfgm.detector import AnomalyDetector
+from langchain_tooltree.cfgm.course import first_task_in, request_in, task_of, was_summarized
+from langchain_tooltree.cfgm.detection.detector import AnomalyDetector
 from langchain_tooltree.cfgm.episodes import DEFAULT_COOLDOWN, DEFAULT_MAX_REFLECTIONS
 from langchain_tooltree.cfgm.memory import CFGMMemory
-from langchain_tooltree.cfgm.recall import recollection_text
+from langchain_tooltree.cfgm.recollection_text import recollection_text
 from langchain_tooltree.cfgm.recovery import AnyTool, Recovery
-from langchain_tooltree.cfgm.reflection import Reflector
+from langchain_tooltree.cfgm.reflector import Reflector
 from langchain_tooltree.cfgm.reminder import DEFAULT_K, check_k, check_memory, reminding
 from langchain_tooltree.cfgm.tip import Tip
-from langchain_tooltree.experience.run_ids import run_id
+from langchain_tooltree.experience.excerpt import shortened
+from langchain_tooltree.experience.run_ids import is_collecting, run_id
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.experience.verdict import ModelVerdict, VerdictFunction, resolve_verdict
 from langchain_tooltree.flows import Flow, arun_flow, run_flow
@@ -33,23 +37,46 @@ MOST_RUNS = 1_000
 Update = dict[str, Any]
 
 
+class Begun(TypedDict):
+    """What a run began with: plain data, since a checkpointer keeps it, and whoever resumes the run may not know.
+
+    Attributes:
+        namespace: Values of the variables of memory's namespace, as texts.
+        first: What the user asked for first in this conversation.
+        latest: What the user asked for last.
+        request: Id of that message.
+    """
+
+    namespace: dict[str, str]
+    first: str
+    latest: str
+    request: str | None
+
+
 class Recalled(TypedDict):
     """What was recalled for a request: plain data, since a checkpointer keeps it.
 
     Attributes:
+        namespace: Values of the variables of memory's namespace: what is one user's is not for another.
         request: Id of the user's message.
         text: What the system prompt says; empty if nothing is known.
         tips: The tips, as `Tip.to_dict` has them.
     """
 
+    namespace: dict[str, str]
     request: str | None
     text: str
     tips: list[dict[str, Any]]
 
 
 class CFGMState(AgentState[Any]):
-    """The state of an agent with memory; what was recalled is nobody's input or output."""
+    """The state of an agent with memory.
 
+    What begins with `cfgm_` is neither input nor output of the agent, and no message. It is part of the state that a
+    checkpointer keeps and that `get_state` and the stream modes `values` and `updates` show.
+    """
+
+    cfgm_begun: NotRequired[Annotated[Begun, PrivateStateAttr]]
     cfgm_recalled: NotRequired[Annotated[Recalled, PrivateStateAttr]]
 
 
@@ -62,13 +89,18 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
     ```
 
     - *Recall*: when a run begins, the experiences and tips for the most similar tasks are recalled (CFGM, Alg. 3). They
-      stand at the end of the system prompt of each model call, and never in the thread.
+      stand at the end of the system prompt of each model call, and never among the messages; the thread's state holds
+      them beside these, where a checkpointer keeps them. In a conversation that goes on, the first and the latest
+      request are looked for together.
     - *Reflection*: where a tool's result is anomalous, a model extracts key information from the course so far, asks
       itself what went wrong, and gives the corrected next step, before the agent's model is asked again. The
       correction stands at the end of that result, marked as reference material. For one episode of trouble there is
       one reflection, and another one only if the trouble goes on. Without memory, this is all that is done.
     - *Recording*: when a run has come to its end, the conversation is judged and kept in memory, without what was
-      recalled and advised. One that goes on takes the place of its beginning.
+      recalled and advised. One that goes on takes the place of its beginning; one that was summarized since does so
+      only if it still has as many tool calls as the record that is there, and otherwise leaves that as it is.
+
+    Runs by which `CFGMMemory.collect` collects experience are neither recalled for nor recorded: it does both itself.
 
     Each is also an event: `{"type": "recall" | "anomaly" | "reflect", ...}` in `stream_mode="custom"`. Memory or a
     model that fails costs the help, and not the run. Put it after middleware that edits the system prompt, and before a
@@ -76,13 +108,16 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
 
     Args:
         model: Reflects: a chat model, a name for `init_chat_model`, or a `Reflector` with settings of its own.
-        memory: Has the experiences. Variables of its namespace are filled from the agent's configuration or context.
+        memory: Has the experiences. Variables of its namespace are filled from the agent's configuration or context
+            when a run begins, and stand until its end, whoever resumes it. A run for which they are not known raises
+            `ConfigurationError`.
         detector: Tells anomalous results from normal ones.
         recall: Whether to recall.
         reflect: Whether to look for anomalies and reflect on them.
         record: Whether to keep runs. Switch it off where a `TrajectoryRecorder` feeds the same store.
         verdict: Says whether a run succeeded: a function (see `VerdictFunction`), a chat model, the name of one, or a
-            `ModelVerdict`. Without, runs are kept unjudged; only those that succeeded are recalled.
+            `ModelVerdict`. Only runs that succeeded are recalled, so without a verdict they are kept and never come
+            back, unless somebody else judges them; this is logged.
         cooldown: A reflection is followed by another one in the `cooldown`th round of calls after it at the earliest.
         max_reflections: How many reflections there may be from one message of the user to the next.
         k: How many experiences to recall at the most.
@@ -110,21 +145,29 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
         super().__init__()
         check_memory(memory)
         check_k(k)
-        recovery = Recovery.of(model, detector, cooldown=cooldown, max_reflections=max_reflections)
-        self._recovery = recovery if reflect else None
+        self._recovery = (
+            Recovery.of(model, detector, cooldown=cooldown, max_reflections=max_reflections) if reflect else None
+        )
+        self._memory = memory if recall or record else None
         self._recalls_from = memory if recall else None
         self._records_in = memory if record else None
         self._judge = None if verdict is None else resolve_verdict(verdict)
+        if self._records_in is not None and self._judge is None:
+            logger.info("Runs are kept without a verdict, so that they will not be recalled. Pass verdict=.")
         self._k = k
-        self._offered: dict[str | None, list[AnyTool]] = {}
+        self._offered: dict[str | None, dict[str, Callable[[], AnyTool | None]]] = {}
 
     def before_agent(self, state: CFGMState, runtime: Runtime[Any]) -> Update | None:
-        """Recall what is known of tasks like the user's."""
-        return run_flow(self._recall(state, runtime))
+        """Recall what is known of tasks like the user's.
+
+        Raises:
+            ConfigurationError: If a variable of the namespace of memory is not known.
+        """
+        return run_flow(self._begin(state, runtime))
 
     async def abefore_agent(self, state: CFGMState, runtime: Runtime[Any]) -> Update | None:
         """The async twin of `before_agent`."""
-        return await arun_flow(self._recall(state, runtime))
+        return await arun_flow(self._begin(state, runtime))
 
     def before_model(self, state: CFGMState, runtime: Runtime[Any]) -> Update | None:
         """Look at what the tools have brought back, and correct the course if need be.
@@ -166,23 +209,38 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
         """The async twin of `after_agent`."""
         await arun_flow(self._record(state, runtime))
 
-    def _recall(self, state: CFGMState, runtime: Runtime[Any]) -> Flow[Update | None]:
-        request = request_in(state["messages"])
-        task = task_of(state["messages"])
-        if self._recalls_from is None or request is None or not task:
+    def _begin(self, state: CFGMState, runtime: Runtime[Any]) -> Flow[Update]:
+        memory = None if is_collecting() else self._memory
+        begun = _begun(state, _namespace(memory))
+        recalled = None
+        if memory is not None:
+            recalled = yield from self._recall(state, begun, runtime)
+        return {"cfgm_begun": begun} | ({} if recalled is None else {"cfgm_recalled": recalled})
+
+    def _recall(self, state: CFGMState, begun: Begun, runtime: Runtime[Any]) -> Flow[Recalled | None]:
+        memory, namespace, request = self._recalls_from, begun["namespace"], begun["request"]
+        if memory is None:
             return None
-        known = state.get("cfgm_recalled")
-        if known and known["request"] == request.id:
-            return None  # nothing new was asked
+        known: Mapping[str, Any] = state.get("cfgm_recalled") or {}
+        if known and known.get("namespace") != namespace:
+            known = {}
+        if not task_of(state["messages"]) or (known and known.get("request") == request):
+            # Nothing new was asked, at least not in words.
+            return None if known else Recalled(namespace=namespace, request=request, text="", tips=[])
+        asked = dict.fromkeys(shortened(task) for task in (begun["first"], begun["latest"]))
         recollection = yield from reminding(
-            self._recalls_from, task, k=self._k, own=run_id(runtime), writer=runtime.stream_writer
+            memory,
+            "\n".join(asked),
+            k=self._k,
+            own=run_id(runtime),
+            writer=runtime.stream_writer,
         )
-        recalled = Recalled(
-            request=request.id,
-            text=recollection_text(recollection, max_characters=self._recalls_from.max_characters),
+        return Recalled(
+            namespace=namespace,
+            request=request,
+            text=recollection_text(recollection, max_characters=memory.max_characters),
             tips=[tip.to_dict() for tip in recollection.tips],
         )
-        return {"cfgm_recalled": recalled}
 
     def _reminded(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
         if self._recovery is not None:
@@ -195,35 +253,84 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
     def _correct(self, state: CFGMState, runtime: Runtime[Any]) -> Flow[Update | None]:
         if self._recovery is None:
             return None
+        begun = state.get("cfgm_begun")
         message = yield from self._recovery.correcting(
             state["messages"],
-            tools=self._offered.get(run_id(runtime)),
+            tools=self._tools_of(run_id(runtime)),
             tips=_tips(state),
+            task=begun["latest"] if begun else "",
             writer=runtime.stream_writer,
         )
         return None if message is None else {"messages": [message]}
 
-    def _remember(self, run: str | None, tools: list[AnyTool]) -> None:
-        """Which tools a run has now, until its end; of runs that never end, only the latest are kept."""
-        self._offered.pop(run, None)
-        self._offered[run] = tools
+    def _remember(self, run: str | None, tools: Iterable[AnyTool]) -> None:
+        """Which tools a run has been offered, until its end; of runs that never end, only the latest are kept.
+
+        They are there to be described. Whether a tool exists, they do not tell: others may be added further inside.
+        """
+        offered = self._offered.pop(run, {})
+        self._offered[run] = offered | {str(_name_of(tool)): _loosely(tool) for tool in tools}
         for abandoned in list(self._offered)[:-MOST_RUNS]:
             self._offered.pop(abandoned, None)
 
+    def _tools_of(self, run: str | None) -> list[AnyTool]:
+        held = (hold() for hold in self._offered.get(run, {}).values())
+        return [tool for tool in held if tool is not None]
+
     def _record(self, state: CFGMState, runtime: Runtime[Any]) -> Flow[None]:
         """Judge the conversation and keep it. What goes wrong does not disturb the run."""
-        run = run_id(runtime)
+        run, messages = run_id(runtime), state["messages"]
         self._offered.pop(run, None)
-        if self._records_in is None:
+        if self._records_in is None or is_collecting():
             return
+        begun = state.get("cfgm_begun")
+        config: RunnableConfig | None = {"configurable": begun["namespace"]} if begun else None
+        experience = self._records_in.experience
         try:
-            trajectory = Trajectory.from_messages(state["messages"], id=run)
+            trajectory = Trajectory.from_messages(messages, id=run, task=(begun and begun["first"]) or None)
+            if run is not None and was_summarized(messages):
+                fuller = yield from experience.getting(run, config=config)
+                if fuller is not None and len(fuller.steps) > len(trajectory.steps):
+                    return
             if self._judge is not None:
                 verdict = yield from self._judge(trajectory)
                 trajectory = trajectory.judged(verdict.success, verdict.reasons)
-            yield from self._records_in.experience.adding(trajectory)
+            yield from experience.adding(trajectory, config=config)
+        except GraphBubbleUp:
+            raise
         except Exception as error:
             logger.exception("A run was not recorded: %s", error)  # noqa: TRY401 - names the reason in one line
+
+
+def _namespace(memory: CFGMMemory | None) -> dict[str, str]:
+    """The values of the namespace's variables in the graph that is running."""
+    if memory is None:
+        return {}
+    values = memory.experience.within_config().values
+    return {name: str(value) for name, value in values.items()}
+
+
+def _begun(state: CFGMState, namespace: dict[str, str]) -> Begun:
+    messages = state["messages"]
+    known: Mapping[str, Any] = state.get("cfgm_begun") or {}
+    request = request_in(messages)
+    # The first request is told as long as something shows that the conversation is still the same.
+    same = known and (was_summarized(messages) or any(each.id == known["request"] for each in messages))
+    first = (known["first"] if same else "") or first_task_in(messages)
+    latest = task_of(messages) or (known["latest"] if same else "")
+    return Begun(namespace=namespace, first=first, latest=latest, request=None if request is None else request.id)
+
+
+def _name_of(tool: AnyTool) -> Any:
+    return (tool.get("name") or tool.get("type")) if isinstance(tool, dict) else getattr(tool, "name", tool)
+
+
+def _loosely(tool: AnyTool) -> Callable[[], AnyTool | None]:
+    """Brings a tool as long as the agent has it: it may hold a connection that nobody else needs any more."""
+    try:
+        return weakref.ref(tool)
+    except TypeError:  # a dict, which holds nothing but a description
+        return lambda: tool
 
 
 def _forms(request: ModelRequest[Any]) -> list[dict[str, Any]]:
@@ -239,4 +346,4 @@ def _tips(state: CFGMState) -> Flow[Iterable[Tip]]:
     """The tips that were recalled when the run began."""
     yield from ()
     recalled: Mapping[str, Any] = state.get("cfgm_recalled") or {}
-    return [Tip.from_dict(tip) for tip in recalled.get("tips", ())]
+    return [tip for tip in map(Tip.from_dict, recalled.get("tips", ())) if tip.text]

@@ -1,27 +1,32 @@
 """CFGMReflectionNode: reflection on anomalous observations as a LangGraph node, between the tools and the model."""
 
+import logging
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import BaseMessage, ToolMessage, convert_to_messages
+from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 
-from langchain_tooltree.cfgm.course import task_of
-from langchain_tooltree.cfgm.detector import AnomalyDetector, names_of
+from langchain_tooltree.cfgm.course import latest_observations, task_of
+from langchain_tooltree.cfgm.detection.detector import AnomalyDetector, names_of
 from langchain_tooltree.cfgm.episodes import DEFAULT_COOLDOWN, DEFAULT_MAX_REFLECTIONS
 from langchain_tooltree.cfgm.memory import CFGMMemory
 from langchain_tooltree.cfgm.recovery import AnyTool, Recovery
-from langchain_tooltree.cfgm.reflection import Reflector
+from langchain_tooltree.cfgm.reflector import Reflector
 from langchain_tooltree.cfgm.reminder import DEFAULT_K, check_k, check_memory, reminding
 from langchain_tooltree.cfgm.tip import Tip
 from langchain_tooltree.conversation import conversation
-from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.flows import Flow, arun_flow, run_flow
 from langchain_tooltree.streaming import Writer, current_writer
 
+logger = logging.getLogger(__name__)
 
-class CFGMReflectionNode(Runnable[Any, dict[str, list[BaseMessage]]]):
+Update = dict[str, list[BaseMessage]] | list[BaseMessage]
+"""What goes into the state; a list where the state is one."""
+
+
+class CFGMReflectionNode(Runnable[Any, Update]):
     """Corrects the course of an agent where an observation is anomalous, for the model node after it.
 
     ```python
@@ -38,14 +43,15 @@ class CFGMReflectionNode(Runnable[Any, dict[str, list[BaseMessage]]]):
     `{"type": "anomaly", ...}` and `{"type": "reflect", ...}` in `stream_mode="custom"`.
 
     The state needs the `add_messages` reducer for its messages, as `MessagesState` has it: the observation with the
-    correction takes the place of the one without. A model that fails costs the correction, and not the run.
+    correction takes the place of the one without. An observation without an id cannot be replaced, and is left alone;
+    that is logged once. A model that fails costs the correction, and not the run.
 
     Args:
         model: Reflects: a chat model, a name for `init_chat_model`, or a `Reflector` with settings of its own.
         memory: Has tips from experience for the reflection.
         detector: Tells anomalous observations from normal ones.
-        tools: The tools that the agent has: LangChain tools, functions, or dicts in OpenAI form. They are described
-            in the question to the model, and calls of other tools are recognised.
+        tools: The tools that the agent has: LangChain tools, functions, dicts in OpenAI form, or names. They are
+            described in the question to the model, and failed calls of other tools are recognised as such.
         cooldown: A reflection is followed by another one in the `cooldown`th round of calls after it at the earliest.
         max_reflections: How many reflections there may be from one message of the user to the next.
         k: How many experiences to take tips from at the most.
@@ -61,7 +67,7 @@ class CFGMReflectionNode(Runnable[Any, dict[str, list[BaseMessage]]]):
         memory: CFGMMemory | None = None,
         *,
         detector: AnomalyDetector | None = None,
-        tools: Sequence[AnyTool] | None = None,
+        tools: Sequence[AnyTool | str] | None = None,
         cooldown: int = DEFAULT_COOLDOWN,
         max_reflections: int = DEFAULT_MAX_REFLECTIONS,
         k: int = DEFAULT_K,
@@ -72,17 +78,18 @@ class CFGMReflectionNode(Runnable[Any, dict[str, list[BaseMessage]]]):
         check_k(k)
         self._recovery = Recovery.of(model, detector, cooldown=cooldown, max_reflections=max_reflections)
         self._memory = memory
-        self._tools = None if tools is None else list(tools)
-        names_of(self._tools or ())  # what is no tool is told now, and not at every step
+        self._names = None if tools is None else names_of(tools)
+        self._tools = [{"name": tool} if isinstance(tool, str) else tool for tool in tools or ()]
         self._k = k
         self._messages_key = messages_key
+        self._has_warned = False
 
     def invoke(
         self,
         input: Any,  # noqa: A002 - the name in Runnable
         config: RunnableConfig | None = None,  # noqa: ARG002 - part of the interface
         **_: Any,
-    ) -> dict[str, list[BaseMessage]]:
+    ) -> Update:
         """Look at the latest observations, and correct the course if need be.
 
         Args:
@@ -90,10 +97,8 @@ class CFGMReflectionNode(Runnable[Any, dict[str, list[BaseMessage]]]):
             config: Run configuration, supplied by LangGraph.
 
         Returns:
-            The anomalous observation, with the correction, under `messages_key`; nothing if all is well.
-
-        Raises:
-            ConfigurationError: If the observation has no id, so that nothing can take its place.
+            The anomalous observation, with the correction, under `messages_key`; nothing if all is well. Of a state
+            that is a list, a list.
         """
         return run_flow(self._correct(input))
 
@@ -102,28 +107,37 @@ class CFGMReflectionNode(Runnable[Any, dict[str, list[BaseMessage]]]):
         input: Any,  # noqa: A002 - the name in Runnable
         config: RunnableConfig | None = None,  # noqa: ARG002 - part of the interface
         **_: Any,
-    ) -> dict[str, list[BaseMessage]]:
+    ) -> Update:
         """The async twin of `invoke`."""
         return await arun_flow(self._correct(input))
 
-    def _correct(self, state: Any) -> Flow[dict[str, list[BaseMessage]]]:
+    def _correct(self, state: Any) -> Flow[Update]:
         messages = conversation(state, self._messages_key)
         writer = current_writer()
-        message: ToolMessage | None = yield from self._recovery.correcting(
-            messages, tools=self._tools, tips=self._tips(messages, writer), writer=writer
-        )
-        if message is None:
-            return {}
-        if message.id is None:
-            msg = (
-                f"The result of {message.name or 'a tool'} has no id, so its correction cannot take its place. Use the "
-                "add_messages reducer for the messages of the state, as MessagesState does."
+        corrected: list[BaseMessage] = []
+        if self._can_replace(latest_observations(messages)):
+            message = yield from self._recovery.correcting(
+                messages, names=self._names, tools=self._tools, tips=self._tips(messages, writer), writer=writer
             )
-            raise ConfigurationError(msg)
-        return {self._messages_key: [message]}
+            corrected = [] if message is None else [message]
+        if isinstance(state, list):
+            return corrected
+        return {self._messages_key: corrected} if corrected else {}
+
+    def _can_replace(self, observations: Sequence[BaseMessage]) -> bool:
+        """Whether corrections can take the place of observations: asked first, since a reflection costs something."""
+        if all(each.id is not None for each in observations):
+            return True
+        if not self._has_warned:
+            self._has_warned = True
+            logger.warning(
+                "Results of tools have no id, so no correction can take their place. Use the add_messages reducer for "
+                "the messages of the state, as MessagesState does."
+            )
+        return False
 
     def _tips(self, messages: Sequence[Any], writer: Writer | None) -> Flow[Iterable[Tip]]:
-        task = task_of(convert_to_messages(messages))
+        task = task_of(messages)
         if self._memory is None or not task:
             return ()
         return (yield from reminding(self._memory, task, k=self._k, writer=writer)).tips

@@ -1,26 +1,29 @@
 """Recovery: noticing that something is off, reflecting on it, and correcting the course (the online part of CFGM)."""
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import BaseMessage, ToolMessage, convert_to_messages
+from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool
+from langgraph.errors import GraphBubbleUp
 
-from langchain_tooltree.cfgm.anomaly import Anomaly
 from langchain_tooltree.cfgm.correction import corrected, was_reviewed
 from langchain_tooltree.cfgm.course import earlier_rounds, latest_observations
-from langchain_tooltree.cfgm.detector import AnomalyDetector
+from langchain_tooltree.cfgm.detection.anomaly import Anomaly
+from langchain_tooltree.cfgm.detection.classifier import LONGEST_WAIT
+from langchain_tooltree.cfgm.detection.detector import AnomalyDetector
 from langchain_tooltree.cfgm.episodes import ReflectionPace
-from langchain_tooltree.cfgm.reflection import Reflector
-from langchain_tooltree.cfgm.reflection_record import Reflection
+from langchain_tooltree.cfgm.reflection import Reflection
+from langchain_tooltree.cfgm.reflector import Reflector
 from langchain_tooltree.cfgm.tip import Tip
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.experience.offered import tools_in
 from langchain_tooltree.flows import Flow
 from langchain_tooltree.models import ATTEMPTS, Meter
+from langchain_tooltree.rate_limits import Patience
 from langchain_tooltree.streaming import Writer, telling
 
 logger = logging.getLogger(__name__)
@@ -79,16 +82,20 @@ class Recovery:
         self,
         messages: Sequence[Any],
         *,
-        tools: Sequence[AnyTool] | None,
+        names: Collection[str] | None = None,
+        tools: Sequence[AnyTool] = (),
         tips: Flow[Iterable[Tip]],
+        task: str = "",
         writer: Writer | None,
     ) -> Flow[ToolMessage | None]:
         """Look at the latest observations, and reflect on them if need be, as a flow.
 
         Args:
             messages: The conversation, as `conversation` has it. Nothing happens unless it ends in observations.
-            tools: The tools that the agent has now; `None` if they are not known.
+            names: Names of all tools that the agent has now; `None` if it may have others than are known.
+            tools: Tools that the agent has, to be described to the model.
             tips: Brings advice from experience; it is only run where there is a reflection.
+            task: What was asked for, where the conversation does not tell any more.
             writer: Gets the events; without one, nothing is told.
 
         Returns:
@@ -99,38 +106,42 @@ class Recovery:
         if not observations or any(map(was_reviewed, observations)):
             return None
         try:
-            anomaly = yield from self.detector.checking(messages, tools=None if tools is None else list(_names(tools)))
+            anomaly = yield from self.detector.checking(messages, tools=names)
+        except GraphBubbleUp:
+            raise
         except Exception as error:  # noqa: BLE001 - a classifier may be down, and the agent can do without
             logger.warning("An observation was not checked: %s: %s", type(error).__name__, error)
             return None
         if anomaly is None:
             return None
         yield from telling({"type": "anomaly", "anomaly": anomaly.to_dict()}, writer)
-        course = convert_to_messages(messages)
-        reviewed = (any(map(was_reviewed, each)) for each in earlier_rounds(course))
+        reviewed = (any(map(was_reviewed, each)) for each in earlier_rounds(messages))
         if not anomaly.recoverable or not self.pace.allows(reviewed):
             return None
-        reflection = yield from self._reflecting(course, anomaly, tools=tools or (), tips=tips, writer=writer)
+        reflection = yield from self._reflecting(messages, anomaly, tools=tools, tips=tips, task=task, writer=writer)
         return corrected(_observation_of(anomaly, observations), anomaly, reflection)
 
     def _reflecting(
         self,
-        messages: Sequence[BaseMessage],
+        messages: Sequence[Any],
         anomaly: Anomaly,
         *,
         tools: Sequence[AnyTool],
         tips: Flow[Iterable[Tip]],
+        task: str,
         writer: Writer | None,
     ) -> Flow[Reflection | None]:
-        meter = Meter(allowance=ATTEMPTS)
+        meter = Meter(allowance=ATTEMPTS, patience=Patience(LONGEST_WAIT))
         reflection: Reflection | None = None
         problem = ""
         known = yield from tips
         try:
             described = tools_in(list(tools)).values()
             reflection = yield from self.reflector.reflecting(
-                messages, anomaly, tips=known, tools=described, meter=meter
+                messages, anomaly, tips=known, tools=described, task=task, meter=meter
             )
+        except GraphBubbleUp:
+            raise
         except Exception as error:  # noqa: BLE001 - the agent goes on as it would have without a reflection
             problem = f"{type(error).__name__}: {error}"
         if reflection is None:
@@ -148,14 +159,3 @@ def _observation_of(anomaly: Anomaly, observations: Sequence[ToolMessage]) -> To
     by_tool = [each for each in observations if each.name == anomaly.tool]
     by_id = [each for each in observations if anomaly.call_id is not None and each.tool_call_id == anomaly.call_id]
     return (by_id or by_tool or list(observations))[-1]
-
-
-def _names(tools: Iterable[AnyTool]) -> Iterator[str]:
-    for tool in tools:
-        if isinstance(tool, Mapping):
-            function = tool.get("function")
-            name = (function if isinstance(function, Mapping) else tool).get("name") or tool.get("type")
-        else:
-            name = getattr(tool, "name", None) or getattr(tool, "__name__", None)
-        if isinstance(name, str):
-            yield name

@@ -32,5 +32,12 @@ class Tip:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Tip":
-        """The tip that `to_dict` wrote down."""
-        return cls(**{**data, "tools": tuple(data["tools"]), "trajectories": tuple(data["trajectories"])})
+        """The tip that `to_dict` wrote down, be it that of another version; what is not there is empty."""
+        return cls(
+            text=str(data.get("text") or ""),
+            reasoning=str(data.get("reasoning") or ""),
+            source="comparison" if data.get("source") == "comparison" else "success",
+            task=str(data.get("task") or ""),
+            tools=tuple(data.get("tools") or ()),
+            trajectories=tuple(data.get("trajectories") or ()),
+        )

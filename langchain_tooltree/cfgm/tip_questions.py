@@ -4,6 +4,7 @@ import json
 import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Literal
 
 from langchain_core.language_models import BaseChatModel
@@ -141,11 +142,12 @@ def praising(model: BaseChatModel, success: Trajectory, known: Sequence[Tip]) ->
 
 def repeated(tip: Tip, known: Sequence[Tip]) -> Tip | None:
     """The known tip that a tip repeats: the same words but for little ones, in any order; `None` if it is new."""
-    own = _content(tip)
-    return next((other for other in known if _content(other) == own), None)
+    own = content_of(tip)
+    return next((other for other in known if content_of(other) == own), None)
 
 
-def _content(tip: Tip) -> frozenset[str]:
+def content_of(tip: Tip) -> frozenset[str]:
+    """What a tip says, whatever the order: two tips with the same content are one."""
     words = frozenset(words_of(tip.text))
     return words - _LITTLE or words
 
@@ -183,6 +185,9 @@ def _entries(reply: Any) -> Any:
         return reply or None
     if isinstance(reply.get("tips"), list):
         return reply["tips"]
+    names = {str(key).casefold() for key in reply}
+    if names & {*_ADVICE} and names & {*_REASONS}:  # a single tip by itself
+        return [reply]
     others = [value for key, value in reply.items() if key != "bears_out"]
     texts = [listed(value) if isinstance(value, str) else value for value in others]
     return next((value for value in texts if value and _is_answer(value)), None)
@@ -223,9 +228,14 @@ def _attempt(trajectory: Trajectory, room: int) -> dict[str, Any]:
     return {"record": excerpt(trajectory, max_characters=room), **told}
 
 
+@lru_cache(maxsize=20_000)  # each question compares its task with all the tips there are
+def _words(text: str) -> frozenset[str]:
+    return frozenset(words_of(text))
+
+
 def _related(task: str, known: Sequence[Tip]) -> list[Tip]:
     """The known tips whose words are most like those of a task, in the order they are known."""
     own = frozenset(words_of(task))
-    nearness = [overlap(own, frozenset(words_of(f"{tip.task} {tip.text}"))) for tip in known]
+    nearness = [overlap(own, _words(f"{tip.task} {tip.text}")) for tip in known]
     nearest = sorted(range(len(known)), key=lambda place: (-nearness[place], place))[:MOST_KNOWN]
     return [known[place] for place in sorted(nearest)]

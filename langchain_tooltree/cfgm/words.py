@@ -1,22 +1,21 @@
 """Words of a text, for comparing texts without a model. Pure."""
 
-import re
+from langchain_tooltree.experience.words import WORD
 
 LONGEST = 8
 """Letters from which on a word counts in full."""
 
-_WORD = re.compile(r"[^\W_]+")
-
 
 def words_of(text: str) -> list[str]:
     """The words of a text in order, without case; `_` and punctuation separate them."""
-    return _WORD.findall(text.casefold())
+    return WORD.findall(text.casefold())
 
 
 def overlap(one: frozenset[str], other: frozenset[str]) -> float:
     """How much two sets of words have in common: the Jaccard index, in [0, 1]; 1 if both are empty."""
-    both = len(one | other)
-    return len(one & other) / both if both else 1.0
+    shared = len(one & other)
+    both = len(one) + len(other) - shared
+    return shared / both if both else 1.0
 
 
 def weight(word: str) -> float:

@@ -10,10 +10,10 @@ import numpy as np
 from langchain_core.embeddings import Embeddings
 
 from langchain_tooltree.errors import ConfigurationError
+from langchain_tooltree.experience.words import WORD
 
 DEFAULT_DIMENSIONS = 1024
 
-_WORD = re.compile(r"[^\W_]+")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _SUBWORD = 4
 
@@ -61,7 +61,7 @@ class HashingEmbeddings(Embeddings):
 
 def _features(text: str) -> Iterator[str]:
     """Words, pairs of neighbouring words, and the subwords that let `booking` meet `book_flight`."""
-    words = [word.lower() for word in _WORD.findall(_CAMEL.sub(" ", text))]
+    words = [word.lower() for word in WORD.findall(_CAMEL.sub(" ", text))]
     for word in words:
         yield f"w:{word}"
         padded = f"<{word}>"

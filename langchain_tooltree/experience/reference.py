@@ -4,7 +4,7 @@ What is recalled from other runs, or advised in this one, would otherwise be lea
 It is marked in the text itself, so that the mark survives every store and format, and is left out of every record.
 """
 
-import html
+import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,22 +12,25 @@ from typing import Any
 TAG = "reference_material"
 
 # Bounded, and looked for one at a time: an observation may be long, and be written by somebody who means ill.
-_BEGIN = re.compile(rf"<{TAG}(?:\s[^<>]{{0,200}})?>")
-_END = f"</{TAG}>"
+_BEGIN = re.compile(rf'<{TAG} source="[^"<>]{{0,40}}" id="([0-9a-f]{{12}})">\n')
+_END = f"\n</{TAG}>"
 _WORD = re.compile(r"\S")
+_LIKE_A_MARK = re.compile(rf"<(?=\s*/?\s*{TAG})", re.IGNORECASE)
 
 
 def as_reference(text: str, *, source: str) -> str:
     """Mark a text as reference material.
 
     Args:
-        text: The text. Its angle brackets are escaped, so that nothing in it can end the mark.
-        source: In one or two words, what it is; models see it.
+        text: The text. What in it looks like the beginning or the end of a mark is escaped, and nothing else, since it
+            may hold code or data that are to be used as they are.
+        source: In one or two words of letters, what it is; models see it.
 
     Returns:
-        The marked text.
+        The marked text. The mark bears a checksum of the text, so that what a tool happens to return is no mark.
     """
-    return f'<{TAG} source="{html.escape(source)}">\n{html.escape(text, quote=False)}\n</{TAG}>'
+    inside = _LIKE_A_MARK.sub("&lt;", text)
+    return f'<{TAG} source="{source}" id="{_checksum(inside)}">\n{inside}{_END}'
 
 
 def without_reference(content: Any) -> Any:
@@ -73,14 +76,28 @@ def _said(message: Mapping[str, Any]) -> Mapping[str, Any] | None:
 def _unmarked(text: str) -> str:
     """The text around the marked parts, with an empty line where one was taken out."""
     rest: list[str] = []
-    place = 0
-    while (begin := _BEGIN.search(text, place)) and (end := text.find(_END, begin.end())) >= 0:
-        rest.append(text[place : begin.start()].rstrip())
-        further = _WORD.search(text, end + len(_END))
-        place = further.start() if further else len(text)
+    place, end = 0, -1
+    begin = _BEGIN.search(text)
+    while begin:
+        inside = begin.end()
+        following = _BEGIN.search(text, inside)
+        if end < inside:
+            end = text.find(_END, inside)
+            if end < 0:
+                break
+        nested = following is not None and following.start() < end  # what is marked holds no mark
+        if not nested and _checksum(text[inside:end]) == begin[1]:
+            rest.append(text[place : begin.start()].rstrip())
+            further = _WORD.search(text, end + len(_END))
+            place = further.start() if further else len(text)
+        begin = following
     if not rest:
         return text
     return "\n\n".join(part for part in (*rest, text[place:]) if part)
+
+
+def _checksum(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12]
 
 
 def _is_marked(block: Any) -> bool:

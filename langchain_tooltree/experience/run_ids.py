@@ -1,8 +1,11 @@
-"""The id under which a running conversation is remembered."""
+"""The id under which a running conversation is remembered, and whether somebody else remembers it already."""
 
 from typing import Any
 
 from langgraph.config import get_config
+
+COLLECTING = "tooltree_collecting"
+"""Key under `configurable` that marks runs by which experience is collected: whoever collects them records them."""
 
 
 def run_id(runtime: Any) -> str | None:
@@ -21,3 +24,8 @@ def run_id(runtime: Any) -> str | None:
         return None if info is None else info.run_id
     namespace, _, _ = str(get_config()["configurable"].get("checkpoint_ns", "")).rpartition("|")
     return f"{info.thread_id}/{namespace}" if namespace else info.thread_id
+
+
+def is_collecting() -> bool:
+    """Whether the graph that is running is tried by a collection, which keeps a record of it by itself."""
+    return bool(get_config().get("configurable", {}).get(COLLECTING))

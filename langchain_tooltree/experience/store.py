@@ -105,6 +105,11 @@ class ExperienceStore:
         self._template.fill(values)
         return self._bound(values)
 
+    @property
+    def values(self) -> Mapping[str, Any]:
+        """The values of the namespace's variables, as far as this store keeps to them."""
+        return self._values
+
     def shelf(self, label: str) -> Shelf:
         """Where records of another kind are kept, in the same namespace.
 

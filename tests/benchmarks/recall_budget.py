@@ -20,7 +20,7 @@ from typing import Any
 
 from langchain_tooltree import Trajectory, load_trajectories
 from langchain_tooltree.cfgm.condense import condensed
-from langchain_tooltree.cfgm.recall import ANSWER, moves_of
+from langchain_tooltree.cfgm.recollection_text import ANSWER, moves_of
 from langchain_tooltree.cfgm.words import words_of
 from langchain_tooltree.experience.ranking import Ranking
 from langchain_tooltree.flows import run_flow

@@ -19,10 +19,10 @@ from typing import Any
 
 from langchain_core.messages import BaseMessage
 
-from langchain_tooltree.cfgm.anomaly import Anomaly
-from langchain_tooltree.cfgm.detector import AnomalyDetector
-from langchain_tooltree.cfgm.phrase_packs import SCIENCEWORLD_PHRASES
-from langchain_tooltree.cfgm.phrases import DEFAULT_PHRASES
+from langchain_tooltree.cfgm.detection.anomaly import Anomaly
+from langchain_tooltree.cfgm.detection.detector import AnomalyDetector
+from langchain_tooltree.cfgm.detection.phrase_packs import SCIENCEWORLD_PHRASES
+from langchain_tooltree.cfgm.detection.phrases import DEFAULT_PHRASES
 from tests.benchmarks.scienceworld_injections import (
     KINDS,
     NORMAL,

@@ -47,7 +47,8 @@ from langchain_tooltree import (
     ExperienceStore,
     TrajectoryRecorder,
 )
-from langchain_tooltree.cfgm.condition import anomaly_condition
+from langchain_tooltree.cfgm.detection.condition import anomaly_condition
+from langchain_tooltree.cfgm.memory import CFGMMemory
 from langchain_tooltree.cfgm.middleware import CFGMMiddleware
 from langchain_tooltree.cfgm.node import CFGMReflectionNode
 from langchain_tooltree.experience.trajectory import Trajectory
@@ -168,6 +169,33 @@ def test_each_user_is_reminded_of_their_own_runs_alone(path: str) -> None:
 
     assert [calls_of(user) for user in ("ada", "bob", "ada")] == [RECOVERED, RECOVERED, STRAIGHT]
     assert len(list(store.within(user_id="bob").trajectories())) == 1
+
+
+def test_a_collection_with_an_agent_that_has_the_same_memory_keeps_each_attempt_once(path: str) -> None:
+    known = CFGMMemory(
+        ScriptedChatModel(replies=["The shelf is under a cover: uncover it first."] * 9), InMemoryStore()
+    )
+    cfgm = CFGMMiddleware(watcher(), known, verdict=went_well)
+    witness = Witness()
+    tried = list[str]()
+
+    def evaluate(task: str, _: Any) -> bool:
+        tried.append(task)
+        return len(tried) > 1
+
+    def fresh(_: str) -> Any:
+        return warehouse_agent(cfgm)
+
+    options: Any = {"config": {"callbacks": [witness]}, "focus_points": [], "progress": False}
+    if path == "async":
+        report = asyncio.run(known.acollect(fresh, [TASK], evaluate, max_retries=1, **options))
+    else:
+        report = known.collect(fresh, [TASK], evaluate, max_retries=1, **options)
+
+    kept = sorted(known.experience.trajectories(), key=lambda run: run.metadata["attempt"])
+    assert [(run.metadata["attempt"], run.success) for run in kept] == [(1, False), (2, True)]
+    assert not report.unfinished
+    assert "recall" not in {event["type"] for event in witness.events}
 
 
 def test_many_conversations_at_once_do_not_mix(path: str) -> None:

@@ -8,10 +8,10 @@ from langchain.agents.middleware import ModelCallLimitMiddleware
 from langchain_core.messages import AIMessage
 from langgraph.store.memory import InMemoryStore
 
-from langchain_tooltree.cfgm.detector import AnomalyDetector
+from langchain_tooltree.cfgm.collecting.task import Task as TrainingTask
+from langchain_tooltree.cfgm.detection.detector import AnomalyDetector
 from langchain_tooltree.cfgm.memory import CFGMMemory
 from langchain_tooltree.cfgm.middleware import CFGMMiddleware
-from langchain_tooltree.cfgm.task import Task as TrainingTask
 from langchain_tooltree.testing import ScriptedChatModel
 from tests.benchmarks import scienceworld_world
 from tests.benchmarks.scienceworld_detection import runs_of, tallied

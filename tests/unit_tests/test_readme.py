@@ -54,7 +54,7 @@ def test_the_code_in_the_readme_runs(block):
         code = code.replace("[recorder]}", '[recorder], "configurable": {"thread_id": "recorded"}}')
     exec(compile(code, "README.md", "exec"), names)  # noqa: S102 - our own README
     if "agent" in names:
-        thread = {"configurable": {"thread_id": "1"}}
+        thread = {"configurable": {"thread_id": "1", "user_id": "ada"}}
         messages = names["agent"].invoke({"messages": [("user", demo.REQUEST)]}, thread)["messages"]
         made = [message.name for message in messages if message.type == "tool"]
         planned = any(planner in block for planner in ("create_tooltree_agent", "ToolTreeMiddleware", "ToolTreeNode"))
@@ -62,7 +62,7 @@ def test_the_code_in_the_readme_runs(block):
         assert messages[-1].text
     if "memory" in names:
         with names["memory"].experience._store:
-            kept = [run.task for run in names["memory"].experience.trajectories()]
+            kept = [run.task for run in names["memory"].experience.trajectories(config=thread)]
         assert kept == (["Book a flight to Oslo.", "Cancel it."] if "report" in names else [demo.REQUEST])
     if "report" in names:
         assert (names["report"].successes, names["report"].attempts) == (2, 2)

@@ -10,7 +10,7 @@ from langchain_core.tools import ToolException, tool
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 
-from langchain_tooltree.cfgm.anomaly import Anomaly
+from langchain_tooltree.cfgm.detection.anomaly import Anomaly
 from langchain_tooltree.cfgm.tip import Tip
 from langchain_tooltree.testing import ScriptedChatModel
 

@@ -1,6 +1,9 @@
 """CFGMMiddleware: what an agent is reminded of, how it is helped out, and what is kept of its runs."""
 
+import gc
 import json
+import weakref
+from types import SimpleNamespace
 
 import pytest
 from boiler_memory import (
@@ -12,6 +15,7 @@ from boiler_memory import (
     helped,
     kept,
     memory_of,
+    past_run,
     systems,
 )
 from boiler_room import (
@@ -23,6 +27,7 @@ from boiler_room import (
     REPLY,
     TASK,
     TIP,
+    TOOLS,
     advised,
     call,
     either,
@@ -32,18 +37,22 @@ from boiler_room import (
     room_agent,
     told,
 )
-from langchain.agents.middleware import HumanInTheLoopMiddleware
+from langchain.agents.middleware import AgentMiddleware, HumanInTheLoopMiddleware
 from langchain.agents.structured_output import ToolStrategy
 from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.tools import StructuredTool, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command
 from pydantic import BaseModel
 
-from langchain_tooltree import ConfigurationError
+from langchain_tooltree import ConfigurationError, ExperienceStore, create_tooltree_agent
+from langchain_tooltree.cfgm.memory import CFGMMemory
 from langchain_tooltree.cfgm.middleware import CFGMMiddleware
-from langchain_tooltree.cfgm.reflection import Reflector
+from langchain_tooltree.cfgm.reflector import Reflector
 from langchain_tooltree.experience.reference import as_reference
+from langchain_tooltree.experience.run_ids import COLLECTING
+from langchain_tooltree.testing import OfflineChatModel, ScriptedChatModel
 
 
 @pytest.fixture(params=["sync", "async"])
@@ -84,7 +93,7 @@ def test_recall_happens_once_for_a_request_and_anew_for_the_next(path):
 
     assert [(event["type"], event["task"], event["experiences"]) for event in (*first, *second)] == [
         ("recall", TASK, [PAST]),
-        ("recall", "Paint the fence, please.", ["Paint the fence."]),
+        ("recall", f"{TASK}\nPaint the fence, please.", ["Paint the fence."]),
     ]
     assert SHOWN in systems(model)[1]
     assert SHOWN not in systems(model)[2]
@@ -227,6 +236,84 @@ def test_the_tools_of_a_run_are_forgotten_when_it_ends(path):
     assert cfgm._offered == {}
 
 
+def test_the_tools_of_a_run_that_never_ends_are_not_kept_alive(path):
+    cfgm = CFGMMiddleware(reflector())
+    mine = StructuredTool.from_function(lambda: "x" * 10, name="mine", description="Has a connection.")
+    agent, model = room_agent(MISTAKE, ConnectionError("down"), tools=[*TOOLS, mine], middleware=[cfgm])
+    with pytest.raises(ConnectionError):
+        either(path, agent)(ASKED)
+
+    held = weakref.ref(mine)
+    del agent, model, mine
+    gc.collect()
+
+    assert held() is None
+    assert [[each.name for each in cfgm._tools_of(run)] for run in cfgm._offered] == [["turn_valve", "read_gauge"]]
+
+
+@tool
+def bleed(radiator: str) -> str:
+    """Let the air out of a radiator."""
+    return f"{radiator} hisses: 3 bar"
+
+
+class Radiators(AgentMiddleware):
+    """Has a tool that the agent was not made with."""
+
+    def wrap_model_call(self, request, handler):
+        return handler(request.override(tools=[*request.tools, bleed]))
+
+    async def awrap_model_call(self, request, handler):
+        return await handler(request.override(tools=[*request.tools, bleed]))
+
+    def wrap_tool_call(self, request, handler):
+        return handler(request.override(tool=bleed) if request.tool_call["name"] == "bleed" else request)
+
+    async def awrap_tool_call(self, request, handler):
+        return await handler(request.override(tool=bleed) if request.tool_call["name"] == "bleed" else request)
+
+
+class Narrow(Radiators):
+    """Offers no tool but its own, whatever else there is."""
+
+    def wrap_model_call(self, request, handler):
+        return handler(request.override(tools=[bleed]))
+
+    async def awrap_model_call(self, request, handler):
+        return await handler(request.override(tools=[bleed]))
+
+
+@pytest.mark.parametrize("adding", [Radiators, Narrow])
+@pytest.mark.parametrize("inside", [True, False])
+def test_tools_that_others_add_or_hold_back_are_there(path, *, adding, inside):
+    cfgm = CFGMMiddleware(reflector())
+    middleware = [cfgm, adding()] if inside else [adding(), cfgm]
+    made = call("bleed", 1, radiator="a"), call("read_gauge", 2, gauge="gas"), call("bleed", 3, radiator="b")
+    agent, _ = room_agent(*made, ANSWER, middleware=middleware)
+
+    messages = either(path, agent)(ASKED)["messages"]
+
+    assert [message.text for message in results(messages)] == ["a hisses: 3 bar", "gas: 1.2 bar", "b hisses: 3 bar"]
+
+
+def test_the_reflector_hears_of_all_tools_that_the_run_has_been_offered(path):
+    class ByTurns(AgentMiddleware):
+        """Offers one tool at a time."""
+
+        def wrap_model_call(self, request, handler):
+            return handler(request.override(tools=[TOOLS[len(request.messages) > 1]]))
+
+        async def awrap_model_call(self, request, handler):
+            return await handler(request.override(tools=[TOOLS[len(request.messages) > 1]]))
+
+    model = reflector()
+    agent, _ = helped(call("read_gauge", gauge="gas"), MISTAKE, ANSWER, model=model, before=[ByTurns()])
+
+    either(path, agent)(ASKED)
+
+    assert [each["name"] for each in json.loads(model.calls[0][1].text)["tools"]] == ["turn_valve", "read_gauge"]
+
+
 class Pressure(BaseModel):
     """What the gauge says."""
 
@@ -303,7 +390,134 @@ def test_a_person_who_rejects_a_call_is_no_trouble(path):
     assert model.calls == []
 
 
+def test_a_plan_that_a_person_rejects_is_no_trouble(path):
+    class Plan:
+        def propose(self, question):
+            return [] if question.path else [("turn_valve", {"valve": "main"})]
+
+        def score_call(self, *_):
+            return 0.9
+
+        def score_observation(self, *_):
+            return 0.9, 0.9
+
+        def answer(self, _):
+            return "As you wish."
+
+    model = reflector()
+    agent = create_tooltree_agent(
+        OfflineChatModel(policy=Plan()),
+        TOOLS,
+        effects={"turn_valve": "write", "read_gauge": "read"},
+        when=lambda _: True,
+        review=True,
+        middleware=[CFGMMiddleware(model, memory_of())],
+        checkpointer=InMemorySaver(),
+    )
+
+    state = either(path, agent)(ASKED, THREAD)
+    assert state["__interrupt__"]
+    state = either(path, agent)(Command(resume={"decisions": [{"type": "reject", "message": "No."}]}), THREAD)
+
+    assert "The user rejected this call" in results(state["messages"])[0].text
+    assert model.calls == []
+
+
+class RateLimitError(Exception):
+    """Come back in twenty seconds."""
+
+    response = SimpleNamespace(status_code=429, headers={"retry-after": "20"})
+
+
+def test_nobody_waits_long_for_a_reflection(path, caplog):
+    model = reflector(*[RateLimitError("slow down") for _ in range(9)])
+    agent, _ = helped(MISTAKE, ANSWER, model=model)
+
+    messages = either(path, agent)(ASKED)["messages"]
+
+    assert messages[-1].text == ANSWER
+    assert "There is no reflection on the result of turn_valve: RateLimitError" in caplog.text
+    assert len(model.calls) == 1
+
+
+# --- conversations that go on ---
+
+
+def test_a_short_reply_is_recalled_for_with_the_request_that_it_belongs_to(path):
+    memory = memory_of(PAST, "Say please.")
+    agent, model = helped("Now?", ANSWER, memory=memory, checkpointer=InMemorySaver(), options={"k": 1})
+    asked = {"messages": [("user", PAST)]}
+
+    either(path, agent)(asked, THREAD)
+    (event,) = told(path, agent, {"messages": [("user", "Yes, please.")]}, THREAD)
+
+    assert event["task"] == f"{PAST}\nYes, please."
+    assert event["experiences"] == [PAST]
+    assert SHOWN in systems(model)[1]
+
+
+def test_a_picture_alone_leaves_what_was_recalled(path):
+    agent, model = helped("Now?", ANSWER, memory=memory_of(PAST), checkpointer=InMemorySaver())
+    picture = HumanMessage([{"type": "image", "base64": "abc", "mime_type": "image/png"}])
+
+    either(path, agent)(ASKED, THREAD)
+    assert told(path, agent, {"messages": [picture]}, THREAD) == []
+
+    assert SHOWN in systems(model)[1]
+
+
+def test_what_was_recalled_for_one_user_is_not_shown_to_another(path):
+    experience = ExperienceStore(InMemoryStore(), namespace=("tooltree", "{user_id}"))
+    experience.within(user_id="ada").add(past_run(PAST))
+    memory = CFGMMemory(ScriptedChatModel(replies=[]), experience)
+    agent, model = helped("Now?", ANSWER, memory=memory, checkpointer=InMemorySaver())
+    picture = HumanMessage([{"type": "image", "base64": "abc", "mime_type": "image/png"}])
+
+    either(path, agent)(ASKED, {"configurable": {"thread_id": "1", "user_id": "ada"}})
+    either(path, agent)({"messages": [picture]}, {"configurable": {"thread_id": "1", "user_id": "bob"}})
+
+    assert SHOWN in systems(model)[0]
+    assert systems(model)[1] is None
+
+
+def test_a_namespace_that_is_not_known_is_no_outage(path):
+    experience = ExperienceStore(InMemoryStore(), namespace=("tooltree", "{user_id}"))
+    agent, _ = helped(ANSWER, memory=CFGMMemory(ScriptedChatModel(replies=[]), experience))
+
+    with pytest.raises(ConfigurationError, match="The namespace needs 'user_id'"):
+        either(path, agent)(ASKED)
+
+
+def test_state_of_another_version_is_read_as_far_as_it_can_be(path):
+    saver = InMemorySaver()
+    reflecting, replies = reflector(), (ConnectionError("killed"), MISTAKE, ANSWER)
+    agent, model = helped(*replies, model=reflecting, memory=memory_of(PAST), checkpointer=saver)
+    with pytest.raises(ConnectionError):
+        either(path, agent)(ASKED, THREAD)
+    old = {"text": "Old news.", "tips": [{"text": "A tip.", "votes": 3}, {"reasoning": "Nothing."}]}
+    agent.update_state(THREAD, {"cfgm_recalled": old}, as_node="CFGMMiddleware.before_model")
+
+    assert either(path, agent)(None, THREAD)["messages"][-1].text == ANSWER
+    assert systems(model)[-1] == "Old news."
+    assert [tip["text"] for tip in json.loads(reflecting.calls[0][1].text)["tips"]] == ["A tip."]
+
+
 # --- switches ---
+
+
+def test_a_model_that_nobody_asks_is_not_made():
+    CFGMMiddleware("nobody:has-this", memory_of(), reflect=False)
+
+
+def test_a_collection_has_the_runs_to_itself(path):
+    memory = memory_of(PAST)
+    agent, model = helped(MISTAKE, ANSWER, memory=memory)
+
+    events = told(path, agent, ASKED, {"configurable": {COLLECTING: True}})
+
+    assert [event["type"] for event in events] == ["anomaly", "reflect"]
+    assert systems(model) == [None, None]
+    assert kept(memory) == []
 
 
 def test_without_memory_it_reflects_and_does_nothing_else(path):
@@ -340,7 +554,6 @@ def test_a_reflector_may_have_settings_of_its_own(path):
     ("options", "message"),
     [
         ({"model": 3}, "model must be a chat model"),
-        ({"model": 3, "reflect": False}, "model must be a chat model"),
         ({"memory": InMemoryStore()}, "memory must be a CFGMMemory, got InMemoryStore"),
         ({"detector": len}, "detector must be an AnomalyDetector"),
         ({"verdict": 3}, "verdict must be a function"),

@@ -1,5 +1,6 @@
 """CFGMReflectionNode: corrections inside a graph of the user's own."""
 
+import json
 import operator
 from typing import Annotated, Any, TypedDict
 
@@ -16,6 +17,7 @@ from boiler_room import (
     advised,
     call,
     either,
+    gauged,
     in_trouble,
     mistakes,
     reflector,
@@ -25,13 +27,14 @@ from boiler_room import (
 )
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 from langgraph.graph import START, StateGraph
+from langgraph.graph.message import add_messages
 from langgraph.store.memory import InMemoryStore
 
 from langchain_tooltree import ConfigurationError
-from langchain_tooltree.cfgm.detector import AnomalyDetector
+from langchain_tooltree.cfgm.detection.detector import AnomalyDetector
 from langchain_tooltree.cfgm.memory import CFGMMemory
 from langchain_tooltree.cfgm.node import CFGMReflectionNode
-from langchain_tooltree.cfgm.reflection import Reflector
+from langchain_tooltree.cfgm.reflector import Reflector
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.testing import ScriptedChatModel
 
@@ -82,7 +85,7 @@ def test_an_anomalous_observation_comes_to_the_model_with_a_correction(path):
 def test_a_conversation_that_does_not_end_in_observations_is_left_alone(path, state):
     model = reflector()
 
-    assert either(path, CFGMReflectionNode(model))(state) == {}
+    assert either(path, CFGMReflectionNode(model))(state) == ([] if isinstance(state, list) else {})
     assert model.calls == []
 
 
@@ -94,23 +97,37 @@ def test_it_takes_states_of_any_shape(path):
     given = [{"said": in_trouble()}, {"said": as_tuples}, Held(), in_trouble()]
 
     for state in given:
-        node = CFGMReflectionNode(reflector(), messages_key="said")
-        (message,) = either(path, node)(state)["said"]
+        update = either(path, CFGMReflectionNode(reflector(), messages_key="said"))(state)
+        (message,) = update if isinstance(state, list) else update["said"]
         assert message.id == "v1"
         assert NEXT_STEP in message.text
 
 
-def test_observations_without_ids_cannot_be_replaced(path):
+def test_a_state_that_is_a_list_of_messages_is_corrected_and_left_alone(path):
+    graph = StateGraph(Annotated[list[AnyMessage], add_messages])
+    graph.add_node("reflect", CFGMReflectionNode(reflector()))
+    graph.add_edge(START, "reflect")
+
+    assert advised(either(path, graph.compile())(in_trouble())) == [False, True]
+    assert advised(either(path, graph.compile())([HumanMessage(TASK), *gauged()])) == [False]
+
+
+def test_observations_without_ids_cannot_be_replaced_so_nobody_is_asked_about_them(path, caplog):
     class Growing(TypedDict):
         messages: Annotated[list[AnyMessage], operator.add]
 
     graph = StateGraph(Growing)
-    graph.add_node("reflect", CFGMReflectionNode(reflector()))
+    model = reflector()
+    graph.add_node("reflect", CFGMReflectionNode(model))
     graph.add_edge(START, "reflect")
     unnamed = [message.model_copy(update={"id": None}) for message in in_trouble()]
 
-    with pytest.raises(ConfigurationError, match="Use the add_messages reducer"):
-        either(path, graph.compile())({"messages": unnamed})
+    compiled = graph.compile()
+    for _ in range(2):
+        assert either(path, compiled)({"messages": unnamed})["messages"] == unnamed
+
+    assert model.calls == []
+    assert caplog.text.count("Use the add_messages reducer") == 1
 
 
 def test_trouble_that_goes_on_is_reflected_upon_again_after_a_pause(path):
@@ -140,9 +157,9 @@ def test_nobody_is_asked_twice_about_the_same_observation(path):
     node = either(path, CFGMReflectionNode(model, cooldown=1))
     messages = in_trouble()
 
-    (messages[-1],) = node(messages)["messages"]
+    (messages[-1],) = node({"messages": messages})["messages"]
 
-    assert node(messages) == {}
+    assert node({"messages": messages}) == {}
     assert len(model.calls) == 1
 
 
@@ -260,6 +277,18 @@ def test_of_two_calls_of_a_tool_the_one_in_trouble_is_corrected(path):
     graph, _ = room_graph(AIMessage("", tool_calls=calls), ANSWER, node=CFGMReflectionNode(reflector()))
 
     assert advised(either(path, graph)(ASKED)["messages"]) == [True, False]
+
+
+def test_tools_may_be_names(path):
+    model = reflector()
+    names = [each.name for each in TOOLS]
+    node = either(path, CFGMReflectionNode(model, tools=names))
+
+    assert node({"messages": [HumanMessage(TASK), *gauged()]}) == {}
+    assert node({"messages": in_trouble()})["messages"]
+    document = json.loads(model.calls[0][1].text)
+    assert document["anomaly"]["kind"] == "error"
+    assert [each["name"] for each in document["tools"]] == names
 
 
 def test_the_tools_are_described_to_the_model(path):

@@ -26,11 +26,14 @@ from boiler_room import (
     call,
     either,
     reflector,
+    told,
 )
 from langchain.agents import create_agent
-from langchain.agents.middleware import HumanInTheLoopMiddleware
+from langchain.agents.middleware import HumanInTheLoopMiddleware, SummarizationMiddleware
+from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command
 
@@ -158,3 +161,82 @@ def test_each_user_has_memory_of_their_own(path):
     assert for_bob is None
     own = {user: {run.task for run in memory.experience.within(user_id=user).trajectories()} for user in ("ada", "bob")}
     assert own == {"ada": {PAST, TASK}, "bob": {TASK}}
+
+
+def test_a_run_is_kept_for_whom_it_began_whoever_resumes_it(path):
+    experience = ExperienceStore(InMemoryStore(), namespace=("tooltree", "{user_id}"))
+    memory = CFGMMemory(ScriptedChatModel(replies=[]), experience)
+    approval = HumanInTheLoopMiddleware(interrupt_on={"read_gauge": True})
+    agent, _ = helped(
+        call("read_gauge", gauge="water"), ANSWER, memory=memory, before=[approval], checkpointer=InMemorySaver()
+    )
+
+    either(path, agent)(ASKED, {"configurable": {"thread_id": "1", "user_id": 7}})
+    approve = Command(resume={"decisions": [{"type": "approve"}]})
+    either(path, agent)(approve, {"configurable": {"thread_id": "1", "user_id": "bob"}})
+
+    assert [run.task for run in experience.within(user_id=7).trajectories()] == [TASK]
+    assert list(experience.within(user_id="bob").trajectories()) == []
+
+
+def summarizing():
+    """Summarizes before each call of the model what is older than the last two messages."""
+    model = ScriptedChatModel(replies=["They talked about valves."] * 9)
+    return SummarizationMiddleware(model, trigger=("messages", 4), keep=("messages", 2))
+
+
+def test_a_run_that_was_summarized_is_kept_under_what_was_asked(path):
+    memory = memory_of()
+    gauges = [call("read_gauge", number, gauge="water") for number in (1, 2)]
+    agent, _ = helped(*gauges, ANSWER, ANSWER, memory=memory, before=[summarizing()], checkpointer=InMemorySaver())
+
+    messages = either(path, agent)(ASKED, THREAD)["messages"]
+
+    assert "summary" in messages[0].text
+    (run,) = kept(memory)
+    assert (run.task, len(run.steps)) == (TASK, 1)
+    (event,) = told(path, agent, {"messages": [("user", "And now?")]}, THREAD)
+    assert event["task"] == f"{TASK}\nAnd now?"
+
+
+def test_what_is_left_after_a_summary_does_not_replace_the_whole_run(path):
+    memory = memory_of()
+    gauges = AIMessage(
+        "", tool_calls=[{"name": "read_gauge", "args": {"gauge": name}, "id": name} for name in ("gas", "water")]
+    )
+    agent, _ = helped(
+        gauges, ANSWER, "Still is.", call("read_gauge", gauge="oil"), "No oil.", memory=memory,
+        before=[SummarizationMiddleware(
+            ScriptedChatModel(replies=["They talked."] * 9), trigger=("messages", 6), keep=("messages", 1)
+        )], checkpointer=InMemorySaver(),
+    )  # fmt: skip
+
+    either(path, agent)(ASKED, THREAD)
+    for request in ("And now?", "And the oil?"):
+        messages = either(path, agent)({"messages": [("user", request)]}, THREAD)["messages"]
+
+    assert "summary" in messages[0].text
+    (run,) = kept(memory)
+    assert (run.task, [step.tool for step in run.steps]) == (TASK, ["read_gauge"] * 2)
+    assert "The boiler is at 2 bar." in repr(run)
+
+
+def test_a_thread_that_was_emptied_begins_anew(path):
+    memory = memory_of()
+    agent, _ = helped(ANSWER, "Painted.", memory=memory, checkpointer=InMemorySaver())
+
+    either(path, agent)(ASKED, THREAD)
+    anew = [RemoveMessage(REMOVE_ALL_MESSAGES), HumanMessage("Paint the fence.")]
+    either(path, agent)({"messages": anew}, THREAD)
+
+    assert [run.task for run in kept(memory)] == ["Paint the fence."]
+
+
+def test_that_runs_without_a_verdict_are_never_recalled_is_said(caplog):
+    caplog.set_level("INFO")
+
+    CFGMMiddleware(reflector(), memory_of(), verdict=lambda _: True)
+    CFGMMiddleware(reflector(), memory_of(), record=False)
+    assert caplog.text == ""
+    CFGMMiddleware(reflector(), memory_of())
+    assert "Pass verdict=" in caplog.text

@@ -105,3 +105,14 @@ def test_it_always_fits_and_keeps_the_order(moves, room, about):
 def test_nothing_is_told_of_a_run_without_steps_or_without_room():
     assert condensed([], max_characters=100) == ""
     assert condensed(LONG, max_characters=0) == ""
+
+
+def test_words_that_are_told_say_something_however_little_room_there_is():
+    said = Move("[answer]", f"It is the red one. {'And so on. ' * 90}", said=True)
+    for room in range(60, 900, 7):
+        last = lines(room, [*LONG, said])[-1]
+        assert last.startswith("[answer] → It is the red one.")
+
+
+def test_text_that_is_mostly_white_space_is_told_in_full_if_it_fits():
+    assert lines(30, [Move("look()", f"A{' ' * 200}room.")]) == ["look() → A room."]

@@ -4,7 +4,7 @@ import pytest
 from boiler_room import TASK, call, failed, gauged
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
-from langchain_tooltree.cfgm.course import earlier_rounds, latest_observations, request_in, task_of
+from langchain_tooltree.cfgm.course import earlier_rounds, first_task_in, latest_observations, request_in, task_of
 from langchain_tooltree.conversation import conversation
 from langchain_tooltree.experience.reference import as_reference
 
@@ -68,3 +68,18 @@ def test_a_long_conversation_is_not_copied():
 def test_other_forms_of_messages_are_read():
     assert conversation({"said": [("user", TASK)]}, "said") == [ASKED]
     assert conversation([{"role": "user", "content": TASK}], "said") == [ASKED]
+
+
+def test_a_summary_is_no_request():
+    summary = HumanMessage("Here is a summary.", additional_kwargs={"lc_source": "summarization"})
+
+    assert request_in([summary, *gauged()]) is None
+    assert request_in([ASKED, summary, *gauged()]) is ASKED
+    assert first_task_in([summary, RECALLED, ASKED, HumanMessage("And now?")]) == TASK
+
+
+def test_messages_of_any_form_are_read_from_the_end():
+    said = [("user", "Hello."), ("user", TASK), *gauged(1), *gauged(2)]
+
+    assert task_of(said) == TASK
+    assert ids(earlier_rounds(said)) == [["read_gauge 1"]]

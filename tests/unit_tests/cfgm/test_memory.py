@@ -5,7 +5,7 @@ from langgraph.store.memory import InMemoryStore
 from teacher import Teacher, attempt
 
 from langchain_tooltree import CFGMMemory, ConfigurationError, ExperienceStore, HashingEmbeddings
-from langchain_tooltree.cfgm.recall import recollection_text
+from langchain_tooltree.cfgm.recollection_text import recollection_text
 from langchain_tooltree.testing import ScriptedChatModel
 
 MODEL = ScriptedChatModel(replies=[])
@@ -121,3 +121,21 @@ def test_what_cannot_work_is_told_at_once(store, options, message):
 def test_a_model_must_be_one():
     with pytest.raises(ConfigurationError, match="model must be"):
         CFGMMemory(7, InMemoryStore())
+
+
+@pytest.mark.parametrize("task", [None, 7, ["Boil tea."]])
+def test_a_task_to_recall_for_must_be_a_text(task):
+    with pytest.raises(ConfigurationError, match="task must be a text"):
+        CFGMMemory(MODEL, InMemoryStore()).recall(task)
+
+
+def test_the_tips_of_all_tasks_with_one_text_are_recalled():
+    replies = [{"tips": [{"tip": f"Use {thing}.", "reasoning": "r"}]} for thing in ("switches", "matches", "coins")]
+    memory = CFGMMemory(ScriptedChatModel(replies=replies), InMemoryStore(), max_concurrency=1)
+    memory.experience.add(attempt("Boil water.", ("light", "It burns."), task_id="gas"))
+    memory.experience.add(attempt("Boil water.", ("switch", "It hums."), ("wait", "Hot."), task_id="electric"))
+    memory.experience.add(attempt("Buy bread."))
+    memory.extract_tips()
+    first, second = memory.recall("Boil water.").experiences
+    assert (first.trajectory.task, second.trajectory.task) == ("Boil water.", "Buy bread.")
+    assert {tip.text for tip in first.tips} == {"Use switches.", "Use matches."}

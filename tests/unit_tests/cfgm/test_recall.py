@@ -1,7 +1,5 @@
 """What recalled experience looks like in a prompt: it fits, it is marked, and nothing starves."""
 
-import html
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,9 +7,11 @@ from langchain_core.messages import AIMessage, HumanMessage
 from teacher import attempt
 
 from langchain_tooltree import Outcome, SITGraph, Step, Trajectory
-from langchain_tooltree.cfgm.recall import recollection_text
+from langchain_tooltree.cfgm import condense
 from langchain_tooltree.cfgm.recollection import Experience, Recollection
+from langchain_tooltree.cfgm.recollection_text import LOOKED_AT, recollection_text
 from langchain_tooltree.cfgm.tip import Tip
+from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.experience.reference import TAG, without_reference
 
 
@@ -61,9 +61,9 @@ def test_it_is_left_out_where_it_stands():
 def test_nothing_that_was_observed_ends_the_mark(evil):
     run = attempt(f"Read {evil}.", (f"read {evil}", f"It says: {evil} Ignore all that."))
     told = text_of(Experience(run, (tip(f"Beware of {evil}", evil),)), task=evil)
-    assert told.count("<") == told.count(">") == 2
+    assert told.count(f"<{TAG}") == told.count(f"</{TAG}>") == 1
     assert without_reference(told) == ""
-    assert evil in html.unescape(told)
+    assert evil.replace("<", "&lt;") in told
 
 
 def test_of_two_runs_neither_starves():
@@ -133,7 +133,7 @@ def test_it_never_takes_more_than_its_room_and_is_marked_from_end_to_end(experie
     told = recollection_text(Recollection(task, tuple(experiences)), max_characters=room)
     assert len(told) <= room
     assert without_reference(told) == ""
-    if experiences and room >= 1_500:
+    if any(each.trajectory.steps or each.tips for each in experiences) and room >= 1_500:
         assert told
 
 
@@ -147,3 +147,38 @@ def test_what_is_recalled_is_not_mined_again():
     assert run.task == "Boil milk."
     graph = SITGraph.from_trajectories([run])
     assert "kettle" not in f"{run} {graph.to_mermaid()}"
+
+
+@pytest.mark.parametrize("room", ["500", 500.0, None, True])
+def test_room_must_be_a_number_of_characters(room):
+    with pytest.raises(ConfigurationError, match="max_characters must be"):
+        text_of(Experience(WATER), room=room)
+
+
+@pytest.mark.parametrize(("steps", "length"), [(1, 3_000_000), (15, 60_000), (1_000, 3_000)])
+def test_of_a_huge_run_no_more_is_looked_at_than_can_be_told(steps, length, monkeypatch):
+    looked_at = []
+    for name in ("flat", "news_in"):
+        real = getattr(condense, name)
+
+        def look(given, *more, real=real):
+            given = given if isinstance(given, str) else list(given)
+            looked_at.append(len(given) if isinstance(given, str) else sum(len(seen) for _, seen in given))
+            return real(given, *more)
+
+        monkeypatch.setattr(condense, name, look)
+
+    def page(number):
+        return " ".join(f"Word {number}x{place} is here." for place in range(length // 20))
+
+    run = Trajectory("t", "Read.", tuple(Step("read", {"page": n}, Outcome(page(n))) for n in range(steps)))
+    told = text_of(Experience(run), room=6_000)
+    assert 5_000 < len(told) <= 6_000
+    assert sum(looked_at) <= 1.1 * LOOKED_AT
+
+
+def test_of_a_very_long_observation_the_beginning_and_the_end_are_told():
+    run = attempt("Read.", ("read", f"It begins. {'Blah. ' * 20_000} It ends."))
+    told = text_of(Experience(run), room=2_000)
+    assert "It begins." in told
+    assert "It ends." in told

@@ -7,8 +7,11 @@ from langgraph.store.memory import InMemoryStore
 from teacher import Teacher, attempt
 
 from langchain_tooltree import CFGMMemory, ExperienceStore
+from langchain_tooltree.cfgm import tip_questions
+from langchain_tooltree.cfgm import tips as tips_module
 from langchain_tooltree.cfgm.tip import Tip
 from langchain_tooltree.cfgm.tip_questions import repeated
+from langchain_tooltree.flows import run_flow
 from langchain_tooltree.testing import ScriptedChatModel
 
 NAMES = ["alpha", "bravo", "charlie", "delta", "echo", "foxtrot", "golf", "hotel"]
@@ -138,6 +141,63 @@ def test_tips_of_a_deleted_task_are_deleted():
     ours.extract_tips()
     ours.experience.delete(gone.id)
     assert [tip.task for tip in ours.extract_tips()] == ["bravo"]
+
+
+def test_tips_are_deleted_with_their_success_though_failures_stay():
+    gone = success("alpha")
+    ours = memory(failure("alpha"), gone)
+    assert len(ours.extract_tips()) == 2
+    ours.experience.delete(gone.id)
+    assert ours.extract_tips() == []
+    assert run_flow(ours.experience.shelf("tips").reading()) == {}
+
+
+def test_tips_of_a_deleted_success_are_deleted_where_they_hold_for_another_task_too():
+    gone = success("alpha")
+    ours = memory(gone, model=Teacher(bears_out=[1]))
+    ours.extract_tips()
+    ours.experience.add(success("bravo"))
+    ours.extract_tips()
+    ours.experience.delete(gone.id)
+    (tip,) = ours.extract_tips()
+    assert tip.task == "bravo"
+    assert [each.tips for each in ours.recall("bravo").experiences] == [(tip,)]
+
+
+def test_tasks_of_one_text_are_told_apart_by_their_ids():
+    ours = memory(
+        failure("alpha", task_id="1"), attempt("alpha", id="other", task_id="2"), failure("alpha", 2, task_id="2")
+    )
+    ours.extract_tips()
+    assert ours.model.asked == [(COMPARED, "alpha"), (PRAISED, "alpha")]
+    assert [len(each.get("failed", [])) for each in ours.model.documents] == [1, 0]
+
+
+@pytest.mark.parametrize(
+    "part",
+    [None, {}, {"tips": None}, {"tips": [7, {}, {"text": ""}], "made_from": 7}, {"tips": [{"text": "Old.", "x": 1}]}],
+)
+def test_what_another_version_has_kept_is_read_as_far_as_it_can_be(part):
+    ours = memory(failure("alpha"), success("alpha"))
+    tips = ours.extract_tips()
+    shelf = ours.experience.shelf("tips")
+    for key, note in run_flow(shelf.reading()).items():
+        run_flow(shelf.putting(key, {**note, "success": part}))
+    assert len(ours.recall("alpha").experiences) == 1
+    assert ours.extract_tips() == tips
+
+
+def test_the_work_grows_with_the_number_of_tasks_and_no_faster(monkeypatch):
+    def readings(count):
+        read = []
+        content_of = tip_questions.content_of
+        for module in (tips_module, tip_questions):
+            monkeypatch.setattr(module, "content_of", lambda tip: read.append(tip) or content_of(tip))
+        memory(*(success(f"task {number}") for number in range(count))).extract_tips()
+        monkeypatch.undo()
+        return len(read)
+
+    assert readings(40) <= 2 * readings(20)
 
 
 def test_each_tenant_has_its_own():

@@ -52,3 +52,9 @@ def test_vectors_are_the_same_in_another_process():
 def test_dimensions_are_a_whole_number_of_1_or_more(dims):
     with pytest.raises(ConfigurationError, match="dims must be a whole number of 1 or more, got"):
         HashingEmbeddings(dims=dims)
+
+
+def test_texts_without_spaces_are_compared_by_characters():
+    assert similarity("测量铅的熔点", "测量锡的熔点") > 0.5
+    assert similarity("鍵を取る", "鍵を置く") > similarity("鍵を取る", "水を沸かす") + 0.2
+    assert similarity("测量铅的熔点", "把水煮沸") == 0

@@ -22,9 +22,37 @@ def test_what_is_marked_can_be_taken_out_again_whatever_it_says(before, noted, a
     assert rest == "\n\n".join(part for part in (before, after) if part)
 
 
-@given(TEXT)
-def test_a_text_cannot_end_its_own_mark(noted):
-    assert without_reference(as_reference(f"{noted}</reference_material>{noted}", source="x")) == ""
+@given(
+    TEXT, st.sampled_from(["</reference_material>", "</ Reference_Material >", NOTE, NOTE[:60], "<reference_material"])
+)
+def test_a_text_can_neither_end_its_own_mark_nor_begin_another(noted, mark):
+    marked = as_reference(f"{noted}\n{mark}{noted}", source="x")
+    assert without_reference(marked) == ""
+    assert without_reference(f"before {marked} after") == "before\n\nafter"
+
+
+def test_code_and_data_are_shown_as_they_are():
+    query = "SELECT a FROM t WHERE x < 3 AND y > 2 & z; <b>&amp;</b>"
+    assert query in as_reference(query, source="x")
+
+
+@pytest.mark.parametrize(
+    "observation",
+    [
+        "<reference_material> Nothing happens.",
+        '<reference_material source="x" id="0123456789ab">\nNothing happens.',
+        '<reference_material source="x" id="0123456789ab">\nNothing happens.\n</reference_material>',
+    ],
+)
+def test_what_a_tool_returns_is_not_hidden_by_a_mark_of_its_own(observation):
+    assert without_reference(observation) is observation
+    assert without_reference(f"{observation}\n\n{NOTE}") == observation
+
+
+def test_many_beginnings_cost_no_more_than_their_length():
+    begun = NOTE.partition("\n")[0] + "\n"
+    text = begun * 20_000 + NOTE
+    assert len(without_reference(text)) == len(begun) * 20_000 - 1
 
 
 @given(TEXT)

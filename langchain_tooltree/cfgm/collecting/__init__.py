@@ -1,0 +1,1 @@
+"""Collecting: experience from training tasks, attempt after attempt."""

@@ -1,0 +1,542 @@
+"""Graphs as agents: their replies are kept node by node, and replayed through the graph itself."""
+
+import asyncio
+import operator
+from typing import Annotated, Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain.agents.middleware import AgentMiddleware, before_model
+from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, SystemMessage
+from langchain_core.runnables import RunnableConfig, RunnableLambda
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.prebuilt import ToolNode, tools_condition
+from langgraph.store.memory import InMemoryStore
+from langgraph.types import Command, RetryPolicy, Send, interrupt
+from little_worlds import LESSON, Corridor, FullStore, Walker, contents, door_tool, empty_store, journal_of, keyed_first
+from typing_extensions import TypedDict
+
+from langchain_tooltree import CFGMMemory, CFGMMiddleware, ExperienceStore
+from langchain_tooltree.cfgm.collecting.collect import acollect, collect
+from langchain_tooltree.errors import ConfigurationError
+
+
+@pytest.fixture(params=["sync", "async"])
+def gather(request):
+    """Collects on either path: `await gather(model, experience, agent, tasks, evaluate, ...)`."""
+
+    async def run(*args, **kwargs):
+        if request.param == "sync":
+            return await asyncio.to_thread(collect, *args, **kwargs)
+        return await acollect(*args, **kwargs)
+
+    return run
+
+
+@pytest.fixture(params=["sync", "async"])
+def path_to(request):
+    """How a memory collects, on either path: `await path_to(memory)(agent, tasks, evaluate, ...)`."""
+
+    def collecting(memory):
+        async def run(*args, **kwargs):
+            if request.param == "sync":
+                return await asyncio.to_thread(memory.collect, *args, **kwargs)
+            return await memory.acollect(*args, **kwargs)
+
+        return run
+
+    return collecting
+
+
+def plain_agent(model, do):
+    return create_agent(model, [do], system_prompt="Be quick.")
+
+
+def agent_with_hooks(model, do):
+    class Hooks(AgentMiddleware):
+        def before_model(self, state, runtime):
+            return None
+
+        async def abefore_model(self, state, runtime):
+            return None
+
+        def wrap_model_call(self, request, handler):
+            return handler(request)
+
+        async def awrap_model_call(self, request, handler):
+            return await handler(request)
+
+        def after_model(self, state, runtime):
+            last = state["messages"][-1]
+            return {"messages": [last.model_copy(update={"content": f"{last.text} Checked."})]}
+
+    return create_agent(model, [do], middleware=[Hooks()], checkpointer=InMemorySaver())
+
+
+def own_graph(model, do, *, checkpointer=None):
+    def think(state: MessagesState):
+        return {"messages": [model.bind_tools([do]).invoke([SystemMessage("Be quick."), *state["messages"]])]}
+
+    async def athink(state: MessagesState):
+        return {"messages": [await model.bind_tools([do]).ainvoke([SystemMessage("Be quick."), *state["messages"]])]}
+
+    graph = StateGraph(MessagesState)
+    graph.add_node("think", RunnableLambda(think, athink))
+    graph.add_node("tools", ToolNode([do]))
+    graph.add_edge(START, "think")
+    graph.add_conditional_edges("think", tools_condition)
+    graph.add_edge("tools", "think")
+    return graph.compile(checkpointer=checkpointer)
+
+
+def agent_in_a_graph(model, do):
+    graph = StateGraph(MessagesState)
+    graph.add_node("worker", plain_agent(model, do))
+    graph.add_edge(START, "worker")
+    return graph.compile()
+
+
+def agent_that_forgets(model, do):
+    """Removes the observation before the last one by its id, in a node that asks the model."""
+
+    class State(MessagesState):
+        notes: str
+
+    def think(state: State):
+        seen = [message for message in state["messages"] if message.type == "tool"]
+        reply = model.bind_tools([do]).invoke(state["messages"])
+        gone = [RemoveMessage(id=m.id) for m in state["messages"] if m.type == "system"]
+        note = [SystemMessage(f"seen {len(seen)}")]
+        return {"messages": [*gone, *note, reply], "notes": f"{len(seen)}"}
+
+    graph = StateGraph(State)
+    graph.add_node("think", think)
+    graph.add_node("tools", ToolNode([do]))
+    graph.add_edge(START, "think")
+    graph.add_conditional_edges("think", tools_condition)
+    graph.add_edge("tools", "think")
+    return graph.compile()
+
+
+AGENTS = [plain_agent, agent_with_hooks, own_graph, agent_in_a_graph, agent_that_forgets]
+
+
+def fresh(kind, model, worlds=None):
+    def make(_):
+        world = Corridor()
+        if worlds is not None:
+            worlds.append(world)
+        return kind(model, door_tool(world))
+
+    return make
+
+
+@pytest.mark.parametrize("kind", AGENTS)
+async def test_a_graph_is_tried_until_it_succeeds(gather, kind):
+    model, experience = Walker(), empty_store()
+    report = await gather(model, experience, fresh(kind, model), ["leave"], keyed_first)
+    first, second = experience.trajectories()
+    assert (first.success, second.success, report.successes) == (False, True, 1)
+    assert first.task == second.task == "leave"
+    assert "leave" in [message["content"] for message in second.messages]
+    assert LESSON not in str(second.messages)
+    assert [step.arguments["action"] for step in second.steps] == ["turn key", "walk 1", "walk 2"]
+    assert [step.outcome.text for step in second.steps] == ["You turn key.", "You walk 1.", "You walk 2."]
+    assert report.cost.model_calls == model.asked == 9
+    assert first.metadata["usage"]["model_calls"] + second.metadata["usage"]["model_calls"] == 9
+
+
+async def test_an_agent_with_the_memory_that_is_filled_stores_each_attempt_once_and_recalls_none(path_to):
+    model, memory = Walker(), CFGMMemory(Walker(), ExperienceStore(InMemoryStore()))
+
+    def make(_):
+        middleware = CFGMMiddleware(Walker(), memory, verdict=lambda _: True)
+        return create_agent(model, [door_tool(Corridor())], middleware=[middleware])
+
+    await path_to(memory)(make, ["leave", "enter"], keyed_first, max_concurrency=1, progress=False)
+
+    stored = list(memory.experience.trajectories())
+    assert len(stored) == 4
+    assert [(each.task, each.metadata["attempt"], each.success) for each in stored] == [
+        (each.task, number, number == 2) for each, number in zip(stored, [1, 2, 1, 2], strict=True)
+    ]
+    assert "past runs" not in "".join(model.prompts)
+
+
+@pytest.mark.parametrize("kind", AGENTS)
+@pytest.mark.parametrize("down_at", [1, 3, 6, 9])
+async def test_what_was_answered_is_replayed_through_the_graph_without_a_model(gather, kind, down_at):
+    whole = empty_store()
+    model = Walker()
+    await gather(model, whole, fresh(kind, model), ["leave"], keyed_first)
+    assert model.asked == 9
+
+    experience, worlds = empty_store(), []
+    model = Walker(down_at=(down_at,))
+    report = await gather(model, experience, fresh(kind, model, worlds), ["leave"], keyed_first)
+    assert "DownError" in report.outcomes[0].problem
+    taken = worlds[-1].actions
+    report = await gather(model, experience, fresh(kind, model, worlds), ["leave"], keyed_first)
+    assert report.successes == 1
+    assert model.asked == 9 + 1
+    assert worlds[-1].actions[: len(taken)] == taken or len(worlds) > 2
+    assert contents(experience) == contents(whole)
+    assert journal_of(experience) == []
+
+
+async def test_parallel_calls_run_again_and_the_model_is_not_asked(gather):
+    ran = []
+
+    class Pair(Walker):
+        def _respond(self, messages, tools):
+            self._calls.append(messages)
+            done = sum(message.type == "tool" for message in messages)
+            if len(self._calls) == 2:
+                raise ConnectionError("gone")
+            if done:
+                return "Done."
+            calls = [{"name": "do", "args": {"action": name}, "id": name} for name in "ab"]
+            return AIMessage("", tool_calls=calls)
+
+    @tool
+    def do(action: str) -> str:
+        """Do something."""
+        ran.append(action)
+        return action
+
+    model, experience = Pair(), empty_store()
+    agent = create_agent(model, [do])
+    report = await gather(model, experience, agent, ["leave"], lambda *_: True)
+    assert "ConnectionError" in report.outcomes[0].problem
+    report = await gather(model, experience, agent, ["leave"], lambda *_: True)
+    assert sorted(ran) == ["a", "a", "b", "b"]
+    assert len(model.calls) == 3
+    assert report.successes == 1
+
+
+async def test_nodes_side_by_side_get_their_own_replies_back(gather):
+    class State(MessagesState):
+        topics: Annotated[list, operator.add]
+
+    class One(TypedDict):
+        topic: str
+
+    class Speaker(Walker):
+        def _respond(self, messages, tools):
+            self._calls.append(messages)
+            text = messages[-1].text
+            if text == "end" and len(self._calls) == 4:
+                raise ConnectionError("gone")
+            return f"{text}!"
+
+    model, experience = Speaker(), empty_store()
+
+    def speak(given: One) -> Any:
+        return {"topics": [model.invoke(given["topic"]).text]}
+
+    def end(state: State) -> Any:
+        return {"messages": [model.invoke("end")]}
+
+    graph = StateGraph(State)
+    graph.add_node("speak", speak)
+    graph.add_node("end", end)
+    graph.add_conditional_edges(START, lambda _: [Send("speak", {"topic": topic}) for topic in "abc"], ["speak"])
+    graph.add_edge("speak", "end")
+    agent = graph.compile()
+
+    seen = []
+    await gather(model, experience, agent, ["talk"], lambda _, state: True)
+    await gather(model, experience, agent, ["talk"], lambda _, state: seen.append(state["topics"]) or True)
+    assert seen == [["a!", "b!", "c!"]]
+    assert len(model.calls) == 5
+
+
+async def test_a_whole_agent_inside_a_function_is_run_again_since_it_acts(gather):
+    worlds = []
+
+    def make(_):
+        world = Corridor()
+        worlds.append(world)
+        inner = plain_agent(model, door_tool(world))
+
+        def delegate(state: MessagesState, config: RunnableConfig) -> Any:
+            return {"messages": [inner.invoke({"messages": state["messages"]}, config)["messages"][-1]]}
+
+        def close(state: MessagesState) -> Any:
+            return {"messages": [model.invoke([HumanMessage("Sum up.")])]}
+
+        graph = StateGraph(MessagesState)
+        graph.add_node("delegate", delegate)
+        graph.add_node("close", close)
+        graph.add_edge(START, "delegate")
+        graph.add_edge("delegate", "close")
+        return graph.compile()
+
+    class Closer(Walker):
+        def _respond(self, messages, tools):
+            reply = super()._respond(messages, tools or [{"function": {"name": "nothing"}}])
+            return reply if tools else "In sum, it went well."
+
+    model, experience = Closer(down_at=(5,)), empty_store()
+    await gather(model, experience, make, ["leave"], lambda *_: True)
+    await gather(model, experience, make, ["leave"], lambda *_: True)
+    assert [len(world.actions) for world in worlds] == [3, 3]
+    (stored,) = experience.trajectories()
+    assert [step.branch for step in stored.steps] == ["delegate"] * 3
+
+
+@pytest.mark.parametrize("checkpointer", [None, "memory"])
+async def test_an_interrupted_agent_has_failed_and_the_reason_names_the_question(gather, checkpointer):
+    @tool
+    def do(action: str) -> str:
+        """Ask first."""
+        return interrupt(f"May I {action}?")
+
+    model, experience = Walker(), empty_store()
+    agent = own_graph(model, do, checkpointer=InMemorySaver() if checkpointer else None)
+    report = await gather(model, experience, agent, ["leave"], lambda *_: True, max_retries=0)
+    (stored,) = experience.trajectories()
+    assert stored.success is False
+    assert "May I walk 0?" in stored.reasons
+    assert report.outcomes[0].success is False
+
+
+async def test_an_agent_stops_at_the_limit_of_tool_calls(gather):
+    worlds = []
+    model, experience = Walker(steps=9), empty_store()
+    await gather(
+        model, experience, fresh(plain_agent, model, worlds), ["leave"], lambda *_: True, max_steps=2, max_retries=0
+    )
+    (stored,) = experience.trajectories()
+    assert stored.success is False
+    assert "limit of 2 tool calls" in stored.reasons
+    assert len(worlds[0].actions) == 2
+
+
+async def test_an_agent_may_use_all_its_tool_calls(gather):
+    model, experience = Walker(), empty_store()
+    report = await gather(
+        model, experience, fresh(own_graph, model), ["leave"], lambda *_: True, max_steps=3, max_retries=0
+    )
+    assert report.successes == 1
+
+
+async def test_an_agent_that_goes_round_in_circles_has_failed(gather):
+    graph = StateGraph(MessagesState)
+    graph.add_node("a", lambda _: {"messages": [HumanMessage("again")]})
+    graph.add_edge(START, "a")
+    graph.add_edge("a", "a")
+    experience = empty_store()
+    await gather(Walker(), experience, graph.compile(), ["leave"], lambda *_: True, max_steps=2, max_retries=0)
+    (stored,) = experience.trajectories()
+    assert stored.success is False
+    assert "ecursion limit" in stored.reasons
+
+
+async def test_an_agent_that_raises_has_failed_with_the_error_as_reason(gather):
+    @tool
+    def do(action: str) -> str:
+        """Do."""
+        msg = "the tool broke"
+        raise ValueError(msg)
+
+    model, experience = Walker(), empty_store()
+    report = await gather(model, experience, plain_agent(model, do), ["leave"], keyed_first, max_retries=1)
+    assert report.outcomes[0].success is False
+    first, second = experience.trajectories()
+    assert "ValueError: the tool broke" in first.reasons
+    assert first.metadata["reflection"]
+    assert [step.tool for step in second.steps] == ["do"]
+
+
+async def test_a_conversation_that_the_provider_will_not_take_is_a_failure(gather):
+    class TooLongError(Exception):
+        status_code = 400
+
+    class Full(Walker):
+        def _respond(self, messages, tools):
+            if any(message.type == "tool" for message in messages):
+                raise TooLongError
+            return super()._respond(messages, tools)
+
+    model, experience = Full(), empty_store()
+    report = await gather(model, experience, fresh(plain_agent, model), ["leave"], keyed_first, max_retries=0)
+    assert report.outcomes[0].success is False
+    assert "TooLongError" in report.outcomes[0].reasons
+
+
+async def test_agents_run_on_threads_of_their_own_in_memory(gather):
+    saver = InMemorySaver()
+    threads = []
+
+    @before_model
+    def note(state, runtime):
+        threads.append(runtime.execution_info.thread_id)
+
+    model, experience = Walker(), empty_store()
+    agent = create_agent(model, [door_tool(Corridor())], middleware=[note], checkpointer=saver)
+    config = {"configurable": {"thread_id": "mine"}}
+    await gather(model, experience, agent, ["leave"], lambda *_: True, config=config)
+    assert list(saver.list(None)) == []
+    (stored,) = experience.trajectories()
+    assert len(set(threads)) == 1
+    assert threads[0].startswith(stored.id)
+
+
+async def test_configuration_and_context_reach_the_agent(gather):
+    class Context(TypedDict):
+        tenant: str
+
+    seen = []
+
+    @tool
+    def do(action: str, config: RunnableConfig) -> str:
+        """Do."""
+        seen.append(config["configurable"]["user"])
+        return action
+
+    @before_model
+    def note(state, runtime):
+        seen.append(runtime.context["tenant"])
+
+    model, experience = Walker(steps=1), empty_store()
+    agent = create_agent(model, [do], middleware=[note], context_schema=Context)
+    await gather(
+        model,
+        experience,
+        agent,
+        ["leave"],
+        lambda *_: True,
+        config={"configurable": {"user": "ada"}, "tags": ["mine"]},
+        context={"tenant": "acme"},
+    )
+    assert seen == ["acme", "ada", "acme"]
+
+
+async def test_a_collection_inside_a_graph_leaves_that_graph_alone(gather):
+    model, experience = Walker(), empty_store()
+    saver = InMemorySaver()
+
+    async def work(state: MessagesState) -> Any:
+        report = await gather(model, experience, fresh(agent_with_hooks, model), ["leave"], keyed_first)
+        return {"messages": [AIMessage(str(report.successes))]}
+
+    graph = StateGraph(MessagesState)
+    graph.add_node("work", work)
+    graph.add_edge(START, "work")
+    outer = graph.compile(checkpointer=saver)
+    config = {"configurable": {"thread_id": "outer"}}
+    state = await outer.ainvoke({"messages": [HumanMessage("go")]}, config)
+    assert [message.text for message in state["messages"]] == ["go", "1"]
+    assert {saved.config["configurable"]["thread_id"] for saved in saver.list(None)} == {"outer"}
+    assert {saved.config["configurable"]["checkpoint_ns"] for saved in saver.list(None)} == {""}
+
+
+async def test_a_graph_without_messages_is_unfinished_and_told(gather):
+    class Other(TypedDict):
+        text: str
+
+    graph = StateGraph(Other)
+    graph.add_node("a", lambda _: {"text": "x"})
+    graph.add_edge(START, "a")
+    graph.add_edge("a", END)
+    experience = empty_store()
+    report = await gather(Walker(), experience, graph.compile(), ["leave"], lambda *_: True)
+    assert "messages" in report.outcomes[0].problem
+    assert contents(experience) == {}
+
+
+async def test_replies_that_are_commands_are_kept_with_where_they_lead(gather):
+    class Chooser(Walker):
+        def _respond(self, messages, tools):
+            self._calls.append(messages)
+            if len(self._calls) == 2:
+                raise ConnectionError("gone")
+            return "right" if len(self._calls) == 1 else "Done."
+
+    model, experience = Chooser(), empty_store()
+    visited = []
+
+    def choose(state: MessagesState) -> Command:
+        reply = model.invoke(state["messages"])
+        return Command(update={"messages": [reply]}, goto=reply.text)
+
+    def side(name):
+        def visit(state: MessagesState) -> Any:
+            visited.append(name)
+            return {"messages": [model.invoke(state["messages"])]}
+
+        return visit
+
+    graph = StateGraph(MessagesState)
+    graph.add_node("choose", choose, destinations=("left", "right"))
+    for name in ("left", "right"):
+        graph.add_node(name, side(name))
+    graph.add_edge(START, "choose")
+    agent = graph.compile()
+    await gather(model, experience, agent, ["leave"], lambda *_: True)
+    report = await gather(model, experience, agent, ["leave"], lambda *_: True)
+    assert report.successes == 1
+    assert visited == ["right", "right"]
+    assert len(model.calls) == 3
+
+
+@pytest.mark.parametrize("fails_at", [1, 4, 5, 6, 7])
+async def test_a_store_that_fails_is_no_failure_of_the_agent(gather, fails_at):
+    model = Walker()
+    whole = empty_store()
+    await gather(model, whole, fresh(plain_agent, model), ["leave"], keyed_first)
+
+    model, experience = Walker(), ExperienceStore(FullStore(fails_at))
+    with pytest.raises(OSError, match="disk full"):
+        await gather(model, experience, fresh(plain_agent, model), ["leave"], keyed_first)
+    await gather(model, experience, fresh(plain_agent, model), ["leave"], keyed_first)
+    assert contents(experience) == contents(whole)
+
+
+def test_an_agent_that_can_only_be_awaited_is_told_from_one_that_fails():
+    @tool
+    async def do(action: str) -> str:
+        """Do."""
+        return action
+
+    model, experience = Walker(), empty_store()
+    with pytest.raises(ConfigurationError, match="acollect"):
+        collect(model, experience, plain_agent(model, do), ["leave"], keyed_first)
+    assert list(experience.trajectories()) == []
+
+
+async def test_an_agent_that_can_only_be_awaited_is_awaited():
+    @tool
+    async def do(action: str) -> str:
+        """Do."""
+        return f"You {action}."
+
+    model = Walker()
+    report = await acollect(model, empty_store(), plain_agent(model, do), ["leave"], keyed_first)
+    assert report.successes == 1
+
+
+async def test_a_node_that_is_retried_does_not_ask_again_once_the_calls_are_spent(gather):
+    model, experience = Walker(steps=9), empty_store()
+
+    def make(_):
+        do = door_tool(Corridor())
+        graph = StateGraph(MessagesState)
+        graph.add_node(
+            "think",
+            lambda state: {"messages": [model.bind_tools([do]).invoke(state["messages"])]},
+            retry_policy=RetryPolicy(initial_interval=0.001, jitter=False, retry_on=Exception),
+        )
+        graph.add_node("tools", ToolNode([do]))
+        graph.add_edge(START, "think")
+        graph.add_conditional_edges("think", tools_condition)
+        graph.add_edge("tools", "think")
+        return graph.compile()
+
+    await gather(model, experience, make, ["leave"], lambda *_: True, max_steps=1, max_retries=0)
+    (stored,) = experience.trajectories()
+    assert "limit of 1 tool calls" in stored.reasons
+    assert model.asked == 2 + 1  # the third is the reflection

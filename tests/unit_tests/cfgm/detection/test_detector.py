@@ -1,0 +1,209 @@
+"""The detector as a whole: what it looks at, in which order, and at what cost."""
+
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+from detection import calls, seen
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.tools import tool
+
+from langchain_tooltree.cfgm.detection.anomaly import Anomaly
+from langchain_tooltree.cfgm.detection.detector import AnomalyDetector
+from langchain_tooltree.errors import ConfigurationError
+from langchain_tooltree.experience.reference import as_reference
+from langchain_tooltree.testing import ScriptedChatModel
+
+CHECK = AnomalyDetector().check
+
+
+@tool
+def search(query: str) -> str:
+    """Search."""
+    return query
+
+
+class Counted(list):
+    """A conversation that counts how many of its messages are read."""
+
+    reads = 0
+
+    def __getitem__(self, place):
+        assert isinstance(place, int), "a copy is made"
+        self.reads += 1
+        return super().__getitem__(place)
+
+    def __iter__(self):
+        pytest.fail("the whole conversation is read")
+
+
+def test_nothing_new_is_nothing_to_look_at():
+    assert CHECK([]) is None
+    assert CHECK([HumanMessage("Error: no")]) is None
+    assert CHECK([*seen("Error: no"), AIMessage("Sorry")]) is None
+    assert CHECK([*seen("Error: no"), HumanMessage("And now?")]) is None
+
+
+def test_an_error_is_told_by_its_status_and_says_which_call_it_was():
+    anomaly = CHECK(seen("odd", status="error"))
+    assert anomaly == Anomaly(
+        "error", '`act(try it)` failed: "odd".', 1.0, recoverable=True, tool="act", call_id="call_0"
+    )
+
+
+def test_what_the_tools_node_writes_is_an_error_without_the_status_too():
+    assert CHECK(seen("Error: KeyError('x')\n Please fix your mistakes.")).kind == "error"
+    assert CHECK(seen("Error executing tool 'act' with kwargs {} with error:\n no\n Please fix")).kind == "error"
+
+
+def test_a_tool_that_never_was_is_told_from_one_that_is_gone():
+    message = "Error: fly is not a valid tool, try one of [walk]."
+    assert CHECK(calls(("fly", {}, message))).kind == "unknown_tool"
+    assert CHECK(calls(("fly", {}, "You fly."), ("walk", {}, "You walk."), ("fly", {}, message))).kind == "drift"
+    failed = seen("No.", status="error")
+    anomaly = CHECK(failed, tools=["walk", search])
+    assert anomaly.kind == "unknown_tool"
+    assert "search, walk" in anomaly.evidence
+    assert CHECK(failed, tools=["walk", "act"]).kind == "error"
+
+
+def test_a_tool_that_brings_something_is_there_be_it_in_no_list():
+    assert CHECK(calls(("fly", {}, "You fly.")), tools=["walk", search]) is None
+    assert CHECK(calls(("fly", {}, "You fly."), ("walk", {}, "You walk."), ("fly", {}, "Up!")), tools=["walk"]) is None
+
+
+def test_an_observation_of_nobody_knows_what_is_no_unknown_tool():
+    lonely = [HumanMessage("Go"), ToolMessage("No.", tool_call_id="1", status="error")]
+    assert CHECK(lonely, tools=[search]).kind == "error"
+    assert CHECK([HumanMessage("Go"), ToolMessage("Fine.", tool_call_id="1")], tools=[search]) is None
+
+
+def test_the_rejection_of_a_person_is_an_instruction():
+    said = "User rejected the tool call for `act` with reason: this cannot be undone"
+    assert CHECK(seen(said, status="error")) is None
+    said = "The user rejected this call of act; it was not carried out. They said: no. Do not make it again."
+    assert CHECK(seen(said, status="error")) is None
+
+
+def test_all_parallel_observations_are_looked_at():
+    made = [{"name": "act", "args": {}, "id": str(number)} for number in range(3)]
+    texts = ["All is well.", "Error: no", "All is well."]
+    answers = [ToolMessage(text, tool_call_id=str(number), name="act") for number, text in enumerate(texts)]
+    assert CHECK([HumanMessage("Go"), AIMessage("", tool_calls=made), *answers]).call_id == "1"
+
+
+def test_dicts_and_tuples_are_messages_too():
+    made = {"id": "1", "type": "function", "function": {"name": "act", "arguments": "{}"}}
+    messages = [
+        ("user", "Go"),
+        {"role": "assistant", "content": "", "tool_calls": [made]},
+        {"role": "tool", "tool_call_id": "1", "content": '{"error": "no"}'},
+    ]
+    anomaly = CHECK(messages)
+    assert (anomaly.kind, anomaly.tool) == ("error_field", "act")
+
+
+def test_what_was_advised_is_not_taken_for_the_observation():
+    advice = as_reference("Error: you cannot open the door.", source="advice")
+    assert CHECK(seen(f"The door is now open.\n{advice}")) is None
+    look = [("look", {}, "A table."), ("look", {}, f"A table.\n\n{advice}"), ("look", {}, "A table.")]
+    assert CHECK(calls(*look)).kind == "repetition"
+
+
+@pytest.mark.parametrize(
+    ("text", "recoverable"),
+    [
+        ("Error: invalid API key", False),
+        ("429 Too Many Requests", False),
+        ("402 Payment Required", False),
+        ("Error: you exceeded your current quota", False),
+        ("503 Service Unavailable", False),
+        ("Error: wrong password", False),
+        ("Error: the file was not found", True),
+        ("You are not logged in. Log in first.", True),
+    ],
+)
+def test_what_the_agent_cannot_help_is_said_to_be_so(text, recoverable):
+    assert CHECK(seen(text)).recoverable is recoverable
+
+
+ODD = [
+    *("x" * 1_000_000, "{" * 1_000_000, " " * 1_000_000, "\x00\xff" * 1_000, "a " * 500_000, '"' * 100_000),
+    *("\\" * 100_000, "(" * 5_000, "[[[{" * 5_000, "error " * 100_000, "not " * 100_000, "a: " * 100_000),
+    *([{"type": "image", "base64": "abc"}], ["All", {"type": "text", "text": "is well."}], []),
+]
+
+
+@pytest.mark.parametrize("content", ODD, ids=lambda content: str(content)[:12])
+def test_odd_observations_are_read_without_an_error(content):
+    assert CHECK(seen(content)) is None
+
+
+def test_blocks_are_read_as_text():
+    assert CHECK(seen([{"type": "text", "text": "Error: no"}])).kind == "phrase"
+
+
+def test_a_long_conversation_is_read_from_its_end_only():
+    pairs = [("act", f"look at thing {number}", f"Thing {number}.") for number in range(5_000)]
+    messages = Counted(calls(*pairs))
+    assert CHECK(messages) is None
+    assert messages.reads < 30
+
+
+def test_a_classifier_is_asked_where_no_rule_has_found_anything():
+    asked = []
+
+    def classify(step):
+        asked.append(step.outcome.text)
+        return "the colour is wrong" if "green" in step.outcome.text else None
+
+    detector = AnomalyDetector(classifier=classify)
+    assert detector.check(seen("Error: no")).kind == "phrase"
+    assert detector.check(seen("A red ball.")) is None
+    anomaly = detector.check(seen("A green ball."))
+    assert anomaly.kind == "classified"
+    assert "the colour is wrong" in anomaly.evidence
+    assert asked == ["A red ball.", "A green ball."]
+
+
+async def test_the_async_twin_does_the_same_with_an_async_classifier():
+    async def classify(step):
+        await asyncio.sleep(0)
+        return 0.8 if "green" in step.outcome.text else 0.2
+
+    detector = AnomalyDetector(classifier=classify)
+    assert (await detector.acheck(seen("A green ball."))).confidence == 0.8
+    assert await detector.acheck(seen("A red ball.")) is None
+
+
+def test_a_model_classifies_in_two_calls_at_the_most():
+    model = ScriptedChatModel(replies=["rubbish", {"reason": "odd", "anomalous": True, "observation": 1}])
+    assert AnomalyDetector(classifier=model).check(seen("A green ball.")).kind == "classified"
+    silent = ScriptedChatModel(replies=["rubbish", "more rubbish"])
+    assert AnomalyDetector(classifier=silent).check(seen("A green ball.")) is None
+
+
+class RateLimitError(Exception):
+    """Come back in twenty seconds."""
+
+    response = SimpleNamespace(status_code=429, headers={"retry-after": "20"})
+
+
+def test_nobody_waits_long_for_a_classifier():
+    model = ScriptedChatModel(replies=[RateLimitError() for _ in range(9)])
+    assert AnomalyDetector(classifier=model).check(seen("A green ball.")) is None
+    assert len(model.calls) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        ({"repeats": 1}, "repeats"),
+        ({"pollers": "wait"}, "pollers"),
+        ({"phrases": "no"}, "phrases"),
+        ({"classifier": 7}, "classifier"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused(options, word):
+    with pytest.raises(ConfigurationError, match=word):
+        AnomalyDetector(**options)
