@@ -69,8 +69,8 @@ def create_tooltree_agent(
         graph: Tells the agent which tools came next in past runs. To learn from its own runs as well, put a
             `SITGraphMiddleware` with a verdict into `middleware` instead.
         memory: Recalls experiences and tips for the task, reflects where a tool's result is anomalous, with its own
-            model, and keeps the run. For other settings, or a verdict on the runs, put a `CFGMMiddleware` into
-            `middleware` instead.
+            model, and keeps the run, unjudged. Only runs that succeeded are recalled: for a verdict on them, or other
+            settings, put a `CFGMMiddleware` into `middleware` instead.
         middleware: The agent's other middleware.
         **create_agent_arguments: Everything else that `create_agent` takes: `system_prompt`, `response_format`,
             `checkpointer`, `store`, `context_schema`, `name`, and so on.

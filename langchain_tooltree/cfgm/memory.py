@@ -45,8 +45,9 @@ class CFGMMemory:
     experience. In between: tips say what the attempts teach. Fine: the experiences most like a task are
     recalled with their tips. A `CFGMMiddleware` or a `CFGMReflectionNode` puts them before an agent.
 
-    Everything is kept in the store, in one namespace for each user or tenant; its variables are filled as
-    `ExperienceStore` describes. Each async method has a sync twin.
+    Everything is kept in the store, in one namespace for each user or tenant if it has variables, which are filled as
+    `ExperienceStore` describes. All who share a namespace are shown each other's runs: give each circle of users who
+    may know of each other one of its own. Each async method has a sync twin.
 
     Args:
         model: Writes focus points, reflections on failed attempts and tips: a chat model, or a name for
