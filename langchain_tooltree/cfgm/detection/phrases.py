@@ -181,7 +181,7 @@ NEGATIONS = (
         rf"may){_NOT} (?:to be |be |been |being |the |currently |yet |presently |valid |properly |appear to |"
         rf"seem to )*{_SO}(?!\w)",
         r"\b(?:was|were|has been|have been)(?: not|n't) \w+(?:ed|en|un|nt|ne|de)\b",
-        rf"^(?:that|this|these|those|they|it)\b[^.,;:]{{0,40}}{_NOT}\b(?! (?:bad|yet|raining|snowing))",
+        rf"^its not\b|^(?:that|this|these|those|they|it)\b[^.,;:]{{0,40}}{_NOT}\b(?! (?:bad|yet|raining|snowing))",
         unless=r"arrived|\bto worry\b",
     ),
     # "Field not found", "email not sent": the style of headlines, without a verb

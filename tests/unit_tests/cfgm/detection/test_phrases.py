@@ -17,6 +17,7 @@ from langchain_tooltree.errors import ConfigurationError
 REFUSALS = """\
 You can't move something into itself.
 It's not clear how to get there from here.
+Its not clear how to go through that.
 The door is not open.
 No known action matches that input.
 Ambiguous request: Please enter the number for the action you intended (or blank to cancel):
