@@ -40,8 +40,8 @@ class AnomalyDetector:
        of other people's errors;
     4. the same call brought the same again (`repetition`), several calls did (`cycle`), or different calls did
        (`stagnation`). Words that only confirm that something was done are no sign of standing still: it takes twice
-       as many of them for a repetition or a cycle, and they are no stagnation. Only calls since the latest message of
-       the user count;
+       as many of them for a cycle, and they are no stagnation. Only calls since the latest message of the user count,
+       and declared pollers do not;
     5. the classifier says so (`classified`).
 
     A call that a person rejected (`HumanInTheLoopMiddleware`, `PlanReviewMiddleware`) is no anomaly: the agent was told

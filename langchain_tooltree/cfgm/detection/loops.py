@@ -41,9 +41,6 @@ _ACKNOWLEDGED = re.compile(
     re.IGNORECASE | re.VERBOSE,
 )
 
-_DESCRIBED = re.compile(r"\n|^\W*(?:an?|there|here|in|on|inside)\s|\balready\b", re.IGNORECASE)
-"""How an outcome begins that tells what is there, or what was so before."""
-
 
 @dataclass(frozen=True, slots=True)
 class Loop:
@@ -136,14 +133,10 @@ class _Window:
 
 
 def _repetition(window: _Window, latest: Step, repeats: int) -> Loop | None:
-    # Whoever moves forward or presses a button gets the same word each time, and may well do so often. But to look at
-    # the same thing again and again, or to do what is done already, leads nowhere.
-    outcome = said(_content(latest))
-    needed = repeats * 2 if acknowledges(outcome) and not _DESCRIBED.search(outcome) else repeats
     times = 1
-    while times < needed and (earlier := window[times]) is not None and _same(earlier, latest):
+    while times < repeats and (earlier := window[times]) is not None and _same(earlier, latest):
         times += 1
-    return Loop("repetition", (latest,), times) if times >= needed else None
+    return Loop("repetition", (latest,), times) if times >= repeats else None
 
 
 def _cycle(window: _Window, repeats: int, pollers: Pollers) -> Loop | None:
@@ -156,6 +149,7 @@ def _cycle(window: _Window, repeats: int, pollers: Pollers) -> Loop | None:
         turn = [step for place in reversed(range(period)) if (step := window[place]) is not None]
         if all(_same(step, turn[0]) for step in turn) or any(step in pollers for step in turn):
             continue
+        # Whoever fills a row of pots gets the same words each time, and may well do so often.
         needed = repeats * 2 if all(acknowledges(said(_content(step))) for step in turn) else repeats
         if all(_same(window[place], window[place % period]) for place in range(period, needed * period)):
             return Loop("cycle", tuple(turn), needed)

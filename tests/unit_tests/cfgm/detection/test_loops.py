@@ -34,10 +34,16 @@ def test_another_outcome_or_another_call_in_between_ends_a_repetition():
     assert kind(LOOK, ("open", {"what": "box"}, "The box is now open."), LOOK, LOOK) is None
 
 
-def test_bare_confirmations_take_twice_as_long():
+def test_a_call_that_is_confirmed_is_a_repetition_like_any_other():
     press = ("press", {"button": "next"}, "OK")
-    assert kind(*[press] * 5) is None
-    assert kind(*[press] * 6) == "repetition"
+    assert kind(*[press] * 2) is None
+    assert kind(*[press] * 3) == "repetition"
+
+
+def test_cycles_that_are_confirmed_take_twice_as_long():
+    turn = [("fill", {"what": "jug"}, "You fill the jug."), ("pour", {"into": "pot"}, "You pour it into the pot.")]
+    assert kind(*turn * 5) is None
+    assert kind(*turn * 6) == "cycle"
 
 
 @pytest.mark.parametrize("poller", ["look", "lo*", "look()"])
