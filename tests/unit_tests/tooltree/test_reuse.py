@@ -3,6 +3,7 @@
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
+from langchain_tooltree.experience.reference import as_reference
 from langchain_tooltree.tooltree.reuse import continuation_of, last_search
 
 EFFECTS = {"look": "read", "ask": "read", "paint": "sandboxed", "send": "write"}
@@ -51,6 +52,12 @@ def test_a_write_that_came_out_as_tried_leads_to_the_tree_below_it(search):
     continuation = found(search, call, result(call, "paint ran"))
     assert [node.call.tool for node in continuation.nodes[1:]] == ["look"]
     assert not continuation.carried_out
+
+
+def test_advice_on_a_result_does_not_change_what_came_out(search):
+    call = planned(search, "paint")
+    advised = f"paint ran\n\n{as_reference('Let it dry.', source='reflection')}"
+    assert [node.call.tool for node in found(search, call, result(call, advised)).nodes[1:]] == ["look"]
 
 
 def test_a_tree_is_worth_nothing_for_another_request(search):
