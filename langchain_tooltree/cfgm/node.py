@@ -43,8 +43,8 @@ class CFGMReflectionNode(Runnable[Any, Update]):
     `{"type": "anomaly", ...}` and `{"type": "reflect", ...}` in `stream_mode="custom"`.
 
     The state needs the `add_messages` reducer for its messages, as `MessagesState` has it: the observation with the
-    correction takes the place of the one without. An observation without an id cannot be replaced, and is left alone;
-    that is logged once. A model that fails costs the correction, and not the run.
+    correction takes the place of the one without. In a graph, an observation without an id cannot be replaced, and is
+    left alone; that is logged once. A model that fails costs the correction, and not the run.
 
     Args:
         model: Reflects: a chat model, a name for `init_chat_model`, or a `Reflector` with settings of its own.
@@ -115,7 +115,8 @@ class CFGMReflectionNode(Runnable[Any, Update]):
         messages = conversation(state, self._messages_key)
         writer = current_writer()
         corrected: list[BaseMessage] = []
-        if self._can_replace(latest_observations(messages)):
+        # Outside of any graph, whoever calls the node puts the correction in its place.
+        if writer is None or self._can_replace(latest_observations(messages)):
             message = yield from self._recovery.correcting(
                 messages, names=self._names, tools=self._tools, tips=self._tips(messages, writer), writer=writer
             )

@@ -112,6 +112,14 @@ def test_a_state_that_is_a_list_of_messages_is_corrected_and_left_alone(path):
     assert advised(either(path, graph.compile())([HumanMessage(TASK), *gauged()])) == [False]
 
 
+def test_who_calls_it_outside_of_a_graph_needs_no_ids(path):
+    unnamed = [message.model_copy(update={"id": None}) for message in in_trouble()]
+
+    (message,) = either(path, CFGMReflectionNode(reflector()))({"messages": unnamed})["messages"]
+
+    assert message.text.startswith(f"{NO_VALVE}\n\n<reference_material")
+
+
 def test_observations_without_ids_cannot_be_replaced_so_nobody_is_asked_about_them(path, caplog):
     class Growing(TypedDict):
         messages: Annotated[list[AnyMessage], operator.add]
