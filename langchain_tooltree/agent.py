@@ -12,6 +12,7 @@ from langgraph.graph.state import CompiledStateGraph
 
 from langchain_tooltree.cfgm.memory import CFGMMemory
 from langchain_tooltree.cfgm.middleware import CFGMMiddleware
+from langchain_tooltree.cfgm.reminder import check_memory
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.models import resolve_model
 from langchain_tooltree.sitgraph.middleware import SITGraphMiddleware
@@ -128,10 +129,8 @@ def _experienced(
 ) -> list[AgentMiddleware[Any, Any]]:
     """The middleware that brings a graph and a memory into an agent."""
     added: list[AgentMiddleware[Any, Any]] = []
+    check_memory(memory)
     if memory is not None:
-        if not isinstance(memory, CFGMMemory):
-            msg = f"memory must be a CFGMMemory, got {type(memory).__name__}. Make one: CFGMMemory(model, store)."
-            raise ConfigurationError(msg)
         if any(isinstance(entry, CFGMMiddleware) for entry in middleware):
             msg = "middleware holds a CFGMMiddleware already; leave it out, or leave out memory=."
             raise ConfigurationError(msg)

@@ -12,7 +12,7 @@ state of its own: the conversation tells, and a thread that is resumed goes on r
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from langchain_tooltree.errors import ConfigurationError
+from langchain_tooltree.checks import check_count
 
 DEFAULT_COOLDOWN = 3
 DEFAULT_MAX_REFLECTIONS = 5
@@ -37,11 +37,8 @@ class ReflectionPace:
     max_reflections: int = DEFAULT_MAX_REFLECTIONS
 
     def __post_init__(self) -> None:
-        for name in ("cooldown", "max_reflections"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                msg = f"{name} must be a whole number of 1 or more, got {value!r}."
-                raise ConfigurationError(msg)
+        check_count("cooldown", self.cooldown)
+        check_count("max_reflections", self.max_reflections)
 
     def allows(self, reflected: Iterable[bool]) -> bool:
         """Whether to reflect on an anomaly now.

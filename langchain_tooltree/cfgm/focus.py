@@ -1,17 +1,16 @@
 """Focus points: what to watch while a new environment is explored (CFGM, Alg. 1)."""
 
-import json
 import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import HumanMessage, SystemMessage
 from pydantic import BaseModel, Field
 
 from langchain_tooltree.cfgm.lists import listed
+from langchain_tooltree.documents import document_prompt
 from langchain_tooltree.errors import ConfigurationError, ReplyError
-from langchain_tooltree.experience.excerpt import LONGEST_TEXT, excerpt, shortened
+from langchain_tooltree.experience.excerpt import DEFAULT_MAX_CHARACTERS, LONGEST_TEXT, excerpt, shortened
 from langchain_tooltree.experience.records import digest
 from langchain_tooltree.experience.shelf import Shelf
 from langchain_tooltree.experience.trajectory import Trajectory
@@ -38,9 +37,6 @@ MOST_FOCUS_POINTS = 10
 
 LONGEST_FOCUS_POINT = 500
 """Characters of a focus point that are kept."""
-
-MAX_CHARACTERS = 24_000
-"""About how much of the examples a model is shown: 6,000 tokens."""
 
 MOST_EXAMPLES = 12
 """Examples a model is shown, so that there is room for something of each."""
@@ -104,9 +100,12 @@ def _document(description: str, examples: Sequence[str | Trajectory]) -> dict[st
         msg = f"examples must be a sequence of trajectories or texts, got one text: {examples!r:.80}. Put it in a list."
         raise ConfigurationError(msg)
     given = list(examples)[:MOST_EXAMPLES]
-    room = MAX_CHARACTERS // max(1, len(given))
+    room = DEFAULT_MAX_CHARACTERS // max(1, len(given))
     shown = [_example(example, room) for example in given]
-    return {"description": shortened(description.strip(), MAX_CHARACTERS), **({"examples": shown} if shown else {})}
+    return {
+        "description": shortened(description.strip(), DEFAULT_MAX_CHARACTERS),
+        **({"examples": shown} if shown else {}),
+    }
 
 
 def _example(example: str | Trajectory, room: int) -> Any:
@@ -124,10 +123,7 @@ def _asking(model: BaseChatModel, document: Mapping[str, Any]) -> Flow[list[str]
     question = StructuredQuestion(
         model=model,
         schema=FocusForm,
-        prompt=[
-            SystemMessage(DEFAULT_FOCUS_PROMPT),
-            HumanMessage(json.dumps(document, ensure_ascii=False, indent=1, default=str)),
-        ],
+        prompt=document_prompt(DEFAULT_FOCUS_PROMPT, document),
         usable=lambda reply: bool(_points(reply.get("focus_points"))),
         config=inner_config("focus", {}),
     )

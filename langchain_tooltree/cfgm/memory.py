@@ -17,6 +17,7 @@ from langchain_tooltree.cfgm.recall import recalling
 from langchain_tooltree.cfgm.recollection import Recollection
 from langchain_tooltree.cfgm.tip import Tip
 from langchain_tooltree.cfgm.tips import extracting
+from langchain_tooltree.checks import check_count
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.experience.store import DEFAULT_NAMESPACE, ExperienceStore
 from langchain_tooltree.experience.trajectory import Trajectory
@@ -74,8 +75,8 @@ class CFGMMemory:
         max_characters: int = DEFAULT_MAX_CHARACTERS,
         max_concurrency: int = 4,
     ) -> None:
-        _check_count("max_characters", max_characters, FEWEST_CHARACTERS)
-        _check_count("max_concurrency", max_concurrency, 1)
+        check_count("max_characters", max_characters, FEWEST_CHARACTERS)
+        check_count("max_concurrency", max_concurrency, 1)
         self._model = resolve_model(model)
         self._experience = _experience(store, namespace, embeddings)
         self._max_characters = max_characters
@@ -233,7 +234,7 @@ class CFGMMemory:
         if not isinstance(task, str):
             msg = f"task must be a text, got {task!r:.80}."
             raise ConfigurationError(msg)
-        _check_count("k", k, 1)
+        check_count("k", k, 1)
         return (yield from recalling(self._experience.within_config(config), task, k))
 
     def _focusing(
@@ -266,9 +267,3 @@ def _experience(
             msg = f"An ExperienceStore has its own {name}, but {name}={given!r:.80} was passed as well. Leave it out."
             raise ConfigurationError(msg)
     return store
-
-
-def _check_count(name: str, value: Any, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        msg = f"{name} must be a whole number of {least} or more, got {value!r}."
-        raise ConfigurationError(msg)

@@ -20,8 +20,9 @@ from langchain_tooltree.cfgm.memory import CFGMMemory
 from langchain_tooltree.cfgm.recollection_text import recollection_text
 from langchain_tooltree.cfgm.recovery import AnyTool, Recovery
 from langchain_tooltree.cfgm.reflector import Reflector
-from langchain_tooltree.cfgm.reminder import DEFAULT_K, check_k, check_memory, reminding
+from langchain_tooltree.cfgm.reminder import DEFAULT_K, check_memory, reminding
 from langchain_tooltree.cfgm.tip import Tip
+from langchain_tooltree.checks import check_count
 from langchain_tooltree.experience.excerpt import shortened
 from langchain_tooltree.experience.run_ids import is_collecting, run_id
 from langchain_tooltree.experience.trajectory import Trajectory
@@ -144,7 +145,7 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
     ) -> None:
         super().__init__()
         check_memory(memory)
-        check_k(k)
+        check_count("k", k)
         self._recovery = (
             Recovery.of(model, detector, cooldown=cooldown, max_reflections=max_reflections) if reflect else None
         )

@@ -14,8 +14,9 @@ from langchain_tooltree.cfgm.episodes import DEFAULT_COOLDOWN, DEFAULT_MAX_REFLE
 from langchain_tooltree.cfgm.memory import CFGMMemory
 from langchain_tooltree.cfgm.recovery import AnyTool, Recovery
 from langchain_tooltree.cfgm.reflector import Reflector
-from langchain_tooltree.cfgm.reminder import DEFAULT_K, check_k, check_memory, reminding
+from langchain_tooltree.cfgm.reminder import DEFAULT_K, check_memory, reminding
 from langchain_tooltree.cfgm.tip import Tip
+from langchain_tooltree.checks import check_count
 from langchain_tooltree.conversation import conversation
 from langchain_tooltree.flows import Flow, arun_flow, run_flow
 from langchain_tooltree.streaming import Writer, current_writer
@@ -75,7 +76,7 @@ class CFGMReflectionNode(Runnable[Any, Update]):
     ) -> None:
         self.name = "CFGMReflectionNode"
         check_memory(memory)
-        check_k(k)
+        check_count("k", k)
         self._recovery = Recovery.of(model, detector, cooldown=cooldown, max_reflections=max_reflections)
         self._memory = memory
         self._names = None if tools is None else names_of(tools)

@@ -1,7 +1,5 @@
 """Recall: the experiences that are most like a task (CFGM, Alg. 3)."""
 
-from dataclasses import dataclass
-
 from langchain_tooltree.cfgm.nearest import complementary
 from langchain_tooltree.cfgm.recollection import Experience, Recollection
 from langchain_tooltree.cfgm.tips import task_id_of, tips_of
@@ -25,7 +23,7 @@ def recalling(experience: ExperienceStore, task: str, k: int) -> Flow[Recollecti
         The experiences. Of several with the very same task the shortest one is taken, and a second one only where
         there are too few other tasks. Its tips are those of all tasks with this text that are among the candidates.
     """
-    found: list[Trajectory] = yield _Similar(experience, task, CANDIDATES * k)
+    found = yield from experience.finding(task, k=CANDIDATES * k, success=True)
     left = sorted(found, key=lambda each: (_rank(each, found), len(each.steps), each.id))
     chosen = [left[place] for place in complementary(task, [each.task for each in left], k)]
     recalled = []
@@ -39,16 +37,3 @@ def recalling(experience: ExperienceStore, task: str, k: int) -> Flow[Recollecti
 def _rank(trajectory: Trajectory, found: list[Trajectory]) -> int:
     """Where the first one with the same task stands."""
     return next(place for place, other in enumerate(found) if other.task == trajectory.task)
-
-
-@dataclass(frozen=True, slots=True)
-class _Similar:
-    experience: ExperienceStore
-    task: str
-    limit: int
-
-    def run(self) -> list[Trajectory]:
-        return self.experience.similar(self.task, k=self.limit, success=True)
-
-    async def arun(self) -> list[Trajectory]:
-        return await self.experience.asimilar(self.task, k=self.limit, success=True)

@@ -6,7 +6,7 @@ from itertools import chain, islice
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, ToolMessage
 from pydantic import BaseModel, Field
 
 from langchain_tooltree.cfgm.correction import advice_in
@@ -15,12 +15,19 @@ from langchain_tooltree.cfgm.detection.anomaly import Anomaly
 from langchain_tooltree.cfgm.reflection import LONGEST_ANSWER, MOST_QUESTIONS, Reflection, read_reflection
 from langchain_tooltree.cfgm.tip import Tip
 from langchain_tooltree.cfgm.words import words_of
+from langchain_tooltree.checks import check_count
+from langchain_tooltree.documents import document_prompt
 from langchain_tooltree.errors import ConfigurationError
-from langchain_tooltree.experience.excerpt import LONGEST_TEXT, excerpt, shortened
+from langchain_tooltree.experience.excerpt import (
+    DEFAULT_MAX_CHARACTERS,
+    FEWEST_CHARACTERS,
+    LONGEST_TEXT,
+    excerpt,
+    shortened,
+)
 from langchain_tooltree.experience.formats import to_chat
 from langchain_tooltree.experience.records import Record, text_of
 from langchain_tooltree.experience.reference import without_reference
-from langchain_tooltree.experience.verdict import DEFAULT_MAX_CHARACTERS, FEWEST_CHARACTERS
 from langchain_tooltree.flows import Flow, arun_flow, run_flow
 from langchain_tooltree.models import ATTEMPTS, Meter, StructuredQuestion, inner_config, resolve_model
 
@@ -135,13 +142,7 @@ class Reflector:
         if len(questions or ()) > MOST_QUESTIONS:
             msg = f"questions may hold {MOST_QUESTIONS} questions at the most, got {len(questions or ())}."
             raise ConfigurationError(msg)
-        if (
-            isinstance(max_characters, bool)
-            or not isinstance(max_characters, int)
-            or max_characters < FEWEST_CHARACTERS
-        ):
-            msg = f"max_characters must be a whole number of {FEWEST_CHARACTERS} or more, got {max_characters!r}."
-            raise ConfigurationError(msg)
+        check_count("max_characters", max_characters, FEWEST_CHARACTERS)
         self._model = resolve_model(model)
         self._schema: type[BaseModel] = ReflectionForm if key_information else SelfQAForm
         self._questions = list(questions or ())
@@ -208,10 +209,7 @@ class Reflector:
         question = StructuredQuestion(
             model=self._model,
             schema=self._schema,
-            prompt=[
-                SystemMessage(self._prompt),
-                HumanMessage(json.dumps(document, ensure_ascii=False, indent=1, default=str)),
-            ],
+            prompt=document_prompt(self._prompt, document),
             usable=lambda reply: bool(read_reflection(reply).next_step),
             config=inner_config("reflect", {"anomaly": anomaly.kind, "tool": anomaly.tool}),
         )

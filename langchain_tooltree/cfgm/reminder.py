@@ -29,20 +29,6 @@ def check_memory(memory: object) -> None:
         raise ConfigurationError(msg)
 
 
-def check_k(k: object) -> None:
-    """Tell whoever passes something else than a number of experiences.
-
-    Args:
-        k: What was passed.
-
-    Raises:
-        ConfigurationError: If it is no whole number of 1 or more.
-    """
-    if isinstance(k, bool) or not isinstance(k, int) or k < 1:
-        msg = f"k must be a whole number of 1 or more, got {k!r}."
-        raise ConfigurationError(msg)
-
-
 def reminding(
     memory: CFGMMemory, task: str, *, k: int, own: str | None = None, writer: Writer | None
 ) -> Flow[Recollection]:

@@ -1,6 +1,5 @@
 """What a model is asked in order to get tips out of attempts, and how its replies are read (CFGM, Alg. 2)."""
 
-import json
 import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,13 +7,13 @@ from functools import lru_cache
 from typing import Any, Literal
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import HumanMessage, SystemMessage
 from pydantic import BaseModel, Field
 
 from langchain_tooltree.cfgm.lists import listed
 from langchain_tooltree.cfgm.tip import Tip
 from langchain_tooltree.cfgm.words import overlap, words_of
-from langchain_tooltree.experience.excerpt import LONGEST_TEXT, excerpt, shortened
+from langchain_tooltree.documents import document_prompt
+from langchain_tooltree.experience.excerpt import DEFAULT_MAX_CHARACTERS, LONGEST_TEXT, excerpt, shortened
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.flows import Flow
 from langchain_tooltree.models import ATTEMPTS, Meter, StructuredQuestion, inner_config
@@ -63,9 +62,6 @@ MOST_KNOWN = 40
 LONGEST_TIP = 600
 """Characters of a tip, and of its reasoning, that are kept."""
 
-MAX_CHARACTERS = 24_000
-"""About how much of the attempts a model is shown: 6,000 tokens, half of them for the successful one."""
-
 _LITTLE = frozenset(words_of("a an the this that these those it its you your is are be and then so"))
 _ADVICE = ("tip", "text", "advice", "content", "title")
 _REASONS = ("reasoning", "reason", "rationale", "why", "explanation", "because")
@@ -104,7 +100,7 @@ def comparing(model: BaseChatModel, success: Trajectory, failures: Sequence[Traj
     Returns:
         At most 5 tips; `None` if the model gave no usable reply, which is logged.
     """
-    room = MAX_CHARACTERS // 2
+    room = DEFAULT_MAX_CHARACTERS // 2
     failed = [_attempt(failure, room // len(failures)) for failure in failures]
     document = {"task": shortened(success.task), "failed": failed, "succeeded": _attempt(success, room)}
     attempts = [*failures, success]
@@ -128,7 +124,7 @@ def praising(model: BaseChatModel, success: Trajectory, known: Sequence[Tip]) ->
     numbered = [{"number": number, "tip": tip.text} for number, tip in enumerate(shown, 1)]
     document = {
         "task": shortened(success.task),
-        "succeeded": _attempt(success, MAX_CHARACTERS),
+        "succeeded": _attempt(success, DEFAULT_MAX_CHARACTERS),
         "known_tips": numbered,
     }
     reply = yield from _asking(model, SuccessForm, DEFAULT_SUCCESS_PROMPT, document, success.id)
@@ -159,7 +155,7 @@ def _asking(
     question = StructuredQuestion(
         model=model,
         schema=form,
-        prompt=[SystemMessage(prompt), HumanMessage(json.dumps(document, ensure_ascii=False, indent=1, default=str))],
+        prompt=document_prompt(prompt, document),
         usable=lambda reply: _is_answer(reply.get("tips")),
         config=inner_config("tips", {"trajectory": run}),
     )

@@ -9,7 +9,7 @@ from zlib import crc32
 import numpy as np
 from langchain_core.embeddings import Embeddings
 
-from langchain_tooltree.errors import ConfigurationError
+from langchain_tooltree.checks import check_count
 from langchain_tooltree.experience.words import WORD
 
 DEFAULT_DIMENSIONS = 1024
@@ -33,9 +33,7 @@ class HashingEmbeddings(Embeddings):
     """
 
     def __init__(self, dims: int = DEFAULT_DIMENSIONS) -> None:
-        if isinstance(dims, bool) or not isinstance(dims, int) or dims < 1:
-            msg = f"dims must be a whole number of 1 or more, got {dims!r}."
-            raise ConfigurationError(msg)
+        check_count("dims", dims)
         self.dims = dims
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:

@@ -9,6 +9,12 @@ from langchain_tooltree.experience.records import ChatMessage, Record, arguments
 LONGEST_TEXT = 2_000
 """Characters that are shown of one text, one observation or the arguments of one call."""
 
+DEFAULT_MAX_CHARACTERS = 24_000
+"""About how much of a run a model is shown: 6,000 tokens."""
+
+FEWEST_CHARACTERS = 4 * LONGEST_TEXT
+"""Room in which a run still tells something."""
+
 Entry = dict[str, Any]
 
 

@@ -10,6 +10,7 @@ from langgraph.config import get_config
 from langgraph.runtime import Runtime
 from langgraph.store.base import BaseStore, GetOp, Item, SearchItem
 
+from langchain_tooltree.checks import check_count
 from langchain_tooltree.errors import ConfigurationError, TrajectoryFormatError
 from langchain_tooltree.experience.files import from_json, to_json
 from langchain_tooltree.experience.namespaces import NamespaceTemplate
@@ -248,25 +249,19 @@ class ExperienceStore:
             ConfigurationError: If `k` is less than 1, or a variable of the namespace is not known.
             TrajectoryFormatError: If what is stored is no trajectory.
         """
-        return run_flow(self._found(task, k=k, success=success, config=config))
+        return run_flow(self.finding(task, k=k, success=success, config=config))
 
     async def asimilar(
         self, task: str, *, k: int = 2, success: bool | None = None, config: RunnableConfig | None = None
     ) -> list[Trajectory]:
         """The async twin of `similar`."""
-        return await arun_flow(self._found(task, k=k, success=success, config=config))
+        return await arun_flow(self.finding(task, k=k, success=success, config=config))
 
-    def _found(
-        self,
-        task: str,
-        *,
-        k: int,
-        success: bool | None,
-        config: RunnableConfig | None,
+    def finding(
+        self, task: str, *, k: int = 2, success: bool | None = None, config: RunnableConfig | None = None
     ) -> Flow[list[Trajectory]]:
-        if isinstance(k, bool) or not isinstance(k, int) or k < 1:
-            msg = f"k must be a whole number of 1 or more, got {k!r}."
-            raise ConfigurationError(msg)
+        """Find the trajectories whose tasks are most like a task, as a flow."""
+        check_count("k", k)
         namespace = self._namespace(config)
         ids = yield from self._indexed(namespace, task, k, success=success)
         if ids is None:

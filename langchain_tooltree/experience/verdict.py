@@ -1,6 +1,5 @@
 """Did a run succeed? Said by a function of the user's, or by a model that gives its reasons."""
 
-import json
 import logging
 import math
 from collections.abc import Awaitable, Callable, Mapping
@@ -9,11 +8,12 @@ from typing import Any, Literal
 
 import numpy as np
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import HumanMessage, SystemMessage
 from pydantic import BaseModel, Field
 
+from langchain_tooltree.checks import check_count
+from langchain_tooltree.documents import document_prompt
 from langchain_tooltree.errors import ConfigurationError
-from langchain_tooltree.experience.excerpt import LONGEST_TEXT, excerpt, shortened
+from langchain_tooltree.experience.excerpt import DEFAULT_MAX_CHARACTERS, FEWEST_CHARACTERS, excerpt, shortened
 from langchain_tooltree.experience.files import SUCCESS_REWARD
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.flows import Flow, FunctionStep, arun_flow, run_flow
@@ -34,11 +34,6 @@ failure if something is missing, wrong or made up. If the assistant rightly refu
 that is a success, too. If the record does not show enough to tell, it is unclear.
 
 First write in two or three sentences what speaks for and against it, then give the verdict."""
-
-DEFAULT_MAX_CHARACTERS = 24_000
-"""About how much of a run a model is shown: 6,000 tokens."""
-
-FEWEST_CHARACTERS = 4 * LONGEST_TEXT
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +86,7 @@ class ModelVerdict:
         prompt: str = DEFAULT_VERDICT_PROMPT,
         max_characters: int = DEFAULT_MAX_CHARACTERS,
     ) -> None:
-        if (
-            isinstance(max_characters, bool)
-            or not isinstance(max_characters, int)
-            or max_characters < FEWEST_CHARACTERS
-        ):
-            msg = f"max_characters must be a whole number of {FEWEST_CHARACTERS} or more, got {max_characters!r}."
-            raise ConfigurationError(msg)
+        check_count("max_characters", max_characters, FEWEST_CHARACTERS)
         self._model = resolve_model(model)
         self._prompt = prompt
         self._max_characters = max_characters
@@ -128,10 +117,7 @@ class ModelVerdict:
         question = StructuredQuestion(
             model=self._model,
             schema=VerdictForm,
-            prompt=[
-                SystemMessage(self._prompt),
-                HumanMessage(json.dumps(document, ensure_ascii=False, indent=1, default=str)),
-            ],
+            prompt=document_prompt(self._prompt, document),
             usable=lambda reply: _success(reply) is not _NOTHING,
             config=inner_config("verdict", {"trajectory": trajectory.id}),
         )

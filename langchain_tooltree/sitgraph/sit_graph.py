@@ -10,6 +10,7 @@ import networkx as nx
 from langchain_core.embeddings import Embeddings
 from langchain_core.messages import BaseMessage
 
+from langchain_tooltree.checks import check_count
 from langchain_tooltree.errors import ConfigurationError, GraphFileError
 from langchain_tooltree.experience.embedders import embedder_name, resolve_embeddings
 from langchain_tooltree.experience.formats import to_chat
@@ -342,9 +343,7 @@ class SITGraph:
         k: int,
         allowed: Tools | None,
     ) -> Flow[list[Suggestion]]:
-        if isinstance(k, bool) or not isinstance(k, int) or k < 1:
-            msg = f"k must be a whole number of 1 or more, got {k!r}."
-            raise ConfigurationError(msg)
+        check_count("k", k)
         views = summary = None
         if state is not None and state.strip():
             summary = (yield from self._encoder.encode([shortened(state)]))[0]
@@ -368,12 +367,9 @@ def _check(alpha: float, max_states: int | None, min_support: int, ablation: str
     if isinstance(alpha, bool) or not isinstance(alpha, int | float) or not 0 <= alpha < float("inf"):
         msg = f"alpha must be a number of 0 or more, got {alpha!r}."
         raise ConfigurationError(msg)
-    for name, value in (("max_states", max_states), ("min_support", min_support)):
-        if value is None and name == "max_states":
-            continue
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            msg = f"{name} must be a whole number of 1 or more, got {value!r}."
-            raise ConfigurationError(msg)
+    if max_states is not None:
+        check_count("max_states", max_states)
+    check_count("min_support", min_support)
     if ablation is not None and ablation not in get_args(Ablation):
         msg = f"ablation must be one of {', '.join(map(repr, get_args(Ablation)))} or None, got {ablation!r}."
         raise ConfigurationError(msg)

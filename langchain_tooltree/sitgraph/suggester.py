@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from langchain_tooltree.checks import check_count
 from langchain_tooltree.conversation import dialogue_of
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.flows import Flow
@@ -39,9 +40,7 @@ class Suggester:
         if not isinstance(self.graph, SITGraph):
             msg = f"graph must be a SITGraph, got {self.graph!r:.80}. Make one: SITGraph.from_trajectories(...)."
             raise ConfigurationError(msg)
-        if isinstance(self.k, bool) or not isinstance(self.k, int) or self.k < 1:
-            msg = f"k must be a whole number of 1 or more, got {self.k!r}."
-            raise ConfigurationError(msg)
+        check_count("k", self.k)
 
     def suggest(
         self,

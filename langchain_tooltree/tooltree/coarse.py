@@ -5,11 +5,12 @@ from typing import Any
 
 from langchain_core.language_models import BaseChatModel
 
+from langchain_tooltree.documents import document_prompt
 from langchain_tooltree.flows import Flow
 from langchain_tooltree.models import Meter, StructuredQuestion, inner_config
 from langchain_tooltree.tooltree.cards import ToolLibrary
 from langchain_tooltree.tooltree.config import SearchConfig
-from langchain_tooltree.tooltree.prompts import DEFAULT_PLAN_PROMPT, CoarsePlan, question_messages
+from langchain_tooltree.tooltree.prompts import DEFAULT_PLAN_PROMPT, CoarsePlan
 
 
 def plan_tools(
@@ -34,7 +35,7 @@ def plan_tools(
     question = StructuredQuestion(
         model=model,
         schema=CoarsePlan,
-        prompt=question_messages(
+        prompt=document_prompt(
             DEFAULT_PLAN_PROMPT,
             {"request": query, "tools": [library.card(name).to_dict() for name in library.names]},
         ),

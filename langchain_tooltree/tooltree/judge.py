@@ -13,6 +13,7 @@ from typing import Any, Literal, Protocol
 
 from langchain_core.language_models import BaseChatModel
 
+from langchain_tooltree.documents import document_prompt
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.flows import Flow, FunctionStep
 from langchain_tooltree.models import ATTEMPTS, Meter, StructuredQuestion, inner_config, is_chat_model, resolve_model
@@ -22,7 +23,6 @@ from langchain_tooltree.tooltree.prompts import (
     NOT_EXECUTED,
     CandidateScores,
     ObservationScore,
-    question_messages,
 )
 
 Score = float | None
@@ -143,7 +143,7 @@ class ModelEvaluator:
         question = StructuredQuestion(
             model=self.model,
             schema=CandidateScores,
-            prompt=question_messages(
+            prompt=document_prompt(
                 DEFAULT_PRE_JUDGE_PROMPT,
                 {
                     "request": request.query,
@@ -166,7 +166,7 @@ class ModelEvaluator:
         question = StructuredQuestion(
             model=self.model,
             schema=ObservationScore,
-            prompt=question_messages(
+            prompt=document_prompt(
                 DEFAULT_POST_JUDGE_PROMPT,
                 {
                     "request": request.query,

@@ -3,11 +3,10 @@
 Each template is a public constant, so that a user can read it, and each builder returns plain LangChain messages.
 """
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
 from pydantic import BaseModel, Field
 
 DEFAULT_PROPOSE_PROMPT = """\
@@ -140,12 +139,6 @@ def propose_messages(
 
 def _listed(calls: Sequence[str]) -> str:
     return "\n".join(f"- {call}" for call in calls)
-
-
-def question_messages(instruction: str, question: Mapping[str, Any]) -> list[BaseMessage]:
-    """The prompt of a judge or of the coarse planner: an instruction, and all that it needs as one JSON document."""
-    document = json.dumps(question, ensure_ascii=False, indent=1, default=str)
-    return [SystemMessage(instruction), HumanMessage(document)]
 
 
 def transcript(conversation: Sequence[BaseMessage]) -> list[dict[str, Any]]:

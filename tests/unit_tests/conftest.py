@@ -31,6 +31,12 @@ def no_network(monkeypatch):
     monkeypatch.setattr(socket.socket, "connect", refuse)
 
 
+@pytest.fixture(params=["sync", "async"])
+def path(request):
+    """Which of the two halves a test drives."""
+    return request.param
+
+
 @dataclass(frozen=True, kw_only=True)
 class TablePolicy:
     """Offers what its table says for the tools called so far, and scores calls by the name of their tool.

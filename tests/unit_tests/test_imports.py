@@ -33,6 +33,7 @@ PURE = {
     "cfgm/reflection.py",
     "cfgm/tip.py",
     "cfgm/words.py",
+    "checks.py",
     "events.py",
     "experience/chroma_filters.py",
     "experience/excerpt.py",

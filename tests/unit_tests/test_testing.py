@@ -5,6 +5,7 @@ from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, Sys
 from langchain_core.tools import tool
 from pydantic import BaseModel
 
+from langchain_tooltree.documents import document_prompt
 from langchain_tooltree.testing import Made, ScriptedChatModel, read_question
 from langchain_tooltree.tooltree.prompts import (
     DEFAULT_DRAFT_PROMPT,
@@ -12,7 +13,6 @@ from langchain_tooltree.tooltree.prompts import (
     DEFAULT_PRE_JUDGE_PROMPT,
     DEFAULT_PROPOSE_PROMPT,
     propose_messages,
-    question_messages,
 )
 
 CALL = {"name": "alpha", "args": {"n": 1}, "id": "c1", "type": "tool_call"}
@@ -113,7 +113,7 @@ HISTORY = [
 def test_candidates_are_read_with_their_identifiers():
     candidates = [{"id": "c7", "tool": "beta", "arguments": {"n": 2}}]
     document = {"request": "Go.", "history": HISTORY, "tools": [], "candidates": candidates}
-    question, judged = read_question(question_messages(DEFAULT_PRE_JUDGE_PROMPT, document))
+    question, judged = read_question(document_prompt(DEFAULT_PRE_JUDGE_PROMPT, document))
     assert (question.kind, question.request, question.path) == ("pre", "Go.", (Made("alpha", {"n": 1}, "seen"),))
     assert judged == [("c7", Made("beta", {"n": 2}))]
 
@@ -121,7 +121,7 @@ def test_candidates_are_read_with_their_identifiers():
 def test_an_observation_is_read_with_its_call():
     call = {"id": "c7", "tool": "beta", "arguments": {"n": 2}}
     document = {"request": "Go.", "history": [], "call": call, "observation": "two"}
-    question, judged = read_question(question_messages(DEFAULT_POST_JUDGE_PROMPT, document))
+    question, judged = read_question(document_prompt(DEFAULT_POST_JUDGE_PROMPT, document))
     assert (question.kind, judged) == ("post", [("c7", Made("beta", {"n": 2}, "two"))])
 
 

@@ -22,6 +22,7 @@ from langchain_tooltree.cfgm.collecting.journal import SHELF, journals
 from langchain_tooltree.cfgm.collecting.progress import Progress
 from langchain_tooltree.cfgm.collecting.report import CollectionReport, TaskOutcome
 from langchain_tooltree.cfgm.collecting.task import NamedTask, Task, named
+from langchain_tooltree.checks import check_count
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.experience.store import ExperienceStore
 from langchain_tooltree.flows import arun_flow, run_flow
@@ -238,7 +239,7 @@ class _Work:
         _check_evaluate(evaluate, agent)
         _check_focus_points(focus_points)
         for name, least in (("max_retries", 0), ("max_steps", 1), ("max_concurrency", 1)):
-            _check_number(name, limits[name], least)
+            check_count(name, limits[name], least)
         self.tasks = named(tasks)
         self.concurrency = 1 if is_environment(agent) else min(limits["max_concurrency"], len(self.tasks))
         self._settings = Settings(
@@ -271,12 +272,6 @@ class _Work:
                 tally.attempts,
             )
         return CollectionReport(tuple(outcomes), tally.made, tally.cost, tally.total, seconds)
-
-
-def _check_number(name: str, value: Any, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        msg = f"{name} must be a whole number of {least} or more, got {value!r}."
-        raise ConfigurationError(msg)
 
 
 def _check_focus_points(focus_points: Any) -> None:

@@ -1,15 +1,14 @@
 """The reflection that is written after a failed attempt: what went wrong, and what to do next time."""
 
-import json
 import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import HumanMessage, SystemMessage
 from pydantic import BaseModel, Field
 
-from langchain_tooltree.experience.excerpt import excerpt, shortened
+from langchain_tooltree.documents import document_prompt
+from langchain_tooltree.experience.excerpt import DEFAULT_MAX_CHARACTERS, excerpt, shortened
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.flows import Flow
 from langchain_tooltree.models import Meter, StructuredQuestion, inner_config
@@ -29,9 +28,6 @@ Say what went wrong: name the step at which the attempt left the right course an
 say what to do next time: concrete steps in the environment's own words, and what is still unknown and should be found \
 out first. Go by what the record shows, make nothing up, and do not repeat earlier reflections: where one of them was \
 followed and did not help, say so. A few sentences each."""
-
-MAX_CHARACTERS = 24_000
-"""About how much of an attempt the model is shown."""
 
 MAX_REFLECTION = 2_000
 """Characters of a reflection that are kept."""
@@ -69,15 +65,12 @@ def reflecting_on_failure(
         "ended": shortened(trajectory.reasons),
         "focus_points": list(focus_points),
         "earlier_reflections": list(earlier),
-        "record": excerpt(trajectory, max_characters=MAX_CHARACTERS),
+        "record": excerpt(trajectory, max_characters=DEFAULT_MAX_CHARACTERS),
     }
     question = StructuredQuestion(
         model=model,
         schema=FailureForm,
-        prompt=[
-            SystemMessage(DEFAULT_FAILURE_PROMPT),
-            HumanMessage(json.dumps(document, ensure_ascii=False, indent=1, default=str)),
-        ],
+        prompt=document_prompt(DEFAULT_FAILURE_PROMPT, document),
         usable=lambda reply: bool(_text(reply)),
         config=inner_config("failure_reflection", {"trajectory": trajectory.id}),
     )

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import HumanMessage, SystemMessage
 from pydantic import BaseModel, Field
 
 from langchain_tooltree.cfgm.detection.anomaly import Anomaly
 from langchain_tooltree.cfgm.detection.cascade import classified
 from langchain_tooltree.cfgm.detection.observed import said
+from langchain_tooltree.documents import document_prompt
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.experience.excerpt import shortened
 from langchain_tooltree.experience.records import Step
@@ -117,11 +117,10 @@ def _ask_model(model: BaseChatModel, steps: Sequence[Step]) -> Flow[Anomaly | No
         }
         for number, step in enumerate(steps, start=1)
     ]
-    document = json.dumps({"observations": shown}, ensure_ascii=False, indent=1)
     question = StructuredQuestion(
         model=model,
         schema=ClassifierForm,
-        prompt=[SystemMessage(DEFAULT_CLASSIFIER_PROMPT), HumanMessage(document)],
+        prompt=document_prompt(DEFAULT_CLASSIFIER_PROMPT, {"observations": shown}),
         usable=lambda reply: _flag(reply) is not None,
         config=inner_config("classify", {}),
     )

@@ -14,6 +14,7 @@ from langchain_tooltree.cfgm.detection.loops import Pollers, loop_in
 from langchain_tooltree.cfgm.detection.phrase import Phrase, phrases_from
 from langchain_tooltree.cfgm.detection.phrases import DEFAULT_PHRASES
 from langchain_tooltree.cfgm.detection.window import latest_steps, worked_before
+from langchain_tooltree.checks import check_count
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.experience.records import Step
 from langchain_tooltree.flows import Flow, arun_flow, run_flow
@@ -71,9 +72,7 @@ class AnomalyDetector:
         pollers: Iterable[str] = (),
         classifier: ClassifierFunction | BaseChatModel | str | None = None,
     ) -> None:
-        if isinstance(repeats, bool) or not isinstance(repeats, int) or repeats < 2:  # noqa: PLR2004 - once is no loop
-            msg = f"repeats must be a whole number of 2 or more, got {repeats!r}."
-            raise ConfigurationError(msg)
+        check_count("repeats", repeats, 2)  # once is no loop
         if isinstance(pollers, str):
             msg = f"pollers are a list, got the text {pollers!r:.80}; for a single one, {[pollers]!r:.80}."
             raise ConfigurationError(msg)

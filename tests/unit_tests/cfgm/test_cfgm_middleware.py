@@ -54,12 +54,6 @@ from langchain_tooltree.experience.reference import as_reference
 from langchain_tooltree.experience.run_ids import COLLECTING
 from langchain_tooltree.testing import OfflineChatModel, ScriptedChatModel
 
-
-@pytest.fixture(params=["sync", "async"])
-def path(request):
-    return request.param
-
-
 # --- recall ---
 
 

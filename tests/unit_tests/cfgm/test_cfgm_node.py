@@ -39,11 +39,6 @@ from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.testing import ScriptedChatModel
 
 
-@pytest.fixture(params=["sync", "async"])
-def path(request):
-    return request.param
-
-
 def test_where_nothing_is_off_nothing_happens(path):
     model = reflector()
     graph, _ = room_graph(call("read_gauge", gauge="water"), ANSWER, node=CFGMReflectionNode(model))

@@ -44,11 +44,6 @@ from langchain_tooltree.experience.verdict import Verdict
 from langchain_tooltree.testing import ScriptedChatModel
 
 
-@pytest.fixture(params=["sync", "async"])
-def path(request):
-    return request.param
-
-
 def test_a_run_is_kept_with_its_verdict_and_without_what_memory_said(path):
     memory = memory_of(PAST)
     verdict = lambda trajectory: Verdict(success=trajectory.task == TASK, reasons="It is warm.")  # noqa: E731

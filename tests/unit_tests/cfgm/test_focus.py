@@ -7,8 +7,9 @@ from langgraph.store.memory import InMemoryStore
 from teacher import attempt
 
 from langchain_tooltree import CFGMMemory, ConfigurationError, ExperienceStore
-from langchain_tooltree.cfgm.focus import LONGEST_FOCUS_POINT, MAX_CHARACTERS
+from langchain_tooltree.cfgm.focus import LONGEST_FOCUS_POINT
 from langchain_tooltree.errors import ReplyError
+from langchain_tooltree.experience.excerpt import DEFAULT_MAX_CHARACTERS
 from langchain_tooltree.flows import run_flow
 from langchain_tooltree.testing import ScriptedChatModel
 
@@ -116,7 +117,7 @@ def test_many_long_examples_stay_within_bounds():
     run = attempt("Find the lamp.", *((f"open door {n}", "It is open. " * 200) for n in range(50)))
     ours, model = memory(FORM)
     ours.focus_points("A house.", [run] * 50)
-    assert len(model.calls[0][1].text) < 3 * MAX_CHARACTERS
+    assert len(model.calls[0][1].text) < 3 * DEFAULT_MAX_CHARACTERS
 
 
 @pytest.mark.parametrize("record", [{"points": POINTS}, {"focus_points": "Look."}, {"focus_points": [7]}])

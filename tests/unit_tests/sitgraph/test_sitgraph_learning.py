@@ -16,11 +16,6 @@ from langchain_tooltree.sitgraph.sit_graph import SITGraph
 from langchain_tooltree.testing import ScriptedChatModel
 
 
-@pytest.fixture(params=["sync", "async"])
-def path(request):
-    return request.param
-
-
 def learning(graph, verdict, *replies, before=(), **options):
     """An agent that looks at the loans and is done, or works by another script."""
     middleware = [*before, SITGraphMiddleware(graph, verdict=verdict)]

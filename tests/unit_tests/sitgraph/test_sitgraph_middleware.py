@@ -35,11 +35,6 @@ SYSTEM = "You work at the desk."
 SCRIPT = (*FOUND, summing_up(WANTED), calling("reserve_book"), "It is reserved.")
 
 
-@pytest.fixture(params=["sync", "async"])
-def path(request):
-    return request.param
-
-
 def systems(model):
     """The system prompt of each call."""
     return [messages[0].text if isinstance(messages[0], SystemMessage) else None for messages in model.calls]

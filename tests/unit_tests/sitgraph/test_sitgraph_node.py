@@ -36,11 +36,6 @@ KNOWN = dialogue("May I keep the atlas?", *FOUND)
 SCRIPT = (*FOUND, summing_up(WANTED), calling("reserve_book"), "It is reserved.")
 
 
-@pytest.fixture(params=["sync", "async"])
-def path(request):
-    return request.param
-
-
 class Advised(MessagesState):
     """A conversation, and what came next in past runs."""
 

@@ -36,11 +36,6 @@ from langchain_tooltree.sitgraph.transitions import transitions_of
 from langchain_tooltree.testing import ScriptedChatModel
 
 
-@pytest.fixture(params=["sync", "async"])
-def path(request):
-    return request.param
-
-
 def summed_up(path, tool, *, summarize=None, tools=TOOLS):
     """The conversation of an agent that finds the reader and the loans, sums up, and renews."""
     script = [calling("find_reader"), calling("list_loans"), summarize or summing_up(RENEWABLE), calling("renew_loan")]

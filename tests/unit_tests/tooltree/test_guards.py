@@ -55,11 +55,6 @@ def called(result, guards, path):
     return outcomes[0]
 
 
-@pytest.fixture(params=["sync", "async"])
-def path(request):
-    return request.param
-
-
 def said(text):
     return ToolMessage(text, tool_call_id="1")
 

@@ -1,8 +1,6 @@
-import json
-
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
-from langchain_tooltree.tooltree.prompts import propose_messages, question_messages, readable, transcript
+from langchain_tooltree.tooltree.prompts import propose_messages, readable, transcript
 
 
 def test_a_transcript_shows_texts_calls_and_observations_in_order():
@@ -27,13 +25,6 @@ def test_blocks_that_are_not_text_are_named_not_shown():
     content = ["plain", {"type": "text", "text": "words"}, {"type": "image", "base64": "AAAA"}, {"odd": 1}]
     assert readable(content) == "plain\nwords\n[image]\n[content]"
     assert readable("as it is") == "as it is"
-
-
-def test_a_question_is_an_instruction_and_one_json_document():
-    system, human = question_messages("Judge.", {"request": "Zürich?", "odd": {1, 2}.__class__})
-    assert system.text == "Judge."
-    assert json.loads(human.text)["request"] == "Zürich?"
-    assert "Zürich" in human.text
 
 
 def test_a_first_proposal_says_nothing_of_attempts():
