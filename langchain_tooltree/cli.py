@@ -65,7 +65,9 @@ def run_demo(model_name: str | None, *, rollouts: int, seed: int, mermaid: str |
     speaker = model_name or "an offline stand-in that follows a few rules (use --model for a real model)"
     console.print(f"[bold]{demo.REQUEST}[/bold]\nModel: {speaker}\n")
     try:
-        result = _search(console, model, SearchConfig(max_rollouts=rollouts, seed=seed))
+        # Every observation is judged, so that the tree shows why each branch was left.
+        config = SearchConfig(max_rollouts=rollouts, seed=seed, post_evaluation="always")
+        result = _search(console, model, config)
     except Exception as error:
         if model_name is None:
             raise
@@ -101,7 +103,7 @@ def _recovery(result: SearchResult) -> str | None:
     """The story of a first step that looked best and was given up, if there is one."""
     first_steps = [node for node in result.tree.children(result.tree.root) if node.r_pre is not None]
     favourite = max(first_steps, key=lambda node: node.r_pre or 0.0, default=None)
-    if favourite is None or favourite.pruned != "post_evaluation" or not result.steps:
+    if favourite is None or favourite.r_post is None or not favourite.pruned or not result.steps:
         return None
     plan = " → ".join(call.tool for call in result.calls)
     return (

@@ -4,7 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from langchain_core.callbacks import adispatch_custom_event, dispatch_custom_event
+from langchain_core.callbacks import BaseCallbackManager, adispatch_custom_event, dispatch_custom_event
+from langchain_core.runnables.config import ensure_config
 from langgraph.runtime import get_runtime
 
 from langchain_tooltree.events import Event, stream_payload
@@ -26,14 +27,22 @@ def emit(event: Event, *sinks: EventSink) -> None:
     """
     for sink in sinks:
         sink(event)
-    dispatch_custom_event(f"{TAG}.{event['type']}", event)
+    if _handled():
+        dispatch_custom_event(f"{TAG}.{event['type']}", event)
 
 
 async def aemit(event: Event, *sinks: EventSink) -> None:
     """The async twin of `emit`; the sinks are plain functions on both paths."""
     for sink in sinks:
         sink(event)
-    await adispatch_custom_event(f"{TAG}.{event['type']}", event)
+    if _handled():
+        await adispatch_custom_event(f"{TAG}.{event['type']}", event)
+
+
+def _handled() -> bool:
+    """Whether the current run has handlers: it knows them all from its beginning, and dispatching is not free."""
+    callbacks = ensure_config().get("callbacks")
+    return not isinstance(callbacks, BaseCallbackManager) or bool(callbacks.handlers)
 
 
 def to_stream(writer: Writer) -> EventSink:

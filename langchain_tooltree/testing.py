@@ -138,7 +138,8 @@ class ScriptedChatModel(_Double):
     propose = AIMessage("", tool_calls=[{"name": "look", "args": {"place": "desk"}, "id": "1"}])
     before = {"scores": [{"id": "c1", "reason": "likely", "score": 0.9}]}
     after = {"reason": "found", "score": 0.9, "goal": 0.95}
-    model = ScriptedChatModel(replies=[propose, "There is no other call.", before, after, "It is on the desk."])
+    done = "That was all."
+    model = ScriptedChatModel(replies=[propose, "There is no other call.", before, done, after, "It is on the desk."])
     search("Where is it?", [look], model=model, effects={"look": "read"})
     ```
 

@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 from langchain_tooltree.errors import ConfigurationError
 
-MODEL_CALLS_PER_ROLLOUT = 4
-"""Propose, pre-evaluate, post-evaluate, and one to spare for asking again: the default bound on model calls."""
+MODEL_CALLS_PER_ROLLOUT = 3
+"""Propose, pre-evaluate, post-evaluate: the default bound on model calls."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,25 +38,32 @@ class SearchConfig:
         top_k: Candidates kept per proposal, best r_pre first; also how many the model is asked for.
         max_depth: Calls on one path at the most.
         parallel_rollouts: Rollouts in flight at once. The tree depends on this number, never on timing.
-        patience: Stop after so many rollouts in a row without a gain of `min_gain` in the best path's value; counted
-            once some path has reached `goal_threshold` (without goal scores: from the start).
+        patience: Stop after so many rollouts in a row without a gain of `min_gain` in the best path's value, or its
+            probability; counted once some path has reached `goal_threshold` (without goal scores: from the start).
         min_gain: See `patience`.
         max_model_calls: Model calls at the most, the answer included; `None` means the bound of `estimate`.
         max_tool_calls: Tool calls at the most; `None` means one per rollout.
         max_tokens: Launch nothing once so many tokens are spent; overshot by at most the calls in flight.
         max_seconds: Launch nothing once so many seconds are spent; overshot by at most the calls in flight.
         seed: Seed of tie-breaking and of the order in which candidates are shown to the judge.
-        selection: `"smoothed"` is Eq. 1 as the authors released it, `"printed"` as the paper prints it.
+        selection: Where rollouts work. `"posterior"`: where the right path most likely goes on, given all scores;
+            `"smoothed"`: Eq. 1 as the authors released it; `"printed"`: Eq. 1 as the paper prints it.
+        confidence: Under `"posterior"`: stop once the best path is right and complete with this probability, in
+            (0, 1]. The forms of Eq. 1 stop at `goal_threshold` and `value_threshold` instead.
         first_play: Q of a child never visited under `"smoothed"`: the parent's mean, its own r_pre, or zero.
         exploration_decay: lambda is multiplied by this, in (0, 1], at each level of depth.
         pre_threshold_decay: tau_pre is multiplied by this, in (0, 1], at each level of depth.
         proposals: `"together"`: all candidates in one model call; `"per_tool"`: one draft for each tool.
         pre_evaluation: `"batched"`: all candidates in one judge call; `"single"`: one judge call for each.
+        post_evaluation: Under `"posterior"`: `"needed"` has an observation judged where that can decide something,
+            at failed calls, at writes that wait, and where a path may be complete; `"always"` has every one judged,
+            as the forms of Eq. 1 do.
         max_proposals: How often one state may be asked for candidates. It is asked again, for other calls than
-            before, only when nothing is left to explore in those that it offered.
+            before, when those that it offered are probably all wrong; under Eq. 1, when nothing is left to explore
+            in them.
         goal_score: Whether the judge also scores, after each call, if the task is now done (beyond the paper).
         goal_threshold: Goal score in [0, 1] from which a path counts as a solution.
-        value_threshold: Path value in [0, 1] at which a solution ends the search at once.
+        value_threshold: Path value in [0, 1] at which a solution ends the search at once, under Eq. 1.
         retrieve_above: With more tools than this, only the most relevant ones are shown to the model.
         retrieve_top: How many tools are shown then.
         always_include: Names of tools that retrieval never leaves out.
@@ -72,7 +79,7 @@ class SearchConfig:
         ConfigurationError: If a value is out of range; the message names it and the remedy.
     """
 
-    max_rollouts: int = 60
+    max_rollouts: int = 100
     exploration: float = 1.4
     pre_threshold: float = 0.3
     post_threshold: float = 0.4
@@ -86,13 +93,15 @@ class SearchConfig:
     max_tokens: int | None = None
     max_seconds: float | None = None
     seed: int = 0
-    selection: Literal["smoothed", "printed"] = "smoothed"
+    selection: Literal["posterior", "smoothed", "printed"] = "posterior"
+    confidence: float = 0.95
     first_play: Literal["parent_mean", "r_pre", "zero"] = "parent_mean"
     exploration_decay: float = 1.0
     pre_threshold_decay: float = 1.0
     proposals: Literal["together", "per_tool"] = "together"
     pre_evaluation: Literal["batched", "single"] = "batched"
-    max_proposals: int = 2
+    post_evaluation: Literal["needed", "always"] = "needed"
+    max_proposals: int = 3
     goal_score: bool = True
     goal_threshold: float = 0.7
     value_threshold: float = 0.5
@@ -127,10 +136,18 @@ class SearchConfig:
         for name in ("max_seconds", "tool_timeout"):
             self._check(name, lambda value: value > 0, "a number above 0, or None for no limit", optional=True)
         self._check("seed", lambda value: isinstance(value, int), "a whole number")
-        self._check_choice("selection", ("smoothed", "printed"))
+        self._check_choice("selection", ("posterior", "smoothed", "printed"))
+        self._check("confidence", lambda value: 0 < value <= 1, "a number above 0 and at most 1")
+        if self.selection == "posterior" and not self.goal_score:
+            msg = (
+                "selection='posterior' weighs whether a path fulfils the request, so it needs goal_score=True; "
+                "without goal scores choose selection='smoothed'."
+            )
+            raise ConfigurationError(msg)
         self._check_choice("first_play", ("parent_mean", "r_pre", "zero"))
         self._check_choice("proposals", ("together", "per_tool"))
         self._check_choice("pre_evaluation", ("batched", "single"))
+        self._check_choice("post_evaluation", ("needed", "always"))
         if isinstance(self.always_include, str):
             msg = (
                 f"always_include must be a collection of tool names, got the string {self.always_include!r}; "
@@ -170,6 +187,9 @@ class SearchConfig:
             ConfigurationError: If a changed value is out of range.
         """
         paper = cls(
+            max_rollouts=60,
+            pre_threshold=0.3,
+            post_threshold=0.4,
             parallel_rollouts=1,
             selection="printed",
             proposals="per_tool",

@@ -17,10 +17,13 @@ COPIED = (
     "goal",
     "pre_scored",
     "post_scored",
+    "goal_scored",
     "observation",
     "visits",
     "value",
+    "offer",
     "proposals",
+    "finished",
     "pruned",
     "closed",
 )
@@ -58,8 +61,9 @@ def below(tree: Tree, state: Node, *, carried_out: bool) -> Continuation:
     root = grown.root
     root.goal = state.goal
     root.proposals = state.proposals
+    root.finished = state.finished
     root.closed = state.closed and bool(state.children)
-    root.visits = max(state.visits - 1, 0)
+    root.visits = max(state.visits - state.evaluated, 0)
     if root.visits:
         root.value = (state.value * state.visits - (state.r_post or 0.0)) / root.visits
     copies = {state.id: root}

@@ -50,6 +50,8 @@ class Dialogue:
         self._messages = list(messages)
         self._system = list(system)
         self._used_ids = {call["id"] for message in messages for call in _calls(message)}
+        self._ids: dict[tuple[str, int], str] = {}
+        self._made: dict[tuple[int, str, bool], list[BaseMessage]] = {}
 
     def messages_at(self, node: Node, *, framed: bool = True) -> list[BaseMessage]:
         """What a tool called at a node finds in the graph state.
@@ -58,7 +60,7 @@ class Dialogue:
             node: The node.
             framed: Whether the calls of the path carry the signed reasoning that led to them.
         """
-        path = (message for step in self.steps_to(node) for message in step.messages(framed=framed))
+        path = (message for step in self.steps_to(node) for message in self._messages_of(step, framed=framed))
         return [*self._messages, *path]
 
     def prompt_at(self, node: Node, *, framed: bool = True) -> list[BaseMessage]:
@@ -69,6 +71,15 @@ class Dialogue:
             framed: As for `messages_at`; only the model that made the calls has a use for its own reasoning.
         """
         return [*self._system, *self.messages_at(node, framed=framed)]
+
+    def _messages_of(self, step: PlanStep, *, framed: bool) -> list[BaseMessage]:
+        """A step as messages; every prompt below its node holds them, so they are made once."""
+        if step.observation is None:
+            return step.messages(framed=framed)
+        key = (step.node, step.call_id, framed and step.call.frame is not None)
+        if key not in self._made:
+            self._made[key] = step.messages(framed=framed)
+        return self._made[key]
 
     def steps_to(self, node: Node) -> tuple[PlanStep, ...]:
         """The calls of the path to a node, with their ids."""
@@ -90,9 +101,12 @@ class Dialogue:
         """An id for each call of a path: the provider's own where its signed reasoning goes with it."""
         ids: list[str] = []
         for node in path:
-            own = node.call.frame.call_id if node.call and node.call.frame else None
-            taken = own in self._used_ids or own in ids
-            ids.append(self._derived_id(node) if own is None or taken else own)
+            key = (self.run_key, node.id)
+            if key not in self._ids:
+                own = node.call.frame.call_id if node.call and node.call.frame else None
+                taken = own in self._used_ids or own in ids
+                self._ids[key] = self._derived_id(node) if own is None or taken else own
+            ids.append(self._ids[key])
         return ids
 
     def _derived_id(self, node: Node) -> str:

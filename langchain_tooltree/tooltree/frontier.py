@@ -1,39 +1,75 @@
-"""Which states may still be asked for calls, and which are done with. Pure."""
+"""What may be worked on in a tree: calls to run, states to ask for calls, observations to judge. Pure."""
 
+from dataclasses import dataclass
+from typing import Literal
+
+from langchain_tooltree.tooltree.config import SearchConfig
 from langchain_tooltree.tooltree.tree import Node, Tree
 
 
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Something that a rollout can do.
+
+    Attributes:
+        kind: Ask a state for calls, run a call, or judge what one has brought back.
+        node: The state, or the call.
+    """
+
+    kind: Literal["propose", "execute", "evaluate"]
+    node: Node
+
+
 class Frontier:
-    """The open states of a tree.
+    """The open ends of a tree.
 
     Args:
         tree: The tree.
-        max_proposals: How often one state may be asked for calls.
+        config: Supplies the bounds on proposals and depth, and which observations have to be judged.
     """
 
-    def __init__(self, tree: Tree, *, max_proposals: int) -> None:
+    def __init__(self, tree: Tree, config: SearchConfig) -> None:
         self._tree = tree
-        self._max_proposals = max_proposals
+        self._config = config
 
-    def expandable(self, node: Node) -> bool:
-        """Whether a state may be asked for calls now: never asked, or nothing is left of what it offered."""
-        return (
-            (node.call is None or node.evaluated)
-            and not (node.closed or node.deferred or node.proposing or node.pruned)
-            and node.proposals < self._max_proposals
-            and self._spent(node)
-        )
+    def runnable(self, node: Node) -> bool:
+        """Whether a call may be run now: a candidate that nobody works on."""
+        out = node.pruned is not None or node.closed or node.evaluated or node.in_flight > 0
+        return node.r_pre is not None and node.observation is None and not out
+
+    def askable(self, node: Node) -> bool:
+        """Whether a state may be asked for calls now: its call has run, and the model may have others to offer."""
+        out = node.closed or node.deferred or node.proposing or node.pruned is not None or self.is_deepest(node)
+        return self._reached(node) and not out and self._may_ask(node)
+
+    def judgeable(self, node: Node) -> bool:
+        """Whether what a call has brought back may be judged now."""
+        seen = node.observation is not None and not (node.evaluated or node.evaluating)
+        return seen and node.pruned is None
+
+    def is_deepest(self, node: Node) -> bool:
+        """Whether no call may follow: the path is as long as it may be."""
+        return node.depth >= self._config.max_depth
+
+    def spent(self, node: Node) -> bool:
+        """Whether nothing is left of what a state has offered: every child is pruned or closed."""
+        return all(child.pruned is not None or child.closed for child in self._tree.children(node))
 
     def close_upwards(self, node: Node | None) -> None:
         """Close a state that cannot be asked again and whose children are all spent, then its parents likewise."""
         while node is not None:
             if not node.closed:
-                asked = node.proposals >= self._max_proposals and not node.proposing
-                if not (asked and self._spent(node)):
+                if self._may_ask(node) or node.proposing or not self.spent(node):
                     return
                 node.closed = True
             node = self._tree.parent(node)
 
-    def _spent(self, node: Node) -> bool:
-        """Whether every child is pruned or closed."""
-        return all(child.pruned is not None or child.closed for child in self._tree.children(node))
+    def _may_ask(self, node: Node) -> bool:
+        return not node.finished and node.proposals < self._config.max_proposals
+
+    def _reached(self, node: Node) -> bool:
+        if node.call is None or node.evaluated:
+            return True
+        # What has failed is judged first; after a write that failed in passing nobody knows what its world is like.
+        needed = self._config.selection == "posterior" and self._config.post_evaluation == "needed"
+        return needed and node.observation is not None and node.observation.kind == "ok"

@@ -79,8 +79,8 @@ class Judge(Protocol):
 
     For stage `"pre"` it returns a number in [0, 1] for each call, as a sequence in the order of `request.calls` or as
     a mapping from their ids. For stage `"post"` it returns a pair `(r_post, goal)`, each in [0, 1]. A bare
-    `r_post` will do where goal scores are switched off; otherwise the search cannot tell when it is done, and returns
-    the path along the best Q.
+    `r_post` will do where goal scores are switched off; otherwise only the model that runs out of calls tells the
+    search that it is done.
     """
 
     def __call__(self, request: JudgeRequest) -> Any | Awaitable[Any]:

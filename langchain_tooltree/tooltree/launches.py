@@ -25,11 +25,13 @@ class Rollout:
     Attributes:
         id: Its number, from 0.
         node: Where it works now.
+        tried_call: Whether it has run a call, or had one judged that waits.
         held_model_calls: Reserved since the execution of its call, so that what was run can also be judged.
     """
 
     id: int
     node: Node
+    tried_call: bool = False
     held_model_calls: int = 0
 
 

@@ -39,7 +39,7 @@ class PlanMark(TypedDict):
         search: Which search made the plan.
         node: Where in its tree the call stands.
         r_pre: Score before it ran, in [0, 1].
-        r_post: Score of its observation, in [0, 1].
+        r_post: Score of its observation, in [0, 1]; `None` if it was not judged.
         goal: Whether the request is fulfilled after it, in [0, 1]; `None` without goal scores.
         plan: Only on a call that waits to be carried out: the calls that are planned after it.
         alternatives: Likewise: the best other paths, best first.
@@ -50,7 +50,7 @@ class PlanMark(TypedDict):
     search: str
     node: int
     r_pre: float
-    r_post: float
+    r_post: float | None
     goal: float | None
     plan: NotRequired[list[PlannedCall]]
     alternatives: NotRequired[list[Alternative]]
@@ -83,8 +83,8 @@ def alternatives(tree: Tree, best: Collection[int]) -> list[Alternative]:
     best_path = _best_path(tree, best)
     shown = set(best)
     ranked = sorted(
-        (node for node in tree.nodes if node.call and node.post_scored and node.evaluated and not node.pruned),
-        key=lambda node: (-_value(tree, node), node.depth, node.id),
+        (node for node in tree.nodes if node.worthy or _is_idea(node)),
+        key=lambda node: (not node.evaluated, -_value(tree, node), node.depth, node.id),
     )
     for node in ranked:
         path = tree.path(node)
@@ -106,5 +106,13 @@ def _best_path(tree: Tree, best: Collection[int]) -> Sequence[Node]:
     return tree.path(max((tree[node] for node in best), key=lambda node: node.depth)) if best else []
 
 
+def _is_idea(node: Node) -> bool:
+    """Whether a call is a candidate that the judge let pass and that came to nothing so far."""
+    return node.r_pre is not None and node.pre_scored and not node.evaluated and node.pruned is None
+
+
 def _value(tree: Tree, node: Node) -> float:
+    """What judged calls are worth; for others, what was expected of them."""
+    if not node.evaluated:
+        return node.r_pre or 0.0
     return node.value if node.goal is None else tree.path_value(node)

@@ -23,7 +23,7 @@ class PlanStep:
         call_id: Its tool call id, also the idempotency key of a write.
         observation: What it brought back; `None` if it was deferred.
         r_pre: Score before it ran, in [0, 1].
-        r_post: Score of the observation, in [0, 1].
+        r_post: Score of the observation, in [0, 1]; `None` if it did not have to be judged.
         goal: Whether the task is done after it, in [0, 1]; `None` without goal scores.
         node: Its node in the tree.
     """
@@ -32,7 +32,7 @@ class PlanStep:
     call_id: str
     observation: Observation | None
     r_pre: float
-    r_post: float
+    r_post: float | None
     goal: float | None
     node: int
 
@@ -200,7 +200,7 @@ class SearchResult:
 def plan_steps(path: Sequence[Node], call_ids: Sequence[str]) -> tuple[PlanStep, ...]:
     """The nodes of a path as steps of a plan."""
     return tuple(
-        PlanStep(node.call, call_id, node.observation, node.r_pre or 0.0, node.r_post or 0.0, node.goal, node.id)
+        PlanStep(node.call, call_id, node.observation, node.r_pre or 0.0, node.r_post, node.goal, node.id)
         for node, call_id in zip(path, call_ids, strict=True)
         if node.call is not None
     )

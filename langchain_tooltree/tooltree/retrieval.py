@@ -1,7 +1,8 @@
-"""Which tools to show the model when there are many: the most relevant ones, by embedding."""
+"""Which tools to show the model when there are many: the most relevant ones, by their words and by embedding."""
 
 import re
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from langchain_core.embeddings import Embeddings
@@ -9,22 +10,32 @@ from numpy.typing import NDArray
 
 from langchain_tooltree.errors import ToolDefinitionError
 from langchain_tooltree.experience.embedders import EmbedStep
-from langchain_tooltree.flows import Flow
+from langchain_tooltree.flows import Flow, FunctionStep
 from langchain_tooltree.tooltree.cards import ToolCard, ToolLibrary
 from langchain_tooltree.tooltree.config import SearchConfig
+from langchain_tooltree.tooltree.lexical import LexicalIndex
 
-Vectors = NDArray[np.float64]
+Vectors = NDArray[np.float32]
+Numbers = NDArray[np.float64]
+
+EMBEDDING_SHARE = 0.5
+"""What a place in the ranking by embedding counts for, beside the same place in the ranking by words."""
+RANK_OFFSET = 5
+"""How far the first places of a ranking stand out: the smaller, the more."""
 
 _SENTENCE = re.compile(r"(?<=[.!?;])\s+|\n+")
 _MAX_SEGMENTS = 60
 _MAX_SEGMENT_CHARS = 400
+_COSINE_DIGITS = 6  # as far as single precision goes: equal cards are equally near
 
 
 class ToolRetriever:
     """Ranks tools by their relevance to a context.
 
-    A request often names several tasks, so each of its sentences is compared on its own and a tool counts by its best
-    sentence. What all cards have in common (a preamble that every description repeats) is subtracted first.
+    A request often names several tasks, so the tools are ranked for each of its sentences on its own, and for the
+    whole: by the words that they share with it, where a word counts the more, the fewer tools have it, and by
+    embedding, which sees what is said in other words. The rankings are fused by reciprocal rank (Cormack et al. 2009).
+    What all cards have in common (a preamble that every description repeats) is subtracted from their embeddings.
 
     Args:
         library: The tools.
@@ -42,7 +53,7 @@ class ToolRetriever:
         self._library = library
         self._embeddings = embeddings
         self._config = config
-        self._vectors: Vectors | None = None
+        self._index: _Index | None = None
 
     def retrieve(self, context: Sequence[str], allowed: Collection[str], *, attempt: int = 1) -> Flow[tuple[str, ...]]:
         """Choose the tools to show.
@@ -60,23 +71,67 @@ class ToolRetriever:
             Names in the library's order: all that are allowed if they are few, otherwise the always-include list and
             the most relevant others that earlier attempts left out.
         """
-        names = [name for name in self._library.names if name in allowed]
-        if len(names) <= self._config.retrieve_above:
-            return tuple(names)
-        if self._vectors is None:
-            cards = [_card_text(self._library.card(name)) for name in self._library.names]
-            self._vectors = _unit(np.asarray((yield EmbedStep(self._embeddings, cards))))
+        permitted = frozenset(allowed)
+        every = self._library.names
+        places = [place for place, name in enumerate(every) if name in permitted]
+        if len(places) <= self._config.retrieve_above:
+            return tuple(every[place] for place in places)
+        if self._index is None:
+            cards = [_card_text(self._library.card(name)) for name in every]
+            vectors = yield EmbedStep(self._embeddings, cards)
+            # Whole and never changed from here on, so that searches in other threads may use it at once.
+            self._index = yield FunctionStep(_Index.of, (cards, vectors))
         segments = _segments(context)
-        sentences = _unit(np.asarray((yield EmbedStep(self._embeddings, segments))))
-        centre = self._vectors.mean(axis=0)
-        relevance = (_unit(self._vectors - centre) @ sentences.T).max(axis=1)
-        rank = dict(zip(self._library.names, relevance, strict=True))
-        always = [name for name in names if name in self._config.always_include]
-        others = sorted((name for name in names if name not in always), key=lambda name: -rank[name])
+        sentences = yield EmbedStep(self._embeddings, segments)
+        relevance = self._index.relevance(segments, sentences, places)
+        best_first = [every[places[place]] for place in np.argsort(-relevance, kind="stable")]
+        always = permitted & frozenset(self._config.always_include)
+        others = [name for name in best_first if name not in always]
         room = max(self._config.retrieve_top - len(always), 0)
         shown_before = (attempt - 1) * room
         kept = {*always, *(others[shown_before:] + others[:shown_before])[:room]}
-        return tuple(name for name in names if name in kept)
+        return tuple(name for name in every if name in kept)
+
+
+@dataclass(frozen=True, slots=True)
+class _Index:
+    """The cards of a library, prepared for being ranked.
+
+    Attributes:
+        words: Scores them by words.
+        vectors: Their embeddings without what all have in common, of unit length.
+    """
+
+    words: LexicalIndex
+    vectors: Vectors
+
+    @classmethod
+    def of(cls, cards: tuple[list[str], list[list[float]]]) -> "_Index":
+        """Prepare texts and their embeddings."""
+        texts, embeddings = cards
+        vectors = _unit(embeddings)
+        return cls(LexicalIndex(texts), _unit(vectors - vectors.mean(axis=0)))
+
+    def relevance(self, segments: Sequence[str], sentences: list[list[float]], places: Sequence[int]) -> Numbers:
+        """How relevant the cards at some places are to a context in segments, of which these are the embeddings."""
+        cosines = np.round(_unit(sentences) @ self.vectors.T, _COSINE_DIGITS)
+        relevance = np.zeros(len(places))
+        chosen = np.array(places)
+        for segment, nearness in zip(segments, cosines, strict=True):
+            relevance += _reciprocal_ranks(self.words.scores(segment)[chosen])
+            relevance += EMBEDDING_SHARE * _reciprocal_ranks(nearness[chosen])
+        return relevance
+
+
+def _reciprocal_ranks(scores: NDArray[np.floating]) -> Numbers:
+    """`1 / (offset + rank)` for each score, the highest having rank 0 and equal ones their mean rank."""
+    order = np.argsort(-scores)
+    ranked = scores[order]
+    starts = np.flatnonzero(np.concatenate(([True], ranked[1:] != ranked[:-1])))
+    sizes = np.diff(starts, append=len(scores))
+    reciprocal = np.empty(len(scores))
+    reciprocal[order] = np.repeat(1 / (RANK_OFFSET + starts + (sizes - 1) / 2), sizes)
+    return reciprocal
 
 
 def _card_text(card: ToolCard) -> str:
@@ -92,7 +147,8 @@ def _segments(context: Sequence[str]) -> list[str]:
     return [*[sentence for sentence in sentences if sentence][-_MAX_SEGMENTS:], whole]
 
 
-def _unit(vectors: Vectors) -> Vectors:
+def _unit(rows: list[list[float]] | Vectors) -> Vectors:
+    vectors = np.asarray(rows, dtype=np.float32)
     lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
     unit: Vectors = np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0)
     return unit

@@ -286,9 +286,8 @@ def _describe(call: ToolCall, mark: Mapping[str, Any]) -> str:
     lines = [f"{call['name']}({_arguments(call['args'])}) waits for approval."]
     if mark.keys() >= PlanMark.__required_keys__:  # messages come back from clients, who may have cut marks short
         goal = "" if mark["goal"] is None else f", fulfils the request: {mark['goal']:.2f}"
-        lines.append(
-            f"Scores in [0, 1]: before the call {mark['r_pre']:.2f}, expected result {mark['r_post']:.2f}{goal}."
-        )
+        outcome = "" if mark["r_post"] is None else f", expected result {mark['r_post']:.2f}"
+        lines.append(f"Scores in [0, 1]: before the call {mark['r_pre']:.2f}{outcome}{goal}.")
         lines.extend(f"Planned after it: {_written(later)}" for later in mark.get("plan", ()))
         for other in mark.get("alternatives", ()):
             path = " then ".join(_written(step) for step in other["calls"])

@@ -11,6 +11,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from contextvars import ContextVar
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
@@ -24,17 +25,37 @@ from langchain_tooltree.models import AGENT_NAME
 from langchain_tooltree.streaming import aemit, emit
 from langchain_tooltree.tooltree.operations import Operation, Outcome
 from langchain_tooltree.tooltree.segments import (
+    MAX_SEGMENTS,
     Outcomes,
+    SegmentEnd,
     SegmentState,
     adopt,
     beginning,
     earlier_place,
+    finished,
     placed,
     segment_end,
 )
 from langchain_tooltree.tooltree.session import SearchSession
 
-MAX_SEGMENTS = 10_000
+CALL = "tooltree_call"
+"""Name of the tasks, in traces and in the identifiers by which a resumed search finds their results."""
+
+_SESSION: ContextVar[SearchSession] = ContextVar("tooltree_session")
+"""The search whose segment is running: with it the tasks can be functions of the module, which LangGraph looks into
+only once."""
+
+
+def _perform(operation: Operation) -> dict[str, Any]:
+    return run_flow(_SESSION.get().perform(operation))
+
+
+async def _aperform(operation: Operation) -> dict[str, Any]:
+    return await arun_flow(_SESSION.get().perform(operation))
+
+
+_TASK: Any = task(name=CALL)
+_CALL, _ACALL = _TASK(_perform), _TASK(_aperform)
 
 
 def run_search(session: SearchSession, config: RunnableConfig | None = None) -> None:
@@ -45,21 +66,17 @@ def run_search(session: SearchSession, config: RunnableConfig | None = None) -> 
         config: Run configuration of the host; the one of the current context if left out.
     """
 
-    def tooltree_call(operation: Operation) -> dict[str, Any]:
-        return run_flow(session.perform(operation))
-
-    call: Any = task(tooltree_call)
-
     def launch(operation: Operation) -> Callable[[], dict[str, Any]]:
         session.launching(operation)
-        result: Callable[[], dict[str, Any]] = call(operation).result
+        result: Callable[[], dict[str, Any]] = _CALL(operation).result
         return result
 
-    def segment(state: SegmentState) -> dict[str, Any]:
+    def segment(state: SegmentState) -> SegmentEnd:
+        _SESSION.set(session)  # in the context of this node and of the tasks that it starts
         state = placed(state)
         adopt(session, state)
         outcomes = _drive(session, launch)
-        return {"segments": [outcomes], "done": session.search.finished, "run_key": session.dialogue.run_key}
+        return finished(session, outcomes)
 
     graph = _graph(segment)
     earlier = None
@@ -81,22 +98,18 @@ async def arun_search(session: SearchSession, config: RunnableConfig | None = No
         config: Run configuration of the host; the one of the current context if left out.
     """
 
-    async def tooltree_call(operation: Operation) -> dict[str, Any]:
-        return await arun_flow(session.perform(operation))
-
-    call: Any = task(tooltree_call)
-
     def launch(operation: Operation) -> Awaitable[dict[str, Any]]:
         session.launching(operation)
-        future: asyncio.Future[dict[str, Any]] = call(operation)
+        future: asyncio.Future[dict[str, Any]] = _ACALL(operation)
         future.add_done_callback(_see_exception)
         return future
 
-    async def segment(state: SegmentState) -> dict[str, Any]:
+    async def segment(state: SegmentState) -> SegmentEnd:
+        _SESSION.set(session)  # as above
         state = placed(state)
         adopt(session, state)
         outcomes = await _adrive(session, launch)
-        return {"segments": [outcomes], "done": session.search.finished, "run_key": session.dialogue.run_key}
+        return finished(session, outcomes)
 
     graph = _graph(segment)
     earlier = None

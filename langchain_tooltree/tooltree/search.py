@@ -1,24 +1,28 @@
 """The search itself: ask it what to do next, tell it what came of it. Pure.
 
 One rollout selects a node, expands it if need be (propose, score), runs one call, evaluates the observation and
-back-propagates the reward, as in the paper. Several rollouts are in flight at once. The driver performs the
-operations that `ask` returns, in any way it likes, and tells their outcomes in the order of launch; then the same
-seed and the same outcomes give the same tree at any timing, and a recorded list of outcomes replays exactly.
+back-propagates the reward, as in the paper; which of these it does, and where, is up to the selection rule. Several
+rollouts are in flight at once. The driver performs the operations that `ask` returns, in any way it likes, and tells
+their outcomes in the order of launch; then the same seed and the same outcomes give the same tree at any timing, and a
+recorded list of outcomes replays exactly.
 """
 
 from collections import Counter
+from dataclasses import replace
 from typing import Literal
 
-from langchain_tooltree import events
+from langchain_tooltree.events import Event
+from langchain_tooltree.tooltree.beliefs import Beliefs
 from langchain_tooltree.tooltree.budget import Budget
 from langchain_tooltree.tooltree.cache import CallCache
 from langchain_tooltree.tooltree.config import SearchConfig
 from langchain_tooltree.tooltree.continuation import Continuation
-from langchain_tooltree.tooltree.frontier import Frontier
+from langchain_tooltree.tooltree.frontier import Frontier, Work
 from langchain_tooltree.tooltree.launches import LaunchQueue, Rollout
+from langchain_tooltree.tooltree.log import SearchLog
 from langchain_tooltree.tooltree.operations import Operation, OperationKind, Outcome
-from langchain_tooltree.tooltree.selection import SelectionRule, UpperConfidence
-from langchain_tooltree.tooltree.stopping import BestPath, StopReason
+from langchain_tooltree.tooltree.selection import Posterior, SelectionRule, UpperConfidence
+from langchain_tooltree.tooltree.stopping import BestPath, LikeliestPath, StopReason
 from langchain_tooltree.tooltree.tree import ROOT, Node, Observation, Pruned, Tree
 
 FAILURES_TO_GIVE_UP = 3
@@ -37,12 +41,11 @@ class TreeSearch:
         judge_calls: Model calls that one judge question may need: 2 for a model (it may be asked again), 0 for a
             function.
         reserved_model_calls: Model calls kept back for the answer.
-        rule: Where the next rollout works; Eq. 1 as configured if left out.
+        rule: Where rollouts work; the configured one if left out.
 
     Attributes:
         tree: The tree so far.
         budget: What is spent.
-        rollouts: Rollouts started.
         inherited: Nodes taken over from an earlier search.
         kept_tools: Names that the coarse planner kept; `None` for all.
         problems: What made questions to proposer or judge fail, each cause once.
@@ -58,15 +61,17 @@ class TreeSearch:
         reserved_model_calls: int = 0,
         rule: SelectionRule | None = None,
     ) -> None:
+        if judge_calls == 0:
+            config = replace(config, post_evaluation="always")  # a judge that costs nothing is asked at once
         self.config = config
         self.tree = Tree(seed=config.seed)
         self.limits = config.estimate(tools)
         self.budget = Budget(config, self.limits, reserved_model_calls=reserved_model_calls)
-        self.rollouts = 0
+        self._started = 0
+        self._without_call = 0
         self.inherited = 0
         self.kept_tools: tuple[str, ...] | None = None
         self.stop_reason: StopReason | None = None
-        self._rule = rule or UpperConfidence(config)
         self._planned = not config.coarse_planner
         self._queue = LaunchQueue(
             self.budget,
@@ -75,13 +80,15 @@ class TreeSearch:
             single=config.pre_evaluation == "single",
         )
         self._active: dict[int, Rollout] = {}
-        self._frontier = Frontier(self.tree, max_proposals=config.max_proposals)
+        self._frontier = Frontier(self.tree, config)
+        self._beliefs = Beliefs(config, self.tree, self._frontier) if config.selection == "posterior" else None
+        self._rule = rule or (Posterior(self._beliefs, config) if self._beliefs else UpperConfidence(config))
         self._cache = CallCache()
         self.problems: list[str] = []
         self._failures = Counter[str]()
-        self._best = BestPath(config)
+        self._best = LikeliestPath(config, self._beliefs) if self._beliefs else BestPath(config)
         self._told_best: int | None = None
-        self._events: list[events.Event] = []
+        self._log = SearchLog()
 
     def go_on(self, continuation: Continuation) -> None:
         """Begin where an earlier search has come to, before anything is asked.
@@ -101,11 +108,13 @@ class TreeSearch:
             return
         self.tree.nodes[:] = continuation.nodes
         self.inherited = len(continuation.nodes) - 1
+        if self._beliefs:
+            self._beliefs.adopt()
         for node in continuation.nodes[1:]:
             if node.call and node.observation:
                 self._cache.learn(self.tree[node.parent or ROOT].world, node.call, node.observation)
             if node.evaluated:
-                self._best.consider(self.tree, node, goal_known=node.goal is not None and node.post_scored)
+                self._best.consider(self.tree, node)
                 if self._best.solves(self.tree, node):
                     self._stop("solved")
 
@@ -132,6 +141,11 @@ class TreeSearch:
             elif not self._start_rollout():
                 break
         return operations
+
+    @property
+    def rollouts(self) -> int:
+        """Rollouts started; under the posterior rule those that ended without trying a call are not counted."""
+        return self._started - self._without_call
 
     @property
     def launched(self) -> int:
@@ -164,20 +178,27 @@ class TreeSearch:
             return self._idle("max_rollouts")
         if len(self._active) >= self.config.parallel_rollouts:
             return False
-        node = self._rule.select(self.tree, self._frontier.expandable)
-        if node is None:
+        work = self._rule.select(self.tree, self._frontier)
+        if work is None:
             return self._idle("exhausted")
-        rollout = Rollout(self.rollouts, node)
-        self.rollouts += 1
+        rollout = Rollout(self._started, work.node)
+        self._started += 1
         self._active[rollout.id] = rollout
-        self.tree.occupy(node, 1)
-        self._events.append(events.SelectEvent(type="select", node=node.id, rollout=rollout.id))
-        if node.call is None or node.evaluated:
-            node.proposing = True
-            self._queue.put("propose", rollout, attempt=node.proposals + 1)
-        else:
-            self._execute(rollout)
+        self._log.selected(rollout)
+        self.tree.occupy(work.node, 1)
+        self._do(work, rollout)
         return True
+
+    def _do(self, work: Work, rollout: Rollout) -> None:
+        match work.kind:
+            case "propose":
+                work.node.proposing = True
+                self._queue.put("propose", rollout, attempt=work.node.proposals + 1)
+            case "execute":
+                self._execute(rollout)
+            case "evaluate":
+                self._evaluate(rollout)
+        self._changed(work.node)
 
     def _idle(self, reason: StopReason) -> bool:
         if not self._active:
@@ -196,16 +217,7 @@ class TreeSearch:
             ResumeError: If the outcome belongs to another operation.
         """
         operation, rollout = self._queue.consume(outcome)
-        spent = self.budget.spent
-        self._events.append(
-            events.BudgetEvent(
-                type="budget",
-                rollouts=self.rollouts,
-                model_calls=spent.model_calls,
-                tool_calls=spent.tool_calls,
-                tokens=spent.tokens,
-            )
-        )
+        self._log.spent(self.budget.spent, self.rollouts)
         node = self.tree[operation.node]
         match operation.kind:
             case "plan":
@@ -229,27 +241,19 @@ class TreeSearch:
         self._count_failure("proposer_failed", "propose", outcome.error)
         if outcome.error is not None:
             node.dropped.append(outcome.error)
-        elif outcome.finished:
-            node.proposals = self.config.max_proposals
         else:
             node.proposals += 1
-        fresh: list[int] = []
+            node.finished = outcome.finished
+        fresh: list[Node] = []
         for call in outcome.calls:
             if repetition := self.tree.repetition(node, call):
                 node.dropped.append(f"{call.label}: {repetition}")
             else:
-                fresh.append(self.tree.add(node, call).id)
-        self._events.append(
-            events.ProposeEvent(
-                type="propose",
-                node=node.id,
-                rollout=rollout.id,
-                calls=[self.tree[child].label for child in fresh],
-                dropped=node.dropped[dropped_before:],
-            )
-        )
+                fresh.append(self.tree.add(node, call))
+        self._log.proposed(rollout, node, fresh, node.dropped[dropped_before:])
+        self._changed(node)
         if fresh:
-            self._queue.put("score", rollout, candidates=tuple(fresh))
+            self._queue.put("score", rollout, candidates=tuple(child.id for child in fresh))
         else:
             self._end(rollout)
 
@@ -262,36 +266,31 @@ class TreeSearch:
         for candidate, score in zip(candidates, outcome.scores, strict=True):
             candidate.pre_scored = score is not None
             candidate.r_pre = threshold if score is None else score
+            self._log.judged(rollout, candidate)
         kept = [candidate for candidate in candidates if (candidate.r_pre or 0.0) >= threshold]
         kept.sort(key=lambda candidate: (candidate.r_pre, self.tree.jitter(candidate)), reverse=True)
         for candidate in candidates:
-            self._events.append(
-                events.JudgeEvent(
-                    type="judge",
-                    node=candidate.id,
-                    rollout=rollout.id,
-                    call=candidate.label,
-                    r_pre=candidate.r_pre or 0.0,
-                    scored=candidate.pre_scored,
-                )
-            )
             if candidate not in kept:
                 self._prune(rollout, candidate, "pre_evaluation")
             elif candidate in kept[self.config.top_k :]:
                 self._prune(rollout, candidate, "top_k")
-        if kept:
-            child = kept[0]
-            child.in_flight += 1
-            rollout.node = child
-            self._execute(rollout)
-        else:
+        self._changed(state)
+        work = self._rule.after_scoring(self.tree, self._frontier, kept)
+        if work is None:
             self._end(rollout)
+            return
+        self.tree.occupy(state, -1)
+        self.tree.occupy(work.node, 1)
+        rollout.node = work.node
+        self._do(work, rollout)
+        self._changed(state)
 
     def _execute(self, rollout: Rollout) -> None:
         """Run the rollout's call, unless it is deferred, known already, or being run by another rollout."""
         node = rollout.node
+        rollout.tried_call = True
         if node.deferred:
-            self._queue.put("evaluate", rollout)
+            self._evaluate(rollout)
             return
         if observation := self._cache.ask(self.tree, rollout):
             self._observed(rollout, observation, cached=True)
@@ -305,16 +304,15 @@ class TreeSearch:
 
     def _observed(self, rollout: Rollout, observation: Observation, *, cached: bool) -> None:
         rollout.node.observation = observation
-        self._events.append(
-            events.ExecuteEvent(
-                type="execute",
-                node=rollout.node.id,
-                rollout=rollout.id,
-                call=rollout.node.label,
-                status=observation.kind,
-                cached=cached,
-            )
-        )
+        self._log.executed(rollout, observation, cached=cached)
+        if self._rule.judges_at_once(self._frontier, rollout.node):
+            self._evaluate(rollout)
+            self._changed(rollout.node)
+        else:
+            self._end(rollout)
+
+    def _evaluate(self, rollout: Rollout) -> None:
+        rollout.node.evaluating = True
         self._queue.put("evaluate", rollout)
 
     def _evaluated(self, rollout: Rollout, node: Node, outcome: Outcome) -> None:
@@ -322,6 +320,7 @@ class TreeSearch:
         self._count_failure(
             "judge_failed", "evaluate", (outcome.error or "no score") if outcome.reward is None else None
         )
+        node.evaluating = False
         node.post_scored = outcome.reward is not None
         if outcome.reward is None:
             node.r_post = parent.value if parent.visits else self.config.post_threshold
@@ -330,29 +329,20 @@ class TreeSearch:
         if self.config.goal_score:
             inherited = NEUTRAL_GOAL if parent.goal is None else parent.goal
             node.goal = inherited if outcome.goal is None else outcome.goal
+            node.goal_scored = outcome.goal is not None
         self.tree.backpropagate(node, node.r_post)
-        self._events.append(
-            events.EvaluateEvent(
-                type="evaluate",
-                node=node.id,
-                rollout=rollout.id,
-                call=node.label,
-                r_post=node.r_post,
-                goal=node.goal,
-                scored=node.post_scored,
-            )
-        )
+        self._log.evaluated(rollout, node)
         if node.post_scored and node.r_post < self.config.post_threshold:
             self._prune(rollout, node, "post_evaluation")
         # After a write that failed in passing nobody knows what its world is like, so nothing is built upon it.
         lost = node.world != parent.world and node.observation is not None and node.observation.transient
         if node.pruned or node.deferred or lost or node.depth >= self.config.max_depth:
             node.closed = True
-        self._best.consider(self.tree, node, goal_known=outcome.goal is not None)
+        self._changed(node)
+        self._best.consider(self.tree, node)
         if (best := self.best()) and best.id != self._told_best:
             self._told_best = best.id
-            path = [step.label for step in self.tree.path(best)]
-            self._events.append(events.BestEvent(type="best", node=best.id, value=self._best.value or 0.0, calls=path))
+            self._log.best(self.tree.path(best), self._best.value or 0.0)
         if self._best.solves(self.tree, node):
             self._stop("solved")
         self._end(rollout)
@@ -361,10 +351,16 @@ class TreeSearch:
         """Take a rollout out of the tree and see whether the search is over."""
         self.tree.occupy(rollout.node, -1)
         self._queue.release(rollout)
+        self._without_call += self._beliefs is not None and not rollout.tried_call
         del self._active[rollout.id]
         self._frontier.close_upwards(rollout.node)
+        self._changed(rollout.node)
         if converged := self._best.rollout_ended():
             self._stop(converged)
+
+    def _changed(self, node: Node) -> None:
+        if self._beliefs:
+            self._beliefs.update(node)
 
     # --- pruning, best path, stopping ---
 
@@ -374,9 +370,7 @@ class TreeSearch:
 
     def _prune(self, rollout: Rollout, node: Node, reason: Pruned) -> None:
         node.pruned = reason
-        self._events.append(
-            events.PruneEvent(type="prune", node=node.id, rollout=rollout.id, call=node.label, reason=reason)
-        )
+        self._log.pruned(rollout, node, reason)
 
     def _count_failure(
         self, reason: Literal["proposer_failed", "judge_failed"], kind: OperationKind, problem: str | None
@@ -391,9 +385,8 @@ class TreeSearch:
     def _stop(self, reason: StopReason) -> None:
         if self.stop_reason is None:
             self.stop_reason = reason
-            self._events.append(events.StopEvent(type="stop", reason=reason, rollouts=self.rollouts))
+            self._log.stopped(reason, self.rollouts)
 
-    def take_events(self) -> list[events.Event]:
+    def take_events(self) -> list[Event]:
         """What happened since the last call, in order."""
-        taken, self._events = self._events, []
-        return taken
+        return self._log.take()

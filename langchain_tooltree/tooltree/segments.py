@@ -4,14 +4,15 @@ A search is kept as the outcomes of its operations, in order: told again, they g
 is replayed, and an earlier search of the conversation can be replayed for the next one to go on from.
 """
 
-import operator
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Annotated, Any, TypedDict, cast
 
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config
+from langgraph.channels.delta import DeltaChannel
 from langgraph.config import get_config
 
 from langchain_tooltree.errors import ResumeError
@@ -28,14 +29,22 @@ KNOWN_SECONDS = 60.0
 NAMESPACE_SEPARATOR = "|"
 """Between the levels of nested graphs in LangGraph's `checkpoint_ns`; each level names a task that a resume keeps."""
 
+MAX_SEGMENTS = 10_000
+
 Outcomes = list[dict[str, Any]]
+
+
+def _joined(segments: list[Outcomes], more: Sequence[list[Outcomes]]) -> list[Outcomes]:
+    return [*segments, *chain.from_iterable(more)]
 
 
 class SegmentState(TypedDict):
     """What the search graph keeps.
 
     Attributes:
-        segments: The outcomes of every finished segment.
+        segments: The outcomes of every finished segment. A checkpoint holds what the segment before it has added and
+            not all of them, so that what is kept grows with the search and not with its square.
+        told: How many outcomes they are.
         done: Whether the search is over.
         run_key: Unique to this search and the same when it is resumed.
         began: When it began, in seconds since the epoch.
@@ -45,7 +54,8 @@ class SegmentState(TypedDict):
         caller: A digest of what the host says of its caller; see `SearchSession.caller`.
     """
 
-    segments: Annotated[list[Outcomes], operator.add]
+    segments: Annotated[list[Outcomes], DeltaChannel(_joined, list, snapshot_frequency=MAX_SEGMENTS)]
+    told: int
     done: bool
     run_key: str
     began: float
@@ -53,6 +63,15 @@ class SegmentState(TypedDict):
     fingerprint: str
     requests: list[str]
     caller: str
+
+
+class SegmentEnd(TypedDict):
+    """What a finished segment adds to the state; see `SegmentState`."""
+
+    segments: list[Outcomes]
+    told: int
+    done: bool
+    run_key: str
 
 
 def earlier_place(session: SearchSession) -> RunnableConfig | None:
@@ -80,6 +99,7 @@ def beginning(session: SearchSession, earlier: Mapping[str, Any] | None = None) 
     began = time.time()
     return SegmentState(
         segments=[],
+        told=0,
         done=False,
         run_key=uuid.uuid4().hex,
         began=began,
@@ -134,12 +154,19 @@ def adopt(session: SearchSession, state: SegmentState) -> None:
         state: What was kept of it.
 
     Raises:
-        ResumeError: If the search was begun with other settings, tools or effects.
+        ResumeError: If the search was begun with other settings, tools or effects, or the checkpointer has lost some
+            of it.
     """
     if state["fingerprint"] != _fingerprint(session):
         msg = (
             "This thread holds a search that was begun with another configuration, other tools or other effects. "
             "Resume a thread with the tools, models and configuration it was started with, or start a new run."
+        )
+        raise ResumeError(msg)
+    if sum(map(len, state["segments"])) != state["told"]:
+        msg = (
+            "The checkpointer keeps the latest checkpoint of this thread only, and a search of this length is kept in "
+            "several. Use one that keeps a thread's history, or start a new run."
         )
         raise ResumeError(msg)
     session.dialogue.run_key = state["run_key"]
@@ -151,6 +178,21 @@ def adopt(session: SearchSession, state: SegmentState) -> None:
             seen -= len(outcomes)
         else:
             _replay(session, outcomes)
+
+
+def finished(session: SearchSession, outcomes: Outcomes) -> SegmentEnd:
+    """What is kept of a segment.
+
+    Args:
+        session: The search, after the segment.
+        outcomes: What came of the operations of the segment.
+    """
+    return SegmentEnd(
+        segments=[outcomes],
+        told=session.search.consumed,
+        done=session.search.finished,
+        run_key=session.dialogue.run_key,
+    )
 
 
 def segment_end(session: SearchSession) -> int:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from langchain_tooltree.tooltree.beliefs import Beliefs
 from langchain_tooltree.tooltree.config import SearchConfig
 from langchain_tooltree.tooltree.tree import Node, Tree
 
@@ -47,16 +48,15 @@ class BestPath:
     _compared: float | None = None
     _stale_rollouts: int = 0
 
-    def consider(self, tree: Tree, node: Node, *, goal_known: bool) -> None:
+    def consider(self, tree: Tree, node: Node) -> None:
         """Take in a node that was just evaluated.
 
         Args:
             tree: The tree, rewards propagated.
             node: The node.
-            goal_known: Whether its goal score came from the judge.
         """
-        self._goals_known = self._goals_known or goal_known
-        if not node.post_scored or node.pruned:
+        self._goals_known = self._goals_known or node.goal_scored
+        if not node.worthy:
             return
         if self.config.goal_score:
             value = tree.path_value(node)
@@ -102,7 +102,55 @@ class BestPath:
         """
         if self.config.goal_score and self._goals_known:
             return None if self.end is None else tree[self.end]
-        node = tree.root
-        while worthy := [c for c in tree.children(node) if c.evaluated and c.post_scored and not c.pruned]:
-            node = max(worthy, key=lambda child: (child.value, child.visits, -child.id))
-        return node if node.call else None
+        return tree.best_descent()
+
+
+@dataclass(slots=True)
+class LikeliestPath:
+    """Follows the path that most likely is right and fulfils the request.
+
+    Args:
+        config: Supplies the confidence at which to stop, and patience.
+        beliefs: The posterior over the paths of the tree.
+    """
+
+    config: SearchConfig
+    beliefs: Beliefs
+    _solved: bool = False
+    _compared: float = 0.0
+    _stale_rollouts: int = 0
+
+    @property
+    def value(self) -> float | None:
+        """Probability that the path is right and fulfils the request; `None` before there is one."""
+        return None if self.beliefs.root.solution_at is None else self.beliefs.root.solution
+
+    def consider(self, tree: Tree, node: Node) -> None:  # noqa: ARG002 - the beliefs know the tree
+        """Take in a node that was just evaluated.
+
+        Args:
+            tree: The tree.
+            node: The node; taken in by the beliefs.
+        """
+        self._solved = self._solved or (node.worthy and (node.goal or 0.0) >= self.config.goal_threshold)
+        value = self.value or 0.0
+        if value - self._compared >= self.config.min_gain:
+            self._compared, self._stale_rollouts = value, 0
+
+    def solves(self, tree: Tree, node: Node) -> bool:  # noqa: ARG002 - any node may decide on any path
+        """Whether some path is so likely right and complete, by its goal score too, that the search may stop."""
+        end = self.beliefs.root.solution_at
+        return end is not None and tree[end].worthy and (self.value or 0.0) >= self.config.confidence
+
+    def rollout_ended(self) -> Literal["converged"] | None:
+        """Count a rollout.
+
+        Returns:
+            `"converged"` once `patience` rollouts in a row brought no gain, counted from the first solution on.
+        """
+        self._stale_rollouts += self._solved
+        return "converged" if self._stale_rollouts > self.config.patience else None
+
+    def find(self, tree: Tree) -> Node | None:
+        """The end of the likeliest plan."""
+        return None if self.beliefs.root.solution_at is None else tree[self.beliefs.root.solution_at]

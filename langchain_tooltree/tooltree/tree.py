@@ -98,13 +98,17 @@ class Node:
         goal: Whether the task is done here, in [0, 1]; `None` if not scored.
         pre_scored: Whether `r_pre` came from the judge; otherwise it is the threshold.
         post_scored: Whether `r_post` came from the judge; otherwise it is the parent's mean.
+        goal_scored: Whether `goal` came from the judge; otherwise it is the parent's.
         observation: What the call brought back; `None` for a deferred write and before execution.
         visits: N(s, a): rewards propagated through here.
         value: Q(s, a): their mean.
         in_flight: Rollouts that are below here now (WU-UCT's unobserved samples).
         children: Identifiers of the children, in the order of creation.
+        offer: Which time its parent was asked when the call was offered, from 1; 0 for the root.
         proposals: How often this state was asked for calls.
+        finished: Whether the model, asked for calls here, had none.
         proposing: Whether such a question is under way.
+        evaluating: Whether the observation is being judged.
         dropped: Calls that were proposed here and could not become candidates, with the reason.
         pruned: Why the node is out of the search, if it is.
         closed: Whether nothing is left to explore here and below.
@@ -120,13 +124,17 @@ class Node:
     goal: float | None = None
     pre_scored: bool = True
     post_scored: bool = True
+    goal_scored: bool = True
     observation: Observation | None = None
     visits: int = 0
     value: float = 0.0
     in_flight: int = 0
     children: list[int] = field(default_factory=list)
+    offer: int = 0
     proposals: int = 0
+    finished: bool = False
     proposing: bool = False
+    evaluating: bool = False
     dropped: list[str] = field(default_factory=list)
     pruned: Pruned | None = None
     closed: bool = False
@@ -145,6 +153,17 @@ class Node:
     def evaluated(self) -> bool:
         """Whether the call was run (or deferred) and judged."""
         return self.r_post is not None
+
+    @property
+    def worthy(self) -> bool:
+        """Whether a plan may end here: the call was judged by what it brought back, and not pruned."""
+        return self.evaluated and self.post_scored and self.pruned is None
+
+    @property
+    def harmless(self) -> bool:
+        """Whether a plan may end here unjudged: a read that was scored before it ran, and not pruned."""
+        read = self.call is not None and self.call.effect == "read" and self.observation is not None
+        return read and self.pre_scored and not self.evaluated and self.pruned is None
 
 
 class Tree:
@@ -182,7 +201,9 @@ class Tree:
         world = parent.world
         if call.effect == "sandboxed":
             world = hashlib.sha256(f"{parent.world}\n{call.key}".encode("utf-8", "surrogatepass")).hexdigest()[:16]
-        node = Node(len(self.nodes), parent=parent.id, depth=parent.depth + 1, call=call, world=world)
+        node = Node(
+            len(self.nodes), parent=parent.id, depth=parent.depth + 1, call=call, world=world, offer=parent.proposals
+        )
         self.nodes.append(node)
         parent.children.append(node.id)
         return node
@@ -242,6 +263,13 @@ class Tree:
         """Mean r_post of the calls on the path to an evaluated node, 0 for the root."""
         rewards = [step.r_post for step in self.path(node) if step.r_post is not None]
         return sum(rewards) / len(rewards) if rewards else 0.0
+
+    def best_descent(self) -> Node | None:
+        """The end of the path along the best Q, ties to more visits; `None` if no call was worth keeping."""
+        node = self.root
+        while worthy := [child for child in self.children(node) if child.worthy]:
+            node = max(worthy, key=lambda child: (child.value, child.visits, -child.id))
+        return node if node.call else None
 
     def path_value(self, node: Node) -> float:
         """Goal score times mean r_post of the path to an evaluated node."""

@@ -31,6 +31,7 @@ from warehouse import (
 )
 
 from langchain_tooltree import (
+    SearchConfig,
     SITGraph,
     SITGraphMiddleware,
     create_tooltree_agent,
@@ -111,6 +112,7 @@ def test_a_planner_behind_it_proposes_with_recollections_and_corrections_in_mind
         model,
         place.tools,
         effects={"weigh": "read"},
+        config=SearchConfig(selection="smoothed"),
         when=lambda _: True,
         middleware=[CFGMMiddleware(watching, known, verdict=went_well)],
         checkpointer=InMemorySaver(),

@@ -202,8 +202,10 @@ async def test_a_call_that_somebody_has_changed_is_not_the_one_that_was_tried(ma
     assert rollouts > 0
 
 
-def agency_agent(agency: Agency, **options: Any) -> Any:
-    return travel_agent(agency, checkpointer=InMemorySaver(), **options)
+def agency_agent(agency: Agency, **settings: Any) -> Any:
+    """An agent that plans by Eq. 1: it tries reads that it does not keep."""
+    config = SearchConfig(selection="smoothed", max_proposals=2, **settings)
+    return travel_agent(agency, checkpointer=InMemorySaver(), config=config)
 
 
 async def test_after_a_new_request_reads_that_were_tried_and_not_kept_are_still_known(path: str) -> None:
@@ -236,7 +238,7 @@ async def test_after_a_write_to_the_real_world_nothing_is_known(path: str) -> No
 
 async def test_what_was_observed_grows_old(path: str) -> None:
     agency = Agency()
-    agent = agency_agent(agency, config=SearchConfig(reuse_seconds=1e-9))
+    agent = agency_agent(agency, reuse_seconds=1e-9)
     await told(agent, asking(PRICE), path=path)
     before = Counter(agency.calls)
 

@@ -308,7 +308,7 @@ def test_the_calls_of_these_examples_are_planned(path: str) -> None:
     state = several_calls_in_a_row(planning, path)
 
     called = [message for message in state["messages"] if isinstance(message, AIMessage) and message.tool_calls]
-    assert [plan_mark(message)["r_post"] for message in called] == [0.9, 0.9]
+    assert [plan_mark(message)["r_post"] for message in called] == [None, 0.9], "only the end has to be judged"
 
 
 ARGUMENTS: dict[str, Any] = {

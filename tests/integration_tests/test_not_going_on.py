@@ -19,7 +19,7 @@ from langgraph.prebuilt import InjectedState
 from test_going_on import Desk, ThoroughPolicy, searches, told
 from travel import BOOKING, EFFECTS, PRICE, ROUND_TRIP, Agency, TravelPolicy, asking, travel_model
 
-from langchain_tooltree import ObjectSandbox, ToolTreeNode, create_tooltree_agent
+from langchain_tooltree import ObjectSandbox, SearchConfig, ToolTreeNode, create_tooltree_agent
 from langchain_tooltree.testing import Made, OfflineChatModel, Question
 from langchain_tooltree.tooltree import segments
 
@@ -163,7 +163,8 @@ async def test_another_judge_starts_anew() -> None:
 @pytest.mark.parametrize(("later", "believed"), [(59, True), (61, False)])
 async def test_reads_are_believed_for_a_minute(monkeypatch: pytest.MonkeyPatch, later: int, believed: bool) -> None:  # noqa: FBT001
     agency = Agency()
-    agent = planning_agent(agency, checkpointer=InMemorySaver())
+    explores = SearchConfig(selection="smoothed", max_proposals=2)
+    agent = planning_agent(agency, checkpointer=InMemorySaver(), planner={"config": explores})
     agent.invoke(asking(PRICE), THREAD)
 
     monkeypatch.setattr(segments, "time", SimpleNamespace(time=lambda: time.time() + later))

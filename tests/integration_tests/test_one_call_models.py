@@ -1,6 +1,7 @@
 """Models that make one tool call in a reply are asked for others, so that a search has something to choose from."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -106,7 +107,8 @@ def test_the_tree_is_that_of_a_model_that_makes_all_calls_at_once(policy: Any, r
 
 
 def test_a_right_call_is_found_behind_wrong_first_ideas(path: str) -> None:
-    misled = find(PRICE, OneCallModel(policy=MisledPolicy()), ONE_CANDIDATE, path=path)
+    asked_once = replace(ONE_CANDIDATE, max_proposals=1)
+    misled = find(PRICE, OneCallModel(policy=MisledPolicy()), asked_once, path=path)
     topped_up = find(PRICE, OneCallModel(policy=MisledPolicy()), path=path)
 
     assert "find_flights" not in tools_of(misled)

@@ -1,11 +1,13 @@
 """A long search is cut into segments with a checkpoint between them; a thread is resumed with what it began with."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from conversations import check_conversation, outline
 from langchain_core.callbacks import BaseCallbackHandler
+from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.func import entrypoint
 from langgraph.graph import START, MessagesState, StateGraph
@@ -18,7 +20,7 @@ from langchain_tooltree.tooltree import segments as checkpoints
 
 THREAD: Any = {"configurable": {"thread_id": "1"}}
 
-LONG = SearchConfig(max_rollouts=250, value_threshold=1.0, patience=1_000)
+LONG = SearchConfig(selection="smoothed", max_rollouts=250, value_threshold=1.0, patience=1_000)
 PLAN = ["human", "call find_flights", "result find_flights", "call book"]
 
 
@@ -89,9 +91,9 @@ def interrupted(config: SearchConfig, *, after: int) -> InMemorySaver:
 
 
 def segments(saver: InMemorySaver) -> int:
-    """How many finished segments the search's own latest checkpoint holds."""
-    held = [checkpoint.checkpoint["channel_values"].get("segments", []) for checkpoint in saver.list(THREAD)]
-    return max(map(len, held))
+    """How many finished segments the checkpoints of the search hold."""
+    written = (write for checkpoint in saver.list(THREAD) for write in checkpoint.pending_writes or ())
+    return sum(len(value) for _, channel, value in written if channel == "segments")
 
 
 @pytest.mark.parametrize("path", ["sync", "async"])
@@ -150,6 +152,58 @@ def test_replaying_the_segments_of_a_search_gives_its_tree(monkeypatch: pytest.M
     assert asyncio.run(asearch(ROUND_TRIP, Agency().tools, **arguments)).to_dict() == whole.to_dict()
 
 
+def everything_kept(saver: InMemorySaver) -> int:
+    """Bytes of all that a checkpointer was ever given."""
+
+    def count(part: Any) -> int:
+        if isinstance(part, dict):
+            return count(list(part.values()))
+        if isinstance(part, list | tuple):
+            return sum(map(count, part))
+        return len(part) if isinstance(part, bytes) else 0
+
+    return count([saver.storage, saver.writes, saver.blobs])
+
+
+@pytest.mark.parametrize("path", ["sync", "async"])
+def test_what_a_search_keeps_grows_with_its_length_and_not_with_the_square(
+    monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    monkeypatch.setattr(checkpoints, "SEGMENT", 20)
+    bytes_a_rollout = {}
+    for rollouts in (40, 160):
+        saver = InMemorySaver()
+        model = OfflineChatModel(policy=WanderingPolicy())
+        invoke(planner_graph(saver, model, replace(LONG, max_rollouts=rollouts)), asking(ROUND_TRIP), path=path)
+        assert segments(saver) > rollouts / 20
+        bytes_a_rollout[rollouts] = everything_kept(saver) / rollouts
+
+    assert bytes_a_rollout[160] <= 1.3 * bytes_a_rollout[40]
+
+
+class ForgetfulSaver(InMemorySaver):
+    """Keeps the latest checkpoint of a graph only."""
+
+    def get_tuple(self, config: Any) -> Any:
+        """Nothing, if an earlier one is asked for."""
+        place = config["configurable"]
+        latest = max(self.storage[place["thread_id"]][place.get("checkpoint_ns", "")], default=None)
+        return super().get_tuple(config) if place.get("checkpoint_id") in {None, latest} else None
+
+    get_delta_channel_history = BaseCheckpointSaver.get_delta_channel_history
+
+
+def test_a_search_whose_earlier_segments_are_lost_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoints, "SEGMENT", 20)
+    saver = ForgetfulSaver()
+    model = CountingModel(policy=WanderingPolicy(), fails_at=60)
+    with pytest.raises(PowerCut):
+        invoke(planner_graph(saver, model, LONG), asking(ROUND_TRIP), path="sync")
+
+    with pytest.raises(ResumeError, match="keeps a thread's history"):
+        invoke(planner_graph(saver, CountingModel(policy=WanderingPolicy()), LONG), None, path="sync")
+
+
 def test_a_default_search_is_one_segment() -> None:
     saver = InMemorySaver()
 
@@ -165,9 +219,9 @@ def test_a_default_search_is_one_segment() -> None:
     ids=lambda change: next(iter(change)),
 )
 def test_resuming_with_another_configuration_is_refused(path: str, change: dict[str, Any]) -> None:
-    config = SearchConfig(max_rollouts=30, value_threshold=1.0)
+    config = SearchConfig(selection="smoothed", max_rollouts=30, value_threshold=1.0)
     saver = interrupted(config, after=25)
-    changed = SearchConfig(**{"max_rollouts": 30, "value_threshold": 1.0, **change})
+    changed = SearchConfig(**{"selection": "smoothed", "max_rollouts": 30, "value_threshold": 1.0, **change})
 
     with pytest.raises(ResumeError, match="Resume a thread with the tools, models and configuration"):
         invoke(planner_graph(saver, travel_model(), changed), None, path=path)
@@ -175,7 +229,7 @@ def test_resuming_with_another_configuration_is_refused(path: str, change: dict[
 
 @pytest.mark.parametrize("path", ["sync", "async"])
 def test_resuming_with_other_tools_is_refused(path: str) -> None:
-    config = SearchConfig(max_rollouts=30, value_threshold=1.0)
+    config = SearchConfig(selection="smoothed", max_rollouts=30, value_threshold=1.0)
     saver = interrupted(config, after=5)
     fewer = [tool for tool in Agency().tools if tool.name != "find_flights"]
 
@@ -185,7 +239,7 @@ def test_resuming_with_other_tools_is_refused(path: str) -> None:
 
 @pytest.mark.parametrize("segment", [4, 7])
 def test_segments_that_were_cut_differently_are_refused(monkeypatch: pytest.MonkeyPatch, segment: int) -> None:
-    config = SearchConfig(max_rollouts=30, value_threshold=1.0)
+    config = SearchConfig(selection="smoothed", max_rollouts=30, value_threshold=1.0)
     monkeypatch.setattr(checkpoints, "SEGMENT", 6)
     saver = interrupted(config, after=30)
     monkeypatch.setattr(checkpoints, "SEGMENT", segment)
@@ -195,7 +249,7 @@ def test_segments_that_were_cut_differently_are_refused(monkeypatch: pytest.Monk
 
 
 def test_resuming_with_the_same_parts_goes_on() -> None:
-    config = SearchConfig(max_rollouts=30, value_threshold=1.0)
+    config = SearchConfig(selection="smoothed", max_rollouts=30, value_threshold=1.0)
     whole = CountingModel(policy=TravelPolicy())
     invoke(planner_graph(InMemorySaver(), whole, config), asking(ROUND_TRIP), path="sync")
     saver = interrupted(config, after=25)

@@ -16,7 +16,7 @@ from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command, interrupt
 from travel import BOOKING, EFFECTS, PRICE, Agency, asking, travel_agent, travel_model
 
-from langchain_tooltree import ConfigurationError, ObjectSandbox, ToolTreeNode, asearch, search
+from langchain_tooltree import ConfigurationError, ObjectSandbox, SearchConfig, ToolTreeNode, asearch, search
 
 THREAD: Any = {"configurable": {"thread_id": "1"}}
 
@@ -27,12 +27,12 @@ class UserState(MessagesState):
     user: str
 
 
-def agent_with(*tools: BaseTool, store: BaseStore | None = None) -> Any:
+def agent_with(*tools: BaseTool, store: BaseStore | None = None, config: SearchConfig | None = None) -> Any:
     """The travel agent, with some of its tools replaced."""
     replaced = {tool.name: tool for tool in tools}
     used = [replaced.get(tool.name, tool) for tool in Agency().tools]
     graph = StateGraph(UserState)
-    graph.add_node("model", ToolTreeNode(travel_model(), used, effects=EFFECTS))
+    graph.add_node("model", ToolTreeNode(travel_model(), used, effects=EFFECTS, config=config))
     graph.add_node("tools", ToolNode(used))
     graph.add_edge(START, "model")
     graph.add_conditional_edges("model", tools_condition)
@@ -108,7 +108,7 @@ def test_two_searched_tools_may_interrupt_at_once(path: str) -> None:
         """Find hotels in a city."""
         return f"{city}: {interrupt('Which hotels?')}"
 
-    agent = agent_with(find_flights, find_hotels)
+    agent = agent_with(find_flights, find_hotels, config=SearchConfig(selection="smoothed"))
     replies = {"Which flights?": "OS-1", "Which hotels?": "Ritz"}
     questions: set[str] = set()
 
@@ -182,7 +182,7 @@ def test_setting_the_cancel_event_keeps_the_best_plan_so_far(path: str) -> None:
     agency = Agency()
 
     def stop(event: Any) -> None:
-        if event["type"] == "best":
+        if event["type"] == "execute":
             cancel.set()
 
     options: Any = {"model": travel_model(), "effects": EFFECTS, "cancel": cancel, "on_event": stop}

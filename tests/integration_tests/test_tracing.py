@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -27,6 +28,9 @@ from langchain_tooltree.tooltree import segments
 LOOKED_UP = ["call find_flights", "result find_flights", "call read_price", "result read_price"]
 
 SHORT = SearchConfig(max_rollouts=6)
+
+CURIOUS = SearchConfig(max_rollouts=6, selection="smoothed")
+"""Tries calls beside the likeliest ones, several at once."""
 
 HANGS_AFTER = 10
 """Seconds after which something that takes milliseconds counts as hanging."""
@@ -176,7 +180,7 @@ def test_every_run_of_a_trace_ends_without_an_error(make: Any, path: str) -> Non
 
 def test_runs_carry_the_scores_known_when_they_start(make: Any, path: str) -> None:
     tracer = Tracer()
-    events = told(make(), asking(BOOKING), {"callbacks": [tracer]}, path=path)
+    events = told(make(replace(SHORT, post_evaluation="always")), asking(BOOKING), {"callbacks": [tracer]}, path=path)
 
     r_pre = {event["node"]: event["r_pre"] for event in events if event["type"] == "judge"}
     r_post = {event["node"]: event["r_post"] for event in events if event["type"] == "evaluate"}
@@ -198,7 +202,9 @@ def test_a_tool_that_raises_is_an_error_in_the_trace_alone(make: Any, path: str)
         raise RuntimeError(msg)
 
     tracer = Tracer()
-    messages = invoke(make(replacing=(check_weather,)), asking(PRICE), {"callbacks": [tracer]}, path=path)["messages"]
+    messages = invoke(make(CURIOUS, replacing=(check_weather,)), asking(PRICE), {"callbacks": [tracer]}, path=path)[
+        "messages"
+    ]
 
     assert outline(check_conversation(messages)) == ["human", *LOOKED_UP, "answer"]
     failed = [run for run in tracer.runs if run.error]
@@ -248,7 +254,7 @@ def test_a_resumed_search_traces_only_what_runs_again(make: Any, path: str) -> N
 def test_the_segments_of_a_long_search_stand_side_by_side(
     make: Any, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(segments, "SEGMENT", 5)
+    monkeypatch.setattr(segments, "SEGMENT", 3)
     tracer = Tracer()
 
     invoke(make(), asking(PRICE), {"callbacks": [tracer]}, path=path)
@@ -348,7 +354,8 @@ class Room:
 @pytest.mark.parametrize("limit", [1, 2])
 def test_max_concurrency_bounds_the_searched_calls(make: Any, path: str, limit: int) -> None:
     room = Room(limit)
-    agent = make(replacing=(room.tool("find_flights"), room.tool("find_hotels"), room.tool("check_weather")))
+    tools = (room.tool("find_flights"), room.tool("find_hotels"), room.tool("check_weather"))
+    agent = make(CURIOUS, replacing=tools)
 
     invoke(agent, asking(PRICE), {"max_concurrency": limit}, path=path)
 

@@ -5,7 +5,7 @@ import json
 import pytest
 from langchain_core.tools import ToolException
 
-from langchain_tooltree import demo, search
+from langchain_tooltree import SearchConfig, demo, search
 from langchain_tooltree.cli import MODEL_UNAVAILABLE, main
 
 
@@ -21,7 +21,8 @@ def test_the_demo_finds_the_miles_and_prints_tree_and_cost(capsys, monkeypatch):
 
 
 def test_the_demo_recovers_from_a_bad_first_step():
-    result = search(demo.REQUEST, demo.TOOLS, model=demo.offline_model(), effects=demo.EFFECTS)
+    config = SearchConfig(post_evaluation="always")
+    result = search(demo.REQUEST, demo.TOOLS, model=demo.offline_model(), effects=demo.EFFECTS, config=config)
     first = result.tree[result.tree.root.children[0]]
     assert first.call.tool == "read_sign"
     assert first.pruned == "post_evaluation"

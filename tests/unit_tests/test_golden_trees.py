@@ -1,4 +1,4 @@
-"""Three small searches, compared whole with the trees on record.
+"""Four small searches, compared whole with the trees on record.
 
 A change of prompts, scores, selection or bookkeeping shows up here. If it is meant, record the trees anew and read the
 difference before committing it:
@@ -66,6 +66,7 @@ class Cart:
 
 
 SIGN = [look_at_sign, zoom, guess, to_miles]
+EQ_1 = {"selection": "smoothed", "max_proposals": 2}
 SIGN_READS = {sign_tool.name: "read" for sign_tool in SIGN}
 SIGN_POLICY = {
     "offers": {
@@ -94,14 +95,21 @@ SHOP_POLICY = {
 }
 
 
+def read_the_sign(config=None):
+    return {"query": "How many miles to Lyon?", "tools": SIGN, "effects": SIGN_READS, "config": config}, SIGN_POLICY
+
+
 def sign_by_default():
+    return read_the_sign()
+
+
+def sign_by_eq_1_as_released():
     """The best-looking first step leads nowhere; the search recovers and solves the task."""
-    return {"query": "How many miles to Lyon?", "tools": SIGN, "effects": SIGN_READS}, SIGN_POLICY
+    return read_the_sign(SearchConfig(**EQ_1))
 
 
 def sign_in_the_papers_form():
-    config = SearchConfig.paper(max_rollouts=8)
-    return {"query": "How many miles to Lyon?", "tools": SIGN, "effects": SIGN_READS, "config": config}, SIGN_POLICY
+    return read_the_sign(SearchConfig.paper(max_rollouts=8))
 
 
 def shop_with_sandbox_and_deferred_write():
@@ -111,12 +119,12 @@ def shop_with_sandbox_and_deferred_write():
         "tools": [*sandbox.tools, mail],
         "sandbox": sandbox,
         "effects": {"list_items": "read"},
-        "config": SearchConfig(max_rollouts=10, parallel_rollouts=2),
+        "config": SearchConfig(**EQ_1, max_rollouts=10, parallel_rollouts=2),
     }
     return arguments, SHOP_POLICY
 
 
-SEARCHES = [sign_by_default, sign_in_the_papers_form, shop_with_sandbox_and_deferred_write]
+SEARCHES = [sign_by_default, sign_by_eq_1_as_released, sign_in_the_papers_form, shop_with_sandbox_and_deferred_write]
 
 
 @pytest.mark.parametrize("make", SEARCHES, ids=lambda make: make.__name__)
@@ -137,8 +145,17 @@ def best_tools(tree):
     return [tree["nodes"][node]["call"]["tool"] for node in tree["best"]]
 
 
-def test_the_default_search_on_record_recovers_from_a_bad_first_step():
+def test_the_default_search_on_record_judges_no_more_than_it_has_to():
     tree = on_record(sign_by_default)
+    judged = [node["id"] for node in tree["nodes"] if node["r_post"] is not None]
+    ran = [node["id"] for node in tree["nodes"] if node["observation"]]
+    assert judged == [4, tree["best"][-1]], "two paths that seemed to be complete"
+    assert len(ran) == 4
+    assert (best_tools(tree)[-2:], tree["stop_reason"]) == (["look_at_sign", "to_miles"], "solved")
+
+
+def test_a_search_by_eq_1_on_record_recovers_from_a_bad_first_step():
+    tree = on_record(sign_by_eq_1_as_released)
     zoomed = next(node for node in tree["nodes"] if node["call"] and node["call"]["tool"] == "zoom")
     assert (zoomed["pruned"], zoomed["N"]) == ("post_evaluation", 1)
     assert (best_tools(tree), tree["stop_reason"]) == (["look_at_sign", "to_miles"], "solved")

@@ -62,6 +62,7 @@ PURE = {
     "tooltree/frames.py",
     "tooltree/frontier.py",
     "tooltree/launches.py",
+    "tooltree/lexical.py",
     "tooltree/operations.py",
     "tooltree/search.py",
     "tooltree/selection.py",

@@ -8,16 +8,17 @@ from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
-from langchain_tooltree import Trajectory, demo, dump_trajectories, search, testing
+from langchain_tooltree import SearchConfig, Trajectory, demo, dump_trajectories, search, testing
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
-PLAN = ["zoom", "read_sign", "convert_units"]
+PLAN = ["read_sign", "zoom", "read_sign", "convert_units"]
 BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 
 def test_the_picture_in_the_readme_is_the_demo_s_tree():
     drawn = re.search(r"<!-- picture: demo -->\n```mermaid\n(.*?)\n```", README, re.DOTALL)
-    result = search(demo.REQUEST, demo.TOOLS, model=demo.offline_model(), effects=demo.EFFECTS)
+    config = SearchConfig(post_evaluation="always")
+    result = search(demo.REQUEST, demo.TOOLS, model=demo.offline_model(), effects=demo.EFFECTS, config=config)
     assert drawn is not None
     assert drawn.group(1) == result.to_mermaid()
 
@@ -75,7 +76,8 @@ def test_the_code_in_the_readme_runs(block):
         found = search("Read the sign.", demo.TOOLS, model=names["model"], effects=demo.EFFECTS)
         assert "343 km" in found.answer.text
     if "judge" in names:
-        assert (names["result"].stop_reason, names["result"].answer.text[:22]) == ("solved", "It is about 213 miles ")
+        assert names["result"].stop_reason in {"solved", "converged"}
+        assert names["result"].answer.text.startswith("It is about 213 miles ")
 
 
 def test_the_readme_names_only_what_exists():

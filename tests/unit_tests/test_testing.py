@@ -139,6 +139,8 @@ async def test_a_short_search_can_be_scripted_as_the_docstring_says(find):
     propose = AIMessage("", tool_calls=[{"name": "look", "args": {"place": "desk"}, "id": "1"}])
     before = {"scores": [{"id": "c1", "reason": "likely", "score": 0.9}]}
     after = {"reason": "found", "score": 0.9, "goal": 0.95}
-    model = ScriptedChatModel(replies=[propose, "There is no other call.", before, after, "It is on the desk."])
+    model = ScriptedChatModel(
+        replies=[propose, "There is no other call.", before, "That was all.", after, "It is on the desk."]
+    )
     result = await find("Where is it?", [look], model=model, effects={"look": "read"})
     assert (result.stop_reason, result.answer.text) == ("solved", "It is on the desk.")

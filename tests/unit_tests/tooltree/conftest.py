@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from langchain_tooltree import SearchConfig
+from langchain_tooltree.tooltree.beliefs import Belief, Beliefs
 from langchain_tooltree.tooltree.budget import Spent
+from langchain_tooltree.tooltree.frontier import Frontier
 from langchain_tooltree.tooltree.operations import Operation, Outcome
 from langchain_tooltree.tooltree.search import TreeSearch
 from langchain_tooltree.tooltree.tree import Call, Effect, Node, Observation, Tree
@@ -219,16 +221,40 @@ def picture():
     )
 
 
-@pytest.fixture
-def search_in():
-    """Runs a search in a world of tables: `search_in({"offers": ...}, max_rollouts=3)`."""
+EQ_1 = {"selection": "smoothed", "max_proposals": 2}
+"""Settings of tests that say what Eq. 1 does."""
 
-    def run(tables, *, watch=lambda _: None, judge_calls=0, **settings):
-        search = TreeSearch(SearchConfig(**{"parallel_rollouts": 1, **settings}), judge_calls=judge_calls)
+
+def searcher(*, costs: int = 0, **base: Any) -> Callable[..., TreeSearch]:
+    """Runs searches in worlds of tables, one rollout at a time and with some settings, unless told otherwise.
+
+    A question to the judge costs so many model calls.
+    """
+
+    def run(tables, *, watch=lambda _: None, judge_calls=costs, **settings):
+        search = TreeSearch(SearchConfig(**{"parallel_rollouts": 1, **base, **settings}), judge_calls=judge_calls)
         explore(search, TableWorld(**tables), watch=watch)
         return search
 
     return run
+
+
+@pytest.fixture
+def search_in():
+    """Runs a search by Eq. 1 in a world of tables: `search_in({"offers": ...}, max_rollouts=3)`."""
+    return searcher(**EQ_1)
+
+
+@pytest.fixture
+def likely_in():
+    """The same, by the posterior rule with its own defaults and a judge that is not asked for nothing."""
+    return searcher(costs=1)
+
+
+@pytest.fixture(params=[EQ_1, {}], ids=["smoothed", "posterior"])
+def either_in(request):
+    """The same, by either rule, for what holds under both."""
+    return searcher(**request.param)
 
 
 @pytest.fixture
@@ -244,3 +270,63 @@ def grow():
         return node
 
     return add
+
+
+class Sketch:
+    """A tree drawn by hand, and what is believed of it.
+
+    Args:
+        **settings: Of the search that it stands for.
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        self.config = SearchConfig(**settings)
+        self.tree = Tree()
+        self.frontier = Frontier(self.tree, self.config)
+        self.beliefs = Beliefs(self.config, self.tree, self.frontier)
+
+    def offer(self, state: Node, *scores: float | None, effect: Effect = "read") -> list[Node]:
+        """Let a state offer calls with these r_pre; one that no judge gave is `None`."""
+        state.proposals += 1
+        offered = []
+        for score in scores:
+            call = Call(tool=f"t{len(self.tree)}", arguments={}, effect=effect)
+            offered.append(self.tree.add(state, call))
+            offered[-1].r_pre = 0.3 if score is None else score
+            offered[-1].pre_scored = score is not None
+        return offered
+
+    def run(self, call: Node, **observation: Any) -> Node:
+        """Let a call have brought something back."""
+        call.observation = Observation(**{"content": "seen", **observation})
+        return call
+
+    def silence(self, state: Node) -> Node:
+        """Let a state be asked, and the model have no more calls."""
+        state.proposals += 1
+        state.finished = True
+        return state
+
+    def judge(self, call: Node, r_post: float | None, goal: float | None) -> Node:
+        """Score what a call has brought back."""
+        call.post_scored, call.goal_scored = r_post is not None, goal is not None
+        call.r_post = 0.4 if r_post is None else r_post
+        call.goal = 0.5 if goal is None else goal
+        return call
+
+    def root(self) -> Belief:
+        """What is believed of the tree as it is now."""
+        self.beliefs.adopt()
+        return self.beliefs.root
+
+
+@pytest.fixture
+def sketch():
+    """A tree to draw by hand, under the default settings."""
+    return Sketch()
+
+
+@pytest.fixture(scope="session")
+def sketch_with():
+    """The class `Sketch`, for trees under other settings."""
+    return Sketch

@@ -49,6 +49,20 @@ def test_a_time_limit_must_be_above_zero(name, value):
     assert getattr(SearchConfig(**{name: None}), name) is None
 
 
+@pytest.mark.parametrize("value", [0, 1.01, -0.5, math.nan, "0.9", None, True])
+def test_a_confidence_is_above_0_and_at_most_1(value):
+    with pytest.raises(ConfigurationError, match="confidence must be a number above 0 and at most 1, got "):
+        SearchConfig(confidence=value)
+    assert SearchConfig(confidence=1).confidence == 1
+
+
+def test_the_posterior_rule_needs_goal_scores():
+    with pytest.raises(ConfigurationError, match=r"needs goal_score=True; .* choose selection='smoothed'"):
+        SearchConfig(goal_score=False)
+    for form in ("smoothed", "printed"):
+        assert not SearchConfig(selection=form, goal_score=False).goal_score
+
+
 @pytest.mark.parametrize("name", ["exploration_decay", "pre_threshold_decay"])
 @pytest.mark.parametrize("value", [0, 1.1, -0.5])
 def test_a_decay_is_above_0_and_at_most_1(name, value):
@@ -64,7 +78,7 @@ def test_exploration_and_gain_are_finite_and_not_negative(name, value):
     assert getattr(SearchConfig(**{name: 0}), name) == 0
 
 
-@pytest.mark.parametrize("name", ["selection", "first_play", "proposals", "pre_evaluation"])
+@pytest.mark.parametrize("name", ["selection", "first_play", "proposals", "pre_evaluation", "post_evaluation"])
 def test_a_choice_must_be_one_of_those_there_are(name):
     with pytest.raises(ConfigurationError, match=f"{name} must be one of '.*, got 'other'"):
         SearchConfig(**{name: "other"})
@@ -94,8 +108,15 @@ def test_settings_are_keyword_only_and_frozen():
 
 def test_the_published_defaults():
     config = SearchConfig()
-    assert (config.max_rollouts, config.exploration, config.pre_threshold, config.post_threshold) == (60, 1.4, 0.3, 0.4)
+    assert (config.max_rollouts, config.exploration, config.pre_threshold, config.post_threshold) == (
+        100,
+        1.4,
+        0.3,
+        0.4,
+    )
     assert (config.top_k, config.max_depth, config.parallel_rollouts, config.patience) == (5, 15, 4, 10)
+    assert (config.selection, config.confidence, config.post_evaluation) == ("posterior", 0.95, "needed")
+    assert (config.max_proposals, config.goal_score, config.proposals) == (3, True, "together")
     assert (config.min_gain, config.seed, config.retrieve_above, config.retrieve_top) == (1e-3, 0, 20, 20)
 
 
@@ -106,6 +127,7 @@ def test_the_papers_settings():
         if getattr(SearchConfig.paper(), field.name) != getattr(SearchConfig(), field.name)
     }
     assert changed == {
+        "max_rollouts": 60,
         "parallel_rollouts": 1,
         "selection": "printed",
         "proposals": "per_tool",
@@ -122,11 +144,11 @@ def test_the_papers_settings():
 @pytest.mark.parametrize(
     ("config", "tools", "expected"),
     [
-        (SearchConfig(), 3, Estimate(60, 60 * 4 + 2, 60)),
-        (SearchConfig(max_rollouts=10, pre_evaluation="single", top_k=3), 3, Estimate(10, 10 * (4 + 3) + 2, 10)),
-        (SearchConfig.paper(max_rollouts=10), 3, Estimate(10, 10 * (4 + 3 + 3) + 2, 10)),
-        (SearchConfig.paper(max_rollouts=1), 50, Estimate(1, 4 + 20 + 20 + 2, 1)),
-        (SearchConfig(max_model_calls=7, max_tool_calls=5), 3, Estimate(60, 7, 5)),
+        (SearchConfig(), 3, Estimate(100, 100 * 3 + 2, 100)),
+        (SearchConfig(max_rollouts=10, pre_evaluation="single", top_k=3), 3, Estimate(10, 10 * (3 + 3) + 2, 10)),
+        (SearchConfig.paper(max_rollouts=10), 3, Estimate(10, 10 * (3 + 3 + 3) + 2, 10)),
+        (SearchConfig.paper(max_rollouts=1), 50, Estimate(1, 3 + 20 + 20 + 2, 1)),
+        (SearchConfig(max_model_calls=7, max_tool_calls=5), 3, Estimate(100, 7, 5)),
     ],
 )
 def test_the_estimate_names_the_most_that_a_search_may_cost(config, tools, expected):

@@ -34,7 +34,7 @@ def labels(search):
 
 def begun(continuation, world, run_pure, **settings):
     """A search that goes on from a continuation as a checkpointer gives it back."""
-    search = TreeSearch(SearchConfig(**{"parallel_rollouts": 1, **settings}), judge_calls=0)
+    search = TreeSearch(SearchConfig(**{"parallel_rollouts": 1, "selection": "smoothed", **settings}), judge_calls=0)
     search.go_on(Continuation.model_validate(continuation.model_dump()))
     run_pure(search, world)
     return search
@@ -109,12 +109,12 @@ def test_only_reads_of_the_present_world_that_are_not_shown_are_known_after_a_ne
     assert reads_tried(first.tree, "", tools=("look", "ask", "see"), shown={look.key}).known == []
 
 
-def test_a_known_read_is_not_made_again(search_in, table_world, run_pure):
+def test_a_known_read_is_not_made_again(either_in, table_world, run_pure):
     tables = {"offers": {(): "look ask", ("look",): "ask"}, "goal": {"ask": 0.9}, "r_pre": {"look": 0.9}}
-    first = search_in(tables)
+    first = either_in(tables)
     launched = []
 
-    second = TreeSearch(SearchConfig(parallel_rollouts=1), judge_calls=0)
+    second = TreeSearch(first.config, judge_calls=0)
     second.go_on(reads_tried(first.tree, "", tools=("look", "ask", "see"), shown=()))
     run_pure(second, table_world(**tables), watch=launched.extend)
 
@@ -123,20 +123,22 @@ def test_a_known_read_is_not_made_again(search_in, table_world, run_pure):
     assert second.cache_hits > 0
 
 
+@pytest.mark.parametrize("selection", ["smoothed", "posterior"])
 @pytest.mark.parametrize("parallel", [1, 4])
 @given(seed=st.integers(0, 10_000))
 def test_values_of_any_tree_gone_on_from_are_the_means_of_its_rewards(
-    seed, parallel, pure_world, run_pure, all_rewards
+    seed, parallel, selection, pure_world, run_pure, all_rewards
 ):
-    first = TreeSearch(SearchConfig(seed=seed, parallel_rollouts=parallel, max_rollouts=25), judge_calls=2)
+    config = SearchConfig(selection=selection, seed=seed, parallel_rollouts=parallel, max_rollouts=25)
+    first = TreeSearch(config, judge_calls=2)
     run_pure(first, pure_world(seed))
-    states = [node for node in first.tree.nodes if node.evaluated and node.children]
+    states = [node for node in first.tree.nodes[1:] if node.children]
     if not states:
         return
     state = states[seed % len(states)]
     continuation = below(first.tree, state, carried_out=False)
 
-    second = TreeSearch(SearchConfig(seed=seed, parallel_rollouts=parallel, max_rollouts=10), judge_calls=2)
+    second = TreeSearch(config, judge_calls=2)
     second.go_on(Continuation.model_validate(continuation.model_dump()))
     before = [(node.visits, node.value) for node in second.tree.nodes]
     for node, (visits, value) in zip(second.tree.nodes, before, strict=True):

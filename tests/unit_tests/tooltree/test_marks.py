@@ -28,7 +28,7 @@ def plan(find, offline, numbered_tools):
             r_post={"ask": 0.6},
             goal={"send": 0.6},
         )
-        config = SearchConfig(max_rollouts=8, value_threshold=1.0, **settings)
+        config = SearchConfig(selection="smoothed", max_proposals=2, max_rollouts=8, value_threshold=1.0, **settings)
         tools = numbered_tools("look", "ask", "send")
         return await find("Go.", tools, model=model, effects=EFFECTS, config=config)
 
@@ -55,6 +55,16 @@ async def test_every_call_of_a_plan_is_marked_with_its_scores_and_its_place(plan
         mark = plan_mark(message)
         assert (mark["search"], mark["node"]) == (result.search_id, step.node)
         assert (mark["r_pre"], mark["r_post"], mark["goal"]) == (step.r_pre, step.r_post, step.goal)
+
+
+async def test_a_call_that_was_not_judged_is_marked_as_such(find, offline, numbered_tools):
+    model = offline(offers={(): [("look", {"n": 1})], ("look",): [("ask", {"n": 2})]}, goal={"ask": 0.9})
+    result = await find("Go.", numbered_tools("look", "ask"), model=model, effects=EFFECTS)
+
+    looked, asked = (plan_mark(message) for message in result.messages if message.type == "ai" and message.tool_calls)
+
+    assert (looked["r_pre"], looked["r_post"], looked["goal"]) == (0.8, None, None)
+    assert (asked["r_pre"], asked["r_post"], asked["goal"]) == (0.8, 0.8, 0.9)
 
 
 async def test_only_the_call_that_waits_tells_of_the_rest_of_the_plan_and_what_it_cost(plan):
@@ -117,14 +127,15 @@ def test_no_alternative_is_part_of_another_or_goes_on_where_the_plan_ends(grow):
     assert names(alternatives(tree, [best.id])) == ["other longer", "third"]
 
 
-def test_pruned_unscored_and_untried_calls_are_no_alternatives(grow):
+def test_pruned_and_unscored_calls_are_no_alternatives_and_untried_ones_come_last(grow):
     tree = Tree()
     best = grown(tree, grow, tree.root, "best", reward=0.9, goal=0.9)
     grown(tree, grow, tree.root, "pruned", reward=0.2, goal=0.9).pruned = "post_evaluation"
     grown(tree, grow, tree.root, "unscored", reward=0.9, goal=0.9).post_scored = False
-    grow(tree, tree.root, "untried")
+    grow(tree, tree.root, "untried", r_pre=0.95)
+    grown(tree, grow, tree.root, "poor", reward=0.9, goal=0.1)
 
-    assert alternatives(tree, [best.id]) == []
+    assert names(alternatives(tree, [best.id])) == ["poor", "untried"]
 
 
 def test_only_the_best_few_alternatives_are_shown_and_ties_go_to_fewer_calls(grow):

@@ -96,9 +96,9 @@ async def test_every_event_is_told_from_start_to_stop(find, offline, numbered_to
         "type": "start",
         "query": "Go.",
         "tools": 3,
-        "max_rollouts": 60,
-        "max_model_calls": 242,
-        "max_tool_calls": 60,
+        "max_rollouts": 100,
+        "max_model_calls": 302,
+        "max_tool_calls": 100,
         "inherited": 0,
     }
     assert kinds[-1] == "stop"

@@ -137,3 +137,56 @@ async def test_a_state_asked_again_is_shown_the_tools_that_rank_next(retriever, 
 def test_always_including_an_unknown_tool_is_refused(retriever):
     with pytest.raises(ToolDefinitionError, match="always_include names golf, but the tools are weather"):
         retriever(always_include=("golf", "weather"))
+
+
+COPIES = [f"{verb}_{thing}" for thing in ("violin", "castle", "ferry", "kettle") for verb in TOPICS]
+
+
+async def test_near_copies_do_not_crowd_out_the_tool_that_is_asked_for(retriever, drive):
+    """A hundred tools share its verb and its description; the noun that it alone has decides."""
+    topics = [*COPIES, "weather_harbour"]
+    shown = await drive(retriever(topics, retrieve_top=1).retrieve(["Find out about the harbours' weather"], topics))
+    assert shown == ("weather_harbour",)
+
+
+class MeaningEmbeddings(Embeddings):
+    """Knows that an umbrella has to do with weather, and nothing else."""
+
+    def embed_documents(self, texts):
+        return [self.embed_query(text) for text in texts]
+
+    def embed_query(self, text):
+        return [1.0, 0.0] if "umbrella" in text or "weather" in text else [0.0, 1.0]
+
+
+async def test_an_embedding_finds_what_no_word_of_the_request_names(retriever, drive):
+    request = ["Shall I take an umbrella?"]
+    assert await drive(retriever(embeddings=MeaningEmbeddings(), retrieve_top=1).retrieve(request, TOPICS)) == (
+        "weather",
+    )
+
+
+class BlindEmbeddings(Embeddings):
+    """Sees no difference between any two texts."""
+
+    def embed_documents(self, texts):
+        return [[1.0, 0.0] for _ in texts]
+
+    def embed_query(self, text):
+        return [1.0, 0.0]
+
+
+@pytest.mark.parametrize("topics", [TOPICS, TOPICS[::-1]])
+async def test_tools_that_are_equally_relevant_gain_nothing_by_their_place_in_the_library(retriever, drive, topics):
+    """Half of the sentences say nothing of any tool; the first tools of the library must not win by them."""
+    context = ["Well. Well. Well. Well. Well. Music, please."]
+    shown = await drive(retriever(topics, BlindEmbeddings(), retrieve_top=1).retrieve(context, topics))
+    assert shown == ("music",)
+
+
+async def test_tools_that_are_not_allowed_take_no_places(retriever, drive):
+    """The rankings are those among the allowed ones, whatever else the library holds."""
+    context = ["Book hotels. Take the trains. Mind the weather."]
+    few = retriever(TOPICS[:22], BlindEmbeddings(), retrieve_top=3)
+    many = retriever([*TOPICS[:22], *(f"{topic}_again" for topic in TOPICS)], BlindEmbeddings(), retrieve_top=3)
+    assert await drive(few.retrieve(context, TOPICS[:22])) == await drive(many.retrieve(context, TOPICS[:22]))

@@ -184,7 +184,7 @@ async def test_writes_are_tried_out_in_forks_and_the_original_is_untouched(find,
         model=offline(**PAINTED),
         sandbox=sandbox,
         effects={"show": "read"},
-        config=SearchConfig(parallel_rollouts=parallel),
+        config=SearchConfig(selection="smoothed", parallel_rollouts=parallel),
     )
     shown = {
         tuple(step.call.arguments.get("line") for step in result.tree.path(node)): node.observation.content
@@ -211,7 +211,7 @@ async def test_snapshots_travel_with_the_observations(find, offline):
 async def test_a_world_that_was_forgotten_is_rebuilt_from_its_path(find, offline, monkeypatch):
     monkeypatch.setattr(sandbox_module, "KEPT_WORLDS", 1)
     sandbox = ObjectSandbox.of_methods(Board())
-    config = SearchConfig(parallel_rollouts=1)
+    config = SearchConfig(selection="smoothed", parallel_rollouts=1)
     result = await find("Draw.", sandbox.tools, model=offline(**PAINTED), sandbox=sandbox, config=config)
     assert {node.observation.content for node in result.tree.nodes[1:]} >= {"2 lines", "a,b"}
     assert result.cost.replayed > 0

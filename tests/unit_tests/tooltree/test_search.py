@@ -3,6 +3,7 @@
 import pytest
 
 from langchain_tooltree import ResumeError, SearchConfig
+from langchain_tooltree.tooltree.frontier import Work
 from langchain_tooltree.tooltree.operations import Outcome
 from langchain_tooltree.tooltree.search import TreeSearch
 
@@ -45,7 +46,7 @@ def test_a_later_rollout_runs_a_sibling_that_waits_without_asking_again(search_i
     assert [operation.kind for operation in launched[4:]] == ["execute", "evaluate"]
 
 
-def test_no_child_is_expanded_before_its_own_call_has_run(search_in):
+def test_no_child_is_expanded_before_its_own_call_has_run(either_in):
     ran, expanded = set(), []
 
     def watch(launched):
@@ -57,12 +58,12 @@ def test_no_child_is_expanded_before_its_own_call_has_run(search_in):
                 assert operation.node in ran
 
     offers = {(): "a b c", ("a",): "d e", ("b",): "f g", ("c",): "h i"}
-    search_in({"offers": offers}, watch=watch, max_rollouts=9, parallel_rollouts=3, max_depth=2)
+    either_in({"offers": offers}, watch=watch, max_rollouts=9, parallel_rollouts=3, max_depth=2)
     assert sorted(expanded) == [1, 2, 3]
 
 
-def test_low_scores_are_pruned_before_they_run(search_in):
-    search = search_in({"offers": {(): "a b c"}, "r_pre": {"a": 0.29, "b": 0.3}})
+def test_low_scores_are_pruned_before_they_run(either_in):
+    search = either_in({"offers": {(): "a b c"}, "r_pre": {"a": 0.29, "b": 0.3}})
     assert {tool: node.pruned for tool, node in by_tool(search).items()} == {
         "a": "pre_evaluation",
         "b": None,
@@ -71,17 +72,17 @@ def test_low_scores_are_pruned_before_they_run(search_in):
     assert by_tool(search)["a"].observation is None
 
 
-def test_the_threshold_before_execution_decays_with_depth(search_in):
+def test_the_threshold_before_execution_decays_with_depth(either_in):
     tables = {"offers": {(): "a b", ("b",): "c"}, "r_pre": {"a": 0.25, "c": 0.25}}
     pruned = {
-        decay: [node.call.tool for node in search_in(tables, pre_threshold_decay=decay).tree.nodes if node.pruned]
+        decay: [node.call.tool for node in either_in(tables, pre_threshold_decay=decay).tree.nodes if node.pruned]
         for decay in (1.0, 0.8)
     }
     assert pruned == {1.0: ["a", "c"], 0.8: ["a"]}
 
 
-def test_only_the_best_top_k_candidates_are_kept(search_in):
-    search = search_in({"offers": {(): "a b c d"}, "r_pre": {"a": 0.5, "b": 0.9, "c": 0.6, "d": 0.7}}, top_k=2)
+def test_only_the_best_top_k_candidates_are_kept(either_in):
+    search = either_in({"offers": {(): "a b c d"}, "r_pre": {"a": 0.5, "b": 0.9, "c": 0.6, "d": 0.7}}, top_k=2)
     assert {tool for tool, node in by_tool(search).items() if node.pruned == "top_k"} == {"a", "c"}
 
 
@@ -94,9 +95,9 @@ def test_a_bad_observation_closes_the_node(search_in):
     assert nodes["c"].parent == nodes["b"].id
 
 
-def test_a_deferred_write_is_judged_but_never_run(search_in):
+def test_a_deferred_write_is_judged_but_never_run(either_in):
     launched = []
-    search = search_in(
+    search = either_in(
         {"offers": {(): "send"}, "effects": {"send": "write"}, "goal": {"send": 0.9}}, watch=launched.extend
     )
     assert [operation.kind for operation in launched] == ["propose", "score", "evaluate"]
@@ -123,9 +124,9 @@ def test_a_state_is_asked_again_only_when_all_it_offered_has_failed(search_in):
 
 
 @pytest.mark.parametrize("limit", [1, 2, 4])
-def test_a_state_is_asked_at_most_max_proposals_times(search_in, limit):
+def test_a_state_is_asked_at_most_max_proposals_times(either_in, limit):
     attempts = []
-    search = search_in(
+    search = either_in(
         {"offers": {(): ["a", "b", "c", "d", "e"]}, "r_pre": dict.fromkeys("abcde", 0.0)},
         watch=lambda launched: attempts.extend(o.attempt for o in launched if o.kind == "propose"),
         max_proposals=limit,
@@ -134,31 +135,32 @@ def test_a_state_is_asked_at_most_max_proposals_times(search_in, limit):
     assert search.tree.root.closed
 
 
-def test_a_model_that_calls_nothing_more_is_not_asked_again(search_in):
-    search = search_in({"offers": {}}, max_proposals=5)
-    assert (search.rollouts, search.tree.root.proposals, search.stop_reason) == (1, 5, "exhausted")
+def test_a_model_that_calls_nothing_more_is_not_asked_again(either_in):
+    search = either_in({"offers": {}}, max_proposals=5)
+    assert (search.tree.root.proposals, search.stop_reason) == (1, "exhausted")
+    assert search.tree.root.finished
 
 
-def test_calls_known_here_or_made_on_the_path_are_dropped_with_the_reason(search_in):
-    search = search_in({"offers": {(): "a a", ("a",): "a b"}})
+def test_calls_known_here_or_made_on_the_path_are_dropped_with_the_reason(either_in):
+    search = either_in({"offers": {(): "a a", ("a",): "a b"}})
     assert search.tree.root.dropped == ["a(): already proposed here"]
     assert search.tree[1].dropped == ["a(): already made on this path"]
     assert names(search, *search.tree[1].children) == ["b"]
 
 
-def test_a_read_may_be_repeated_after_the_world_has_changed(search_in):
-    search = search_in({"offers": {(): "a", ("a",): "paint", ("a", "paint"): "a"}, "effects": {"paint": "sandboxed"}})
+def test_a_read_may_be_repeated_after_the_world_has_changed(either_in):
+    search = either_in({"offers": {(): "a", ("a",): "paint", ("a", "paint"): "a"}, "effects": {"paint": "sandboxed"}})
     assert names(search, 1, 2, 3) == ["a", "paint", "a"]
     assert search.cache_hits == 0
 
 
-def test_an_observation_is_reused_in_the_same_world(search_in):
+def test_an_observation_is_reused_in_the_same_world(either_in):
     ran = []
 
     def watch(launched):
         ran.extend(o.node for o in launched if o.kind == "execute")
 
-    search = search_in({"offers": {(): "a b", ("a",): "c", ("b",): "c"}}, watch=watch)
+    search = either_in({"offers": {(): "a b", ("a",): "c", ("b",): "c"}}, watch=watch)
     again = [node for node in search.tree.nodes[1:] if node.call.tool == "c"]
     assert len(again) == 2
     assert sum(node.id in ran for node in again) == 1
@@ -166,9 +168,9 @@ def test_an_observation_is_reused_in_the_same_world(search_in):
     assert search.cache_hits == 1
 
 
-def test_a_passing_failure_is_not_reused(search_in):
+def test_a_passing_failure_is_not_reused(either_in):
     ran = []
-    search = search_in(
+    search = either_in(
         {"offers": {(): "a b", ("a",): "c", ("b",): "c"}, "transient": {"c"}},
         watch=lambda launched: ran.extend(o.node for o in launched if o.kind == "execute"),
     )
@@ -176,10 +178,10 @@ def test_a_passing_failure_is_not_reused(search_in):
     assert search.cache_hits == 0
 
 
-def test_a_call_that_is_being_run_is_waited_for_not_run_twice(search_in):
+def test_a_call_that_is_being_run_is_waited_for_not_run_twice(either_in):
     """Two rollouts reach the same call in the same world at once."""
     ran = []
-    search = search_in(
+    search = either_in(
         {"offers": {(): "a b", ("a",): "c", ("b",): "c"}},
         watch=lambda launched: ran.extend(o.node for o in launched if o.kind == "execute"),
         parallel_rollouts=2,
@@ -189,15 +191,15 @@ def test_a_call_that_is_being_run_is_waited_for_not_run_twice(search_in):
     assert [node.visits for node in search.tree.nodes if node.call and node.call.tool == "c"] == [1, 1]
 
 
-def test_an_unscored_candidate_takes_the_threshold_and_is_marked(search_in):
-    search = search_in({"offers": {(): "a b"}, "r_pre": {"a": None, "b": 0.5}})
+def test_an_unscored_candidate_takes_the_threshold_and_is_marked(either_in):
+    search = either_in({"offers": {(): "a b"}, "r_pre": {"a": None, "b": 0.5}})
     a, b = by_tool(search)["a"], by_tool(search)["b"]
     assert (a.r_pre, a.pre_scored, a.pruned) == (0.3, False, None)
     assert (b.r_pre, b.pre_scored) == (0.5, True)
 
 
-def test_an_unscored_observation_takes_the_parents_mean_and_is_marked(search_in):
-    search = search_in({"offers": {(): "a b"}, "r_pre": {"a": 0.9, "b": 0.5}, "r_post": {"a": 0.7, "b": None}})
+def test_an_unscored_observation_takes_the_parents_mean_and_is_marked(either_in):
+    search = either_in({"offers": {(): "a b"}, "r_pre": {"a": 0.9, "b": 0.5}, "r_post": {"a": 0.7, "b": None}})
     b = by_tool(search)["b"]
     assert (b.r_post, b.post_scored, b.pruned) == (0.7, False, None)
 
@@ -215,9 +217,9 @@ def test_a_missing_goal_score_is_inherited(search_in):
     assert by_tool(alone)["a"].goal == 0.5
 
 
-def test_the_coarse_plan_comes_first_and_alone(search_in):
+def test_the_coarse_plan_comes_first_and_alone(either_in):
     launches = []
-    search = search_in({"offers": {(): "a"}}, watch=launches.append, coarse_planner=True, parallel_rollouts=4)
+    search = either_in({"offers": {(): "a"}}, watch=launches.append, coarse_planner=True, parallel_rollouts=4)
     assert [[operation.kind for operation in launched] for launched in launches[:2]] == [["plan"], ["propose"]]
     assert search.kept_tools == ("kept",)
 
@@ -234,12 +236,12 @@ def test_without_a_tools_outcome_the_error_becomes_the_observation(table_world, 
     assert (search.tree[1].observation.kind, search.tree[1].observation.content) == ("exception", "lost")
 
 
-def test_parallel_rollouts_are_in_flight_together(search_in):
+def test_parallel_rollouts_are_in_flight_together(either_in):
     offers = {(): "a b c d", **{(tool,): f"e{tool}" for tool in "abcd"}}
     most = {}
     for parallel in range(1, 9):
         widths = []
-        search_in(
+        either_in(
             {"offers": offers}, watch=lambda launched, w=widths: w.append(len(launched)), parallel_rollouts=parallel
         )
         most[parallel] = max(widths)
@@ -267,20 +269,34 @@ def test_every_step_is_told_as_an_event(search_in):
     search = search_in({"offers": {(): "a b"}, "r_pre": {"a": 0.1}, "r_post": {"b": 0.1}}, max_rollouts=1)
     kinds = [event["type"] for event in search.take_events()]
     assert kinds == [
-        "select", "budget", "propose", "budget", "judge", "prune", "judge",
+        "select", "budget", "propose", "budget", "judge", "judge", "prune",
         "budget", "execute", "budget", "evaluate", "prune", "stop",
     ]  # fmt: skip
     assert search.take_events() == []
 
 
-def test_another_selection_rule_can_take_the_place_of_eq_1(table_world, run_pure):
+def test_another_selection_rule_can_take_the_place_of_those_there_are(table_world, run_pure):
     class Oldest:
-        def select(self, tree, expandable):
-            return next(
-                (n for n in tree.nodes if expandable(n) or (n.call and not n.evaluated and not n.in_flight)), None
-            )
+        """Works at the oldest node first, and has every call judged at once."""
 
-    search = TreeSearch(SearchConfig(max_rollouts=4, parallel_rollouts=1), rule=Oldest())
+        def select(self, tree, frontier):
+            for node in tree.nodes:
+                if frontier.askable(node):
+                    return Work("propose", node)
+                if frontier.runnable(node):
+                    return Work("execute", node)
+            return None
+
+        def after_scoring(self, tree, frontier, _):
+            return self.select(tree, frontier)
+
+        def judges_at_once(self, *_):
+            return True
+
+    search = TreeSearch(
+        SearchConfig(selection="smoothed", max_rollouts=4, max_proposals=1, parallel_rollouts=1), rule=Oldest()
+    )
     run_pure(search, table_world(offers={(): "a b c"}, r_pre={"a": 0.5, "b": 0.6, "c": 0.9}))
     selected = [event["node"] for event in search.take_events() if event["type"] == "select"]
-    assert selected == [0, 1, 1, 2]
+    assert selected == [0, 1, 2, 2]
+    assert [node.evaluated for node in search.tree.nodes[1:]] == [True, True, False]

@@ -3,16 +3,34 @@ import math
 import pytest
 
 from langchain_tooltree import SearchConfig
-from langchain_tooltree.tooltree.selection import UpperConfidence
-from langchain_tooltree.tooltree.tree import Tree
+from langchain_tooltree.tooltree.frontier import Frontier, Work
+from langchain_tooltree.tooltree.selection import WORTH_STARTING, Posterior, UpperConfidence
+from langchain_tooltree.tooltree.tree import Observation, Tree
 
 
-def select(tree, *, expandable=lambda _: False, **settings):
-    return UpperConfidence(SearchConfig(**settings)).select(tree, expandable)
+class Askable(Frontier):
+    """A frontier where a test says which states may be asked."""
+
+    def __init__(self, tree, config, askable):
+        super().__init__(tree, config)
+        self.askable = askable
+
+    def spent(self, _):
+        return True
+
+
+def work(tree, *, askable=lambda _: False, **settings):
+    config = SearchConfig(**{"selection": "smoothed", **settings})
+    return UpperConfidence(config).select(tree, Askable(tree, config, askable))
+
+
+def select(tree, **settings):
+    found = work(tree, **settings)
+    return found and found.node
 
 
 def score(state, state_visits, child, **settings):
-    return UpperConfidence(SearchConfig(**settings)).score(state, state_visits, child)
+    return UpperConfidence(SearchConfig(**{"selection": "smoothed", **settings})).score(state, state_visits, child)
 
 
 def test_the_smoothed_form_by_hand(grow):
@@ -66,7 +84,7 @@ def test_ties_go_to_the_larger_n(grow):
     tree = Tree()
     grow(tree, tree.root, "once", rewards=(0.5,))
     twice = grow(tree, tree.root, "twice", rewards=(0.5, 0.5))
-    assert select(tree, exploration=0.0, expandable=lambda node: node.visits in {1, 2}) is twice
+    assert select(tree, exploration=0.0, askable=lambda node: node.visits in {1, 2}) is twice
 
 
 def test_further_ties_go_to_the_larger_r_pre(grow):
@@ -91,7 +109,7 @@ def test_the_last_ties_go_to_the_seeded_jitter(grow):
 def test_a_state_that_may_be_asked_comes_before_its_children(grow):
     tree = Tree()
     grow(tree, tree.root, "child")
-    assert select(tree, expandable=lambda node: node is tree.root) is tree.root
+    assert select(tree, askable=lambda node: node is tree.root) is tree.root
 
 
 def test_rollouts_in_flight_lower_the_score(grow):
@@ -110,7 +128,7 @@ def test_rollouts_in_flight_spread_over_equal_branches(grow):
         grow(tree, tree.root, name, rewards=(0.5,))
     taken = []
     for _ in range(6):
-        node = select(tree, expandable=lambda node: node is not tree.root)
+        node = select(tree, askable=lambda node: node is not tree.root)
         tree.occupy(node, 1)
         taken.append(node.id)
     assert sorted(taken[:3]) == sorted(taken[3:]) == [1, 2, 3]
@@ -123,10 +141,10 @@ def test_rollouts_in_flight_below_a_state_raise_its_visits(grow):
     other = grow(tree, tree.root, "other", r_pre=0.3)
     other.closed = True
     # N(s) = 2: 0.97 + .42 * sqrt(ln 3) / 2 = 1.190 against 0.5 + 1.26 * sqrt(ln 3) / 2 = 1.160
-    assert select(tree, expandable=lambda node: node is not tree.root) is good
+    assert select(tree, askable=lambda node: node is not tree.root) is good
     tree.occupy(other, 1)
     # N(s) = 3: 0.97 + .42 * sqrt(ln 4) / 2 = 1.217 against 0.5 + 1.26 * sqrt(ln 4) / 2 = 1.242
-    assert select(tree, expandable=lambda node: node is not tree.root) is promising
+    assert select(tree, askable=lambda node: node is not tree.root) is promising
 
 
 def test_a_child_whose_first_run_is_under_way_is_passed_over(grow):
@@ -156,3 +174,74 @@ def test_where_a_branch_has_nothing_to_offer_the_next_best_is_taken(grow):
     tree.occupy(under_way, 1)
     second = grow(tree, tree.root, "second", r_pre=0.3)
     assert select(tree) is second
+
+
+def test_eq_1_says_what_there_is_to_do(grow):
+    tree = Tree()
+    assert work(tree, askable=lambda node: node is tree.root) == Work("propose", tree.root)
+    call = grow(tree, tree.root, "look")
+    assert work(tree) == Work("execute", call)
+
+
+def test_a_state_that_may_be_asked_again_is_left_alone_while_it_has_something_to_explore(grow):
+    tree = Tree()
+    tree.root.proposals = 1
+    call = grow(tree, tree.root, "look")
+    config = SearchConfig(selection="smoothed", max_proposals=2)
+    rule, frontier = UpperConfidence(config), Frontier(tree, config)
+    assert rule.select(tree, frontier) == Work("execute", call)
+    call.closed = True
+    assert rule.select(tree, frontier) == Work("propose", tree.root)
+
+
+def test_under_eq_1_a_rollout_runs_the_best_of_its_candidates_and_has_it_judged(grow):
+    tree = Tree()
+    best, second = grow(tree, tree.root, "best"), grow(tree, tree.root, "second")
+    config = SearchConfig(selection="smoothed")
+    rule, frontier = UpperConfidence(config), Frontier(tree, config)
+    assert rule.after_scoring(tree, frontier, [best, second]) == Work("execute", best)
+    assert rule.after_scoring(tree, frontier, []) is None
+    assert rule.judges_at_once(frontier, best)
+
+
+def likely(sketch):
+    sketch.root()
+    return Posterior(sketch.beliefs, sketch.config)
+
+
+def test_the_posterior_rule_does_the_best_work_there_is(sketch):
+    good, _ = sketch.offer(sketch.tree.root, 0.7, 0.3)
+    assert likely(sketch).select(sketch.tree, sketch.frontier) == Work("execute", good)
+
+
+@pytest.mark.parametrize(("score", "starts"), [(0.6, True), (0.45, False)])
+def test_work_that_promises_much_less_than_what_is_in_flight_waits_for_it(sketch, score, starts):
+    first, second = sketch.offer(sketch.tree.root, 0.6, score)
+    sketch.tree.occupy(first, 1)
+    rule = likely(sketch)
+    assert (sketch.root().best >= WORTH_STARTING * sketch.root().busy) is starts
+    assert rule.select(sketch.tree, sketch.frontier) == (Work("execute", second) if starts else None)
+
+
+def test_good_candidates_elsewhere_are_not_left_for_bad_ones_here(sketch):
+    first, second = sketch.offer(sketch.tree.root, 0.7, 0.7)
+    bad = sketch.offer(sketch.run(first), 0.1, 0.1)
+    assert likely(sketch).after_scoring(sketch.tree, sketch.frontier, bad) == Work("execute", second)
+
+
+@pytest.mark.parametrize(
+    ("settings", "observation", "at_once"),
+    [
+        ({}, Observation(content="seen"), False),
+        ({}, Observation(content="down", kind="exception"), True),
+        ({}, Observation(content="late", kind="timeout", transient=True), True),
+        ({}, None, True),
+        ({"max_depth": 1}, Observation(content="seen"), True),
+        ({"post_evaluation": "always"}, Observation(content="seen"), True),
+    ],
+)
+def test_only_what_failed_was_not_run_or_comes_last_is_judged_at_once(sketch_with, settings, observation, at_once):
+    sketch = sketch_with(**settings)
+    [call] = sketch.offer(sketch.tree.root, 0.7)
+    call.observation = observation
+    assert likely(sketch).judges_at_once(sketch.frontier, call) is at_once

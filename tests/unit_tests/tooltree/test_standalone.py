@@ -89,7 +89,8 @@ async def test_what_is_counted_is_what_happened(find, offline, numbered_tools):
     result = await find("Go.", numbered_tools("alpha", "beta"), model=model, effects=READS)
     cost = result.cost
     assert (cost.rollouts, cost.nodes, cost.pruned_before, cost.pruned_after) == (1, 2, 1, 0)
-    assert (cost.model_calls, cost.tool_calls, cost.cache_hits, cost.replayed) == (4, 1, 0, 0)
+    # Two questions for calls, before and after alpha; two to the judge; the answer.
+    assert (cost.model_calls, cost.tool_calls, cost.cache_hits, cost.replayed) == (5, 1, 0, 0)
     assert cost.tokens > 0
     assert cost.seconds > 0
     assert (result.stop_reason, result.answer.text, result.fallback) == ("solved", "Done.", None)
@@ -169,7 +170,7 @@ async def test_calls_that_can_never_be_made_end_in_an_answer(find, numbered_tool
     result = await find(
         "Go.",
         numbered_tools("alpha"),
-        model=ScriptedChatModel(replies=[wrong, wrong, wrong, wrong, "Sorry."]),
+        model=ScriptedChatModel(replies=[wrong] * 2 * SearchConfig().max_proposals + ["Sorry."]),
         effects=ALPHA,
         on_event=told.append,
     )
@@ -236,9 +237,12 @@ async def test_a_function_judge_costs_no_model_calls(find, offline, numbered_too
     def judge(request):
         return [0.9] * len(request.calls) if request.stage == "pre" else (0.9, 0.9)
 
-    model = offline(offers={(): [("alpha", {"n": 1}), ("alpha", {"n": 2})]})
-    result = await find("Go.", numbered_tools("alpha"), model=model, judge=judge, effects=ALPHA)
-    assert (result.stop_reason, result.cost.model_calls) == ("solved", 2)
+    told = []
+    parts = {"model": offline(offers={(): [("alpha", {"n": 1}), ("alpha", {"n": 2})]}), "judge": judge}
+    result = await find("Go.", numbered_tools("alpha"), effects=ALPHA, on_event=told.append, **parts)
+    kinds = [event["type"] for event in told]
+    assert {"judge", "evaluate"} <= set(kinds)
+    assert (result.stop_reason, result.cost.model_calls) == ("solved", kinds.count("propose") + 1)
 
 
 async def test_a_second_judge_scores_the_observations(find, offline, numbered_tools):

@@ -58,7 +58,9 @@ async def test_the_answer_reads_the_system_prompt_the_conversation_and_the_plan(
     call = {"name": "alpha", "args": {"n": 1}, "id": "1"}
     scored = {"scores": [{"id": "c1", "reason": "", "score": 0.9}]}
     found = {"reason": "", "score": 0.9, "goal": 0.9}
-    model = ScriptedChatModel(replies=[AIMessage("", tool_calls=[call]), "There is no other.", scored, found, "One."])
+    model = ScriptedChatModel(
+        replies=[AIMessage("", tool_calls=[call]), "There is no other.", scored, "That was all.", found, "One."]
+    )
     earlier = [HumanMessage("Hello"), AIMessage("Hello!")]
     turn = Turn(
         planner=Planner(model, numbered_tools("alpha"), effects=READ),

@@ -1,0 +1,147 @@
+"""ToolTree against its peers: one simulated model and judge, real tools, the same budgets for all.
+
+    python -m tests.benchmarks.compare --json out.json --plot out.png
+
+Takes about an hour on two cores; `--quick` a few minutes. Needs the extra `benchmarks`.
+"""
+
+import argparse
+import json
+import platform
+import time
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from tests.benchmarks.bfcl_data import REQUIREMENT
+from tests.benchmarks.compare.desk import IN_FLIGHT, MODEL_MS, TOOL_MS
+from tests.benchmarks.compare.engine import measure_engines
+from tests.benchmarks.compare.figures import Figures, figures, floor, margins
+from tests.benchmarks.compare.jobs import Job, benchmark, in_processes, run_job
+from tests.benchmarks.compare.library_size import library_figures, library_jobs, run_library_job
+from tests.benchmarks.compare.methods import AUCS, CONTENDERS
+from tests.benchmarks.compare.names import DEFAULT, in_flight
+from tests.benchmarks.compare.outcome import BUDGETS, Outcome
+from tests.benchmarks.compare.plot import plot
+from tests.benchmarks.compare.report import show
+from tests.benchmarks.compare.targets import targets
+from tests.benchmarks.compare.tokens import token_rule
+
+SEEDS = (0, 1, 2, 3, 4)
+DEVELOPMENT = range(100)
+REPORTING = range(100, 200)
+QUICK_STEP = 5
+QUICK_AUC = 0.95
+LIBRARY_SEEDS = (0,)
+
+LEAST_WIDTH = 140
+"""Where the output is no terminal, the tables would be cut at 80 columns."""
+
+RACE = [name for name, contender in CONTENDERS.items() if not contender.arm]
+OTHERS = [name for name in RACE if not CONTENDERS[name].ours]
+
+
+def main() -> None:
+    """Run the command line."""
+    options = _options()
+    began = time.monotonic()
+    found = _run(options)
+    reporting, development = (
+        [outcome for outcome in found if outcome.task in half] for half in (REPORTING, DEVELOPMENT)
+    )
+    result: dict[str, Any] = {
+        "methods": _timed_in_flight(figures(reporting)),
+        "floor": floor([benchmark()[0][task] for task in sorted({outcome.task for outcome in reporting or found})]),
+        "engine": measure_engines(quick=options.quick) if DEFAULT in options.methods else {},
+        "library_size": _library(options),
+        "margins": margins(reporting, DEFAULT, OTHERS),
+        "development": _timed_in_flight(figures(development)),
+        "protocol": _protocol(found, time.monotonic() - began),
+    }
+    result["targets"] = targets(result, RACE, OTHERS)
+    show(result, Console(width=max(Console().width, LEAST_WIDTH)))
+    if options.json:
+        options.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    if options.plot:
+        plot(result["methods"], RACE, options.plot)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.compare", description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--json", type=Path, metavar="PATH", help="write the figures there")
+    parser.add_argument("--plot", type=Path, metavar="PATH", help="draw the figures there, as PNG or SVG")
+    parser.add_argument("--quick", action="store_true", help="20 tasks, one seed, one judge")
+    parser.add_argument("--tasks", choices=("all", "development", "reporting"), default="all", help="which half")
+    parser.add_argument("--processes", type=int, default=2, help="tasks worked on at once")
+    parser.add_argument("--methods", type=_names, default=tuple(CONTENDERS), metavar="A,B", help="only these")
+    return parser.parse_args()
+
+
+def _names(text: str) -> tuple[str, ...]:
+    names = tuple(text.split(","))
+    if unknown := [name for name in names if name not in CONTENDERS]:
+        msg = f"there is no method {', '.join(unknown)}; the methods are {', '.join(CONTENDERS)}."
+        raise argparse.ArgumentTypeError(msg)
+    return names
+
+
+def _positions(options: argparse.Namespace) -> list[int]:
+    """The tasks, reporting ones first; of the first half every fifth if it has to be quick."""
+    chosen = {"all": (*REPORTING, *DEVELOPMENT), "development": DEVELOPMENT, "reporting": REPORTING}[options.tasks]
+    return list(chosen[: len(REPORTING) : QUICK_STEP] if options.quick else chosen)
+
+
+def _run(options: argparse.Namespace) -> list[Outcome]:
+    """Let all methods work; the outcomes in an order that does not depend on which process was the faster."""
+    seeds, aucs = (SEEDS[:1], (QUICK_AUC,)) if options.quick else (SEEDS, AUCS)
+    jobs = [Job(task, seed, options.methods, aucs) for task in _positions(options) for seed in seeds]
+    batches = in_processes(run_job, jobs, processes=options.processes, label=f"{len(jobs)} tasks and seeds")
+    order = {name: place for place, name in enumerate(CONTENDERS)}
+    return sorted(
+        (outcome for batch in batches for outcome in batch),
+        key=lambda outcome: (order[outcome.method], -outcome.auc, outcome.task, outcome.seed),
+    )
+
+
+def _library(options: argparse.Namespace) -> dict[str, Any]:
+    """Figures by the size of the library, on the reporting tasks among those that are run."""
+    tasks = [position for position in _positions(options) if position in REPORTING]
+    if DEFAULT not in options.methods:
+        return {}
+    jobs = library_jobs(tasks, LIBRARY_SEEDS)
+    batches = in_processes(run_library_job, jobs, processes=options.processes, label="large libraries")
+    return library_figures([outcome for batch in batches for outcome in batch])
+
+
+def _timed_in_flight(found: Figures) -> Figures:
+    """The default's latencies with each number of calls in flight, taken from the arms that run so many."""
+    for auc, row in found.get(DEFAULT, {}).items():
+        for count in map(str, IN_FLIGHT):
+            arm = found.get(in_flight(int(count)), {}).get(auc, row)
+            if count in arm["latencies"]:
+                row["latencies"][count] = arm["latencies"][count]
+    return found
+
+
+def _protocol(found: list[Outcome], seconds: float) -> dict[str, Any]:
+    """What the figures rest on."""
+    return {
+        "tasks": len({outcome.task for outcome in found}),
+        "seeds": sorted({outcome.seed for outcome in found}),
+        "budgets": BUDGETS,
+        "model_ms": MODEL_MS,
+        "tool_ms": TOOL_MS,
+        "tokens": token_rule(),
+        "versions": {
+            "python": platform.python_version(),
+            "benchmark": REQUIREMENT,
+            **{name: version(name) for name in ("langchain-tooltree", "tooltree-mcts", "treequest")},
+        },
+        "seconds": round(seconds, 1),
+    }
+
+
+if __name__ == "__main__":
+    main()

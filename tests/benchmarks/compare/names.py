@@ -1,0 +1,19 @@
+"""Names in the figures that something is said of elsewhere; those of this package begin with `tooltree-`."""
+
+DEFAULT = "tooltree-default"
+PAPER = "tooltree-paper"
+LATS = "lats"
+TOOLTREE_MCTS = "tooltree-mcts"
+
+ABLATION = "tooltree-paper-ablation"
+"""The paper preset under the conditions of its ablation (Table 4)."""
+
+
+def ablation(without: str) -> str:
+    """The name of the arm of the ablation that does without something."""
+    return f"{ABLATION}-without-{without.replace(' ', '-')}"
+
+
+def in_flight(count: int) -> str:
+    """The name of the default with so many calls in flight."""
+    return f"{DEFAULT}-{count}-in-flight"

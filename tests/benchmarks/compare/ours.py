@@ -1,0 +1,118 @@
+"""Our search at the desk: the very `TreeSearch` of the package, its operations answered by the simulated model.
+
+Only the driver is another one: no prompts are written and no tasks are kept, so that thousands of searches are quick.
+Outcomes are told in the order of launch, as the package's own drivers do, and on the virtual clock an operation takes
+what its calls take.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from langchain_tooltree import SearchConfig
+from langchain_tooltree.tooltree.budget import Spent
+from langchain_tooltree.tooltree.operations import Operation, Outcome
+from langchain_tooltree.tooltree.search import TreeSearch
+from langchain_tooltree.tooltree.selection import SelectionRule
+from langchain_tooltree.tooltree.tree import Call, Node, Observation
+from tests.benchmarks.bfcl_world import PlainCall
+from tests.benchmarks.compare.desk import MODEL_MS, Desk, Evaluate, Propose, Run, Score
+from tests.benchmarks.compare.simulation import State
+
+UNINFORMED = 0.5
+"""What stands in for a score that nobody is asked for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreeSearchMethod:
+    """A configuration of the package's search, played at a desk.
+
+    Args:
+        config: The configuration; its budget of model calls is the desk's.
+        without: Evaluations that are left out, as in the paper's Table 4: r_pre is then the same for all candidates,
+            and r_pre is propagated in place of r_post.
+        rule: Makes what chooses where each rollout works; the configured one if left out.
+    """
+
+    config: SearchConfig
+    without: frozenset[Literal["pre", "post"]] = frozenset()
+    rule: Callable[[SearchConfig], SelectionRule] | None = None
+
+    def __call__(self, desk: Desk) -> TreeSearch:
+        """Search until the search ends by itself or the budget is spent."""
+        config = replace(self.config, max_model_calls=desk.max_model_calls)
+        rule = self.rule(config) if self.rule else None
+        search = TreeSearch(config, tools=len(desk.simulation.tools), judge_calls=1, rule=rule)
+        return _Player(desk, search, self.without).play()
+
+
+class _Player:
+    def __init__(self, desk: Desk, search: TreeSearch, without: frozenset[str]) -> None:
+        self._desk = desk
+        self._search = search
+        self._without = without
+        self._states: dict[int, State] = {0: desk.start}
+        self._now = 0
+
+    def play(self) -> TreeSearch:
+        search = self._search
+        outstanding: deque[tuple[Outcome, int]] = deque()
+        while True:
+            outstanding.extend(self._perform(operation) for operation in search.ask())
+            if not outstanding:
+                break
+            outcome, ends = outstanding.popleft()
+            self._now = max(self._now, ends)
+            search.tell(outcome)
+            search.take_events()
+            if best := search.best():
+                self._desk.keep(self._state(best), after=search.budget.spent.model_calls)
+        self._desk.milliseconds[search.config.parallel_rollouts] = self._now + MODEL_MS
+        return search
+
+    def _perform(self, operation: Operation) -> tuple[Outcome, int]:
+        """Answer an operation; returns its outcome and when it ends."""
+        node = self._search.tree[operation.node]
+        calls_before, took = self._desk.model_calls, 0
+        found: dict[str, Any] = {}
+        match operation.kind:
+            case "propose":
+                calls, took = self._desk.ask(Propose(self._state(node)))
+                found["calls"] = [
+                    Call(tool=call.tool, arguments=dict(call.arguments), effect="sandboxed") for call in calls
+                ]
+                found["finished"] = not calls
+            case "score":
+                found["scores"], took = self._score(node, operation.candidates)
+            case "execute":
+                state, took = self._desk.ask(Run(self._state(self._search.tree[node.parent or 0]), _plain(node)))
+                self._states[node.id] = state
+                found["observation"] = Observation(content=state.observation)
+            case "evaluate" if "post" in self._without:
+                found["reward"] = node.r_pre
+            case "evaluate":
+                (found["reward"], found["goal"]), took = self._desk.ask(Evaluate(self._state(node)))
+        model_calls = self._desk.model_calls - calls_before
+        spent = Spent(model_calls=model_calls, tool_calls=int(operation.kind == "execute"))
+        outcome = Outcome(operation=operation.id, kind=operation.kind, node=operation.node, spent=spent, **found)
+        return outcome, self._now + took
+
+    def _score(self, node: Node, candidates: tuple[int, ...]) -> tuple[list[float], int]:
+        if "pre" in self._without:
+            return [UNINFORMED] * len(candidates), 0
+        calls = [_plain(self._search.tree[candidate]) for candidate in candidates]
+        scores, took = self._desk.ask(Score(self._state(node), calls))
+        return scores, took
+
+    def _state(self, node: Node) -> State:
+        """The state of a node; a call whose observation the search knew has led to the same world."""
+        if node.id not in self._states:
+            before = self._state(self._search.tree[node.parent or 0])
+            self._states[node.id] = self._desk.simulation.run(before, _plain(node))
+        return self._states[node.id]
+
+
+def _plain(node: Node) -> PlainCall:
+    assert node.call is not None
+    return PlainCall(node.call.tool, node.call.arguments)

@@ -1,0 +1,280 @@
+"""How a search by the posterior rule goes, on small worlds whose every answer is given."""
+
+import pytest
+
+from langchain_tooltree import SearchConfig
+from langchain_tooltree.tooltree.budget import Spent
+from langchain_tooltree.tooltree.continuation import Continuation, below
+from langchain_tooltree.tooltree.search import TreeSearch
+
+CHAIN = {"offers": {(): "a b", ("a",): "c", ("a", "c"): ""}, "r_pre": {"b": 0.35}}
+"""First a, then c, then the model has no more calls; b is a distraction."""
+
+
+def best(search):
+    return [step.call.tool for step in search.tree.path(search.best())] if search.best() else []
+
+
+def by_tool(search):
+    return {node.call.tool: node for node in search.tree.nodes[1:]}
+
+
+def operations(search_in, tables, **settings):
+    """A search, and what it did: the kind of each operation and the tool it was about."""
+    launched = []
+    search = search_in(tables, watch=launched.extend, **settings)
+    did = [(operation.kind, search.tree[operation.node].label.removesuffix("()")) for operation in launched]
+    return search, did
+
+
+def test_a_plan_is_judged_once_where_the_model_has_no_more_calls(likely_in):
+    search, did = operations(likely_in, {**CHAIN, "goal": {"c": 0.9}})
+    assert did == [
+        ("propose", "root"), ("score", "root"), ("execute", "a"),
+        ("propose", "a"), ("score", "a"), ("execute", "c"),
+        ("propose", "c"), ("evaluate", "c"),
+    ]  # fmt: skip
+    assert (search.stop_reason, best(search)) == ("solved", ["a", "c"])
+    nodes = by_tool(search)
+    assert (nodes["a"].r_post, nodes["c"].r_post) == (None, 0.8)
+    assert nodes["c"].finished
+
+
+def test_the_search_stops_only_at_an_end_that_was_judged(likely_in):
+    """A silent model alone is enough to believe in the end, and not enough to stop."""
+    stopped = []
+
+    def watch(_):
+        stopped.append(None)
+
+    search = likely_in({**CHAIN, "goal": {"c": 0.9}}, confidence=0.1, watch=watch)
+    assert search.stop_reason == "solved"
+    assert search.tree[search.best().id].worthy
+    assert [node.call.tool for node in search.tree.nodes[1:] if node.evaluated] == ["c"]
+
+
+@pytest.mark.parametrize(("goal", "reason"), [(0.9, "solved"), (0.1, "exhausted")])
+def test_the_search_stops_once_it_is_confident(likely_in, goal, reason):
+    search = likely_in({"offers": {(): "a"}, "goal": {"a": goal}})
+    assert (search.stop_reason, best(search)) == (reason, ["a"])
+
+
+def test_a_higher_confidence_takes_more_work(likely_in):
+    tables = {"offers": {(): "a b", ("a",): ""}, "r_pre": {"a": 0.7, "b": 0.6}, "goal": {"a": 0.75, "b": 0.2}}
+    sooner, later = (likely_in(tables, confidence=confidence) for confidence in (0.5, 0.9999))
+    assert sooner.stop_reason == "solved"
+    assert sooner.rollouts < later.rollouts
+    assert best(sooner) == best(later) == ["a"]
+
+
+def test_a_call_that_failed_is_judged_at_once(likely_in):
+    _, did = operations(likely_in, {**CHAIN, "transient": ["a"], "r_post": {"a": 0.1}}, max_rollouts=1)
+    assert did == [("propose", "root"), ("score", "root"), ("execute", "a"), ("evaluate", "a")]
+
+
+def test_a_call_at_the_greatest_depth_is_judged_at_once(likely_in):
+    _, did = operations(likely_in, {**CHAIN, "goal": {"a": 0.9}}, max_depth=1)
+    assert did == [("propose", "root"), ("score", "root"), ("execute", "a"), ("evaluate", "a")]
+
+
+def test_where_every_candidate_looks_wrong_the_path_may_be_complete(likely_in):
+    """A model that always has another idea does not keep the end of a path from being seen."""
+    tables = {"offers": {(): "a", ("a",): "b c"}, "r_pre": {"b": 0.0, "c": 0.0}, "goal": {"a": 0.95}}
+    search, did = operations(likely_in, tables)
+    assert ("evaluate", "a") in did
+    assert best(search) == ["a"]
+    assert not [tool for kind, tool in did if kind == "execute" and tool != "a"]
+
+
+@pytest.mark.parametrize("parallel", [1, 4])
+def test_every_call_that_ran_is_judged_if_wished(likely_in, parallel):
+    tables = {"offers": {(): "a b", ("a",): "c d", ("b",): "e"}, "r_pre": {"b": 0.7, "d": 0.6}}
+    search = likely_in(tables, post_evaluation="always", parallel_rollouts=parallel)
+    ran = [node for node in search.tree.nodes if node.observation]
+    assert {"a", "b", "c"} <= {node.call.tool for node in ran}
+    assert all(node.evaluated for node in ran)
+
+
+@pytest.mark.parametrize("budget", ["max_model_calls", "max_tool_calls"])
+def test_every_call_that_ran_is_judged_if_wished_before_a_budget_ends_the_search(likely_in, budget):
+    one = Spent(model_calls=1)
+    spent = {"propose": one, "score": one, "evaluate": one, "execute": Spent(tool_calls=1)}
+    tables = {"offers": {(): "a b c d e"}, "spent": spent}
+    for limit in range(1, 15):
+        search = likely_in(tables, post_evaluation="always", parallel_rollouts=4, judge_calls=2, **{budget: limit})
+        assert all(node.evaluated for node in search.tree.nodes if node.observation), limit
+
+
+def test_after_bad_candidates_the_state_is_asked_for_others(likely_in):
+    tables = {"offers": {(): ["a b", "c"]}, "r_pre": {"a": 0.32, "b": 0.32, "c": 0.9}, "goal": {"c": 0.9}}
+    search, did = operations(likely_in, tables)
+    assert [tool for kind, tool in did if kind == "execute"] == ["c"]
+    assert [node.offer for node in search.tree.nodes] == [0, 1, 1, 2]
+    assert best(search) == ["c"]
+
+
+def test_a_call_whose_candidates_all_look_bad_gives_way_to_another(likely_in):
+    tables = {
+        "offers": {(): "a b", ("a",): ["c d", "e f"], ("b",): "g"},
+        "r_pre": {"a": 0.8, "b": 0.7, "c": 0.0, "d": 0.0, "e": 0.0, "f": 0.0, "g": 0.9},
+        "goal": {"g": 0.9},
+    }
+    search, did = operations(likely_in, tables)
+    assert [tool for kind, tool in did if kind == "execute"] == ["a", "b", "g"]
+    assert best(search) == ["b", "g"]
+
+
+def test_a_path_goes_on_after_a_call_that_did_no_harm(likely_in):
+    tables = {"offers": {(): "zoom", ("zoom",): "a"}, "r_pre": {"zoom": 0.31, "a": 0.9}, "goal": {"a": 0.95}}
+    search = likely_in({**tables, "offers": {**tables["offers"], (): ["zoom"]}}, max_proposals=1)
+    assert (search.stop_reason, best(search)) == ("solved", ["zoom", "a"])
+
+
+def test_a_deferred_write_is_judged_at_once_and_ends_its_plan(likely_in):
+    tables = {"offers": {(): "a", ("a",): "send", ("a", "send"): "b"}, "effects": {"send": "write"}}
+    search, did = operations(likely_in, tables)
+    assert did[-1] == ("evaluate", "send")
+    assert (search.stop_reason, best(search)) == ("solved", ["a", "send"])
+
+
+def test_a_write_that_the_judge_holds_for_wrong_is_no_plan(likely_in):
+    tables = {"offers": {(): "send"}, "effects": {"send": "write"}, "r_post": {"send": 0.1}}
+    search = likely_in(tables)
+    assert (search.stop_reason, search.best()) == ("exhausted", None)
+
+
+def test_a_judge_without_goal_scores_still_gets_the_whole_plan(likely_in):
+    tables = {**CHAIN, "r_post": {"a": 0.8, "c": 0.8, "b": 0.2}, "goal": dict.fromkeys("abc")}
+    search = likely_in(tables)
+    assert best(search) == ["a", "c"]
+
+
+def test_a_judge_that_is_down_leaves_no_plan(likely_in):
+    """Not even one whose calls ran, and least of all one with writes."""
+    offers = {(): "a", ("a",): "b", ("a", "b"): "c", ("a", "b", "c"): "d"}
+    unscored = dict.fromkeys("abcd")
+    search = likely_in({"offers": offers, "r_pre": unscored, "r_post": unscored, "effects": {"a": "sandboxed"}})
+    assert (search.stop_reason, search.best()) == ("judge_failed", None)
+
+
+def test_without_goal_scores_a_poor_call_that_was_judged_is_not_taken_for_a_good_plan(likely_in):
+    tables = {
+        "offers": {(): "b a", ("a",): "c"},
+        "r_pre": {"b": 0.9},
+        "r_post": {"b": 0.45},
+        "transient": ["b"],
+        "goal": dict.fromkeys("abc"),
+        "spent": dict.fromkeys(["propose", "score", "evaluate"], Spent(model_calls=1)),
+    }
+    search = likely_in(tables, judge_calls=1, max_model_calls=7)
+    assert search.stop_reason == "max_model_calls"
+    assert by_tool(search)["b"].evaluated
+    assert by_tool(search)["c"].r_post == 0.8
+    assert best(search) == ["a", "c"]
+
+
+def test_a_search_cut_short_before_anything_was_judged_returns_the_likeliest_plan(likely_in):
+    search = likely_in({**CHAIN, "goal": {"c": 0.9}}, max_rollouts=2)
+    assert not any(node.evaluated for node in search.tree.nodes)
+    assert best(search) == ["a", "c"]
+
+
+def test_patience_counts_from_the_first_solution_on(likely_in):
+    offers = {(): " ".join(f"t{number}" for number in range(9))}
+    tables = {"offers": offers, "goal": {f"t{number}": 0.7 for number in range(9)}}
+    common = {"top_k": 9, "max_depth": 1, "confidence": 1.0}
+    search = likely_in(tables, patience=3, **common)
+    assert search.stop_reason == "converged"
+    without = likely_in({**tables, "goal": {}}, patience=3, **common)
+    assert without.stop_reason == "exhausted"
+
+
+@pytest.mark.parametrize("parallel", range(1, 9))
+def test_rollouts_share_what_is_worth_starting(likely_in, parallel):
+    offers = {(): "a b c d", **{(tool,): f"e{tool}" for tool in "abcd"}}
+    flights = []
+    search = likely_in(
+        {"offers": offers, "r_pre": dict.fromkeys("abcd", 0.6)},
+        watch=lambda launched: flights.append(len(launched)),
+        parallel_rollouts=parallel,
+        proposals="per_tool",
+    )
+    assert 1 <= max(flights) <= parallel
+    if parallel > 1:
+        assert max(flights) > 1
+    assert all(node.in_flight == 0 for node in search.tree.nodes)
+
+
+def test_a_favourite_in_flight_keeps_other_rollouts_from_starting(likely_in):
+    flights = []
+    likely_in(
+        {"offers": {(): "a b c", ("a",): "d"}, "r_pre": {"a": 0.95, "b": 0.35, "c": 0.35}},
+        watch=lambda launched: flights.append(len(launched)),
+        parallel_rollouts=4,
+        max_rollouts=2,
+    )
+    assert max(flights) == 1
+
+
+def gone_on(continuation, world, run_pure, **settings):
+    """A search that goes on from a continuation as a checkpointer gives it back."""
+    search = TreeSearch(SearchConfig(**{"parallel_rollouts": 1, **settings}), judge_calls=1)
+    search.go_on(Continuation.model_validate(continuation.model_dump()))
+    launched = []
+    run_pure(search, world, watch=launched.extend)
+    return search, [operation.kind for operation in launched]
+
+
+PAINT = {
+    "offers": {(): "paint", ("paint",): "glue", ("paint", "glue"): "see"},
+    "effects": {"paint": "sandboxed", "glue": "sandboxed"},
+    "goal": {"see": 0.95},
+}
+
+
+def test_a_plan_whose_first_write_was_carried_out_goes_on_without_a_question(likely_in, table_world, run_pure):
+    first = likely_in(PAINT)
+    assert (first.stop_reason, best(first)) == ("solved", ["paint", "glue", "see"])
+    painted = first.tree.path(first.best())[0]
+
+    second, did = gone_on(below(first.tree, painted, carried_out=False), table_world(offers={}), run_pure)
+
+    assert did == []
+    assert (second.stop_reason, best(second)) == ("solved", ["glue", "see"])
+
+
+def test_a_search_that_was_cut_short_is_gone_on_with_where_it_stood(likely_in, table_world, run_pure):
+    first = likely_in(PAINT, max_rollouts=2)
+    assert best(first) == [], "no change of the world is planned that nobody has judged"
+    painted = first.tree[1]
+    assert not painted.evaluated
+
+    rest = table_world(**{**PAINT, "offers": {("glue",): "see"}})
+    second, did = gone_on(below(first.tree, painted, carried_out=False), rest, run_pure)
+
+    assert did == ["propose", "score", "execute", "propose", "evaluate"]
+    assert (second.stop_reason, best(second)) == ("solved", ["glue", "see"])
+
+
+def test_beliefs_taken_over_are_those_of_the_search_that_came_to_them(likely_in, table_world, run_pure):
+    """What was learnt of the judge is learnt anew from the scores that come along."""
+    first = likely_in({"offers": {(): "a b", ("a",): "c"}}, max_rollouts=3)
+    second = TreeSearch(first.config, judge_calls=1)
+    second.go_on(Continuation(nodes=first.tree.nodes))
+    assert second._beliefs.root == first._beliefs.root
+
+
+def test_a_judge_that_costs_nothing_judges_every_observation(likely_in):
+    tables = {**CHAIN, "goal": {"c": 0.9}}
+    paid, free = (likely_in(tables, judge_calls=calls) for calls in (1, 0))
+    assert [node.call.tool for node in paid.tree.nodes[1:] if node.evaluated] == ["c"]
+    assert [node.call.tool for node in free.tree.nodes[1:] if node.evaluated] == ["a", "c"]
+
+
+def test_a_write_is_planned_only_after_a_state_that_was_judged_and_is_not_done(likely_in):
+    tables = {"offers": {(): "a", ("a",): "send"}, "effects": {"send": "write"}}
+    needless = likely_in({**tables, "goal": {"a": 0.95, "send": 0.1}})
+    assert best(needless) == ["a"]
+    needed = likely_in({**tables, "goal": {"a": 0.1, "send": 0.9}})
+    assert best(needed) == ["a", "send"]
+    assert by_tool(needed)["a"].evaluated
