@@ -38,6 +38,7 @@ from recorded_agents import (
 )
 from travel import PRICE, Agency
 
+from langchain_tooltree import SearchConfig
 from langchain_tooltree.experience.recorder import TrajectoryRecorder
 from langchain_tooltree.experience.store import ExperienceStore
 from langchain_tooltree.experience.threads import aload_thread, load_thread
@@ -197,7 +198,8 @@ def test_what_runs_inside_a_search_is_no_part_of_the_conversation(experience: Ex
         return str(find.invoke({"city": city}))
 
     tools = [StructuredTool.from_function(find_flights), *others]
-    agent = planning_agent(agency, tools=tools, checkpointer=InMemorySaver())
+    thorough = {"config": SearchConfig(selection="smoothed")}
+    agent = planning_agent(agency, tools=tools, planner=thorough, checkpointer=InMemorySaver())
     config = thread("one", TrajectoryRecorder(experience))
 
     state = agent.invoke({"messages": [("user", PRICE)]}, config)

@@ -467,7 +467,7 @@ def test_an_interrupt_of_the_main_thread_stops_all_others():
             if len(self.actions) == 1:
                 if once.acquire(blocking=False):
                     _thread.interrupt_main()
-                time.sleep(1)  # ample for the main thread to hear of it on a busy machine
+                time.sleep(3)  # ample for the main thread to hear of it on a busy machine
             return super().step(action)
 
     with pytest.raises(KeyboardInterrupt):
