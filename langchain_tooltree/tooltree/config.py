@@ -56,8 +56,8 @@ class SearchConfig:
         proposals: `"together"`: all candidates in one model call; `"per_tool"`: one draft for each tool.
         pre_evaluation: `"batched"`: all candidates in one judge call; `"single"`: one judge call for each.
         post_evaluation: Under `"posterior"`: `"needed"` has an observation judged where that can decide something,
-            at failed calls, at writes that wait, and where a path may be complete; `"always"` has every one judged,
-            as the forms of Eq. 1 do.
+            at writes, at failed calls, and where a path may be complete; `"always"` has every one judged, as the
+            forms of Eq. 1 do.
         max_proposals: How often one state may be asked for candidates. It is asked again, for other calls than
             before, when those that it offered are probably all wrong; under Eq. 1, when nothing is left to explore
             in them.

@@ -70,6 +70,7 @@ class Frontier:
     def _reached(self, node: Node) -> bool:
         if node.call is None or node.evaluated:
             return True
-        # What has failed is judged first; after a write that failed in passing nobody knows what its world is like.
+        # What changes the world, or has failed, is judged before anything is built upon it.
         needed = self._config.selection == "posterior" and self._config.post_evaluation == "needed"
-        return needed and node.observation is not None and node.observation.kind == "ok"
+        read = node.observation is not None and node.observation.kind == "ok" and node.call.effect == "read"
+        return needed and read

@@ -168,6 +168,7 @@ class Posterior:
         return self.select(tree, frontier)
 
     def judges_at_once(self, frontier: Frontier, node: Node) -> bool:
-        """If the call was not run, has failed, or nothing may follow it."""
+        """If the call changes the world, has failed, or nothing may follow it."""
+        changes = node.call is not None and node.call.effect != "read"
         failed = node.observation is None or node.observation.kind != "ok"
-        return failed or frontier.is_deepest(node) or self.config.post_evaluation == "always"
+        return changes or failed or frontier.is_deepest(node) or self.config.post_evaluation == "always"

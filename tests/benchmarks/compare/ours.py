@@ -15,10 +15,10 @@ from langchain_tooltree.tooltree.budget import Spent
 from langchain_tooltree.tooltree.operations import Operation, Outcome
 from langchain_tooltree.tooltree.search import TreeSearch
 from langchain_tooltree.tooltree.selection import SelectionRule
-from langchain_tooltree.tooltree.tree import Call, Node, Observation
+from langchain_tooltree.tooltree.tree import Call, Effect, Node, Observation
 from tests.benchmarks.bfcl_world import PlainCall
 from tests.benchmarks.compare.desk import MODEL_MS, Desk, Evaluate, Propose, Run, Score
-from tests.benchmarks.compare.simulation import State
+from tests.benchmarks.compare.simulation import READ_ONLY, State
 
 UNINFORMED = 0.5
 """What stands in for a score that nobody is asked for."""
@@ -79,9 +79,7 @@ class _Player:
         match operation.kind:
             case "propose":
                 calls, took = self._desk.ask(Propose(self._state(node)))
-                found["calls"] = [
-                    Call(tool=call.tool, arguments=dict(call.arguments), effect="sandboxed") for call in calls
-                ]
+                found["calls"] = [_declared(call) for call in calls]
                 found["finished"] = not calls
             case "score":
                 found["scores"], took = self._score(node, operation.candidates)
@@ -111,6 +109,12 @@ class _Player:
             before = self._state(self._search.tree[node.parent or 0])
             self._states[node.id] = self._desk.simulation.run(before, _plain(node))
         return self._states[node.id]
+
+
+def _declared(call: PlainCall) -> Call:
+    """The call of a user who has declared which tools only read, and lets the others run in a sandbox."""
+    effect: Effect = "read" if call.tool in READ_ONLY else "sandboxed"
+    return Call(tool=call.tool, arguments=dict(call.arguments), effect=effect)
 
 
 def _plain(node: Node) -> PlainCall:
