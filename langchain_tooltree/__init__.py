@@ -1,21 +1,18 @@
 """Drop-in planning and experience for the LangGraph and LangChain agents you already have."""
 
 from langchain_tooltree.agent import create_tooltree_agent
-from langchain_tooltree.cfgm.collecting.report import CollectionReport, Cost, TaskOutcome
-from langchain_tooltree.cfgm.collecting.task import Task
-from langchain_tooltree.cfgm.detection.anomaly import Anomaly
-from langchain_tooltree.cfgm.detection.condition import anomaly_condition
-from langchain_tooltree.cfgm.detection.detector import AnomalyDetector
-from langchain_tooltree.cfgm.detection.phrase_packs import ALFWORLD_PHRASES, SCIENCEWORLD_PHRASES, WEBSHOP_PHRASES
-from langchain_tooltree.cfgm.detection.phrases import DEFAULT_PHRASES, Phrase
+from langchain_tooltree.cfgm.anomaly.detector import AnomalyDetector, anomaly_condition
+from langchain_tooltree.cfgm.anomaly.general_phrases import DEFAULT_PHRASES, Phrase
+from langchain_tooltree.cfgm.anomaly.phrases import ALFWORLD_PHRASES, SCIENCEWORLD_PHRASES, WEBSHOP_PHRASES
+from langchain_tooltree.cfgm.anomaly.rules import Anomaly
+from langchain_tooltree.cfgm.collect.report import CollectionReport, Cost, Task, TaskOutcome
 from langchain_tooltree.cfgm.memory import CFGMMemory
 from langchain_tooltree.cfgm.middleware import CFGMMiddleware
 from langchain_tooltree.cfgm.node import CFGMReflectionNode
-from langchain_tooltree.cfgm.recollection import Experience, Recollection
-from langchain_tooltree.cfgm.recollection_text import recollection_text
+from langchain_tooltree.cfgm.recall import Experience, Recollection, recollection_text
+from langchain_tooltree.cfgm.recovery import Reflector
 from langchain_tooltree.cfgm.reflection import Reflection
-from langchain_tooltree.cfgm.reflector import Reflector
-from langchain_tooltree.cfgm.tip import Tip
+from langchain_tooltree.cfgm.tips import Tip
 from langchain_tooltree.errors import (
     ConfigurationError,
     EmbedderMismatchError,
@@ -30,7 +27,6 @@ from langchain_tooltree.errors import (
     ToolTreeError,
     TrajectoryFormatError,
 )
-from langchain_tooltree.experience.chroma import ChromaStore
 from langchain_tooltree.experience.embeddings import HashingEmbeddings
 from langchain_tooltree.experience.files import dump_trajectories, load_trajectories
 from langchain_tooltree.experience.recorder import TrajectoryRecorder
@@ -39,25 +35,25 @@ from langchain_tooltree.experience.store import ExperienceStore
 from langchain_tooltree.experience.threads import aload_thread, load_thread
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.experience.verdict import ModelVerdict, Verdict
-from langchain_tooltree.sitgraph.backfill import abackfill_summaries, backfill_summaries
 from langchain_tooltree.sitgraph.drift import DriftReport
 from langchain_tooltree.sitgraph.hints import with_suggestions
 from langchain_tooltree.sitgraph.middleware import SITGraphMiddleware
 from langchain_tooltree.sitgraph.node import SITGraphNode
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
-from langchain_tooltree.sitgraph.suggestion import Evidence, Suggestion
-from langchain_tooltree.sitgraph.summarize import create_summarize_state_tool
-from langchain_tooltree.tooltree.cards import ToolCard, ToolLibrary
-from langchain_tooltree.tooltree.config import Estimate, SearchConfig
+from langchain_tooltree.sitgraph.suggest import Evidence, Suggestion
+from langchain_tooltree.sitgraph.summarize import abackfill_summaries, backfill_summaries, create_summarize_state_tool
+from langchain_tooltree.stores.chroma.store import ChromaStore
+from langchain_tooltree.tooltree.driver import asearch, search
 from langchain_tooltree.tooltree.effects import mcp_effects
 from langchain_tooltree.tooltree.judge import Judge, JudgedCall, JudgeRequest
-from langchain_tooltree.tooltree.marks import Alternative, PlanMark, PlannedCall
 from langchain_tooltree.tooltree.middleware import ToolTreeMiddleware, deserves_search
 from langchain_tooltree.tooltree.node import ToolTreeNode
+from langchain_tooltree.tooltree.plan_metadata import Alternative, PlanMetadata, PlannedCall
 from langchain_tooltree.tooltree.result import PlanStep, SearchCost, SearchResult
 from langchain_tooltree.tooltree.review import PlanReviewMiddleware, PlanReviewNode, ReviewRequest, review_condition
 from langchain_tooltree.tooltree.sandbox import ObjectSandbox, Sandbox, SnapshotSandbox
-from langchain_tooltree.tooltree.standalone import asearch, search
+from langchain_tooltree.tooltree.search.config import Estimate, SearchConfig
+from langchain_tooltree.tooltree.tools import ToolCard, ToolLibrary
 
 __all__ = [
     "ALFWORLD_PHRASES",
@@ -91,7 +87,7 @@ __all__ = [
     "ObjectSandbox",
     "Outcome",
     "Phrase",
-    "PlanMark",
+    "PlanMetadata",
     "PlanReviewMiddleware",
     "PlanReviewNode",
     "PlanStep",

@@ -10,22 +10,21 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.tools import BaseTool, tool
 from langgraph.graph.state import CompiledStateGraph
 
-from langchain_tooltree.cfgm.memory import CFGMMemory
+from langchain_tooltree.cfgm.memory import CFGMMemory, check_memory
 from langchain_tooltree.cfgm.middleware import CFGMMiddleware
-from langchain_tooltree.cfgm.reminder import check_memory
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.models import resolve_model
 from langchain_tooltree.sitgraph.middleware import SITGraphMiddleware
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
 from langchain_tooltree.sitgraph.transitions import SUMMARIZE_STATE
-from langchain_tooltree.tooltree.cards import ToolLibrary
-from langchain_tooltree.tooltree.config import SearchConfig
 from langchain_tooltree.tooltree.effects import DeclaredEffect
-from langchain_tooltree.tooltree.guards import ToolGuards
+from langchain_tooltree.tooltree.host_hooks import HostHooks
 from langchain_tooltree.tooltree.judge import Judge
 from langchain_tooltree.tooltree.middleware import ToolTreeMiddleware, deserves_search
 from langchain_tooltree.tooltree.review import PlanReviewMiddleware
 from langchain_tooltree.tooltree.sandbox import Sandbox
+from langchain_tooltree.tooltree.search.config import SearchConfig
+from langchain_tooltree.tooltree.tools import ToolLibrary
 
 
 def create_tooltree_agent(
@@ -113,7 +112,7 @@ def create_tooltree_agent(
             msg = "middleware holds a PlanReviewMiddleware already; leave it out, or set review=False."
             raise ConfigurationError(msg)
         reviewer = PlanReviewMiddleware(effects)
-        if twice := sorted(filter(reviewer.reviews, ToolGuards.of(middleware).held_back)):
+        if twice := sorted(filter(reviewer.reviews, HostHooks.of(middleware).held_back)):
             msg = (
                 f"{', '.join(twice)} would be approved twice: under review=True and under interrupt_on of "
                 "HumanInTheLoopMiddleware. Choose one of them."

@@ -5,9 +5,9 @@ from typing import Any
 
 from langchain_core.messages import BaseMessage, convert_to_messages
 
-from langchain_tooltree.experience.formats import to_chat
 from langchain_tooltree.experience.records import ChatMessage
 from langchain_tooltree.experience.reference import said_without_reference
+from langchain_tooltree.experience.trajectory import to_chat
 
 
 def conversation(state: Any, key: str) -> list[Any]:

@@ -32,6 +32,7 @@ from langchain_tooltree.rate_limits import Patience, ask_patiently, http_status,
 
 logger = logging.getLogger(__name__)
 
+
 TAG = "tooltree"
 """Tag of every inner run, beside the one that keeps its tokens out of `stream_mode="messages"`."""
 
@@ -398,3 +399,35 @@ def _only_object(data: Any) -> dict[str, Any] | None:
 def _said(message: AIMessage) -> str:
     """The text of a reply, without what some servers leave in it of a model's reasoning."""
     return _THOUGHT.sub("", message.text).strip()
+
+
+def document_prompt(instruction: str, document: Mapping[str, Any]) -> list[BaseMessage]:
+    """The prompt of a question about data.
+
+    Args:
+        instruction: What the model is to do.
+        document: What it needs for that; what JSON has no form for is shown as text.
+
+    Returns:
+        A system message with the instruction, and a user message with the document.
+    """
+    written = json.dumps(document, ensure_ascii=False, indent=1, default=str)
+    return [SystemMessage(instruction), HumanMessage(written)]
+
+
+def extended(system: SystemMessage | None, text: str) -> SystemMessage:
+    """A system message that says something more at its end, where providers' caches of what stands before survive.
+
+    Args:
+        system: The message so far, if there is one. Its blocks stay as they are, cache marks included.
+        text: What to add.
+
+    Returns:
+        A new message.
+    """
+    if system is None or not system.content:
+        return SystemMessage(text)
+    added = f"\n\n{text}"
+    if isinstance(system.content, str):
+        return system.model_copy(update={"content": f"{system.content}{added}"})
+    return system.model_copy(update={"content": [*system.content, {"type": "text", "text": added}]})

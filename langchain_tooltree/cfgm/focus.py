@@ -7,15 +7,13 @@ from typing import Any
 from langchain_core.language_models import BaseChatModel
 from pydantic import BaseModel, Field
 
-from langchain_tooltree.cfgm.lists import listed
-from langchain_tooltree.documents import document_prompt
 from langchain_tooltree.errors import ConfigurationError, ReplyError
-from langchain_tooltree.experience.excerpt import DEFAULT_MAX_CHARACTERS, LONGEST_TEXT, excerpt, shortened
-from langchain_tooltree.experience.records import digest
-from langchain_tooltree.experience.shelf import Shelf
+from langchain_tooltree.experience.record_collection import RecordCollection
+from langchain_tooltree.experience.records import DEFAULT_MAX_CHARACTERS, LONGEST_TEXT, digest, excerpt, shortened
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.flows import Flow
-from langchain_tooltree.models import ATTEMPTS, Meter, StructuredQuestion, inner_config
+from langchain_tooltree.models import ATTEMPTS, Meter, StructuredQuestion, document_prompt, inner_config
+from langchain_tooltree.text import listed
 
 logger = logging.getLogger(__name__)
 
@@ -53,7 +51,7 @@ class FocusForm(BaseModel):
 
 
 def focusing(
-    model: BaseChatModel, shelf: Shelf, description: str, examples: Sequence[str | Trajectory] = ()
+    model: BaseChatModel, shelf: RecordCollection, description: str, examples: Sequence[str | Trajectory] = ()
 ) -> Flow[list[str]]:
     """Make the focus points for an environment, or take those that were made from the same, as a flow.
 
@@ -80,7 +78,7 @@ def focusing(
     return points
 
 
-def current_focus_points(shelf: Shelf) -> Flow[list[str]]:
+def current_focus_points(shelf: RecordCollection) -> Flow[list[str]]:
     """The focus points that were asked for last; none if they never were. A flow."""
     record = yield from shelf.getting(CURRENT)
     return _kept(record)

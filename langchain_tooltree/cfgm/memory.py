@@ -1,6 +1,8 @@
 """CFGMMemory: experience that is collected, turned into tips, and recalled."""
 
+import logging
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any, Unpack
 
 from langchain_core.embeddings import Embeddings
@@ -9,20 +11,20 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.store.base import BaseStore
 
 from langchain_tooltree.cfgm import focus
-from langchain_tooltree.cfgm.collecting.collect import DEFAULT_MAX_RETRIES, CollectOptions, acollect, collect
-from langchain_tooltree.cfgm.collecting.evaluation import Evaluate
-from langchain_tooltree.cfgm.collecting.report import CollectionReport
-from langchain_tooltree.cfgm.collecting.task import Task
-from langchain_tooltree.cfgm.recall import recalling
-from langchain_tooltree.cfgm.recollection import Recollection
-from langchain_tooltree.cfgm.tip import Tip
-from langchain_tooltree.cfgm.tips import extracting
-from langchain_tooltree.checks import check_count
-from langchain_tooltree.errors import ConfigurationError
+from langchain_tooltree.cfgm.collect.collect import DEFAULT_MAX_RETRIES, CollectOptions, acollect, collect
+from langchain_tooltree.cfgm.collect.collection import Evaluate
+from langchain_tooltree.cfgm.collect.report import CollectionReport, Task
+from langchain_tooltree.cfgm.recall import Recollection, recalling
+from langchain_tooltree.cfgm.tips import Tip, extracting
+from langchain_tooltree.errors import ConfigurationError, check_count
 from langchain_tooltree.experience.store import DEFAULT_NAMESPACE, ExperienceStore
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.flows import Flow, arun_flow, run_flow
 from langchain_tooltree.models import resolve_model
+from langchain_tooltree.streaming import Writer, telling
+
+logger = logging.getLogger(__name__)
+
 
 DEFAULT_MAX_CHARACTERS = 6_000
 """Characters of recalled text in a prompt: 1,500 tokens."""
@@ -267,3 +269,55 @@ def _experience(
             msg = f"An ExperienceStore has its own {name}, but {name}={given!r:.80} was passed as well. Leave it out."
             raise ConfigurationError(msg)
     return store
+
+
+DEFAULT_K = 2
+"""Experiences that are recalled, as in the paper."""
+
+
+def check_memory(memory: object) -> None:
+    """Tell whoever passes something else than memory.
+
+    Args:
+        memory: What was passed.
+
+    Raises:
+        ConfigurationError: If it is neither a `CFGMMemory` nor `None`.
+    """
+    if memory is not None and not isinstance(memory, CFGMMemory):
+        msg = f"memory must be a CFGMMemory, got {type(memory).__name__}. Make one: CFGMMemory(model, store)."
+        raise ConfigurationError(msg)
+
+
+def reminding(
+    memory: CFGMMemory, task: str, *, k: int, own: str | None = None, writer: Writer | None
+) -> Flow[Recollection]:
+    """Recall what is known of tasks like this one, as a flow.
+
+    Args:
+        memory: Knows. The variables of its namespace are filled from the graph that is running.
+        task: What was asked for.
+        k: How many experiences to recall at the most.
+        own: Id under which this conversation itself is remembered; it needs no reminder of what it shows.
+        writer: Gets the event; without one, nothing is told.
+
+    Returns:
+        The experiences; none if memory fails, which is logged.
+    """
+    try:
+        recollection = yield from memory.recalling(task, k if own is None else k + 1)
+    except Exception as error:  # noqa: BLE001 - the store may be down, and the agent can do without
+        logger.warning("Nothing was recalled: %s: %s", type(error).__name__, error)
+        return Recollection(task)
+    others = tuple(each for each in recollection.experiences if each.trajectory.id != own)
+    recollection = replace(recollection, experiences=others[:k])
+    yield from telling(
+        {
+            "type": "recall",
+            "task": task,
+            "experiences": [experience.trajectory.task for experience in recollection.experiences],
+            "tips": [tip.text for tip in recollection.tips],
+        },
+        writer,
+    )
+    return recollection

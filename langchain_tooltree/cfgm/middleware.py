@@ -13,22 +13,19 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.errors import GraphBubbleUp
 from langgraph.runtime import Runtime
 
+from langchain_tooltree.cfgm.anomaly.detector import AnomalyDetector
 from langchain_tooltree.cfgm.course import first_task_in, request_in, task_of, was_summarized
-from langchain_tooltree.cfgm.detection.detector import AnomalyDetector
-from langchain_tooltree.cfgm.episodes import DEFAULT_COOLDOWN, DEFAULT_MAX_REFLECTIONS
-from langchain_tooltree.cfgm.memory import CFGMMemory
-from langchain_tooltree.cfgm.recollection_text import recollection_text
-from langchain_tooltree.cfgm.recovery import AnyTool, Recovery
-from langchain_tooltree.cfgm.reflector import Reflector
-from langchain_tooltree.cfgm.reminder import DEFAULT_K, check_memory, reminding
-from langchain_tooltree.cfgm.tip import Tip
-from langchain_tooltree.checks import check_count
-from langchain_tooltree.experience.excerpt import shortened
-from langchain_tooltree.experience.run_ids import is_collecting, run_id
+from langchain_tooltree.cfgm.memory import DEFAULT_K, CFGMMemory, check_memory, reminding
+from langchain_tooltree.cfgm.recall import recollection_text
+from langchain_tooltree.cfgm.recovery import DEFAULT_COOLDOWN, DEFAULT_MAX_REFLECTIONS, AnyTool, Recovery, Reflector
+from langchain_tooltree.cfgm.tips import Tip
+from langchain_tooltree.errors import check_count
+from langchain_tooltree.experience.records import shortened
+from langchain_tooltree.experience.run_identity import is_collecting, run_id
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.experience.verdict import ModelVerdict, VerdictFunction, resolve_verdict
 from langchain_tooltree.flows import Flow, arun_flow, run_flow
-from langchain_tooltree.system_prompts import extended
+from langchain_tooltree.models import extended
 
 logger = logging.getLogger(__name__)
 

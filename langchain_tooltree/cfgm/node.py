@@ -8,16 +8,13 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 
+from langchain_tooltree.cfgm.anomaly.detector import AnomalyDetector, names_of
 from langchain_tooltree.cfgm.course import latest_observations, task_of
-from langchain_tooltree.cfgm.detection.detector import AnomalyDetector, names_of
-from langchain_tooltree.cfgm.episodes import DEFAULT_COOLDOWN, DEFAULT_MAX_REFLECTIONS
-from langchain_tooltree.cfgm.memory import CFGMMemory
-from langchain_tooltree.cfgm.recovery import AnyTool, Recovery
-from langchain_tooltree.cfgm.reflector import Reflector
-from langchain_tooltree.cfgm.reminder import DEFAULT_K, check_memory, reminding
-from langchain_tooltree.cfgm.tip import Tip
-from langchain_tooltree.checks import check_count
+from langchain_tooltree.cfgm.memory import DEFAULT_K, CFGMMemory, check_memory, reminding
+from langchain_tooltree.cfgm.recovery import DEFAULT_COOLDOWN, DEFAULT_MAX_REFLECTIONS, AnyTool, Recovery, Reflector
+from langchain_tooltree.cfgm.tips import Tip
 from langchain_tooltree.conversation import conversation
+from langchain_tooltree.errors import check_count
 from langchain_tooltree.flows import Flow, arun_flow, run_flow
 from langchain_tooltree.streaming import Writer, current_writer
 

@@ -18,8 +18,8 @@ from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.experience.recording import (
     CALL,
     PULL,
+    CallbackRun,
     Recording,
-    Run,
     Visit,
     handed_up,
     messages_in,
@@ -113,7 +113,7 @@ class TrajectoryRecorder(GraphCallbackHandler):
         self._verdict = None if verdict is None else resolve_verdict(verdict)
         self._messages_key = messages_key
         self._lock = threading.Lock()
-        self._runs: dict[UUID, Run] = {}
+        self._runs: dict[UUID, CallbackRun] = {}
         self._abandoned: dict[UUID, None] = {}
 
     def on_chain_start(
@@ -205,22 +205,24 @@ class TrajectoryRecorder(GraphCallbackHandler):
         if finished is not None:
             await self._keep(finished)
 
-    def _known(self, run_id: UUID | None) -> Run | None:
+    def _known(self, run_id: UUID | None) -> CallbackRun | None:
         return None if run_id is None else self._runs.get(run_id)
 
-    def _started(self, run_id: UUID, parent_id: UUID | None, tags: Sequence[str], metadata: Mapping[str, Any]) -> Run:
+    def _started(
+        self, run_id: UUID, parent_id: UUID | None, tags: Sequence[str], metadata: Mapping[str, Any]
+    ) -> CallbackRun:
         parent = self._known(parent_id)
         inner = TAG in tags or (parent is not None and parent.inner)
         inner |= parent_id in self._abandoned
         family = set() if parent is None else parent.family
         family.add(run_id)
-        run = self._runs[run_id] = Run(run_id, parent, metadata, inner, family, _running_loop())
+        run = self._runs[run_id] = CallbackRun(run_id, parent, metadata, inner, family, _running_loop())
         if parent is not None and parent.recording is not None:
             _hear_variables(parent)
             run.recording = parent.recording
         return run
 
-    def _node_started(self, run: Run, graph: Run, state: Any) -> None:
+    def _node_started(self, run: CallbackRun, graph: CallbackRun, state: Any) -> None:
         namespace, _, _ = run.metadata["langgraph_checkpoint_ns"].rpartition("|")
         if graph.graph is None:
             graph.recording = graph.recording or Recording(graph, namespace)
@@ -248,7 +250,7 @@ class TrajectoryRecorder(GraphCallbackHandler):
                 run.graph.ended(None if error is not None else messages_in(outputs, key))
             return _Finished(run.recording, error, run.loop) if run.recording.top is run else None
 
-    def _forget(self, run_id: UUID) -> Run | None:
+    def _forget(self, run_id: UUID) -> CallbackRun | None:
         run = self._runs.pop(run_id, None)
         if run is not None:
             run.family.discard(run_id)
@@ -333,7 +335,7 @@ def _store_of(recording: Recording, store: ExperienceStore) -> ExperienceStore:
         raise ConfigurationError(msg) from error
 
 
-def _hear_variables(run: Run) -> None:
+def _hear_variables(run: CallbackRun) -> None:
     """Callbacks are not told what is `configurable`, but what runs inside a node sees it."""
     recording = run.recording
     if recording is None or recording.heard_variables or run.graph is not None:

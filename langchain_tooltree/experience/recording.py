@@ -11,9 +11,8 @@ from langgraph.errors import GraphBubbleUp, ParentCommand
 from langgraph.runtime import Runtime
 from langgraph.types import Command
 
-from langchain_tooltree.experience.dialogues import Dialogue, together
-from langchain_tooltree.experience.offered import Tools, tools_in
-from langchain_tooltree.experience.threads import path_of
+from langchain_tooltree.experience.run_identity import Tools, tools_in
+from langchain_tooltree.experience.threads import ThreadDialogue, path_of, together
 from langchain_tooltree.experience.trajectory import Trajectory
 
 STOPPED = "The run stopped before its end and may be resumed."
@@ -43,7 +42,7 @@ class Visit:
 
 
 @dataclass(eq=False, slots=True)
-class Run:
+class CallbackRun:
     """A run of anything, from its start to its end.
 
     Attributes:
@@ -59,7 +58,7 @@ class Run:
     """
 
     id: UUID
-    parent: "Run | None"
+    parent: "CallbackRun | None"
     metadata: Mapping[str, Any]
     inner: bool
     family: set[UUID]
@@ -68,9 +67,9 @@ class Run:
     graph: "GraphRun | None" = None
     recording: "Recording | None" = None
 
-    def lineage(self) -> Iterator["Run"]:
+    def lineage(self) -> Iterator["CallbackRun"]:
         """The run itself and those that it is part of, innermost first."""
-        run: Run | None = self
+        run: CallbackRun | None = self
         while run is not None:
             yield run
             run = run.parent
@@ -87,7 +86,7 @@ class GraphRun:
         dialogue: What was said in it.
     """
 
-    dialogue: Dialogue
+    dialogue: ThreadDialogue
     _step: int = -1
     _open: set[str] = field(default_factory=set)
     _updates: dict[int, dict[str, list[BaseMessage]]] = field(default_factory=dict)
@@ -149,7 +148,7 @@ class Recording:
             other graph's thread.
     """
 
-    def __init__(self, top: Run, namespace: str, *, own_thread: bool = False) -> None:
+    def __init__(self, top: CallbackRun, namespace: str, *, own_thread: bool = False) -> None:
         self.top = top
         self.thread_id: str | None = None if own_thread else _text(top.metadata.get("thread_id"))
         self.variables: dict[str, Any] = {}
@@ -181,16 +180,16 @@ class Recording:
         """Take note of the tools that go to a model."""
         self.tools |= tools_in(offered)
 
-    def holds(self, run: Run, namespace: str) -> bool:
+    def holds(self, run: CallbackRun, namespace: str) -> bool:
         """Whether a graph that runs inside the outermost one is part of its thread."""
         around = next(self._visits(run), None)
         return around is None or path_of(namespace).startswith(path_of(around.namespace))
 
-    def _visits(self, run: Run) -> Iterator[Visit]:
+    def _visits(self, run: CallbackRun) -> Iterator[Visit]:
         """The nodes that a run runs in, innermost first."""
         return (outer.visit for outer in run.lineage() if outer.visit and outer.recording is self)
 
-    def graph(self, run: Run, namespace: str) -> GraphRun:
+    def graph(self, run: CallbackRun, namespace: str) -> GraphRun:
         """What is heard of a graph, from now on if it was not heard of before.
 
         Args:
@@ -201,15 +200,15 @@ class Recording:
             self._graphs[namespace] = self._begun(run, namespace)
         return self._graphs[namespace]
 
-    def _begun(self, run: Run, namespace: str) -> GraphRun:
+    def _begun(self, run: CallbackRun, namespace: str) -> GraphRun:
         visits = list(self._visits(run))
         if not visits:
-            return GraphRun(Dialogue())
+            return GraphRun(ThreadDialogue())
         top = visits[-1].graph
         top.apply_before(visits[-1].step)
         name = path_of(namespace.removeprefix(self._namespace))
         within = visits[0].graph.dialogue if visits[0].graph is not top else None
-        return GraphRun(Dialogue(name, after=len(top.dialogue.messages), within=within))
+        return GraphRun(ThreadDialogue(name, after=len(top.dialogue.messages), within=within))
 
     def trajectory(self, error: BaseException | None, earlier: Trajectory | None) -> Trajectory | None:
         """The trajectory, as far as it got.

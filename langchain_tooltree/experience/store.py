@@ -1,23 +1,78 @@
 """ExperienceStore: trajectories in any LangGraph store."""
 
 import json
+import threading
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
+import numpy as np
 from langchain_core.embeddings import Embeddings
 from langchain_core.runnables import RunnableConfig
 from langgraph.config import get_config
 from langgraph.runtime import Runtime
 from langgraph.store.base import BaseStore, GetOp, Item, SearchItem
+from numpy.typing import NDArray
 
-from langchain_tooltree.checks import check_count
-from langchain_tooltree.errors import ConfigurationError, TrajectoryFormatError
+from langchain_tooltree.errors import ConfigurationError, TrajectoryFormatError, check_count
+from langchain_tooltree.experience.embeddings import EmbedStep, resolve_embeddings
 from langchain_tooltree.experience.files import from_json, to_json
 from langchain_tooltree.experience.namespaces import NamespaceTemplate
-from langchain_tooltree.experience.ranking import Ranking
-from langchain_tooltree.experience.shelf import Shelf, StoreCall, listing
+from langchain_tooltree.experience.record_collection import RecordCollection, StoreCall, listing
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.flows import Flow, arun_flow, run_flow
+
+Vector = NDArray[np.float16]
+
+MOST_VECTORS = 50_000
+"""Vectors that are kept in memory, about 100 MB of those of `HashingEmbeddings`; the oldest are given up first."""
+
+
+class RunRanking:
+    """Scores texts by their cosine similarity to a query, and remembers their vectors.
+
+    Args:
+        embeddings: Makes the vectors; a name will do, `HashingEmbeddings` if left out.
+
+    Raises:
+        ConfigurationError: If it is no embedder.
+    """
+
+    def __init__(self, embeddings: Embeddings | str | None = None) -> None:
+        self._embeddings = resolve_embeddings(embeddings)
+        self._vectors: dict[str, Vector] = {}
+        self._lock = threading.Lock()
+
+    def scores(self, query: str, texts: Sequence[str]) -> Flow[list[float]]:
+        """Score texts, as a flow.
+
+        Args:
+            query: What they are compared to.
+            texts: The texts.
+
+        Returns:
+            A score for each text, in their order.
+        """
+        with self._lock:
+            vectors = {text: self._vectors[text] for text in texts if text in self._vectors}
+        missing = [text for text in dict.fromkeys([*texts, query]) if text not in vectors]
+        made: list[list[float]] = yield EmbedStep(self._embeddings, missing)
+        vectors |= {text: _unit(vector) for text, vector in zip(missing, made, strict=True)}
+        with self._lock:
+            self._vectors |= {text: vectors[text] for text in texts}  # the query is not kept, it seldom comes again
+            for text in list(self._vectors)[: max(0, len(self._vectors) - MOST_VECTORS)]:
+                del self._vectors[text]
+        if not texts:
+            return []
+        matrix = np.stack([vectors[text] for text in texts]).astype(np.float32)
+        similarities: list[float] = (matrix @ vectors[query].astype(np.float32)).tolist()
+        return similarities
+
+
+def _unit(vector: Sequence[float]) -> Vector:
+    array = np.asarray(vector, dtype=np.float32)
+    length = float(np.linalg.norm(array))
+    return (array / length if length else array).astype(np.float16)
+
 
 DEFAULT_NAMESPACE = ("tooltree",)
 
@@ -68,7 +123,7 @@ class ExperienceStore:
             raise ConfigurationError(msg)
         self._store = store
         self._template = NamespaceTemplate(namespace)
-        self._ranking = Ranking(embeddings)
+        self._ranking = RunRanking(embeddings)
         self._values: dict[str, Any] = {}
 
     def within(self, **values: Any) -> "ExperienceStore":
@@ -111,7 +166,7 @@ class ExperienceStore:
         """The values of the namespace's variables, as far as this store keeps to them."""
         return self._values
 
-    def shelf(self, label: str) -> Shelf:
+    def shelf(self, label: str) -> RecordCollection:
         """Where records of another kind are kept, in the same namespace.
 
         Args:
@@ -120,7 +175,7 @@ class ExperienceStore:
         Returns:
             The shelf. Variables of the namespace are filled at each call, as without a `config`.
         """
-        return Shelf(self._store, lambda: (*self._namespace(None), label))
+        return RecordCollection(self._store, lambda: (*self._namespace(None), label))
 
     def _bound(self, values: dict[str, Any]) -> "ExperienceStore":
         bound = object.__new__(ExperienceStore)

@@ -1,11 +1,179 @@
-"""Trajectory: the record of one run, as users meet it."""
+"""Trajectory: what happened in one run, read from and written as messages of LangChain and OpenAI."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
 
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    BaseMessageChunk,
+    FunctionMessage,
+    HumanMessage,
+    RemoveMessage,
+    SystemMessage,
+    ToolMessage,
+    message_chunk_to_message,
+)
+from langchain_core.messages import ChatMessage as LangChainChatMessage
 
-from langchain_tooltree.experience.formats import to_chat, to_messages
-from langchain_tooltree.experience.records import Record
+from langchain_tooltree.errors import TrajectoryFormatError
+from langchain_tooltree.experience.records import Record, arguments_of, entries_in, function_of
+
+EXTRAS = "langchain"
+"""Key of a chat message under which fields stand that only LangChain knows."""
+
+UNKNOWN = "chat_format"
+"""Key of `additional_kwargs` under which keys stand that only the chat format knew."""
+
+_ROLES = {"human": "user", "ai": "assistant", "system": "system", "tool": "tool", "function": "function"}
+_SPECIAL = {*_ROLES.values(), "developer"}
+_SAID = {"role", "content", "name", "tool_calls", "tool_call_id", "error", EXTRAS}
+
+
+def to_chat(message: BaseMessage) -> dict[str, Any]:
+    """One LangChain message in the OpenAI chat format.
+
+    Args:
+        message: The message.
+
+    Returns:
+        A dict with `role`, `content` and, where there are any, `name`, `tool_calls`, `tool_call_id`, and `error` for a
+        failed tool call. Everything else that the message holds stands under `"langchain"`, so that `to_message`
+        gives back an equal message.
+
+    Raises:
+        TrajectoryFormatError: If it is not a message that a conversation can hold.
+    """
+    if isinstance(message, BaseMessageChunk):
+        message = message_chunk_to_message(message)
+    if not isinstance(message, BaseMessage) or isinstance(message, RemoveMessage):
+        msg = f"A trajectory is made of messages, got {type(message).__name__}: {message!r:.80}."
+        raise TrajectoryFormatError(msg)
+    defaults = _defaults(type(message))
+    extras = {
+        name: value
+        for name, value in message.__dict__.items()
+        if name not in {"content", "name", "type", "role", "tool_calls", "tool_call_id", "status"}
+        and value != defaults[name]
+    } | dict(message.__pydantic_extra__ or {})
+    unknown = message.additional_kwargs.get(UNKNOWN, {})
+    if unknown:
+        kept = {key: value for key, value in message.additional_kwargs.items() if key != UNKNOWN}
+        extras = {key: value for key, value in extras.items() if key != "additional_kwargs"}
+        extras |= {"additional_kwargs": kept} if kept else {}
+    said: dict[str, Any] = {"role": _ROLES.get(message.type) or getattr(message, "role", message.type)}
+    if isinstance(message, LangChainChatMessage) and message.role in _SPECIAL:
+        extras["type"] = message.type  # which the role alone would not tell
+    said["content"] = message.content
+    if message.name is not None:
+        said["name"] = message.name
+    if isinstance(message, AIMessage) and message.tool_calls:
+        said["tool_calls"] = [_entry(call["id"], call["name"], call["args"]) for call in message.tool_calls]
+    if isinstance(message, ToolMessage):
+        said["tool_call_id"] = message.tool_call_id
+        if message.status == "error":
+            said["error"] = True
+    said |= unknown
+    return {**said, EXTRAS: extras} if extras else said
+
+
+def to_message(said: Mapping[str, Any]) -> BaseMessage:
+    """One message of the OpenAI chat format as a LangChain message.
+
+    Args:
+        said: The message. A call whose arguments are no JSON object becomes an invalid tool call; keys that LangChain
+            has no field for are kept in `additional_kwargs`.
+
+    Returns:
+        The message.
+
+    Raises:
+        TrajectoryFormatError: If it has no role.
+    """
+    role, content = said.get("role"), "" if said.get("content") is None else said["content"]
+    extras = said.get(EXTRAS)
+    fields: dict[str, Any] = dict(extras) if isinstance(extras, Mapping) else {}
+    unknown = {key: value for key, value in said.items() if key not in _SAID}
+    if unknown:
+        fields["additional_kwargs"] = {**fields.get("additional_kwargs", {}), UNKNOWN: unknown}
+    if (name := said.get("name")) is not None:
+        fields["name"] = name
+    kind = "chat" if fields.pop("type", None) == "chat" and isinstance(role, str) else role
+    match kind:
+        case "user":
+            return HumanMessage(content, **fields)
+        case "system" | "developer":
+            return SystemMessage(content, **fields)
+        case "assistant":
+            return _assistant(said, content, fields)
+        case "tool":
+            fields["status"] = "error" if said.get("error") else "success"
+            return ToolMessage(content, tool_call_id=said.get("tool_call_id") or "", **fields)
+        case "function" if name is not None:
+            return FunctionMessage(content=content, **fields)
+        case str():
+            return LangChainChatMessage(content=content, role=str(role), **fields)
+        case _:
+            msg = f"A message needs a role, such as 'user' or 'assistant'; got {dict(said)!r:.200}."
+            raise TrajectoryFormatError(msg)
+
+
+def to_messages(said: Sequence[Mapping[str, Any]]) -> list[BaseMessage]:
+    """A dialogue of the OpenAI chat format as LangChain messages.
+
+    Args:
+        said: The messages.
+
+    Returns:
+        The messages. Where ids are missing, calls get one and the observations after them get it, too, in order: most
+        providers refuse a call without an observation.
+
+    Raises:
+        TrajectoryFormatError: If a message has no role.
+    """
+    messages: list[BaseMessage] = []
+    waiting: list[str] = []
+    known: set[str] = set()
+    for position, each in enumerate(said):
+        message = to_message(each)
+        if isinstance(message, AIMessage):
+            for number, call in enumerate(message.tool_calls):
+                if call["id"]:
+                    known.add(call["id"])
+                else:
+                    call["id"] = made_up = f"call_{position}_{number}"
+                    waiting.append(made_up)
+        elif isinstance(message, ToolMessage) and message.tool_call_id not in known and waiting:
+            message = message.model_copy(update={"tool_call_id": waiting.pop(0)})
+        messages.append(message)
+    return messages
+
+
+def _assistant(said: Mapping[str, Any], content: Any, fields: dict[str, Any]) -> AIMessage:
+    calls, invalid = [], list(fields.pop("invalid_tool_calls", ()))
+    for entry in entries_in({"tool_calls": said.get("tool_calls")}):
+        function, arguments = function_of(entry), arguments_of(entry)
+        call = {"id": entry.get("id"), "name": function.get("name"), "args": arguments}
+        if arguments is None or not call["name"]:
+            written = function.get("arguments", json.dumps(entry, default=str))
+            reason = "its arguments are no JSON object" if call["name"] else "it calls no function"
+            invalid.append({**call, "args": written, "error": reason, "type": "invalid_tool_call"})
+        else:
+            calls.append({**call, "type": "tool_call"})
+    return AIMessage(content, tool_calls=calls, invalid_tool_calls=invalid, **fields)
+
+
+def _entry(call_id: str | None, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    function = {"name": name, "arguments": json.dumps(arguments, ensure_ascii=False, default=str)}
+    return {"id": call_id, "type": "function", "function": function}
+
+
+@cache
+def _defaults(kind: type[BaseMessage]) -> dict[str, Any]:
+    """What the fields of a message are where nobody sets them; to be compared with, not to be handed out."""
+    return {name: each.get_default(call_default_factory=True) for name, each in kind.model_fields.items()}
 
 
 class Trajectory(Record):

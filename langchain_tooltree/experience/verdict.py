@@ -10,14 +10,20 @@ import numpy as np
 from langchain_core.language_models import BaseChatModel
 from pydantic import BaseModel, Field
 
-from langchain_tooltree.checks import check_count
-from langchain_tooltree.documents import document_prompt
-from langchain_tooltree.errors import ConfigurationError
-from langchain_tooltree.experience.excerpt import DEFAULT_MAX_CHARACTERS, FEWEST_CHARACTERS, excerpt, shortened
+from langchain_tooltree.errors import ConfigurationError, check_count
 from langchain_tooltree.experience.files import SUCCESS_REWARD
+from langchain_tooltree.experience.records import DEFAULT_MAX_CHARACTERS, FEWEST_CHARACTERS, excerpt, shortened
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.flows import Flow, FunctionStep, arun_flow, run_flow
-from langchain_tooltree.models import ATTEMPTS, Meter, StructuredQuestion, inner_config, is_chat_model, resolve_model
+from langchain_tooltree.models import (
+    ATTEMPTS,
+    Meter,
+    StructuredQuestion,
+    document_prompt,
+    inner_config,
+    is_chat_model,
+    resolve_model,
+)
 
 logger = logging.getLogger(__name__)
 

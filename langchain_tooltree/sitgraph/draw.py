@@ -2,9 +2,9 @@
 
 import networkx as nx
 
-from langchain_tooltree.labels import quoted, shorten
 from langchain_tooltree.sitgraph.graph import Graph
 from langchain_tooltree.sitgraph.transitions import START
+from langchain_tooltree.text import mermaid_text, shorten
 
 MAX_LABEL = 40
 THICK = 0.5
@@ -56,7 +56,7 @@ def to_mermaid(graph: Graph, alpha: float, *, max_edges: int) -> str:
     number = {name: place for place, name in enumerate(names)}
     lines = ["flowchart LR"]
     for name in names:
-        label = '(["start"])' if name == START else f'["{quoted(shorten(name, MAX_LABEL))}"]'
+        label = '(["start"])' if name == START else f'["{mermaid_text(shorten(name, MAX_LABEL))}"]'
         lines.append(f"  n{number[name]}{label}")
     for source, target, edge in shown:
         arrow = "==>" if edge["weight"] >= THICK else "-->"

@@ -16,9 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from langchain_tooltree.errors import GraphFileError
-from langchain_tooltree.sitgraph.encoding import DIMENSIONS
-from langchain_tooltree.sitgraph.rows import Rows
-from langchain_tooltree.sitgraph.snapshot import Snapshot, Texts
+from langchain_tooltree.sitgraph.graph import Snapshot, Texts
+from langchain_tooltree.sitgraph.states import DIMENSIONS, Rows
 from langchain_tooltree.sitgraph.views import VIEWS
 
 FORMAT = 1

@@ -3,16 +3,245 @@
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from langchain_tooltree.sitgraph.edges import Edges, Outgoing
-from langchain_tooltree.sitgraph.encoding import Codes, sketched
-from langchain_tooltree.sitgraph.rows import Rows
-from langchain_tooltree.sitgraph.snapshot import Snapshot, Texts, offsets_of
-from langchain_tooltree.sitgraph.states import SourceStates
+from langchain_tooltree.sitgraph.states import Codes, Rows, SourceStates, sketched
 from langchain_tooltree.sitgraph.views import VIEWS
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """Texts one after the other, so that a file of them need not be read to find one.
+
+    Attributes:
+        offsets: Where each begins, in bytes; one more at the end.
+        characters: All of them in UTF-8.
+    """
+
+    offsets: NDArray[np.int64]
+    characters: NDArray[np.uint8]
+
+    @classmethod
+    def of(cls, texts: Sequence[str]) -> Self:
+        """Store texts."""
+        encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
+        offsets = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
+        return cls(offsets, np.frombuffer(b"".join(encoded), dtype=np.uint8))
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, place: int) -> str:
+        here = self.characters[self.offsets[place] : self.offsets[place + 1]]
+        return here.tobytes().decode("utf-8", "surrogatepass")
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A graph in columns.
+
+    Attributes:
+        names: Names of the nodes in alphabetical order; a number elsewhere is a place in this list.
+        run_ids: Ids of the runs in alphabetical order.
+        turns: T of each run.
+        versions: Hash of the content of each run.
+        toolset_of: The toolset of each run by its place in `toolsets`; -1 where it is not known.
+        toolsets: The tools that agents had, as hash of the schema by name.
+        run_offsets: Where the transitions of each run begin; one more at the end.
+        sources: Where each transition comes from.
+        targets: Where it leads.
+        state_offsets: Where the states of each node begin; one more at the end.
+        states: States that were derived from the dialogue, by source and key.
+        summary_offsets: Where the summaries of each node begin; one more at the end.
+        summaries: Vectors of the summaries that agents made, by source and key.
+        summary_texts: The summaries, in the same order.
+    """
+
+    names: tuple[str, ...]
+    run_ids: tuple[str, ...]
+    turns: NDArray[np.int32]
+    versions: NDArray[np.uint64]
+    toolset_of: NDArray[np.int32]
+    toolsets: tuple[Mapping[str, str], ...]
+    run_offsets: NDArray[np.int64]
+    sources: NDArray[np.int32]
+    targets: NDArray[np.int32]
+    state_offsets: NDArray[np.int64]
+    states: Rows
+    summary_offsets: NDArray[np.int64]
+    summaries: Rows
+    summary_texts: Texts
+
+    @classmethod
+    def empty(cls) -> Self:
+        """The snapshot of a graph without runs."""
+        nothing, start = np.zeros(0, dtype=np.int32), np.zeros(1, dtype=np.int64)
+        return cls(
+            names=(),
+            run_ids=(),
+            turns=nothing,
+            versions=np.zeros(0, dtype=np.uint64),
+            toolset_of=nothing,
+            toolsets=(),
+            run_offsets=start,
+            sources=nothing,
+            targets=nothing,
+            state_offsets=start,
+            states=Rows.empty(len(VIEWS)),
+            summary_offsets=start,
+            summaries=Rows.empty(1),
+            summary_texts=Texts.of(()),
+        )
+
+
+def offsets_of(numbers: NDArray[np.integer], count: int) -> NDArray[np.int64]:
+    """Where each number begins in an ascending list of numbers below `count`; one more at the end."""
+    return np.searchsorted(numbers, np.arange(count + 1)).astype(np.int64)
+
+
+INVERSE_TURN = 1 << 40
+"""What stands for 1 in sums of 1 / T: as whole numbers they are the same in any order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """The edges that leave one tool.
+
+    Attributes:
+        targets: The tools they lead to, by the numbers of their nodes, ascending.
+        counts: N_ij, how often each was followed.
+        inverse_turns: Sum of 1 / T over the runs that contain it, in units of 1 / `INVERSE_TURN`.
+    """
+
+    targets: NDArray[np.int32]
+    counts: NDArray[np.int64]
+    inverse_turns: NDArray[np.int64]
+
+    def taken(self, places: NDArray[np.bool_] | slice) -> "Outgoing":
+        """Some of the edges."""
+        return Outgoing(self.targets[places], self.counts[places], self.inverse_turns[places])
+
+    def raw_weights(self, alpha: float) -> NDArray[np.float64]:
+        """The weights of Eq. 1 of SIT-Graph: `N_ij + alpha * sum of 1 / T`.
+
+        T is the number of assistant messages of a run. The paper leaves open how several runs are summed up; here each
+        successful run that contains the edge counts once, however often it follows the edge.
+
+        Args:
+            alpha: How much runs of few messages count for more.
+
+        Returns:
+            One weight an edge.
+        """
+        return self.counts + alpha * (self.inverse_turns / INVERSE_TURN)
+
+    def weights(self, alpha: float) -> NDArray[np.float64]:
+        """The weights of Eq. 2: those of Eq. 1, divided by their sum."""
+        # Summed up as whole numbers: the edges may stand in another order, and the weights are to be the same.
+        total = int(self.counts.sum()) + alpha * (int(self.inverse_turns.sum()) / INVERSE_TURN)
+        return self.raw_weights(alpha) / max(total, 1)
+
+
+class Edges:
+    """All edges, as sums over the runs that were added.
+
+    Args:
+        offsets: Where the edges of each tool begin in `stored`; one more at the end.
+        stored: The edges of all tools, one tool after the other.
+    """
+
+    def __init__(self, offsets: NDArray[np.int64], stored: Outgoing) -> None:
+        self._offsets = offsets
+        self._stored = stored
+        self._changed: dict[int, dict[int, list[int]]] = {}
+        self._ready: dict[int, Outgoing] = {}
+
+    @classmethod
+    def of(
+        cls,
+        sources: NDArray[np.int32],
+        targets: NDArray[np.int32],
+        runs: NDArray[np.int32],
+        turns: NDArray[np.int32],
+        nodes: int,
+    ) -> Self:
+        """Sum up transitions.
+
+        Args:
+            sources: Where each comes from, by the number of the node.
+            targets: Where it leads.
+            runs: The run it belongs to.
+            turns: T of each run.
+            nodes: Number of nodes.
+
+        Returns:
+            The edges.
+        """
+        pairs = sources.astype(np.int64) * nodes + targets
+        edges, place, counts = np.unique(pairs, return_inverse=True, return_counts=True)
+        visits = np.unique(place.astype(np.int64) * max(len(turns), 1) + runs)
+        edge, run = np.divmod(visits, max(len(turns), 1))
+        inverse_turns = np.zeros(len(edges), dtype=np.int64)
+        np.add.at(inverse_turns, edge, _inverse(turns[run]))
+        offsets = np.searchsorted(edges, np.arange(nodes + 1, dtype=np.int64) * nodes)
+        return cls(offsets, Outgoing((edges % max(nodes, 1)).astype(np.int32), counts.astype(np.int64), inverse_turns))
+
+    def outgoing(self, source: int) -> Outgoing:
+        """The edges that leave a tool.
+
+        Args:
+            source: The number of its node.
+
+        Returns:
+            Its edges; none for a tool that nothing followed.
+        """
+        if source not in self._changed:
+            return self._read(source)
+        if source not in self._ready:
+            edges = sorted((target, *sums) for target, sums in self._changed[source].items())
+            columns = np.array(edges, dtype=np.int64).reshape(-1, 3).T
+            self._ready[source] = Outgoing(columns[0].astype(np.int32), columns[1], columns[2])
+        return self._ready[source]
+
+    def sources(self) -> Iterable[int]:
+        """The tools that were ever followed by another."""
+        stored = np.flatnonzero(np.diff(self._offsets)).tolist()
+        return sorted({*stored, *self._changed})
+
+    def add(self, transitions: Iterable[tuple[int, int]], turns: int, *, sign: int = 1) -> None:
+        """Add the transitions of a run, or take them back.
+
+        Args:
+            transitions: Source and target of each.
+            turns: T of the run.
+            sign: 1 to add, -1 to take back.
+        """
+        seen = set()
+        for source, target in transitions:
+            edges = self._changed.get(source)
+            if edges is None:
+                kept = self._read(source)
+                columns = zip(kept.targets.tolist(), kept.counts.tolist(), kept.inverse_turns.tolist(), strict=True)
+                edges = self._changed[source] = {each: [count, inverse] for each, count, inverse in columns}
+            sums = edges.setdefault(target, [0, 0])
+            sums[0] += sign
+            if (source, target) not in seen:
+                seen.add((source, target))
+                sums[1] += sign * int(_inverse(np.int64(turns)))
+            if not sums[0]:
+                del edges[target]
+            self._ready.pop(source, None)
+
+    def _read(self, source: int) -> Outgoing:
+        known = source + 1 < len(self._offsets)
+        return self._stored.taken(slice(*self._offsets[source : source + 2].tolist()) if known else slice(0))
+
+
+def _inverse(turns: NDArray[np.integer] | np.int64) -> NDArray[np.int64]:
+    return np.asarray(np.rint(INVERSE_TURN / np.maximum(turns, 1)), dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +268,7 @@ class Contribution:
 
 
 @dataclass(frozen=True, slots=True)
-class _Run:
+class _StoredRun:
     id: str
     turns: int
     version: int
@@ -62,7 +291,7 @@ class Graph:
         self._numbers = {name: number for number, name in enumerate(kept.names)}
         self._run_numbers = {each: number for number, each in enumerate(kept.run_ids)}
         self._run_ids = list(kept.run_ids)
-        self._added: dict[int, _Run] = {}
+        self._added: dict[int, _StoredRun] = {}
         run_of = np.repeat(np.arange(len(kept.run_ids), dtype=np.int32), np.diff(kept.run_offsets))
         self._edges = Edges.of(kept.sources, kept.targets, run_of, kept.turns, len(kept.names))
         self._states: dict[int, SourceStates] = {}
@@ -94,7 +323,9 @@ class Graph:
         number = self._run_numbers[contribution.id] = len(self._run_ids)
         self._run_ids.append(contribution.id)
         transitions = tuple((self._number(source), self._number(target)) for source, target in contribution.transitions)
-        run = _Run(contribution.id, contribution.turns, contribution.version, transitions, contribution.toolset or {})
+        run = _StoredRun(
+            contribution.id, contribution.turns, contribution.version, transitions, contribution.toolset or {}
+        )
         self._added[number] = run
         self._edges.add(transitions, run.turns)
         keys = [_key(run.id, "state", place) for place in range(len(transitions))]
@@ -234,7 +465,7 @@ class Graph:
             self.names.append(name)
         return self._numbers[name]
 
-    def _run(self, number: int) -> _Run:
+    def _run(self, number: int) -> _StoredRun:
         if number in self._added:
             return self._added[number]
         kept = self._snapshot
@@ -242,7 +473,9 @@ class Graph:
         pairs = zip(kept.sources[here].tolist(), kept.targets[here].tolist(), strict=True)
         toolset = int(kept.toolset_of[number])
         tools = kept.toolsets[toolset] if toolset >= 0 else {}
-        return _Run(self._run_ids[number], int(kept.turns[number]), int(kept.versions[number]), tuple(pairs), tools)
+        return _StoredRun(
+            self._run_ids[number], int(kept.turns[number]), int(kept.versions[number]), tuple(pairs), tools
+        )
 
     def _states_of(self, source: int) -> SourceStates:
         if source not in self._states:

@@ -10,17 +10,16 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.tools import BaseTool
 from langgraph.runtime import Runtime
 
-from langchain_tooltree.experience.run_ids import run_id
+from langchain_tooltree.experience.run_identity import run_id
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.experience.verdict import ModelVerdict, VerdictFunction, resolve_verdict
 from langchain_tooltree.flows import Flow, arun_flow, run_flow
-from langchain_tooltree.sitgraph.hints import hints
+from langchain_tooltree.models import extended
+from langchain_tooltree.sitgraph.hints import DEFAULT_K, Suggester, hints
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
-from langchain_tooltree.sitgraph.suggester import DEFAULT_K, Suggester
-from langchain_tooltree.sitgraph.suggestion import Suggestion
+from langchain_tooltree.sitgraph.suggest import Suggestion
 from langchain_tooltree.sitgraph.summarize import create_summarize_state_tool
 from langchain_tooltree.sitgraph.transitions import SUMMARIZE_STATE
-from langchain_tooltree.system_prompts import extended
 
 logger = logging.getLogger(__name__)
 

@@ -6,9 +6,9 @@ from langchain_core.runnables import Runnable, RunnableConfig
 
 from langchain_tooltree.conversation import conversation
 from langchain_tooltree.flows import Flow, arun_flow, run_flow
+from langchain_tooltree.sitgraph.drift import Tools, toolset_of
+from langchain_tooltree.sitgraph.hints import DEFAULT_K, Suggester
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
-from langchain_tooltree.sitgraph.suggester import DEFAULT_K, Suggester
-from langchain_tooltree.sitgraph.tool_schemas import Tools, toolset_of
 from langchain_tooltree.streaming import current_writer
 
 

@@ -10,21 +10,17 @@ import networkx as nx
 from langchain_core.embeddings import Embeddings
 from langchain_core.messages import BaseMessage
 
-from langchain_tooltree.checks import check_count
-from langchain_tooltree.errors import ConfigurationError, GraphFileError
-from langchain_tooltree.experience.embedders import embedder_name, resolve_embeddings
-from langchain_tooltree.experience.formats import to_chat
+from langchain_tooltree.errors import ConfigurationError, GraphFileError, check_count
+from langchain_tooltree.experience.embeddings import embedder_name, resolve_embeddings
 from langchain_tooltree.experience.records import ChatMessage, Record
+from langchain_tooltree.experience.trajectory import to_chat
 from langchain_tooltree.flows import Flow, arun_flow, run_flow
 from langchain_tooltree.sitgraph.draw import to_mermaid, to_networkx
-from langchain_tooltree.sitgraph.drift import DriftReport, drift
-from langchain_tooltree.sitgraph.encoder import Encoder
+from langchain_tooltree.sitgraph.drift import DriftReport, Tools, drift, toolset_of
 from langchain_tooltree.sitgraph.files import load_graph, save_graph
 from langchain_tooltree.sitgraph.graph import Graph
-from langchain_tooltree.sitgraph.mining import mine, state_of
-from langchain_tooltree.sitgraph.recommend import Ablation, Question, Recommender
-from langchain_tooltree.sitgraph.suggestion import Suggestion
-from langchain_tooltree.sitgraph.tool_schemas import Tools, toolset_of
+from langchain_tooltree.sitgraph.mining import Encoder, mine, state_of
+from langchain_tooltree.sitgraph.suggest import Ablation, Recommender, Suggestion, SuggestionQuery
 from langchain_tooltree.sitgraph.transitions import START, SUMMARIZE_STATE, moment_of
 from langchain_tooltree.sitgraph.views import shortened
 
@@ -351,7 +347,7 @@ class SITGraph:
             chat = [to_chat(message) if isinstance(message, BaseMessage) else message for message in messages]
             views = yield from state_of(moment_of(chat, self.aliases)[0], self._encoder)
         source = START if last_tool is None else self.aliases.get(last_tool, last_tool)
-        question = Question(source, views, summary, k, None if allowed is None else toolset_of(allowed).keys())
+        question = SuggestionQuery(source, views, summary, k, None if allowed is None else toolset_of(allowed).keys())
         with self._lock:
             return Recommender(self._graph, self.alpha, self.min_support, self.ablation).suggest(question)
 

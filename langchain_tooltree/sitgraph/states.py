@@ -1,23 +1,259 @@
 """The states stored at the edges that leave one tool, and which of them are like a given state. Pure."""
 
+import hashlib
 from collections import Counter
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cache
+from typing import Any, Self
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
 
-from langchain_tooltree.sitgraph.encoding import (
-    Codes,
-    Floats,
-    Sketches,
-    distances,
-    numbers_of,
-    packed,
-    sketched,
-    unpacked,
-)
-from langchain_tooltree.sitgraph.rows import REMOVED, GrowingRows, Rows
+from langchain_tooltree.errors import ConfigurationError
+
+DIMENSIONS = 288
+"""Length of the vector of one view."""
+
+LEVELS = 7
+"""Largest number that four bits hold beside its negative."""
+
+EXACT = 1 << 24
+"""Whole numbers up to this are exact in single precision, and so are sums of them."""
+
+SKETCH_BITS = 512
+
+Floats = NDArray[np.float32]
+Codes = NDArray[np.uint8]
+Sketches = NDArray[np.uint64]
+
+
+def vector_of(features: Mapping[str, float]) -> Floats:
+    """A bag of features as a vector, by feature hashing (Weinberger et al. 2009).
+
+    Args:
+        features: Weights by feature.
+
+    Returns:
+        A vector of `DIMENSIONS` numbers and unit length; zero if there are no features.
+    """
+    vector = np.zeros(DIMENSIONS, dtype=np.float32)
+    for feature, weight in features.items():
+        code = crc32(feature.encode("utf-8", "replace"))
+        vector[code % DIMENSIONS] += weight if code & 0x80000000 else -weight
+    return _unit(vector)
+
+
+def fitted(vectors: Sequence[Sequence[float]]) -> Floats:
+    """Vectors of an embedding model, brought to `DIMENSIONS` numbers.
+
+    Longer ones are projected at random, which keeps their angles (Johnson and Lindenstrauss 1984); shorter ones are
+    filled up with zeros.
+
+    Args:
+        vectors: Vectors of equal length.
+
+    Returns:
+        An array of shape `(len(vectors), DIMENSIONS)`; rows are of unit length or zero.
+
+    Raises:
+        ConfigurationError: If a number is infinite or none at all.
+    """
+    given = np.asarray(vectors, dtype=np.float64)
+    if not np.isfinite(given).all():
+        msg = "The embedder gave a vector with numbers that are infinite or NaN. Look at its model and its server."
+        raise ConfigurationError(msg)
+    if given.size == 0:
+        return np.zeros((len(given), DIMENSIONS), dtype=np.float32)
+    if given.shape[1] > DIMENSIONS:
+        # Exact sums are the same in any order, so a text gets the same vector in a batch of any size.
+        largest = np.abs(given).max(axis=1, keepdims=True)
+        whole = np.rint(given * (EXACT // given.shape[1] / np.where(largest > 0, largest, 1))).astype(np.float32)
+        given = (whole @ random_signs(given.shape[1], DIMENSIONS)).astype(np.float64)
+    elif given.shape[1] < DIMENSIONS:
+        given = np.pad(given, ((0, 0), (0, DIMENSIONS - given.shape[1])))
+    return _unit(given)
+
+
+@cache
+def random_signs(rows: int, columns: int) -> Floats:
+    """A matrix of random signs, the same on every machine and with every version of numpy."""
+    drawn = hashlib.shake_128(f"{rows} x {columns}".encode()).digest((rows * columns + 7) // 8)
+    bits = np.unpackbits(np.frombuffer(drawn, dtype=np.uint8), count=rows * columns)
+    return (bits.reshape(rows, columns) * np.float32(2) - np.float32(1)).astype(np.float32)
+
+
+def packed(vectors: Floats) -> Codes:
+    """Vectors in four bits a number.
+
+    Args:
+        vectors: Shape `(..., DIMENSIONS)`.
+
+    Returns:
+        Shape `(..., DIMENSIONS // 2)`. Lengths are not kept: each vector is of unit length or zero.
+    """
+    largest = np.abs(vectors).max(axis=-1, keepdims=True)
+    numbers = np.rint(vectors * (LEVELS / np.where(largest > 0, largest, 1))).astype(np.int8) + 8
+    half = vectors.shape[-1] // 2
+    return (numbers[..., :half] | (numbers[..., half:] << 4)).astype(np.uint8)
+
+
+def unpacked(codes: Codes) -> Floats:
+    """The inverse of `packed`, up to rounding.
+
+    Args:
+        codes: Shape `(..., DIMENSIONS // 2)`.
+
+    Returns:
+        Shape `(..., DIMENSIONS)`, of unit length or zero.
+    """
+    return _unit(numbers_of(codes))
+
+
+def numbers_of(codes: Codes) -> Floats:
+    """The numbers that packed vectors are made of, from -`LEVELS` to `LEVELS`: vectors in the right direction.
+
+    Args:
+        codes: Shape `(..., DIMENSIONS // 2)`.
+
+    Returns:
+        Shape `(..., DIMENSIONS)`.
+    """
+    half = codes.shape[-1]
+    numbers = np.empty((*codes.shape[:-1], 2 * half), dtype=np.float32)
+    numbers[..., :half] = codes & 15
+    numbers[..., half:] = codes >> 4
+    numbers -= 8
+    return numbers
+
+
+def sketched(codes: Codes) -> Sketches:
+    """The signs of random projections of states (Charikar 2002): similar states differ in few bits.
+
+    Args:
+        codes: Packed states, shape `(n, views, DIMENSIONS // 2)`.
+
+    Returns:
+        Shape `(n, SKETCH_BITS // 64)`, the same number of bits for each view.
+    """
+    count, views, _ = codes.shape
+    bits = np.zeros((count, SKETCH_BITS), dtype=bool)
+    width = SKETCH_BITS // views
+    projected = numbers_of(codes) @ random_signs(DIMENSIONS, width)  # whole numbers: exact, so the same everywhere
+    bits[:, : views * width] = projected.reshape(count, -1) > 0
+    return np.packbits(bits, axis=1).view(np.uint64)
+
+
+def distances(sketches: Sketches, sketch: Sketches) -> NDArray[np.int64]:
+    """In how many bits sketches differ from one.
+
+    Args:
+        sketches: Shape `(n, words)`.
+        sketch: Shape `(words,)`.
+
+    Returns:
+        Shape `(n,)`.
+    """
+    apart: NDArray[np.int64] = np.bitwise_count(sketches ^ sketch).sum(axis=1, dtype=np.int64)
+    return apart
+
+
+def _unit(vectors: NDArray[Any]) -> Floats:
+    lengths = np.sqrt(np.einsum("...d,...d->...", vectors, vectors))[..., None]
+    return (vectors / np.where(lengths > 0, lengths, 1)).astype(np.float32)
+
+
+REMOVED = -1
+"""Target of a row that no longer counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """States, in columns of equal length.
+
+    Attributes:
+        targets: The tool that came next, by the number of its node; `REMOVED` where the run was taken out.
+        runs: The run that the state belongs to, by its number.
+        keys: What the rows are ordered by: a hash of run and place, so that any order of adding ends in the same one.
+        weights: How many states the row stands for when states are compared; 0 where another row stands for it.
+        codes: The packed views, shape `(n, views, DIMENSIONS // 2)`.
+        sketches: Their sketches, shape `(n, words)`.
+    """
+
+    targets: NDArray[np.int32]
+    runs: NDArray[np.int32]
+    keys: NDArray[np.uint64]
+    weights: NDArray[np.int32]
+    codes: Codes
+    sketches: Sketches
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    @classmethod
+    def empty(cls, views: int, capacity: int = 0) -> Self:
+        """Room for states.
+
+        Args:
+            views: Number of views of a state.
+            capacity: Number of rows.
+
+        Returns:
+            Rows with nothing in them yet.
+        """
+        return cls(
+            targets=np.full(capacity, REMOVED, dtype=np.int32),
+            runs=np.zeros(capacity, dtype=np.int32),
+            keys=np.zeros(capacity, dtype=np.uint64),
+            weights=np.zeros(capacity, dtype=np.int32),
+            codes=np.zeros((capacity, views, DIMENSIONS // 2), dtype=np.uint8),
+            sketches=np.zeros((capacity, SKETCH_BITS // 64), dtype=np.uint64),
+        )
+
+    def taken(self, places: slice | NDArray[np.integer]) -> Self:
+        """Some of the rows: a view of them for a slice, a copy for an array of places."""
+        return replace(self, **{column.name: getattr(self, column.name)[places] for column in fields(self)})
+
+    @classmethod
+    def joined(cls, parts: Sequence["Rows"]) -> "Rows":
+        """Rows one after the other, as a copy."""
+        return Rows(**{each.name: np.concatenate([getattr(part, each.name) for part in parts]) for each in fields(cls)})
+
+
+class GrowingRows:
+    """Rows that others are added to, at a cost that does not depend on how many there are.
+
+    Args:
+        views: Number of views of a state.
+    """
+
+    def __init__(self, views: int) -> None:
+        self._room = Rows.empty(views)
+        self._used = 0
+
+    @property
+    def rows(self) -> Rows:
+        """The rows so far; changes to them are kept."""
+        return self._room.taken(slice(self._used))
+
+    def append(self, rows: Rows) -> None:
+        """Add a copy of some rows."""
+        needed = self._used + len(rows)
+        if needed > len(self._room):
+            more = Rows.empty(rows.codes.shape[1], max(needed, 2 * len(self._room)) - self._used)
+            self._room = Rows.joined([self.rows, more])
+        for column in fields(Rows):
+            getattr(self._room, column.name)[self._used : needed] = getattr(rows, column.name)
+        self._used = needed
+
+    def tidy(self) -> None:
+        """Let go of rows that no longer count, where most do not: a run that goes on is taken out again and again."""
+        kept = np.flatnonzero(self.rows.targets != REMOVED)
+        if 2 * len(kept) < self._used:
+            self._room = self.rows.taken(kept)
+            self._used = len(kept)
+
 
 COMPARED = 2048
 """States that are compared number by number; if there are more, those whose sketches are nearest."""

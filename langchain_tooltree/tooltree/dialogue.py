@@ -10,13 +10,13 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, Invali
 from langchain_tooltree.errors import EmptyQueryError
 from langchain_tooltree.tooltree.prompts import readable
 from langchain_tooltree.tooltree.result import PlanStep, plan_steps
-from langchain_tooltree.tooltree.tree import Node, Tree, call_key
+from langchain_tooltree.tooltree.search.tree import Node, Tree, call_key
 
 RECENT_MESSAGES = 3
 """User messages that the choice of tools depends on, latest last."""
 
 
-class Dialogue:
+class PathDialogue:
     """One conversation, continued along the paths of a tree.
 
     Args:

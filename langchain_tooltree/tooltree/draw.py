@@ -5,9 +5,9 @@ from collections.abc import Collection
 from rich.markup import escape
 from rich.tree import Tree as TerminalTree
 
-from langchain_tooltree.labels import quoted, shorten
+from langchain_tooltree.text import mermaid_text, shorten
 from langchain_tooltree.tooltree.prompts import readable
-from langchain_tooltree.tooltree.tree import Node, Tree
+from langchain_tooltree.tooltree.search.tree import Node, Tree
 
 REASONS = {
     "pre_evaluation": "pruned before",
@@ -33,7 +33,7 @@ def to_mermaid(tree: Tree, best: Collection[int] = ()) -> str:
     lines = ["flowchart TD", '  n0(["request"])']
     links: list[str] = []
     for node in tree.nodes[1:]:
-        text = "<br/>".join(filter(None, (quoted(shorten(node.label, MAX_LABEL)), figures(node), status(node))))
+        text = "<br/>".join(filter(None, (mermaid_text(shorten(node.label, MAX_LABEL)), figures(node), status(node))))
         left, right = ("[/", "/]") if node.deferred else ("[", "]")
         lines.append(f'  n{node.id}{left}"{text}"{right}')
         arrow = "==>" if node.id in best else "-.->" if node.pruned else "-->"

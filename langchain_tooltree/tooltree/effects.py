@@ -15,9 +15,9 @@ from langgraph.prebuilt import InjectedStore, ToolRuntime
 from langgraph.types import Command
 
 from langchain_tooltree.errors import ConfigurationError, ToolDefinitionError
-from langchain_tooltree.tooltree.cards import ToolLibrary
 from langchain_tooltree.tooltree.sandbox import Sandbox
-from langchain_tooltree.tooltree.tree import Effect
+from langchain_tooltree.tooltree.search.tree import Effect
+from langchain_tooltree.tooltree.tools import ToolLibrary
 
 DeclaredEffect = Literal["read", "write"]
 

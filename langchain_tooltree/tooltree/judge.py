@@ -13,10 +13,17 @@ from typing import Any, Literal, Protocol
 
 from langchain_core.language_models import BaseChatModel
 
-from langchain_tooltree.documents import document_prompt
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.flows import Flow, FunctionStep
-from langchain_tooltree.models import ATTEMPTS, Meter, StructuredQuestion, inner_config, is_chat_model, resolve_model
+from langchain_tooltree.models import (
+    ATTEMPTS,
+    Meter,
+    StructuredQuestion,
+    document_prompt,
+    inner_config,
+    is_chat_model,
+    resolve_model,
+)
 from langchain_tooltree.tooltree.prompts import (
     DEFAULT_POST_JUDGE_PROMPT,
     DEFAULT_PRE_JUDGE_PROMPT,

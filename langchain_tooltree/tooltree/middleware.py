@@ -16,17 +16,17 @@ from langgraph.config import get_config
 
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.models import AGENT_NAME, resolve_model
-from langchain_tooltree.tooltree.cards import ToolCard, ToolLibrary
-from langchain_tooltree.tooltree.config import SearchConfig
 from langchain_tooltree.tooltree.dialogue import requests_in
+from langchain_tooltree.tooltree.driver import Turn
 from langchain_tooltree.tooltree.effects import DeclaredEffect
-from langchain_tooltree.tooltree.guards import ToolGuards
+from langchain_tooltree.tooltree.host_hooks import HostHooks
 from langchain_tooltree.tooltree.judge import Judge
-from langchain_tooltree.tooltree.marks import plan_mark
+from langchain_tooltree.tooltree.plan_metadata import plan_metadata
 from langchain_tooltree.tooltree.planner import Planner
 from langchain_tooltree.tooltree.result import SearchResult
 from langchain_tooltree.tooltree.sandbox import Sandbox
-from langchain_tooltree.tooltree.turn import Turn
+from langchain_tooltree.tooltree.search.config import SearchConfig
+from langchain_tooltree.tooltree.tools import ToolCard, ToolLibrary
 
 KEPT = 8
 """So many planners, for the models and tool selections of requests, and so many plans without an answer are kept."""
@@ -49,7 +49,7 @@ def deserves_search(request: ModelRequest[Any]) -> bool:
     for message in reversed(request.messages):
         if not isinstance(message, ToolMessage):
             failed = any(result.status == "error" for result in results)
-            goes_on = isinstance(message, AIMessage) and bool(plan_mark(message).get("plan"))
+            goes_on = isinstance(message, AIMessage) and bool(plan_metadata(message).get("plan"))
             if not results:
                 return isinstance(message, HumanMessage)
             return failed or goes_on or _handed_over(request, message)
@@ -126,7 +126,7 @@ class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         }
         self._cards = tuple(cards)
         self._when = when
-        self._guards = ToolGuards.of(host_middleware)
+        self._guards = HostHooks.of(host_middleware)
         self._planners: dict[tuple[Any, ...], Planner] = {}
         self._unanswered: dict[tuple[str, str], _Planned] = {}
         self._lock = threading.Lock()

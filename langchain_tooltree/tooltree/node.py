@@ -10,12 +10,12 @@ from langchain_core.messages import BaseMessage, SystemMessage, convert_to_messa
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.tools import BaseTool
 
-from langchain_tooltree.tooltree.config import SearchConfig
+from langchain_tooltree.tooltree.driver import Turn
 from langchain_tooltree.tooltree.effects import DeclaredEffect
 from langchain_tooltree.tooltree.judge import Judge
 from langchain_tooltree.tooltree.planner import Planner
 from langchain_tooltree.tooltree.sandbox import Sandbox
-from langchain_tooltree.tooltree.turn import Turn
+from langchain_tooltree.tooltree.search.config import SearchConfig
 
 
 class ToolTreeNode(Runnable[Any, dict[str, list[BaseMessage]]]):

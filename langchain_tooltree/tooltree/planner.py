@@ -15,15 +15,14 @@ from langchain_tooltree.experience.embeddings import HashingEmbeddings
 from langchain_tooltree.flows import Flow
 from langchain_tooltree.models import TAG, ModelStep, bind_tools, resolve_model
 from langchain_tooltree.rate_limits import Patience, ask_patiently
-from langchain_tooltree.tooltree.actions import Proposer
-from langchain_tooltree.tooltree.arguments import injected_names
-from langchain_tooltree.tooltree.cards import ToolLibrary
-from langchain_tooltree.tooltree.config import SearchConfig
+from langchain_tooltree.tooltree.ask import Proposer
 from langchain_tooltree.tooltree.effects import DeclaredEffect, classify_tools
-from langchain_tooltree.tooltree.guards import ToolGuards
+from langchain_tooltree.tooltree.host_hooks import HostHooks
 from langchain_tooltree.tooltree.judge import Judge, resolve_judge
 from langchain_tooltree.tooltree.retrieval import ToolRetriever
 from langchain_tooltree.tooltree.sandbox import Sandbox
+from langchain_tooltree.tooltree.search.config import SearchConfig
+from langchain_tooltree.tooltree.tools import ToolLibrary, injected_names
 
 logger = logging.getLogger(__name__)
 
@@ -59,7 +58,7 @@ class Planner:
         effects: Mapping[str, DeclaredEffect] | None = None,
         sandbox: Sandbox | None = None,
         embeddings: Embeddings | None = None,
-        guards: ToolGuards | None = None,
+        guards: HostHooks | None = None,
         selection: bool = False,
         model_settings: Mapping[str, Any] | None = None,
     ) -> None:
@@ -72,7 +71,7 @@ class Planner:
         self.config = config or SearchConfig()
         self.model = resolve_model(model)
         self.library = ToolLibrary(tools)
-        self.guards = guards or ToolGuards()
+        self.guards = guards or HostHooks()
         self.effects = classify_tools(
             self.library, effects, sandbox, held_back=self.guards.held_back, selection=selection
         )

@@ -8,9 +8,9 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolCall, ToolMessag
 from rich.tree import Tree as TerminalTree
 
 from langchain_tooltree.tooltree import draw
-from langchain_tooltree.tooltree.marks import KEY, Alternative, PlanMark, alternatives, planned
-from langchain_tooltree.tooltree.stopping import StopReason
-from langchain_tooltree.tooltree.tree import Call, Node, Observation, Tree
+from langchain_tooltree.tooltree.plan_metadata import KEY, Alternative, PlanMetadata, alternatives, planned
+from langchain_tooltree.tooltree.search.stopping import StopReason
+from langchain_tooltree.tooltree.search.tree import Call, Node, Observation, Tree
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,7 @@ class SearchResult:
         """The plan as messages to append to the conversation.
 
         Every read with its result, in order, then the first write as an unanswered tool call for the agent's own tools
-        node, or the answer. Each call carries a `PlanMark` in its `response_metadata["tooltree"]`.
+        node, or the answer. Each call carries a `PlanMetadata` in its `response_metadata["tooltree"]`.
         """
         return self._messages(framed=True)
 
@@ -165,8 +165,8 @@ class SearchResult:
         """The best paths beside the chosen one, best first."""
         return alternatives(self.tree, self._best_ids())
 
-    def _mark(self, step: PlanStep) -> PlanMark:
-        mark = PlanMark(search=self.search_id, node=step.node, r_pre=step.r_pre, r_post=step.r_post, goal=step.goal)
+    def _mark(self, step: PlanStep) -> PlanMetadata:
+        mark = PlanMetadata(search=self.search_id, node=step.node, r_pre=step.r_pre, r_post=step.r_post, goal=step.goal)
         if step is self.pending:
             mark["plan"] = [planned(later.call) for later in self.steps[self.steps.index(step) + 1 :]]
             mark["alternatives"] = self.alternatives

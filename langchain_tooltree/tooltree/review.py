@@ -16,8 +16,8 @@ from langgraph.types import interrupt
 
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.tooltree.effects import DeclaredEffect
-from langchain_tooltree.tooltree.frames import CALL_BLOCKS, PLAIN_BLOCKS, block_id, with_arguments
-from langchain_tooltree.tooltree.marks import KEY, PlanMark, plan_mark
+from langchain_tooltree.tooltree.plan_metadata import KEY, PlanMetadata, plan_metadata
+from langchain_tooltree.tooltree.signed_reasoning import CALL_BLOCKS, PLAIN_BLOCKS, block_id, with_arguments
 
 DECISIONS = ("approve", "edit", "reject")
 
@@ -28,7 +28,7 @@ class ReviewRequest(TypedDict):
     Attributes:
         action_requests: The calls that wait, each with `name`, `args` and a `description` for people.
         review_configs: The decisions allowed for each: approve, edit, reject.
-        plan: For a planned call: the `PlanMark` of its message, with the calls planned after it, the alternatives,
+        plan: For a planned call: the `PlanMetadata` of its message, with the calls planned after it, the alternatives,
             the scores, and what the search cost.
         problem: What was wrong with the answer before, if this is asked again.
     """
@@ -174,7 +174,7 @@ def _reviewed(messages: Sequence[BaseMessage], reads: frozenset[str]) -> list[Ba
 
 
 def _ask(message: AIMessage, waiting: Sequence[ToolCall]) -> list[Mapping[str, Any]]:
-    mark = plan_mark(message)
+    mark = plan_metadata(message)
     request = ReviewRequest(
         action_requests=[
             {"name": call["name"], "args": call["args"], "description": _describe(call, mark)} for call in waiting
@@ -284,7 +284,7 @@ def _rejection(call: ToolCall, reason: str | None) -> ToolMessage:
 def _describe(call: ToolCall, mark: Mapping[str, Any]) -> str:
     """A call and what it was weighed against, in words."""
     lines = [f"{call['name']}({_arguments(call['args'])}) waits for approval."]
-    if mark.keys() >= PlanMark.__required_keys__:  # messages come back from clients, who may have cut marks short
+    if mark.keys() >= PlanMetadata.__required_keys__:  # messages come back from clients, who may have cut marks short
         goal = "" if mark["goal"] is None else f", fulfils the request: {mark['goal']:.2f}"
         outcome = "" if mark["r_post"] is None else f", expected result {mark['r_post']:.2f}"
         lines.append(f"Scores in [0, 1]: before the call {mark['r_pre']:.2f}{outcome}{goal}.")

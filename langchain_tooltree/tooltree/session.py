@@ -12,27 +12,25 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config
 
 from langchain_tooltree.events import Event, FallbackEvent, StartEvent
+from langchain_tooltree.experience.run_identity import caller_of, state_of
 from langchain_tooltree.flows import Flow
 from langchain_tooltree.models import Meter, inner_marks
 from langchain_tooltree.rate_limits import Patience
 from langchain_tooltree.streaming import EventSink
-from langchain_tooltree.tooltree.actions import ProposalRequest
-from langchain_tooltree.tooltree.budget import Spent
-from langchain_tooltree.tooltree.caller import caller_of, state_of
-from langchain_tooltree.tooltree.coarse import plan_tools
-from langchain_tooltree.tooltree.continuation import Continuation
-from langchain_tooltree.tooltree.dialogue import Dialogue
-from langchain_tooltree.tooltree.execute import clip
+from langchain_tooltree.tooltree.ask import ProposalRequest, plan_tools
+from langchain_tooltree.tooltree.dialogue import PathDialogue
 from langchain_tooltree.tooltree.judge import JudgedCall, JudgeRequest, Score
-from langchain_tooltree.tooltree.operations import Operation, Outcome
 from langchain_tooltree.tooltree.planner import Planner
 from langchain_tooltree.tooltree.prompts import readable, transcript
 from langchain_tooltree.tooltree.result import SearchCost, SearchResult
-from langchain_tooltree.tooltree.search import TreeSearch
-from langchain_tooltree.tooltree.tree import Node
-from langchain_tooltree.tooltree.trial import CallTrial
+from langchain_tooltree.tooltree.search.scheduler import Operation, OperationOutcome, Spent
+from langchain_tooltree.tooltree.search.search import TreeSearch
+from langchain_tooltree.tooltree.search.tree import Node
+from langchain_tooltree.tooltree.search.warm_start import Continuation
+from langchain_tooltree.tooltree.tool_executor import ToolExecutor, clip
 
 logger = logging.getLogger(__name__)
+
 
 FAILURES_ENOUGH = 2
 """So often a call may fail, or be rejected, after a request before it is proposed no more."""
@@ -86,8 +84,8 @@ class SearchSession:
             judge_calls=self._judge_calls,
             reserved_model_calls=1,
         )
-        self.dialogue = Dialogue(self.search.tree, messages, system=system)
-        self._trial = CallTrial(planner, self.search.tree, self.dialogue, state=state, messages_key=messages_key)
+        self.dialogue = PathDialogue(self.search.tree, messages, system=system)
+        self._trial = ToolExecutor(planner, self.search.tree, self.dialogue, state=state, messages_key=messages_key)
         self._cancelled = cancelled
         host = ensure_config()
         self._recursion_limit = host["recursion_limit"]  # the host's: a tool may be an agent
@@ -187,7 +185,7 @@ class SearchSession:
                 reward, goal = yield from self._evaluate(node, operation, meter)
                 found = {"reward": reward, "goal": goal, "error": _cause(meter) if reward is None else None}
         seconds = time.monotonic() - began
-        outcome = Outcome(
+        outcome = OperationOutcome(
             operation=operation.id,
             kind=operation.kind,
             node=operation.node,

@@ -9,7 +9,7 @@ from langchain_tooltree import SearchConfig, SearchResult, search
 from langchain_tooltree.flows import run_flow
 from langchain_tooltree.models import Meter
 from langchain_tooltree.testing import OfflineChatModel
-from langchain_tooltree.tooltree.actions import ProposalRequest
+from langchain_tooltree.tooltree.ask import ProposalRequest
 from langchain_tooltree.tooltree.planner import Planner
 from tests.benchmarks.bfcl_model import ArgumentPool, SimulatedPolicy
 from tests.benchmarks.bfcl_world import PlainCall, RecordedSandbox, Task

@@ -30,8 +30,7 @@ from langchain_core.tools import StructuredTool
 from langgraph.checkpoint.memory import InMemorySaver
 from rich.progress import track
 
-from langchain_tooltree.experience.formats import to_messages
-from langchain_tooltree.experience.trajectory import Trajectory
+from langchain_tooltree.experience.trajectory import Trajectory, to_messages
 from langchain_tooltree.sitgraph.middleware import SITGraphMiddleware
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
 from langchain_tooltree.sitgraph.transitions import SUMMARIZE_STATE, WRITTEN_SUMMARIES, transitions_of

@@ -30,12 +30,11 @@ import chromadb
 import numpy as np
 from chromadb.config import Settings
 
-from langchain_tooltree.sitgraph.encoding import unpacked
 from langchain_tooltree.sitgraph.files import load_graph
-from langchain_tooltree.sitgraph.graph import Contribution, Graph
-from langchain_tooltree.sitgraph.recommend import Question, Recommender
+from langchain_tooltree.sitgraph.graph import Contribution, Graph, Snapshot
 from langchain_tooltree.sitgraph.sit_graph import DEFAULT_ALPHA, DEFAULT_MAX_STATES, SITGraph
-from langchain_tooltree.sitgraph.snapshot import Snapshot
+from langchain_tooltree.sitgraph.states import unpacked
+from langchain_tooltree.sitgraph.suggest import Recommender, SuggestionQuery
 from langchain_tooltree.sitgraph.views import VIEWS
 from tests.benchmarks.graph_scale_world import World
 
@@ -104,16 +103,20 @@ def measure_graph(world: World, path: Path, count: int) -> dict[str, Any]:
     for source, _ in questions:
         procedural.append(timed(lambda source=source: graph.suggest(source)))
     for source, state in questions:
-        first.append(timed(lambda source=source, state=state: recommender.suggest(Question(source, views=state))))
+        first.append(
+            timed(lambda source=source, state=state: recommender.suggest(SuggestionQuery(source, views=state)))
+        )
     for source, state in questions:
-        episodic.append(timed(lambda source=source, state=state: recommender.suggest(Question(source, views=state))))
+        episodic.append(
+            timed(lambda source=source, state=state: recommender.suggest(SuggestionQuery(source, views=state)))
+        )
     begin = time.perf_counter()
     added = 0
     for number, (transitions, states) in enumerate(world.contributions(count)):
         added += len(transitions)
         graph._graph.add(Contribution(f"new {number}", 10, number, transitions, states))
     seconds = time.perf_counter() - begin
-    after = [timed(lambda s=s, v=v: recommender.suggest(Question(s, views=v))) for s, v in questions[:300]]
+    after = [timed(lambda s=s, v=v: recommender.suggest(SuggestionQuery(s, views=v))) for s, v in questions[:300]]
     snapshot, _ = load_graph(path)
     degrees = np.diff(
         np.searchsorted(

@@ -6,9 +6,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from langchain_tooltree.sitgraph.encoding import DIMENSIONS, Codes, Floats, packed, sketched
-from langchain_tooltree.sitgraph.rows import Rows
-from langchain_tooltree.sitgraph.snapshot import Snapshot, offsets_of
+from langchain_tooltree.sitgraph.graph import Snapshot, offsets_of
+from langchain_tooltree.sitgraph.states import DIMENSIONS, Codes, Floats, Rows, packed, sketched
 from langchain_tooltree.sitgraph.views import VIEWS
 
 RUN_LENGTH = 10

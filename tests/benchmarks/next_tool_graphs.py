@@ -8,8 +8,8 @@ from langchain_core.embeddings import Embeddings
 
 from langchain_tooltree.experience.embeddings import HashingEmbeddings
 from langchain_tooltree.experience.trajectory import Trajectory
-from langchain_tooltree.sitgraph.recommend import Ablation
 from langchain_tooltree.sitgraph.sit_graph import DEFAULT_MAX_STATES, SITGraph
+from langchain_tooltree.sitgraph.suggest import Ablation
 from tests.benchmarks.next_tool_baselines import Rank, Train
 from tests.benchmarks.next_tool_protocol import Question
 

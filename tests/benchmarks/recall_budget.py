@@ -20,10 +20,10 @@ from typing import Any
 
 from langchain_tooltree import Trajectory, load_trajectories
 from langchain_tooltree.cfgm.condense import condensed
-from langchain_tooltree.cfgm.recollection_text import ANSWER, moves_of
-from langchain_tooltree.cfgm.words import words_of
-from langchain_tooltree.experience.ranking import Ranking
+from langchain_tooltree.cfgm.recall import ANSWER, moves_of
+from langchain_tooltree.experience.store import RunRanking
 from langchain_tooltree.flows import run_flow
+from langchain_tooltree.text import words_of
 
 NAME = "_"
 BUDGETS = (500, 1_000, 2_000, 4_000)
@@ -106,7 +106,7 @@ def measure(
 
 def partners(runs: Sequence[Trajectory], group: Callable[[Trajectory], Any]) -> list[Trajectory | None]:
     """For each run the one of its group with the nearest task; `None` if it is alone."""
-    ranking = Ranking()
+    ranking = RunRanking()
     found: list[Trajectory | None] = []
     for run in runs:
         others = [other for other in runs if other.id != run.id and group(other) == group(run)]

@@ -19,10 +19,10 @@ from typing import Any
 
 from langchain_core.messages import BaseMessage
 
-from langchain_tooltree.cfgm.detection.anomaly import Anomaly
-from langchain_tooltree.cfgm.detection.detector import AnomalyDetector
-from langchain_tooltree.cfgm.detection.phrase_packs import SCIENCEWORLD_PHRASES
-from langchain_tooltree.cfgm.detection.phrases import DEFAULT_PHRASES
+from langchain_tooltree.cfgm.anomaly.detector import AnomalyDetector
+from langchain_tooltree.cfgm.anomaly.general_phrases import DEFAULT_PHRASES
+from langchain_tooltree.cfgm.anomaly.phrases import SCIENCEWORLD_PHRASES
+from langchain_tooltree.cfgm.anomaly.rules import Anomaly
 from tests.benchmarks.scienceworld_injections import (
     KINDS,
     NORMAL,

@@ -12,7 +12,7 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
 
-from langchain_tooltree.cfgm.reflector import DEFAULT_REFLECTION_PROMPT
+from langchain_tooltree.cfgm.recovery import DEFAULT_REFLECTION_PROMPT
 from tests.benchmarks.scienceworld_injections import ABSENT, UNKNOWN_VERBS, VERBS
 from tests.benchmarks.scienceworld_world import Taken, Task, action_of, call_of
 

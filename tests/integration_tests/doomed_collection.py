@@ -23,9 +23,9 @@ from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.store.sqlite import SqliteStore
 
 from langchain_tooltree import ExperienceStore
-from langchain_tooltree.cfgm.collecting.collect import acollect, collect
-from langchain_tooltree.cfgm.collecting.failure_reflection import FailureForm
-from langchain_tooltree.cfgm.collecting.journal import said
+from langchain_tooltree.cfgm.collect.attempt import said
+from langchain_tooltree.cfgm.collect.collect import acollect, collect
+from langchain_tooltree.cfgm.collect.collection import FailureForm
 from langchain_tooltree.testing import ScriptedChatModel
 
 NEEDED = {"Open the shed": 0, "Light the lamp": 2, "Fly to the moon": 9, "Water the roses": 1}

@@ -7,10 +7,10 @@ from typing import Any
 from langchain_core.messages import AIMessage
 from langchain_core.tools import ToolException, tool
 
-from langchain_tooltree.cfgm.collecting.failure_reflection import DEFAULT_FAILURE_PROMPT
+from langchain_tooltree.cfgm.collect.collection import DEFAULT_FAILURE_PROMPT
 from langchain_tooltree.cfgm.focus import DEFAULT_FOCUS_PROMPT
-from langchain_tooltree.cfgm.reflector import DEFAULT_REFLECTION_PROMPT
-from langchain_tooltree.cfgm.tip_questions import DEFAULT_COMPARISON_PROMPT, DEFAULT_SUCCESS_PROMPT
+from langchain_tooltree.cfgm.recovery import DEFAULT_REFLECTION_PROMPT
+from langchain_tooltree.cfgm.tips import DEFAULT_COMPARISON_PROMPT, DEFAULT_SUCCESS_PROMPT
 from langchain_tooltree.models import CORRECTION
 from langchain_tooltree.testing import ScriptedChatModel
 

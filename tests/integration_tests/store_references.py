@@ -18,7 +18,7 @@ from langgraph.store.sqlite.aio import AsyncSqliteStore
 from store_servers import chroma_client, chroma_server, postgres_programs, postgres_server
 
 from langchain_tooltree import HashingEmbeddings
-from langchain_tooltree.experience.chroma import ChromaStore
+from langchain_tooltree.stores.chroma.store import ChromaStore
 
 DIMS = 64
 INDEX: dict[str, Any] = {"dims": DIMS, "embed": HashingEmbeddings(dims=DIMS), "fields": ["$"]}

@@ -47,7 +47,7 @@ from langchain_tooltree import (
     ExperienceStore,
     TrajectoryRecorder,
 )
-from langchain_tooltree.cfgm.detection.condition import anomaly_condition
+from langchain_tooltree.cfgm.anomaly.detector import anomaly_condition
 from langchain_tooltree.cfgm.memory import CFGMMemory
 from langchain_tooltree.cfgm.middleware import CFGMMiddleware
 from langchain_tooltree.cfgm.node import CFGMReflectionNode

@@ -37,7 +37,7 @@ from langchain_tooltree import (
     create_tooltree_agent,
 )
 from langchain_tooltree.cfgm.middleware import CFGMMiddleware
-from langchain_tooltree.cfgm.reflector import DEFAULT_REFLECTION_PROMPT
+from langchain_tooltree.cfgm.recovery import DEFAULT_REFLECTION_PROMPT
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.testing import Made, Question, ScriptedChatModel
 

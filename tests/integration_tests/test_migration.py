@@ -29,7 +29,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from langchain_tooltree import create_tooltree_agent
-from langchain_tooltree.tooltree.marks import plan_mark
+from langchain_tooltree.tooltree.plan_metadata import plan_metadata
 
 Factory = Callable[..., CompiledStateGraph[Any, Any, Any, Any]]
 
@@ -308,7 +308,7 @@ def test_the_calls_of_these_examples_are_planned(path: str) -> None:
     state = several_calls_in_a_row(planning, path)
 
     called = [message for message in state["messages"] if isinstance(message, AIMessage) and message.tool_calls]
-    assert [plan_mark(message)["r_post"] for message in called] == [None, 0.9], "only the end has to be judged"
+    assert [plan_metadata(message)["r_post"] for message in called] == [None, 0.9], "only the end has to be judged"
 
 
 ARGUMENTS: dict[str, Any] = {

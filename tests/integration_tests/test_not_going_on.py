@@ -21,7 +21,7 @@ from travel import BOOKING, EFFECTS, PRICE, ROUND_TRIP, Agency, TravelPolicy, as
 
 from langchain_tooltree import ObjectSandbox, SearchConfig, ToolTreeNode, create_tooltree_agent
 from langchain_tooltree.testing import Made, OfflineChatModel, Question
-from langchain_tooltree.tooltree import segments
+from langchain_tooltree.tooltree import resume
 
 THREAD: Any = {"configurable": {"thread_id": "1"}}
 
@@ -167,7 +167,7 @@ async def test_reads_are_believed_for_a_minute(monkeypatch: pytest.MonkeyPatch, 
     agent = planning_agent(agency, checkpointer=InMemorySaver(), planner={"config": explores})
     agent.invoke(asking(PRICE), THREAD)
 
-    monkeypatch.setattr(segments, "time", SimpleNamespace(time=lambda: time.time() + later))
+    monkeypatch.setattr(resume, "time", SimpleNamespace(time=lambda: time.time() + later))
     agent.invoke(asking(BOOKING), THREAD)
 
     assert agency.calls["find_hotels Oslo"] == (1 if believed else 2)

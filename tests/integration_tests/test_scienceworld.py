@@ -8,8 +8,8 @@ from langchain.agents.middleware import ModelCallLimitMiddleware
 from langchain_core.messages import AIMessage
 from langgraph.store.memory import InMemoryStore
 
-from langchain_tooltree.cfgm.collecting.task import Task as TrainingTask
-from langchain_tooltree.cfgm.detection.detector import AnomalyDetector
+from langchain_tooltree.cfgm.anomaly.detector import AnomalyDetector
+from langchain_tooltree.cfgm.collect.report import Task as TrainingTask
 from langchain_tooltree.cfgm.memory import CFGMMemory
 from langchain_tooltree.cfgm.middleware import CFGMMiddleware
 from langchain_tooltree.testing import ScriptedChatModel

@@ -23,7 +23,7 @@ from travel import BOOKING, EFFECTS, PRICE, READS, Agency, TravelPolicy, asking,
 
 from langchain_tooltree import SearchConfig, ToolTreeMiddleware, ToolTreeNode, create_tooltree_agent, search
 from langchain_tooltree.testing import OfflineChatModel, read_question
-from langchain_tooltree.tooltree import segments
+from langchain_tooltree.tooltree import resume
 
 LOOKED_UP = ["call find_flights", "result find_flights", "call read_price", "result read_price"]
 
@@ -254,7 +254,7 @@ def test_a_resumed_search_traces_only_what_runs_again(make: Any, path: str) -> N
 def test_the_segments_of_a_long_search_stand_side_by_side(
     make: Any, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(segments, "SEGMENT", 3)
+    monkeypatch.setattr(resume, "SEGMENT", 3)
     tracer = Tracer()
 
     invoke(make(), asking(PRICE), {"callbacks": [tracer]}, path=path)
@@ -365,7 +365,7 @@ def test_max_concurrency_bounds_the_searched_calls(make: Any, path: str, limit: 
 def test_a_search_takes_no_step_from_the_recursion_limit_of_its_host(
     make: Any, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(segments, "SEGMENT", 2)
+    monkeypatch.setattr(resume, "SEGMENT", 2)
     steps = 4  # plan, book, answer, and LangGraph counts the end
 
     messages = invoke(make(SearchConfig()), asking(BOOKING), {"recursion_limit": steps}, path=path)["messages"]

@@ -2,8 +2,7 @@
 
 import pytest
 
-from langchain_tooltree.checks import check_count
-from langchain_tooltree.errors import ConfigurationError
+from langchain_tooltree.errors import ConfigurationError, check_count
 
 
 @pytest.mark.parametrize("value", [2, 3, 10**9])

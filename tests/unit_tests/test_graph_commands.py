@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from langchain_tooltree.cli import main
+from langchain_tooltree.cli.graphs import REFUSED, UNHEALTHY
 from langchain_tooltree.experience.files import dump_trajectories, load_trajectories
 from langchain_tooltree.experience.trajectory import Trajectory
-from langchain_tooltree.graph_commands import REFUSED, UNHEALTHY
 from langchain_tooltree.models import Meter
-from langchain_tooltree.sitgraph.backfill import abackfill_summaries, backfill_summaries
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
+from langchain_tooltree.sitgraph.summarize import abackfill_summaries, backfill_summaries
 from langchain_tooltree.testing import ScriptedChatModel
 
 
@@ -152,7 +152,7 @@ def test_an_embedder_that_cannot_be_used_is_told_in_one_line(runs, graph, capsys
 
 def test_a_place_that_is_taken_is_refused_before_any_model_is_paid(runs, tmp_path, monkeypatch, capsys):
     model = ScriptedChatModel(replies=["State."] * 5)
-    monkeypatch.setattr("langchain_tooltree.graph_commands.resolve_model", lambda _: model)
+    monkeypatch.setattr("langchain_tooltree.cli.graphs.resolve_model", lambda _: model)
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "notes.txt").write_text("mine")
     assert main(["mine", runs, "-o", "taken", "--summarize", "some:model"]) == REFUSED
@@ -186,7 +186,7 @@ def test_the_doctor_says_what_it_could_not_compare(tmp_path, monkeypatch, capsys
 
 def test_mining_has_a_model_write_the_missing_summaries(runs, monkeypatch, capsys):
     model = ScriptedChatModel(replies=[f"State {number}." for number in range(5)])
-    monkeypatch.setattr("langchain_tooltree.graph_commands.resolve_model", lambda _: model)
+    monkeypatch.setattr("langchain_tooltree.cli.graphs.resolve_model", lambda _: model)
     assert main(["mine", runs, "-o", "graph", "--summarize", "some:model"]) == 0
     assert "5 model calls" in capsys.readouterr().out
     evidence = SITGraph.load("graph").suggest("look", state="State")[0].evidence

@@ -14,65 +14,40 @@ PACKAGE = Path(langchain_tooltree.__file__).parent
 FILES = sorted(PACKAGE.rglob("*.py"))
 ROOMS = ("tooltree", "sitgraph", "cfgm")
 PURE = {
-    "cfgm/collecting/report.py",
+    "cfgm/anomaly/error_fields.py",
+    "cfgm/anomaly/general_phrases.py",
+    "cfgm/anomaly/loops.py",
+    "cfgm/anomaly/phrases.py",
+    "cfgm/anomaly/rules.py",
+    "cfgm/anomaly/signals.py",
+    "cfgm/collect/report.py",
     "cfgm/condense.py",
-    "cfgm/detection/anomaly.py",
-    "cfgm/detection/cascade.py",
-    "cfgm/detection/error_fields.py",
-    "cfgm/detection/loops.py",
-    "cfgm/detection/observed.py",
-    "cfgm/detection/phrase.py",
-    "cfgm/detection/phrase_packs.py",
-    "cfgm/detection/phrases.py",
-    "cfgm/detection/program_phrases.py",
-    "cfgm/detection/remedies.py",
-    "cfgm/episodes.py",
-    "cfgm/lists.py",
-    "cfgm/nearest.py",
-    "cfgm/news.py",
-    "cfgm/reflection.py",
-    "cfgm/tip.py",
-    "cfgm/words.py",
-    "checks.py",
     "events.py",
-    "experience/chroma_filters.py",
-    "experience/excerpt.py",
     "experience/namespaces.py",
     "experience/records.py",
     "experience/reference.py",
-    "experience/words.py",
-    "labels.py",
     "sitgraph/draw.py",
-    "sitgraph/drift.py",
-    "sitgraph/edges.py",
-    "sitgraph/encoding.py",
     "sitgraph/graph.py",
-    "sitgraph/ranking.py",
-    "sitgraph/recommend.py",
-    "sitgraph/rows.py",
-    "sitgraph/snapshot.py",
     "sitgraph/states.py",
-    "sitgraph/suggestion.py",
+    "sitgraph/suggest.py",
     "sitgraph/transitions.py",
     "sitgraph/views.py",
-    "tooltree/budget.py",
-    "tooltree/cache.py",
-    "tooltree/config.py",
-    "tooltree/continuation.py",
-    "tooltree/frames.py",
-    "tooltree/frontier.py",
-    "tooltree/launches.py",
-    "tooltree/lexical.py",
-    "tooltree/operations.py",
-    "tooltree/search.py",
-    "tooltree/selection.py",
-    "tooltree/stopping.py",
-    "tooltree/top_ups.py",
-    "tooltree/tree.py",
+    "stores/chroma/filters.py",
+    "text.py",
+    "tooltree/search/__init__.py",
+    "tooltree/search/config.py",
+    "tooltree/search/policies.py",
+    "tooltree/search/posterior.py",
+    "tooltree/search/scheduler.py",
+    "tooltree/search/search.py",
+    "tooltree/search/stopping.py",
+    "tooltree/search/tree.py",
+    "tooltree/search/warm_start.py",
+    "tooltree/signed_reasoning.py",
 }
 ALLOWED = {"pydantic", "numpy", "networkx"} | sys.stdlib_module_names
 IMPURE_MODULES = {"time", "datetime", "socket", "os", "io", "pathlib", "subprocess", "asyncio", "threading", "secrets"}
-MAX_LINES = 400
+MAX_LINES = 600
 
 
 def name_of(path):
@@ -152,7 +127,7 @@ def test_every_module_can_be_imported_and_says_what_it_is(path):
 
 
 @pytest.mark.parametrize("path", FILES, ids=name_of)
-def test_no_file_grows_beyond_four_hundred_lines(path):
+def test_no_file_grows_beyond_six_hundred_lines(path):
     assert len(path.read_text(encoding="utf-8").splitlines()) <= MAX_LINES
 
 

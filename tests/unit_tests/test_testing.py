@@ -5,7 +5,7 @@ from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, Sys
 from langchain_core.tools import tool
 from pydantic import BaseModel
 
-from langchain_tooltree.documents import document_prompt
+from langchain_tooltree.models import document_prompt
 from langchain_tooltree.testing import Made, ScriptedChatModel, read_question
 from langchain_tooltree.tooltree.prompts import (
     DEFAULT_DRAFT_PROMPT,

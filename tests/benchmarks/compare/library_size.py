@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from langchain_tooltree.experience.embeddings import HashingEmbeddings
 from langchain_tooltree.flows import run_flow
 from langchain_tooltree.testing import OfflineChatModel
-from langchain_tooltree.tooltree.cards import ToolLibrary
 from langchain_tooltree.tooltree.effects import DeclaredEffect
 from langchain_tooltree.tooltree.planner import Planner
-from langchain_tooltree.tooltree.tree import Call
+from langchain_tooltree.tooltree.search.tree import Call
+from langchain_tooltree.tooltree.tools import ToolLibrary
 from tests.benchmarks.bfcl_model import noise_level
 from tests.benchmarks.bfcl_world import PlainCall, Task
 from tests.benchmarks.compare.desk import Desk

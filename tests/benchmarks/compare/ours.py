@@ -11,11 +11,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from langchain_tooltree import SearchConfig
-from langchain_tooltree.tooltree.budget import Spent
-from langchain_tooltree.tooltree.operations import Operation, Outcome
-from langchain_tooltree.tooltree.search import TreeSearch
-from langchain_tooltree.tooltree.selection import SelectionRule
-from langchain_tooltree.tooltree.tree import Call, Effect, Node, Observation
+from langchain_tooltree.tooltree.search.policies import SelectionPolicy
+from langchain_tooltree.tooltree.search.scheduler import Operation, OperationOutcome, Spent
+from langchain_tooltree.tooltree.search.search import TreeSearch
+from langchain_tooltree.tooltree.search.tree import Call, Effect, Node, Observation
 from tests.benchmarks.bfcl_world import PlainCall
 from tests.benchmarks.compare.desk import MODEL_MS, Desk, Evaluate, Propose, Run, Score
 from tests.benchmarks.compare.simulation import READ_ONLY, State
@@ -37,7 +36,7 @@ class TreeSearchMethod:
 
     config: SearchConfig
     without: frozenset[Literal["pre", "post"]] = frozenset()
-    rule: Callable[[SearchConfig], SelectionRule] | None = None
+    rule: Callable[[SearchConfig], SelectionPolicy] | None = None
 
     def __call__(self, desk: Desk) -> TreeSearch:
         """Search until the search ends by itself or the budget is spent."""
@@ -57,7 +56,7 @@ class _Player:
 
     def play(self) -> TreeSearch:
         search = self._search
-        outstanding: deque[tuple[Outcome, int]] = deque()
+        outstanding: deque[tuple[OperationOutcome, int]] = deque()
         while True:
             outstanding.extend(self._perform(operation) for operation in search.ask())
             if not outstanding:
@@ -71,7 +70,7 @@ class _Player:
         self._desk.milliseconds[search.config.parallel_rollouts] = self._now + MODEL_MS
         return search
 
-    def _perform(self, operation: Operation) -> tuple[Outcome, int]:
+    def _perform(self, operation: Operation) -> tuple[OperationOutcome, int]:
         """Answer an operation; returns its outcome and when it ends."""
         node = self._search.tree[operation.node]
         calls_before, took = self._desk.model_calls, 0
@@ -93,7 +92,9 @@ class _Player:
                 (found["reward"], found["goal"]), took = self._desk.ask(Evaluate(self._state(node)))
         model_calls = self._desk.model_calls - calls_before
         spent = Spent(model_calls=model_calls, tool_calls=int(operation.kind == "execute"))
-        outcome = Outcome(operation=operation.id, kind=operation.kind, node=operation.node, spent=spent, **found)
+        outcome = OperationOutcome(
+            operation=operation.id, kind=operation.kind, node=operation.node, spent=spent, **found
+        )
         return outcome, self._now + took
 
     def _score(self, node: Node, candidates: tuple[int, ...]) -> tuple[list[float], int]:

@@ -21,8 +21,6 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from langchain_core.utils.json_schema import dereference_refs
 from pydantic import BaseModel
 
-from langchain_tooltree.tooltree.cards import ToolCard
-from langchain_tooltree.tooltree.execute import clip
 from langchain_tooltree.tooltree.prompts import (
     DEFAULT_ATTEMPT_PROMPT,
     DEFAULT_POST_JUDGE_PROMPT,
@@ -31,8 +29,10 @@ from langchain_tooltree.tooltree.prompts import (
     CandidateScores,
     ObservationScore,
 )
+from langchain_tooltree.tooltree.search.tree import Call
 from langchain_tooltree.tooltree.session import JUDGED_CHARS
-from langchain_tooltree.tooltree.tree import Call
+from langchain_tooltree.tooltree.tool_executor import clip
+from langchain_tooltree.tooltree.tools import ToolCard
 from tests.benchmarks.bfcl_world import PlainCall, ToolSpec
 from tests.benchmarks.compare.desk import Evaluate, Propose, Question, Score
 from tests.benchmarks.compare.simulation import State

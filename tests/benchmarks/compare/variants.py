@@ -12,15 +12,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from langchain_tooltree import SearchConfig
-from langchain_tooltree.tooltree.frontier import Frontier, Work
-from langchain_tooltree.tooltree.selection import UpperConfidence
-from langchain_tooltree.tooltree.tree import Node, Tree
+from langchain_tooltree.tooltree.search.policies import UCTPolicy
+from langchain_tooltree.tooltree.search.tree import Frontier, Node, Tree, Work
 from tests.benchmarks.compare.ours import TreeSearchMethod
 from tests.benchmarks.compare.simulation import READ_ONLY
 
 
 @dataclass(frozen=True, slots=True)
-class Descent(UpperConfidence):
+class Descent(UCTPolicy):
     """Eq. 1, smoothed (Kocsis & Szepesvari 2006, as changed by ToolTree), with gaps for the variants to fill."""
 
     def select(self, tree: Tree, frontier: Frontier) -> Work | None:

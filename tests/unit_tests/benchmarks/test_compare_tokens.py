@@ -6,8 +6,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from langchain_tooltree.documents import document_prompt
-from langchain_tooltree.tooltree.cards import ToolCard
+from langchain_tooltree.models import document_prompt
 from langchain_tooltree.tooltree.prompts import (
     DEFAULT_POST_JUDGE_PROMPT,
     DEFAULT_PRE_JUDGE_PROMPT,
@@ -17,6 +16,7 @@ from langchain_tooltree.tooltree.prompts import (
     propose_messages,
     transcript,
 )
+from langchain_tooltree.tooltree.tools import ToolCard
 from tests.benchmarks.bfcl_world import PlainCall, Task, ToolSpec
 from tests.benchmarks.compare.desk import Evaluate, Propose, Run, Score
 from tests.benchmarks.compare.simulation import Simulation

@@ -3,8 +3,7 @@
 import pytest
 
 from langchain_tooltree import SearchConfig
-from langchain_tooltree.tooltree.frontier import Frontier
-from langchain_tooltree.tooltree.tree import Call, Observation, Tree
+from langchain_tooltree.tooltree.search.tree import Call, Frontier, Observation, Tree
 from tests.benchmarks.bfcl_model import gold_arguments
 from tests.benchmarks.bfcl_world import PlainCall, Task, ToolSpec
 from tests.benchmarks.compare.desk import Desk

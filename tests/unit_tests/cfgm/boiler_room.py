@@ -10,8 +10,8 @@ from langchain_core.tools import ToolException, tool
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 
-from langchain_tooltree.cfgm.detection.anomaly import Anomaly
-from langchain_tooltree.cfgm.tip import Tip
+from langchain_tooltree.cfgm.anomaly.rules import Anomaly
+from langchain_tooltree.cfgm.tips import Tip
 from langchain_tooltree.testing import ScriptedChatModel
 
 TASK = "The house is cold. Get the boiler to 2 bar."

@@ -8,7 +8,7 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from pydantic import PrivateAttr
 
 from langchain_tooltree import Trajectory
-from langchain_tooltree.cfgm.tip_questions import DEFAULT_COMPARISON_PROMPT
+from langchain_tooltree.cfgm.tips import DEFAULT_COMPARISON_PROMPT
 from langchain_tooltree.testing import ScriptedChatModel
 
 

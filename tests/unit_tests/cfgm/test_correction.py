@@ -10,9 +10,16 @@ from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.graph.message import add_messages
 
-from langchain_tooltree.cfgm.correction import ADVICE, NOTICED, advice_in, corrected, correction_text, was_reviewed
-from langchain_tooltree.cfgm.detection.anomaly import Anomaly, AnomalyKind
-from langchain_tooltree.cfgm.reflection import Reflection
+from langchain_tooltree.cfgm.anomaly.rules import Anomaly, AnomalyKind
+from langchain_tooltree.cfgm.reflection import (
+    ADVICE,
+    NOTICED,
+    Reflection,
+    advice_in,
+    corrected,
+    correction_text,
+    was_reviewed,
+)
 from langchain_tooltree.experience.reference import as_reference, without_reference
 from langchain_tooltree.experience.trajectory import Trajectory
 

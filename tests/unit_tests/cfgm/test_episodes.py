@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langchain_tooltree import ConfigurationError
-from langchain_tooltree.cfgm.episodes import DEFAULT_COOLDOWN, DEFAULT_MAX_REFLECTIONS, ReflectionPace
+from langchain_tooltree.cfgm.recovery import DEFAULT_COOLDOWN, DEFAULT_MAX_REFLECTIONS, ReflectionBudget
 
-paces = st.builds(ReflectionPace, st.integers(1, 6), st.integers(1, 8))
+paces = st.builds(ReflectionBudget, st.integers(1, 6), st.integers(1, 8))
 courses = st.lists(st.booleans(), max_size=60)
 
 
@@ -23,27 +23,27 @@ def reflections(pace, anomalous):
 
 
 def test_one_anomaly_is_reflected_upon_at_once():
-    assert reflections(ReflectionPace(), [False, True, False, False]) == [False, True, False, False]
+    assert reflections(ReflectionBudget(), [False, True, False, False]) == [False, True, False, False]
 
 
 def test_trouble_that_goes_on_is_reflected_upon_again_after_a_pause():
-    pace = ReflectionPace(cooldown=3, max_reflections=5)
+    pace = ReflectionBudget(cooldown=3, max_reflections=5)
 
     assert reflections(pace, [True] * 8) == [True, False, False, True, False, False, True, False]
 
 
 def test_trouble_that_comes_and_goes_in_every_other_step_is_the_same():
-    pace = ReflectionPace(cooldown=3)
+    pace = ReflectionBudget(cooldown=3)
 
     assert reflections(pace, [True, False] * 4) == [True, False, False, False, True, False, False, False]
 
 
 def test_a_new_episode_is_reflected_upon_where_it_begins():
-    assert reflections(ReflectionPace(), [True, False, False, False, True]) == [True, False, False, False, True]
+    assert reflections(ReflectionBudget(), [True, False, False, False, True]) == [True, False, False, False, True]
 
 
 def test_a_budget_that_is_spent_ends_it():
-    assert sum(reflections(ReflectionPace(cooldown=1, max_reflections=2), [True] * 20)) == 2
+    assert sum(reflections(ReflectionBudget(cooldown=1, max_reflections=2), [True] * 20)) == 2
 
 
 def test_the_past_is_read_no_further_than_necessary():
@@ -51,7 +51,7 @@ def test_the_past_is_read_no_further_than_necessary():
         yield True
         pytest.fail("The latest round has told already.")
 
-    assert not ReflectionPace().allows(past())
+    assert not ReflectionBudget().allows(past())
 
 
 @given(paces, courses)
@@ -92,8 +92,8 @@ def test_whoever_is_in_trouble_is_helped_as_soon_as_pause_and_budget_allow(pace,
 @pytest.mark.parametrize("name", ["cooldown", "max_reflections"])
 def test_a_pace_that_cannot_be_kept_is_refused(name, value):
     with pytest.raises(ConfigurationError, match=f"{name} must be a whole number of 1 or more, got {value!r}"):
-        ReflectionPace(**{name: value})
+        ReflectionBudget(**{name: value})
 
 
 def test_the_defaults():
-    assert ReflectionPace() == ReflectionPace(DEFAULT_COOLDOWN, DEFAULT_MAX_REFLECTIONS) == ReflectionPace(3, 5)
+    assert ReflectionBudget() == ReflectionBudget(DEFAULT_COOLDOWN, DEFAULT_MAX_REFLECTIONS) == ReflectionBudget(3, 5)

@@ -9,7 +9,7 @@ from teacher import attempt
 from langchain_tooltree import CFGMMemory, ConfigurationError, ExperienceStore
 from langchain_tooltree.cfgm.focus import LONGEST_FOCUS_POINT
 from langchain_tooltree.errors import ReplyError
-from langchain_tooltree.experience.excerpt import DEFAULT_MAX_CHARACTERS
+from langchain_tooltree.experience.records import DEFAULT_MAX_CHARACTERS
 from langchain_tooltree.flows import run_flow
 from langchain_tooltree.testing import ScriptedChatModel
 

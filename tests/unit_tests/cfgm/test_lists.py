@@ -2,7 +2,7 @@
 
 import pytest
 
-from langchain_tooltree.cfgm.lists import listed
+from langchain_tooltree.text import listed
 
 TWO = ["Open the door.", "Take the lamp."]
 

@@ -5,7 +5,7 @@ from langgraph.store.memory import InMemoryStore
 from teacher import Teacher, attempt
 
 from langchain_tooltree import CFGMMemory, ConfigurationError, ExperienceStore, HashingEmbeddings
-from langchain_tooltree.cfgm.recollection_text import recollection_text
+from langchain_tooltree.cfgm.recall import recollection_text
 from langchain_tooltree.testing import ScriptedChatModel
 
 MODEL = ScriptedChatModel(replies=[])

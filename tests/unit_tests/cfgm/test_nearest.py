@@ -1,6 +1,6 @@
 """Which of several similar tasks to recall."""
 
-from langchain_tooltree.cfgm.nearest import complementary
+from langchain_tooltree.cfgm.recall import complementary
 
 STATES = [
     "Freeze water. First focus on the substance.",

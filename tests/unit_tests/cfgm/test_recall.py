@@ -8,9 +8,8 @@ from teacher import attempt
 
 from langchain_tooltree import Outcome, SITGraph, Step, Trajectory
 from langchain_tooltree.cfgm import condense
-from langchain_tooltree.cfgm.recollection import Experience, Recollection
-from langchain_tooltree.cfgm.recollection_text import LOOKED_AT, recollection_text
-from langchain_tooltree.cfgm.tip import Tip
+from langchain_tooltree.cfgm.recall import LOOKED_AT, Experience, Recollection, recollection_text
+from langchain_tooltree.cfgm.tips import Tip
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.experience.reference import TAG, without_reference
 

@@ -19,17 +19,17 @@ from boiler_room import (
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from langchain_tooltree import ConfigurationError
-from langchain_tooltree.cfgm.correction import corrected
-from langchain_tooltree.cfgm.detection.anomaly import Anomaly
-from langchain_tooltree.cfgm.reflector import (
+from langchain_tooltree.cfgm.anomaly.rules import Anomaly
+from langchain_tooltree.cfgm.recovery import (
     DEFAULT_REFLECTION_PROMPT,
     DEFAULT_SELF_QA_PROMPT,
     Reflection,
     Reflector,
 )
-from langchain_tooltree.experience.excerpt import LONGEST_TEXT
-from langchain_tooltree.experience.offered import tools_in
+from langchain_tooltree.cfgm.reflection import corrected
+from langchain_tooltree.experience.records import LONGEST_TEXT
 from langchain_tooltree.experience.reference import as_reference
+from langchain_tooltree.experience.run_identity import tools_in
 from langchain_tooltree.models import ATTEMPTS, Meter
 from langchain_tooltree.testing import ScriptedChatModel
 

@@ -7,10 +7,8 @@ from langgraph.store.memory import InMemoryStore
 from teacher import Teacher, attempt
 
 from langchain_tooltree import CFGMMemory, ExperienceStore
-from langchain_tooltree.cfgm import tip_questions
 from langchain_tooltree.cfgm import tips as tips_module
-from langchain_tooltree.cfgm.tip import Tip
-from langchain_tooltree.cfgm.tip_questions import repeated
+from langchain_tooltree.cfgm.tips import Tip, repeated
 from langchain_tooltree.flows import run_flow
 from langchain_tooltree.testing import ScriptedChatModel
 
@@ -190,8 +188,8 @@ def test_what_another_version_has_kept_is_read_as_far_as_it_can_be(part):
 def test_the_work_grows_with_the_number_of_tasks_and_no_faster(monkeypatch):
     def readings(count):
         read = []
-        content_of = tip_questions.content_of
-        for module in (tips_module, tip_questions):
+        content_of = tips_module.content_of
+        for module in (tips_module,):
             monkeypatch.setattr(module, "content_of", lambda tip: read.append(tip) or content_of(tip))
         memory(*(success(f"task {number}") for number in range(count))).extract_tips()
         monkeypatch.undo()

@@ -15,8 +15,8 @@ from langgraph.store.base import GetOp, PutOp, SearchOp
 
 from langchain_tooltree import ConfigurationError, HashingEmbeddings
 from langchain_tooltree.errors import EmbedderMismatchError, StoreError
-from langchain_tooltree.experience.chroma import ChromaStore
-from langchain_tooltree.experience.chroma_catalogue import CATALOGUE
+from langchain_tooltree.stores.chroma.items import CATALOGUE
+from langchain_tooltree.stores.chroma.store import ChromaStore
 
 NOTES = ("users", "ada", "notes")
 
@@ -202,7 +202,7 @@ def test_an_embedder_that_loses_texts_is_noticed(tmp_path):
 
 def test_an_embedder_can_be_given_by_name(tmp_path, monkeypatch):
     monkeypatch.setattr(
-        "langchain_tooltree.experience.embedders.init_embeddings", lambda name: HashingEmbeddings(int(name[-2:]))
+        "langchain_tooltree.experience.embeddings.init_embeddings", lambda name: HashingEmbeddings(int(name[-2:]))
     )
     with ChromaStore(tmp_path, embeddings="hashing:32") as store:
         assert store.embeddings.dims == 32

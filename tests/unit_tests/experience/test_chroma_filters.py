@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_tooltree.experience.chroma_filters import (
+from langchain_tooltree.stores.chroma.filters import (
     FIELD,
     MAX_TEXT,
     check_filter,

@@ -8,8 +8,9 @@ from chromadb.api.models.Collection import Collection
 from langgraph.store.base import PutOp
 
 from langchain_tooltree import HashingEmbeddings
-from langchain_tooltree.experience import chroma_items, chroma_search
-from langchain_tooltree.experience.chroma import ChromaStore
+from langchain_tooltree.stores.chroma import items as chroma_items
+from langchain_tooltree.stores.chroma import queries as chroma_search
+from langchain_tooltree.stores.chroma.store import ChromaStore
 
 NOTES = ("users", "ada", "notes")
 

@@ -17,8 +17,8 @@ from chroma_child import NOTES, ONE
 
 from langchain_tooltree import ConfigurationError, HashingEmbeddings
 from langchain_tooltree.errors import EmbedderMismatchError, StoreError, StoreLockedError
-from langchain_tooltree.experience.chroma import ChromaStore
-from langchain_tooltree.experience.folder_lock import LOCK_FILE
+from langchain_tooltree.stores.chroma.connection import LOCK_FILE
+from langchain_tooltree.stores.chroma.store import ChromaStore
 
 CHILD = Path(__file__).with_name("chroma_child.py")
 

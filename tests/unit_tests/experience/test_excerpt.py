@@ -5,8 +5,7 @@ import json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from langchain_tooltree.experience.excerpt import LONGEST_TEXT, excerpt, shortened
-from langchain_tooltree.experience.records import Branch, Record
+from langchain_tooltree.experience.records import LONGEST_TEXT, Branch, Record, excerpt, shortened
 
 
 def entry(arguments):

@@ -4,31 +4,31 @@ import pytest
 from langchain_core.embeddings import FakeEmbeddings
 
 from langchain_tooltree.errors import ConfigurationError
-from langchain_tooltree.experience import ranking as module
-from langchain_tooltree.experience.ranking import Ranking
+from langchain_tooltree.experience import store as module
+from langchain_tooltree.experience.store import RunRanking
 
 TEXTS = ["Book a flight", "Weather in Oslo", "Book a hotel", "Weather in Oslo"]
 
 
 async def test_texts_are_scored_by_similarity(drive):
-    scores = await drive(Ranking().scores("Book a flight", TEXTS))
+    scores = await drive(RunRanking().scores("Book a flight", TEXTS))
 
     assert scores[0] == pytest.approx(1.0, abs=1e-2)
     assert scores[0] > scores[2] > scores[1] == scores[3]
 
 
 async def test_no_texts_have_no_scores(drive):
-    assert await drive(Ranking().scores("Book a flight", [])) == []
+    assert await drive(RunRanking().scores("Book a flight", [])) == []
 
 
 async def test_a_text_without_words_is_like_nothing(drive):
-    assert await drive(Ranking().scores("", TEXTS)) == [0.0] * len(TEXTS)
+    assert await drive(RunRanking().scores("", TEXTS)) == [0.0] * len(TEXTS)
 
 
 async def test_memory_is_bounded_and_scores_are_the_same(drive, monkeypatch):
-    unbounded = await drive(Ranking().scores("Book a flight", TEXTS))
+    unbounded = await drive(RunRanking().scores("Book a flight", TEXTS))
     monkeypatch.setattr(module, "MOST_VECTORS", 2)
-    ranking = Ranking()
+    ranking = RunRanking()
 
     for _ in range(3):
         assert await drive(ranking.scores("Book a flight to Rome", TEXTS[:1])) != []
@@ -38,6 +38,6 @@ async def test_memory_is_bounded_and_scores_are_the_same(drive, monkeypatch):
 
 
 async def test_any_embedder_will_do(drive):
-    assert len(await drive(Ranking(FakeEmbeddings(size=3)).scores("a", TEXTS))) == len(TEXTS)
+    assert len(await drive(RunRanking(FakeEmbeddings(size=3)).scores("a", TEXTS))) == len(TEXTS)
     with pytest.raises(ConfigurationError, match="embeddings must be"):
-        Ranking(3)
+        RunRanking(3)

@@ -3,8 +3,8 @@
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage
 from langgraph.types import Command
 
-from langchain_tooltree.experience.dialogues import Dialogue
 from langchain_tooltree.experience.recording import GraphRun, Visit, update_in
+from langchain_tooltree.experience.threads import ThreadDialogue
 
 
 def visit(graph, step, place="node", *, number=None):
@@ -24,7 +24,7 @@ REQUEST = HumanMessage("Find it.", id="request")
 
 
 def test_the_state_tells_better_than_updates_what_was_applied():
-    graph = GraphRun(Dialogue())
+    graph = GraphRun(ThreadDialogue())
     graph.node_started(first := visit(graph, 1), [REQUEST])
     graph.node_ended(first, [message("shown"), message("replaced at once"), message("raw", "1")])
     graph.node_started(second := visit(graph, 2), [REQUEST, message("shown"), message("cooked", "1")])
@@ -35,7 +35,7 @@ def test_the_state_tells_better_than_updates_what_was_applied():
 
 
 def test_updates_that_no_state_shows_count_in_the_order_of_the_paths():
-    graph = GraphRun(Dialogue())
+    graph = GraphRun(ThreadDialogue())
     graph.node_started(first := visit(graph, 1), [REQUEST])
     graph.node_ended(first, [message("first")])
     sent = [visit(graph, 2, number=number) for number in (10, 9, 0)]
@@ -50,7 +50,7 @@ def test_updates_that_no_state_shows_count_in_the_order_of_the_paths():
 
 
 def test_a_step_in_which_a_node_did_not_end_was_not_applied():
-    graph = GraphRun(Dialogue())
+    graph = GraphRun(ThreadDialogue())
     graph.node_started(first := visit(graph, 1), [REQUEST])
     graph.node_ended(first, [message("first")])
     graph.node_started(done := visit(graph, 2, "done"), None)
@@ -62,7 +62,7 @@ def test_a_step_in_which_a_node_did_not_end_was_not_applied():
 
 
 def test_a_node_that_is_tried_again_is_done_when_it_ends():
-    graph = GraphRun(Dialogue())
+    graph = GraphRun(ThreadDialogue())
     for _ in range(2):
         graph.node_started(visit(graph, 1), [REQUEST])
     graph.node_ended(visit(graph, 1), [message("first")])
@@ -72,7 +72,7 @@ def test_a_node_that_is_tried_again_is_done_when_it_ends():
 
 
 def test_what_an_earlier_attempt_at_the_graph_did_not_apply_is_forgotten():
-    graph = GraphRun(Dialogue())
+    graph = GraphRun(ThreadDialogue())
     graph.node_started(first := visit(graph, 1), [REQUEST])
     graph.node_ended(first, [message("once")])
     graph.node_started(second := visit(graph, 2, number=0), None)
@@ -87,7 +87,7 @@ def test_what_an_earlier_attempt_at_the_graph_did_not_apply_is_forgotten():
 
 
 def test_a_graph_that_returns_no_messages_has_said_what_its_nodes_did():
-    graph = GraphRun(Dialogue())
+    graph = GraphRun(ThreadDialogue())
     graph.node_started(only := visit(graph, 1), [REQUEST])
     graph.node_ended(only, [message("done")])
     graph.ended(None)

@@ -7,7 +7,7 @@ from langgraph.store.memory import InMemoryStore
 from langgraph.store.sqlite import SqliteStore
 
 from langchain_tooltree.errors import StoreError
-from langchain_tooltree.experience import shelf as module
+from langchain_tooltree.experience import record_collection as module
 from langchain_tooltree.experience.store import ExperienceStore
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.flows import arun_flow, run_flow

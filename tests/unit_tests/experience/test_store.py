@@ -15,7 +15,7 @@ from langgraph.store.memory import InMemoryStore
 from langgraph.store.sqlite import SqliteStore
 
 from langchain_tooltree.errors import ConfigurationError, TrajectoryFormatError
-from langchain_tooltree.experience import shelf
+from langchain_tooltree.experience import record_collection
 from langchain_tooltree.experience import store as module
 from langchain_tooltree.experience.embeddings import HashingEmbeddings
 from langchain_tooltree.experience.records import Branch
@@ -118,7 +118,7 @@ async def test_what_a_database_does_not_take_is_kept_all_the_same(base, both):
 
 async def test_all_are_listed_by_their_ids_whatever_their_number(base, both, monkeypatch):
     monkeypatch.setattr(module, "PAGE", 3)
-    monkeypatch.setattr(shelf, "LISTED", 2)
+    monkeypatch.setattr(record_collection, "LISTED", 2)
     experience = both(ExperienceStore(base))
     ids = [f"{number:02}" for number in range(20)]
     for key in reversed(ids):

@@ -10,7 +10,7 @@ from langchain_core.messages import AIMessage
 from langgraph.graph import START, MessagesState, StateGraph
 
 from langchain_tooltree.errors import ConfigurationError
-from langchain_tooltree.experience.excerpt import LONGEST_TEXT
+from langchain_tooltree.experience.records import LONGEST_TEXT
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.experience.verdict import (
     DEFAULT_VERDICT_PROMPT,

@@ -4,8 +4,8 @@ import networkx as nx
 import pytest
 from little_runs import called, routine, run_of, says, summed_up, user
 
-from langchain_tooltree.labels import quoted, shorten
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
+from langchain_tooltree.text import mermaid_text, shorten
 
 RUNS = [
     run_of("1", user("Hi"), *called("find"), *summed_up("One."), *summed_up("Two."), *called("pay"), says("Done.")),
@@ -100,7 +100,7 @@ def test_odd_names_do_not_break_the_picture():
     ],
 )
 def test_mermaid_shows_a_text_as_it_is(text, shown):
-    assert quoted(text) == shown
+    assert mermaid_text(text) == shown
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from little_runs import called, calls, routine, run_of, says, shares, user
 
 from langchain_tooltree.experience.records import Branch, Record, Step
-from langchain_tooltree.sitgraph.edges import INVERSE_TURN, Edges, Outgoing
+from langchain_tooltree.sitgraph.graph import INVERSE_TURN, Edges, Outgoing
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
 
 # "a b c" has four assistant messages, "a b" three, "a c" three.

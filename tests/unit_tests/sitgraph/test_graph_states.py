@@ -6,9 +6,19 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from langchain_tooltree.sitgraph import states as states_module
-from langchain_tooltree.sitgraph.encoding import DIMENSIONS, fitted, packed, sketched, unpacked
-from langchain_tooltree.sitgraph.rows import REMOVED, GrowingRows, Rows
-from langchain_tooltree.sitgraph.states import SourceStates, cosines, stand_ins
+from langchain_tooltree.sitgraph.states import (
+    DIMENSIONS,
+    REMOVED,
+    GrowingRows,
+    Rows,
+    SourceStates,
+    cosines,
+    fitted,
+    packed,
+    sketched,
+    stand_ins,
+    unpacked,
+)
 
 VIEWS = 2
 

@@ -4,7 +4,7 @@ import pytest
 from langchain_core.messages import HumanMessage, SystemMessage
 
 from langchain_tooltree.sitgraph.hints import MAX_SUMMARY, hints, listed, with_suggestions
-from langchain_tooltree.sitgraph.suggestion import Evidence, Suggestion
+from langchain_tooltree.sitgraph.suggest import Evidence, Suggestion
 
 RENEW = Suggestion("renew_loan", 0.75, "contextual", 3)
 RESERVE = Suggestion("reserve_book", 0.25, "contextual", 1)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from langchain_tooltree.sitgraph.encoding import (
+from langchain_tooltree.sitgraph.states import (
     DIMENSIONS,
     SKETCH_BITS,
     distances,

@@ -10,9 +10,8 @@ from little_runs import TableEmbeddings, called, names, routine, run_of, says, s
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.flows import run_flow
 from langchain_tooltree.sitgraph.mining import state_of
-from langchain_tooltree.sitgraph.ranking import BANDWIDTH, PRIOR
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
-from langchain_tooltree.sitgraph.suggestion import Evidence, Suggestion, as_text
+from langchain_tooltree.sitgraph.suggest import BANDWIDTH, PRIOR, Evidence, Suggestion, as_text
 from langchain_tooltree.sitgraph.transitions import moment_of
 
 REFUND, ROOM = [user("I want a refund."), *called("a")], [user("Book me a room."), *called("a")]

@@ -30,8 +30,7 @@ from langchain_tooltree import ConfigurationError
 from langchain_tooltree.experience.files import dump_trajectories, load_trajectories
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
-from langchain_tooltree.sitgraph.summaries import DEFAULT_SUMMARY_PROMPT
-from langchain_tooltree.sitgraph.summarize import ACKNOWLEDGEMENT, create_summarize_state_tool
+from langchain_tooltree.sitgraph.summarize import ACKNOWLEDGEMENT, DEFAULT_SUMMARY_PROMPT, create_summarize_state_tool
 from langchain_tooltree.sitgraph.transitions import transitions_of
 from langchain_tooltree.testing import ScriptedChatModel
 

@@ -11,12 +11,10 @@ from typing import Any
 import pytest
 
 from langchain_tooltree import SearchConfig
-from langchain_tooltree.tooltree.beliefs import Belief, Beliefs
-from langchain_tooltree.tooltree.budget import Spent
-from langchain_tooltree.tooltree.frontier import Frontier
-from langchain_tooltree.tooltree.operations import Operation, Outcome
-from langchain_tooltree.tooltree.search import TreeSearch
-from langchain_tooltree.tooltree.tree import Call, Effect, Node, Observation, Tree
+from langchain_tooltree.tooltree.search.posterior import NodePosterior, PathPosterior
+from langchain_tooltree.tooltree.search.scheduler import Operation, OperationOutcome, Spent
+from langchain_tooltree.tooltree.search.search import TreeSearch
+from langchain_tooltree.tooltree.search.tree import Call, Effect, Frontier, Node, Observation, Tree
 
 EFFECTS = {"look": "read", "ask": "read", "send": "write", "paint": "sandboxed"}
 
@@ -33,13 +31,13 @@ class PureWorld:
     seed: int
     trouble: float = 0.1
 
-    def answer(self, tree: Tree, operation: Operation) -> Outcome:
+    def answer(self, tree: Tree, operation: Operation) -> OperationOutcome:
         """What comes of an operation, using at most the model calls granted."""
         node = tree[operation.node]
         seen = [(step.label, step.observation and step.observation.content) for step in tree.path(node)]
         draw = random.Random(f"{self.seed}:{operation.kind}:{seen}:{operation.candidates}:{operation.rollout}")
         executes = operation.kind == "execute"
-        return Outcome(
+        return OperationOutcome(
             operation=operation.id,
             kind=operation.kind,
             node=operation.node,
@@ -106,10 +104,10 @@ class TableWorld:
     spent: Mapping[str, Spent] = field(default_factory=dict)
     seconds: float = 0.0
 
-    def answer(self, tree: Tree, operation: Operation) -> Outcome:
+    def answer(self, tree: Tree, operation: Operation) -> OperationOutcome:
         """What the tables say."""
         node = tree[operation.node]
-        return Outcome(
+        return OperationOutcome(
             operation=operation.id,
             kind=operation.kind,
             node=operation.node,
@@ -150,7 +148,7 @@ def explore(
     *,
     shuffle: random.Random | None = None,
     watch: Callable[[list[Operation]], None] = lambda _: None,
-) -> list[Outcome]:
+) -> list[OperationOutcome]:
     """Run a search to its end.
 
     Args:
@@ -163,8 +161,8 @@ def explore(
         The outcomes, in the order told.
     """
     outstanding: deque[Operation] = deque()
-    ended: dict[int, Outcome] = {}
-    told: list[Outcome] = []
+    ended: dict[int, OperationOutcome] = {}
+    told: list[OperationOutcome] = []
     while True:
         launched = search.ask()
         watch(launched)
@@ -283,7 +281,7 @@ class Sketch:
         self.config = SearchConfig(**settings)
         self.tree = Tree()
         self.frontier = Frontier(self.tree, self.config)
-        self.beliefs = Beliefs(self.config, self.tree, self.frontier)
+        self.beliefs = PathPosterior(self.config, self.tree, self.frontier)
 
     def offer(self, state: Node, *scores: float | None, effect: Effect = "read") -> list[Node]:
         """Let a state offer calls with these r_pre; one that no judge gave is `None`."""
@@ -314,7 +312,7 @@ class Sketch:
         call.goal = 0.5 if goal is None else goal
         return call
 
-    def root(self) -> Belief:
+    def root(self) -> NodePosterior:
         """What is believed of the tree as it is now."""
         self.beliefs.adopt()
         return self.beliefs.root

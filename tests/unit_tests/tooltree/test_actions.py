@@ -9,7 +9,7 @@ from langchain_core.tools import InjectedToolArg, tool
 from langchain_tooltree import SearchConfig, ToolLibrary
 from langchain_tooltree.models import Meter
 from langchain_tooltree.testing import ScriptedChatModel
-from langchain_tooltree.tooltree.actions import ProposalRequest, Proposer
+from langchain_tooltree.tooltree.ask import ProposalRequest, Proposer
 
 
 @tool

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from langchain_tooltree import SearchConfig
-from langchain_tooltree.tooltree.beliefs import (
+from langchain_tooltree.tooltree.search.posterior import (
     DEEPER,
     DONE,
     FIRST,
@@ -18,8 +18,8 @@ from langchain_tooltree.tooltree.beliefs import (
     SILENT_IF_DONE,
     SILENT_IF_OPEN,
 )
-from langchain_tooltree.tooltree.frontier import Work
-from langchain_tooltree.tooltree.search import TreeSearch
+from langchain_tooltree.tooltree.search.search import TreeSearch
+from langchain_tooltree.tooltree.search.tree import Work
 
 GOOD, BAD = math.exp(2), math.exp(-2)
 """What a first score of 0.7 and one of 0.3 say."""

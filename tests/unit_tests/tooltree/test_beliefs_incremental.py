@@ -4,10 +4,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from langchain_tooltree import SearchConfig
-from langchain_tooltree.tooltree.beliefs import Beliefs
-from langchain_tooltree.tooltree.frontier import Frontier
-from langchain_tooltree.tooltree.search import TreeSearch
-from langchain_tooltree.tooltree.tree import Tree
+from langchain_tooltree.tooltree.search.posterior import PathPosterior
+from langchain_tooltree.tooltree.search.search import TreeSearch
+from langchain_tooltree.tooltree.search.tree import Frontier, Tree
 
 CONFIGS = st.builds(
     SearchConfig,
@@ -34,7 +33,7 @@ def test_what_is_carried_upwards_equals_what_is_worked_out_anew(config, world, p
 
     def check(_):
         tree = Tree()
-        anew = Beliefs(config, tree, Frontier(tree, config))
+        anew = PathPosterior(config, tree, Frontier(tree, config))
         tree.nodes[:] = search.tree.nodes
         anew.adopt()
         assert search._beliefs._beliefs == anew._beliefs

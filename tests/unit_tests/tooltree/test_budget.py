@@ -1,8 +1,8 @@
 import pytest
 
 from langchain_tooltree import SearchConfig
-from langchain_tooltree.tooltree.budget import Budget, Spent
-from langchain_tooltree.tooltree.config import Estimate
+from langchain_tooltree.tooltree.search.config import Estimate
+from langchain_tooltree.tooltree.search.scheduler import Budget, Spent
 
 
 def budget(**settings):

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langchain_tooltree import SearchConfig
-from langchain_tooltree.tooltree.continuation import Continuation, below, reads_tried
-from langchain_tooltree.tooltree.search import TreeSearch
-from langchain_tooltree.tooltree.tree import Call
+from langchain_tooltree.tooltree.search.search import TreeSearch
+from langchain_tooltree.tooltree.search.tree import Call
+from langchain_tooltree.tooltree.search.warm_start import Continuation, below, reads_tried
 
 WRITES = {"paint": "sandboxed", "glue": "sandboxed", "send": "write"}
 

@@ -3,21 +3,24 @@
 import pytest
 from langchain_core.messages import HumanMessage
 
-from langchain_tooltree.tooltree.dialogue import Dialogue
-from langchain_tooltree.tooltree.frames import Frame
-from langchain_tooltree.tooltree.tree import Call, Observation, Tree
+from langchain_tooltree.tooltree.dialogue import PathDialogue
+from langchain_tooltree.tooltree.search.tree import Call, Observation, Tree
+from langchain_tooltree.tooltree.signed_reasoning import SignedReasoning
 
 
 @pytest.fixture
 def tree():
     tree = Tree()
     for place in ("attic", "cellar"):
-        tree.add(tree.root, Call(tool="look", arguments={"place": place}, effect="read", frame=Frame(call_id="same")))
+        tree.add(
+            tree.root,
+            Call(tool="look", arguments={"place": place}, effect="read", frame=SignedReasoning(call_id="same")),
+        )
     return tree
 
 
 def test_what_a_call_brings_back_stands_there_from_then_on(tree):
-    dialogue, node = Dialogue(tree, [HumanMessage("Go.")]), tree[1]
+    dialogue, node = PathDialogue(tree, [HumanMessage("Go.")]), tree[1]
     assert len(dialogue.messages_at(node)) == 2
     node.observation = Observation(content="dust")
     assert dialogue.messages_at(node)[-1].content == "dust"
@@ -25,7 +28,7 @@ def test_what_a_call_brings_back_stands_there_from_then_on(tree):
 
 
 def test_siblings_that_share_an_id_keep_their_own_messages(tree):
-    dialogue = Dialogue(tree, [HumanMessage("Go.")])
+    dialogue = PathDialogue(tree, [HumanMessage("Go.")])
     for node in tree.nodes[1:]:
         node.observation = Observation(content=node.call.arguments["place"])
     assert [dialogue.messages_at(node)[-1].content for node in tree.nodes[1:]] == ["attic", "cellar"]
@@ -35,7 +38,7 @@ def test_ids_follow_the_key_of_the_run(tree):
     tree[1].observation = Observation(content="dust")
     node = tree.add(tree[1], Call(tool="look", arguments={}, effect="read"))
     node.observation = Observation(content="more dust")
-    dialogue = Dialogue(tree, [HumanMessage("Go.")])
+    dialogue = PathDialogue(tree, [HumanMessage("Go.")])
     given = set()
     for key in ("one", "other"):
         dialogue.run_key = key

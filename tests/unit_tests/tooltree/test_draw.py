@@ -3,9 +3,9 @@ import io
 import pytest
 from rich.console import Console
 
-from langchain_tooltree.labels import shorten
+from langchain_tooltree.text import shorten
 from langchain_tooltree.tooltree.draw import figures, status, to_mermaid, to_rich
-from langchain_tooltree.tooltree.tree import Call, Observation, Tree
+from langchain_tooltree.tooltree.search.tree import Call, Observation, Tree
 
 
 @pytest.fixture

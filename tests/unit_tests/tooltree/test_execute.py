@@ -14,8 +14,8 @@ from langgraph.prebuilt import InjectedState
 from langgraph.types import Command
 
 from langchain_tooltree.flows import arun_flow, run_flow
-from langchain_tooltree.tooltree.execute import ToolStep, clip, observe
-from langchain_tooltree.tooltree.tree import Call
+from langchain_tooltree.tooltree.search.tree import Call
+from langchain_tooltree.tooltree.tool_executor import ToolStep, clip, observe
 
 
 @pytest.fixture(params=["sync", "async"])

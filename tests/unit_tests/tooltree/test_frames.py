@@ -6,9 +6,9 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from langchain_tooltree import PlanStep
-from langchain_tooltree.tooltree.dialogue import Dialogue
-from langchain_tooltree.tooltree.frames import Frame, Reply, frame_of
-from langchain_tooltree.tooltree.tree import Call, Observation, Tree
+from langchain_tooltree.tooltree.dialogue import PathDialogue
+from langchain_tooltree.tooltree.search.tree import Call, Observation, Tree
+from langchain_tooltree.tooltree.signed_reasoning import Reply, SignedReasoning, signed_reasoning_of
 
 THINKING = {"type": "thinking", "thinking": "attic or desk?", "signature": "c2ln"}
 REDACTED = {"type": "redacted_thinking", "data": "AAAA"}
@@ -29,7 +29,7 @@ def tool_calls(*ids):
 def keep(content, position=0, *, ids=("toolu_1", "toolu_2"), arguments=None, extra=None, metadata=None):
     calls = tool_calls(*ids)
     reply = Reply(content, extra or {}, metadata or {}, calls)
-    return frame_of(reply, position, calls[position]["args"] if arguments is None else arguments)
+    return signed_reasoning_of(reply, position, calls[position]["args"] if arguments is None else arguments)
 
 
 USES = [tool_use(1, "attic"), tool_use(2, "desk")]
@@ -112,7 +112,7 @@ def test_only_reasoning_and_origin_are_kept_beside_the_blocks():
 )
 def test_what_is_kept_by_call_is_narrowed_to_the_call(signatures, position, kept):
     calls = [*tool_calls("toolu_1", "toolu_2"), {"name": "look", "args": "{", "id": "broken"}]
-    frame = frame_of(Reply("", {SIGNATURES: signatures}, {}, calls), position, calls[position]["args"])
+    frame = signed_reasoning_of(Reply("", {SIGNATURES: signatures}, {}, calls), position, calls[position]["args"])
     own = f"toolu_{position + 1}"
     assert frame.message_fields(own)["additional_kwargs"] == {SIGNATURES: {own: kept}}
 
@@ -153,7 +153,7 @@ def test_a_thought_without_an_id_is_not_taken_for_a_call_without_one():
 def test_the_block_says_what_was_really_called(block, consistent):
     frame = keep([THINKING, {**block, "id": "toolu_1"}], arguments={"place": "attic"}, ids=("toolu_1",))
     calls = [{"name": "look", "args": {"place": "attic", "who": "me"}, "id": "toolu_1"}]
-    changed = frame_of(Reply([THINKING, {**block, "id": "toolu_1"}], {}, {}, calls), 0, {"place": "attic"})
+    changed = signed_reasoning_of(Reply([THINKING, {**block, "id": "toolu_1"}], {}, {}, calls), 0, {"place": "attic"})
     assert frame.block == {**block, "id": "toolu_1"}, "arguments that nobody changed leave the block as it was"
     assert changed.block == {"type": block["type"], "id": "toolu_1", **consistent}
 
@@ -179,7 +179,7 @@ def grown():
         for n, frame in enumerate(frames):
             node = tree.add(node, Call(tool="look", arguments={"n": n}, effect="read", frame=frame))
             node.observation = Observation(content="seen")
-        return Dialogue(tree, [HumanMessage("Go."), *messages, HumanMessage("Go on.")]), node
+        return PathDialogue(tree, [HumanMessage("Go."), *messages, HumanMessage("Go on.")]), node
 
     return grow
 
@@ -189,7 +189,9 @@ def ids(messages):
 
 
 def test_a_call_with_a_frame_has_its_providers_id_and_the_others_have_one_of_ours(grown):
-    dialogue, node = grown(Frame(call_id="toolu_1"), None, Frame(call_id="toolu_2"), Frame())
+    dialogue, node = grown(
+        SignedReasoning(call_id="toolu_1"), None, SignedReasoning(call_id="toolu_2"), SignedReasoning()
+    )
     given = ids(dialogue.messages_at(node))
     assert (given[0], given[2]) == ("toolu_1", "toolu_2")
     assert [key.startswith("call_") for key in given] == [False, True, False, True]
@@ -204,7 +206,7 @@ def test_an_id_that_is_used_already_is_not_used_again(grown):
         tool_calls=[{"name": "look", "args": {}, "id": "used"}],
         invalid_tool_calls=[{"name": "look", "args": "{", "id": "broken", "error": ""}],
     )
-    frames = [Frame(call_id=key) for key in ("used", "broken", "fresh", "fresh")]
+    frames = [SignedReasoning(call_id=key) for key in ("used", "broken", "fresh", "fresh")]
     dialogue, node = grown(*frames, messages=[earlier, ToolMessage("seen", tool_call_id="used")])
     given = ids(dialogue.messages_at(node))
     assert (given[0], given[3]) == ("used", "fresh")
@@ -212,7 +214,7 @@ def test_an_id_that_is_used_already_is_not_used_again(grown):
 
 
 def test_judges_and_other_models_get_the_calls_without_their_frames(grown):
-    dialogue, node = grown(Frame(call_id="toolu_1", reasoning=(SIGNED_TEXT,)))
+    dialogue, node = grown(SignedReasoning(call_id="toolu_1", reasoning=(SIGNED_TEXT,)))
     framed, plain = dialogue.prompt_at(node), dialogue.prompt_at(node, framed=False)
     assert framed[2].content == [SIGNED_TEXT]
     assert plain[2].content == ""

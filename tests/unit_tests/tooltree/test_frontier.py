@@ -3,8 +3,7 @@
 import pytest
 
 from langchain_tooltree import SearchConfig
-from langchain_tooltree.tooltree.frontier import Frontier
-from langchain_tooltree.tooltree.tree import Observation, Tree
+from langchain_tooltree.tooltree.search.tree import Frontier, Observation, Tree
 
 RULES = ("posterior", "smoothed")
 

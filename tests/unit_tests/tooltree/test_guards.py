@@ -16,7 +16,7 @@ from langgraph.func import entrypoint
 from langgraph.types import Command
 
 from langchain_tooltree import ConfigurationError
-from langchain_tooltree.tooltree.guards import ToolGuards
+from langchain_tooltree.tooltree.host_hooks import HostHooks
 
 
 class Suffix(AgentMiddleware):
@@ -64,17 +64,17 @@ def redacting(kind, pattern, **options):
 
 
 def test_the_first_wrapper_is_the_outermost(path):
-    guards = ToolGuards.of([Suffix("last"), Suffix("second"), Suffix("first")])
+    guards = HostHooks.of([Suffix("last"), Suffix("second"), Suffix("first")])
     assert called(said("found"), guards, path).content == "found first second last"
 
 
 def test_results_are_redacted_after_all_wrappers_and_in_order(path):
-    guards = ToolGuards.of([redacting("name", "Ann"), Suffix("Ann"), redacting("note", "REDACTED_NAME")])
+    guards = HostHooks.of([redacting("name", "Ann"), Suffix("Ann"), redacting("note", "REDACTED_NAME")])
     assert called(said("Bob"), guards, path).content == "Bob [[REDACTED_NOTE]]"
 
 
 def test_what_is_not_to_be_redacted_stays(path):
-    guards = ToolGuards.of([redacting("name", "Ann")])
+    guards = HostHooks.of([redacting("name", "Ann")])
     update = Command(update={"name": "Ann"})
     assert called(said("Bob"), guards, path).content == "Bob"
     assert called(update, guards, path) is update
@@ -92,16 +92,16 @@ def test_what_is_not_to_be_redacted_stays(path):
     ids=["none", "others", "input only", "approval", "approval of each call"],
 )
 def test_middleware_that_wraps_no_tool_calls_wraps_no_searched_ones(middleware):
-    guards = ToolGuards.of(middleware)
+    guards = HostHooks.of(middleware)
     assert guards.wrap is None
     assert guards.awrap is None
 
 
 def test_tools_that_wait_for_approval_are_held_back():
     asking = HumanInTheLoopMiddleware({"send": True, "look": False, "pay": {"allowed_decisions": ["approve"]}})
-    assert ToolGuards.of([ToolRetryMiddleware(), asking]).held_back == {"send", "pay"}
+    assert HostHooks.of([ToolRetryMiddleware(), asking]).held_back == {"send", "pay"}
 
 
 def test_what_is_no_middleware_is_refused():
     with pytest.raises(ConfigurationError, match="got str 'retry'"):
-        ToolGuards.of(["retry"])
+        HostHooks.of(["retry"])

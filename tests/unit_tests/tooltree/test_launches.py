@@ -1,11 +1,9 @@
 import pytest
 
 from langchain_tooltree import ResumeError, SearchConfig
-from langchain_tooltree.tooltree.budget import Budget, Spent
-from langchain_tooltree.tooltree.config import Estimate
-from langchain_tooltree.tooltree.launches import LaunchQueue, Rollout
-from langchain_tooltree.tooltree.operations import Outcome
-from langchain_tooltree.tooltree.tree import Node
+from langchain_tooltree.tooltree.search.config import Estimate
+from langchain_tooltree.tooltree.search.scheduler import Budget, OperationOutcome, Rollout, Scheduler, Spent
+from langchain_tooltree.tooltree.search.tree import Node
 
 
 @pytest.fixture
@@ -13,7 +11,7 @@ def make():
     def queue(*, model_calls=10, tool_calls=10, proposer_calls=2, judge_calls=2, single=False, top_k=1):
         config = SearchConfig(top_k=top_k)
         budget = Budget(config, Estimate(rollouts=9, model_calls=model_calls, tool_calls=tool_calls))
-        return budget, LaunchQueue(budget, proposer_calls=proposer_calls, judge_calls=judge_calls, single=single)
+        return budget, Scheduler(budget, proposer_calls=proposer_calls, judge_calls=judge_calls, single=single)
 
     return queue
 
@@ -24,7 +22,7 @@ def rollout(number=0):
 
 def tell(queue, operation, *, several=False, gained=None, **used):
     told = {"operation": operation.id, "kind": operation.kind, "node": operation.node}
-    return queue.consume(Outcome(**told, several=several, gained=gained, spent=Spent(**used)))
+    return queue.consume(OperationOutcome(**told, several=several, gained=gained, spent=Spent(**used)))
 
 
 def test_operations_are_numbered_in_the_order_of_launch(make):

@@ -5,7 +5,7 @@ import sys
 import numpy as np
 import pytest
 
-from langchain_tooltree.tooltree.lexical import LexicalIndex, terms
+from langchain_tooltree.tooltree.retrieval import LexicalIndex, terms
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_without_common_words_nothing_scores(texts):
 
 def test_scores_do_not_depend_on_how_python_hashes_strings():
     code = """
-from langchain_tooltree.tooltree.lexical import LexicalIndex
+from langchain_tooltree.tooltree.retrieval import LexicalIndex
 words = [f"word{number}x" for number in range(200)]
 index = LexicalIndex([" ".join(words[start::3]) for start in range(50)])
 print(index.scores(" ".join(words)).tobytes().hex())

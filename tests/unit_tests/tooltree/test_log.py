@@ -2,10 +2,9 @@
 
 import pytest
 
-from langchain_tooltree.tooltree.budget import Spent
-from langchain_tooltree.tooltree.launches import Rollout
-from langchain_tooltree.tooltree.log import SearchLog
-from langchain_tooltree.tooltree.tree import Observation, Tree
+from langchain_tooltree.tooltree.search.scheduler import Rollout, Spent
+from langchain_tooltree.tooltree.search.search import SearchLog
+from langchain_tooltree.tooltree.search.tree import Observation, Tree
 
 
 @pytest.fixture

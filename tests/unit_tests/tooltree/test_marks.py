@@ -6,8 +6,8 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from langchain_tooltree import SearchConfig
-from langchain_tooltree.tooltree.marks import ALTERNATIVES, KEY, alternatives, plan_mark
-from langchain_tooltree.tooltree.tree import Tree
+from langchain_tooltree.tooltree.plan_metadata import ALTERNATIVES, KEY, alternatives, plan_metadata
+from langchain_tooltree.tooltree.search.tree import Tree
 
 EFFECTS = {"look": "read", "ask": "read"}
 
@@ -52,7 +52,7 @@ async def test_every_call_of_a_plan_is_marked_with_its_scores_and_its_place(plan
 
     assert len(calls) == len(result.steps) == 2
     for message, step in zip(calls, result.steps, strict=True):
-        mark = plan_mark(message)
+        mark = plan_metadata(message)
         assert (mark["search"], mark["node"]) == (result.search_id, step.node)
         assert (mark["r_pre"], mark["r_post"], mark["goal"]) == (step.r_pre, step.r_post, step.goal)
 
@@ -61,7 +61,9 @@ async def test_a_call_that_was_not_judged_is_marked_as_such(find, offline, numbe
     model = offline(offers={(): [("look", {"n": 1})], ("look",): [("ask", {"n": 2})]}, goal={"ask": 0.9})
     result = await find("Go.", numbered_tools("look", "ask"), model=model, effects=EFFECTS)
 
-    looked, asked = (plan_mark(message) for message in result.messages if message.type == "ai" and message.tool_calls)
+    looked, asked = (
+        plan_metadata(message) for message in result.messages if message.type == "ai" and message.tool_calls
+    )
 
     assert (looked["r_pre"], looked["r_post"], looked["goal"]) == (0.8, None, None)
     assert (asked["r_pre"], asked["r_post"], asked["goal"]) == (0.8, 0.8, 0.9)
@@ -72,8 +74,8 @@ async def test_only_the_call_that_waits_tells_of_the_rest_of_the_plan_and_what_i
 
     looked, _, waits = result.messages
 
-    assert not WAITING_ONLY & set(plan_mark(looked))
-    mark = plan_mark(waits)
+    assert not WAITING_ONLY & set(plan_metadata(looked))
+    mark = plan_metadata(waits)
     assert mark["plan"] == []
     assert mark["alternatives"] == result.alternatives
     assert mark["cost"]["rollouts"] == result.cost.rollouts
@@ -170,4 +172,4 @@ def test_without_a_plan_every_path_is_an_alternative(grow):
     ids=["plain", "of-a-person", "of-a-tool", "of-another-form"],
 )
 def test_a_message_that_no_plan_made_has_no_mark(message):
-    assert plan_mark(message) == {}
+    assert plan_metadata(message) == {}

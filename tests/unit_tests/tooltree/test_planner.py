@@ -6,7 +6,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_tooltree import ConfigurationError, ObjectSandbox, SearchConfig, ToolDefinitionError, ToolLibrary
 from langchain_tooltree.rate_limits import Patience
 from langchain_tooltree.testing import ScriptedChatModel
-from langchain_tooltree.tooltree.guards import ToolGuards
+from langchain_tooltree.tooltree.host_hooks import HostHooks
 from langchain_tooltree.tooltree.judge import FunctionEvaluator, ModelEvaluator
 from langchain_tooltree.tooltree.planner import Planner
 
@@ -40,7 +40,7 @@ def test_the_judge_scores_observations_too_unless_there_is_another(offline, numb
 def test_the_settings_have_defaults(offline, numbered_tools):
     planner = Planner(offline(), numbered_tools("alpha"))
     assert planner.config == SearchConfig()
-    assert planner.guards == ToolGuards()
+    assert planner.guards == HostHooks()
     assert (planner.sandbox, planner.bound_tools) == (None, frozenset())
 
 
@@ -62,7 +62,7 @@ def test_a_tool_that_waits_for_approval_is_a_write_whatever_is_declared(offline,
         offline(),
         numbered_tools("alpha", "beta"),
         effects={"alpha": "read", "beta": "read"},
-        guards=ToolGuards(held_back=frozenset({"beta"})),
+        guards=HostHooks(held_back=frozenset({"beta"})),
     )
     assert planner.effects == {"alpha": "read", "beta": "write"}
 

@@ -4,7 +4,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from langchain_tooltree.experience.reference import as_reference
-from langchain_tooltree.tooltree.reuse import continuation_of, last_search
+from langchain_tooltree.tooltree.resume import continuation_of, last_search
 
 EFFECTS = {"look": "read", "ask": "read", "paint": "sandboxed", "send": "write"}
 

@@ -3,9 +3,9 @@
 import pytest
 
 from langchain_tooltree import ResumeError, SearchConfig
-from langchain_tooltree.tooltree.frontier import Work
-from langchain_tooltree.tooltree.operations import Outcome
-from langchain_tooltree.tooltree.search import TreeSearch
+from langchain_tooltree.tooltree.search.scheduler import OperationOutcome
+from langchain_tooltree.tooltree.search.search import TreeSearch
+from langchain_tooltree.tooltree.search.tree import Work
 
 
 def names(search, *nodes):
@@ -262,7 +262,7 @@ def test_an_outcome_of_another_operation_is_refused(table_world):
 
 def test_an_outcome_nobody_waits_for_is_refused():
     with pytest.raises(ResumeError, match="waits for nothing"):
-        TreeSearch(SearchConfig()).tell(Outcome(operation=0, kind="propose", node=0))
+        TreeSearch(SearchConfig()).tell(OperationOutcome(operation=0, kind="propose", node=0))
 
 
 def test_every_step_is_told_as_an_event(search_in):

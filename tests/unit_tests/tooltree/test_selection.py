@@ -3,9 +3,8 @@ import math
 import pytest
 
 from langchain_tooltree import SearchConfig
-from langchain_tooltree.tooltree.frontier import Frontier, Work
-from langchain_tooltree.tooltree.selection import WORTH_STARTING, Posterior, UpperConfidence
-from langchain_tooltree.tooltree.tree import Observation, Tree
+from langchain_tooltree.tooltree.search.policies import WORTH_STARTING, PosteriorPolicy, UCTPolicy
+from langchain_tooltree.tooltree.search.tree import Frontier, Observation, Tree, Work
 
 
 class Askable(Frontier):
@@ -21,7 +20,7 @@ class Askable(Frontier):
 
 def work(tree, *, askable=lambda _: False, **settings):
     config = SearchConfig(**{"selection": "smoothed", **settings})
-    return UpperConfidence(config).select(tree, Askable(tree, config, askable))
+    return UCTPolicy(config).select(tree, Askable(tree, config, askable))
 
 
 def select(tree, **settings):
@@ -30,7 +29,7 @@ def select(tree, **settings):
 
 
 def score(state, state_visits, child, **settings):
-    return UpperConfidence(SearchConfig(**{"selection": "smoothed", **settings})).score(state, state_visits, child)
+    return UCTPolicy(SearchConfig(**{"selection": "smoothed", **settings})).score(state, state_visits, child)
 
 
 def test_the_smoothed_form_by_hand(grow):
@@ -188,7 +187,7 @@ def test_a_state_that_may_be_asked_again_is_left_alone_while_it_has_something_to
     tree.root.proposals = 1
     call = grow(tree, tree.root, "look")
     config = SearchConfig(selection="smoothed", max_proposals=2)
-    rule, frontier = UpperConfidence(config), Frontier(tree, config)
+    rule, frontier = UCTPolicy(config), Frontier(tree, config)
     assert rule.select(tree, frontier) == Work("execute", call)
     call.closed = True
     assert rule.select(tree, frontier) == Work("propose", tree.root)
@@ -198,7 +197,7 @@ def test_under_eq_1_a_rollout_runs_the_best_of_its_candidates_and_has_it_judged(
     tree = Tree()
     best, second = grow(tree, tree.root, "best"), grow(tree, tree.root, "second")
     config = SearchConfig(selection="smoothed")
-    rule, frontier = UpperConfidence(config), Frontier(tree, config)
+    rule, frontier = UCTPolicy(config), Frontier(tree, config)
     assert rule.after_scoring(tree, frontier, [best, second]) == Work("execute", best)
     assert rule.after_scoring(tree, frontier, []) is None
     assert rule.judges_at_once(frontier, best)
@@ -206,7 +205,7 @@ def test_under_eq_1_a_rollout_runs_the_best_of_its_candidates_and_has_it_judged(
 
 def likely(sketch):
     sketch.root()
-    return Posterior(sketch.beliefs, sketch.config)
+    return PosteriorPolicy(sketch.beliefs, sketch.config)
 
 
 def test_the_posterior_rule_does_the_best_work_there_is(sketch):

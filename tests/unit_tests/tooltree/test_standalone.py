@@ -20,8 +20,8 @@ from langchain_tooltree import (
     search,
 )
 from langchain_tooltree.testing import ScriptedChatModel
+from langchain_tooltree.tooltree.driver import Turn
 from langchain_tooltree.tooltree.planner import Planner
-from langchain_tooltree.tooltree.turn import Turn
 
 ALPHA = {"alpha": "read"}
 READS = {"alpha": "read", "beta": "read"}

@@ -5,8 +5,8 @@ from itertools import pairwise
 import pytest
 
 from langchain_tooltree import SearchConfig
-from langchain_tooltree.tooltree.budget import Spent
-from langchain_tooltree.tooltree.search import FAILURES_TO_GIVE_UP, TreeSearch
+from langchain_tooltree.tooltree.search.scheduler import Spent
+from langchain_tooltree.tooltree.search.search import FAILURES_TO_GIVE_UP, TreeSearch
 
 PAPER = {"selection": "printed", "max_proposals": 1, "goal_score": False}
 

@@ -3,12 +3,11 @@
 import pytest
 
 from langchain_tooltree import SearchConfig
-from langchain_tooltree.tooltree.operations import Outcome
-from langchain_tooltree.tooltree.top_ups import TopUps
+from langchain_tooltree.tooltree.search.scheduler import ExtraCandidates, OperationOutcome
 
 
 def told(*, several=False, gained=None):
-    return Outcome(operation=0, kind="propose", node=0, several=several, gained=gained)
+    return OperationOutcome(operation=0, kind="propose", node=0, several=several, gained=gained)
 
 
 @pytest.fixture
@@ -16,7 +15,7 @@ def after():
     """Questions that topping up may take after the given outcomes."""
 
     def wanted(*outcomes, **settings):
-        top_ups = TopUps(SearchConfig(**settings))
+        top_ups = ExtraCandidates(SearchConfig(**settings))
         for outcome in outcomes:
             top_ups.watch(outcome)
         return top_ups.wanted
@@ -47,4 +46,4 @@ def test_two_fruitless_questions_in_a_row_are_enough(after):
 
 def test_the_papers_drafts_are_not_topped_up(after):
     assert after(proposals="per_tool") == 0
-    assert TopUps(SearchConfig.paper()).wanted == 0
+    assert ExtraCandidates(SearchConfig.paper()).wanted == 0

@@ -8,7 +8,7 @@ from langgraph.store.memory import InMemoryStore
 from pydantic import Field, PrivateAttr
 
 from langchain_tooltree import ExperienceStore
-from langchain_tooltree.cfgm.collecting.failure_reflection import FailureForm
+from langchain_tooltree.cfgm.collect.collection import FailureForm
 from langchain_tooltree.testing import ScriptedChatModel
 
 LESSON = "Turn the key first."

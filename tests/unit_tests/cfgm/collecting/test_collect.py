@@ -14,8 +14,8 @@ from little_worlds import LESSON, Corridor, FullStore, Walker, contents, door_to
 from typing_extensions import TypedDict
 
 from langchain_tooltree import ExperienceStore
-from langchain_tooltree.cfgm.collecting.collect import acollect, collect
-from langchain_tooltree.cfgm.collecting.task import Task, named
+from langchain_tooltree.cfgm.collect.collect import acollect, collect
+from langchain_tooltree.cfgm.collect.report import Task, named
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.flows import run_flow
 

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from langchain_tooltree.cfgm.collecting.environment import (
+from langchain_tooltree.cfgm.collect.environment import (
     Environment,
-    Observed,
+    StepReading,
     UnreadableStepError,
     as_text,
     closing,
@@ -41,37 +41,40 @@ class Scene:
 @pytest.mark.parametrize(
     ("brought", "read"),
     [
-        (("seen", 0.5, False), Observed("seen", 0.5)),
-        (("seen", 1, True, {"score": 1}), Observed("seen", 1.0, done=True)),
-        (("seen", 0.0, False, True, {}), Observed("seen", 0.0, done=True, truncated=True)),
-        (("seen", 0.0, True, False, {}), Observed("seen", 0.0, done=True)),
-        (("seen", None, False), Observed("seen")),
-        (("seen", float("nan"), False), Observed("seen")),
-        (("seen", "much", False), Observed("seen")),
-        (("seen", np.float64(0.25), np.bool_(True)), Observed("seen", 0.25, done=True)),
-        ((["seen"], (1.0,), [True], {"won": [True]}), Observed("seen", 1.0, done=True)),
-        ((np.array(["seen"]), np.array([1.0]), np.array([False]), {}), Observed("seen", 1.0)),
-        (NamedStep("seen", 0.5, True, {}), Observed("seen", 0.5, done=True)),
-        ({"observation": "seen", "reward": 2, "done": True}, Observed("seen", 2.0, done=True)),
-        ({"observation": {"room": "hall"}}, Observed('{"room": "hall"}')),
-        (("seen", 1.0, True, True, {}), Observed("seen", 1.0, done=True)),
-        (["seen", 1.0, True], Observed("seen", 1.0, done=True)),
-        (["seen", 1.0, False, {}], Observed("seen", 1.0)),
-        (["seen", 1.0, False, True, {}], Observed("seen", 1.0, done=True, truncated=True)),
-        (["door", "lamp", "key"], Observed('["door", "lamp", "key"]')),
+        (("seen", 0.5, False), StepReading("seen", 0.5)),
+        (("seen", 1, True, {"score": 1}), StepReading("seen", 1.0, done=True)),
+        (("seen", 0.0, False, True, {}), StepReading("seen", 0.0, done=True, truncated=True)),
+        (("seen", 0.0, True, False, {}), StepReading("seen", 0.0, done=True)),
+        (("seen", None, False), StepReading("seen")),
+        (("seen", float("nan"), False), StepReading("seen")),
+        (("seen", "much", False), StepReading("seen")),
+        (("seen", np.float64(0.25), np.bool_(True)), StepReading("seen", 0.25, done=True)),
+        ((["seen"], (1.0,), [True], {"won": [True]}), StepReading("seen", 1.0, done=True)),
+        ((np.array(["seen"]), np.array([1.0]), np.array([False]), {}), StepReading("seen", 1.0)),
+        (NamedStep("seen", 0.5, True, {}), StepReading("seen", 0.5, done=True)),
+        ({"observation": "seen", "reward": 2, "done": True}, StepReading("seen", 2.0, done=True)),
+        ({"observation": {"room": "hall"}}, StepReading('{"room": "hall"}')),
+        (("seen", 1.0, True, True, {}), StepReading("seen", 1.0, done=True)),
+        (["seen", 1.0, True], StepReading("seen", 1.0, done=True)),
+        (["seen", 1.0, False, {}], StepReading("seen", 1.0)),
+        (["seen", 1.0, False, True, {}], StepReading("seen", 1.0, done=True, truncated=True)),
+        (["door", "lamp", "key"], StepReading('["door", "lamp", "key"]')),
         (
             {"observation": "seen", "reward": 2, "terminated": True, "truncated": False},
-            Observed("seen", 2.0, done=True),
+            StepReading("seen", 2.0, done=True),
         ),
-        ({"observation": "seen", "terminated": False, "truncated": True}, Observed("seen", done=True, truncated=True)),
-        ({"observation": "seen", "done": True, "truncated": True}, Observed("seen", done=True, truncated=True)),
-        ({"obs": "seen", "reward": 2, "done": True}, Observed("seen", 2.0, done=True)),
-        (Result("seen", 0.5, True), Observed("seen", 0.5, done=True)),
-        (Scene("seen"), Observed("Scene(observation='seen')")),
-        (("seen", 10**400, False), Observed("seen")),
-        ("seen", Observed("seen")),
-        (None, Observed("")),
-        ({"room": "hall"}, Observed('{"room": "hall"}')),
+        (
+            {"observation": "seen", "terminated": False, "truncated": True},
+            StepReading("seen", done=True, truncated=True),
+        ),
+        ({"observation": "seen", "done": True, "truncated": True}, StepReading("seen", done=True, truncated=True)),
+        ({"obs": "seen", "reward": 2, "done": True}, StepReading("seen", 2.0, done=True)),
+        (Result("seen", 0.5, True), StepReading("seen", 0.5, done=True)),
+        (Scene("seen"), StepReading("Scene(observation='seen')")),
+        (("seen", 10**400, False), StepReading("seen")),
+        ("seen", StepReading("seen")),
+        (None, StepReading("")),
+        ({"room": "hall"}, StepReading('{"room": "hall"}')),
     ],
 )
 def test_what_a_step_returns_is_read(brought, read):
@@ -145,7 +148,7 @@ async def test_actions_may_be_awaited(drive):
         async def step(self, action):
             return action.upper(), 1, True
 
-    assert await drive(Environment(Async(None)).stepping("go")) == Observed("GO", 1.0, done=True)
+    assert await drive(Environment(Async(None)).stepping("go")) == StepReading("GO", 1.0, done=True)
 
 
 def test_objects_with_reset_and_step_are_environments_and_classes_are_not():

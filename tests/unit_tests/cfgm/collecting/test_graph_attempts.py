@@ -19,7 +19,7 @@ from little_worlds import LESSON, Corridor, FullStore, Walker, contents, door_to
 from typing_extensions import TypedDict
 
 from langchain_tooltree import CFGMMemory, CFGMMiddleware, ExperienceStore
-from langchain_tooltree.cfgm.collecting.collect import acollect, collect
+from langchain_tooltree.cfgm.collect.collect import acollect, collect
 from langchain_tooltree.errors import ConfigurationError
 
 

@@ -5,8 +5,7 @@ from types import SimpleNamespace
 
 from detection import seen
 
-from langchain_tooltree.cfgm.detection.condition import anomaly_condition
-from langchain_tooltree.cfgm.detection.detector import AnomalyDetector
+from langchain_tooltree.cfgm.anomaly.detector import AnomalyDetector, anomaly_condition
 
 
 def test_anomalous_observations_lead_to_reflection():

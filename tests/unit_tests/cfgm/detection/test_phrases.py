@@ -5,13 +5,17 @@ from time import perf_counter
 import pytest
 from detection import calls, seen
 
-from langchain_tooltree.cfgm.detection import phrases as default_phrases
-from langchain_tooltree.cfgm.detection import program_phrases
-from langchain_tooltree.cfgm.detection.detector import AnomalyDetector
-from langchain_tooltree.cfgm.detection.observed import HEAD, observed
-from langchain_tooltree.cfgm.detection.phrase import Phrase, phrases_from
-from langchain_tooltree.cfgm.detection.phrase_packs import ALFWORLD_PHRASES, SCIENCEWORLD_PHRASES, WEBSHOP_PHRASES
-from langchain_tooltree.cfgm.detection.phrases import DEFAULT_PHRASES
+from langchain_tooltree.cfgm.anomaly import general_phrases as default_phrases
+from langchain_tooltree.cfgm.anomaly.detector import AnomalyDetector
+from langchain_tooltree.cfgm.anomaly.general_phrases import DEFAULT_PHRASES
+from langchain_tooltree.cfgm.anomaly.phrases import (
+    ALFWORLD_PHRASES,
+    SCIENCEWORLD_PHRASES,
+    WEBSHOP_PHRASES,
+    Phrase,
+    phrases_from,
+)
+from langchain_tooltree.cfgm.anomaly.signals import HEAD, signals_in
 from langchain_tooltree.errors import ConfigurationError
 
 REFUSALS = """\
@@ -148,7 +152,7 @@ def test_refusals_of_many_environments_are_found(text):
 @pytest.mark.parametrize("line", WAYS.splitlines())
 def test_each_family_knows_its_way_of_refusing(line):
     family, text = line.split(" | ", maxsplit=1)
-    phrases = {**vars(default_phrases), **vars(program_phrases)}[family]
+    phrases = vars(default_phrases)[family]
     assert found(text, phrases=phrases) is not None
     assert found(text) is not None
 
@@ -157,7 +161,7 @@ def test_each_family_knows_its_way_of_refusing(line):
     "unit", [*" a\"'(_[.:", "no ", "not ", "you ", "try ", "is ", "no a", "which ", "got ", "if ", "nothing to "]
 )
 def test_no_phrase_searches_long_for_what_is_not_there(unit):
-    sentence = observed((unit * 400)[:1_200])
+    sentence = signals_in((unit * 400)[:1_200])
     begin = perf_counter()
     for phrase in DEFAULT_PHRASES:
         phrase.found_in(sentence)
@@ -245,5 +249,5 @@ def test_packs_know_their_environments_alone(pack, text):
 
 
 def test_prompts_labels_and_quotes_do_not_hide_a_sentence():
-    assert observed('> Observation: "You walk."').sentences == ('You walk."',)
+    assert signals_in('> Observation: "You walk."').sentences == ('You walk."',)
     assert found("Observation: You can't do that.") is not None

@@ -1,0 +1,285 @@
+"""AnomalyDetector: tells whether the latest observations of a conversation show that something is off."""
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Any, Literal
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.tools import BaseTool
+from langgraph.errors import GraphBubbleUp
+
+from langchain_tooltree.cfgm.anomaly import rules
+from langchain_tooltree.cfgm.anomaly.classifier import ClassifierFunction, resolve_classifier
+from langchain_tooltree.cfgm.anomaly.general_phrases import DEFAULT_PHRASES
+from langchain_tooltree.cfgm.anomaly.loops import Pollers, loop_in
+from langchain_tooltree.cfgm.anomaly.phrases import Phrase, phrases_from
+from langchain_tooltree.cfgm.anomaly.rules import Anomaly
+from langchain_tooltree.cfgm.course import as_message, is_request
+from langchain_tooltree.errors import ConfigurationError, check_count
+from langchain_tooltree.experience.records import Outcome, Step, text_of
+from langchain_tooltree.experience.reference import without_reference
+from langchain_tooltree.flows import Flow, arun_flow, run_flow
+
+logger = logging.getLogger(__name__)
+
+
+MOST_MESSAGES = 400
+"""Messages from the end that are read for one check."""
+
+HORIZON = 1_000
+"""Messages from the end in which a tool may have been used before it was gone."""
+
+
+def latest_steps(messages: Sequence[Any]) -> Iterator[list[Step]]:
+    """The calls since the user last said something, those of one message together, latest message first.
+
+    Args:
+        messages: The conversation: LangChain messages, or what `convert_to_messages` takes.
+
+    Yields:
+        The answered calls of one message in the order of their observations; an observation whose call is not in
+        the conversation counts as a call without arguments. Nothing if the last message is no observation.
+    """
+    observations: list[ToolMessage] = []
+    turn = 0
+    for place in range(len(messages) - 1, max(-1, len(messages) - 1 - MOST_MESSAGES), -1):
+        message = as_message(messages[place])
+        match message:
+            case ToolMessage():
+                observations.append(message)
+            case AIMessage():
+                if observations:
+                    yield _steps(message, observations[::-1], turn)
+                    turn -= 1
+                    observations = []
+                elif turn == 0:
+                    return  # the assistant has the last word
+            case HumanMessage():
+                if is_request(message):
+                    break
+            case _ if turn == 0 and not observations:
+                return
+    if observations:
+        yield _steps(None, observations[::-1], turn)
+
+
+def worked_before(messages: Sequence[Any], tool: str) -> bool:
+    """Whether a tool has brought something earlier in a conversation.
+
+    Args:
+        messages: The conversation.
+        tool: Name of the tool.
+
+    Returns:
+        Whether one of the latest `HORIZON` messages is an observation of it, not of its latest call, and no error.
+    """
+    fine: set[str] = set()
+    refusal = f"error: {tool} is not a valid tool".lower()
+    earlier = False
+    for place in range(len(messages) - 1, max(-1, len(messages) - 1 - HORIZON), -1):
+        message = as_message(messages[place])
+        if isinstance(message, AIMessage):
+            earlier = True
+            if any(call["name"] == tool and call["id"] in fine for call in message.tool_calls):
+                return True
+        elif earlier and isinstance(message, ToolMessage) and message.status != "error":
+            refused = text_of(message.content)[: len(refusal)].lower() == refusal
+            fine |= set() if refused else {message.tool_call_id}
+    return False
+
+
+def _steps(caller: AIMessage | None, observations: Sequence[ToolMessage], turn: int) -> list[Step]:
+    calls = {call["id"]: call for call in caller.tool_calls} if caller is not None else {}
+    found = []
+    for message in observations:
+        call = calls.get(message.tool_call_id)
+        outcome = Outcome(without_reference(message.content), message.status)
+        tool = call["name"] if call else message.name or ""
+        found.append(Step(tool, call["args"] if call else None, outcome, message.tool_call_id or None, turn))
+    return found
+
+
+DEFAULT_REPEATS = 3
+
+Tools = Iterable[str | BaseTool | Mapping[str, Any] | Callable[..., Any]]
+"""Tools by name, as LangChain tools, as functions, or as the dicts that providers take."""
+
+
+class AnomalyDetector:
+    """Finds anomalous observations: what sets off a reflection in CFGM (Alg. 3).
+
+    ```python
+    detector = AnomalyDetector(phrases=[*DEFAULT_PHRASES, "The lever is jammed"], pollers=["act(wait*)"])
+    anomaly = detector.check(messages)  # None if all is well
+    ```
+
+    The rules are asked one after the other, and the first that finds something has the word:
+
+    1. the tool is not there (`unknown_tool`; `drift` if it worked earlier), or its call failed (`error`);
+    2. a field of a structured observation says so (`error_field`);
+    3. a phrase says so (`phrase`), at the beginning of the observation, or anywhere in a short one: long texts tell
+       of other people's errors;
+    4. the same call brought the same again (`repetition`), several calls did (`cycle`), or different calls did
+       (`stagnation`). Words that only confirm that something was done are no sign of standing still: it takes twice
+       as many of them for a cycle, and they are no stagnation. Only calls since the latest message of the user count,
+       and declared pollers do not;
+    5. the classifier says so (`classified`).
+
+    A call that a person rejected (`HumanInTheLoopMiddleware`, `PlanReviewMiddleware`) is no anomaly: the agent was told
+    what to do. Empty results are none either, until they stagnate. What this package itself has put into an observation
+    is not looked at. A check reads the end of the conversation, as far back as a loop may reach; it costs the same in a
+    long one.
+
+    Args:
+        phrases: Ways in which environments say that something did not work: plain texts, which count anywhere in the
+            beginning and the end of an observation, whatever their case, and `Phrase`s.
+        repeats: How often the same must come in a row to be a loop. Different calls with the same outcome must be two
+            more.
+        pollers: Calls that may be made again and again: names of tools, or calls as `tool(value, value)`, values in
+            the order of the call. `*` stands for anything: `"act(wait*)"`.
+        classifier: Asked where no rule has found anything: a function (see `ClassifierFunction`), a chat model or the
+            name of one. A model is asked once for all parallel observations, once more if its reply is unusable.
+
+    Raises:
+        ConfigurationError: If an argument is invalid.
+    """
+
+    def __init__(
+        self,
+        *,
+        phrases: Iterable[str | Phrase] = DEFAULT_PHRASES,
+        repeats: int = DEFAULT_REPEATS,
+        pollers: Iterable[str] = (),
+        classifier: ClassifierFunction | BaseChatModel | str | None = None,
+    ) -> None:
+        check_count("repeats", repeats, 2)  # once is no loop
+        if isinstance(pollers, str):
+            msg = f"pollers are a list, got the text {pollers!r:.80}; for a single one, {[pollers]!r:.80}."
+            raise ConfigurationError(msg)
+        self._phrases = phrases_from(phrases)
+        self._repeats = repeats
+        self._pollers = Pollers(pollers)
+        self._classify = None if classifier is None else resolve_classifier(classifier)
+
+    def check(self, messages: Sequence[Any], *, tools: Tools | None = None) -> Anomaly | None:
+        """Look at the observations that came after the latest calls.
+
+        Args:
+            messages: The conversation: LangChain messages, or what `convert_to_messages` takes.
+            tools: The tools that the agent has now, by name or otherwise; a call of any other tool that failed is a
+                call of an unknown one.
+
+        Returns:
+            The anomaly; `None` if there is none, or if the conversation does not end in an observation.
+
+        Raises:
+            Exception: What a classifier function raised.
+        """
+        return run_flow(self.checking(messages, tools=tools))
+
+    async def acheck(self, messages: Sequence[Any], *, tools: Tools | None = None) -> Anomaly | None:
+        """The async twin of `check`."""
+        return await arun_flow(self.checking(messages, tools=tools))
+
+    def checking(self, messages: Sequence[Any], tools: Tools | None = None) -> Flow[Anomaly | None]:
+        """Look at the observations that came after the latest calls, as a flow."""
+        turns = latest_steps(messages)
+        seen = [each for each in map(rules.ObservedCall, next(turns, ())) if not each.is_rejection]
+        if not seen:
+            return None
+        latest = [each.step for each in seen]
+        found = self._by_rules(seen, messages, tools) or self._by_loops(latest, turns)
+        if found is not None or self._classify is None:
+            return found
+        return (yield from self._classify(latest))
+
+    def _by_rules(
+        self, latest: Sequence[rules.ObservedCall], messages: Sequence[Any], tools: Tools | None
+    ) -> Anomaly | None:
+        names = None if tools is None else names_of(tools)
+        checks: tuple[Callable[[rules.ObservedCall], Anomaly | None], ...] = (
+            lambda seen: rules.missing_tool(seen, names, lambda tool: worked_before(messages, tool)),
+            rules.error,
+            rules.error_field,
+            lambda seen: rules.phrase(seen, self._phrases),
+        )
+        return next((found for check in checks for seen in latest if (found := check(seen))), None)
+
+    def _by_loops(self, latest: Sequence[Step], earlier: Iterator[list[Step]]) -> Anomaly | None:
+        steps = chain(reversed(latest), chain.from_iterable(reversed(turn) for turn in earlier))
+        found = loop_in(steps, repeats=self._repeats, pollers=self._pollers)
+        return None if found is None else rules.loop(found)
+
+
+def names_of(tools: Tools) -> frozenset[str]:
+    """The names of tools.
+
+    Args:
+        tools: The tools.
+
+    Returns:
+        Their names.
+
+    Raises:
+        ConfigurationError: If they are no list, or an entry has no name.
+    """
+    if isinstance(tools, str):
+        msg = f"tools are a list, got the text {tools!r:.80}; for a single tool, {[tools]!r:.80}."
+        raise ConfigurationError(msg)
+    return frozenset(map(_name, tools))
+
+
+def _name(tool: Any) -> str:
+    if isinstance(tool, Mapping):
+        function = tool["function"] if isinstance(tool.get("function"), Mapping) else tool
+        name = function.get("name") or tool.get("type")
+    else:
+        name = tool if isinstance(tool, str) else getattr(tool, "name", None) or getattr(tool, "__name__", None)
+    if not isinstance(name, str) or not name:
+        msg = f"A tool is a name, a LangChain tool, a function, or a dict with a name; got {tool!r:.120}."
+        raise ConfigurationError(msg)
+    return name
+
+
+_DETECTOR = AnomalyDetector()
+
+
+def anomaly_condition(
+    state: Any, messages_key: str = "messages", *, detector: AnomalyDetector | None = None
+) -> Literal["reflect", "model"]:
+    """Where to go after the tools: to reflection if the latest observations are anomalous, to the model otherwise.
+
+    It is to the tools node what `tools_condition` is to the model node:
+
+    ```python
+    graph.add_node("reflect", CFGMReflectionNode(model))
+    graph.add_conditional_edges("tools", anomaly_condition, ["reflect", "model"])
+    graph.add_edge("reflect", "model")
+    ```
+
+    For a detector of your own, pass `functools.partial(anomaly_condition, detector=detector)`, and the same detector
+    to the node. One with a classifier asks it on the calling thread, and the node would ask it again: there, leave the
+    condition out and let the node stand between the tools and the model unconditionally.
+
+    Args:
+        state: The graph state, a mapping or an object, or just a list of messages.
+        messages_key: Where in the state the conversation stands.
+        detector: Tells anomalous observations from normal ones; one with default settings if left out.
+
+    Returns:
+        `"reflect"` or `"model"`. What the agent can do nothing about, such as a wrong password, goes to the model,
+        which sees the error and can tell its user. So does everything if the detector fails, which is logged.
+    """
+    messages: Any = state
+    if not isinstance(state, list):
+        messages = state.get(messages_key) if isinstance(state, Mapping) else getattr(state, messages_key, None)
+    try:
+        anomaly = (_DETECTOR if detector is None else detector).check(messages or [])
+    except GraphBubbleUp:
+        raise
+    except Exception as error:  # noqa: BLE001 - a classifier may be down, and the agent can do without
+        logger.warning("An observation was not checked: %s: %s", type(error).__name__, error)
+        return "model"
+    return "reflect" if anomaly is not None and anomaly.recoverable else "model"

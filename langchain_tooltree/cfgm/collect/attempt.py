@@ -1,0 +1,283 @@
+"""An attempt under way: what it is shown, what it has spent, and what it came to."""
+
+import hashlib
+import json
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from langchain_core.messages import BaseMessage
+
+from langchain_tooltree.cfgm.collect.report import Cost, NamedTask
+from langchain_tooltree.errors import ToolTreeError
+from langchain_tooltree.experience.record_collection import RecordCollection
+from langchain_tooltree.experience.records import Branch, ChatMessage
+from langchain_tooltree.experience.reference import as_reference
+from langchain_tooltree.experience.trajectory import EXTRAS, to_chat
+from langchain_tooltree.flows import Flow
+from langchain_tooltree.models import Meter
+from langchain_tooltree.rate_limits import Patience, http_status, was_refused
+
+UNACCEPTABLE = frozenset({400, 413, 422})
+"""HTTP statuses by which providers refuse a conversation as such, for its length or its form."""
+
+ASYNC_ONLY = (
+    "No synchronous function provided",  # nodes of LangGraph
+    "Cannot invoke a coroutine function",  # runnables of LangChain
+    "does not support sync invocation",  # tools
+    "Synchronous implementation of",  # middleware
+)
+"""What errors say that are raised where the sync half of something is missing."""
+
+SHOWN_ERROR = 300
+"""Characters of an error's text that are kept."""
+
+
+def is_unacceptable(error: BaseException) -> bool:
+    """Whether an error says that a provider will never take this conversation, which is the agent's own doing."""
+    return http_status(error) in UNACCEPTABLE
+
+
+def is_outage(error: BaseException) -> bool:
+    """Whether an error says that a service cannot be reached or does not serve now."""
+    if is_unacceptable(error):
+        return False
+    return isinstance(error, ConnectionError | TimeoutError) or was_refused(error)
+
+
+def is_async_only(error: BaseException) -> bool:
+    """Whether an error says that something can only be awaited."""
+    return isinstance(error, TypeError | NotImplementedError) and any(words in str(error) for words in ASYNC_ONLY)
+
+
+def told(error: BaseException) -> str:
+    """An error in words."""
+    said = f"{type(error).__name__}: {error}".strip().removesuffix(":")
+    return said if len(said) <= SHOWN_ERROR else f"{said[:SHOWN_ERROR]}…"
+
+
+SHELF = "attempts"
+"""Label under which journals stand in the namespace of the experience."""
+
+ENDED = "ended"
+"""Key of the record of an attempt that has ended and is not yet stored as experience."""
+
+SEPARATOR = "/"
+
+Records = dict[str, dict[str, Any]]
+
+
+class Journal:
+    """The journal of one attempt.
+
+    Args:
+        shelf: Where it is kept.
+        attempt: Id of the attempt.
+        records: What was kept of it before.
+    """
+
+    def __init__(
+        self, shelf: RecordCollection, attempt: str, records: Mapping[str, Mapping[str, Any]] | None = None
+    ) -> None:
+        self._shelf = shelf
+        self._attempt = attempt
+        self._records = dict(records or {})
+        self._kept = dict.fromkeys(self._records)
+        self._used = {ENDED}
+
+    def recorded(self, key: str) -> Mapping[str, Any] | None:
+        """What was kept under a key before this process; `None` if nothing was."""
+        self._used.add(key)
+        return self._records.get(key)
+
+    def keeping(self, key: str, record: Mapping[str, Any]) -> Flow[None]:
+        """Keep a record, as a flow; it is safe when the flow has ended."""
+        self._kept[key] = None
+        yield from self._shelf.putting(f"{self._attempt}{SEPARATOR}{key}", record)
+
+    def clearing(self) -> Flow[None]:
+        """Delete all that was kept of the attempt, as a flow."""
+        for key in list(self._kept):
+            yield from self._shelf.deleting(f"{self._attempt}{SEPARATOR}{key}")
+            del self._kept[key]
+
+    @property
+    def holds(self) -> bool:
+        """Whether anything is kept."""
+        return bool(self._kept)
+
+    @property
+    def unused(self) -> int:
+        """How many earlier records have not been asked for."""
+        return len(self._records.keys() - self._used)
+
+
+def journals(shelf: RecordCollection) -> Flow[dict[str, Records]]:
+    """All that is kept of attempts under way, as a flow.
+
+    Args:
+        shelf: Where it is kept.
+
+    Returns:
+        The records of each attempt, by the attempt's id and their keys.
+
+    Raises:
+        StoreError: If something stored there is no such record.
+    """
+    found: dict[str, Records] = {}
+    for name, record in (yield from shelf.reading()).items():
+        attempt, _, key = name.partition(SEPARATOR)
+        found.setdefault(attempt, {})[key] = record
+    return found
+
+
+def place(*parts: Any) -> str:
+    """A short name for what had been said at some point: the same one whenever the same was said.
+
+    Args:
+        *parts: Data, with messages among it. Of messages counts what was said and called, not their ids; of other
+            objects that JSON has no form for, their type alone.
+
+    Returns:
+        The name.
+    """
+    written = json.dumps(_plain(parts), sort_keys=True, default=lambda other: type(other).__qualname__)
+    return hashlib.sha256(written.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def said(message: BaseMessage) -> dict[str, Any]:
+    """A message in the OpenAI chat format, without what only LangChain knows, such as its id."""
+    return {key: value for key, value in to_chat(message).items() if key != EXTRAS}
+
+
+def _plain(data: Any) -> Any:
+    if isinstance(data, BaseMessage):
+        return said(data) if data.type != "remove" else {"removed": True}
+    if isinstance(data, Mapping):
+        return {str(key): _plain(value) for key, value in data.items()}
+    if isinstance(data, Sequence) and not isinstance(data, str | bytes):
+        return [_plain(value) for value in data]
+    return data
+
+
+FOCUS_POINTS_TEXT = "Points that matter in this environment:\n{points}"
+
+REFLECTIONS_TEXT = "You have tried this task before and failed. What was learnt from it:\n{reflections}"
+
+
+class UnfinishedError(ToolTreeError, RuntimeError):
+    """Something went wrong that is no fault of the agent: the attempt is not stored, and can be gone on with."""
+
+
+class StoppedError(ToolTreeError, RuntimeError):
+    """The collection is being stopped: nothing new is begun."""
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptResult:
+    """What an attempt came to, before it is evaluated.
+
+    Attributes:
+        messages: The dialogue in the OpenAI chat format.
+        result: What the user's `evaluate` is given.
+        branches: Dialogues of sub-agents.
+        problem: Why it failed before it could be evaluated; empty if it did not.
+        success: What the environment itself says; `None` if it does not.
+        reward: The sum of the environment's rewards; `None` if there were none.
+    """
+
+    messages: tuple[ChatMessage, ...]
+    result: Any = None
+    branches: tuple[Branch, ...] = ()
+    problem: str = ""
+    success: bool | None = None
+    reward: float | None = None
+
+
+class Attempt:
+    """One attempt at a task.
+
+    Args:
+        task: The task.
+        number: Which attempt it is, from 1.
+        request: What the agent is told: the task, with focus points and earlier reflections in front.
+        journal: What is kept of it.
+        max_steps: Tool calls or environment steps that it may make.
+        spend: Told of every cost of this run.
+        stopped: Whether the collection is being stopped.
+    """
+
+    def __init__(
+        self,
+        task: NamedTask,
+        number: int,
+        request: str,
+        journal: Journal,
+        *,
+        max_steps: int,
+        spend: Callable[[Cost], None],
+        stopped: Callable[[], bool],
+    ) -> None:
+        self.task = task
+        self.number = number
+        self.id = task.attempt_id(number)
+        self.request = request
+        self.journal = journal
+        self.max_steps = max_steps
+        self.usage = Cost()
+        self._spend = spend
+        self._stopped = stopped
+        self._lock = threading.Lock()
+
+    def meter(self, allowance: int) -> Meter:
+        """A meter for questions to our own model, which wait for no rate limit once the collection is being stopped."""
+        return Meter(allowance, Patience(cancelled=self._stopped))
+
+    def spend(self, cost: Cost) -> None:
+        """Count what was spent just now."""
+        self.replay(cost)
+        self._spend(cost)
+
+    def replay(self, cost: Cost) -> None:
+        """Count what was spent before and is not spent again."""
+        with self._lock:
+            self.usage += cost
+
+    def check(self) -> None:
+        """Let nothing new begin once the collection is being stopped.
+
+        Raises:
+            StoppedError: If it is.
+        """
+        if self._stopped():
+            msg = "The collection was stopped."
+            raise StoppedError(msg)
+
+
+def request_for(text: str, focus_points: Sequence[str], reflections: Sequence[str]) -> str:
+    """What an agent is told: the task, and in front of it what may help, marked as reference material.
+
+    Args:
+        text: The task.
+        focus_points: What matters in this environment.
+        reflections: What was learnt from earlier attempts, in order.
+
+    Returns:
+        The text of one user message.
+    """
+    parts = []
+    if focus_points:
+        parts.append(FOCUS_POINTS_TEXT.format(points="\n".join(f"- {point}" for point in focus_points)))
+    if reflections:
+        listed = "\n".join(f"{number}. {reflection}" for number, reflection in enumerate(reflections, 1))
+        parts.append(REFLECTIONS_TEXT.format(reflections=listed))
+    if not parts:
+        return text
+    reference = as_reference("\n\n".join(parts), source="earlier work")
+    return f"{reference}\n\n{text}"
+
+
+def cost_of(meter: Meter) -> Cost:
+    """What a meter has counted."""
+    return Cost(meter.model_calls, meter.input_tokens, meter.output_tokens)

@@ -1,0 +1,407 @@
+"""Environments that are reset and stepped, read tolerantly: those of ALFWorld, ScienceWorld, gymnasium and your own."""
+
+import inspect
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+
+from langchain_tooltree.cfgm.collect.attempt import (
+    Attempt,
+    AttemptResult,
+    UnfinishedError,
+    cost_of,
+    is_outage,
+    is_unacceptable,
+    place,
+    said,
+    told,
+)
+from langchain_tooltree.cfgm.collect.report import Cost
+from langchain_tooltree.errors import ConfigurationError, ToolTreeError
+from langchain_tooltree.experience.files import SUCCESS_REWARD
+from langchain_tooltree.experience.trajectory import to_chat, to_message
+from langchain_tooltree.flows import Flow, FunctionStep
+from langchain_tooltree.models import call_tools, inner_config
+
+OBSERVATION_PARTS = 2
+"""Length of what `reset` returns with information beside the observation."""
+
+
+STEP_LENGTHS = (3, 4, 5)
+"""Lengths of what `step` returns as values in a row."""
+
+OBSERVATION_NAMES = ("observation", "obs")
+
+
+class UnreadableStepError(ConfigurationError):
+    """An environment has returned something that cannot be read as a step; the message says what it should return."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepReading:
+    """What a step brought.
+
+    Attributes:
+        observation: What there is to see, as text.
+        reward: The reward of this step; `None` if there is none.
+        done: Whether the episode is over.
+        truncated: Whether it was cut off, by a limit of the environment, before its end.
+    """
+
+    observation: str
+    reward: float | None = None
+    done: bool = False
+    truncated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """An environment with `reset` and `step`, sync or async.
+
+    Args:
+        world: `reset(task)` returns an observation, or one and an info; `reset()` will do, as will one whose first
+            argument can be left out and is not called `task`: it is called without. `step(action)` returns
+            observation, reward, done and perhaps an info; or the five values of gymnasium; or the same as a mapping or
+            an object; or the observation alone.
+    """
+
+    world: Any
+
+    def resetting(self, task: Any) -> Flow[str]:
+        """Begin an episode, as a flow.
+
+        Args:
+            task: What the user passed as the task.
+
+        Returns:
+            The first observation.
+        """
+        reset = self.world.reset
+        brought = yield FunctionStep(reset if _takes_task(reset) else lambda _: reset(), task)
+        if isinstance(brought, tuple) and len(brought) == OBSERVATION_PARTS and isinstance(brought[1], Mapping):
+            brought = brought[0]
+        return as_text(brought)
+
+    def stepping(self, action: str) -> Flow[StepReading]:
+        """Take an action, as a flow.
+
+        Args:
+            action: The action, in words.
+
+        Returns:
+            What it brought.
+
+        Raises:
+            UnreadableStepError: If `step` returned something that cannot be read.
+        """
+        return read_step((yield FunctionStep(self.world.step, action)))
+
+
+def is_environment(candidate: object) -> bool:
+    """Whether it is an environment: an object, not a class, that can be reset and stepped."""
+    able = all(callable(getattr(candidate, name, None)) for name in ("reset", "step"))
+    return able and not isinstance(candidate, type)
+
+
+def closing(world: object) -> Flow[None]:
+    """Close a world, as a flow, if it has a `close` or `aclose`."""
+    close = getattr(world, "aclose", None) or getattr(world, "close", None)
+    if callable(close):
+        yield FunctionStep(lambda _: close(), None)
+
+
+def read_step(brought: Any) -> StepReading:
+    """Read what a `step` returned.
+
+    Args:
+        brought: Three, four (with an info) or five values (gymnasium), as a tuple or as a list of which the third is
+            a bool; a mapping or an object with `observation` or `obs`, and perhaps `reward` and `done`, or `terminated`
+            and `truncated`; or the observation alone. One-element lists, which environments for batches return, count
+            as their element.
+
+    Returns:
+        What the step brought.
+
+    Raises:
+        UnreadableStepError: If it is a tuple of another length, or that of several episodes at once.
+    """
+    match tuple(brought) if _is_listed_step(brought) else brought:
+        case tuple((observation, reward, done)) | tuple((observation, reward, done, _)):
+            return _observed(observation, reward, done)
+        case tuple((observation, reward, terminated, truncated, _)):
+            return _observed(observation, reward, terminated, truncated)
+        case tuple():
+            msg = (
+                f"step returned {len(brought)} values: {brought!r:.120}. "
+                "Return (observation, reward, done), with an info if you like, or gymnasium's five values."
+            )
+            raise UnreadableStepError(msg)
+    held = dict(brought) if isinstance(brought, Mapping) else _attributes(brought)
+    seen = next((name for name in OBSERVATION_NAMES if name in held), None)
+    if seen is None or not (isinstance(brought, Mapping) or held.keys() & {"done", "terminated"}):
+        return StepReading(as_text(brought))
+    truncated = _truth(held.get("truncated"))
+    terminated = held.get("terminated", _truth(held.get("done")) and not truncated)
+    return _observed(held[seen], held.get("reward"), terminated, truncated)
+
+
+def _attributes(brought: object) -> dict[str, Any]:
+    names = (*OBSERVATION_NAMES, "reward", "done", "terminated", "truncated")
+    return {name: getattr(brought, name) for name in names if hasattr(brought, name)}
+
+
+def _observed(observation: Any, reward: Any, done: Any, truncated: Any = None) -> StepReading:
+    ended, cut_off = _truth(done), _truth(truncated)
+    return StepReading(as_text(observation), _reward(reward), done=ended or cut_off, truncated=cut_off and not ended)
+
+
+def _is_listed_step(brought: Any) -> bool:
+    """Whether a list is a step, as it comes from a server that speaks JSON, and not an observation."""
+    return isinstance(brought, list) and len(brought) in STEP_LENGTHS and isinstance(brought[2], bool | np.bool_)
+
+
+def as_text(observation: Any) -> str:
+    """An observation as text: data as JSON, and anything else as it prints itself."""
+    observation = _single(observation)
+    if observation is None:
+        return ""
+    if isinstance(observation, Mapping | list | tuple):
+        return json.dumps(observation, ensure_ascii=False, default=str)
+    return str(observation)
+
+
+def _takes_task(function: Any) -> bool:
+    """Whether a `reset` is to be told the task; the first argument of gymnasium's is a seed, and can be left out."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except ValueError:  # some built-in functions have no signature
+        return True
+    first = next(iter(parameters), None)
+    if first is None or first.kind in (first.KEYWORD_ONLY, first.VAR_KEYWORD):
+        return False
+    return first.default is first.empty or first.name == "task"
+
+
+def _single(value: Any) -> Any:
+    """The element of a list of one; anything else as it is."""
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    alone = isinstance(value, Sequence) and not isinstance(value, str | bytes) and len(value) == 1
+    return value[0] if alone else value
+
+
+def _reward(value: Any) -> float | None:
+    try:
+        reward = float(_single(value))
+    except (OverflowError, TypeError, ValueError):
+        return None
+    return None if math.isnan(reward) else reward
+
+
+def _truth(value: Any) -> bool:
+    alone = _single(value)
+    if isinstance(alone, Sequence):
+        msg = (
+            f"step says {value!r:.80} where it says whether the episode is over. Return one bool; an environment that "
+            "plays several episodes at once must be made with a batch of one."
+        )
+        raise UnreadableStepError(msg)
+    return bool(alone)
+
+
+DEFAULT_ACT_PROMPT = """\
+You act in an environment to carry out the task that you are given. Each time, think briefly about what the \
+observations so far tell you, then call the tool `act` with exactly one action in the environment's own words. You see \
+what came of it before you act again. What stands between reference_material tags is advice from earlier work: use it \
+where it fits. Stop calling the tool only when the task is done."""
+
+NUDGE = """\
+That was no action. Call the tool `act` with the next action, or write it on a line of its own: "Action: ...". If the \
+task is done, say so once more."""
+
+MISCALLED = 'Nothing was done: call `act` with the action as a text, as in act(action="look around").'
+
+ACT = "act"
+
+ACT_TOOL: dict[str, Any] = {
+    "type": "function",
+    "function": {
+        "name": ACT,
+        "description": "Take one action in the environment and see what comes of it.",
+        "parameters": {
+            "type": "object",
+            "properties": {"action": {"type": "string", "description": "The action, in the environment's own words"}},
+            "required": ["action"],
+        },
+    },
+}
+
+_ACTION = re.compile(r"^[\s>*_#`-]*action[\s*_`]*:[\s*_`]*(\S.*?)[\s*_`]*$", re.IGNORECASE | re.MULTILINE)
+
+
+def run_in_environment(attempt: Attempt, environment: Environment, model: BaseChatModel) -> Flow[AttemptResult]:
+    """Try a task, as a flow.
+
+    Args:
+        attempt: The attempt.
+        environment: The world, which is reset first.
+        model: Acts in it.
+
+    Returns:
+        What it came to.
+
+    Raises:
+        UnfinishedError: If the model or the world cannot be reached, or `step` returned something that cannot be read.
+        StoppedError: If the collection is being stopped.
+        ConfigurationError: If the model cannot act at all.
+    """
+    try:
+        observation = yield from environment.resetting(attempt.task.given)
+    except Exception as error:
+        msg = f"The environment could not be reset: {told(error)}"
+        raise UnfinishedError(msg) from error
+    return (yield from _Episode(attempt, environment, model).playing(observation))
+
+
+class _RefusedError(ToolTreeError, RuntimeError):
+    """A provider did not take a conversation that has grown in the attempt, as one too long: the agent has failed."""
+
+
+class _Episode:
+    def __init__(self, attempt: Attempt, environment: Environment, model: BaseChatModel) -> None:
+        self._attempt = attempt
+        self._environment = environment
+        self._model = model
+        self._messages: list[BaseMessage] = []
+        self._place = place(DEFAULT_ACT_PROMPT)
+        self._steps = 0
+        self._rewards: list[float] = []
+        self._done = False
+        self._truncated = False
+
+    def playing(self, observation: str) -> Flow[AttemptResult]:
+        self._say(HumanMessage(f"{self._attempt.request}\n\n{observation}".strip()))
+        nudged = False
+        while not self._done and self._steps < self._attempt.max_steps:
+            try:
+                reply = yield from self._reply()
+            except _RefusedError as error:
+                return self._run(str(error))
+            self._say(reply)
+            if reply.tool_calls:
+                nudged = False
+                for call in reply.tool_calls:
+                    problem = yield from self._act(call)
+                    if problem:
+                        return self._run(problem)
+                    if self._done or self._steps >= self._attempt.max_steps:
+                        break
+            elif nudged:
+                return self._run()  # it has said twice that there is nothing left to do
+            else:
+                nudged = True
+                self._steps += 1
+                self._say(HumanMessage(NUDGE))
+        if self._done:
+            return self._run()
+        return self._run(f"The limit of {self._attempt.max_steps} steps was reached.")
+
+    def _reply(self) -> Flow[AIMessage]:
+        """What the model says next: as it was recorded, or live and recorded before anything is done about it."""
+        journal, key = self._attempt.journal, self._place
+        recorded = journal.recorded(key)
+        if recorded is not None and "reply" in recorded:
+            self._attempt.replay(Cost.read(recorded.get("usage")))
+            return _with_action(to_message(recorded["reply"]), key)
+        self._attempt.check()
+        meter = self._attempt.meter(allowance=1)
+        config = inner_config("collect", {"trajectory": self._attempt.id, "step": self._steps})
+        prompt = [SystemMessage(DEFAULT_ACT_PROMPT), *self._messages]
+        try:
+            reply = yield from call_tools(self._model, [ACT_TOOL], prompt, meter, config)
+        except ConfigurationError:
+            raise
+        except Exception as error:
+            self._attempt.spend(cost_of(meter))
+            if self._steps and is_unacceptable(error):
+                msg = f"The model did not take the conversation: {told(error)}"
+                raise _RefusedError(msg) from error
+            msg = f"The model could not be asked: {told(error)}"
+            raise UnfinishedError(msg) from error
+        cost = cost_of(meter)
+        self._attempt.spend(cost)
+        yield from journal.keeping(key, {"reply": to_chat(reply), "usage": asdict(cost)})
+        return _with_action(reply, key)
+
+    def _act(self, call: Mapping[str, Any]) -> Flow[str]:
+        """Carry out a call; returns what went wrong, if the attempt is over because of it."""
+        self._steps += 1
+        action = _action_in(call)
+        if action is None:
+            self._observe(call, StepReading(MISCALLED), status="error")
+            return ""
+        try:
+            observed: StepReading = yield from self._environment.stepping(action)
+        except UnreadableStepError as error:
+            raise UnfinishedError(str(error)) from error
+        except Exception as error:
+            msg = f"The environment raised {told(error)} on the action {action!r:.120}."
+            if is_outage(error):
+                raise UnfinishedError(msg) from error
+            return msg
+        self._observe(call, observed)
+        return ""
+
+    def _observe(self, call: Mapping[str, Any], observed: StepReading, **fields: Any) -> None:
+        self._say(ToolMessage(observed.observation, tool_call_id=call["id"], name=call["name"], **fields))
+        self._done = observed.done
+        self._truncated = observed.truncated
+        if observed.reward is not None:
+            self._rewards.append(observed.reward)
+
+    def _say(self, message: BaseMessage) -> None:
+        self._messages.append(message)
+        self._place = place(self._place, message)
+
+    def _run(self, problem: str = "") -> AttemptResult:
+        reward = sum(self._rewards) if self._rewards else None
+        return AttemptResult(
+            messages=tuple(said(message) for message in self._messages),
+            result={
+                "messages": self._messages,
+                "reward": reward,
+                "done": self._done,
+                "truncated": self._truncated,
+            },
+            problem=problem,
+            success=self._done and not self._truncated and (reward is None or reward >= SUCCESS_REWARD),
+            reward=reward,
+        )
+
+
+def _with_action(reply: BaseMessage, key: str) -> AIMessage:
+    """A reply whose action is a tool call, be it written in words; ids that are missing or doubled are made up."""
+    if not isinstance(reply, AIMessage):  # what was recorded was written by `to_chat`
+        msg = f"A recorded reply is a {type(reply).__name__}."
+        raise TypeError(msg)
+    calls: Sequence[Any] = reply.tool_calls
+    if not calls and (written := _ACTION.search(reply.text)):
+        calls = [{"name": ACT, "args": {"action": written.group(1)}, "id": None}]
+    numbered = [
+        {**call, "id": call["id"] or f"act-{key[:12]}-{n}", "type": "tool_call"} for n, call in enumerate(calls)
+    ]
+    return reply.model_copy(update={"tool_calls": numbered, "invalid_tool_calls": []})
+
+
+def _action_in(call: Mapping[str, Any]) -> str | None:
+    """The action that a call asks for, even if the model names its only argument otherwise."""
+    arguments: Mapping[str, Any] = call["args"]
+    given = arguments.get("action", next(iter(arguments.values())) if len(arguments) == 1 else None)
+    return given.strip() if call["name"] == ACT and isinstance(given, str) and given.strip() else None

@@ -1,0 +1,215 @@
+"""CollectionReport: what a collection of experience came to, and what it cost. Pure."""
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from typing import Any
+
+from langchain_tooltree.errors import ConfigurationError
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A training task.
+
+    Attributes:
+        text: What is asked for, as the agent gets to read it.
+        id: Tells it from other tasks of the same text; may stay empty where the text does.
+        data: Whatever the user's functions need to set up the world and to evaluate the result. It is not stored.
+    """
+
+    text: str
+    id: str = ""
+    data: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class NamedTask:
+    """A task under the name by which its attempts are found again.
+
+    Attributes:
+        given: What the user passed: a text or a `Task`.
+        text: Its text.
+        id: Its id; empty if it has none.
+    """
+
+    given: str | Task
+    text: str
+    id: str
+
+    def attempt_id(self, number: int) -> str:
+        """The id of an attempt's trajectory: the same one in every collection.
+
+        Args:
+            number: Which attempt it is, from 1.
+
+        Returns:
+            The id.
+        """
+        canonical = json.dumps([self.id, self.text])
+        name = hashlib.sha256(canonical.encode()).hexdigest()[:24]
+        return f"collected-{name}-{number}"
+
+    def __str__(self) -> str:
+        shown = self.text if len(self.text) <= SHOWN_TEXT else f"{self.text[:SHOWN_TEXT]}…"
+        return f"{self.id}: {shown}" if self.id else shown
+
+
+SHOWN_TEXT = 60
+"""Characters of a task's text in messages and reports."""
+
+
+def named(tasks: Iterable[str | Task]) -> list[NamedTask]:
+    """Check tasks and name them.
+
+    Args:
+        tasks: Texts or `Task` records.
+
+    Returns:
+        The tasks, in order.
+
+    Raises:
+        ConfigurationError: If there are none, one of them is no task or says nothing, or two are the same.
+    """
+    if isinstance(tasks, str | Task) or not isinstance(tasks, Iterable):
+        msg = f"tasks must be a list of texts or Task records, got {type(tasks).__name__}. Put a single task in a list."
+        raise ConfigurationError(msg)
+    found: dict[str, NamedTask] = {}
+    ids: set[str] = set()
+    for given in tasks:
+        task = _named(given)
+        if task.attempt_id(1) in found or (task.id and task.id in ids):
+            msg = f"Two tasks are the same: {task}. Tell tasks with the same text apart: Task(text, id=...)."
+            raise ConfigurationError(msg)
+        found[task.attempt_id(1)] = task
+        ids.add(task.id)
+    if not found:
+        msg = "tasks is empty: there is nothing to collect experience from. Pass texts or Task records."
+        raise ConfigurationError(msg)
+    return list(found.values())
+
+
+def _named(given: Any) -> NamedTask:
+    text, key = (given.text, given.id) if isinstance(given, Task) else (given, "")
+    if not isinstance(text, str) or not text.strip() or not isinstance(key, str):
+        msg = (
+            f"A task must be a text that says something, or a Task with such a text and a str as id; got {given!r:.80}."
+        )
+        raise ConfigurationError(msg)
+    return NamedTask(given, text, key)
+
+
+SHOWN_PROBLEM = 160
+"""Characters of a problem that the report shows of each unfinished task."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What model calls cost.
+
+    Attributes:
+        model_calls: How many there were.
+        input_tokens: Tokens read, as far as the provider reports them.
+        output_tokens: Tokens written, as far as the provider reports them.
+    """
+
+    model_calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+    @classmethod
+    def read(cls, data: Any) -> "Cost":
+        """A cost that was stored, as far as it can be read: other versions may have counted other things."""
+        counted = data if isinstance(data, dict) else {}
+        known = {each.name: counted.get(each.name) for each in fields(cls)}
+        return cls(**{name: count for name, count in known.items() if isinstance(count, int)})
+
+    def __add__(self, other: "Cost") -> "Cost":
+        return Cost(
+            self.model_calls + other.model_calls,
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+        )
+
+    def __str__(self) -> str:
+        return f"{self.model_calls:,} model calls, {self.input_tokens:,} tokens in, {self.output_tokens:,} out"
+
+
+@dataclass(frozen=True, slots=True)
+class TaskOutcome:
+    """What became of a task.
+
+    Attributes:
+        task: Its text.
+        id: Its id; empty if it has none.
+        success: Whether an attempt succeeded; `None` while it can still be tried, because something went wrong that is
+            no fault of the agent.
+        trajectories: Ids of its attempts in the store, in order.
+        reasons: Why the last attempt counts as what it does.
+        problem: Why it is unfinished; empty if it is not. The same collection, run again, goes on with it.
+    """
+
+    task: str
+    id: str
+    success: bool | None
+    trajectories: tuple[str, ...] = ()
+    reasons: str = ""
+    problem: str = ""
+
+    @property
+    def attempts(self) -> int:
+        """How many attempts are stored."""
+        return len(self.trajectories)
+
+
+@dataclass(frozen=True, slots=True)
+class CollectionReport:
+    """What a collection came to.
+
+    Attributes:
+        outcomes: What became of each task, in the order they were given.
+        made: How many attempts were finished in this run; the others were stored before.
+        cost: What this run spent, on attempts that it did not finish as well.
+        total: What all stored attempts of these tasks cost, in this run and in those before.
+        seconds: How long this run took.
+    """
+
+    outcomes: tuple[TaskOutcome, ...]
+    made: int
+    cost: Cost
+    total: Cost
+    seconds: float
+
+    @property
+    def tasks(self) -> int:
+        """How many tasks there are."""
+        return len(self.outcomes)
+
+    @property
+    def attempts(self) -> int:
+        """How many attempts are stored, of this run and of those before."""
+        return sum(outcome.attempts for outcome in self.outcomes)
+
+    @property
+    def successes(self) -> int:
+        """How many tasks succeeded."""
+        return sum(outcome.success is True for outcome in self.outcomes)
+
+    @property
+    def unfinished(self) -> tuple[TaskOutcome, ...]:
+        """The tasks with which the same collection, run again, goes on."""
+        return tuple(outcome for outcome in self.outcomes if outcome.success is None)
+
+    def __str__(self) -> str:
+        failed = self.tasks - self.successes - len(self.unfinished)
+        lines = [
+            f"{self.tasks} tasks: {self.successes} succeeded, {failed} failed, {len(self.unfinished)} unfinished",
+            f"{self.attempts} attempts, {self.made} of them in this run",
+            f"this run: {self.cost}, {self.seconds:.1f} s",
+            f"in all:   {self.total}",
+        ]
+        lines += [
+            f"unfinished: {each.id or each.task:.60}: {each.problem:.{SHOWN_PROBLEM}}" for each in self.unfinished
+        ]
+        return "\n".join(lines)

@@ -1,1 +1,0 @@
-"""Detection: is something off in a running conversation, and how can one tell?"""

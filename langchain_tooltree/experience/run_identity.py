@@ -1,0 +1,122 @@
+"""The identity of a run: for whom it is, under which id it is remembered, and which tools it was offered."""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+from langchain_core.utils.function_calling import convert_to_openai_function
+from langgraph.config import get_config
+from langgraph.runtime import get_runtime
+
+COLLECTING = "tooltree_collecting"
+"""Key under `configurable` that marks runs by which experience is collected: whoever collects them records them."""
+
+
+def run_id(runtime: Any) -> str | None:
+    """The id of the conversation, the same as a `TrajectoryRecorder` of this agent gives it.
+
+    An agent inside another graph is told by its namespace from that graph and from other agents of the thread.
+
+    Args:
+        runtime: The runtime of a node that is running.
+
+    Returns:
+        The id of the thread, or of the run where there is no thread; `None` if neither is known.
+    """
+    info = runtime.execution_info
+    if info is None or info.thread_id is None:
+        return None if info is None else info.run_id
+    namespace, _, _ = str(get_config()["configurable"].get("checkpoint_ns", "")).rpartition("|")
+    return f"{info.thread_id}/{namespace}" if namespace else info.thread_id
+
+
+def is_collecting() -> bool:
+    """Whether the graph that is running is tried by a collection, which keeps a record of it by itself."""
+    return bool(get_config().get("configurable", {}).get(COLLECTING))
+
+
+TOOLS = "tools"
+"""Key of a trajectory's metadata under which the tools stand."""
+
+Tools = dict[str, dict[str, Any]]
+"""Tools by name, in OpenAI form where they have one: `{"type": "function", "function": {"name": ..., ...}}`."""
+
+
+def tools_in(offered: Any) -> Tools:
+    """The tools of one model call.
+
+    Args:
+        offered: What went to the model as `tools`, in the form of its provider; anything else counts as none.
+
+    Returns:
+        The tools by name, in forms that JSON gives back unchanged. A provider's own tools, such as a web search, have
+        no OpenAI form and stay as they are. What has no name is left out.
+    """
+    listed = offered if isinstance(offered, list | tuple) else []
+    found = map(_named, listed)
+    return {name: json.loads(json.dumps(tool, default=str)) for name, tool in found if name}
+
+
+def as_metadata(tools: Tools) -> dict[str, Any]:
+    """Metadata with the tools in the order of their names; empty if there are none."""
+    return {TOOLS: [tools[name] for name in sorted(tools)]} if tools else {}
+
+
+def _named(tool: Any) -> tuple[str, dict[str, Any]]:
+    given: dict[str, Any] = dict(tool) if isinstance(tool, Mapping) else {}
+    if isinstance(given.get("function"), Mapping):
+        return _name(given["function"]), given
+    try:
+        function = convert_to_openai_function(given or tool)
+    except (KeyError, TypeError, ValueError):
+        return _name(given), given
+    if "parameters" not in function and given.get("type", "function") != "function":
+        return _name(given), given  # a tool of the provider's own that has a name, such as Anthropic's web search
+    return _name(function), {"type": "function", "function": function}
+
+
+def _name(described: Mapping[str, Any]) -> str:
+    names: Iterator[Any] = (described.get(key) for key in ("name", "type"))
+    return next((name for name in names if isinstance(name, str) and name != "function"), "")
+
+
+OF_THE_RUN = frozenset({"thread_id", "checkpoint_id", "checkpoint_ns", "checkpoint_map"})
+"""Configurable values that say where a run stands, and not for whom."""
+
+STATE_READER = "__pregel_read"
+"""Where LangGraph keeps, in a run's configuration, the function by which tools read the state of the running graph."""
+
+
+def caller_of(host: RunnableConfig) -> str:
+    """A digest of what may tell one user's run from another's: configurable values and the runtime's context.
+
+    Args:
+        host: Configuration of the host's run.
+
+    Returns:
+        The digest; a context that is written differently each time, such as one with addresses in it, never recurs.
+    """
+    configurable = host.get("configurable", {})
+    told = sorted(
+        (key, repr(value)) for key, value in configurable.items() if key not in OF_THE_RUN and key[:2] != "__"
+    )
+    try:
+        context = get_runtime().context
+    except (RuntimeError, KeyError):
+        context = None  # outside of any graph
+    return hashlib.sha256(repr((told, context)).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def state_of(host: RunnableConfig) -> RunnableConfig:
+    """The configuration by which a searched tool reads the state of the host, and not that of the search's own graph.
+
+    Args:
+        host: Configuration of the host's run.
+
+    Returns:
+        To be merged into the tool's.
+    """
+    read = host.get("configurable", {}).get(STATE_READER)
+    return {"configurable": {STATE_READER: read}} if read else {}

@@ -1,0 +1,373 @@
+"""From a state to suggestions: which edges may be followed, which mode applies, what speaks for it. Pure."""
+
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from langchain_tooltree.sitgraph.graph import Graph, Outgoing
+from langchain_tooltree.sitgraph.states import Floats, Likeness, Rows, SourceStates
+from langchain_tooltree.sitgraph.views import TEXT_VIEWS, VIEWS
+
+Mode = Literal["episodic", "contextual", "procedural"]
+"""By the agent's own summary of the state, by the state as it can be read off the dialogue, or by weight alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """A stored state that speaks for a suggestion.
+
+    Attributes:
+        trajectory: Id of the successful trajectory that it comes from.
+        similarity: How similar it is to the state now, at most 1.
+        summary: The summary that was written there; empty where none was.
+    """
+
+    trajectory: str
+    similarity: float
+    summary: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Suggestion:
+    """A tool that often came next.
+
+    Attributes:
+        tool: Its name.
+        score: Its share among the tools that may come next, in [0, 1]; all shares sum to 1.
+        mode: How it was found.
+        support: How often it came next in successful trajectories.
+        evidence: The stored states that speak most for it, best first; empty in procedural mode.
+    """
+
+    tool: str
+    score: float
+    mode: Mode
+    support: int
+    evidence: tuple[Evidence, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The suggestion as plain data, for the state of a graph and for events.
+
+        Returns:
+            A dict of strings, numbers and lists.
+        """
+        seen = [
+            {"trajectory": each.trajectory, "similarity": each.similarity, "summary": each.summary}
+            for each in self.evidence
+        ]
+        return {
+            "tool": self.tool,
+            "score": self.score,
+            "mode": self.mode,
+            "support": self.support,
+            "evidence": seen,
+        }
+
+
+def as_text(suggestions: Sequence[Suggestion | Mapping[str, Any]]) -> str:
+    """Suggestions in words, for a prompt or the terminal.
+
+    Args:
+        suggestions: Suggestions, or what their `to_dict` returned.
+
+    Returns:
+        One line each, best first; empty if there are none.
+    """
+    lines = []
+    for each in suggestions:
+        given = each.to_dict() if isinstance(each, Suggestion) else each
+        times = "once" if given["support"] == 1 else f"{given['support']} times"
+        lines.append(f"- {given['tool']}: {given['score']:.0%}, came next {times}")
+        lines += [f'  when: "{seen["summary"]}"' for seen in given["evidence"][:1] if seen["summary"]]
+    return "\n".join(lines)
+
+
+BANDWIDTH = 0.05
+"""How quickly a stored state loses its vote as it grows less similar: by a factor of e for this difference."""
+
+PRIOR = 0.1
+"""Share of the weights of Eq. 2 beside the votes of the states."""
+
+EVIDENCE = 3
+"""Stored states shown for a suggestion."""
+
+Shares = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolRanking:
+    """Shares of the tools that may come next.
+
+    Attributes:
+        shares: One for each of the targets that were asked about; they sum to 1.
+        mode: How they were found.
+        likeness: The states that were compared.
+        evidence: For the place of a target, the rows of `likeness` that speak most for it, best first.
+    """
+
+    shares: Shares
+    mode: Mode
+    likeness: Likeness | None = None
+    evidence: Mapping[int, list[int]] = field(default_factory=dict)
+
+
+def procedural(weights: Shares) -> ToolRanking:
+    """Rank by weight.
+
+    Args:
+        weights: The weights of the targets (Eq. 2).
+
+    Returns:
+        The weights as shares.
+    """
+    return ToolRanking(weights, "procedural")
+
+
+def contextual(targets: NDArray[np.int32], weights: Shares, likeness: Likeness, *, prior: float = PRIOR) -> ToolRanking:
+    """Rank by a vote of the stored states, near ones counting for more (Nadaraya 1964, Watson 1964).
+
+    Args:
+        targets: The tools that may come next, by the numbers of their nodes, ascending.
+        weights: Their weights (Eq. 2).
+        likeness: The stored states, with the centred similarity of each view; their mean is what counts.
+        prior: Share of the weights beside the votes.
+
+    Returns:
+        Their shares; by weight alone where there are no states.
+    """
+    rows, place = _among(targets, likeness)
+    if not len(rows):
+        return procedural(weights)
+    near = likeness.similarities.mean(axis=1, dtype=np.float64)[rows]
+    votes = likeness.rows.weights[rows] * np.exp((near - near.max()) / BANDWIDTH)
+    shares = np.bincount(place, votes, minlength=len(targets)) / votes.sum()
+    mixed = (1 - prior) * shares + prior * weights
+    return ToolRanking(mixed, "contextual", likeness, _evidence(rows, place, near))
+
+
+def most_similar(targets: NDArray[np.int32], likeness: Likeness) -> Shares:
+    """How similar the most similar state of each edge is, by whichever of its views.
+
+    Args:
+        targets: The tools that may come next, ascending.
+        likeness: The stored states.
+
+    Returns:
+        One similarity a target, at least 0; 0 where there is no state.
+    """
+    rows, place = _among(targets, likeness)
+    best = np.zeros(len(targets))
+    if len(rows):
+        np.maximum.at(best, place, likeness.similarities[rows].max(axis=1))
+    return best
+
+
+def episodic(targets: NDArray[np.int32], similar: Shares, likeness: Likeness) -> ToolRanking | None:
+    """Rank by the similarity of the agent's summary.
+
+    Args:
+        targets: The tools that may come next, ascending.
+        similar: The similarity of each, at least 0.
+        likeness: The stored summaries, for evidence.
+
+    Returns:
+        Their shares; `None` where nothing is similar.
+    """
+    if not similar.any():
+        return None
+    rows, place = _among(targets, likeness)
+    near = likeness.similarities[rows].max(axis=1, initial=0.0).astype(np.float64)
+    votes = np.exp((similar - similar.max()) / BANDWIDTH)
+    return ToolRanking(votes / math.fsum(votes), "episodic", likeness, _evidence(rows, place, near))
+
+
+def _among(targets: NDArray[np.int32], likeness: Likeness) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """The states that lead to one of the targets, and the place of it."""
+    rows = np.flatnonzero(np.isin(likeness.rows.targets, targets))
+    return rows, np.searchsorted(targets, likeness.rows.targets[rows])
+
+
+def _evidence(rows: NDArray[np.intp], place: NDArray[np.intp], near: Shares) -> dict[int, list[int]]:
+    """The most similar of the given rows for each place."""
+    evidence: dict[int, list[int]] = {}
+    for each in np.argsort(-near, kind="stable").tolist():
+        seen = evidence.setdefault(int(place[each]), [])
+        if len(seen) < EVIDENCE:
+            seen.append(int(rows[each]))
+    return evidence
+
+
+Ablation = Literal["w/o graph", "w/o weight", "w/o state", "only weight w/o efficiency", "w/o adapt"]
+"""Parts of SIT-Graph that can be left out, named as in the paper:
+
+- `w/o graph`: states are compared with those at all edges, whichever tool was called last;
+- `w/o weight`: edges are ranked by states alone;
+- `w/o state`: edges are ranked by weight alone;
+- `only weight w/o efficiency`: by how often each was followed, without the 1 / T term of Eq. 1;
+- `w/o adapt`: weight times similarity at every step, whether or not the agent has summed up the state.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class SuggestionQuery:
+    """What is asked of the graph.
+
+    Attributes:
+        source: The tool called last, or `START`.
+        views: The views of the state, shape `(len(VIEWS), DIMENSIONS)`; `None` if it is not known.
+        summary: The vector of the agent's summary, shape `(DIMENSIONS,)`; `None` if it made none.
+        k: Suggestions at the most.
+        allowed: Names of the tools that may be suggested; `None` for all.
+    """
+
+    source: str
+    views: Floats | None = None
+    summary: Floats | None = None
+    k: int = 2
+    allowed: Collection[str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Recommender:
+    """Suggests tools.
+
+    Attributes:
+        graph: The graph.
+        alpha: How much runs of few messages count for more (Eq. 1).
+        min_support: How often an edge must have been followed to be suggested.
+        ablation: What is left out, for measurements.
+    """
+
+    graph: Graph
+    alpha: float
+    min_support: int
+    ablation: Ablation | None = None
+
+    def suggest(self, question: SuggestionQuery) -> list[Suggestion]:
+        """The tools that came next.
+
+        Args:
+            question: Where the dialogue stands.
+
+        Returns:
+            Suggestions, best first; none where nothing is known.
+        """
+        edges = self._edges(question)
+        if not len(edges.targets):
+            return []
+        ranked = self._ranked(question, edges)
+        return [
+            Suggestion(
+                tool=self.graph.names[edges.targets[place]],
+                score=float(ranked.shares[place]),
+                mode=ranked.mode,
+                support=int(edges.counts[place]),
+                evidence=tuple(self._evidence(question.source, ranked, place)),
+            )
+            for place in self._best(ranked.shares, edges, question.k)
+        ]
+
+    def _edges(self, question: SuggestionQuery) -> Outgoing:
+        """The edges that may be followed."""
+        edges = self._all_edges() if self.ablation == "w/o graph" else self.graph.outgoing(question.source)
+        kept = edges.counts >= self.min_support
+        if question.allowed is not None:
+            kept &= np.isin(edges.targets, self.graph.numbers(question.allowed))
+        return edges if kept.all() else edges.taken(kept)
+
+    def _all_edges(self) -> Outgoing:
+        """One edge to each tool, from anywhere."""
+        every = [edges for _, edges in self.graph.edges()]
+        targets, place = np.unique(np.concatenate([[], *(each.targets for each in every)]), return_inverse=True)
+        sums = np.zeros((2, len(targets)), dtype=np.int64)
+        for each, column in zip(sums, ("counts", "inverse_turns"), strict=True):
+            np.add.at(each, place, np.concatenate([[], *(getattr(edges, column) for edges in every)]).astype(np.int64))
+        return Outgoing(targets.astype(np.int32), *sums)
+
+    def _best(self, shares: NDArray[np.float64], edges: Outgoing, k: int) -> list[int]:
+        """The places of the largest shares. Of equal ones, the edge followed more often, then the name decides."""
+        places = np.arange(len(shares))
+        if k < len(shares):
+            places = np.flatnonzero(shares >= np.partition(shares, len(shares) - k)[len(shares) - k])
+        names = self.graph.names
+        order = [
+            (-shares[place], -edges.counts[place], names[edges.targets[place]], place) for place in places.tolist()
+        ]
+        return [place for *_, place in sorted(order)[:k]]
+
+    def _ranked(self, question: SuggestionQuery, edges: Outgoing) -> ToolRanking:
+        alpha = 0.0 if self.ablation == "only weight w/o efficiency" else self.alpha
+        weights = edges.weights(alpha)
+        if self.ablation == "w/o weight":
+            weights = np.full(len(weights), 1 / len(weights))
+        by_weight = procedural(weights)
+        if self.ablation in {"w/o state", "only weight w/o efficiency"}:
+            return by_weight
+        if question.summary is not None and (by_summary := self._by_summary(question, edges, weights)):
+            return by_summary
+        if question.views is None:
+            return by_weight
+        likeness = self._compare(self._states(question.source), question.views)
+        if self.ablation == "w/o adapt":
+            similar = most_similar(edges.targets, replace(likeness, similarities=_mean(likeness)))
+            shares = weights * similar
+            return ToolRanking(shares / math.fsum(shares), "contextual") if shares.any() else by_weight
+        prior = 0.0 if self.ablation == "w/o weight" else PRIOR
+        return contextual(edges.targets, weights, likeness, prior=prior)
+
+    def _by_summary(
+        self, question: SuggestionQuery, edges: Outgoing, weights: NDArray[np.float64]
+    ) -> ToolRanking | None:
+        """Rank by the agent's summary. An edge without summaries is compared by the texts of its derived states.
+
+        Where no summary is similar, the state derived from the dialogue tells more than such a comparison.
+        """
+        summary = np.asarray(question.summary)[None]
+        likeness = self._compare(self._summaries(question.source), summary, centered=False)
+        similar = most_similar(edges.targets, likeness)
+        if not similar.any() and question.views is not None:
+            return None
+        summed_up = np.isin(edges.targets, likeness.rows.targets)
+        if not summed_up.all():
+            texts = np.zeros((len(VIEWS), summary.shape[1]), dtype=np.float32)
+            texts[: len(TEXT_VIEWS)] = summary
+            derived = most_similar(edges.targets, self._compare(self._states(question.source), texts, centered=False))
+            similar = np.where(summed_up, similar, derived)
+        return episodic(edges.targets, similar * weights if self.ablation == "w/o adapt" else similar, likeness)
+
+    def _compare(self, tables: list[SourceStates], state: Floats, *, centered: bool = True) -> Likeness:
+        compared = [table.compare(state, centered=centered) for table in tables]
+        if len(compared) == 1:
+            return compared[0]
+        rows = Rows.joined([Rows.empty(len(state)), *(each.rows for each in compared)])
+        similarities = [np.zeros((0, len(state)), dtype=np.float32), *(each.similarities for each in compared)]
+        return Likeness(rows, np.concatenate(similarities))
+
+    def _states(self, source: str) -> list[SourceStates]:
+        return [self.graph.states(each) for each in self._sources(source)]
+
+    def _summaries(self, source: str) -> list[SourceStates]:
+        return [self.graph.summaries(each) for each in self._sources(source)]
+
+    def _sources(self, source: str) -> list[str]:
+        return [name for name, _ in self.graph.edges()] if self.ablation == "w/o graph" else [source]
+
+    def _evidence(self, source: str, ranked: ToolRanking, place: int) -> Iterator[Evidence]:
+        if ranked.likeness is None:
+            return
+        rows = ranked.likeness.rows
+        for row in ranked.evidence.get(place, ()):
+            trajectory = self.graph.run_id(int(rows.runs[row]))
+            summarized = ranked.mode == "episodic" and self.ablation != "w/o graph"
+            text = self.graph.summary_text(source, int(rows.keys[row])) if summarized else ""
+            yield Evidence(trajectory, round(float(ranked.likeness.similarities[row].mean()), 4), text)
+
+
+def _mean(likeness: Likeness) -> Floats:
+    """The similarity over all views, as if it were of one."""
+    similarities: Floats = likeness.similarities.mean(axis=1, keepdims=True)
+    return similarities

@@ -1,0 +1,1 @@
+"""Stores: where experience can be kept."""

@@ -1,0 +1,1 @@
+"""ChromaStore: long-term memory of LangGraph on chromadb."""

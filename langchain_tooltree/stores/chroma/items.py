@@ -1,0 +1,453 @@
+"""The rows of a namespace: how items and their vectors are written, so that a reader finds each old or new, never half.
+
+The row of an item is what counts: it is written in one piece, and names the revision whose vectors belong to it. New
+vectors are written before it and old ones removed after it, so whenever a process dies, the item has the vectors of the
+value that it has. Vectors of no current revision are leftovers, which searches pass over.
+"""
+
+import hashlib
+import heapq
+import json
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+from typing import Any, TypeVar
+
+import numpy as np
+from chromadb.api.models.Collection import Collection
+from numpy.typing import NDArray
+
+from langchain_tooltree.stores.chroma.connection import Connection
+from langchain_tooltree.stores.chroma.filters import FIELD, both, scalar_fields
+
+_BITS = 18
+"""Of the time, in each of three numbers; a float of 32 bits is exact up to 24."""
+
+
+def moment_vectors(times: Sequence[int]) -> NDArray[np.float32]:
+    """Times as vectors.
+
+    Args:
+        times: Microseconds since 1970.
+
+    Returns:
+        One row for each.
+    """
+    whole = np.asarray(times, dtype=np.int64)
+    mask = (1 << _BITS) - 1
+    return np.stack([whole >> 2 * _BITS, whole >> _BITS & mask, whole & mask], axis=1).astype(np.float32)
+
+
+def write_order(connection: Connection, items: Collection) -> dict[str, int]:
+    """When each item of a namespace was last written, in that order.
+
+    Args:
+        connection: Remembers it, if nobody else can write.
+        items: The collection of items.
+
+    Returns:
+        Microseconds since 1970 by key, oldest first.
+    """
+    known = connection.orders.get(items.name)
+    if known is None:
+        page = items.get(include=["embeddings"])
+        parts = np.asarray(page["embeddings"], dtype=np.int64).reshape(-1, 3)
+        times = (parts[:, 0] << 2 * _BITS) + (parts[:, 1] << _BITS) + parts[:, 2]
+        known = {page["ids"][position][1:]: int(times[position]) for position in np.argsort(times, kind="stable")}
+        if connection.exclusive:
+            connection.orders[items.name] = known
+            connection.advance(
+                int(times.max(initial=0))
+            )  # what is written next comes last here, whatever the clock says
+    return known
+
+
+def note_written(connection: Connection, items: Collection, times: Mapping[str, int], gone: Iterable[str]) -> None:
+    """Keep what is remembered up to date.
+
+    Args:
+        connection: Remembers it.
+        items: The collection of items.
+        times: When items were written just now, by key, in order.
+        gone: Keys of items that were deleted.
+    """
+    known = connection.orders.get(items.name)
+    if known is not None:
+        for key in (*times, *gone):
+            known.pop(key, None)
+        known.update(times)
+
+
+def newest_first(orders: Mapping["Namespace", dict[str, int]]) -> Iterator[tuple["Namespace", str]]:
+    """The items of several namespaces, the last written ones first.
+
+    Args:
+        orders: Their `write_order`, by namespace.
+
+    Yields:
+        Namespaces and keys.
+    """
+    for _, key, namespace in heapq.merge(*(_backwards(namespace, order) for namespace, order in orders.items())):
+        yield namespace, key
+
+
+def _backwards(namespace: "Namespace", order: dict[str, int]) -> Iterator[tuple[int, str, "Namespace"]]:
+    for key in reversed(order):
+        yield -order[key], key, namespace
+
+
+CATALOGUE = "tooltree-catalogue"
+
+EMBEDDER = "embedder"
+"""Id of the catalogue's row about the embedder; those of namespaces are JSON, which starts with a bracket."""
+
+
+PLACEHOLDER = np.ones((1, 1), dtype=np.float32)
+"""The vector of a row that has none: without one, chromadb would embed it with a model that it downloads."""
+
+COSINE: Any = {"hnsw": {"space": "cosine", "max_neighbors": 32, "ef_construction": 200, "ef_search": 200}}
+"""Chroma's defaults leave some 0.5 % of 10,000 text vectors unreachable in the graph; these leave 0.03 %."""
+
+Namespace = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """Finds and makes the collections of namespaces.
+
+    Args:
+        connection: Where they are.
+    """
+
+    connection: Connection
+
+    def items(self, namespace: Namespace) -> Collection | None:
+        """The collection of a namespace's items: one row for each, with its value.
+
+        Args:
+            namespace: The namespace.
+
+        Returns:
+            The collection, or `None` if the namespace is unknown.
+        """
+        return self.connection.find(_name("items", namespace))
+
+    def vectors(self, namespace: Namespace) -> Collection | None:
+        """The collection of a namespace's vectors: one row for each indexed text of an item.
+
+        Args:
+            namespace: The namespace.
+
+        Returns:
+            The collection, or `None` if nothing is indexed.
+        """
+        return self.connection.find(_name("vectors", namespace))
+
+    def make_items(self, namespace: Namespace) -> Collection:
+        """As `items`, made if need be."""
+        found = self.items(namespace)
+        if found is None:
+            # The catalogue comes first: a namespace that it lists without items is harmless, the reverse is a loss.
+            self.connection.make(CATALOGUE).upsert(ids=[json.dumps(namespace)], embeddings=PLACEHOLDER)
+            found = self.connection.make(_name("items", namespace), {"namespace": json.dumps(namespace)})
+        return found
+
+    def make_vectors(self, namespace: Namespace) -> Collection:
+        """As `vectors`, made if need be."""
+        return self.connection.make(_name("vectors", namespace), {"namespace": json.dumps(namespace)}, COSINE)
+
+    def drop(self, namespace: Namespace) -> None:
+        """Remove an empty namespace; only safe where nobody else can be filling it at the same time.
+
+        Args:
+            namespace: The namespace.
+        """
+        self.connection.drop(_name("vectors", namespace))
+        self.connection.drop(_name("items", namespace))
+        self.connection.make(CATALOGUE).delete(ids=[json.dumps(namespace)])
+
+    def below(self, prefix: Namespace = ()) -> list[Namespace]:
+        """The namespaces that start with a prefix.
+
+        Args:
+            prefix: The prefix; an empty one selects everything.
+
+        Returns:
+            The namespaces, in order; some may have no items (any more).
+        """
+        rows = self.connection.find(CATALOGUE)
+        if rows is None:
+            return []
+        known = (tuple(json.loads(row)) for row in rows.get(include=[])["ids"] if row != EMBEDDER)
+        return sorted(namespace for namespace in known if namespace[: len(prefix)] == prefix)
+
+    def embedder(self) -> Mapping[str, Any] | None:
+        """What is known of the embedder that filled the store.
+
+        Returns:
+            Its `name` and `dims`, or `None` as long as there are no vectors.
+        """
+        rows = self.connection.find(CATALOGUE)
+        found = rows.get(ids=[EMBEDDER], include=["metadatas"])["metadatas"] if rows else None
+        return found[0] if found else None
+
+    def claim(self, name: str, dims: int) -> Mapping[str, Any]:
+        """Record the embedder, unless one was recorded before.
+
+        Args:
+            name: Its name.
+            dims: Length of its vectors.
+
+        Returns:
+            What is recorded now.
+        """
+        # Chroma's `add` keeps a row that is there already, so that of two clients one wins.
+        entry: dict[str, str | int] = {"name": name, "dims": dims}
+        self.connection.make(CATALOGUE).add(ids=[EMBEDDER], embeddings=PLACEHOLDER, metadatas=[entry])
+        return self.embedder() or entry
+
+
+def _name(kind: str, namespace: Namespace) -> str:
+    """Chroma's names are short and of few characters, namespaces are not."""
+    digest = hashlib.sha256(json.dumps(namespace).encode()).hexdigest()
+    return f"tooltree-{kind}-{digest[:48]}"
+
+
+T = TypeVar("T")
+
+READ = 500
+"""Rows read at once: chromadb fails above some 30,000."""
+
+PAYLOAD = 8 * 2**20
+"""Bytes written at once: a Chroma server refuses more than 40 MB."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredItem:
+    """The row of an item.
+
+    Attributes:
+        key: The item's key.
+        document: Its value, in JSON.
+        created: When it was made, in microseconds since 1970.
+        updated: When it was last written, the same way.
+        revision: Names this writing of it.
+        vectors: How many vectors it has.
+        fields: Which of its fields Chroma can filter by.
+    """
+
+    key: str
+    document: str
+    created: int
+    updated: int
+    revision: str
+    vectors: int
+    fields: tuple[str, ...] = ()
+
+    @property
+    def value(self) -> dict[str, Any]:
+        """The item's value, a fresh copy each time."""
+        value: dict[str, Any] = json.loads(self.document)
+        return value
+
+    @property
+    def times(self) -> dict[str, datetime]:
+        """`created_at` and `updated_at`, as LangGraph's items have them."""
+        return {
+            "created_at": _EPOCH + timedelta(microseconds=self.created),
+            "updated_at": _EPOCH + timedelta(microseconds=self.updated),
+        }
+
+    def vector_ids(self) -> list[str]:
+        """The ids of the item's vectors."""
+        return [vector_id(self.revision, position, self.key) for position in range(self.vectors)]
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """What is to become of an item.
+
+    Attributes:
+        key: The item's key.
+        value: Its value, or `None` to delete it.
+        document: The value in JSON.
+        vectors: Its vectors.
+    """
+
+    key: str
+    value: Mapping[str, Any] | None
+    document: str = ""
+    vectors: Sequence[Sequence[float]] = ()
+
+
+def vector_id(revision: str, position: int, key: str) -> str:
+    """The id of a vector, from which its item can be told without reading the row."""
+    return f"{revision}.{position}.{key}"
+
+
+def read_items(items: Collection, keys: Sequence[str]) -> dict[str, StoredItem]:
+    """The rows of some items.
+
+    Args:
+        items: The collection.
+        keys: Keys, each once.
+
+    Returns:
+        Those that exist, by key.
+    """
+    found = {}
+    for start in range(0, len(keys), READ):
+        ids = [_row_id(key) for key in keys[start : start + READ]]
+        for item in _parse(items.get(ids=ids, include=["metadatas"])):
+            found[item.key] = item
+    return found
+
+
+def read_in_order(
+    spaces: Mapping[Namespace, Collection], places: Iterator[tuple[Namespace, str]], size: int
+) -> Iterator[tuple[Namespace, StoredItem]]:
+    """Items of several namespaces in the order given, read in portions, as far as they are asked for.
+
+    Args:
+        spaces: The collections of items, by namespace.
+        places: Namespaces and keys.
+        size: How many to read at first.
+
+    Yields:
+        Those that exist.
+    """
+    while portion := list(islice(places, size)):
+        wanted: dict[Namespace, list[str]] = {}
+        for namespace, key in portion:
+            wanted.setdefault(namespace, []).append(key)
+        found = {namespace: read_items(spaces[namespace], keys) for namespace, keys in wanted.items()}
+        for namespace, key in portion:
+            if key in found[namespace]:
+                yield namespace, found[namespace][key]
+        size = max(size, min(2 * size, READ))
+
+
+def matching_keys(items: Collection, clauses: Sequence[dict[str, Any]]) -> set[str]:
+    """The keys of the items that fulfil conditions, without reading the items.
+
+    Args:
+        items: The collection.
+        clauses: Conditions on the rows, as `where_clause` gives them.
+
+    Returns:
+        The keys.
+    """
+    return {row[1:] for row in items.get(where=both(clauses), include=[])["ids"]}
+
+
+def write_items(catalogue: Catalogue, namespace: Namespace, writes: Sequence[Write]) -> None:
+    """Put and delete items of one namespace; the caller holds the connection's mutex.
+
+    Args:
+        catalogue: Where the namespace's collections are found or made.
+        namespace: The namespace.
+        writes: What to write, each key once.
+    """
+    puts = [write for write in writes if write.value is not None]
+    items = catalogue.make_items(namespace) if puts else catalogue.items(namespace)
+    if items is None:
+        return
+    before = read_items(items, [write.key for write in writes])
+    rows = {write.key: _row(write, before.get(write.key), catalogue.connection.tick()) for write in puts}
+    gone = [write.key for write in writes if write.value is None and write.key in before]
+    try:
+        if any(write.vectors for write in puts):
+            _write_vectors(catalogue, namespace, puts, rows)
+        _write_rows(catalogue, items, puts, rows)
+        for start in range(0, len(gone), READ):
+            items.delete(ids=[_row_id(key) for key in gone[start : start + READ]])
+    except BaseException:
+        catalogue.connection.orders.pop(items.name, None)  # nobody knows how far it came
+        raise
+    note_written(catalogue.connection, items, {key: row["updated"] for key, row in rows.items()}, gone)
+    outdated = [row for item in before.values() for row in item.vector_ids()]
+    vectors = catalogue.vectors(namespace) if outdated else None
+    if vectors is not None:
+        for start in range(0, len(outdated), READ):
+            vectors.delete(ids=outdated[start : start + READ])
+    if gone and catalogue.connection.exclusive and items.count() == 0:
+        catalogue.drop(namespace)
+
+
+def _row_id(key: str) -> str:
+    """Chroma allows no empty id."""
+    return ":" + key
+
+
+def _row(write: Write, before: StoredItem | None, now: int) -> dict[str, Any]:
+    """An item's metadata. Chroma merges it into what is there, so fields that are no more have to be taken out."""
+    removed = dict.fromkeys(before.fields) if before else {}
+    return removed | {
+        "value": write.document,
+        "created": before.created if before else now,
+        "updated": now,
+        "revision": uuid.uuid4().hex,
+        "vectors": len(write.vectors),
+        **scalar_fields(write.value or {}),
+    }
+
+
+def _write_rows(
+    catalogue: Catalogue, items: Collection, puts: Sequence[Write], rows: Mapping[str, dict[str, Any]]
+) -> None:
+    for piece in _pieces(puts, lambda write: len(write.document), catalogue.connection.max_batch):
+        items.upsert(
+            ids=[_row_id(write.key) for write in piece],
+            embeddings=moment_vectors([rows[write.key]["updated"] for write in piece]),
+            metadatas=[rows[write.key] for write in piece],
+        )
+
+
+def _write_vectors(
+    catalogue: Catalogue, namespace: Namespace, puts: Sequence[Write], rows: Mapping[str, Mapping[str, Any]]
+) -> None:
+    vectors = catalogue.make_vectors(namespace)
+    new = [
+        (vector_id(rows[write.key]["revision"], position, write.key), write.key, vector)
+        for write in puts
+        for position, vector in enumerate(write.vectors)
+    ]
+    for piece in _pieces(new, lambda row: 6 * len(row[2]), catalogue.connection.max_batch):
+        vectors.upsert(
+            ids=[row for row, _, _ in piece],
+            embeddings=[vector for _, _, vector in piece],
+            metadatas=[{"key": key} for _, key, _ in piece],
+        )
+
+
+def _parse(page: Mapping[str, Any]) -> list[StoredItem]:
+    return [
+        StoredItem(
+            key=row[1:],
+            document=entry["value"],
+            created=entry["created"],
+            updated=entry["updated"],
+            revision=entry["revision"],
+            vectors=entry["vectors"],
+            fields=tuple(name for name in entry if name.startswith(FIELD)),
+        )
+        for row, entry in zip(page["ids"], page["metadatas"] or (), strict=True)
+    ]
+
+
+def _pieces(rows: Sequence[T], weigh: Callable[[T], int], most: int) -> Iterator[list[T]]:
+    """Rows in portions that chromadb takes at once."""
+    piece: list[T] = []
+    weight = 0
+    for row in rows:
+        if piece and (len(piece) == most or weight + weigh(row) > PAYLOAD):
+            yield piece
+            piece, weight = [], 0
+        piece.append(row)
+        weight += weigh(row)
+    if piece:
+        yield piece

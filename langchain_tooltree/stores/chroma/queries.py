@@ -1,0 +1,354 @@
+"""How a store answers operations: planned together, filtered, searched by vector, in the order LangGraph expects."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from chromadb.api.models.Collection import Collection
+from langchain_core.embeddings import Embeddings
+from langgraph.store.base import (
+    GetOp,
+    ListNamespacesOp,
+    MatchCondition,
+    Op,
+    PutOp,
+    SearchOp,
+    get_text_at_path,
+    tokenize_path,
+    validate_op_namespace,
+)
+from numpy.typing import NDArray
+
+from langchain_tooltree.stores.chroma.filters import check_filter, matches, where_clause
+from langchain_tooltree.stores.chroma.items import READ, Catalogue, Namespace, StoredItem, matching_keys, read_items
+
+EXACT = 5000
+"""Up to so many vectors a query looks at all of them, which takes some 25 ms."""
+
+FEW = 1000
+"""Up to so many items that pass a filter are compared one by one, which takes some 50 ms."""
+
+FIRST = 200
+"""Vectors that are asked for at first; the more, the fewer does Chroma's graph miss."""
+
+GROWTH = 4
+
+ATTEMPTS = 5
+"""How often a query on a server is repeated while others rewrite what it finds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A vector near to a query.
+
+    Attributes:
+        row: Its id.
+        score: Cosine similarity to the query, up to 1.
+    """
+
+    row: str
+    score: float
+
+    @property
+    def revision(self) -> str:
+        """The revision of the item that it was made for."""
+        return self.row.split(".", 1)[0]
+
+    @property
+    def key(self) -> str:
+        """The key of that item."""
+        return self.row.split(".", 2)[2]
+
+
+def nearest(
+    catalogue: Catalogue,
+    namespace: Namespace,
+    query: Sequence[float],
+    conditions: Mapping[str, Any] | None,
+    need: int,
+) -> list[tuple[float, StoredItem]]:
+    """The items of one namespace that are nearest to a query, each by the best of its vectors.
+
+    Args:
+        catalogue: Finds the namespace's collections.
+        namespace: The namespace.
+        query: The query's vector.
+        conditions: What the items have to fulfil, as a search's filter.
+        need: How many at the most.
+
+    Returns:
+        Scores and items, best first. Items without a vector are never among them.
+    """
+    items, vectors = catalogue.items(namespace), catalogue.vectors(namespace)
+    if items is None or vectors is None:
+        return []
+    known: set[str] = set()
+    for _ in range(ATTEMPTS):
+        best, leftovers = _nearest(items, vectors, query, conditions, need)
+        if catalogue.connection.exclusive:
+            if leftovers:
+                vectors.delete(ids=leftovers)
+            break
+        # On a server, an item may have been rewritten after its vector was found. If the same rows are left over again,
+        # they stem from a process that died, and cannot be told from those of a write that is under way.
+        if known.issuperset(leftovers):
+            break
+        known.update(leftovers)
+    return sorted(best.values(), key=lambda found: -found[0])
+
+
+def _nearest(
+    items: Collection, vectors: Collection, query: Sequence[float], conditions: Mapping[str, Any] | None, need: int
+) -> tuple[dict[str, tuple[float, StoredItem]], list[str]]:
+    """Scores and items by key, and the vectors met on the way that belong to no item as it is."""
+    clauses = where_clause(conditions)
+    allowed = matching_keys(items, clauses) if clauses else None
+    if allowed is not None and len(allowed) <= FEW:
+        hits: Iterator[Hit] = iter(_compared(vectors, query, sorted(allowed)))
+    else:
+        hits = (hit for hit in _widening(vectors, query, need) if allowed is None or hit.key in allowed)
+    best: dict[str, tuple[float, StoredItem]] = {}
+    leftovers: list[str] = []
+    for hit, item in _with_items(items, hits, need):
+        if item is None or item.revision != hit.revision:
+            leftovers.append(hit.row)
+        elif matches(item.value, conditions):
+            if item.key not in best or best[item.key][0] < hit.score:
+                best[item.key] = (hit.score, item)
+            if len(best) >= need:
+                break
+    return best, leftovers
+
+
+def _with_items(items: Collection, hits: Iterator[Hit], need: int) -> Iterator[tuple[Hit, StoredItem | None]]:
+    """Hits with their items, which are read in portions, so that few large values are read in vain."""
+    known: dict[str, StoredItem | None] = {}
+    portion: list[Hit] = []
+    size = need
+    for hit in hits:
+        portion.append(hit)
+        if len(portion) >= size:
+            yield from _looked_up(items, portion, known)
+            portion, size = [], min(2 * size, READ)
+    yield from _looked_up(items, portion, known)
+
+
+def _looked_up(
+    items: Collection, portion: list[Hit], known: dict[str, StoredItem | None]
+) -> Iterator[tuple[Hit, StoredItem | None]]:
+    keys = list(dict.fromkeys(hit.key for hit in portion if hit.key not in known))
+    found = read_items(items, keys)
+    known.update({key: found.get(key) for key in keys})
+    yield from ((hit, known[hit.key]) for hit in portion)
+
+
+def _widening(vectors: Collection, query: Sequence[float], need: int) -> Iterator[Hit]:
+    """All vectors, nearest first, as far as they are asked for; at last also those that the graph does not reach."""
+    total = vectors.count()
+    size = total if total <= EXACT else max(need * GROWTH, FIRST)
+    seen: set[str] = set()
+    while total:
+        page = vectors.query(query_embeddings=_array(query)[None], n_results=min(size, total), include=["distances"])
+        rows, distances = page["ids"][0], (page["distances"] or [[]])[0]
+        hits = [Hit(row, 1 - distance) for row, distance in zip(rows, distances, strict=True)]
+        if size >= total:
+            hits += _unreached(vectors, query, {*rows, *seen})
+            hits.sort(key=lambda hit: -hit.score)
+        yield from (hit for hit in hits if hit.row not in seen)
+        if size >= total:
+            return
+        seen.update(rows)
+        size *= GROWTH
+
+
+def _unreached(vectors: Collection, query: Sequence[float], reached: set[str]) -> list[Hit]:
+    missing = [row for row in vectors.get(include=[])["ids"] if row not in reached]
+    hits: list[Hit] = []
+    for start in range(0, len(missing), READ):
+        hits += _scored(vectors.get(ids=missing[start : start + READ], include=["embeddings"]), query)
+    return hits
+
+
+def _compared(vectors: Collection, query: Sequence[float], keys: Sequence[str]) -> list[Hit]:
+    """The vectors of some items, nearest first."""
+    hits: list[Hit] = []
+    for start in range(0, len(keys), READ):
+        where: Any = {"key": {"$in": list(keys[start : start + READ])}}
+        hits += _scored(vectors.get(where=where, include=["embeddings"]), query)
+    return sorted(hits, key=lambda hit: -hit.score)
+
+
+def _scored(page: Mapping[str, Any], query: Sequence[float]) -> list[Hit]:
+    if not page["ids"]:
+        return []
+    stored, asked = np.asarray(page["embeddings"], dtype=np.float64), _array(query)
+    lengths = np.linalg.norm(stored, axis=1) * np.linalg.norm(asked)
+    scores = np.divide(stored @ asked, lengths, out=np.zeros(len(stored)), where=lengths > 0)
+    return [Hit(row, float(score)) for row, score in zip(page["ids"], scores, strict=True)]
+
+
+def _array(query: Sequence[float]) -> NDArray[np.float32]:
+    return np.asarray(query, dtype=np.float32)
+
+
+WHOLE = "$"
+"""The path of an item's whole value."""
+
+Vector = Sequence[float]
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """One item to be written.
+
+    Attributes:
+        value: Its value, or `None` to delete it.
+        document: The value in JSON.
+        texts: What of it is to be embedded.
+    """
+
+    value: Mapping[str, Any] | None
+    document: str = ""
+    texts: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class Plan:
+    """What a batch asks for.
+
+    Attributes:
+        ops: The operations, in order.
+        puts: What to write, by namespace and key; of several writes to one item the last one counts.
+        vectors: The vectors of the texts to be stored, once they are known.
+        queries: The vectors of the queries, once they are known.
+    """
+
+    ops: list[Op]
+    puts: dict[Namespace, dict[str, Put]] = field(default_factory=dict)
+    vectors: dict[str, Vector] = field(default_factory=dict)
+    queries: dict[str, Vector] = field(default_factory=dict)
+
+    def texts(self) -> list[str]:
+        """The texts to be stored, each once."""
+        written = (put for puts in self.puts.values() for put in puts.values())
+        return list(dict.fromkeys(text for put in written for text in put.texts))
+
+    def questions(self) -> list[str]:
+        """The queries, each once; an empty one is none, as in LangGraph's own stores."""
+        return list(dict.fromkeys(op.query for op in self.ops if isinstance(op, SearchOp) and op.query))
+
+
+@dataclass(frozen=True, slots=True)
+class EmbedStep:
+    """Has a plan's texts and queries embedded."""
+
+    embeddings: Embeddings
+    plan: Plan
+
+    def run(self) -> None:
+        """Embed, blocking the calling thread."""
+        if texts := self.plan.texts():
+            self._keep(texts, self.embeddings.embed_documents(texts))
+        self.plan.queries = {query: self.embeddings.embed_query(query) for query in self.plan.questions()}
+
+    async def arun(self) -> None:
+        """Embed without blocking the event loop."""
+        if texts := self.plan.texts():
+            self._keep(texts, await self.embeddings.aembed_documents(texts))
+        self.plan.queries = {query: await self.embeddings.aembed_query(query) for query in self.plan.questions()}
+
+    def _keep(self, texts: list[str], vectors: list[list[float]]) -> None:
+        if len(vectors) != len(texts):
+            msg = f"{type(self.embeddings).__name__} returned {len(vectors)} vectors for {len(texts)} texts."
+            raise ValueError(msg)
+        self.plan.vectors = dict(zip(texts, vectors, strict=True))
+
+
+def plan_batch(ops: Iterable[Op], fields: Sequence[str]) -> Plan:
+    """Check a batch and take it apart.
+
+    Args:
+        ops: The operations.
+        fields: Paths of what is embedded of an item unless its operation says otherwise.
+
+    Returns:
+        The plan, without vectors.
+
+    Raises:
+        InvalidNamespaceError: If a label is empty, no string, or contains a period.
+        NotImplementedError: If an item is to expire.
+        TypeError: If a value is not JSON, or has keys that are not strings.
+        ValueError: If an operation, an operator or a kind of match is unknown.
+    """
+    plan = Plan(list(ops))
+    for op in plan.ops:
+        if not isinstance(op, GetOp | SearchOp | PutOp | ListNamespacesOp):
+            msg = f"Unknown operation type: {type(op)}"
+            raise ValueError(msg)  # noqa: TRY004 - as LangGraph's own stores
+        validate_op_namespace(op)
+        if isinstance(op, SearchOp):
+            check_filter(op.filter)
+        elif isinstance(op, PutOp):
+            plan.puts.setdefault(op.namespace, {})[op.key] = _put(op, fields)
+        elif isinstance(op, ListNamespacesOp):
+            for condition in op.match_conditions or ():
+                if condition.match_type not in {"prefix", "suffix"}:
+                    msg = f"Unsupported match type: {condition.match_type}"
+                    raise ValueError(msg)
+    return plan
+
+
+def _put(op: PutOp, fields: Sequence[str]) -> Put:
+    if op.value is None:
+        return Put(None)
+    if op.ttl is not None:
+        msg = "TTL is not supported by ChromaStore. Use a store implementation that supports TTL or set ttl=None."
+        raise NotImplementedError(msg)
+    value = dict(op.value)
+    _check_keys(value)
+    paths = fields if op.index is None else op.index or ()
+    texts = [
+        text for path in paths for text in get_text_at_path(value, WHOLE if path == WHOLE else tokenize_path(path))
+    ]
+    return Put(value, json.dumps(value), tuple(dict.fromkeys(texts)))
+
+
+def _check_keys(value: Any) -> None:
+    """JSON would make strings of other keys, and the value would come back changed."""
+    if isinstance(value, Mapping):
+        for key, nested in value.items():
+            if not isinstance(key, str):
+                msg = f"The keys of a stored value must be strings, got {key!r}."
+                raise TypeError(msg)
+            _check_keys(nested)
+    elif isinstance(value, list | tuple):
+        for nested in value:
+            _check_keys(nested)
+
+
+def list_matching(namespaces: Iterable[Namespace], op: ListNamespacesOp) -> list[Namespace]:
+    """The namespaces that an operation asks for.
+
+    Args:
+        namespaces: All that have items.
+        op: The operation.
+
+    Returns:
+        One page of them, cut to the depth asked for, each once, in order.
+    """
+    found = {
+        namespace[: op.max_depth]
+        for namespace in namespaces
+        if all(_matches(namespace, condition) for condition in op.match_conditions or ())
+    }
+    return sorted(found)[op.offset : op.offset + op.limit]
+
+
+def _matches(namespace: Namespace, condition: MatchCondition) -> bool:
+    path = condition.path
+    if len(namespace) < len(path):
+        return False
+    labels = namespace[: len(path)] if condition.match_type == "prefix" else namespace[len(namespace) - len(path) :]
+    return all(wanted in {"*", label} for label, wanted in zip(labels, path, strict=True))

@@ -1,0 +1,216 @@
+"""ChromaStore: LangGraph's long-term memory on chromadb, in a local folder or on a server."""
+
+import os
+import weakref
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from types import TracebackType
+from typing import Self
+
+from chromadb.api import ClientAPI
+from chromadb.api.models.Collection import Collection
+from langchain_core.embeddings import Embeddings
+from langgraph.store.base import BaseStore, GetOp, Item, ListNamespacesOp, Op, Result, SearchItem, SearchOp
+
+from langchain_tooltree.errors import ConfigurationError, EmbedderMismatchError
+from langchain_tooltree.experience.embeddings import embedder_name, resolve_embeddings
+from langchain_tooltree.flows import Flow, FunctionStep, arun_flow, run_flow
+from langchain_tooltree.stores.chroma.connection import Lease
+from langchain_tooltree.stores.chroma.filters import matches, where_clause
+from langchain_tooltree.stores.chroma.items import (
+    Catalogue,
+    Namespace,
+    StoredItem,
+    Write,
+    matching_keys,
+    newest_first,
+    read_in_order,
+    read_items,
+    write_items,
+    write_order,
+)
+from langchain_tooltree.stores.chroma.queries import WHOLE, EmbedStep, Plan, Vector, list_matching, nearest, plan_batch
+
+
+class ChromaStore(BaseStore):
+    """A LangGraph store on chromadb: items by key, filters, and search by meaning.
+
+    ```python
+    with ChromaStore("memories/") as store:
+        store.put(("users", "ada"), "seat", {"text": "prefers the aisle"})
+        store.search(("users", "ada"), query="where to sit")
+    ```
+
+    It behaves as `PostgresStore` does, which can take its place when a folder or one server is no longer enough, but
+    has no expiry (`ttl=`). Search results have a cosine similarity as `score`, higher is better; without a query they
+    have none and come newest first. A query finds indexed items only. It is exact in namespaces of up to 5,000 vectors;
+    beyond, Chroma's index may miss a near one now and then. A search below a prefix looks into each namespace there.
+
+    A *local folder* belongs to one process at a time, since chromadb silently loses data when two write to it; even
+    reading makes it write, so there is no read-only mode for a second one. Threads, tasks and several `ChromaStore`s of
+    that process may share it. Several processes share a server: `ChromaStore(chromadb.HttpClient(...))`. When a process
+    is killed, each item is as it was before or after the write. The async methods do their work in a thread.
+
+    Args:
+        path_or_client: A folder, made if it does not exist, or a sync chromadb client, which stays yours to close.
+        embeddings: Embeds what is indexed and searched for: a LangChain `Embeddings`, or a name as `init_embeddings`
+            takes it. `None` is `HashingEmbeddings()`, which compares wording and needs no model. A store remembers
+            which one filled it.
+        fields: Paths of what is embedded of each item, as in `IndexConfig`; by default its whole value.
+
+    Raises:
+        ConfigurationError: If an argument cannot work.
+        StoreLockedError: If another process has the folder; and from every method in a forked child.
+        EmbedderMismatchError: If another embedder filled the store; where only the length of its vectors tells, from
+            the first method that embeds.
+    """
+
+    def __init__(
+        self,
+        path_or_client: str | os.PathLike[str] | ClientAPI,
+        *,
+        embeddings: Embeddings | str | None = None,
+        fields: Sequence[str] = (WHOLE,),
+    ) -> None:
+        if isinstance(fields, str) or not fields or not all(isinstance(path, str) and path for path in fields):
+            msg = f"fields must be a list of paths such as ['text', 'steps[*].result'] or ['$'], got {fields!r}."
+            raise ConfigurationError(msg)
+        self.embeddings = resolve_embeddings(embeddings)
+        self._fields = tuple(fields)
+        self._dims: int | None = None
+        self._lease = Lease(path_or_client)
+        # A store that is dropped without close() must not keep its folder.
+        self._finalizer = weakref.finalize(self, self._lease.release)
+        self._catalogue = Catalogue(self._lease.connection)
+        try:
+            self._check_embedder(None)
+        except BaseException:
+            self.close()
+            raise
+
+    def batch(self, ops: Iterable[Op]) -> list[Result]:
+        """Execute operations together; reads see the state before the batch's writes.
+
+        Args:
+            ops: The operations.
+
+        Returns:
+            Their results, in order.
+
+        Raises:
+            StoreError: If the store is closed, was inherited over a fork, or was filled by another embedder.
+        """
+        return run_flow(self._execute(ops))
+
+    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
+        """Execute operations together without blocking the event loop; see `batch`."""
+        return await arun_flow(self._execute(ops))
+
+    def close(self) -> None:
+        """Let go of the folder, so that another process may open it. A client that you passed stays open."""
+        self._finalizer()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _execute(self, ops: Iterable[Op]) -> Flow[list[Result]]:
+        self._lease.check()
+        plan = plan_batch(ops, self._fields)
+        if plan.texts() or plan.questions():
+            yield EmbedStep(self.embeddings, plan)
+        results: list[Result] = yield FunctionStep(self._apply, plan)
+        return results
+
+    def _apply(self, plan: Plan) -> list[Result]:
+        connection = self._catalogue.connection
+        with connection.mutex if plan.puts else connection.reading():
+            self._lease.check()  # it may have been closed while embedding
+            for vector in (*plan.vectors.values(), *plan.queries.values()):
+                self._check_embedder(len(vector), claim=bool(plan.vectors))
+            results: list[Result] = [None] * len(plan.ops)
+            for position, op in enumerate(plan.ops):
+                if isinstance(op, GetOp):
+                    results[position] = self._get(op)
+                elif isinstance(op, SearchOp):
+                    results[position] = self._search(op, plan.queries.get(op.query or ""))
+                elif isinstance(op, ListNamespacesOp):
+                    results[position] = self._list(op)
+            for namespace, puts in plan.puts.items():
+                writes = [
+                    Write(key, put.value, put.document, [plan.vectors[text] for text in put.texts])
+                    for key, put in puts.items()
+                ]
+                write_items(self._catalogue, namespace, writes)
+        return results
+
+    def _check_embedder(self, dims: int | None, *, claim: bool = False) -> None:
+        if dims is not None and dims == self._dims:
+            return
+        name = embedder_name(self.embeddings)
+        known = self._catalogue.claim(name, dims) if claim and dims is not None else self._catalogue.embedder()
+        if known is None:
+            return
+        if known["name"] != name or dims not in {None, known["dims"]}:
+            length = f" with vectors of length {dims}" if dims is not None else ""
+            msg = (
+                f"This store was filled by {known['name']} with vectors of length {known['dims']}, and cannot be used "
+                f"with {name}{length}: their vectors cannot be compared. Pass embeddings={known['name']}, or write "
+                f"the items to a new store, in another folder or database, with the new embedder."
+            )
+            raise EmbedderMismatchError(msg)
+        self._dims = dims
+
+    def _get(self, op: GetOp) -> Item | None:
+        items = self._catalogue.items(op.namespace)
+        found = read_items(items, [op.key]).get(op.key) if items else None
+        return Item(namespace=op.namespace, key=op.key, value=found.value, **found.times) if found else None
+
+    def _search(self, op: SearchOp, query: Vector | None) -> list[SearchItem]:
+        need = op.offset + op.limit
+        if need <= op.offset:
+            return []
+        if query is None:
+            return [_found(namespace, item, None) for namespace, item in self._newest(op)]
+        ranked = [
+            (score, namespace, item)
+            for namespace in self._catalogue.below(op.namespace_prefix)
+            for score, item in nearest(self._catalogue, namespace, query, op.filter, need)
+        ]
+        ranked.sort(key=lambda entry: entry[0], reverse=True)
+        return [_found(namespace, item, score) for score, namespace, item in ranked[op.offset : need]]
+
+    def _newest(self, op: SearchOp) -> Iterator[tuple[Namespace, StoredItem]]:
+        clauses = where_clause(op.filter)
+        spaces: dict[Namespace, Collection] = {}
+        for namespace in self._catalogue.below(op.namespace_prefix):
+            items = self._catalogue.items(namespace)
+            if items is not None:
+                spaces[namespace] = items
+        orders = {space: write_order(self._catalogue.connection, items) for space, items in spaces.items()}
+        places = newest_first(orders)
+        if not op.filter:
+            places = islice(places, op.offset, op.offset + op.limit)
+            return read_in_order(spaces, places, op.limit)
+        if clauses:
+            allowed = {namespace: matching_keys(items, clauses) for namespace, items in spaces.items()}
+            places = ((namespace, key) for namespace, key in places if key in allowed[namespace])
+        read = read_in_order(spaces, places, op.offset + op.limit)
+        matching = ((namespace, item) for namespace, item in read if matches(item.value, op.filter))
+        return islice(matching, op.offset, op.offset + op.limit)
+
+    def _list(self, op: ListNamespacesOp) -> list[Namespace]:
+        filled = (
+            namespace
+            for namespace in self._catalogue.below()
+            if (items := self._catalogue.items(namespace)) is not None and items.count()
+        )
+        return list_matching(filled, op)
+
+
+def _found(namespace: Namespace, item: StoredItem, score: float | None) -> SearchItem:
+    return SearchItem(namespace=namespace, key=item.key, value=item.value, score=score, **item.times)

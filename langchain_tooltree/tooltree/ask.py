@@ -1,0 +1,317 @@
+"""The coarse planner of the paper's ACL-format version: fewer tools, before the search begins."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.tools import BaseTool
+
+from langchain_tooltree.flows import Flow
+from langchain_tooltree.models import ATTEMPTS, Meter, StructuredQuestion, call_tools, document_prompt, inner_config
+from langchain_tooltree.rate_limits import was_refused
+from langchain_tooltree.tooltree.prompts import (
+    DEFAULT_DRAFT_PROMPT,
+    DEFAULT_PLAN_PROMPT,
+    DEFAULT_PROPOSE_PROMPT,
+    DEFAULT_REPAIR_PROMPT,
+    CoarsePlan,
+    propose_messages,
+)
+from langchain_tooltree.tooltree.search.config import SearchConfig
+from langchain_tooltree.tooltree.search.tree import Call, Effect
+from langchain_tooltree.tooltree.signed_reasoning import Reply, signed_reasoning_of
+from langchain_tooltree.tooltree.tools import ToolLibrary, clean_arguments, find_problem
+
+READ_CANDIDATES = 2
+"""So many times `top_k` calls are read from one reply; a model that offers more is cut short."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProposalRequest:
+    """A state to be asked for calls.
+
+    Attributes:
+        conversation: The dialogue and the calls of the path, each answered.
+        tools: Names of the tools to show.
+        attempt: How often this state is now asked, from 1.
+        tried: Calls offered here before.
+        top_ups: How often the model may be asked for other calls if its reply holds one.
+        metadata: Where in the search the question stands, for traces.
+    """
+
+    conversation: Sequence[BaseMessage]
+    tools: Sequence[str]
+    attempt: int = 1
+    tried: Sequence[str] = ()
+    top_ups: int = 0
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A call that cannot be made as it was written.
+
+    Attributes:
+        tool: Name of the tool, as the model wrote it.
+        call: The call, as text.
+        reason: What is wrong with it.
+    """
+
+    tool: str
+    call: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.call}: {self.reason}"
+
+
+@dataclass(slots=True)
+class Proposal:
+    """What a model offered.
+
+    Attributes:
+        calls: Valid calls, the most promising first.
+        problems: Calls that could not be used.
+        finished: Whether the model replied without offering any call.
+        largest_reply: Calls in the reply that held most, valid or not.
+        gained: Calls that asking for others brought; `None` if that was not asked.
+        error: Why the model could not be asked, if so.
+    """
+
+    calls: list[Call] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    finished: bool = False
+    largest_reply: int = 0
+    gained: int | None = None
+    error: str | None = None
+
+
+class Proposer:
+    """Asks a model for candidate calls.
+
+    Args:
+        model: A chat model with tool calling.
+        library: The tools.
+        effects: The effect of every tool, by name.
+        config: Says whether all candidates come in one reply or each tool gets a draft, and how many are wanted.
+        settings: Settings of the model's requests, such as a temperature, by name.
+    """
+
+    def __init__(
+        self,
+        model: BaseChatModel,
+        library: ToolLibrary,
+        effects: Mapping[str, Effect],
+        config: SearchConfig,
+        settings: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._model = model
+        self._library = library
+        self._effects = effects
+        self._config = config
+        self._settings = settings
+
+    def propose(self, request: ProposalRequest, meter: Meter) -> Flow[Proposal]:
+        """Ask a state for candidate calls.
+
+        Args:
+            request: The state.
+            meter: Counts the model calls and bounds them.
+
+        Returns:
+            The valid calls and what became of the others.
+        """
+        proposal = Proposal()
+        tools = [tool for name in request.tools if (tool := self._library.tool(name))]
+        if self._config.proposals == "together":
+            instruction = DEFAULT_PROPOSE_PROMPT.format(count=self._config.top_k)
+            yield from self._ask(request, tools, instruction, meter, proposal)
+            if proposal.calls and proposal.largest_reply == 1:
+                yield from self._top_up(request, tools, meter, proposal)
+        else:
+            for tool in tools:
+                if not meter.left:
+                    unasked = Problem(tool.name, f"{tool.name}()", "the budget left no question about this tool")
+                    proposal.problems.append(unasked)
+                    continue
+                instruction = DEFAULT_DRAFT_PROMPT.format(tool=tool.name)
+                yield from self._ask(request, [tool], instruction, meter, proposal)
+        if proposal.problems and meter.left:
+            yield from self._repair(request, tools, meter, proposal)
+        proposal.finished = not (proposal.calls or proposal.problems or proposal.error)
+        if proposal.calls:
+            proposal.error = None
+        return proposal
+
+    def _ask(
+        self,
+        request: ProposalRequest,
+        tools: Sequence[BaseTool],
+        instruction: str,
+        meter: Meter,
+        proposal: Proposal,
+    ) -> Flow[None]:
+        """One question; asked once more if the model cannot be reached."""
+        messages = propose_messages(
+            request.conversation, instruction=instruction, attempt=request.attempt, tried=request.tried
+        )
+        attempts = ATTEMPTS if self._config.proposals == "together" else 1
+        for _ in range(min(attempts, meter.left)):
+            try:
+                reply = yield from self._call(request, tools, messages, meter)
+            except Exception as error:  # noqa: BLE001 - any failure of a model ends in the fallback, not in a crash
+                proposal.error = f"the model failed: {type(error).__name__}: {error}"
+                if was_refused(error):
+                    return  # it would be refused again
+            else:
+                proposal.error = None
+                self._read(reply, tools, proposal)
+                return
+
+    def _top_up(
+        self, request: ProposalRequest, tools: Sequence[BaseTool], meter: Meter, proposal: Proposal
+    ) -> Flow[None]:
+        """Ask for other calls beside the only one, until a reply brings nothing new or holds several."""
+        for _ in range(request.top_ups):
+            offered = [*(call.label for call in proposal.calls), *(problem.call for problem in proposal.problems)]
+            if not meter.left or len(offered) >= self._config.top_k or proposal.largest_reply > 1:
+                return
+            messages = propose_messages(
+                request.conversation,
+                instruction=DEFAULT_PROPOSE_PROMPT.format(count=self._config.top_k - len(offered)),
+                attempt=request.attempt,
+                tried=request.tried,
+                offered=offered,
+            )
+            try:
+                reply = yield from self._call(request, tools, messages, meter)
+            except Exception:  # noqa: BLE001 - the call that there is will do
+                return
+            more = Proposal()
+            self._read(reply, tools, more)
+            seen = {call.key for call in proposal.calls}
+            calls = [call for call in more.calls if call.key not in seen and call.label not in request.tried]
+            problems = [problem for problem in more.problems if problem.call not in offered]
+            proposal.calls += calls
+            proposal.problems += problems
+            proposal.largest_reply = max(proposal.largest_reply, more.largest_reply)
+            proposal.gained = (proposal.gained or 0) + len(calls) + len(problems)
+            if not (calls or problems):
+                return
+
+    def _repair(
+        self, request: ProposalRequest, tools: Sequence[BaseTool], meter: Meter, proposal: Proposal
+    ) -> Flow[None]:
+        """Have invalid calls written again, once; what is still invalid stays a problem."""
+        listed = "\n".join(f"- {problem}" for problem in proposal.problems)
+        propose = DEFAULT_PROPOSE_PROMPT.format(count=len(proposal.problems))
+        instruction = f"{propose}\n\n{DEFAULT_REPAIR_PROMPT.format(problems=listed)}"
+        messages = propose_messages(request.conversation, instruction=instruction, attempt=1, tried=())
+        try:
+            reply = yield from self._call(request, tools, messages, meter)
+        except Exception:  # noqa: BLE001 - without a repair the calls are dropped for the reason they had
+            return
+        rewritten = Counter(call["name"] for call in (*reply.tool_calls, *reply.invalid_tool_calls))
+        unanswered = [problem for problem in proposal.problems if not rewritten[problem.tool]]
+        proposal.problems = unanswered
+        self._read(reply, tools, proposal)
+
+    def _call(
+        self, request: ProposalRequest, tools: Sequence[BaseTool], messages: Sequence[BaseMessage], meter: Meter
+    ) -> Flow[AIMessage]:
+        config = inner_config("propose", {**request.metadata, "attempt": request.attempt})
+        return (yield from call_tools(self._model, tools, messages, meter, config, settings=self._settings))
+
+    def _read(self, reply: AIMessage, tools: Sequence[BaseTool], proposal: Proposal) -> None:
+        """Sort the calls of a reply into valid ones and problems."""
+        proposal.largest_reply = max(proposal.largest_reply, len(reply.tool_calls) + len(reply.invalid_tool_calls))
+        shown = {tool.name: tool for tool in tools}
+        written_calls = [*reply.tool_calls, *reply.invalid_tool_calls]
+        origin = Reply(reply.content, reply.additional_kwargs, reply.response_metadata, written_calls)
+        for position, written in enumerate(reply.tool_calls[: READ_CANDIDATES * self._config.top_k]):
+            tool = shown.get(written["name"])
+            if tool is None:
+                reason = f"there is no tool of this name; the tools are {', '.join(shown)}"
+                proposal.problems.append(Problem(written["name"], f"{written['name']}({written['args']})", reason))
+                continue
+            arguments = clean_arguments(tool, written["args"])
+            frame = signed_reasoning_of(origin, position, arguments)
+            call = Call(tool=tool.name, arguments=arguments, effect=self._effects[tool.name], frame=frame)
+            if problem := find_problem(tool, arguments):
+                proposal.problems.append(Problem(tool.name, call.label, problem))
+            else:
+                proposal.calls.append(call)
+        proposal.problems.extend(
+            Problem(
+                str(broken.get("name")),
+                f"{broken.get('name')}({broken.get('args')})",
+                "the arguments are not valid JSON",
+            )
+            for broken in reply.invalid_tool_calls
+        )
+
+
+def plan_tools(
+    model: BaseChatModel, library: ToolLibrary, query: str, config: SearchConfig, meter: Meter
+) -> Flow[tuple[str, ...]]:
+    """Keep the tools that a request may need.
+
+    A tool is kept if it belongs to a domain of the request (or to none), its input can be had, its output is of use,
+    and its relevance p_t reaches the threshold.
+
+    Args:
+        model: The model to ask, in one question.
+        library: The tools.
+        query: The user's request.
+        config: Supplies the relevance threshold and the always-include list.
+        meter: Counts the model calls.
+
+    Returns:
+        Names in the library's order. All of them if the reply is unusable or would leave none: a planner that fails
+        must not take tools away.
+    """
+    question = StructuredQuestion(
+        model=model,
+        schema=CoarsePlan,
+        prompt=document_prompt(
+            DEFAULT_PLAN_PROMPT,
+            {"request": query, "tools": [library.card(name).to_dict() for name in library.names]},
+        ),
+        usable=lambda reply: isinstance(reply.get("tools"), list) and isinstance(reply.get("domains"), list),
+        config=inner_config("plan", {}),
+    )
+    replies = yield from question.ask(meter)
+    if not replies:
+        return library.names
+    domains = {str(domain) for domain in _list(replies[-1].get("domains"))}
+    rated = {str(v.get("name")): v for v in _list(replies[-1].get("tools")) if isinstance(v, dict)}
+    kept = tuple(
+        name
+        for name in library.names
+        if name in config.always_include
+        or _passes(rated.get(name), library.card(name).domains, domains, config.relevance_threshold)
+    )
+    return kept or library.names
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _passes(
+    verdict: Mapping[str, Any] | None, card_domains: tuple[str, ...], domains: set[str], threshold: float
+) -> bool:
+    if verdict is None:
+        return True  # a tool that the model said nothing about is not judged useless
+    relevance = verdict.get("relevance")
+    irrelevant = isinstance(relevance, int | float) and 0 <= relevance < threshold
+    wanted = not card_domains or not domains or bool(domains & set(card_domains))
+    return (
+        not irrelevant
+        and wanted
+        and verdict.get("input_available") is not False
+        and (verdict.get("output_useful") is not False)
+    )

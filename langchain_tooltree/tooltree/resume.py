@@ -1,0 +1,299 @@
+"""What a search keeps in its checkpoints, and how it is taken up from there.
+
+A search is kept as the outcomes of its operations, in order: told again, they give the same tree. So a resumed search
+is replayed, and an earlier search of the conversation can be replayed for the next one to go on from.
+"""
+
+import time
+import uuid
+from collections.abc import Collection, Mapping, Sequence
+from itertools import chain
+from typing import Annotated, Any, TypedDict, cast
+
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import ensure_config
+from langgraph.channels.delta import DeltaChannel
+from langgraph.config import get_config
+
+from langchain_tooltree.errors import ResumeError
+from langchain_tooltree.experience.reference import without_reference
+from langchain_tooltree.tooltree.plan_metadata import plan_metadata
+from langchain_tooltree.tooltree.search.scheduler import OperationOutcome
+from langchain_tooltree.tooltree.search.search import TreeSearch
+from langchain_tooltree.tooltree.search.tree import Effect, Node, call_key
+from langchain_tooltree.tooltree.search.warm_start import Continuation, below, reads_tried
+from langchain_tooltree.tooltree.session import SearchSession
+from langchain_tooltree.tooltree.tool_executor import clip
+
+
+def last_search(messages: Sequence[BaseMessage]) -> str | None:
+    """The search whose plan stands last in a conversation."""
+    position = _last_marked(messages)
+    return None if position is None else str(plan_metadata(messages[position]).get("search"))
+
+
+def continuation_of(
+    search: TreeSearch,
+    messages: Sequence[BaseMessage],
+    *,
+    effects: Mapping[str, Effect],
+    same_request: bool,
+    repeatable: Collection[str],
+    max_chars: int,
+) -> Continuation | None:
+    """What an earlier search leaves to the next one, if the world is still the one that it explored.
+
+    Args:
+        search: The finished search whose plan stands last in the conversation.
+        messages: The conversation.
+        effects: The effect of every tool, by name.
+        same_request: Whether the user wants what they wanted then; a tree is worth nothing for another request.
+        repeatable: Tools whose reads may be believed after a new request.
+        max_chars: The length to which observations were cut.
+
+    Returns:
+        Its tree from the state that the conversation has come to; after a new request, the reads that it tried;
+        `None` if its plan was not carried out as it was tried, or something else may have changed the world.
+    """
+    position = _last_marked(messages)
+    node = None if position is None else _node(search, messages[position])
+    if position is None or node is None:
+        return None
+    answer = messages[position + 1] if len(messages) > position + 1 else None
+    if not _came_out(node, answer, max_chars):
+        return None
+    rest = messages[position + 2 :]
+    if not rest:
+        if not same_request:
+            return None
+        best = search.best()
+        return below(search.tree, node, carried_out=best is not None and best.id == node.id)
+    made = [call for message in messages if isinstance(message, AIMessage) for call in message.tool_calls]
+    later = [call["name"] for message in rest if isinstance(message, AIMessage) for call in message.tool_calls]
+    if not isinstance(rest[-1], HumanMessage) or any(effects.get(name) != "read" for name in later):
+        return None
+    shown = {call_key(call["name"], call["args"]) for call in made}
+    return reads_tried(search.tree, node.world, tools=repeatable, shown=shown)
+
+
+def _last_marked(messages: Sequence[BaseMessage]) -> int | None:
+    return next((place for place in reversed(range(len(messages))) if plan_metadata(messages[place])), None)
+
+
+def _node(search: TreeSearch, message: BaseMessage) -> Node | None:
+    """The node of a planned call, unless somebody has changed the call since."""
+    number = plan_metadata(message).get("node")
+    node = search.tree[number] if isinstance(number, int) and 0 < number < len(search.tree) else None
+    if node is None or node.call is None or not isinstance(message, AIMessage):
+        return None
+    written = [(call["name"], call["args"]) for call in message.tool_calls]
+    return node if written == [(node.call.tool, node.call.arguments)] else None
+
+
+def _came_out(node: Node, answer: BaseMessage | None, max_chars: int) -> bool:
+    """Whether a planned call brought back, for real, what it had while searching."""
+    observation = node.observation
+    return (
+        isinstance(answer, ToolMessage)
+        and observation is not None
+        and not observation.transient
+        and (answer.status == "success") == (observation.kind == "ok")
+        and clip(without_reference(answer.content), max_chars) == observation.content
+    )
+
+
+SEGMENT = 240
+"""Operations launched between two checkpoints: a default search of 60 rollouts is one segment."""
+
+KNOWN_SECONDS = 60.0
+"""So long reads are believed after a new request at the most: nobody knows who else changes the world meanwhile."""
+
+NAMESPACE_SEPARATOR = "|"
+"""Between the levels of nested graphs in LangGraph's `checkpoint_ns`; each level names a task that a resume keeps."""
+
+MAX_SEGMENTS = 10_000
+
+Outcomes = list[dict[str, Any]]
+
+
+def _joined(segments: list[Outcomes], more: Sequence[list[Outcomes]]) -> list[Outcomes]:
+    return [*segments, *chain.from_iterable(more)]
+
+
+class SegmentState(TypedDict):
+    """What the search graph keeps.
+
+    Attributes:
+        segments: The outcomes of every finished segment. A checkpoint holds what the segment before it has added and
+            not all of them, so that what is kept grows with the search and not with its square.
+        told: How many outcomes they are.
+        done: Whether the search is over.
+        run_key: Unique to this search and the same when it is resumed.
+        began: When it began, in seconds since the epoch.
+        continuation: What it goes on from, a `Continuation` as plain data; `None` if it starts anew.
+        fingerprint: What the search was begun with; see `SearchSession.fingerprint`.
+        requests: What the user had asked by then.
+        caller: A digest of what the host says of its caller; see `SearchSession.caller`.
+    """
+
+    segments: Annotated[list[Outcomes], DeltaChannel(_joined, list, snapshot_frequency=MAX_SEGMENTS)]
+    told: int
+    done: bool
+    run_key: str
+    began: float
+    continuation: dict[str, Any] | None
+    fingerprint: str
+    requests: list[str]
+    caller: str
+
+
+class SegmentEnd(TypedDict):
+    """What a finished segment adds to the state; see `SegmentState`."""
+
+    segments: list[Outcomes]
+    told: int
+    done: bool
+    run_key: str
+
+
+def earlier_place(session: SearchSession) -> RunnableConfig | None:
+    """Where the checkpointer of the host keeps the search that a new one may go on from, if there may be one."""
+    search_id = last_search(session.messages)
+    if search_id is None or not session.planner.config.reuse_seconds:
+        return None
+    configurable = ensure_config().get("configurable", {})
+    if _nodes(search_id) != _nodes(str(configurable.get("checkpoint_ns", ""))):
+        return None  # another planner's, whose tools may only look alike
+    place = {key: value for key, value in configurable.items() if key not in {"checkpoint_id", "checkpoint_map"}}
+    return {"configurable": {**place, "checkpoint_ns": search_id}}
+
+
+def beginning(session: SearchSession, earlier: Mapping[str, Any] | None = None) -> SegmentState:
+    """The input of a search; a resumed one ignores it and goes on from what was kept.
+
+    Args:
+        session: The search.
+        earlier: What was kept of the earlier search that it may go on from.
+
+    Returns:
+        The state before the first segment.
+    """
+    began = time.time()
+    return SegmentState(
+        segments=[],
+        told=0,
+        done=False,
+        run_key=uuid.uuid4().hex,
+        began=began,
+        continuation=_continuation(session, earlier, began) if earlier else None,
+        fingerprint=_fingerprint(session),
+        requests=session.dialogue.requests,
+        caller=session.caller,
+    )
+
+
+def _continuation(session: SearchSession, earlier: Mapping[str, Any], now: float) -> dict[str, Any] | None:
+    """What a search goes on from, if the earlier one was made by the same planner not long ago."""
+    if not earlier.keys() >= SegmentState.__required_keys__:
+        return None  # a mark may come from a client, and name anything
+    age = now - earlier["began"]
+    alike = earlier["fingerprint"] == _fingerprint(session) and earlier["caller"] == session.caller
+    if age > session.planner.config.reuse_seconds or not (earlier["done"] and alike):
+        return None
+    replayed = session.afresh()
+    try:
+        adopt(replayed, cast("SegmentState", earlier))
+    except ResumeError:
+        return None  # going on saves work, and is never worth failing a new request for
+    continuation = continuation_of(
+        replayed.search,
+        session.messages,
+        effects=session.planner.effects,
+        same_request=earlier["requests"] == session.dialogue.requests,
+        repeatable=session.planner.repeatable if age <= KNOWN_SECONDS else (),
+        max_chars=session.planner.config.max_observation_chars,
+    )
+    return continuation.model_dump() if continuation else None
+
+
+def _nodes(namespace: str) -> list[str]:
+    """The names of the nodes in a namespace, without their tasks and the numbers of repeated calls."""
+    levels = namespace.split(NAMESPACE_SEPARATOR)
+    return [level.partition(":")[0] for level in levels if not level.isdigit()]
+
+
+def placed(state: SegmentState) -> SegmentState:
+    """The state with a run key from the search's place in its host, if it has a host: the same after any resume."""
+    host, _, _ = str(get_config()["configurable"].get("checkpoint_ns", "")).rpartition(NAMESPACE_SEPARATOR)
+    return {**state, "run_key": host or state["run_key"]}
+
+
+def adopt(session: SearchSession, state: SegmentState) -> None:
+    """Bring a session to where the search stands, replaying without any I/O the segments that it has not seen.
+
+    Args:
+        session: The search.
+        state: What was kept of it.
+
+    Raises:
+        ResumeError: If the search was begun with other settings, tools or effects, or the checkpointer has lost some
+            of it.
+    """
+    if state["fingerprint"] != _fingerprint(session):
+        msg = (
+            "This thread holds a search that was begun with another configuration, other tools or other effects. "
+            "Resume a thread with the tools, models and configuration it was started with, or start a new run."
+        )
+        raise ResumeError(msg)
+    if sum(map(len, state["segments"])) != state["told"]:
+        msg = (
+            "The checkpointer keeps the latest checkpoint of this thread only, and a search of this length is kept in "
+            "several. Use one that keeps a thread's history, or start a new run."
+        )
+        raise ResumeError(msg)
+    session.dialogue.run_key = state["run_key"]
+    if state["continuation"]:
+        session.go_on(state["continuation"])
+    seen = session.search.consumed
+    for outcomes in state["segments"]:
+        if seen:
+            seen -= len(outcomes)
+        else:
+            _replay(session, outcomes)
+
+
+def finished(session: SearchSession, outcomes: Outcomes) -> SegmentEnd:
+    """What is kept of a segment.
+
+    Args:
+        session: The search, after the segment.
+        outcomes: What came of the operations of the segment.
+    """
+    return SegmentEnd(
+        segments=[outcomes],
+        told=session.search.consumed,
+        done=session.search.finished,
+        run_key=session.dialogue.run_key,
+    )
+
+
+def segment_end(session: SearchSession) -> int:
+    """How many operations will have been launched when the segment that begins now is over."""
+    return session.search.launched + SEGMENT
+
+
+def _replay(session: SearchSession, outcomes: Outcomes) -> None:
+    """Tell a search the outcomes of one segment, asking it in between as its driver has."""
+    search = session.search
+    end = segment_end(session)
+    search.ask()
+    for outcome in outcomes:
+        search.tell(OperationOutcome.model_validate(outcome))
+        if search.launched < end:
+            search.ask()
+    session.take_events()
+
+
+def _fingerprint(session: SearchSession) -> str:
+    return f"{session.fingerprint()}/{SEGMENT}"

@@ -1,0 +1,350 @@
+"""The search tree: states, the calls between them, values and pruning. Pure.
+
+A node is a state: the dialogue plus the calls made on the way here and their observations, as in the paper. The
+edge into a node and the node itself are one object, so `visits` and `value` are N(s, a) and Q(s, a) of the edge that
+leads here.
+"""
+
+import hashlib
+import json
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from langchain_tooltree.tooltree.search.config import SearchConfig
+from langchain_tooltree.tooltree.signed_reasoning import SignedReasoning
+
+Effect = Literal["read", "write", "sandboxed"]
+"""`read` may run while searching, `write` never does, `sandboxed` changes a fork of the user's world only."""
+
+Pruned = Literal["pre_evaluation", "top_k", "post_evaluation"]
+
+ROOT = 0
+"""Identifier of the root node."""
+
+
+class Call(BaseModel):
+    """A concrete tool call: the action of the search.
+
+    Attributes:
+        tool: Name of the tool.
+        arguments: JSON-like arguments, validated against the tool's schema; injected ones are not among them.
+        effect: What running it does to the world.
+        frame: The signed reasoning that the call has to come back with, if there is any.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    tool: str
+    arguments: dict[str, Any]
+    effect: Effect
+    frame: SignedReasoning | None = None
+
+    @cached_property
+    def key(self) -> str:
+        """Canonical text of tool and arguments: equal for calls that mean the same."""
+        return call_key(self.tool, self.arguments)
+
+    @property
+    def label(self) -> str:
+        """The call in one line, for people."""
+        written = (
+            f"{name}={json.dumps(value, default=str, ensure_ascii=False)}" for name, value in self.arguments.items()
+        )
+        return f"{self.tool}({', '.join(written)})"
+
+
+def call_key(tool: str, arguments: Mapping[str, Any]) -> str:
+    """Canonical text of a call."""
+    return f"{tool}({json.dumps(arguments, sort_keys=True, default=str, ensure_ascii=False)})"
+
+
+class Observation(BaseModel):
+    """What a tool call brought back.
+
+    Attributes:
+        content: Text, or LangChain content blocks, cut to the configured length.
+        kind: `"ok"`, or why there is no result: the tool raised (`exception`), took too long (`timeout`), refused its
+            arguments (`invalid_arguments`), or cannot run here (`unsupported`).
+        transient: Whether the same call may well succeed next time; such a result is not reused.
+        artifact: The tool's artifact, if it has one that can be stored.
+        snapshot: The sandbox after the call, if it can be stored.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    content: str | list[Any]
+    kind: Literal["ok", "exception", "timeout", "invalid_arguments", "unsupported"] = "ok"
+    transient: bool = False
+    artifact: Any = None
+    snapshot: Any = None
+
+
+@dataclass(slots=True)
+class Node:
+    """A state of the search and the call that led to it.
+
+    Attributes:
+        id: Position in the tree, in the order of creation; the root is 0.
+        parent: Identifier of the parent, `None` for the root.
+        depth: Calls from the root to here.
+        call: The call that leads here, `None` for the root.
+        world: Version of the world after the call: a hash of the sandboxed writes on the path, empty without any.
+        r_pre: Score before execution in [0, 1]; `None` until the judge has spoken.
+        r_post: Score of the observation in [0, 1]; `None` until evaluated.
+        goal: Whether the task is done here, in [0, 1]; `None` if not scored.
+        pre_scored: Whether `r_pre` came from the judge; otherwise it is the threshold.
+        post_scored: Whether `r_post` came from the judge; otherwise it is the parent's mean.
+        goal_scored: Whether `goal` came from the judge; otherwise it is the parent's.
+        observation: What the call brought back; `None` for a deferred write and before execution.
+        visits: N(s, a): rewards propagated through here.
+        value: Q(s, a): their mean.
+        in_flight: Rollouts that are below here now (WU-UCT's unobserved samples).
+        children: Identifiers of the children, in the order of creation.
+        offer: Which time its parent was asked when the call was offered, from 1; 0 for the root.
+        proposals: How often this state was asked for calls.
+        finished: Whether the model, asked for calls here, had none.
+        proposing: Whether such a question is under way.
+        evaluating: Whether the observation is being judged.
+        dropped: Calls that were proposed here and could not become candidates, with the reason.
+        pruned: Why the node is out of the search, if it is.
+        closed: Whether nothing is left to explore here and below.
+    """
+
+    id: int
+    parent: int | None = None
+    depth: int = 0
+    call: Call | None = None
+    world: str = ""
+    r_pre: float | None = None
+    r_post: float | None = None
+    goal: float | None = None
+    pre_scored: bool = True
+    post_scored: bool = True
+    goal_scored: bool = True
+    observation: Observation | None = None
+    visits: int = 0
+    value: float = 0.0
+    in_flight: int = 0
+    children: list[int] = field(default_factory=list)
+    offer: int = 0
+    proposals: int = 0
+    finished: bool = False
+    proposing: bool = False
+    evaluating: bool = False
+    dropped: list[str] = field(default_factory=list)
+    pruned: Pruned | None = None
+    closed: bool = False
+
+    @property
+    def deferred(self) -> bool:
+        """Whether the call here changes the real world and is therefore judged but never run."""
+        return self.call is not None and self.call.effect == "write"
+
+    @property
+    def label(self) -> str:
+        """The call in one line, for people."""
+        return self.call.label if self.call else "root"
+
+    @property
+    def evaluated(self) -> bool:
+        """Whether the call was run (or deferred) and judged."""
+        return self.r_post is not None
+
+    @property
+    def worthy(self) -> bool:
+        """Whether a plan may end here: the call was judged by what it brought back, and not pruned."""
+        return self.evaluated and self.post_scored and self.pruned is None
+
+    @property
+    def harmless(self) -> bool:
+        """Whether a plan may end here unjudged: a read that was scored before it ran, and not pruned."""
+        read = self.call is not None and self.call.effect == "read" and self.observation is not None
+        return read and self.pre_scored and not self.evaluated and self.pruned is None
+
+
+class Tree:
+    """All nodes of one search.
+
+    Args:
+        seed: Seed of the jitter that breaks ties.
+    """
+
+    def __init__(self, *, seed: int = 0) -> None:
+        self.nodes = [Node(ROOT)]
+        self._seed = seed
+
+    def __getitem__(self, node_id: int) -> Node:
+        return self.nodes[node_id]
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    @property
+    def root(self) -> Node:
+        """The state before any call."""
+        return self.nodes[ROOT]
+
+    def add(self, parent: Node, call: Call) -> Node:
+        """Append a child.
+
+        Args:
+            parent: The state in which the call is made.
+            call: The call.
+
+        Returns:
+            The new node, without a score.
+        """
+        world = parent.world
+        if call.effect == "sandboxed":
+            world = hashlib.sha256(f"{parent.world}\n{call.key}".encode("utf-8", "surrogatepass")).hexdigest()[:16]
+        node = Node(
+            len(self.nodes), parent=parent.id, depth=parent.depth + 1, call=call, world=world, offer=parent.proposals
+        )
+        self.nodes.append(node)
+        parent.children.append(node.id)
+        return node
+
+    def repetition(self, state: Node, call: Call) -> str | None:
+        """Why a call in a state would only repeat another one, if so.
+
+        Args:
+            state: Where the call would be made.
+            call: The call.
+
+        Returns:
+            The reason: the same call stands among the state's children, or it is a read that was made on the path
+            while the world was the same. A write may be meant twice, so it repeats none on the path. `None` if the
+            call is new.
+        """
+        if any(child.call and child.call.key == call.key for child in self.children(state)):
+            return "already proposed here"
+        made = ((step.world, step.call) for step in self.path(state) if step.call and step.call.effect == "read")
+        if any(world == state.world and earlier.key == call.key for world, earlier in made):
+            return "already made on this path"
+        return None
+
+    def children(self, node: Node) -> Iterator[Node]:
+        """The children of a node, in the order of creation."""
+        return (self.nodes[child] for child in node.children)
+
+    def parent(self, node: Node) -> Node | None:
+        """The parent of a node, `None` for the root."""
+        return None if node.parent is None else self.nodes[node.parent]
+
+    def path(self, node: Node) -> list[Node]:
+        """The nodes from the first call to `node`, the root left out."""
+        path: list[Node] = []
+        current = node
+        while current.parent is not None:
+            path.append(current)
+            current = self.nodes[current.parent]
+        return path[::-1]
+
+    def state_visits(self, node: Node) -> int:
+        """N(s): the sum of N(s, a) over the calls made in this state."""
+        return sum(child.visits for child in self.children(node))
+
+    def backpropagate(self, node: Node, reward: float) -> None:
+        """Add a reward to every node from the root to `node`: N += 1, Q += (r - Q) / N, as in the paper."""
+        for visited in (self.root, *self.path(node)):
+            visited.visits += 1
+            visited.value += (reward - visited.value) / visited.visits
+
+    def occupy(self, node: Node, change: Literal[1, -1]) -> None:
+        """Count a rollout in or out of every node from the root to `node`."""
+        for visited in (self.root, *self.path(node)):
+            visited.in_flight += change
+
+    def mean_reward(self, node: Node) -> float:
+        """Mean r_post of the calls on the path to an evaluated node, 0 for the root."""
+        rewards = [step.r_post for step in self.path(node) if step.r_post is not None]
+        return sum(rewards) / len(rewards) if rewards else 0.0
+
+    def best_descent(self) -> Node | None:
+        """The end of the path along the best Q, ties to more visits; `None` if no call was worth keeping."""
+        node = self.root
+        while worthy := [child for child in self.children(node) if child.worthy]:
+            node = max(worthy, key=lambda child: (child.value, child.visits, -child.id))
+        return node if node.call else None
+
+    def path_value(self, node: Node) -> float:
+        """Goal score times mean r_post of the path to an evaluated node."""
+        return (node.goal or 0.0) * self.mean_reward(node)
+
+    def jitter(self, node: Node) -> float:
+        """A number in [0, 1) that depends on the seed and the node alone; breaks ties."""
+        return random.Random(f"{self._seed}:{node.id}").random()  # noqa: S311 - no secret depends on it
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Something that a rollout can do.
+
+    Attributes:
+        kind: Ask a state for calls, run a call, or judge what one has brought back.
+        node: The state, or the call.
+    """
+
+    kind: Literal["propose", "execute", "evaluate"]
+    node: Node
+
+
+class Frontier:
+    """The open ends of a tree.
+
+    Args:
+        tree: The tree.
+        config: Supplies the bounds on proposals and depth, and which observations have to be judged.
+    """
+
+    def __init__(self, tree: Tree, config: SearchConfig) -> None:
+        self._tree = tree
+        self._config = config
+
+    def runnable(self, node: Node) -> bool:
+        """Whether a call may be run now: a candidate that nobody works on."""
+        out = node.pruned is not None or node.closed or node.evaluated or node.in_flight > 0
+        return node.r_pre is not None and node.observation is None and not out
+
+    def askable(self, node: Node) -> bool:
+        """Whether a state may be asked for calls now: its call has run, and the model may have others to offer."""
+        out = node.closed or node.deferred or node.proposing or node.pruned is not None or self.is_deepest(node)
+        return self._reached(node) and not out and self._may_ask(node)
+
+    def judgeable(self, node: Node) -> bool:
+        """Whether what a call has brought back may be judged now."""
+        seen = node.observation is not None and not (node.evaluated or node.evaluating)
+        return seen and node.pruned is None
+
+    def is_deepest(self, node: Node) -> bool:
+        """Whether no call may follow: the path is as long as it may be."""
+        return node.depth >= self._config.max_depth
+
+    def spent(self, node: Node) -> bool:
+        """Whether nothing is left of what a state has offered: every child is pruned or closed."""
+        return all(child.pruned is not None or child.closed for child in self._tree.children(node))
+
+    def close_upwards(self, node: Node | None) -> None:
+        """Close a state that cannot be asked again and whose children are all spent, then its parents likewise."""
+        while node is not None:
+            if not node.closed:
+                if self._may_ask(node) or node.proposing or not self.spent(node):
+                    return
+                node.closed = True
+            node = self._tree.parent(node)
+
+    def _may_ask(self, node: Node) -> bool:
+        return not node.finished and node.proposals < self._config.max_proposals
+
+    def _reached(self, node: Node) -> bool:
+        if node.call is None or node.evaluated:
+            return True
+        # What changes the world, or has failed, is judged before anything is built upon it.
+        needed = self._config.selection == "posterior" and self._config.post_evaluation == "needed"
+        read = node.observation is not None and node.observation.kind == "ok" and node.call.effect == "read"
+        return needed and read

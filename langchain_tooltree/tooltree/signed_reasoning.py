@@ -1,0 +1,190 @@
+"""What is kept of the reply that proposed a call, where its model signs its reasoning. Pure.
+
+Models that sign their reasoning expect a call to come back in the message that made it. A plan keeps one call of a
+reply, so the message cannot come back as it was: its frame comes back, with the reasoning as it was written and this
+call alone. Such reasoning is known by its shape and not by its provider: content blocks that are neither plain text nor
+tool calls (thinking, reasoning items), a signature on any block, or additional keyword arguments beyond the usual ones
+(`reasoning_content`, thought signatures). A reply without any has no frame.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+PLAIN_BLOCKS = frozenset({"text", "output_text", "refusal"})
+
+CALL_BLOCKS = frozenset(
+    {"tool_call", "tool_call_chunk", "invalid_tool_call", "tool_use", "function_call", "custom_tool_call"}
+)
+
+SIGNATURES = ("signature", "thought_signature")
+"""Keys of a signature, on a block or among its `extras`."""
+
+USUAL_KEYWORDS = frozenset({"tool_calls", "function_call", "refusal", "parsed"})
+"""Additional keyword arguments that repeat what the message says elsewhere."""
+
+ORIGIN = ("model_provider", "output_version")
+"""Response metadata by which the integrations know whose blocks these are, and in which form they are written.
+
+The rest describes the whole reply; its identifier, sent back, would bring back the siblings as well.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A model's reply, as far as frames depend on it.
+
+    Attributes:
+        content: Text or content blocks.
+        additional_kwargs: What its provider has beyond the standard.
+        response_metadata: What its provider tells about the reply.
+        calls: Its tool calls, each with `id` and `args`, the valid ones first.
+    """
+
+    content: str | Sequence[Any]
+    additional_kwargs: Mapping[str, Any]
+    response_metadata: Mapping[str, Any]
+    calls: Sequence[Mapping[str, Any]]
+
+
+class SignedReasoning(BaseModel):
+    """The reasoning around one call, as plain JSON.
+
+    Attributes:
+        call_id: The provider's identifier of the call; `None` if it gave none, or the same one twice.
+        reasoning: Content blocks before the call, untouched; those of its siblings and plain text are left out. `None`
+            if the content was no list of blocks, since some integrations tell their own formats apart by that.
+        block: The call's own content block, if it has one.
+        keywords: Additional keyword arguments.
+        keywords_by_call: Those that map identifiers of calls to something: what belongs to this call.
+        origin: Response metadata that says whose blocks these are.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    call_id: str | None = None
+    reasoning: tuple[Any, ...] | None = None
+    block: dict[str, Any] | None = None
+    keywords: dict[str, Any] = {}
+    keywords_by_call: dict[str, Any] = {}
+    origin: dict[str, Any] = {}
+
+    def message_fields(self, call_id: str) -> dict[str, Any]:
+        """The fields of a message that makes the call again, its `tool_calls` aside.
+
+        Args:
+            call_id: The identifier that the call has in the conversation. If it is not the provider's own, the call's
+                block is left out, because integrations match blocks to tool calls by it.
+
+        Returns:
+            Content, additional keyword arguments and response metadata, not shared with the frame.
+        """
+        own = [self.block] if self.block is not None and call_id == self.call_id else []
+        by_call = {name: {call_id: value} for name, value in self.keywords_by_call.items()}
+        fields = {
+            "content": "" if self.reasoning is None else [*self.reasoning, *own],
+            "additional_kwargs": {**self.keywords, **by_call},
+            "response_metadata": self.origin,
+        }
+        copied: dict[str, Any] = _as_json(fields)
+        return copied
+
+
+def signed_reasoning_of(reply: Reply, position: int, arguments: Mapping[str, Any]) -> SignedReasoning | None:
+    """The frame of one call of a reply.
+
+    Args:
+        reply: The reply.
+        position: Which of its calls is kept.
+        arguments: The arguments that the call is made with; its block is brought in line with them.
+
+    Returns:
+        The frame, or `None` if the reply carries no reasoning that its model would want back.
+    """
+    call_ids = [str(call["id"]) for call in reply.calls if call.get("id")]
+    listed = not isinstance(reply.content, str)
+    blocks = [block for block in reply.content if isinstance(block, dict)]
+    keywords = {
+        name: plain
+        for name, value in reply.additional_kwargs.items()
+        if name not in USUAL_KEYWORDS and (plain := _as_json(value)) is not None
+    }
+    calls = [block for block in blocks if block.get("type") in CALL_BLOCKS or block_id(block) in call_ids]
+    reasoning = [block for block in blocks if _is_signed(block) or (_is_special(block) and block not in calls)]
+    if not (keywords or reasoning):
+        return None
+    own_id = reply.calls[position].get("id")
+    call_id = own_id if own_id and call_ids.count(own_id) == 1 else None
+    end = next((place for place, block in enumerate(blocks) if call_id and block_id(block) == call_id), None)
+    # What was reasoned after the call did not lead to it; up to the call, the order is the provider's.
+    before = [block for block in blocks[:end] if block in reasoning and block not in calls]
+    by_call = {name: value for name, value in keywords.items() if _is_by_call(value, call_ids)}
+    return SignedReasoning(
+        call_id=call_id,
+        reasoning=tuple(plain for block in before if (plain := _as_json(block)) is not None) if listed else None,
+        block=None if end is None else _consistent(blocks[end], reply.calls[position]["args"], arguments),
+        keywords={name: value for name, value in keywords.items() if name not in by_call},
+        keywords_by_call={name: _entry(value, call_id, call_ids) for name, value in by_call.items()},
+        origin={name: value for name in ORIGIN if isinstance(value := reply.response_metadata.get(name), str)},
+    )
+
+
+def _is_special(block: Mapping[str, Any]) -> bool:
+    return isinstance(block.get("type"), str) and block["type"] not in PLAIN_BLOCKS
+
+
+def _is_signed(block: Mapping[str, Any]) -> bool:
+    extras = block.get("extras")
+    places = (block, extras) if isinstance(extras, dict) else (block,)
+    return any(place.get(key) for place in places for key in SIGNATURES)
+
+
+def block_id(block: Mapping[str, Any]) -> Any:
+    """The identifier by which tool calls are matched; an OpenAI item has one of its own beside it."""
+    return block.get("call_id") or block.get("id")
+
+
+def _is_by_call(value: Any, call_ids: Sequence[str]) -> bool:
+    return isinstance(value, dict) and bool(value) and value.keys() <= set(call_ids)
+
+
+def _entry(by_call: Mapping[str, Any], call_id: str | None, call_ids: Sequence[str]) -> Any:
+    """What belongs to a call.
+
+    Gemini signs only the first of several calls, for the thought that led to them all, and wants a signature on the
+    first call of each message. A call that comes back without its siblings is the first of its message, so it takes
+    theirs if it has none.
+    """
+    return next(by_call[key] for key in (call_id, *call_ids) if key is not None and key in by_call)
+
+
+def _consistent(
+    block: Mapping[str, Any], written: Mapping[str, Any], arguments: Mapping[str, Any]
+) -> dict[str, Any] | None:
+    """A call's block, with the arguments that the call is made with where they are not those that were written."""
+    own: dict[str, Any] | None = _as_json(block)
+    if own is None or written == arguments:
+        return own
+    own.pop("partial_json", None)  # what a streamed block was put together from
+    return with_arguments(own, arguments)
+
+
+def with_arguments(block: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """A content block that repeats a call, with other arguments, in the form that its provider writes them in."""
+    now = {
+        key: json.dumps(arguments) if isinstance(block[key], str) else dict(arguments)
+        for key in ("args", "input", "arguments")
+        if key in block
+    }
+    return {**block, **now}
+
+
+def _as_json(value: Any) -> Any:
+    """A copy as JSON has it; `None` for what JSON cannot say."""
+    try:
+        return json.loads(json.dumps(value))
+    except (TypeError, ValueError):
+        return None
