@@ -6,13 +6,11 @@ from dataclasses import dataclass
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
 from langchain_tooltree import SearchConfig, SearchResult, search
-from langchain_tooltree.flows import run_flow
-from langchain_tooltree.models import Meter
 from langchain_tooltree.testing import OfflineChatModel
-from langchain_tooltree.tooltree.ask import ProposalRequest
-from langchain_tooltree.tooltree.planner import Planner
 from tests.benchmarks.bfcl_model import ArgumentPool, SimulatedPolicy
 from tests.benchmarks.bfcl_world import PlainCall, RecordedSandbox, Task
+from tests.internals.hall import Meter, run_flow
+from tests.internals.tooltree import Planner, ProposalRequest
 
 MODEL_CALLS_PER_STEP = 4
 """More than a proposal with its repair and their retries can need."""

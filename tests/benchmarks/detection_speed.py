@@ -19,7 +19,7 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
-from langchain_tooltree.cfgm.anomaly.detector import AnomalyDetector
+from langchain_tooltree import AnomalyDetector
 
 LENGTHS = (100, 1_000, 10_000)
 STEPS = 200

@@ -30,12 +30,11 @@ from langchain_core.tools import StructuredTool
 from langgraph.checkpoint.memory import InMemorySaver
 from rich.progress import track
 
-from langchain_tooltree.experience.trajectory import Trajectory, to_messages
-from langchain_tooltree.sitgraph.middleware import SITGraphMiddleware
-from langchain_tooltree.sitgraph.sit_graph import SITGraph
-from langchain_tooltree.sitgraph.transitions import SUMMARIZE_STATE, WRITTEN_SUMMARIES, transitions_of
+from langchain_tooltree import SITGraph, SITGraphMiddleware, Trajectory
 from langchain_tooltree.testing import ScriptedChatModel
 from tests.benchmarks.next_tool_protocol import FOLDS, fold_of, load_successes
+from tests.internals.experience import to_messages
+from tests.internals.sitgraph import SUMMARIZE_STATE, WRITTEN_SUMMARIES, transitions_of
 
 DOUBT = 0.5
 K = 2

@@ -30,13 +30,20 @@ import chromadb
 import numpy as np
 from chromadb.config import Settings
 
-from langchain_tooltree.sitgraph.files import load_graph
-from langchain_tooltree.sitgraph.graph import Contribution, Graph, Snapshot
-from langchain_tooltree.sitgraph.sit_graph import DEFAULT_ALPHA, DEFAULT_MAX_STATES, SITGraph
-from langchain_tooltree.sitgraph.states import unpacked
-from langchain_tooltree.sitgraph.suggest import Recommender, SuggestionQuery
-from langchain_tooltree.sitgraph.views import VIEWS
+from langchain_tooltree import SITGraph
 from tests.benchmarks.graph_scale_world import World
+from tests.internals.sitgraph import (
+    DEFAULT_ALPHA,
+    DEFAULT_MAX_STATES,
+    VIEWS,
+    Contribution,
+    Graph,
+    Recommender,
+    Snapshot,
+    SuggestionQuery,
+    load_graph,
+    unpacked,
+)
 
 SCANNED = 20_000
 TARGETS = {"procedural_p95_ms": 1.0, "episodic_p95_ms": 15.0, "load_s": 5.0, "vectors_gb": 1.0}

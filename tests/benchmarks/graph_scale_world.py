@@ -6,9 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from langchain_tooltree.sitgraph.graph import Snapshot, offsets_of
-from langchain_tooltree.sitgraph.states import DIMENSIONS, Codes, Floats, Rows, packed, sketched
-from langchain_tooltree.sitgraph.views import VIEWS
+from tests.internals.sitgraph import DIMENSIONS, VIEWS, Codes, Floats, Rows, Snapshot, offsets_of, packed, sketched
 
 RUN_LENGTH = 10
 TOPICS = 2_000

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from itertools import chain
 
-from langchain_tooltree.experience.trajectory import Trajectory
+from langchain_tooltree import Trajectory
 from tests.benchmarks.next_tool_protocol import Question, questions_in
 
 Rank = Callable[[Question], Sequence[str]]

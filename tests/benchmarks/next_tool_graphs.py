@@ -6,12 +6,10 @@ from typing import Any, get_args
 
 from langchain_core.embeddings import Embeddings
 
-from langchain_tooltree.experience.embeddings import HashingEmbeddings
-from langchain_tooltree.experience.trajectory import Trajectory
-from langchain_tooltree.sitgraph.sit_graph import DEFAULT_MAX_STATES, SITGraph
-from langchain_tooltree.sitgraph.suggest import Ablation
+from langchain_tooltree import HashingEmbeddings, SITGraph, Trajectory
 from tests.benchmarks.next_tool_baselines import Rank, Train
 from tests.benchmarks.next_tool_protocol import Question
+from tests.internals.sitgraph import DEFAULT_MAX_STATES, Ablation
 
 SUGGESTIONS = 3
 """No figure looks further down."""

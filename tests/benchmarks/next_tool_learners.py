@@ -20,10 +20,10 @@ except ImportError as error:
     msg = "This benchmark compares with scikit-learn's methods: pip install '.[benchmarks]'"
     raise ImportError(msg) from error
 
-from langchain_tooltree.experience.records import ChatMessage, text_of
-from langchain_tooltree.experience.trajectory import Trajectory
+from langchain_tooltree import Trajectory
 from tests.benchmarks.next_tool_baselines import Bigram, Rank, chained, ranked
 from tests.benchmarks.next_tool_protocol import Question, questions_in
+from tests.internals.experience import ChatMessage, text_of
 
 RETRIEVED = 3
 NEIGHBOURS = 5

@@ -5,10 +5,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from langchain_tooltree.errors import TrajectoryFormatError
-from langchain_tooltree.experience.files import load_trajectories
-from langchain_tooltree.experience.records import ChatMessage, function_of
-from langchain_tooltree.experience.trajectory import Trajectory
+from langchain_tooltree import Trajectory, TrajectoryFormatError, load_trajectories
+from tests.internals.experience import ChatMessage, function_of
 
 FOLDS = 5
 

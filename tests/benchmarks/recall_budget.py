@@ -19,11 +19,9 @@ from statistics import fmean
 from typing import Any
 
 from langchain_tooltree import Trajectory, load_trajectories
-from langchain_tooltree.cfgm.condense import condensed
-from langchain_tooltree.cfgm.recall import ANSWER, moves_of
-from langchain_tooltree.experience.store import RunRanking
-from langchain_tooltree.flows import run_flow
-from langchain_tooltree.text import words_of
+from tests.internals.cfgm import ANSWER, condensed, moves_of
+from tests.internals.experience import RunRanking
+from tests.internals.hall import run_flow, words_of
 
 NAME = "_"
 BUDGETS = (500, 1_000, 2_000, 4_000)

@@ -26,8 +26,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from langchain_tooltree.cfgm.memory import CFGMMemory
-from langchain_tooltree.experience.files import dump_trajectories, load_trajectories
+from langchain_tooltree import CFGMMemory, dump_trajectories, load_trajectories
 from tests.benchmarks.scienceworld_detection import Tally, detectors, runs_of, tallied
 from tests.benchmarks.scienceworld_injections import Run
 from tests.benchmarks.scienceworld_loop import ARMS, POSSIBLE, Played, by_type, loop_figures, play, play_alone

@@ -19,10 +19,7 @@ from typing import Any
 
 from langchain_core.messages import BaseMessage
 
-from langchain_tooltree.cfgm.anomaly.detector import AnomalyDetector
-from langchain_tooltree.cfgm.anomaly.general_phrases import DEFAULT_PHRASES
-from langchain_tooltree.cfgm.anomaly.phrases import SCIENCEWORLD_PHRASES
-from langchain_tooltree.cfgm.anomaly.rules import Anomaly
+from langchain_tooltree import DEFAULT_PHRASES, SCIENCEWORLD_PHRASES, Anomaly, AnomalyDetector
 from tests.benchmarks.scienceworld_injections import (
     KINDS,
     NORMAL,

@@ -12,10 +12,7 @@ from typing import Any
 from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware, ModelCallLimitMiddleware
 
-from langchain_tooltree.cfgm.anomaly.detector import AnomalyDetector
-from langchain_tooltree.cfgm.memory import CFGMMemory
-from langchain_tooltree.cfgm.middleware import CFGMMiddleware
-from langchain_tooltree.cfgm.recovery import Reflector
+from langchain_tooltree import AnomalyDetector, CFGMMemory, CFGMMiddleware, Reflector
 from langchain_tooltree.testing import ScriptedChatModel
 from tests.benchmarks.scienceworld_players import (
     Assumptions,

@@ -12,9 +12,9 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
 
-from langchain_tooltree.cfgm.recovery import DEFAULT_REFLECTION_PROMPT
 from tests.benchmarks.scienceworld_injections import ABSENT, UNKNOWN_VERBS, VERBS
 from tests.benchmarks.scienceworld_world import Taken, Task, action_of, call_of
+from tests.internals.cfgm import DEFAULT_REFLECTION_PROMPT
 
 IGNORED = "Unknown action."
 """What the environment answers to an action that came where it waited for the answer to a question of its own."""

@@ -6,10 +6,7 @@ from typing import Any
 
 from langgraph.store.memory import InMemoryStore
 
-from langchain_tooltree.cfgm.memory import CFGMMemory
-from langchain_tooltree.experience.embeddings import HashingEmbeddings
-from langchain_tooltree.experience.store import ExperienceStore
-from langchain_tooltree.experience.trajectory import Trajectory
+from langchain_tooltree import CFGMMemory, ExperienceStore, HashingEmbeddings, Trajectory
 from langchain_tooltree.testing import ScriptedChatModel
 from tests.benchmarks.scienceworld_world import PERFECT, Taken, Task, dialogue
 

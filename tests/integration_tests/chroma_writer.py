@@ -4,7 +4,7 @@ import sys
 
 from store_servers import chroma_client
 
-from langchain_tooltree.stores.chroma.store import ChromaStore
+from langchain_tooltree import ChromaStore
 
 SHARED = ("shared", "notes")
 TURNS = 15

@@ -23,10 +23,8 @@ from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.store.sqlite import SqliteStore
 
 from langchain_tooltree import ExperienceStore
-from langchain_tooltree.cfgm.collect.attempt import said
-from langchain_tooltree.cfgm.collect.collect import acollect, collect
-from langchain_tooltree.cfgm.collect.collection import FailureForm
 from langchain_tooltree.testing import ScriptedChatModel
+from tests.internals.cfgm import FailureForm, acollect, collect, said
 
 NEEDED = {"Open the shed": 0, "Light the lamp": 2, "Fly to the moon": 9, "Water the roses": 1}
 """Tasks, and how many reflections it takes until they succeed."""

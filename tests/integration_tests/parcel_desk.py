@@ -12,11 +12,9 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 
-from langchain_tooltree.experience.files import from_json
-from langchain_tooltree.experience.trajectory import Trajectory
-from langchain_tooltree.sitgraph.middleware import SITGraphMiddleware
-from langchain_tooltree.sitgraph.sit_graph import SITGraph
+from langchain_tooltree import SITGraph, SITGraphMiddleware, Trajectory
 from langchain_tooltree.testing import ScriptedChatModel
+from tests.internals.experience import from_json
 
 STUCK = {"order": "A-71", "parcel": "P-204", "status": "lost in transit, last seen 9 days ago"}
 

@@ -17,8 +17,7 @@ from langgraph.store.sqlite import SqliteStore
 from langgraph.store.sqlite.aio import AsyncSqliteStore
 from store_servers import chroma_client, chroma_server, postgres_programs, postgres_server
 
-from langchain_tooltree import HashingEmbeddings
-from langchain_tooltree.stores.chroma.store import ChromaStore
+from langchain_tooltree import ChromaStore, HashingEmbeddings
 
 DIMS = 64
 INDEX: dict[str, Any] = {"dims": DIMS, "embed": HashingEmbeddings(dims=DIMS), "fields": ["$"]}

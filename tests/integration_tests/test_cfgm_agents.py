@@ -44,14 +44,14 @@ from warehouse import (
 )
 
 from langchain_tooltree import (
+    CFGMMemory,
+    CFGMMiddleware,
+    CFGMReflectionNode,
     ExperienceStore,
+    Trajectory,
     TrajectoryRecorder,
+    anomaly_condition,
 )
-from langchain_tooltree.cfgm.anomaly.detector import anomaly_condition
-from langchain_tooltree.cfgm.memory import CFGMMemory
-from langchain_tooltree.cfgm.middleware import CFGMMiddleware
-from langchain_tooltree.cfgm.node import CFGMReflectionNode
-from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.testing import ScriptedChatModel
 
 JUDGED = {"reasons": "The lamp is there.", "verdict": "success"}

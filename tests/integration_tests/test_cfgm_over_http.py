@@ -21,9 +21,8 @@ from langchain_tooltree import (
     TrajectoryRecorder,
     recollection_text,
 )
-from langchain_tooltree.experience.reference import TAG
-from langchain_tooltree.sitgraph.transitions import transitions_of
-from langchain_tooltree.sitgraph.views import texts_of
+from tests.internals.experience import TAG
+from tests.internals.sitgraph import texts_of, transitions_of
 
 TASK = "Leave the house."
 OTHER = "Leave the shed."

@@ -31,15 +31,15 @@ from warehouse import (
 )
 
 from langchain_tooltree import (
+    CFGMMiddleware,
     SearchConfig,
     SITGraph,
     SITGraphMiddleware,
+    Trajectory,
     create_tooltree_agent,
 )
-from langchain_tooltree.cfgm.middleware import CFGMMiddleware
-from langchain_tooltree.cfgm.recovery import DEFAULT_REFLECTION_PROMPT
-from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.testing import Made, Question, ScriptedChatModel
+from tests.internals.cfgm import DEFAULT_REFLECTION_PROMPT
 
 
 def systems(model: ScriptedChatModel) -> list[str]:

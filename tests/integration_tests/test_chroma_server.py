@@ -9,7 +9,7 @@ from chroma_writer import SHARED, TURNS
 from langgraph.store.base import PutOp
 from store_servers import chroma_client, chroma_server
 
-from langchain_tooltree.stores.chroma.store import ChromaStore
+from langchain_tooltree import ChromaStore
 
 WRITER = Path(__file__).with_name("chroma_writer.py")
 

@@ -10,7 +10,7 @@ from child_processes import servers
 from doomed_collection import NEEDED
 from langgraph.store.sqlite import SqliteStore
 
-from langchain_tooltree.cfgm.collect.report import NamedTask
+from tests.internals.cfgm import NamedTask
 
 FEWEST_KILLS = 8
 """In each scenario; 20 in all is what is promised."""

@@ -29,7 +29,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from langchain_tooltree import create_tooltree_agent
-from langchain_tooltree.tooltree.plan_metadata import plan_metadata
+from tests.internals.tooltree import plan_metadata
 
 Factory = Callable[..., CompiledStateGraph[Any, Any, Any, Any]]
 

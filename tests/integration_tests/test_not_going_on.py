@@ -21,7 +21,7 @@ from travel import BOOKING, EFFECTS, PRICE, ROUND_TRIP, Agency, TravelPolicy, as
 
 from langchain_tooltree import ObjectSandbox, SearchConfig, ToolTreeNode, create_tooltree_agent
 from langchain_tooltree.testing import Made, OfflineChatModel, Question
-from langchain_tooltree.tooltree import resume
+from tests.internals.tooltree import resume_module as resume
 
 THREAD: Any = {"configurable": {"thread_id": "1"}}
 

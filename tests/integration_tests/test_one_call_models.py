@@ -13,7 +13,7 @@ from travel import BOOKING, EFFECTS, PRICE, ROUND_TRIP, Agency, Step, TravelPoli
 
 from langchain_tooltree import SearchConfig, SearchResult, asearch, search
 from langchain_tooltree.testing import OfflineChatModel, Question, read_question
-from langchain_tooltree.tooltree.search.tree import Call
+from tests.internals.tooltree import Call
 
 THREAD: Any = {"configurable": {"thread_id": "1"}}
 ONE_CANDIDATE = SearchConfig(top_k=1)

@@ -38,12 +38,16 @@ from recorded_agents import (
 )
 from travel import PRICE, Agency
 
-from langchain_tooltree import SearchConfig
-from langchain_tooltree.experience.recorder import TrajectoryRecorder
-from langchain_tooltree.experience.store import ExperienceStore
-from langchain_tooltree.experience.threads import aload_thread, load_thread
-from langchain_tooltree.experience.trajectory import Trajectory
-from langchain_tooltree.experience.verdict import ModelVerdict, Verdict
+from langchain_tooltree import (
+    ExperienceStore,
+    ModelVerdict,
+    SearchConfig,
+    Trajectory,
+    TrajectoryRecorder,
+    Verdict,
+    aload_thread,
+    load_thread,
+)
 from langchain_tooltree.testing import ScriptedChatModel
 
 LOGGER = "langchain_tooltree.experience.recorder"

@@ -8,10 +8,8 @@ from langchain.agents.middleware import ModelCallLimitMiddleware
 from langchain_core.messages import AIMessage
 from langgraph.store.memory import InMemoryStore
 
-from langchain_tooltree.cfgm.anomaly.detector import AnomalyDetector
-from langchain_tooltree.cfgm.collect.report import Task as TrainingTask
-from langchain_tooltree.cfgm.memory import CFGMMemory
-from langchain_tooltree.cfgm.middleware import CFGMMiddleware
+from langchain_tooltree import AnomalyDetector, CFGMMemory, CFGMMiddleware
+from langchain_tooltree import Task as TrainingTask
 from langchain_tooltree.testing import ScriptedChatModel
 from tests.benchmarks import scienceworld_world
 from tests.benchmarks.scienceworld_detection import runs_of, tallied

@@ -16,7 +16,7 @@ from travel import EFFECTS, ROUND_TRIP, Agency, TravelPolicy, asking, travel_mod
 
 from langchain_tooltree import ResumeError, SearchConfig, ToolTreeNode, asearch, search
 from langchain_tooltree.testing import OfflineChatModel, Question
-from langchain_tooltree.tooltree import resume as checkpoints
+from tests.internals.tooltree import resume_module as checkpoints
 
 THREAD: Any = {"configurable": {"thread_id": "1"}}
 

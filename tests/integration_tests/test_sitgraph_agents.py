@@ -26,14 +26,18 @@ from parcel_desk import (
 )
 from travel import BOOKING, EFFECTS, Agency, asking
 
-from langchain_tooltree import testing
-from langchain_tooltree.experience.files import dump_trajectories, from_json, load_trajectories
-from langchain_tooltree.experience.recorder import TrajectoryRecorder
-from langchain_tooltree.experience.threads import load_thread
-from langchain_tooltree.experience.trajectory import Trajectory
-from langchain_tooltree.experience.verdict import Verdict
-from langchain_tooltree.sitgraph.middleware import SITGraphMiddleware
-from langchain_tooltree.sitgraph.sit_graph import SITGraph
+from langchain_tooltree import (
+    SITGraph,
+    SITGraphMiddleware,
+    Trajectory,
+    TrajectoryRecorder,
+    Verdict,
+    dump_trajectories,
+    load_thread,
+    load_trajectories,
+    testing,
+)
+from tests.internals.experience import from_json
 
 BOTH: Any = ["custom", "updates"]
 JUDGED = {"reasons": "It was sent again.", "verdict": "success"}

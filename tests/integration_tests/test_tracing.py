@@ -23,7 +23,7 @@ from travel import BOOKING, EFFECTS, PRICE, READS, Agency, TravelPolicy, asking,
 
 from langchain_tooltree import SearchConfig, ToolTreeMiddleware, ToolTreeNode, create_tooltree_agent, search
 from langchain_tooltree.testing import OfflineChatModel, read_question
-from langchain_tooltree.tooltree import resume
+from tests.internals.tooltree import resume_module as resume
 
 LOOKED_UP = ["call find_flights", "result find_flights", "call read_price", "result read_price"]
 

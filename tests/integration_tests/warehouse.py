@@ -9,9 +9,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
 from langgraph.store.memory import InMemoryStore
 
-from langchain_tooltree.cfgm.memory import CFGMMemory
-from langchain_tooltree.cfgm.middleware import CFGMMiddleware
-from langchain_tooltree.experience.trajectory import Trajectory
+from langchain_tooltree import CFGMMemory, CFGMMiddleware, Trajectory
 from langchain_tooltree.testing import ScriptedChatModel
 
 TASK = "Put the lamp that came in this morning on shelf A1, please."

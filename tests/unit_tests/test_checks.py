@@ -2,7 +2,8 @@
 
 import pytest
 
-from langchain_tooltree.errors import ConfigurationError, check_count
+from langchain_tooltree import ConfigurationError
+from tests.internals.hall import check_count
 
 
 @pytest.mark.parametrize("value", [2, 3, 10**9])

@@ -2,7 +2,7 @@
 
 import json
 
-from langchain_tooltree.models import document_prompt
+from tests.internals.hall import document_prompt
 
 
 def test_a_question_is_an_instruction_and_one_json_document():

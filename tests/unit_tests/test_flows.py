@@ -4,7 +4,7 @@ import threading
 import pytest
 from langgraph.errors import GraphInterrupt
 
-from langchain_tooltree.flows import FunctionStep, arun_flow, run_flow
+from tests.internals.hall import FunctionStep, arun_flow, run_flow
 
 
 class Step:

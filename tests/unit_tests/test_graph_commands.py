@@ -6,14 +6,17 @@ from dataclasses import replace
 
 import pytest
 
+from langchain_tooltree import (
+    SITGraph,
+    Trajectory,
+    abackfill_summaries,
+    backfill_summaries,
+    dump_trajectories,
+    load_trajectories,
+)
 from langchain_tooltree.cli import main
-from langchain_tooltree.cli.graphs import REFUSED, UNHEALTHY
-from langchain_tooltree.experience.files import dump_trajectories, load_trajectories
-from langchain_tooltree.experience.trajectory import Trajectory
-from langchain_tooltree.models import Meter
-from langchain_tooltree.sitgraph.sit_graph import SITGraph
-from langchain_tooltree.sitgraph.summarize import abackfill_summaries, backfill_summaries
 from langchain_tooltree.testing import ScriptedChatModel
+from tests.internals.hall import REFUSED, UNHEALTHY, Meter
 
 
 def run_of(number, *tools, success=True):

@@ -9,9 +9,16 @@ from langgraph.constants import TAG_NOSTREAM
 from pydantic import BaseModel
 
 from langchain_tooltree import ConfigurationError
-from langchain_tooltree.flows import run_flow
-from langchain_tooltree.models import Meter, StructuredQuestion, bind_tools, call_tools, inner_config, resolve_model
 from langchain_tooltree.testing import ScriptedChatModel
+from tests.internals.hall import (
+    Meter,
+    StructuredQuestion,
+    bind_tools,
+    call_tools,
+    inner_config,
+    resolve_model,
+    run_flow,
+)
 
 
 class Answer(BaseModel):

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from langchain_tooltree.rate_limits import (
+from tests.internals.hall import (
     FIRST_BACK_OFF,
     LONGEST_BACK_OFF,
     MAX_WAIT,

@@ -3,7 +3,7 @@
 import pytest
 from langchain_core.messages import SystemMessage
 
-from langchain_tooltree.models import extended
+from tests.internals.hall import extended
 
 
 def test_a_text_is_added_at_the_end_and_all_else_stays():

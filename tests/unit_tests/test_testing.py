@@ -5,9 +5,9 @@ from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, Sys
 from langchain_core.tools import tool
 from pydantic import BaseModel
 
-from langchain_tooltree.models import document_prompt
 from langchain_tooltree.testing import Made, ScriptedChatModel, read_question
-from langchain_tooltree.tooltree.prompts import (
+from tests.internals.hall import document_prompt
+from tests.internals.tooltree import (
     DEFAULT_DRAFT_PROMPT,
     DEFAULT_POST_JUDGE_PROMPT,
     DEFAULT_PRE_JUDGE_PROMPT,

@@ -15,13 +15,8 @@ import numpy as np
 from langchain_core.embeddings import Embeddings
 from numpy.typing import NDArray
 
-from langchain_tooltree.experience.embeddings import HashingEmbeddings
-from langchain_tooltree.flows import run_flow
+from langchain_tooltree import HashingEmbeddings, ToolLibrary
 from langchain_tooltree.testing import OfflineChatModel
-from langchain_tooltree.tooltree.effects import DeclaredEffect
-from langchain_tooltree.tooltree.planner import Planner
-from langchain_tooltree.tooltree.search.tree import Call
-from langchain_tooltree.tooltree.tools import ToolLibrary
 from tests.benchmarks.bfcl_model import noise_level
 from tests.benchmarks.bfcl_world import PlainCall, Task
 from tests.benchmarks.compare.desk import Desk
@@ -32,6 +27,8 @@ from tests.benchmarks.compare.methods import CONTENDERS
 from tests.benchmarks.compare.names import DEFAULT
 from tests.benchmarks.compare.simulation import PROPOSALS, READ_ONLY, Simulation, State
 from tests.benchmarks.compare.tokens import PromptTokens, TokenCounter, as_tool
+from tests.internals.hall import run_flow
+from tests.internals.tooltree import Call, DeclaredEffect, Planner
 
 OWN = 18
 """Tools of the smallest tasks; stands for a task's own, 17 to 39 of them."""

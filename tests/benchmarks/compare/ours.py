@@ -11,13 +11,20 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from langchain_tooltree import SearchConfig
-from langchain_tooltree.tooltree.search.policies import SelectionPolicy
-from langchain_tooltree.tooltree.search.scheduler import Operation, OperationOutcome, Spent
-from langchain_tooltree.tooltree.search.search import TreeSearch
-from langchain_tooltree.tooltree.search.tree import Call, Effect, Node, Observation
 from tests.benchmarks.bfcl_world import PlainCall
 from tests.benchmarks.compare.desk import MODEL_MS, Desk, Evaluate, Propose, Run, Score
 from tests.benchmarks.compare.simulation import READ_ONLY, State
+from tests.internals.tooltree import (
+    Call,
+    Effect,
+    Node,
+    Observation,
+    Operation,
+    OperationOutcome,
+    SelectionPolicy,
+    Spent,
+    TreeSearch,
+)
 
 UNINFORMED = 0.5
 """What stands in for a score that nobody is asked for."""

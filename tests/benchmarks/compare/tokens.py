@@ -21,21 +21,21 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from langchain_core.utils.json_schema import dereference_refs
 from pydantic import BaseModel
 
-from langchain_tooltree.tooltree.prompts import (
+from langchain_tooltree import ToolCard
+from tests.benchmarks.bfcl_world import PlainCall, ToolSpec
+from tests.benchmarks.compare.desk import Evaluate, Propose, Question, Score
+from tests.benchmarks.compare.simulation import State
+from tests.internals.tooltree import (
     DEFAULT_ATTEMPT_PROMPT,
     DEFAULT_POST_JUDGE_PROMPT,
     DEFAULT_PRE_JUDGE_PROMPT,
     DEFAULT_PROPOSE_PROMPT,
+    JUDGED_CHARS,
+    Call,
     CandidateScores,
     ObservationScore,
+    clip,
 )
-from langchain_tooltree.tooltree.search.tree import Call
-from langchain_tooltree.tooltree.session import JUDGED_CHARS
-from langchain_tooltree.tooltree.tool_executor import clip
-from langchain_tooltree.tooltree.tools import ToolCard
-from tests.benchmarks.bfcl_world import PlainCall, ToolSpec
-from tests.benchmarks.compare.desk import Evaluate, Propose, Question, Score
-from tests.benchmarks.compare.simulation import State
 
 CHARACTERS_PER_TOKEN = 4
 ENCODING_URL = "https://openaipublic.blob.core.windows.net/encodings/o200k_base.tiktoken"

@@ -12,10 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from langchain_tooltree import SearchConfig
-from langchain_tooltree.tooltree.search.policies import UCTPolicy
-from langchain_tooltree.tooltree.search.tree import Frontier, Node, Tree, Work
 from tests.benchmarks.compare.ours import TreeSearchMethod
 from tests.benchmarks.compare.simulation import READ_ONLY
+from tests.internals.tooltree import Frontier, Node, Tree, UCTPolicy, Work
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,13 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from langchain_tooltree.models import document_prompt
-from langchain_tooltree.tooltree.prompts import (
+from langchain_tooltree import ToolCard
+from tests.benchmarks.bfcl_world import PlainCall, Task, ToolSpec
+from tests.benchmarks.compare.desk import Evaluate, Propose, Run, Score
+from tests.benchmarks.compare.simulation import Simulation
+from tests.benchmarks.compare.tokens import CANDIDATE_ID, REASON, PromptTokens, TokenCounter, as_tool, text_tokens
+from tests.internals.hall import document_prompt
+from tests.internals.tooltree import (
     DEFAULT_POST_JUDGE_PROMPT,
     DEFAULT_PRE_JUDGE_PROMPT,
     DEFAULT_PROPOSE_PROMPT,
@@ -16,11 +21,6 @@ from langchain_tooltree.tooltree.prompts import (
     propose_messages,
     transcript,
 )
-from langchain_tooltree.tooltree.tools import ToolCard
-from tests.benchmarks.bfcl_world import PlainCall, Task, ToolSpec
-from tests.benchmarks.compare.desk import Evaluate, Propose, Run, Score
-from tests.benchmarks.compare.simulation import Simulation
-from tests.benchmarks.compare.tokens import CANDIDATE_ID, REASON, PromptTokens, TokenCounter, as_tool, text_tokens
 
 ITEM = {"type": "object", "properties": {"item": {"type": "string", "description": "What to add."}}}
 NONE = {"type": "object", "properties": {}}

@@ -3,12 +3,12 @@
 import pytest
 
 from langchain_tooltree import SearchConfig
-from langchain_tooltree.tooltree.search.tree import Call, Frontier, Observation, Tree
 from tests.benchmarks.bfcl_model import gold_arguments
 from tests.benchmarks.bfcl_world import PlainCall, Task, ToolSpec
 from tests.benchmarks.compare.desk import Desk
 from tests.benchmarks.compare.simulation import Simulation
 from tests.benchmarks.compare.variants import PUCT, VARIANTS, AdaptiveWidth, EarlyExit, Gumbel, Merged
+from tests.internals.tooltree import Call, Frontier, Observation, Tree
 
 BUDGET = 160
 CONFIG = SearchConfig(selection="smoothed", first_play="r_pre")

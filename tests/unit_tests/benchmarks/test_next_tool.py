@@ -6,15 +6,12 @@ import json
 import numpy as np
 import pytest
 
-from langchain_tooltree.errors import TrajectoryFormatError
-from langchain_tooltree.experience.embeddings import HashingEmbeddings
-from langchain_tooltree.experience.records import Branch
-from langchain_tooltree.experience.trajectory import Trajectory
-from langchain_tooltree.sitgraph.sit_graph import DEFAULT_MAX_STATES
+from langchain_tooltree import Branch, HashingEmbeddings, Trajectory, TrajectoryFormatError
 from tests.benchmarks.next_tool_baselines import Bigram, trigram
 from tests.benchmarks.next_tool_figures import TaskBootstrap, figures, hits
 from tests.benchmarks.next_tool_graphs import Remembered, capped_graphs, graphs, told_apart
 from tests.benchmarks.next_tool_protocol import Question, fold_of, load_successes, questions_in, splits, task_of
+from tests.internals.sitgraph import DEFAULT_MAX_STATES
 
 USER = {"role": "user", "content": "Please."}
 

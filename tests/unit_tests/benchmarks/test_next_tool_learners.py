@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from langchain_tooltree.experience.trajectory import Trajectory
+from langchain_tooltree import Trajectory
 from tests.benchmarks.next_tool_protocol import Question, questions_in
 
 pytest.importorskip("sklearn", reason="scikit-learn is installed with the extra `benchmarks`")

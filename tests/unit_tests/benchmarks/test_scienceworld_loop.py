@@ -6,8 +6,7 @@ from dataclasses import replace
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
-from langchain_tooltree.cfgm.anomaly.rules import Anomaly
-from langchain_tooltree.cfgm.recovery import Reflector
+from langchain_tooltree import Anomaly, Reflector
 from langchain_tooltree.testing import ScriptedChatModel
 from tests.benchmarks.scienceworld_loop import FIXED_QUESTIONS, POSSIBLE, Played, by_type, loop_figures
 from tests.benchmarks.scienceworld_players import (

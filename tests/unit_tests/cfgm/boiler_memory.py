@@ -9,9 +9,7 @@ from boiler_room import (
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langgraph.store.memory import InMemoryStore
 
-from langchain_tooltree.cfgm.memory import CFGMMemory
-from langchain_tooltree.cfgm.middleware import CFGMMiddleware
-from langchain_tooltree.experience.trajectory import Trajectory
+from langchain_tooltree import CFGMMemory, CFGMMiddleware, Trajectory
 from langchain_tooltree.testing import ScriptedChatModel
 
 SYSTEM = "You look after the boiler."

@@ -10,8 +10,7 @@ from langchain_core.tools import ToolException, tool
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 
-from langchain_tooltree.cfgm.anomaly.rules import Anomaly
-from langchain_tooltree.cfgm.tips import Tip
+from langchain_tooltree import Anomaly, Tip
 from langchain_tooltree.testing import ScriptedChatModel
 
 TASK = "The house is cold. Get the boiler to 2 bar."

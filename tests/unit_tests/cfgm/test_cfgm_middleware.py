@@ -46,13 +46,16 @@ from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command
 from pydantic import BaseModel
 
-from langchain_tooltree import ConfigurationError, ExperienceStore, create_tooltree_agent
-from langchain_tooltree.cfgm.memory import CFGMMemory
-from langchain_tooltree.cfgm.middleware import CFGMMiddleware
-from langchain_tooltree.cfgm.recovery import Reflector
-from langchain_tooltree.experience.reference import as_reference
-from langchain_tooltree.experience.run_identity import COLLECTING
+from langchain_tooltree import (
+    CFGMMemory,
+    CFGMMiddleware,
+    ConfigurationError,
+    ExperienceStore,
+    Reflector,
+    create_tooltree_agent,
+)
 from langchain_tooltree.testing import OfflineChatModel, ScriptedChatModel
+from tests.internals.experience import COLLECTING, as_reference
 
 # --- recall ---
 

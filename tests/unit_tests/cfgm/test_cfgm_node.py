@@ -30,12 +30,14 @@ from langgraph.graph import START, StateGraph
 from langgraph.graph.message import add_messages
 from langgraph.store.memory import InMemoryStore
 
-from langchain_tooltree import ConfigurationError
-from langchain_tooltree.cfgm.anomaly.detector import AnomalyDetector
-from langchain_tooltree.cfgm.memory import CFGMMemory
-from langchain_tooltree.cfgm.node import CFGMReflectionNode
-from langchain_tooltree.cfgm.recovery import Reflector
-from langchain_tooltree.experience.trajectory import Trajectory
+from langchain_tooltree import (
+    AnomalyDetector,
+    CFGMMemory,
+    CFGMReflectionNode,
+    ConfigurationError,
+    Reflector,
+    Trajectory,
+)
 from langchain_tooltree.testing import ScriptedChatModel
 
 

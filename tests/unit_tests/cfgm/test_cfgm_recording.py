@@ -37,10 +37,7 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command
 
-from langchain_tooltree import ExperienceStore
-from langchain_tooltree.cfgm.memory import CFGMMemory
-from langchain_tooltree.cfgm.middleware import CFGMMiddleware
-from langchain_tooltree.experience.verdict import Verdict
+from langchain_tooltree import CFGMMemory, CFGMMiddleware, ExperienceStore, Verdict
 from langchain_tooltree.testing import ScriptedChatModel
 
 

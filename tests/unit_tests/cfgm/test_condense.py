@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from langchain_tooltree.cfgm.condense import Move, condensed
+from tests.internals.cfgm import Move, condensed
 
 ROOM = "This is the kitchen. You see a stove, a table, a chair, a lamp, a door to the hall and a door to the garden."
 LONG = [

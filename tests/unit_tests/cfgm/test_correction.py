@@ -10,18 +10,9 @@ from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.graph.message import add_messages
 
-from langchain_tooltree.cfgm.anomaly.rules import Anomaly, AnomalyKind
-from langchain_tooltree.cfgm.reflection import (
-    ADVICE,
-    NOTICED,
-    Reflection,
-    advice_in,
-    corrected,
-    correction_text,
-    was_reviewed,
-)
-from langchain_tooltree.experience.reference import as_reference, without_reference
-from langchain_tooltree.experience.trajectory import Trajectory
+from langchain_tooltree import Anomaly, Reflection, Trajectory
+from tests.internals.cfgm import ADVICE, NOTICED, AnomalyKind, advice_in, corrected, correction_text, was_reviewed
+from tests.internals.experience import as_reference, without_reference
 
 REFLECTION = Reflection(
     **KEY_INFORMATION, questions=(("Which?", "A red one."), ("", "Or a blue one.")), next_step=NEXT_STEP

@@ -4,9 +4,9 @@ import pytest
 from boiler_room import TASK, call, failed, gauged
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
-from langchain_tooltree.cfgm.course import earlier_rounds, first_task_in, latest_observations, request_in, task_of
-from langchain_tooltree.conversation import conversation
-from langchain_tooltree.experience.reference import as_reference
+from tests.internals.cfgm import earlier_rounds, first_task_in, latest_observations, request_in, task_of
+from tests.internals.experience import as_reference
+from tests.internals.hall import conversation
 
 RECALLED = HumanMessage(as_reference("Turn the green valve.", source="memory"))
 ASKED = HumanMessage(TASK)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from langchain_tooltree.text import listed
+from tests.internals.hall import listed
 
 TWO = ["Open the door.", "Take the lamp."]
 

@@ -4,8 +4,7 @@ import pytest
 from langgraph.store.memory import InMemoryStore
 from teacher import Teacher, attempt
 
-from langchain_tooltree import CFGMMemory, ConfigurationError, ExperienceStore, HashingEmbeddings
-from langchain_tooltree.cfgm.recall import recollection_text
+from langchain_tooltree import CFGMMemory, ConfigurationError, ExperienceStore, HashingEmbeddings, recollection_text
 from langchain_tooltree.testing import ScriptedChatModel
 
 MODEL = ScriptedChatModel(replies=[])

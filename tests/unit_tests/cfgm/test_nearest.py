@@ -1,6 +1,6 @@
 """Which of several similar tasks to recall."""
 
-from langchain_tooltree.cfgm.recall import complementary
+from tests.internals.cfgm import complementary
 
 STATES = [
     "Freeze water. First focus on the substance.",

@@ -2,7 +2,7 @@
 
 from itertools import pairwise
 
-from langchain_tooltree.cfgm.condense import GAP, flat, in_short, news_in, pieces_of
+from tests.internals.cfgm import GAP, flat, in_short, news_in, pieces_of
 
 ROOM = "This is the kitchen. Here you see:\n\ta blue stove\n\ta rusty kettle"
 

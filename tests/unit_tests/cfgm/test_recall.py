@@ -6,12 +6,20 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage
 from teacher import attempt
 
-from langchain_tooltree import Outcome, SITGraph, Step, Trajectory
-from langchain_tooltree.cfgm import condense
-from langchain_tooltree.cfgm.recall import LOOKED_AT, Experience, Recollection, recollection_text
-from langchain_tooltree.cfgm.tips import Tip
-from langchain_tooltree.errors import ConfigurationError
-from langchain_tooltree.experience.reference import TAG, without_reference
+from langchain_tooltree import (
+    ConfigurationError,
+    Experience,
+    Outcome,
+    Recollection,
+    SITGraph,
+    Step,
+    Tip,
+    Trajectory,
+    recollection_text,
+)
+from tests.internals.cfgm import LOOKED_AT
+from tests.internals.cfgm import condense_module as condense
+from tests.internals.experience import TAG, without_reference
 
 
 def tip(text, reasoning="", task="Boil water."):

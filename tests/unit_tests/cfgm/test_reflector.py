@@ -18,20 +18,11 @@ from boiler_room import (
 )
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
-from langchain_tooltree import ConfigurationError
-from langchain_tooltree.cfgm.anomaly.rules import Anomaly
-from langchain_tooltree.cfgm.recovery import (
-    DEFAULT_REFLECTION_PROMPT,
-    DEFAULT_SELF_QA_PROMPT,
-    Reflection,
-    Reflector,
-)
-from langchain_tooltree.cfgm.reflection import corrected
-from langchain_tooltree.experience.records import LONGEST_TEXT
-from langchain_tooltree.experience.reference import as_reference
-from langchain_tooltree.experience.run_identity import tools_in
-from langchain_tooltree.models import ATTEMPTS, Meter
+from langchain_tooltree import Anomaly, ConfigurationError, Reflector
 from langchain_tooltree.testing import ScriptedChatModel
+from tests.internals.cfgm import DEFAULT_REFLECTION_PROMPT, DEFAULT_SELF_QA_PROMPT, Reflection, corrected
+from tests.internals.experience import LONGEST_TEXT, as_reference, tools_in
+from tests.internals.hall import ATTEMPTS, Meter
 
 REFLECTION = Reflection(
     **KEY_INFORMATION, questions=(("Which valves are there?", "A red and a blue one."),), next_step=NEXT_STEP

@@ -2,7 +2,7 @@
 
 from boiler_room import TIP
 
-from langchain_tooltree.cfgm.tips import Tip
+from langchain_tooltree import Tip
 
 
 def test_a_tip_comes_back_from_plain_data():

@@ -14,7 +14,7 @@ from chromadb.api.client import Client
 from chromadb.api.models.Collection import Collection
 from langgraph.store.base import PutOp
 
-from langchain_tooltree.stores.chroma.store import ChromaStore
+from langchain_tooltree import ChromaStore
 
 NOTES = ("notes",)
 ONE = ("one",)

@@ -4,14 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_tooltree.stores.chroma.filters import (
-    FIELD,
-    MAX_TEXT,
-    check_filter,
-    matches,
-    scalar_fields,
-    where_clause,
-)
+from tests.internals.stores import FIELD, MAX_TEXT, check_filter, matches, scalar_fields, where_clause
 
 VALUE = {"status": "active", "score": 7, "ratio": 0.5, "done": True, "none": None, "tags": ["a", "b"], "at": {"x": 1}}
 

@@ -7,10 +7,9 @@ import pytest
 from chromadb.api.models.Collection import Collection
 from langgraph.store.base import PutOp
 
-from langchain_tooltree import HashingEmbeddings
-from langchain_tooltree.stores.chroma import items as chroma_items
-from langchain_tooltree.stores.chroma import queries as chroma_search
-from langchain_tooltree.stores.chroma.store import ChromaStore
+from langchain_tooltree import ChromaStore, HashingEmbeddings
+from tests.internals.stores import items_module as chroma_items
+from tests.internals.stores import queries_module as chroma_search
 
 NOTES = ("users", "ada", "notes")
 

@@ -15,10 +15,15 @@ import chromadb
 import pytest
 from chroma_child import NOTES, ONE
 
-from langchain_tooltree import ConfigurationError, HashingEmbeddings
-from langchain_tooltree.errors import EmbedderMismatchError, StoreError, StoreLockedError
-from langchain_tooltree.stores.chroma.connection import LOCK_FILE
-from langchain_tooltree.stores.chroma.store import ChromaStore
+from langchain_tooltree import (
+    ChromaStore,
+    ConfigurationError,
+    EmbedderMismatchError,
+    HashingEmbeddings,
+    StoreError,
+    StoreLockedError,
+)
+from tests.internals.stores import LOCK_FILE
 
 CHILD = Path(__file__).with_name("chroma_child.py")
 

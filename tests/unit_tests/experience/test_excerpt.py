@@ -5,7 +5,8 @@ import json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from langchain_tooltree.experience.records import LONGEST_TEXT, Branch, Record, excerpt, shortened
+from langchain_tooltree import Branch
+from tests.internals.experience import LONGEST_TEXT, Record, excerpt, shortened
 
 
 def entry(arguments):

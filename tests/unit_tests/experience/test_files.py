@@ -11,10 +11,8 @@ from hypothesis import strategies as st
 from langchain_core.messages import HumanMessage, ToolMessage
 from test_formats import chat, messages, names, texts, values
 
-from langchain_tooltree.errors import TrajectoryFormatError
-from langchain_tooltree.experience.files import dump_trajectories, from_json, load_trajectories, to_json
-from langchain_tooltree.experience.records import Branch
-from langchain_tooltree.experience.trajectory import Trajectory
+from langchain_tooltree import Branch, Trajectory, TrajectoryFormatError, dump_trajectories, load_trajectories
+from tests.internals.experience import from_json, to_json
 
 ENTRY = {"id": "1", "type": "function", "function": {"name": "look", "arguments": '{"place": "shed"}'}}
 RECORD = {

@@ -6,8 +6,8 @@ from uuid import UUID
 import pytest
 from langgraph.store.memory import InMemoryStore
 
-from langchain_tooltree.errors import ConfigurationError
-from langchain_tooltree.experience.namespaces import NamespaceTemplate
+from langchain_tooltree import ConfigurationError
+from tests.internals.experience import NamespaceTemplate
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 from langchain_core.tools import tool
 
-from langchain_tooltree.experience.run_identity import as_metadata, tools_in
+from tests.internals.experience import as_metadata, tools_in
 
 SCHEMA = {"type": "object", "properties": {"place": {"type": "string"}}, "required": ["place"]}
 FUNCTION = {"name": "look", "description": "Look somewhere.", "parameters": SCHEMA}

@@ -3,9 +3,9 @@
 import pytest
 from langchain_core.embeddings import FakeEmbeddings
 
-from langchain_tooltree.errors import ConfigurationError
-from langchain_tooltree.experience import store as module
-from langchain_tooltree.experience.store import RunRanking
+from langchain_tooltree import ConfigurationError
+from tests.internals.experience import RunRanking
+from tests.internals.experience import store_module as module
 
 TEXTS = ["Book a flight", "Weather in Oslo", "Book a hotel", "Weather in Oslo"]
 

@@ -3,8 +3,7 @@
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage
 from langgraph.types import Command
 
-from langchain_tooltree.experience.recording import GraphRun, Visit, update_in
-from langchain_tooltree.experience.threads import ThreadDialogue
+from tests.internals.experience import GraphRun, ThreadDialogue, Visit, update_in
 
 
 def visit(graph, step, place="node", *, number=None):

@@ -2,16 +2,8 @@
 
 import pytest
 
-from langchain_tooltree.experience.records import (
-    Branch,
-    Outcome,
-    Record,
-    Step,
-    digest,
-    first_request,
-    steps_in,
-    text_of,
-)
+from langchain_tooltree import Branch, Outcome, Step
+from tests.internals.experience import Record, digest, first_request, steps_in, text_of
 
 
 def call(name, call_id=None, arguments="{}"):

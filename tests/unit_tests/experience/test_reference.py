@@ -5,9 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
-from langchain_tooltree.experience.records import Branch
-from langchain_tooltree.experience.reference import as_reference, said_without_reference, without_reference
-from langchain_tooltree.experience.trajectory import Trajectory, to_chat
+from langchain_tooltree import Branch, Trajectory
+from tests.internals.experience import as_reference, said_without_reference, to_chat, without_reference
 
 TEXT = st.text(max_size=60)
 NOTE = as_reference("In a past run, <b>look</b> came first.", source="past runs")

@@ -6,11 +6,9 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.store.memory import InMemoryStore
 from langgraph.store.sqlite import SqliteStore
 
-from langchain_tooltree.errors import StoreError
-from langchain_tooltree.experience import record_collection as module
-from langchain_tooltree.experience.store import ExperienceStore
-from langchain_tooltree.experience.trajectory import Trajectory
-from langchain_tooltree.flows import arun_flow, run_flow
+from langchain_tooltree import ExperienceStore, StoreError, Trajectory
+from tests.internals.experience import record_collection_module as module
+from tests.internals.hall import arun_flow, run_flow
 
 
 @pytest.fixture(params=["memory", "sqlite"])

@@ -14,13 +14,16 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.store.memory import InMemoryStore
 from langgraph.store.sqlite import SqliteStore
 
-from langchain_tooltree.errors import ConfigurationError, TrajectoryFormatError
-from langchain_tooltree.experience import record_collection
-from langchain_tooltree.experience import store as module
-from langchain_tooltree.experience.embeddings import HashingEmbeddings
-from langchain_tooltree.experience.records import Branch
-from langchain_tooltree.experience.store import ExperienceStore
-from langchain_tooltree.experience.trajectory import Trajectory
+from langchain_tooltree import (
+    Branch,
+    ConfigurationError,
+    ExperienceStore,
+    HashingEmbeddings,
+    Trajectory,
+    TrajectoryFormatError,
+)
+from tests.internals.experience import record_collection_module as record_collection
+from tests.internals.experience import store_module as module
 
 INDEX = {"embed": HashingEmbeddings(dims=256), "dims": 256}
 

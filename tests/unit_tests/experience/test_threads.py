@@ -13,9 +13,9 @@ from langgraph.graph.message import add_messages
 from langgraph.types import Command, interrupt
 from typing_extensions import TypedDict
 
-from langchain_tooltree.errors import ConfigurationError, TrajectoryFormatError
-from langchain_tooltree.experience.threads import aload_thread, load_thread, path_of
+from langchain_tooltree import ConfigurationError, TrajectoryFormatError, aload_thread, load_thread
 from langchain_tooltree.testing import ScriptedChatModel
+from tests.internals.experience import path_of
 
 
 def added(said, news):

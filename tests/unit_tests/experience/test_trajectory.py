@@ -3,9 +3,7 @@
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, SystemMessage, ToolMessage
 
-from langchain_tooltree.errors import TrajectoryFormatError
-from langchain_tooltree.experience.records import Outcome
-from langchain_tooltree.experience.trajectory import Trajectory
+from langchain_tooltree import Outcome, Trajectory, TrajectoryFormatError
 
 CONVERSATION = [
     SystemMessage("Be kind."),

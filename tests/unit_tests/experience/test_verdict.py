@@ -9,18 +9,9 @@ import pytest
 from langchain_core.messages import AIMessage
 from langgraph.graph import START, MessagesState, StateGraph
 
-from langchain_tooltree.errors import ConfigurationError
-from langchain_tooltree.experience.records import LONGEST_TEXT
-from langchain_tooltree.experience.trajectory import Trajectory
-from langchain_tooltree.experience.verdict import (
-    DEFAULT_VERDICT_PROMPT,
-    ModelVerdict,
-    Verdict,
-    ajudged,
-    judged,
-    resolve_verdict,
-)
+from langchain_tooltree import ConfigurationError, ModelVerdict, Trajectory, Verdict
 from langchain_tooltree.testing import ScriptedChatModel
+from tests.internals.experience import DEFAULT_VERDICT_PROMPT, LONGEST_TEXT, ajudged, judged, resolve_verdict
 
 TRAJECTORY = Trajectory.from_chat(
     [

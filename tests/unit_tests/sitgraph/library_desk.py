@@ -8,8 +8,7 @@ from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool
 
-from langchain_tooltree.experience.trajectory import Trajectory
-from langchain_tooltree.sitgraph.sit_graph import SITGraph
+from langchain_tooltree import SITGraph, Trajectory
 from langchain_tooltree.testing import ScriptedChatModel
 
 RENEWABLE = "The reader wants to keep a loan. The loan is known and nobody waits for the book."

@@ -8,9 +8,8 @@ from typing import Any
 
 from langchain_core.embeddings import Embeddings
 
-from langchain_tooltree.experience.records import Branch, ChatMessage
-from langchain_tooltree.experience.trajectory import Trajectory
-from langchain_tooltree.sitgraph.sit_graph import SITGraph
+from langchain_tooltree import Branch, SITGraph, Trajectory
+from tests.internals.experience import ChatMessage
 
 
 def user(text: Any) -> dict[str, Any]:

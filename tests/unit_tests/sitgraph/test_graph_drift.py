@@ -3,9 +3,7 @@
 import pytest
 from little_runs import called, names, routine, run_of, saved, says, shares, summed_up, user
 
-from langchain_tooltree.errors import ToolDefinitionError
-from langchain_tooltree.sitgraph.drift import DriftReport
-from langchain_tooltree.sitgraph.sit_graph import SITGraph
+from langchain_tooltree import DriftReport, SITGraph, ToolDefinitionError
 
 
 def tool(name, *arguments):

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from little_runs import called, calls, routine, run_of, says, shares, user
 
-from langchain_tooltree.experience.records import Branch, Record, Step
-from langchain_tooltree.sitgraph.graph import INVERSE_TURN, Edges, Outgoing
-from langchain_tooltree.sitgraph.sit_graph import SITGraph
+from langchain_tooltree import Branch, SITGraph, Step
+from tests.internals.experience import Record
+from tests.internals.sitgraph import INVERSE_TURN, Edges, Outgoing
 
 # "a b c" has four assistant messages, "a b" three, "a c" three.
 THREE = [routine("1", "a", "b", "c"), routine("2", "a", "b"), routine("3", "a", "c")]

@@ -13,10 +13,9 @@ import numpy as np
 import pytest
 from little_runs import TableEmbeddings, called, content_of, names, routine, run_of, says, summed_up, user
 
-from langchain_tooltree.errors import GraphFileError
-from langchain_tooltree.sitgraph import files
-from langchain_tooltree.sitgraph.files import LARGE, MANIFEST
-from langchain_tooltree.sitgraph.sit_graph import SITGraph
+from langchain_tooltree import GraphFileError, SITGraph
+from tests.internals.sitgraph import LARGE, MANIFEST
+from tests.internals.sitgraph import files_module as files
 
 TOOLS = [{"name": "a", "parameters": {"type": "object", "properties": {"x": {"type": "string"}}}}]
 RUNS = [

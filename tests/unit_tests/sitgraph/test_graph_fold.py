@@ -10,10 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from little_runs import called, content_of, names, routine, run_of, saved, says, summed_up, user
 
-from langchain_tooltree.experience.embeddings import HashingEmbeddings
-from langchain_tooltree.experience.records import Branch
-from langchain_tooltree.sitgraph.sit_graph import SITGraph
-from langchain_tooltree.sitgraph.transitions import WRITTEN_SUMMARIES
+from langchain_tooltree import Branch, HashingEmbeddings, SITGraph
+from tests.internals.sitgraph import WRITTEN_SUMMARIES
 
 
 class Quick(HashingEmbeddings):

@@ -5,8 +5,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from langchain_tooltree.sitgraph import states as states_module
-from langchain_tooltree.sitgraph.states import (
+from tests.internals.sitgraph import (
     DIMENSIONS,
     REMOVED,
     GrowingRows,
@@ -17,6 +16,7 @@ from langchain_tooltree.sitgraph.states import (
     packed,
     sketched,
     stand_ins,
+    states_module,
     unpacked,
 )
 

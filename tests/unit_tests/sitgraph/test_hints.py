@@ -3,8 +3,8 @@
 import pytest
 from langchain_core.messages import HumanMessage, SystemMessage
 
-from langchain_tooltree.sitgraph.hints import MAX_SUMMARY, hints, listed, with_suggestions
-from langchain_tooltree.sitgraph.suggest import Evidence, Suggestion
+from langchain_tooltree import Evidence, Suggestion, with_suggestions
+from tests.internals.sitgraph import MAX_SUMMARY, hints, listed
 
 RENEW = Suggestion("renew_loan", 0.75, "contextual", 3)
 RESERVE = Suggestion("reserve_book", 0.25, "contextual", 1)

@@ -9,9 +9,8 @@ import pytest
 from langchain_core.tools import tool
 from little_runs import TableEmbeddings, called, names, routine, run_of, saved, says, user
 
-from langchain_tooltree.errors import ConfigurationError
-from langchain_tooltree.experience.trajectory import Trajectory
-from langchain_tooltree.sitgraph.sit_graph import DEFAULT_MAX_STATES, SITGraph
+from langchain_tooltree import ConfigurationError, SITGraph, Trajectory
+from tests.internals.sitgraph import DEFAULT_MAX_STATES
 
 RUNS = [
     routine(str(number), *tools, request=f"Wish {number}") for number, tools in enumerate(["ab", "abc", "ac", "ba"])

@@ -10,9 +10,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command
 from library_desk import ASKED, FOUND, THREAD, TOOLS, calling, desk_agent, either
 
-from langchain_tooltree.experience.verdict import ModelVerdict, Verdict
-from langchain_tooltree.sitgraph.middleware import SITGraphMiddleware
-from langchain_tooltree.sitgraph.sit_graph import SITGraph
+from langchain_tooltree import ModelVerdict, SITGraph, SITGraphMiddleware, Verdict
 from langchain_tooltree.testing import ScriptedChatModel
 
 

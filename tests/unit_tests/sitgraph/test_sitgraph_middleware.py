@@ -25,11 +25,9 @@ from library_desk import (
 )
 from pydantic import BaseModel
 
-from langchain_tooltree import ConfigurationError
-from langchain_tooltree.sitgraph.middleware import SITGraphMiddleware
-from langchain_tooltree.sitgraph.sit_graph import SITGraph
-from langchain_tooltree.sitgraph.summarize import ACKNOWLEDGEMENT
+from langchain_tooltree import ConfigurationError, SITGraph, SITGraphMiddleware
 from langchain_tooltree.testing import ScriptedChatModel
+from tests.internals.sitgraph import ACKNOWLEDGEMENT
 
 SYSTEM = "You work at the desk."
 SCRIPT = (*FOUND, summing_up(WANTED), calling("reserve_book"), "It is reserved.")

@@ -25,11 +25,7 @@ from library_desk import (
 )
 from pydantic import BaseModel
 
-from langchain_tooltree import ConfigurationError
-from langchain_tooltree.sitgraph.hints import with_suggestions
-from langchain_tooltree.sitgraph.node import SITGraphNode
-from langchain_tooltree.sitgraph.sit_graph import SITGraph
-from langchain_tooltree.sitgraph.summarize import create_summarize_state_tool
+from langchain_tooltree import ConfigurationError, SITGraph, SITGraphNode, create_summarize_state_tool, with_suggestions
 from langchain_tooltree.testing import ScriptedChatModel
 
 KNOWN = dialogue("May I keep the atlas?", *FOUND)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from langchain_tooltree.sitgraph.states import (
+from tests.internals.sitgraph import (
     DIMENSIONS,
     SKETCH_BITS,
     distances,

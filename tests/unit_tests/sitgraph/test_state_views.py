@@ -7,18 +7,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from little_runs import brings, called, calls, routine, run_of, says, summed_up, user
 
-from langchain_tooltree.sitgraph import views
-from langchain_tooltree.sitgraph.sit_graph import SITGraph
-from langchain_tooltree.sitgraph.transitions import moment_of
-from langchain_tooltree.sitgraph.views import (
+from langchain_tooltree import SITGraph
+from tests.internals.sitgraph import (
     MAX_CALLS,
     MAX_CHARACTERS,
     TEXT_VIEWS,
     VIEWS,
     features_of,
+    moment_of,
     shortened,
     texts_of,
 )
+from tests.internals.sitgraph import views_module as views
 
 TALK = [
     user("I want a refund."),

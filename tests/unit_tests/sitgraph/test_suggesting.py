@@ -7,12 +7,9 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from little_runs import TableEmbeddings, called, names, routine, run_of, says, shares, summed_up, user
 
-from langchain_tooltree.errors import ConfigurationError
-from langchain_tooltree.flows import run_flow
-from langchain_tooltree.sitgraph.mining import state_of
-from langchain_tooltree.sitgraph.sit_graph import SITGraph
-from langchain_tooltree.sitgraph.suggest import BANDWIDTH, PRIOR, Evidence, Suggestion, as_text
-from langchain_tooltree.sitgraph.transitions import moment_of
+from langchain_tooltree import ConfigurationError, Evidence, SITGraph, Suggestion
+from tests.internals.hall import run_flow
+from tests.internals.sitgraph import BANDWIDTH, PRIOR, as_text, moment_of, state_of
 
 REFUND, ROOM = [user("I want a refund."), *called("a")], [user("Book me a room."), *called("a")]
 MIXED = [

@@ -26,13 +26,16 @@ from library_desk import (
     summing_up,
 )
 
-from langchain_tooltree import ConfigurationError
-from langchain_tooltree.experience.files import dump_trajectories, load_trajectories
-from langchain_tooltree.experience.trajectory import Trajectory
-from langchain_tooltree.sitgraph.sit_graph import SITGraph
-from langchain_tooltree.sitgraph.summarize import ACKNOWLEDGEMENT, DEFAULT_SUMMARY_PROMPT, create_summarize_state_tool
-from langchain_tooltree.sitgraph.transitions import transitions_of
+from langchain_tooltree import (
+    ConfigurationError,
+    SITGraph,
+    Trajectory,
+    create_summarize_state_tool,
+    dump_trajectories,
+    load_trajectories,
+)
 from langchain_tooltree.testing import ScriptedChatModel
+from tests.internals.sitgraph import ACKNOWLEDGEMENT, DEFAULT_SUMMARY_PROMPT, transitions_of
 
 
 def summed_up(path, tool, *, summarize=None, tools=TOOLS):

@@ -4,7 +4,7 @@ from langchain_tests.integration_tests import ToolsIntegrationTests
 from langchain_tests.unit_tests import ToolsUnitTests
 from library_desk import RENEWABLE, desk_graph
 
-from langchain_tooltree.sitgraph.summarize import create_summarize_state_tool
+from langchain_tooltree import create_summarize_state_tool
 from langchain_tooltree.testing import ScriptedChatModel
 
 

@@ -3,11 +3,10 @@
 import pytest
 from little_runs import TableEmbeddings, called, routine, run_of, saved, summed_up, user
 
-from langchain_tooltree.flows import run_flow
-from langchain_tooltree.sitgraph import mining as encoder_module
-from langchain_tooltree.sitgraph.mining import Encoder
-from langchain_tooltree.sitgraph.sit_graph import SITGraph
-from langchain_tooltree.sitgraph.states import DIMENSIONS
+from langchain_tooltree import SITGraph
+from tests.internals.hall import run_flow
+from tests.internals.sitgraph import DIMENSIONS, Encoder
+from tests.internals.sitgraph import mining_module as encoder_module
 
 X, Y = [1.0, 0.0], [0.0, 1.0]
 

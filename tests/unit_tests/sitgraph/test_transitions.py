@@ -5,8 +5,9 @@ from types import SimpleNamespace
 import pytest
 from little_runs import brings, called, calls, run_of, says, summed_up, user
 
-from langchain_tooltree.experience.records import Branch, Outcome, Record, Step
-from langchain_tooltree.sitgraph.transitions import (
+from langchain_tooltree import Branch, Outcome, Step
+from tests.internals.experience import Record
+from tests.internals.sitgraph import (
     START,
     SUGGESTIONS_HEADING,
     WRITTEN_SUMMARIES,

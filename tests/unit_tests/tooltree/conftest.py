@@ -11,10 +11,20 @@ from typing import Any
 import pytest
 
 from langchain_tooltree import SearchConfig
-from langchain_tooltree.tooltree.search.posterior import NodePosterior, PathPosterior
-from langchain_tooltree.tooltree.search.scheduler import Operation, OperationOutcome, Spent
-from langchain_tooltree.tooltree.search.search import TreeSearch
-from langchain_tooltree.tooltree.search.tree import Call, Effect, Frontier, Node, Observation, Tree
+from tests.internals.tooltree import (
+    Call,
+    Effect,
+    Frontier,
+    Node,
+    NodePosterior,
+    Observation,
+    Operation,
+    OperationOutcome,
+    PathPosterior,
+    Spent,
+    Tree,
+    TreeSearch,
+)
 
 EFFECTS = {"look": "read", "ask": "read", "send": "write", "paint": "sandboxed"}
 

@@ -7,9 +7,9 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_core.tools import InjectedToolArg, tool
 
 from langchain_tooltree import SearchConfig, ToolLibrary
-from langchain_tooltree.models import Meter
 from langchain_tooltree.testing import ScriptedChatModel
-from langchain_tooltree.tooltree.ask import ProposalRequest, Proposer
+from tests.internals.hall import Meter
+from tests.internals.tooltree import ProposalRequest, Proposer
 
 
 @tool

@@ -7,7 +7,7 @@ from langchain_core.tools import InjectedToolArg, InjectedToolCallId, Structured
 from langgraph.prebuilt import InjectedState, InjectedStore
 from pydantic import BaseModel, Field, field_validator
 
-from langchain_tooltree.tooltree.tools import clean_arguments, find_problem
+from tests.internals.tooltree import clean_arguments, find_problem
 
 
 class Trip(BaseModel):

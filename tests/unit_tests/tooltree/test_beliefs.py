@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from langchain_tooltree import SearchConfig
-from langchain_tooltree.tooltree.search.posterior import (
+from tests.internals.tooltree import (
     DEEPER,
     DONE,
     FIRST,
@@ -17,9 +17,9 @@ from langchain_tooltree.tooltree.search.posterior import (
     SILENT_ASTRAY,
     SILENT_IF_DONE,
     SILENT_IF_OPEN,
+    TreeSearch,
+    Work,
 )
-from langchain_tooltree.tooltree.search.search import TreeSearch
-from langchain_tooltree.tooltree.search.tree import Work
 
 GOOD, BAD = math.exp(2), math.exp(-2)
 """What a first score of 0.7 and one of 0.3 say."""

@@ -4,9 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from langchain_tooltree import SearchConfig
-from langchain_tooltree.tooltree.search.posterior import PathPosterior
-from langchain_tooltree.tooltree.search.search import TreeSearch
-from langchain_tooltree.tooltree.search.tree import Frontier, Tree
+from tests.internals.tooltree import Frontier, PathPosterior, Tree, TreeSearch
 
 CONFIGS = st.builds(
     SearchConfig,

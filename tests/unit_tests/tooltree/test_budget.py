@@ -1,8 +1,7 @@
 import pytest
 
-from langchain_tooltree import SearchConfig
-from langchain_tooltree.tooltree.search.config import Estimate
-from langchain_tooltree.tooltree.search.scheduler import Budget, Spent
+from langchain_tooltree import Estimate, SearchConfig
+from tests.internals.tooltree import Budget, Spent
 
 
 def budget(**settings):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_tooltree.tooltree.search.posterior import DEVIATION, LEAST_DEVIATION, STRONGEST, JudgeCalibration
+from tests.internals.tooltree import DEVIATION, LEAST_DEVIATION, STRONGEST, JudgeCalibration
 
 SCORES = st.floats(0.0, 1.0)
 

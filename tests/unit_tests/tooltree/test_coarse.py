@@ -5,9 +5,9 @@ import json
 import pytest
 
 from langchain_tooltree import SearchConfig, ToolCard, ToolLibrary
-from langchain_tooltree.models import Meter
 from langchain_tooltree.testing import ScriptedChatModel
-from langchain_tooltree.tooltree.ask import plan_tools
+from tests.internals.hall import Meter
+from tests.internals.tooltree import plan_tools
 
 DOMAINS = {"fly": ("travel",), "stay": ("travel", "hotels"), "pay": ("money",)}
 ALL = ("fly", "stay", "pay", "say")

@@ -5,9 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langchain_tooltree import SearchConfig
-from langchain_tooltree.tooltree.search.search import TreeSearch
-from langchain_tooltree.tooltree.search.tree import Call
-from langchain_tooltree.tooltree.search.warm_start import Continuation, below, reads_tried
+from tests.internals.tooltree import Call, Continuation, TreeSearch, below, reads_tried
 
 WRITES = {"paint": "sandboxed", "glue": "sandboxed", "send": "write"}
 

@@ -3,9 +3,7 @@
 import pytest
 from langchain_core.messages import HumanMessage
 
-from langchain_tooltree.tooltree.dialogue import PathDialogue
-from langchain_tooltree.tooltree.search.tree import Call, Observation, Tree
-from langchain_tooltree.tooltree.signed_reasoning import SignedReasoning
+from tests.internals.tooltree import Call, Observation, PathDialogue, SignedReasoning, Tree
 
 
 @pytest.fixture

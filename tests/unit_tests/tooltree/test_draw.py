@@ -3,9 +3,8 @@ import io
 import pytest
 from rich.console import Console
 
-from langchain_tooltree.text import shorten
-from langchain_tooltree.tooltree.draw import figures, status, to_mermaid, to_rich
-from langchain_tooltree.tooltree.search.tree import Call, Observation, Tree
+from tests.internals.hall import shorten
+from tests.internals.tooltree import Call, Observation, Tree, figures, status, to_mermaid, to_rich
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@ from langchain_core.tools import StructuredTool, tool
 from langgraph.types import Command
 
 from langchain_tooltree import ConfigurationError, ObjectSandbox, ToolDefinitionError, ToolLibrary, mcp_effects
-from langchain_tooltree.tooltree.effects import classify_tools
+from tests.internals.tooltree import classify_tools
 
 
 class Board:

@@ -13,9 +13,8 @@ from langgraph.func import entrypoint
 from langgraph.prebuilt import InjectedState
 from langgraph.types import Command
 
-from langchain_tooltree.flows import arun_flow, run_flow
-from langchain_tooltree.tooltree.search.tree import Call
-from langchain_tooltree.tooltree.tool_executor import ToolStep, clip, observe
+from tests.internals.hall import arun_flow, run_flow
+from tests.internals.tooltree import Call, ToolStep, clip, observe
 
 
 @pytest.fixture(params=["sync", "async"])

@@ -6,9 +6,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from langchain_tooltree import PlanStep
-from langchain_tooltree.tooltree.dialogue import PathDialogue
-from langchain_tooltree.tooltree.search.tree import Call, Observation, Tree
-from langchain_tooltree.tooltree.signed_reasoning import Reply, SignedReasoning, signed_reasoning_of
+from tests.internals.tooltree import Call, Observation, PathDialogue, Reply, SignedReasoning, Tree, signed_reasoning_of
 
 THINKING = {"type": "thinking", "thinking": "attic or desk?", "signature": "c2ln"}
 REDACTED = {"type": "redacted_thinking", "data": "AAAA"}

@@ -3,7 +3,7 @@
 import pytest
 
 from langchain_tooltree import SearchConfig
-from langchain_tooltree.tooltree.search.tree import Frontier, Observation, Tree
+from tests.internals.tooltree import Frontier, Observation, Tree
 
 RULES = ("posterior", "smoothed")
 

@@ -16,7 +16,7 @@ from langgraph.func import entrypoint
 from langgraph.types import Command
 
 from langchain_tooltree import ConfigurationError
-from langchain_tooltree.tooltree.host_hooks import HostHooks
+from tests.internals.tooltree import HostHooks
 
 
 class Suffix(AgentMiddleware):

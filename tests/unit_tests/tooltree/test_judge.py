@@ -9,9 +9,9 @@ import pytest
 from langchain_core.messages import AIMessage
 
 from langchain_tooltree import ConfigurationError, JudgedCall, JudgeRequest
-from langchain_tooltree.models import Meter
 from langchain_tooltree.testing import ScriptedChatModel
-from langchain_tooltree.tooltree.judge import FunctionEvaluator, ModelEvaluator, resolve_judge
+from tests.internals.hall import Meter
+from tests.internals.tooltree import FunctionEvaluator, ModelEvaluator, resolve_judge
 
 NOT_SCORES = [None, "high", [], {}, -0.01, 1.01, math.nan, math.inf, -math.inf, True, False, 10**400]
 

@@ -1,9 +1,7 @@
 import pytest
 
-from langchain_tooltree import ResumeError, SearchConfig
-from langchain_tooltree.tooltree.search.config import Estimate
-from langchain_tooltree.tooltree.search.scheduler import Budget, OperationOutcome, Rollout, Scheduler, Spent
-from langchain_tooltree.tooltree.search.tree import Node
+from langchain_tooltree import Estimate, ResumeError, SearchConfig
+from tests.internals.tooltree import Budget, Node, OperationOutcome, Rollout, Scheduler, Spent
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import sys
 import numpy as np
 import pytest
 
-from langchain_tooltree.tooltree.retrieval import LexicalIndex, terms
+from tests.internals.tooltree import LexicalIndex, terms
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,7 @@
 
 import pytest
 
-from langchain_tooltree.tooltree.search.scheduler import Rollout, Spent
-from langchain_tooltree.tooltree.search.search import SearchLog
-from langchain_tooltree.tooltree.search.tree import Observation, Tree
+from tests.internals.tooltree import Observation, Rollout, SearchLog, Spent, Tree
 
 
 @pytest.fixture

@@ -6,8 +6,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from langchain_tooltree import SearchConfig
-from langchain_tooltree.tooltree.plan_metadata import ALTERNATIVES, KEY, alternatives, plan_metadata
-from langchain_tooltree.tooltree.search.tree import Tree
+from tests.internals.tooltree import ALTERNATIVES, KEY, Tree, alternatives, plan_metadata
 
 EFFECTS = {"look": "read", "ask": "read"}
 

@@ -6,7 +6,7 @@ from langchain.agents.middleware import ModelRequest, wrap_model_call
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from langchain_tooltree import ConfigurationError, ToolDefinitionError, ToolTreeMiddleware, deserves_search
-from langchain_tooltree.tooltree.middleware import KEPT
+from tests.internals.tooltree import KEPT
 
 ASKED = HumanMessage("Go.")
 PLANNED_ON = {"tooltree": {"plan": [{"tool": "look", "arguments": {}, "effect": "sandboxed"}]}}

@@ -4,11 +4,9 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_tooltree import ConfigurationError, ObjectSandbox, SearchConfig, ToolDefinitionError, ToolLibrary
-from langchain_tooltree.rate_limits import Patience
 from langchain_tooltree.testing import ScriptedChatModel
-from langchain_tooltree.tooltree.host_hooks import HostHooks
-from langchain_tooltree.tooltree.judge import FunctionEvaluator, ModelEvaluator
-from langchain_tooltree.tooltree.planner import Planner
+from tests.internals.hall import Patience
+from tests.internals.tooltree import FunctionEvaluator, HostHooks, ModelEvaluator, Planner
 
 
 class Ledger:

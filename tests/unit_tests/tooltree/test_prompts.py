@@ -1,6 +1,6 @@
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
-from langchain_tooltree.tooltree.prompts import propose_messages, readable, transcript
+from tests.internals.tooltree import propose_messages, readable, transcript
 
 
 def test_a_transcript_shows_texts_calls_and_observations_in_order():

@@ -6,7 +6,7 @@ import pytest
 from langchain_core.messages import AIMessage, ToolMessage
 
 from langchain_tooltree import PlanStep, SearchConfig
-from langchain_tooltree.tooltree.search.tree import Call, Observation
+from tests.internals.tooltree import Call, Observation
 
 READS = {"alpha": "read", "beta": "read"}
 CHAIN = {

@@ -4,7 +4,7 @@ import pytest
 from langchain_core.embeddings import Embeddings
 
 from langchain_tooltree import HashingEmbeddings, SearchConfig, ToolDefinitionError, ToolLibrary
-from langchain_tooltree.tooltree.retrieval import ToolRetriever
+from tests.internals.tooltree import ToolRetriever
 
 TOPICS = [
     "weather", "flights", "hotels", "trains", "currency", "email", "calendar", "contacts", "music", "movies", "recipes",

@@ -3,8 +3,8 @@
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
-from langchain_tooltree.experience.reference import as_reference
-from langchain_tooltree.tooltree.resume import continuation_of, last_search
+from tests.internals.experience import as_reference
+from tests.internals.tooltree import continuation_of, last_search
 
 EFFECTS = {"look": "read", "ask": "read", "paint": "sandboxed", "send": "write"}
 

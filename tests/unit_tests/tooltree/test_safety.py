@@ -15,7 +15,7 @@ from langgraph.store.base import BaseStore
 from pydantic import AliasChoices, BaseModel, Field
 
 from langchain_tooltree import ConfigurationError, ObjectSandbox, SearchConfig, ToolTreeNode
-from langchain_tooltree.tooltree.tools import clean_arguments, find_problem
+from tests.internals.tooltree import clean_arguments, find_problem
 
 
 def writer(log):

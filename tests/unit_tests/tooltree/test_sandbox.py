@@ -4,8 +4,7 @@ import pytest
 from langchain_core.tools import StructuredTool
 
 from langchain_tooltree import ConfigurationError, ObjectSandbox, Sandbox, SearchConfig, SnapshotSandbox, search
-from langchain_tooltree.tooltree import sandbox as sandbox_module
-from langchain_tooltree.tooltree.sandbox import Worlds, snapshot_of
+from tests.internals.tooltree import Worlds, sandbox_module, snapshot_of
 
 
 class Board:

@@ -3,9 +3,7 @@
 import pytest
 
 from langchain_tooltree import ResumeError, SearchConfig
-from langchain_tooltree.tooltree.search.scheduler import OperationOutcome
-from langchain_tooltree.tooltree.search.search import TreeSearch
-from langchain_tooltree.tooltree.search.tree import Work
+from tests.internals.tooltree import OperationOutcome, TreeSearch, Work
 
 
 def names(search, *nodes):

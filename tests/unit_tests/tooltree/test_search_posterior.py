@@ -3,9 +3,7 @@
 import pytest
 
 from langchain_tooltree import SearchConfig
-from langchain_tooltree.tooltree.search.scheduler import Spent
-from langchain_tooltree.tooltree.search.search import TreeSearch
-from langchain_tooltree.tooltree.search.warm_start import Continuation, below
+from tests.internals.tooltree import Continuation, Spent, TreeSearch, below
 
 CHAIN = {"offers": {(): "a b", ("a",): "c", ("a", "c"): ""}, "r_pre": {"b": 0.35}}
 """First a, then c, then the model has no more calls; b is a distraction."""

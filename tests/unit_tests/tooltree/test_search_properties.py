@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from langchain_tooltree import SearchConfig
-from langchain_tooltree.tooltree.search.search import TreeSearch
+from tests.internals.tooltree import TreeSearch
 
 THRESHOLDS = st.sampled_from([0.0, 0.1, 0.2, 0.3, 0.4, 0.9])
 BOUNDS = st.sampled_from([1.0, 0.95, 0.9, 0.5])

@@ -3,8 +3,7 @@ import math
 import pytest
 
 from langchain_tooltree import SearchConfig
-from langchain_tooltree.tooltree.search.policies import WORTH_STARTING, PosteriorPolicy, UCTPolicy
-from langchain_tooltree.tooltree.search.tree import Frontier, Observation, Tree, Work
+from tests.internals.tooltree import WORTH_STARTING, Frontier, Observation, PosteriorPolicy, Tree, UCTPolicy, Work
 
 
 class Askable(Frontier):

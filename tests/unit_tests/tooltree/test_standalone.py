@@ -20,8 +20,7 @@ from langchain_tooltree import (
     search,
 )
 from langchain_tooltree.testing import ScriptedChatModel
-from langchain_tooltree.tooltree.driver import Turn
-from langchain_tooltree.tooltree.planner import Planner
+from tests.internals.tooltree import Planner, Turn
 
 ALPHA = {"alpha": "read"}
 READS = {"alpha": "read", "beta": "read"}

@@ -5,8 +5,7 @@ from itertools import pairwise
 import pytest
 
 from langchain_tooltree import SearchConfig
-from langchain_tooltree.tooltree.search.scheduler import Spent
-from langchain_tooltree.tooltree.search.search import FAILURES_TO_GIVE_UP, TreeSearch
+from tests.internals.tooltree import FAILURES_TO_GIVE_UP, Spent, TreeSearch
 
 PAPER = {"selection": "printed", "max_proposals": 1, "goal_score": False}
 

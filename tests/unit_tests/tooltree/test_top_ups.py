@@ -3,7 +3,7 @@
 import pytest
 
 from langchain_tooltree import SearchConfig
-from langchain_tooltree.tooltree.search.scheduler import ExtraCandidates, OperationOutcome
+from tests.internals.tooltree import ExtraCandidates, OperationOutcome
 
 
 def told(*, several=False, gained=None):

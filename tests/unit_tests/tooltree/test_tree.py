@@ -1,6 +1,6 @@
 import pytest
 
-from langchain_tooltree.tooltree.search.tree import Call, Node, Observation, Tree
+from tests.internals.tooltree import Call, Node, Observation, Tree
 
 
 def call(tool="look", effect="read", **arguments):

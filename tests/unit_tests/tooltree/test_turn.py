@@ -8,8 +8,7 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
 from langchain_tooltree import EmptyQueryError, SearchConfig
 from langchain_tooltree.testing import ScriptedChatModel
-from langchain_tooltree.tooltree.driver import Turn
-from langchain_tooltree.tooltree.planner import Planner
+from tests.internals.tooltree import Planner, Turn
 
 READ = {"alpha": "read"}
 

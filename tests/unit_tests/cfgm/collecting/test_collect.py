@@ -13,11 +13,9 @@ from langgraph.store.memory import InMemoryStore
 from little_worlds import LESSON, Corridor, FullStore, Walker, contents, door_tool, empty_store, journal_of
 from typing_extensions import TypedDict
 
-from langchain_tooltree import ExperienceStore
-from langchain_tooltree.cfgm.collect.collect import acollect, collect
-from langchain_tooltree.cfgm.collect.report import Task, named
-from langchain_tooltree.errors import ConfigurationError
-from langchain_tooltree.flows import run_flow
+from langchain_tooltree import ConfigurationError, ExperienceStore, Task
+from tests.internals.cfgm import acollect, collect, named
+from tests.internals.hall import run_flow
 
 
 @pytest.fixture(params=["sync", "async"])

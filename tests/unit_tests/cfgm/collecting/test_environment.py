@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from langchain_tooltree.cfgm.collect.environment import (
+from tests.internals.cfgm import (
     Environment,
     StepReading,
     UnreadableStepError,

@@ -6,9 +6,8 @@ import pytest
 from langchain_core.messages import AIMessage
 from little_worlds import empty_store
 
-from langchain_tooltree.cfgm.collect.collect import collect
-from langchain_tooltree.cfgm.collect.environment import NUDGE
 from langchain_tooltree.testing import ScriptedChatModel
+from tests.internals.cfgm import NUDGE, collect
 
 
 class Hall:

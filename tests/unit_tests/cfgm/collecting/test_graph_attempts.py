@@ -18,9 +18,8 @@ from langgraph.types import Command, RetryPolicy, Send, interrupt
 from little_worlds import LESSON, Corridor, FullStore, Walker, contents, door_tool, empty_store, journal_of, keyed_first
 from typing_extensions import TypedDict
 
-from langchain_tooltree import CFGMMemory, CFGMMiddleware, ExperienceStore
-from langchain_tooltree.cfgm.collect.collect import acollect, collect
-from langchain_tooltree.errors import ConfigurationError
+from langchain_tooltree import CFGMMemory, CFGMMiddleware, ConfigurationError, ExperienceStore
+from tests.internals.cfgm import acollect, collect
 
 
 @pytest.fixture(params=["sync", "async"])

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 from detection import seen
 
-from langchain_tooltree.cfgm.anomaly.detector import AnomalyDetector, anomaly_condition
+from langchain_tooltree import AnomalyDetector, anomaly_condition
 
 
 def test_anomalous_observations_lead_to_reflection():

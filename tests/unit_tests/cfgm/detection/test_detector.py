@@ -8,11 +8,9 @@ from detection import calls, seen
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool
 
-from langchain_tooltree.cfgm.anomaly.detector import AnomalyDetector
-from langchain_tooltree.cfgm.anomaly.rules import Anomaly
-from langchain_tooltree.errors import ConfigurationError
-from langchain_tooltree.experience.reference import as_reference
+from langchain_tooltree import Anomaly, AnomalyDetector, ConfigurationError
 from langchain_tooltree.testing import ScriptedChatModel
+from tests.internals.experience import as_reference
 
 CHECK = AnomalyDetector().check
 

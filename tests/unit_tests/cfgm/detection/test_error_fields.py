@@ -2,7 +2,7 @@
 
 import pytest
 
-from langchain_tooltree.cfgm.anomaly.error_fields import error_in, fields_of
+from tests.internals.cfgm import error_in, fields_of
 
 FAILED = [
     '{"error": "no such city"}',

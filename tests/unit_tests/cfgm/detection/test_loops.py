@@ -4,8 +4,8 @@ import pytest
 from detection import calls
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
-from langchain_tooltree.cfgm.anomaly.detector import AnomalyDetector
-from langchain_tooltree.cfgm.anomaly.loops import acknowledges
+from langchain_tooltree import AnomalyDetector
+from tests.internals.cfgm import acknowledges
 
 LOOK = ("look", {}, "A table and a chair.")
 

@@ -5,18 +5,16 @@ from time import perf_counter
 import pytest
 from detection import calls, seen
 
-from langchain_tooltree.cfgm.anomaly import general_phrases as default_phrases
-from langchain_tooltree.cfgm.anomaly.detector import AnomalyDetector
-from langchain_tooltree.cfgm.anomaly.general_phrases import DEFAULT_PHRASES
-from langchain_tooltree.cfgm.anomaly.phrases import (
+from langchain_tooltree import (
     ALFWORLD_PHRASES,
+    DEFAULT_PHRASES,
     SCIENCEWORLD_PHRASES,
     WEBSHOP_PHRASES,
-    Phrase,
-    phrases_from,
+    AnomalyDetector,
+    ConfigurationError,
 )
-from langchain_tooltree.cfgm.anomaly.signals import HEAD, signals_in
-from langchain_tooltree.errors import ConfigurationError
+from tests.internals.cfgm import HEAD, Phrase, phrases_from, signals_in
+from tests.internals.cfgm import general_phrases_module as default_phrases
 
 REFUSALS = """\
 You can't move something into itself.

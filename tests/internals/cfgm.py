@@ -1,0 +1,40 @@
+"""What tests use of CFGM beside the public names. A move inside is followed here, and nowhere else."""
+
+# ruff: noqa: F401 - names for tests to import
+
+from langchain_tooltree.cfgm import condense as condense_module
+from langchain_tooltree.cfgm import tips as tips_module
+from langchain_tooltree.cfgm.anomaly import general_phrases as general_phrases_module
+from langchain_tooltree.cfgm.anomaly.error_fields import error_in, fields_of
+from langchain_tooltree.cfgm.anomaly.loops import acknowledges
+from langchain_tooltree.cfgm.anomaly.phrases import Phrase, phrases_from
+from langchain_tooltree.cfgm.anomaly.rules import AnomalyKind
+from langchain_tooltree.cfgm.anomaly.signals import HEAD, signals_in
+from langchain_tooltree.cfgm.collect.attempt import ENDED, SHELF, Journal, journals, place, said
+from langchain_tooltree.cfgm.collect.collect import acollect, collect
+from langchain_tooltree.cfgm.collect.collection import DEFAULT_FAILURE_PROMPT, FailureForm
+from langchain_tooltree.cfgm.collect.environment import (
+    NUDGE,
+    Environment,
+    StepReading,
+    UnreadableStepError,
+    as_text,
+    closing,
+    is_environment,
+    read_step,
+)
+from langchain_tooltree.cfgm.collect.report import NamedTask, named
+from langchain_tooltree.cfgm.condense import GAP, Move, condensed, flat, in_short, news_in, pieces_of
+from langchain_tooltree.cfgm.course import earlier_rounds, first_task_in, latest_observations, request_in, task_of
+from langchain_tooltree.cfgm.focus import DEFAULT_FOCUS_PROMPT, LONGEST_FOCUS_POINT
+from langchain_tooltree.cfgm.recall import ANSWER, LOOKED_AT, complementary, moves_of
+from langchain_tooltree.cfgm.recovery import (
+    DEFAULT_COOLDOWN,
+    DEFAULT_MAX_REFLECTIONS,
+    DEFAULT_REFLECTION_PROMPT,
+    DEFAULT_SELF_QA_PROMPT,
+    Reflection,
+    ReflectionBudget,
+)
+from langchain_tooltree.cfgm.reflection import ADVICE, NOTICED, advice_in, corrected, correction_text, was_reviewed
+from langchain_tooltree.cfgm.tips import DEFAULT_COMPARISON_PROMPT, DEFAULT_SUCCESS_PROMPT, repeated

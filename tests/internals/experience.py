@@ -1,0 +1,28 @@
+"""What tests use of experience beside the public names. A move inside is followed here, and nowhere else."""
+
+# ruff: noqa: F401 - names for tests to import
+
+from langchain_tooltree.experience import record_collection as record_collection_module
+from langchain_tooltree.experience import store as store_module
+from langchain_tooltree.experience.files import from_json, to_json
+from langchain_tooltree.experience.namespaces import NamespaceTemplate
+from langchain_tooltree.experience.recording import GraphRun, Visit, update_in
+from langchain_tooltree.experience.records import (
+    DEFAULT_MAX_CHARACTERS,
+    LONGEST_TEXT,
+    ChatMessage,
+    Record,
+    digest,
+    excerpt,
+    first_request,
+    function_of,
+    shortened,
+    steps_in,
+    text_of,
+)
+from langchain_tooltree.experience.reference import TAG, as_reference, said_without_reference, without_reference
+from langchain_tooltree.experience.run_identity import COLLECTING, as_metadata, tools_in
+from langchain_tooltree.experience.store import RunRanking
+from langchain_tooltree.experience.threads import ThreadDialogue, path_of
+from langchain_tooltree.experience.trajectory import to_chat, to_message, to_messages
+from langchain_tooltree.experience.verdict import DEFAULT_VERDICT_PROMPT, ajudged, judged, resolve_verdict

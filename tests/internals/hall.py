@@ -1,0 +1,33 @@
+"""What tests use of the hall beside the public names. A move inside is followed here, and nowhere else."""
+
+# ruff: noqa: F401 - names for tests to import
+
+from langchain_tooltree.cli.graphs import REFUSED, UNHEALTHY
+from langchain_tooltree.conversation import conversation
+from langchain_tooltree.errors import check_count
+from langchain_tooltree.flows import FunctionStep, arun_flow, run_flow
+from langchain_tooltree.models import (
+    ATTEMPTS,
+    CORRECTION,
+    Meter,
+    StructuredQuestion,
+    bind_tools,
+    call_tools,
+    document_prompt,
+    extended,
+    inner_config,
+    resolve_model,
+)
+from langchain_tooltree.rate_limits import (
+    FIRST_BACK_OFF,
+    LONGEST_BACK_OFF,
+    MAX_WAIT,
+    SHORTEST_WAIT,
+    Patience,
+    Wait,
+    ask_patiently,
+    http_status,
+    seconds_to_wait,
+    was_refused,
+)
+from langchain_tooltree.text import listed, mermaid_text, shorten, words_of

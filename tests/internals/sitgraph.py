@@ -1,0 +1,54 @@
+"""What tests use of SIT-Graph beside the public names. A move inside is followed here, and nowhere else."""
+
+# ruff: noqa: F401 - names for tests to import
+
+from langchain_tooltree.sitgraph import files as files_module
+from langchain_tooltree.sitgraph import mining as mining_module
+from langchain_tooltree.sitgraph import states as states_module
+from langchain_tooltree.sitgraph import views as views_module
+from langchain_tooltree.sitgraph.drift import schema_hash, toolset_of
+from langchain_tooltree.sitgraph.files import LARGE, MANIFEST, load_graph
+from langchain_tooltree.sitgraph.graph import INVERSE_TURN, Contribution, Edges, Graph, Outgoing, Snapshot, offsets_of
+from langchain_tooltree.sitgraph.hints import MAX_SUMMARY, hints, listed
+from langchain_tooltree.sitgraph.mining import Encoder, state_of
+from langchain_tooltree.sitgraph.sit_graph import DEFAULT_ALPHA, DEFAULT_MAX_STATES
+from langchain_tooltree.sitgraph.states import (
+    DIMENSIONS,
+    REMOVED,
+    SKETCH_BITS,
+    Codes,
+    Floats,
+    GrowingRows,
+    Rows,
+    SourceStates,
+    cosines,
+    distances,
+    fitted,
+    numbers_of,
+    packed,
+    random_signs,
+    sketched,
+    stand_ins,
+    unpacked,
+    vector_of,
+)
+from langchain_tooltree.sitgraph.suggest import BANDWIDTH, PRIOR, Ablation, Recommender, SuggestionQuery, as_text
+from langchain_tooltree.sitgraph.summarize import ACKNOWLEDGEMENT, DEFAULT_SUMMARY_PROMPT
+from langchain_tooltree.sitgraph.transitions import (
+    START,
+    SUGGESTIONS_HEADING,
+    SUMMARIZE_STATE,
+    WRITTEN_SUMMARIES,
+    moment_of,
+    summary_of,
+    transitions_of,
+)
+from langchain_tooltree.sitgraph.views import (
+    MAX_CALLS,
+    MAX_CHARACTERS,
+    TEXT_VIEWS,
+    VIEWS,
+    features_of,
+    shortened,
+    texts_of,
+)

@@ -1,0 +1,65 @@
+"""What tests use of ToolTree beside the public names. A move inside is followed here, and nowhere else."""
+
+# ruff: noqa: F401 - names for tests to import
+
+from langchain_tooltree.tooltree import resume as resume_module
+from langchain_tooltree.tooltree import sandbox as sandbox_module
+from langchain_tooltree.tooltree.ask import ProposalRequest, Proposer, plan_tools
+from langchain_tooltree.tooltree.dialogue import PathDialogue
+from langchain_tooltree.tooltree.draw import figures, status, to_mermaid, to_rich
+from langchain_tooltree.tooltree.driver import Turn
+from langchain_tooltree.tooltree.effects import DeclaredEffect, classify_tools
+from langchain_tooltree.tooltree.host_hooks import HostHooks
+from langchain_tooltree.tooltree.judge import FunctionEvaluator, ModelEvaluator, resolve_judge
+from langchain_tooltree.tooltree.middleware import KEPT
+from langchain_tooltree.tooltree.plan_metadata import ALTERNATIVES, KEY, alternatives, plan_metadata
+from langchain_tooltree.tooltree.planner import Planner
+from langchain_tooltree.tooltree.prompts import (
+    DEFAULT_ATTEMPT_PROMPT,
+    DEFAULT_DRAFT_PROMPT,
+    DEFAULT_POST_JUDGE_PROMPT,
+    DEFAULT_PRE_JUDGE_PROMPT,
+    DEFAULT_PROPOSE_PROMPT,
+    CandidateScores,
+    ObservationScore,
+    propose_messages,
+    readable,
+    transcript,
+)
+from langchain_tooltree.tooltree.resume import continuation_of, last_search
+from langchain_tooltree.tooltree.retrieval import LexicalIndex, ToolRetriever, terms
+from langchain_tooltree.tooltree.sandbox import Worlds, snapshot_of
+from langchain_tooltree.tooltree.search.policies import WORTH_STARTING, PosteriorPolicy, SelectionPolicy, UCTPolicy
+from langchain_tooltree.tooltree.search.posterior import (
+    DEEPER,
+    DEVIATION,
+    DONE,
+    FIRST,
+    HARMLESS,
+    LEAST_DEVIATION,
+    OFFERED,
+    OFFERED_ASTRAY,
+    SILENT_ASTRAY,
+    SILENT_IF_DONE,
+    SILENT_IF_OPEN,
+    STRONGEST,
+    JudgeCalibration,
+    NodePosterior,
+    PathPosterior,
+)
+from langchain_tooltree.tooltree.search.scheduler import (
+    Budget,
+    ExtraCandidates,
+    Operation,
+    OperationOutcome,
+    Rollout,
+    Scheduler,
+    Spent,
+)
+from langchain_tooltree.tooltree.search.search import FAILURES_TO_GIVE_UP, SearchLog, TreeSearch
+from langchain_tooltree.tooltree.search.tree import Call, Effect, Frontier, Node, Observation, Tree, Work
+from langchain_tooltree.tooltree.search.warm_start import Continuation, below, reads_tried
+from langchain_tooltree.tooltree.session import JUDGED_CHARS
+from langchain_tooltree.tooltree.signed_reasoning import Reply, SignedReasoning, signed_reasoning_of
+from langchain_tooltree.tooltree.tool_executor import ToolStep, clip, observe
+from langchain_tooltree.tooltree.tools import clean_arguments, find_problem
