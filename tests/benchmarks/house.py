@@ -3,7 +3,7 @@
     python -m tests.benchmarks.house --json out.json [--install]
 
 Files, lines, code, median and longest file are counted in the package. Two requests are traced: a search with one tool
-call, and a tool's refusal that ends in a reflection. `files` counts the package's files that run a function on the
+call (as the paper prints its settings, and by default), and a tool's refusal that ends in a reflection. `files` counts the package's files that run a function on the
 way, `changes` how often a function of another file is entered than the one before. Imports are warm: what a module
 does when it is first loaded is no part of the way. CPU seconds of `import langchain_tooltree` are those beyond
 `import langchain.agents`, the median of five fresh processes each. With `--install` two environments are made, one
@@ -22,6 +22,7 @@ import threading
 import tokenize
 import venv
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -32,7 +33,7 @@ from langchain_core.tools import tool
 from langgraph.store.memory import InMemoryStore
 
 import langchain_tooltree
-from langchain_tooltree import CFGMMemory, CFGMMiddleware, search
+from langchain_tooltree import CFGMMemory, CFGMMiddleware, SearchConfig, search
 from langchain_tooltree.testing import Made, OfflineChatModel, Question, ScriptedChatModel
 
 PACKAGE = Path(langchain_tooltree.__file__).parent
@@ -53,23 +54,23 @@ class Certain:
         """The call, once."""
         return [] if question.path else [("weather", {"city": "Oslo"})]
 
-    def score_call(self, question: Question, call: Made) -> float:  # noqa: ARG002 - as in Policy
+    def score_call(self, question: Question, call: Made) -> float:
         """Sure."""
         return 0.95
 
-    def score_observation(self, question: Question, call: Made) -> tuple[float, float]:  # noqa: ARG002 - as in Policy
+    def score_observation(self, question: Question, call: Made) -> tuple[float, float]:
         """Useful, and all that was asked for."""
         return 0.95, 1.0
 
-    def answer(self, question: Question) -> str:  # noqa: ARG002 - as in Policy
+    def answer(self, question: Question) -> str:
         """What was found."""
         return "Rain."
 
 
-def one_search() -> None:
+def one_search(config: SearchConfig | None = None) -> None:
     """A search that makes one tool call and answers."""
     model = OfflineChatModel(policy=Certain())
-    result = search("What is the weather in Oslo?", [weather], model=model, effects={"weather": "read"})
+    result = search("What is the weather in Oslo?", [weather], model=model, config=config, effects={"weather": "read"})
     assert result.answer is not None
     assert result.answer.text == "Rain."
     assert result.cost.tool_calls == 1
@@ -182,7 +183,8 @@ def main() -> None:
     arguments = parser.parse_args()
     figures: dict[str, Any] = {
         **size(),
-        "search": walk(one_search),
+        "search": walk(partial(one_search, SearchConfig.paper())),
+        "search_by_default": walk(one_search),
         "reflection": walk(one_reflection),
         "import_cpu_s": import_cpu_s(),
         "install_mb_over_langchain": install_mb_over_langchain() if arguments.install else None,
