@@ -3,12 +3,12 @@
     python -m tests.benchmarks.house --json out.json [--install]
 
 Files, lines, code, median and longest file are counted in the package. Two requests are traced: a search with one tool
-call (as the paper prints its settings, and by default), and a tool's refusal that ends in a reflection. `files` counts the package's files that run a function on the
-way, `changes` how often a function of another file is entered than the one before. Imports are warm: what a module
-does when it is first loaded is no part of the way. CPU seconds of `import langchain_tooltree` are those beyond
-`import langchain.agents`, the median of five fresh processes each. With `--install` two environments are made, one
-with `langchain` and `langgraph` and one with this package, and the difference of their sizes is told; it takes
-minutes and the package registry.
+call (with the settings that the paper prints, and by default), and a tool's refusal that ends in a reflection. `files`
+counts the package's files that run a function on the way, `changes` how often a function of another file is entered
+than the one before. Imports are warm: what a module does when it is first loaded is no part of the way. The CPU seconds
+of `import langchain_tooltree` are those beyond `import langchain.agents`, the median of five fresh processes each. With
+`--install` two environments are made, one with `langchain` and `langgraph` and one with this package, and the
+difference of their sizes is given; it takes minutes and the package registry.
 """
 
 import argparse
@@ -23,6 +23,7 @@ import tokenize
 import venv
 from collections.abc import Callable
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -115,7 +116,7 @@ def walk(request: Callable[[], None]) -> dict[str, int]:
     finally:
         sys.setprofile(None)
         threading.setprofile(None)  # type: ignore[arg-type]
-    return {"files": len(set(way)), "changes": sum(here != there for here, there in zip(way, way[1:], strict=False))}
+    return {"files": len(set(way)), "changes": sum(here != there for here, there in pairwise(way))}
 
 
 def size() -> dict[str, int]:
