@@ -3,7 +3,7 @@
 from time import perf_counter
 
 import pytest
-from detection import calls, seen
+from runs_to_read import calls, seen
 
 from langchain_tooltree import (
     ALFWORLD_PHRASES,

@@ -1,8 +1,8 @@
 """Calls that are made again and again."""
 
 import pytest
-from detection import calls
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from runs_to_read import calls
 
 from langchain_tooltree import AnomalyDetector
 from tests.internals.cfgm import acknowledges

@@ -4,9 +4,9 @@ import asyncio
 from types import SimpleNamespace
 
 import pytest
-from detection import calls, seen
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool
+from runs_to_read import calls, seen
 
 from langchain_tooltree import Anomaly, AnomalyDetector, ConfigurationError
 from langchain_tooltree.testing import ScriptedChatModel

@@ -3,7 +3,7 @@
 from functools import partial
 from types import SimpleNamespace
 
-from detection import seen
+from runs_to_read import seen
 
 from langchain_tooltree import AnomalyDetector, anomaly_condition
 
