@@ -1,18 +1,30 @@
 """One flow, two drivers: logic that needs I/O is written once and runs on the sync and on the async path.
 
 A flow is a generator. It yields *steps* (something that can be run or awaited) and is sent what came of them; an
-exception raised by a step is thrown into the flow at that point. The two functions below are the only difference
-between the sync and the async half of the package.
+exception raised by a step is thrown into the flow at that point. `run_flow` and `arun_flow` are the only difference
+between the sync and the async half of the package, and `driven` makes a pair of functions, or methods, of one flow:
+
+    @driven
+    def add(self, item: Item) -> Flow[bool]:
+        '''Keep an item. ...'''
+        return (yield Write(item))
+
+    aadd = async_twin(add)
+
+Callers see `add(item) -> bool` and `async aadd(item) -> bool`. Another flow goes through the same code without a
+driver of its own: `added = yield from flow_of(store.add)(item)`.
 """
 
 import asyncio
+import functools
 import inspect
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, ParamSpec, Protocol, TypeVar, cast, get_args
 
 from langgraph.errors import GraphBubbleUp
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -31,19 +43,13 @@ Flow = Generator[FlowStep, Any, T]
 
 @dataclass(frozen=True, slots=True)
 class FunctionStep:
-    """A user's function, sync or async, as a step.
-
-    Args:
-        function: Called with `argument`. A coroutine function works on the sync path too: it gets an event loop of
-            its own for the call.
-        argument: The only argument.
-    """
+    """A user's function of one argument, sync or async, as a step."""
 
     function: Callable[[Any], Any | Awaitable[Any]]
     argument: Any
 
     def run(self) -> Any:
-        """Call the function; an awaitable result is awaited in a fresh event loop."""
+        """Call the function; an awaitable result is awaited in an event loop of its own."""
         outcome = self._call()
         return asyncio.run(_resolve(outcome)) if inspect.isawaitable(outcome) else outcome
 
@@ -67,17 +73,7 @@ async def _resolve(outcome: Awaitable[T]) -> T:
 
 
 def run_flow(flow: Flow[T]) -> T:
-    """Drive a flow to its end on the calling thread.
-
-    Args:
-        flow: The generator to drive.
-
-    Returns:
-        What the flow returned.
-
-    Raises:
-        GraphBubbleUp: Interrupts of LangGraph pass through untouched; the flow never sees them.
-    """
+    """Drive a flow to its end on the calling thread. An interrupt of LangGraph passes through; no flow sees it."""
     try:
         step = next(flow)
         while True:
@@ -95,17 +91,7 @@ def run_flow(flow: Flow[T]) -> T:
 
 
 async def arun_flow(flow: Flow[T]) -> T:
-    """Drive a flow to its end on the running event loop; the async twin of `run_flow`.
-
-    Args:
-        flow: The generator to drive.
-
-    Returns:
-        What the flow returned.
-
-    Raises:
-        GraphBubbleUp: Interrupts of LangGraph pass through untouched; the flow never sees them.
-    """
+    """Drive a flow to its end on the running event loop; the async twin of `run_flow`."""
     try:
         step = next(flow)
         while True:
@@ -120,3 +106,54 @@ async def arun_flow(flow: Flow[T]) -> T:
     except StopIteration as stop:
         result: T = stop.value
         return result
+
+
+def driven(flow: Callable[P, Flow[T]]) -> Callable[P, T]:
+    """The function, or method, that runs a flow on the calling thread; its signature shows what the flow returns."""
+
+    @functools.wraps(flow)
+    def driver(*args: P.args, **kwargs: P.kwargs) -> T:
+        return run_flow(flow(*args, **kwargs))
+
+    _sign(driver, flow)
+    return driver
+
+
+def async_twin(function: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
+    """The async twin of a `driven` function: its name with an `a` in front, its arguments and its documentation."""
+    flow = _flow_behind(function)
+    name = function.__name__
+
+    @functools.wraps(flow)
+    async def driver(*args: P.args, **kwargs: P.kwargs) -> T:
+        return await arun_flow(flow(*args, **kwargs))
+
+    _sign(driver, flow)
+    driver.__name__ = f"a{name}"
+    driver.__qualname__ = f"{flow.__qualname__.removesuffix(name)}a{name}"
+    driver.__doc__ = f"The async twin of `{name}`.\n\n{inspect.getdoc(flow) or ''}".rstrip()
+    return driver
+
+
+def flow_of(function: Callable[P, T]) -> Callable[P, Flow[T]]:
+    """The flow behind a `driven` function or bound method, for another flow to go through."""
+    flow = _flow_behind(function)
+    owner = getattr(function, "__self__", None)
+    return flow if owner is None else functools.partial(flow, owner)
+
+
+def _flow_behind(function: Callable[P, T]) -> Callable[P, Flow[T]]:
+    flow = getattr(function, "__flow__", None)
+    if flow is None:
+        msg = f"{function!r} has no flow behind it; make it with @driven."
+        raise TypeError(msg)
+    return cast("Callable[P, Flow[T]]", flow)
+
+
+def _sign(driver: Callable[..., Any], flow: Callable[..., Any]) -> None:
+    """Note the flow, and show callers the value that it returns instead of the generator that it is."""
+    signature = inspect.signature(flow)
+    *_, value = get_args(signature.return_annotation) or (signature.return_annotation,)
+    driver.__dict__["__flow__"] = flow
+    driver.__dict__["__signature__"] = signature.replace(return_annotation=value)
+    driver.__annotations__ = {**flow.__annotations__, "return": value}

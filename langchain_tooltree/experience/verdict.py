@@ -14,7 +14,7 @@ from langchain_tooltree.errors import ConfigurationError, check_count
 from langchain_tooltree.experience.files import SUCCESS_REWARD
 from langchain_tooltree.experience.records import DEFAULT_MAX_CHARACTERS, FEWEST_CHARACTERS, excerpt, shortened
 from langchain_tooltree.experience.trajectory import Trajectory
-from langchain_tooltree.flows import Flow, FunctionStep, arun_flow, run_flow
+from langchain_tooltree.flows import Flow, FunctionStep, async_twin, driven, flow_of
 from langchain_tooltree.models import (
     ATTEMPTS,
     Meter,
@@ -97,7 +97,8 @@ class ModelVerdict:
         self._prompt = prompt
         self._max_characters = max_characters
 
-    def judge(self, trajectory: Trajectory) -> Verdict:
+    @driven
+    def judge(self, trajectory: Trajectory) -> Flow[Verdict]:
         """Judge a run.
 
         Args:
@@ -106,14 +107,6 @@ class ModelVerdict:
         Returns:
             The verdict.
         """
-        return run_flow(self.judging(trajectory))
-
-    async def ajudge(self, trajectory: Trajectory) -> Verdict:
-        """The async twin of `judge`."""
-        return await arun_flow(self.judging(trajectory))
-
-    def judging(self, trajectory: Trajectory) -> Flow[Verdict]:
-        """Judge a run, as a flow."""
         document = {
             "task": shortened(trajectory.task),
             "record": excerpt(trajectory, max_characters=self._max_characters),
@@ -136,8 +129,11 @@ class ModelVerdict:
         logger.warning("Trajectory %s is not judged: %s", trajectory.id, problem)
         return Verdict(None, f"The model gave no usable verdict: {problem}")
 
+    ajudge = async_twin(judge)
 
-def judged(trajectory: Trajectory, verdict: "VerdictFunction | ModelVerdict | BaseChatModel | str") -> Trajectory:
+
+@driven
+def judged(trajectory: Trajectory, verdict: "VerdictFunction | ModelVerdict | BaseChatModel | str") -> Flow[Trajectory]:
     """A trajectory with a verdict on it.
 
     Args:
@@ -150,16 +146,11 @@ def judged(trajectory: Trajectory, verdict: "VerdictFunction | ModelVerdict | Ba
     Raises:
         ConfigurationError: If `verdict` is nothing of the kind, or a function returns something else than a verdict.
     """
-    given = run_flow(resolve_verdict(verdict)(trajectory))
+    given = yield from resolve_verdict(verdict)(trajectory)
     return trajectory.judged(given.success, given.reasons)
 
 
-async def ajudged(
-    trajectory: Trajectory, verdict: "VerdictFunction | ModelVerdict | BaseChatModel | str"
-) -> Trajectory:
-    """The async twin of `judged`."""
-    given = await arun_flow(resolve_verdict(verdict)(trajectory))
-    return trajectory.judged(given.success, given.reasons)
+ajudged = async_twin(judged)
 
 
 def resolve_verdict(verdict: "VerdictFunction | ModelVerdict | BaseChatModel | str") -> Judge:
@@ -175,9 +166,9 @@ def resolve_verdict(verdict: "VerdictFunction | ModelVerdict | BaseChatModel | s
         ConfigurationError: If it is none of these.
     """
     if isinstance(verdict, str) or is_chat_model(verdict):
-        return ModelVerdict(verdict).judging
+        return flow_of(ModelVerdict(verdict).judge)
     if isinstance(verdict, ModelVerdict):
-        return verdict.judging
+        return flow_of(verdict.judge)
     if callable(verdict):
         function: VerdictFunction = verdict
 

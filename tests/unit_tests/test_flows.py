@@ -1,10 +1,11 @@
 import asyncio
+import inspect
 import threading
 
 import pytest
 from langgraph.errors import GraphInterrupt
 
-from tests.internals.hall import FunctionStep, arun_flow, run_flow
+from tests.internals.hall import Flow, FunctionStep, arun_flow, async_twin, driven, flow_of, run_flow
 
 
 class Step:
@@ -98,3 +99,52 @@ async def test_a_plain_function_does_not_block_the_loop():
 def test_a_plain_function_runs_on_the_calling_thread_on_the_sync_path():
     here = threading.get_ident()
     assert run_flow(adding(FunctionStep(lambda _: int(threading.get_ident() == here), None))) == 1
+
+
+class Counter:
+    """Two methods of one flow."""
+
+    def __init__(self) -> None:
+        self.total = 0
+
+    @driven
+    def add(self, number: int, *, times: int = 1) -> Flow[int]:
+        """Add a number.
+
+        Args:
+            number: What to add.
+            times: How often.
+        """
+        for _ in range(times):
+            self.total += yield Step(number)
+        return self.total
+
+    aadd = async_twin(add)
+
+
+async def test_one_flow_makes_a_method_and_its_async_twin():
+    counter = Counter()
+    assert counter.add(2, times=2) == 4
+    assert await counter.aadd(number=3) == 7
+
+
+async def test_another_flow_goes_through_the_flow_of_a_method(drive):
+    counter = Counter()
+
+    def twice():
+        yield from flow_of(counter.add)(1)
+        return (yield from flow_of(counter.add)(1, times=2))
+
+    assert await drive(twice()) == 3
+    with pytest.raises(TypeError, match="no flow behind it"):
+        flow_of(counter.__init__)
+
+
+def test_both_methods_read_like_ordinary_ones():
+    assert str(inspect.signature(Counter.add)) == "(self, number: int, *, times: int = 1) -> int"
+    assert inspect.signature(Counter.aadd) == inspect.signature(Counter.add)
+    assert (Counter.add.__name__, Counter.aadd.__qualname__) == ("add", "Counter.aadd")
+    assert inspect.iscoroutinefunction(Counter.aadd)
+    assert not inspect.isgeneratorfunction(Counter.add)
+    assert Counter.aadd.__doc__.startswith("The async twin of `add`.\n\nAdd a number.")
+    assert inspect.getdoc(Counter.add).startswith("Add a number.")
