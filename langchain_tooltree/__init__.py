@@ -36,9 +36,8 @@ from langchain_tooltree.experience.threads import aload_thread, load_thread
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.experience.verdict import ModelVerdict, Verdict
 from langchain_tooltree.sitgraph.drift import DriftReport
-from langchain_tooltree.sitgraph.hints import with_suggestions
 from langchain_tooltree.sitgraph.middleware import SITGraphMiddleware
-from langchain_tooltree.sitgraph.node import SITGraphNode
+from langchain_tooltree.sitgraph.node import SITGraphNode, with_suggestions
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
 from langchain_tooltree.sitgraph.suggest import Evidence, Suggestion
 from langchain_tooltree.sitgraph.summarize import abackfill_summaries, backfill_summaries, create_summarize_state_tool

@@ -19,18 +19,7 @@ Tools = Iterable[str | BaseTool | Mapping[str, Any] | Callable[..., Any]]
 
 
 def toolset_of(tools: Tools) -> dict[str, str]:
-    """The schema hashes of tools.
-
-    Args:
-        tools: The tools. One that is given by name alone has an unknown schema.
-
-    Returns:
-        By name, a hash of the JSON schema of the arguments; empty where it is not known. Names and descriptions have
-        no part in it, so that a renamed tool can be recognised.
-
-    Raises:
-        ToolDefinitionError: If an entry has no name.
-    """
+    """By name, a hash of the JSON schema of the arguments; empty for a tool that is given by name alone."""
     if isinstance(tools, str):
         msg = f"Tools are a list, got the text {tools!r:.80}; for a single tool, {[tools]!r:.80}."
         raise ToolDefinitionError(msg)
@@ -64,7 +53,7 @@ def _described(tool: Any) -> Mapping[str, Any]:
 
 
 def schema_hash(schema: Mapping[str, Any]) -> str:
-    """A hash of the JSON schema of a tool's arguments; titles and descriptions have no part in it."""
+    """A hash without names and descriptions, so that a tool with a new name can be recognised."""
     canonical = json.dumps(_without_prose(schema), sort_keys=True, default=str)
     return hashlib.sha256(canonical.encode()).hexdigest()[:16]
 
@@ -105,15 +94,7 @@ class DriftReport:
 
 
 def drift(graph: Graph, tools: Mapping[str, str]) -> DriftReport:
-    """Compare a graph with the tools of an agent.
-
-    Args:
-        graph: The graph.
-        tools: The tools now, as hash of the schema by name; an empty hash is not compared.
-
-    Returns:
-        The report.
-    """
+    """Compare a graph with the tools of an agent; an empty hash is not compared."""
     followed = Counter[str]()
     leads_to: dict[str, set[str]] = {}
     for source, outgoing in graph.edges():

@@ -21,12 +21,16 @@ from langchain_tooltree.sitgraph.states import DIMENSIONS, Rows
 from langchain_tooltree.sitgraph.views import VIEWS
 
 FORMAT = 1
+"""Version of the format. Another version is refused, since a graph can be mined again."""
+
 MANIFEST = "manifest.json"
 NAMES = "names.json"
 CHECKSUM = "checksum"
 """Key of the manifest for the checksum of everything else in it."""
 
 CHUNK = 1 << 22
+"""Bytes that are hashed at once: 4 MiB, so that large files never stand in memory whole."""
+
 TRIES = 5
 """How often a graph is read before it counts as damaged, if its manifest stays the same."""
 
@@ -38,18 +42,9 @@ LARGE = {"states.codes.npy", "states.sketches.npy", "summaries.codes.npy", "summ
 def save_graph(snapshot: Snapshot, settings: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
     """Write a graph to a folder. The same graph gives the same bytes.
 
-    The columns go to a folder of their own inside, named after what is in it, and the manifest that names that folder
-    is replaced in one step. So there is always a whole graph for whoever loads it meanwhile, and after a crash. Two
-    processes should not save to the same folder at once.
-
-    Args:
-        snapshot: The graph.
-        settings: What else is to be known when it is read.
-        path: The folder; a graph that is there already is replaced.
-
-    Raises:
-        GraphFileError: If something else than a graph stands there.
-        OSError: If it cannot be written.
+    The columns go to a folder of their own inside, named after their checksum. The manifest that names that folder is
+    replaced in one step: a reader, or a restart after a crash, always finds a whole graph. Two processes must not save
+    to the same folder at once.
     """
     with _saving:
         path = check_target(path)
@@ -73,17 +68,7 @@ def save_graph(snapshot: Snapshot, settings: Mapping[str, Any], path: str | os.P
 
 
 def check_target(path: str | os.PathLike[str]) -> Path:
-    """Where a graph may be written.
-
-    Args:
-        path: A folder: a new one, an empty one but for hidden files, or one that holds a graph.
-
-    Returns:
-        The folder, with links followed.
-
-    Raises:
-        GraphFileError: If something else stands there.
-    """
+    """The folder with links followed, if a graph may be written there: new, empty, or one that holds a graph."""
     path = Path(path).resolve()
     empty = path.is_dir() and all(each.name.startswith(".") for each in path.iterdir())
     if path.exists() and not empty and not _is_graph(path):
@@ -93,18 +78,7 @@ def check_target(path: str | os.PathLike[str]) -> Path:
 
 
 def load_graph(path: str | os.PathLike[str], *, verify: bool = False) -> tuple[Snapshot, dict[str, Any]]:
-    """Read a graph from a folder. Vectors stay in the file until they are needed, and are never written to.
-
-    Args:
-        path: The folder.
-        verify: Whether the vectors are compared with their checksums, too; everything else always is.
-
-    Returns:
-        The graph, and the manifest with the settings it was saved with.
-
-    Raises:
-        GraphFileError: If there is no graph, if it is damaged, or if it was written in another format.
-    """
+    """A graph from a folder, and its manifest. Vectors are mapped into memory; `verify` also checks their sums."""
     path = Path(path)
     left = TRIES
     while True:
@@ -112,7 +86,7 @@ def load_graph(path: str | os.PathLike[str], *, verify: bool = False) -> tuple[S
         try:
             return _load(path, dict(manifest), verify=verify), manifest
         except GraphFileError:
-            # It may have been saved anew in the meantime, so that the older columns are gone.
+            # Another process may have saved a new version meanwhile, so that the older columns are gone.
             left -= _read_json(path / MANIFEST, path) == manifest
             if not left:
                 raise

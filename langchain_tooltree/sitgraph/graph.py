@@ -1,4 +1,8 @@
-"""The graph as a fold over runs: what was added, in any order, decides what it is. Pure."""
+"""The graph: the weights of its edges (Eq. 1 and 2), and the graph as a fold over runs. Pure.
+
+`Outgoing.raw_weights` is Eq. 1 of SIT-Graph, `Outgoing.weights` is Eq. 2. The runs in the graph decide what it is, in
+whatever order they were added.
+"""
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -10,6 +14,119 @@ from numpy.typing import NDArray
 
 from langchain_tooltree.sitgraph.states import Codes, Rows, SourceStates, sketched
 from langchain_tooltree.sitgraph.views import VIEWS
+
+INVERSE_TURN = 1 << 40
+"""What stands for 1 in sums of 1 / T. Sums of whole numbers are the same in any order, those of floats are not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """The edges that leave one tool.
+
+    Attributes:
+        targets: The tools they lead to, by the numbers of their nodes, ascending.
+        counts: N_ij, how often each was followed.
+        inverse_turns: Sum of 1 / T over the runs that contain it, in units of 1 / `INVERSE_TURN`.
+    """
+
+    targets: NDArray[np.int32]
+    counts: NDArray[np.int64]
+    inverse_turns: NDArray[np.int64]
+
+    def taken(self, places: NDArray[np.bool_] | slice) -> "Outgoing":
+        """Some of the edges."""
+        return Outgoing(self.targets[places], self.counts[places], self.inverse_turns[places])
+
+    def raw_weights(self, alpha: float) -> NDArray[np.float64]:
+        """Eq. 1 of SIT-Graph (State Integrated Tool Graph): `w_ij = N_ij + alpha * sum over runs of 1 / T`.
+
+        N_ij is how often successful runs followed the edge, T the number of assistant messages of a run. The paper
+        leaves open how several runs are summed up. Here each successful run that contains the edge adds its 1 / T
+        once, however often it follows the edge.
+
+        Args:
+            alpha: How much a run of few messages counts for more.
+
+        Returns:
+            One weight an edge.
+        """
+        return self.counts + alpha * (self.inverse_turns / INVERSE_TURN)
+
+    def weights(self, alpha: float) -> NDArray[np.float64]:
+        """Eq. 2 of SIT-Graph: the weights of Eq. 1, divided by their sum over all edges that leave the tool."""
+        # The sum is over whole numbers, so it is the same in whatever order the edges stand.
+        total = int(self.counts.sum()) + alpha * (int(self.inverse_turns.sum()) / INVERSE_TURN)
+        return self.raw_weights(alpha) / max(total, 1)
+
+
+class Edges:
+    """All edges, as sums over the runs that were added. Tool `i` has those from `offsets[i]` on in `stored`."""
+
+    def __init__(self, offsets: NDArray[np.int64], stored: Outgoing) -> None:
+        self._offsets = offsets
+        self._stored = stored
+        self._changed: dict[int, dict[int, list[int]]] = {}
+        self._ready: dict[int, Outgoing] = {}
+
+    @classmethod
+    def of(
+        cls,
+        sources: NDArray[np.int32],
+        targets: NDArray[np.int32],
+        runs: NDArray[np.int32],
+        turns: NDArray[np.int32],
+        nodes: int,
+    ) -> Self:
+        """Sum up transitions, given as one array each of sources, targets and runs; `turns` holds T of each run."""
+        pairs = sources.astype(np.int64) * nodes + targets
+        edges, place, counts = np.unique(pairs, return_inverse=True, return_counts=True)
+        visits = np.unique(place.astype(np.int64) * max(len(turns), 1) + runs)
+        edge, run = np.divmod(visits, max(len(turns), 1))
+        inverse_turns = np.zeros(len(edges), dtype=np.int64)
+        np.add.at(inverse_turns, edge, _inverse(turns[run]))
+        offsets = np.searchsorted(edges, np.arange(nodes + 1, dtype=np.int64) * nodes)
+        return cls(offsets, Outgoing((edges % max(nodes, 1)).astype(np.int32), counts.astype(np.int64), inverse_turns))
+
+    def outgoing(self, source: int) -> Outgoing:
+        """The edges that leave a tool, by the number of its node; none for a tool that nothing followed."""
+        if source not in self._changed:
+            return self._read(source)
+        if source not in self._ready:
+            edges = sorted((target, *sums) for target, sums in self._changed[source].items())
+            columns = np.array(edges, dtype=np.int64).reshape(-1, 3).T
+            self._ready[source] = Outgoing(columns[0].astype(np.int32), columns[1], columns[2])
+        return self._ready[source]
+
+    def sources(self) -> Iterable[int]:
+        """The tools that were ever followed by another."""
+        stored = np.flatnonzero(np.diff(self._offsets)).tolist()
+        return sorted({*stored, *self._changed})
+
+    def add(self, transitions: Iterable[tuple[int, int]], turns: int, *, sign: int = 1) -> None:
+        """Add the transitions of a run of `turns` messages, or take them back with a `sign` of -1."""
+        seen = set()
+        for source, target in transitions:
+            edges = self._changed.get(source)
+            if edges is None:
+                kept = self._read(source)
+                columns = zip(kept.targets.tolist(), kept.counts.tolist(), kept.inverse_turns.tolist(), strict=True)
+                edges = self._changed[source] = {each: [count, inverse] for each, count, inverse in columns}
+            sums = edges.setdefault(target, [0, 0])
+            sums[0] += sign
+            if (source, target) not in seen:
+                seen.add((source, target))
+                sums[1] += sign * int(_inverse(np.int64(turns)))
+            if not sums[0]:
+                del edges[target]
+            self._ready.pop(source, None)
+
+    def _read(self, source: int) -> Outgoing:
+        known = source + 1 < len(self._offsets)
+        return self._stored.taken(slice(*self._offsets[source : source + 2].tolist()) if known else slice(0))
+
+
+def _inverse(turns: NDArray[np.integer] | np.int64) -> NDArray[np.int64]:
+    return np.asarray(np.rint(INVERSE_TURN / np.maximum(turns, 1)), dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,148 +219,6 @@ def offsets_of(numbers: NDArray[np.integer], count: int) -> NDArray[np.int64]:
     return np.searchsorted(numbers, np.arange(count + 1)).astype(np.int64)
 
 
-INVERSE_TURN = 1 << 40
-"""What stands for 1 in sums of 1 / T: as whole numbers they are the same in any order."""
-
-
-@dataclass(frozen=True, slots=True)
-class Outgoing:
-    """The edges that leave one tool.
-
-    Attributes:
-        targets: The tools they lead to, by the numbers of their nodes, ascending.
-        counts: N_ij, how often each was followed.
-        inverse_turns: Sum of 1 / T over the runs that contain it, in units of 1 / `INVERSE_TURN`.
-    """
-
-    targets: NDArray[np.int32]
-    counts: NDArray[np.int64]
-    inverse_turns: NDArray[np.int64]
-
-    def taken(self, places: NDArray[np.bool_] | slice) -> "Outgoing":
-        """Some of the edges."""
-        return Outgoing(self.targets[places], self.counts[places], self.inverse_turns[places])
-
-    def raw_weights(self, alpha: float) -> NDArray[np.float64]:
-        """The weights of Eq. 1 of SIT-Graph: `N_ij + alpha * sum of 1 / T`.
-
-        T is the number of assistant messages of a run. The paper leaves open how several runs are summed up; here each
-        successful run that contains the edge counts once, however often it follows the edge.
-
-        Args:
-            alpha: How much runs of few messages count for more.
-
-        Returns:
-            One weight an edge.
-        """
-        return self.counts + alpha * (self.inverse_turns / INVERSE_TURN)
-
-    def weights(self, alpha: float) -> NDArray[np.float64]:
-        """The weights of Eq. 2: those of Eq. 1, divided by their sum."""
-        # Summed up as whole numbers: the edges may stand in another order, and the weights are to be the same.
-        total = int(self.counts.sum()) + alpha * (int(self.inverse_turns.sum()) / INVERSE_TURN)
-        return self.raw_weights(alpha) / max(total, 1)
-
-
-class Edges:
-    """All edges, as sums over the runs that were added.
-
-    Args:
-        offsets: Where the edges of each tool begin in `stored`; one more at the end.
-        stored: The edges of all tools, one tool after the other.
-    """
-
-    def __init__(self, offsets: NDArray[np.int64], stored: Outgoing) -> None:
-        self._offsets = offsets
-        self._stored = stored
-        self._changed: dict[int, dict[int, list[int]]] = {}
-        self._ready: dict[int, Outgoing] = {}
-
-    @classmethod
-    def of(
-        cls,
-        sources: NDArray[np.int32],
-        targets: NDArray[np.int32],
-        runs: NDArray[np.int32],
-        turns: NDArray[np.int32],
-        nodes: int,
-    ) -> Self:
-        """Sum up transitions.
-
-        Args:
-            sources: Where each comes from, by the number of the node.
-            targets: Where it leads.
-            runs: The run it belongs to.
-            turns: T of each run.
-            nodes: Number of nodes.
-
-        Returns:
-            The edges.
-        """
-        pairs = sources.astype(np.int64) * nodes + targets
-        edges, place, counts = np.unique(pairs, return_inverse=True, return_counts=True)
-        visits = np.unique(place.astype(np.int64) * max(len(turns), 1) + runs)
-        edge, run = np.divmod(visits, max(len(turns), 1))
-        inverse_turns = np.zeros(len(edges), dtype=np.int64)
-        np.add.at(inverse_turns, edge, _inverse(turns[run]))
-        offsets = np.searchsorted(edges, np.arange(nodes + 1, dtype=np.int64) * nodes)
-        return cls(offsets, Outgoing((edges % max(nodes, 1)).astype(np.int32), counts.astype(np.int64), inverse_turns))
-
-    def outgoing(self, source: int) -> Outgoing:
-        """The edges that leave a tool.
-
-        Args:
-            source: The number of its node.
-
-        Returns:
-            Its edges; none for a tool that nothing followed.
-        """
-        if source not in self._changed:
-            return self._read(source)
-        if source not in self._ready:
-            edges = sorted((target, *sums) for target, sums in self._changed[source].items())
-            columns = np.array(edges, dtype=np.int64).reshape(-1, 3).T
-            self._ready[source] = Outgoing(columns[0].astype(np.int32), columns[1], columns[2])
-        return self._ready[source]
-
-    def sources(self) -> Iterable[int]:
-        """The tools that were ever followed by another."""
-        stored = np.flatnonzero(np.diff(self._offsets)).tolist()
-        return sorted({*stored, *self._changed})
-
-    def add(self, transitions: Iterable[tuple[int, int]], turns: int, *, sign: int = 1) -> None:
-        """Add the transitions of a run, or take them back.
-
-        Args:
-            transitions: Source and target of each.
-            turns: T of the run.
-            sign: 1 to add, -1 to take back.
-        """
-        seen = set()
-        for source, target in transitions:
-            edges = self._changed.get(source)
-            if edges is None:
-                kept = self._read(source)
-                columns = zip(kept.targets.tolist(), kept.counts.tolist(), kept.inverse_turns.tolist(), strict=True)
-                edges = self._changed[source] = {each: [count, inverse] for each, count, inverse in columns}
-            sums = edges.setdefault(target, [0, 0])
-            sums[0] += sign
-            if (source, target) not in seen:
-                seen.add((source, target))
-                sums[1] += sign * int(_inverse(np.int64(turns)))
-            if not sums[0]:
-                del edges[target]
-            self._ready.pop(source, None)
-
-    def _read(self, source: int) -> Outgoing:
-        known = source + 1 < len(self._offsets)
-        return self._stored.taken(slice(*self._offsets[source : source + 2].tolist()) if known else slice(0))
-
-
-def _inverse(turns: NDArray[np.integer] | np.int64) -> NDArray[np.int64]:
-    return np.asarray(np.rint(INVERSE_TURN / np.maximum(turns, 1)), dtype=np.int64)
-
-
 @dataclass(frozen=True, slots=True)
 class Contribution:
     """What one successful run gives to the graph.
@@ -277,12 +252,7 @@ class _StoredRun:
 
 
 class Graph:
-    """Nodes, edges, and the states on them.
-
-    Args:
-        snapshot: What it begins with, such as the content of a file.
-        max_states: States an edge that are compared; `None` for all.
-    """
+    """Nodes, edges, and the states on them. At most `max_states` states an edge are compared; `None` for all."""
 
     def __init__(self, snapshot: Snapshot | None = None, *, max_states: int | None) -> None:
         self._snapshot = kept = snapshot or Snapshot.empty()
@@ -305,14 +275,10 @@ class Graph:
         return len(self._run_numbers)
 
     def add(self, contribution: Contribution) -> bool:
-        """Add a run.
+        """Add a run; tells whether the graph has changed.
 
-        Args:
-            contribution: What it gives. Of two versions of the same run the one with more turns counts; of two that
-                are equally long, the one whose version is the larger number, so that their order does not matter.
-
-        Returns:
-            Whether the graph has changed.
+        Of two versions of the same run the one with more turns counts, and of two of equal length the one with the
+        larger version number. So their order does not matter.
         """
         known = self._run_numbers.get(contribution.id)
         if known is not None:
@@ -343,14 +309,7 @@ class Graph:
         return True
 
     def remove(self, run_id: str) -> bool:
-        """Take a run out, as if it had never been added.
-
-        Args:
-            run_id: The run.
-
-        Returns:
-            Whether it was in the graph.
-        """
+        """Take a run out, as if it had never been added; tells whether it was in the graph."""
         number = self._run_numbers.pop(run_id, None)
         if number is None:
             return False
@@ -405,13 +364,9 @@ class Graph:
                 yield toolset
 
     def snapshot(self, names: Mapping[str, str] | None = None) -> Snapshot:
-        """Everything in canonical order.
+        """Everything in canonical order, under new names: it depends on the runs in the graph alone.
 
-        Args:
-            names: New names by old ones; nodes that get the same name become one.
-
-        Returns:
-            The snapshot. It depends on the runs in the graph alone.
+        Nodes that get the same name become one.
         """
         renamed = [(names or {}).get(name, name) for name in self.names]
         runs = [self._run(number) for _, number in sorted(self._run_numbers.items())]
@@ -446,14 +401,7 @@ class Graph:
         )
 
     def renamed(self, names: Mapping[str, str]) -> "Graph":
-        """The same graph under new names.
-
-        Args:
-            names: New names by old ones; nodes that get the same name become one.
-
-        Returns:
-            A graph of its own.
-        """
+        """A graph of its own with the same content under new names."""
         graph = Graph(self.snapshot(names), max_states=self._max_states)
         for source in range(len(graph.names)):
             graph._states_of(source).spread()  # an edge may have become of two

@@ -15,7 +15,7 @@ from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.experience.verdict import ModelVerdict, VerdictFunction, resolve_verdict
 from langchain_tooltree.flows import Flow, arun_flow, run_flow
 from langchain_tooltree.models import extended
-from langchain_tooltree.sitgraph.hints import DEFAULT_K, Suggester, hints
+from langchain_tooltree.sitgraph.node import DEFAULT_K, Suggester, hints
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
 from langchain_tooltree.sitgraph.suggest import Suggestion
 from langchain_tooltree.sitgraph.summarize import create_summarize_state_tool

@@ -21,25 +21,14 @@ REMEMBERED = 512
 
 
 class Encoder:
-    """Turns texts into vectors of the graph's own length.
-
-    Args:
-        embeddings: The embedding model.
-    """
+    """Turns texts into vectors of the graph's own length, and keeps the latest."""
 
     def __init__(self, embeddings: Embeddings) -> None:
         self.embeddings = embeddings
         self._known: dict[str, Floats] = {}
 
     def encode(self, texts: Sequence[str]) -> Flow[Floats]:
-        """Embed texts, each one once.
-
-        Args:
-            texts: Any texts; an empty one is a zero vector, since embedding models refuse it.
-
-        Returns:
-            Shape `(len(texts), DIMENSIONS)`.
-        """
+        """Embed texts, each one once; an empty one is a zero vector, since embedding models refuse it."""
         known = self._known  # another thread may put another one in its place at any time
         vectors = {text: known[text] for text in texts if text in known}
         missing = [text for text in dict.fromkeys(texts) if text.strip() and text not in vectors]
@@ -57,17 +46,7 @@ class Encoder:
 def mine(
     runs: Sequence[Record], encoder: Encoder, *, aliases: Mapping[str, str], tools: Tools | None = None
 ) -> Flow[list[Contribution]]:
-    """What runs give to the graph; their texts are embedded together.
-
-    Args:
-        runs: The runs; those that did not succeed give nothing.
-        encoder: Embeds texts.
-        aliases: New names of tools by old ones.
-        tools: The tools that the agents had; those in the metadata of each run if left out.
-
-    Returns:
-        One contribution for each successful run.
-    """
+    """What the successful ones of some runs give to the graph; their texts are embedded together."""
     # Reading and packing long runs takes its time, so it must not hold up an event loop.
     found: list[_Found] = yield FunctionStep(_read, (runs, aliases, tools))
     texts = [text for run in found for text in run.texts]
@@ -117,15 +96,7 @@ def _packed(given: tuple[Sequence[_Found], Mapping[str, Floats]]) -> list[Contri
 
 
 def state_of(moment: Moment, encoder: Encoder) -> Flow[Floats]:
-    """The views of a state.
-
-    Args:
-        moment: Where a dialogue stands.
-        encoder: Embeds texts.
-
-    Returns:
-        Shape `(len(VIEWS), DIMENSIONS)`.
-    """
+    """The views of a state, shape `(len(VIEWS), DIMENSIONS)`."""
     texts = list(texts_of(moment).values())
     encoded = yield from encoder.encode(texts)
     return np.concatenate([encoded, vector_of(features_of(moment))[None]])

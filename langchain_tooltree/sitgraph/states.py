@@ -23,6 +23,8 @@ EXACT = 1 << 24
 """Whole numbers up to this are exact in single precision, and so are sums of them."""
 
 SKETCH_BITS = 512
+"""Bits of a sketch of all views: 64 bytes beside the 864 of the packed vectors that it stands for."""
+
 
 Floats = NDArray[np.float32]
 Codes = NDArray[np.uint8]
@@ -30,14 +32,7 @@ Sketches = NDArray[np.uint64]
 
 
 def vector_of(features: Mapping[str, float]) -> Floats:
-    """A bag of features as a vector, by feature hashing (Weinberger et al. 2009).
-
-    Args:
-        features: Weights by feature.
-
-    Returns:
-        A vector of `DIMENSIONS` numbers and unit length; zero if there are no features.
-    """
+    """A bag of weighted features as a vector of unit length, by feature hashing (Weinberger et al. 2009)."""
     vector = np.zeros(DIMENSIONS, dtype=np.float32)
     for feature, weight in features.items():
         code = crc32(feature.encode("utf-8", "replace"))
@@ -46,19 +41,10 @@ def vector_of(features: Mapping[str, float]) -> Floats:
 
 
 def fitted(vectors: Sequence[Sequence[float]]) -> Floats:
-    """Vectors of an embedding model, brought to `DIMENSIONS` numbers.
+    """Vectors of an embedding model, brought to `DIMENSIONS` numbers and unit length.
 
     Longer ones are projected at random, which keeps their angles (Johnson and Lindenstrauss 1984); shorter ones are
     filled up with zeros.
-
-    Args:
-        vectors: Vectors of equal length.
-
-    Returns:
-        An array of shape `(len(vectors), DIMENSIONS)`; rows are of unit length or zero.
-
-    Raises:
-        ConfigurationError: If a number is infinite or none at all.
     """
     given = np.asarray(vectors, dtype=np.float64)
     if not np.isfinite(given).all():
@@ -85,14 +71,7 @@ def random_signs(rows: int, columns: int) -> Floats:
 
 
 def packed(vectors: Floats) -> Codes:
-    """Vectors in four bits a number.
-
-    Args:
-        vectors: Shape `(..., DIMENSIONS)`.
-
-    Returns:
-        Shape `(..., DIMENSIONS // 2)`. Lengths are not kept: each vector is of unit length or zero.
-    """
+    """Vectors in four bits a number: `(..., DIMENSIONS)` to `(..., DIMENSIONS // 2)`. Lengths are not kept."""
     largest = np.abs(vectors).max(axis=-1, keepdims=True)
     numbers = np.rint(vectors * (LEVELS / np.where(largest > 0, largest, 1))).astype(np.int8) + 8
     half = vectors.shape[-1] // 2
@@ -100,26 +79,12 @@ def packed(vectors: Floats) -> Codes:
 
 
 def unpacked(codes: Codes) -> Floats:
-    """The inverse of `packed`, up to rounding.
-
-    Args:
-        codes: Shape `(..., DIMENSIONS // 2)`.
-
-    Returns:
-        Shape `(..., DIMENSIONS)`, of unit length or zero.
-    """
+    """The inverse of `packed`, up to rounding: vectors of unit length, or zero."""
     return _unit(numbers_of(codes))
 
 
 def numbers_of(codes: Codes) -> Floats:
-    """The numbers that packed vectors are made of, from -`LEVELS` to `LEVELS`: vectors in the right direction.
-
-    Args:
-        codes: Shape `(..., DIMENSIONS // 2)`.
-
-    Returns:
-        Shape `(..., DIMENSIONS)`.
-    """
+    """The numbers that packed vectors are made of, from -`LEVELS` to `LEVELS`: vectors in the right direction."""
     half = codes.shape[-1]
     numbers = np.empty((*codes.shape[:-1], 2 * half), dtype=np.float32)
     numbers[..., :half] = codes & 15
@@ -129,14 +94,7 @@ def numbers_of(codes: Codes) -> Floats:
 
 
 def sketched(codes: Codes) -> Sketches:
-    """The signs of random projections of states (Charikar 2002): similar states differ in few bits.
-
-    Args:
-        codes: Packed states, shape `(n, views, DIMENSIONS // 2)`.
-
-    Returns:
-        Shape `(n, SKETCH_BITS // 64)`, the same number of bits for each view.
-    """
+    """The signs of random projections of states (Charikar 2002): similar states differ in few bits."""
     count, views, _ = codes.shape
     bits = np.zeros((count, SKETCH_BITS), dtype=bool)
     width = SKETCH_BITS // views
@@ -146,15 +104,7 @@ def sketched(codes: Codes) -> Sketches:
 
 
 def distances(sketches: Sketches, sketch: Sketches) -> NDArray[np.int64]:
-    """In how many bits sketches differ from one.
-
-    Args:
-        sketches: Shape `(n, words)`.
-        sketch: Shape `(words,)`.
-
-    Returns:
-        Shape `(n,)`.
-    """
+    """In how many bits each of some sketches differs from one."""
     apart: NDArray[np.int64] = np.bitwise_count(sketches ^ sketch).sum(axis=1, dtype=np.int64)
     return apart
 
@@ -222,11 +172,7 @@ class Rows:
 
 
 class GrowingRows:
-    """Rows that others are added to, at a cost that does not depend on how many there are.
-
-    Args:
-        views: Number of views of a state.
-    """
+    """Rows that others are added to, at a cost that does not depend on how many there are."""
 
     def __init__(self, views: int) -> None:
         self._room = Rows.empty(views)
@@ -283,10 +229,8 @@ class Likeness:
 class SourceStates:
     """States at the edges that leave one tool.
 
-    Args:
-        views: Number of views of a state.
-        max_states: States an edge that are compared, the most diverse ones; `None` for all.
-        stored: Rows read from a file. They may be larger than memory: they are never copied as a whole.
+    `max_states` an edge are compared, the most diverse ones. Rows read from a file may be larger than memory: they are
+    never copied as a whole.
     """
 
     def __init__(self, views: int, *, max_states: int | None, stored: Rows | None = None) -> None:
@@ -305,14 +249,7 @@ class SourceStates:
         self._change(rows.targets)
 
     def remove(self, run: int) -> list[int]:
-        """Take out the states of a run.
-
-        Args:
-            run: Its number.
-
-        Returns:
-            The keys of its states.
-        """
+        """Take out the states of a run, by its number; returns their keys."""
         places = np.flatnonzero(self._column("runs") == run)
         keys: list[int] = self._column("keys")[places].tolist()
         self._change(self._column("targets")[places])
@@ -322,7 +259,7 @@ class SourceStates:
         return keys
 
     def spread(self) -> None:
-        """Choose anew which states stand for which, at all edges."""
+        """Choose again which states stand for which, at all edges."""
         self._change(self._column("targets"))
 
     def rows(self) -> Rows:
@@ -336,15 +273,7 @@ class SourceStates:
         return Counter(targets[targets != REMOVED].tolist())
 
     def compare(self, state: Floats, *, centered: bool) -> Likeness:
-        """Compare a state with the stored ones.
-
-        Args:
-            state: Its views, shape `(views, DIMENSIONS)`.
-            centered: Whether what the states of this tool have in common is left out of the comparison.
-
-        Returns:
-            The stored states that were compared, and their similarities.
-        """
+        """Compare a state with the stored ones; `centered` leaves out what the states of this tool have in common."""
         self._spread()
         near = self._taken(self._nearest(state))
         return Likeness(near, cosines(near.codes, state, self._center() if centered else np.zeros_like(state)))
@@ -372,7 +301,7 @@ class SourceStates:
         return self._mean
 
     def _spread(self) -> None:
-        """Choose anew which states stand for which at the edges that have changed."""
+        """Choose which states stand for which at the edges that have changed."""
         for target in self._crowded:
             places = np.flatnonzero(self._column("targets") == target)
             weights = np.ones(len(places), dtype=np.int32)
@@ -410,16 +339,9 @@ class SourceStates:
 
 
 def stand_ins(sketches: Sketches, limit: int) -> NDArray[np.int32]:
-    """Choose the most diverse of some states, each standing for those that are nearest to it.
+    """For each state, how many it stands for, among the `limit` most diverse ones; 0 if another stands for it.
 
     Each choice is the state farthest from all chosen before it (Gonzalez 1985), the first of the list to begin with.
-
-    Args:
-        sketches: Their sketches, shape `(n, words)`.
-        limit: How many to choose.
-
-    Returns:
-        For each state, how many it stands for, itself included; 0 if another one stands for it.
     """
     count = len(sketches)
     nearest = np.zeros(count, dtype=np.intp)
@@ -435,16 +357,7 @@ def stand_ins(sketches: Sketches, limit: int) -> NDArray[np.int32]:
 
 
 def cosines(codes: Codes, state: Floats, center: Floats) -> Floats:
-    """How similar stored states are to one, seen from a center.
-
-    Args:
-        codes: Packed states, shape `(n, views, DIMENSIONS // 2)`.
-        state: The state, shape `(views, DIMENSIONS)`.
-        center: What is taken off all of them, in the same shape.
-
-    Returns:
-        Cosines, one a view, shape `(n, views)`; 0 where there is nothing to see.
-    """
+    """Cosines of stored states and one, seen from a center: shape `(n, views)`, 0 where there is nothing to see."""
     numbers = numbers_of(codes)
     lengths = np.sqrt(np.einsum("nvd,nvd->nv", numbers, numbers))
     lengths[lengths == 0] = 1

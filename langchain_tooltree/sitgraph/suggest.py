@@ -69,14 +69,7 @@ class Suggestion:
 
 
 def as_text(suggestions: Sequence[Suggestion | Mapping[str, Any]]) -> str:
-    """Suggestions in words, for a prompt or the terminal.
-
-    Args:
-        suggestions: Suggestions, or what their `to_dict` returned.
-
-    Returns:
-        One line each, best first; empty if there are none.
-    """
+    """Suggestions, or what their `to_dict` returned, one line each, for a prompt or the terminal."""
     lines = []
     for each in suggestions:
         given = each.to_dict() if isinstance(each, Suggestion) else each
@@ -116,28 +109,14 @@ class ToolRanking:
 
 
 def procedural(weights: Shares) -> ToolRanking:
-    """Rank by weight.
-
-    Args:
-        weights: The weights of the targets (Eq. 2).
-
-    Returns:
-        The weights as shares.
-    """
+    """Rank by weight (Eq. 2)."""
     return ToolRanking(weights, "procedural")
 
 
 def contextual(targets: NDArray[np.int32], weights: Shares, likeness: Likeness, *, prior: float = PRIOR) -> ToolRanking:
     """Rank by a vote of the stored states, near ones counting for more (Nadaraya 1964, Watson 1964).
 
-    Args:
-        targets: The tools that may come next, by the numbers of their nodes, ascending.
-        weights: Their weights (Eq. 2).
-        likeness: The stored states, with the centred similarity of each view; their mean is what counts.
-        prior: Share of the weights beside the votes.
-
-    Returns:
-        Their shares; by weight alone where there are no states.
+    A state counts by its mean similarity over all views. The weights of Eq. 2 keep a share of `prior` beside the votes.
     """
     rows, place = _among(targets, likeness)
     if not len(rows):
@@ -150,15 +129,7 @@ def contextual(targets: NDArray[np.int32], weights: Shares, likeness: Likeness, 
 
 
 def most_similar(targets: NDArray[np.int32], likeness: Likeness) -> Shares:
-    """How similar the most similar state of each edge is, by whichever of its views.
-
-    Args:
-        targets: The tools that may come next, ascending.
-        likeness: The stored states.
-
-    Returns:
-        One similarity a target, at least 0; 0 where there is no state.
-    """
+    """The similarity of the most similar state of each edge, by any of its views; 0 where there is no state."""
     rows, place = _among(targets, likeness)
     best = np.zeros(len(targets))
     if len(rows):
@@ -167,16 +138,7 @@ def most_similar(targets: NDArray[np.int32], likeness: Likeness) -> Shares:
 
 
 def episodic(targets: NDArray[np.int32], similar: Shares, likeness: Likeness) -> ToolRanking | None:
-    """Rank by the similarity of the agent's summary.
-
-    Args:
-        targets: The tools that may come next, ascending.
-        similar: The similarity of each, at least 0.
-        likeness: The stored summaries, for evidence.
-
-    Returns:
-        Their shares; `None` where nothing is similar.
-    """
+    """Rank by the similarity of the agent's summary; `None` where nothing is similar."""
     if not similar.any():
         return None
     rows, place = _among(targets, likeness)
@@ -248,14 +210,7 @@ class Recommender:
     ablation: Ablation | None = None
 
     def suggest(self, question: SuggestionQuery) -> list[Suggestion]:
-        """The tools that came next.
-
-        Args:
-            question: Where the dialogue stands.
-
-        Returns:
-            Suggestions, best first; none where nothing is known.
-        """
+        """The tools that came next, best first; none where nothing is known."""
         edges = self._edges(question)
         if not len(edges.targets):
             return []

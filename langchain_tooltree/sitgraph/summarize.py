@@ -22,7 +22,7 @@ from langchain_tooltree.experience.records import (
 )
 from langchain_tooltree.flows import Flow, arun_flow, run_flow
 from langchain_tooltree.models import Meter, ModelStep, document_prompt, inner_config, request, resolve_model
-from langchain_tooltree.sitgraph.hints import DEFAULT_K, Suggester, listed
+from langchain_tooltree.sitgraph.node import DEFAULT_K, Suggester, listed
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
 from langchain_tooltree.sitgraph.suggest import Suggestion
 from langchain_tooltree.sitgraph.transitions import (
@@ -47,20 +47,7 @@ identifiers: write "the booking", not "booking 4711"."""
 def write_summary(
     model: BaseChatModel, messages: Sequence[ChatMessage], meter: Meter, *, question: str = ""
 ) -> Flow[str]:
-    """Have a model sum up the state.
-
-    Args:
-        model: The chat model.
-        messages: The dialogue so far, in the OpenAI chat format; none if it is not known.
-        meter: Counts the call.
-        question: What the agent wonders about.
-
-    Returns:
-        The summary.
-
-    Raises:
-        SummaryError: If there is neither dialogue nor question, the model fails or its reply is no text.
-    """
+    """Have a model sum up the state; raises `SummaryError` if there is nothing to sum up or no text comes back."""
     if not messages and not question.strip():
         msg = "there is no dialogue to sum up"
         raise SummaryError(msg)
@@ -174,18 +161,9 @@ class _Summarizer:
     def sum_up(
         self, runtime: ToolRuntime | None, *, summary: str = "", question: str = ""
     ) -> Flow[tuple[str, dict[str, Any]]]:
-        """Take the summary, or have it written, and find suggestions for it.
+        """Take the summary, or have it written, and find suggestions for it: content and artifact of the result.
 
-        Args:
-            runtime: Where the tool runs; `None` outside of a graph, where no dialogue is known to go by.
-            summary: What the agent has written.
-            question: What the agent asks the model to dwell on.
-
-        Returns:
-            Content and artifact of the result.
-
-        Raises:
-            ToolException: If there is no summary.
+        Outside of a graph `runtime` is `None`, and no dialogue is known to go by.
         """
         messages = [] if runtime is None else conversation(runtime.state, self.messages_key)
         artifact: dict[str, Any] = {}

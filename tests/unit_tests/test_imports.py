@@ -26,7 +26,6 @@ PURE = {
     "experience/namespaces.py",
     "experience/records.py",
     "experience/reference.py",
-    "sitgraph/draw.py",
     "sitgraph/graph.py",
     "sitgraph/states.py",
     "sitgraph/suggest.py",
