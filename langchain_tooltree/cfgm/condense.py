@@ -1,8 +1,7 @@
 """Condensing: the most useful part of a long run in little room, in the order it happened. Pure.
 
-The alternative, cutting, keeps what happens to stand at an end, and a room that is described four times over. Here a
-run comes down to its calls first, each of them once before one of them twice, and then to what was new in
-the observations.
+Cutting would keep what happens to stand at an end, and a room that is described four times. Here a run comes down to
+its calls first, each of them once before any of them twice, and then to what was new in the observations.
 """
 
 import math
@@ -41,15 +40,7 @@ class Piece:
 
 
 def news_in(observations: Iterable[tuple[str, str]], wanted: frozenset[str] = frozenset()) -> list[list[Piece]]:
-    """Take observations apart and tell what is new in each.
-
-    Args:
-        observations: For each step what was done and what came of it, in order.
-        wanted: Words of which one wants to hear.
-
-    Returns:
-        The pieces of each observation. New are the words that neither an observation before nor the step itself had.
-    """
+    """The pieces of each observation, with what is new: words that no observation before, nor the call itself, had."""
     known: set[str] = set()
     told = []
     for done, observation in observations:
@@ -76,15 +67,9 @@ def pieces_of(text: str) -> list[str]:
 
 
 def in_short(pieces: Sequence[Piece], longest: int) -> str:
-    """The news of an observation in bounded room.
+    """The pieces with the most news for their length that fit, in their order, with `…` between those that stood apart.
 
-    Args:
-        pieces: What it consists of.
-        longest: The most characters.
-
-    Returns:
-        The pieces with the most news for their length that fit, in their order, with `…` between those that did not
-        stand together; the beginning of the first one if none fits; empty if there is nothing new.
+    Where none fits, the beginning of the first one; empty if nothing is new.
     """
     new = [place for place, piece in enumerate(pieces) if piece.news]
     best = sorted(new, key=lambda place: (-pieces[place].news / (len(pieces[place].text) + 3), place))
@@ -172,17 +157,10 @@ class Move:
 
 
 def condensed(moves: Sequence[Move], *, max_characters: int, about: str = "") -> str:
-    """Tell a run within a given room, one line a step.
+    """A run within a given room, one line a step; what shares words with `about` goes first.
 
-    Args:
-        moves: The steps.
-        max_characters: Room for all of it.
-        about: What it is wanted for, such as another task and some tips: what shares words with it goes first.
-
-    Returns:
-        The lines. A run that has room is told in full, apart from steps that were repeated with the same outcome.
-        Otherwise cycles are told once, calls go by usefulness, and observations are cut down to what is new in them;
-        `…` stands for what is left out.
+    A run that has room stands there in full, apart from steps that were repeated with the same outcome. Otherwise a
+    cycle stands there once, calls go by usefulness, and observations are cut down to what is new in them.
     """
     whole = in_full(moves, max_characters=max_characters)
     if whole is not None:
@@ -191,15 +169,7 @@ def condensed(moves: Sequence[Move], *, max_characters: int, about: str = "") ->
 
 
 def in_full(moves: Sequence[Move], *, max_characters: int) -> str | None:
-    """Tell all of a run, one line a step, apart from steps that were repeated with the same outcome.
-
-    Args:
-        moves: The steps.
-        max_characters: Room for all of it.
-
-    Returns:
-        The lines; `None` if there is not enough room.
-    """
+    """All of a run, one line a step; `None` if there is not enough room."""
     merged = _merged(moves)
     # What is far too long need not be put together to see that; white space makes up some of a text, but not most.
     if sum(len(move.observation) for move in merged) > MOSTLY_SPACE * max_characters:
@@ -220,7 +190,7 @@ def _line(move: Move, observation: str) -> str:
 
 
 def _merged(moves: Iterable[Move]) -> list[Move]:
-    """The steps, with those that were repeated with the same outcome told once."""
+    """The steps, with one in place of those that were repeated with the same outcome."""
     told: list[Move] = []
     for move in moves:
         plain = replace(move, call=" ".join(move.call.split()))
@@ -232,7 +202,7 @@ def _merged(moves: Iterable[Move]) -> list[Move]:
 
 
 def _uncycled(moves: Sequence[Move]) -> list[Move]:
-    """The steps, with cycles of the same calls told once: as they went the last time."""
+    """The steps, with one round in place of a cycle of the same calls: the last one."""
     told: list[Move] = []
     place = 0
     while place < len(moves):
@@ -265,13 +235,7 @@ def _seen(move: Move) -> str:
 
 
 class _Condensing:
-    """A run on its way into the room that there is for it.
-
-    Args:
-        moves: The steps.
-        room: Characters there are.
-        wanted: Words of what it is wanted for.
-    """
+    """A run on its way into the room that there is for it; `wanted` are the words of what it is wanted for."""
 
     def __init__(self, moves: Sequence[Move], room: int, wanted: frozenset[str]) -> None:
         self._moves = [

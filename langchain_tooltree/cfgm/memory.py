@@ -30,7 +30,7 @@ DEFAULT_MAX_CHARACTERS = 6_000
 """Characters of recalled text in a prompt: 1,500 tokens."""
 
 FEWEST_CHARACTERS = 500
-"""Room without which nothing that helps can be said."""
+"""Characters of recalled text without which nothing that helps can be said."""
 
 
 class CFGMMemory:
@@ -232,7 +232,7 @@ class CFGMMemory:
         return await arun_flow(self.recalling(task, k, config))
 
     def recalling(self, task: str, k: int = 2, config: RunnableConfig | None = None) -> Flow[Recollection]:
-        """Recall, as a flow; see `recall`."""
+        """The flow of `recall`."""
         if not isinstance(task, str):
             msg = f"task must be a text, got {task!r:.80}."
             raise ConfigurationError(msg)
@@ -276,14 +276,7 @@ DEFAULT_K = 2
 
 
 def check_memory(memory: object) -> None:
-    """Tell whoever passes something else than memory.
-
-    Args:
-        memory: What was passed.
-
-    Raises:
-        ConfigurationError: If it is neither a `CFGMMemory` nor `None`.
-    """
+    """Raise `ConfigurationError` for what is neither memory nor `None`."""
     if memory is not None and not isinstance(memory, CFGMMemory):
         msg = f"memory must be a CFGMMemory, got {type(memory).__name__}. Make one: CFGMMemory(model, store)."
         raise ConfigurationError(msg)
@@ -292,17 +285,10 @@ def check_memory(memory: object) -> None:
 def reminding(
     memory: CFGMMemory, task: str, *, k: int, own: str | None = None, writer: Writer | None
 ) -> Flow[Recollection]:
-    """Recall what is known of tasks like this one, as a flow.
+    """Recall what is known of tasks like this one, inside a graph that is running.
 
-    Args:
-        memory: Knows. The variables of its namespace are filled from the graph that is running.
-        task: What was asked for.
-        k: How many experiences to recall at the most.
-        own: Id under which this conversation itself is remembered; it needs no reminder of what it shows.
-        writer: Gets the event; without one, nothing is told.
-
-    Returns:
-        The experiences; none if memory fails, which is logged.
+    `own` is the id under which this conversation itself is remembered: it is not recalled for itself. If memory fails,
+    that is logged, and nothing is recalled.
     """
     try:
         recollection = yield from memory.recalling(task, k if own is None else k + 1)

@@ -23,19 +23,11 @@ ONCE_MORE = 0.25
 
 
 def complementary(task: str, others: Sequence[str], k: int) -> list[int]:
-    """Choose the tasks that together are most like a task.
+    """Choose the places of tasks that together are most like a task, from `others`, most similar first.
 
     The nearest ones by similarity tend to be near for the same reason: of "melt water" and its like, those with the
-    water. So the first one is the most similar, and each further one is that which shares the most words with
-    the task, where words that all have in common count little, and words that one chosen before shares, only a quarter.
-
-    Args:
-        task: The task.
-        others: Tasks to choose from, most similar first; the same task twice counts once, as long as there are others.
-        k: How many to choose.
-
-    Returns:
-        Places in `others`, in the order they were chosen.
+    water. So the first one is the most similar, and each further one is that which shares the most words with the
+    task. Words that all have in common count little, and words that one chosen before shares, only a quarter.
     """
     words = [frozenset(words_of(other)) for other in others]
     known = Counter(word for text in set(words) for word in text)
@@ -109,7 +101,7 @@ HEAD, TAIL = 4_000, 1_000
 """Characters at the beginning and the end of an observation that are looked at; what is told is a part of them."""
 
 LOOKED_AT = 200_000
-"""Characters of all observations of a run that are looked at, about: in longer runs it is less of each."""
+"""About how many characters of all observations of a run are looked at: in longer runs it is less of each."""
 
 FEWEST_CHARACTERS = 60
 """Room in which a run, or a tip that has to be cut, still tells something."""
@@ -145,7 +137,7 @@ def recollection_text(recollection: Recollection, *, max_characters: int) -> str
         text = _marked(body) if body else ""
         if len(text) <= max_characters:
             return text
-        # Escaping has made it longer than it was measured, so it is told once more in less room.
+        # Escaping has made it longer than it was measured, so it is written again in less room.
         room = min(room - 1, room * (max_characters - len(_marked(""))) // (len(text) - len(_marked(""))))
     return ""
 
@@ -278,16 +270,10 @@ CANDIDATES = 8
 
 
 def recalling(experience: ExperienceStore, task: str, k: int) -> Flow[Recollection]:
-    """Recall the successful experiences that are most like a task, with their tips, as a flow.
+    """Recall the successful runs that are most like a task, with their tips, from one namespace.
 
-    Args:
-        experience: Holds them; it must keep to one namespace.
-        task: The task.
-        k: How many to recall at the most.
-
-    Returns:
-        The experiences. Of several with the very same task the shortest one is taken, and a second one only where
-        there are too few other tasks. Its tips are those of all tasks with this text that are among the candidates.
+    Of several runs with the very same task the shortest one is taken, and a second one only where there are too few
+    other tasks. The tips are those of all tasks with this text that are among the candidates.
     """
     found = yield from experience.finding(task, k=CANDIDATES * k, success=True)
     left = sorted(found, key=lambda each: (_rank(each, found), len(each.steps), each.id))

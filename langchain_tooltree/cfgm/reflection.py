@@ -92,15 +92,7 @@ class Reflection:
 
 
 def read_reflection(reply: Mapping[str, Any]) -> Reflection:
-    """Read a reply as far as it is of the form that was asked for.
-
-    Args:
-        reply: The object that a model has sent: `{"key_information": {"objective", "initial_environment",
-            "progress"}, "questions": [{"question", "answer"}], "next_step"}`, or something like it.
-
-    Returns:
-        What could be read of it.
-    """
+    """What can be read of a reply, which may have other names than were asked for, or lack parts."""
     said = _named(reply)
     if not said.keys() & {*_ASKED_FOR, *_NEXT_STEP}:
         inner = [value for value in said.values() if isinstance(value, Mapping)]
@@ -181,17 +173,10 @@ NOTICED: Mapping[AnomalyKind, str] = {
 
 
 def corrected(message: ToolMessage, anomaly: Anomaly, reflection: Reflection | None) -> ToolMessage:
-    """An observation with what was found out about it.
+    """A copy of an observation with the correction at the end of its content, to take its place in the state.
 
-    Args:
-        message: The observation.
-        anomaly: What is off.
-        reflection: What was found out; `None` if nothing was, which is noted and not shown.
-
-    Returns:
-        A copy in which the correction stands at the end of the content, and a mark in `response_metadata`:
-        `{"tooltree": {"anomaly": {...}, "reflected": bool}}`. All else is the same, the ids included, so that it takes
-        the place of the message in the state.
+    `response_metadata` gets a mark: `{"tooltree": {"anomaly": {...}, "reflected": bool}}`. Without a reflection, the
+    mark is all that is added.
     """
     mark = {"anomaly": anomaly.to_dict(), "reflected": reflection is not None}
     metadata = {**message.response_metadata, KEY: {**_mark(message), **mark}}
@@ -206,20 +191,12 @@ def corrected(message: ToolMessage, anomaly: Anomaly, reflection: Reflection | N
 
 
 def correction_text(anomaly: Anomaly, reflection: Reflection) -> str:
-    """What the model is told.
-
-    Args:
-        anomaly: What is off.
-        reflection: What was found out about it.
-
-    Returns:
-        What was noticed, the key information, the answers and the corrected next step, as far as they are known.
-    """
+    """What was noticed, the key information, the answers and the corrected next step, as far as they are known."""
     return "\n".join(_lines(anomaly, reflection))
 
 
 def was_reviewed(message: BaseMessage) -> bool:
-    """Whether there was a reflection on an observation, be it that it failed."""
+    """Whether there was a reflection on an observation, or an attempt at one."""
     return isinstance(message, ToolMessage) and "reflected" in _mark(message)
 
 
