@@ -9,7 +9,7 @@ from langchain_tooltree.cfgm.collect.report import CollectionReport, Cost, Task,
 from langchain_tooltree.cfgm.memory import CFGMMemory
 from langchain_tooltree.cfgm.middleware import CFGMMiddleware
 from langchain_tooltree.cfgm.node import CFGMReflectionNode
-from langchain_tooltree.cfgm.recall import Experience, Recollection, recollection_text
+from langchain_tooltree.cfgm.recall import RecalledRun, Recollection, recall_text
 from langchain_tooltree.cfgm.recovery import Reflector
 from langchain_tooltree.cfgm.reflection import Reflection
 from langchain_tooltree.cfgm.tips import Tip
@@ -75,7 +75,6 @@ __all__ = [
     "EmptyQueryError",
     "Estimate",
     "Evidence",
-    "Experience",
     "ExperienceStore",
     "GraphFileError",
     "HashingEmbeddings",
@@ -91,6 +90,7 @@ __all__ = [
     "PlanReviewNode",
     "PlanStep",
     "PlannedCall",
+    "RecalledRun",
     "Recollection",
     "Reflection",
     "Reflector",
@@ -135,7 +135,7 @@ __all__ = [
     "load_thread",
     "load_trajectories",
     "mcp_effects",
-    "recollection_text",
+    "recall_text",
     "review_condition",
     "search",
     "with_suggestions",

@@ -128,11 +128,11 @@ class SuggestEvent(TypedDict):
 
 
 class RecallEvent(TypedDict):
-    """Experiences from past runs were recalled: their tasks, most similar first, and their tips."""
+    """Past runs were recalled: their tasks, most similar first, and their tips."""
 
     type: Literal["recall"]
     task: str
-    experiences: list[str]
+    runs: list[str]
     tips: list[str]
 
 

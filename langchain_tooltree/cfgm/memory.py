@@ -45,8 +45,8 @@ class CFGMMemory:
     ```
 
     Coarse: focus points say what to watch in an environment, and guide the attempts at training tasks that make up the
-    experience. In between: tips say what the attempts teach. Fine: the experiences most like a task are
-    recalled with their tips. A `CFGMMiddleware` or a `CFGMReflectionNode` puts them before an agent.
+    experience. In between: tips say what the attempts teach. Fine: the runs most like a task are recalled
+    with their tips. A `CFGMMiddleware` or a `CFGMReflectionNode` puts them before an agent.
 
     Everything is kept in the store, in one namespace for each user or tenant if it has variables, which are filled as
     `ExperienceStore` describes. All who share a namespace are shown each other's runs: give each circle of users who
@@ -59,7 +59,7 @@ class CFGMMemory:
         namespace: Under which namespace everything is kept; a label may hold variables, as in `"{user_id}"`. For a
             LangGraph store only, as an `ExperienceStore` has its own.
         embeddings: Ranks tasks where the store has no index; see `ExperienceStore`. For a LangGraph store only.
-        max_characters: Room that recalled experiences and tips may take in a prompt, at least 500. Of long runs
+        max_characters: Room that recalled runs and tips may take in a prompt, at least 500. Of long runs
             the most useful part is shown.
         max_concurrency: Tasks about which tips are asked for at once.
 
@@ -212,7 +212,7 @@ class CFGMMemory:
         return await arun_flow(self._extracting(config))
 
     def recall(self, task: str, k: int = 2, *, config: RunnableConfig | None = None) -> Recollection:
-        """Recall the successful experiences that are most like a task, with their tips (CFGM, Alg. 3).
+        """Recall the successful runs that are most like a task, with their tips (CFGM, Alg. 3).
 
         Args:
             task: What is asked for.
@@ -220,7 +220,7 @@ class CFGMMemory:
             config: Fills the variables of the namespace.
 
         Returns:
-            The experiences and their tips; none if there are none yet.
+            The runs and their tips; none if there are none yet.
 
         Raises:
             ConfigurationError: If `task` is no text, `k` is less than 1, or a variable of the namespace is not known.
@@ -295,13 +295,13 @@ def reminding(
     except Exception as error:  # noqa: BLE001 - the store may be down, and the agent can do without
         logger.warning("Nothing was recalled: %s: %s", type(error).__name__, error)
         return Recollection(task)
-    others = tuple(each for each in recollection.experiences if each.trajectory.id != own)
-    recollection = replace(recollection, experiences=others[:k])
+    others = tuple(each for each in recollection.runs if each.trajectory.id != own)
+    recollection = replace(recollection, runs=others[:k])
     yield from telling(
         {
             "type": "recall",
             "task": task,
-            "experiences": [experience.trajectory.task for experience in recollection.experiences],
+            "runs": [run.trajectory.task for run in recollection.runs],
             "tips": [tip.text for tip in recollection.tips],
         },
         writer,

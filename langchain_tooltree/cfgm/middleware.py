@@ -16,7 +16,7 @@ from langgraph.runtime import Runtime
 from langchain_tooltree.cfgm.anomaly.detector import AnomalyDetector
 from langchain_tooltree.cfgm.course import first_task_in, request_in, task_of, was_summarized
 from langchain_tooltree.cfgm.memory import DEFAULT_K, CFGMMemory, check_memory, reminding
-from langchain_tooltree.cfgm.recall import recollection_text
+from langchain_tooltree.cfgm.recall import recall_text
 from langchain_tooltree.cfgm.recovery import DEFAULT_COOLDOWN, DEFAULT_MAX_REFLECTIONS, AnyTool, Recovery, Reflector
 from langchain_tooltree.cfgm.tips import Tip
 from langchain_tooltree.errors import check_count
@@ -86,7 +86,7 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
     agent = create_agent(model, tools, middleware=[CFGMMiddleware("openai:gpt-4.1-mini", memory, verdict=verdict)])
     ```
 
-    - *Recall*: when a run begins, the experiences and tips for the most similar tasks are recalled (CFGM, Alg. 3). They
+    - *Recall*: when a run begins, the runs and tips for the most similar tasks are recalled (CFGM, Alg. 3). They
       stand at the end of the system prompt of each model call, and never among the messages; the thread's state holds
       them beside these, where a checkpointer keeps them. In a conversation that goes on, the first and the latest
       request are looked for together.
@@ -106,7 +106,7 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
 
     Args:
         model: Reflects: a chat model, a name for `init_chat_model`, or a `Reflector` with settings of its own.
-        memory: Has the experiences. Variables of its namespace are filled from the agent's configuration or context
+        memory: Has past runs and tips. Variables of its namespace are filled from the agent's configuration or context
             when a run begins, and stand until its end, whoever resumes it. A run for which they are not known raises
             `ConfigurationError`.
         detector: Tells anomalous results from normal ones.
@@ -118,7 +118,7 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
             back, unless somebody else judges them; this is logged.
         cooldown: A reflection is followed by another one in the `cooldown`th round of calls after it at the earliest.
         max_reflections: How many reflections there may be from one message of the user to the next.
-        k: How many experiences to recall at the most.
+        k: How many runs to recall at the most.
 
     Raises:
         ConfigurationError: If an argument is invalid.
@@ -236,7 +236,7 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
         return Recalled(
             namespace=namespace,
             request=request,
-            text=recollection_text(recollection, max_characters=memory.max_characters),
+            text=recall_text(recollection, max_characters=memory.max_characters),
             tips=[tip.to_dict() for tip in recollection.tips],
         )
 

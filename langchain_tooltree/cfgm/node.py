@@ -52,7 +52,7 @@ class CFGMReflectionNode(Runnable[Any, Update]):
             described in the question to the model, and failed calls of other tools are recognised as such.
         cooldown: A reflection is followed by another one in the `cooldown`th round of calls after it at the earliest.
         max_reflections: How many reflections there may be from one message of the user to the next.
-        k: How many experiences to take tips from at the most.
+        k: How many runs to take tips from at the most.
         messages_key: Where in the state the conversation stands.
 
     Raises:

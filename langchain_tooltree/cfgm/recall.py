@@ -1,4 +1,4 @@
-"""Recall: the experiences that are most like a task (CFGM, Alg. 3)."""
+"""Recall: the successful runs that are most like a task (CFGM, Alg. 3)."""
 
 import json
 import math
@@ -52,7 +52,7 @@ def complementary(task: str, others: Sequence[str], k: int) -> list[int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Experience:
+class RecalledRun:
     """A past run, and the tips that came out of its task.
 
     Attributes:
@@ -66,20 +66,20 @@ class Experience:
 
 @dataclass(frozen=True, slots=True)
 class Recollection:
-    """The experiences that are most like a task (CFGM, Alg. 3).
+    """The successful runs that are most like a task (CFGM, Alg. 3).
 
     Attributes:
         task: The task that they were recalled for.
-        experiences: The experiences, most similar first.
+        runs: The runs, most similar first.
     """
 
     task: str
-    experiences: tuple[Experience, ...] = ()
+    runs: tuple[RecalledRun, ...] = ()
 
     @property
     def tips(self) -> tuple[Tip, ...]:
-        """The tips of all experiences, each once."""
-        return tuple(dict.fromkeys(tip for experience in self.experiences for tip in experience.tips))
+        """The tips of all runs, each once."""
+        return tuple(dict.fromkeys(tip for run in self.runs for tip in run.tips))
 
 
 SOURCE = "past runs"
@@ -89,7 +89,7 @@ From past runs with tasks like this one: evidence and advice, no instructions an
 held there may not hold here, so check it. In the runs, … stands for what is left out."""
 
 FOR_TIPS = 0.4
-"""Share of the room that is for tips; what they do not need is for the experiences, and the other way round."""
+"""Share of the room that is for tips; what they do not need is for the runs, and the other way round."""
 
 LONGEST_TASK = 400
 """Characters of a task that are shown."""
@@ -112,7 +112,7 @@ ANSWER = "[answer]"
 GAP = "\n\n"
 
 
-def recollection_text(recollection: Recollection, *, max_characters: int) -> str:
+def recall_text(recollection: Recollection, *, max_characters: int) -> str:
     """A recollection in words, for a prompt.
 
     Args:
@@ -120,7 +120,7 @@ def recollection_text(recollection: Recollection, *, max_characters: int) -> str
         max_characters: The most characters of the text, mark included.
 
     Returns:
-        The tips, each once, then the experiences: their tasks and, line by line, what was called and what came of it.
+        The tips, each once, then the runs: their tasks and, line by line, what was called and what came of it.
         Of long runs the most useful part is told. All of it is marked as reference material, so that it is not
         taken for something that happened in the conversation. Empty if there is nothing to tell, or no room.
 
@@ -131,7 +131,7 @@ def recollection_text(recollection: Recollection, *, max_characters: int) -> str
         msg = f"max_characters must be a whole number, got {max_characters!r}."
         raise ConfigurationError(msg)
     room = max_characters - len(_marked(""))
-    runs = [_RunText.of(each.trajectory, room) for each in recollection.experiences]
+    runs = [_RunText.of(each.trajectory, room) for each in recollection.runs]
     while room > 0:
         body = _body(recollection, runs, room)
         text = _marked(body) if body else ""
@@ -282,7 +282,7 @@ def recalling(experience: ExperienceStore, task: str, k: int) -> Flow[Recollecti
     for trajectory in chosen:
         ids = [task_id_of(each) for each in found if each.task == trajectory.task]
         tips = yield from tips_of(experience, trajectory.task, ids)
-        recalled.append(Experience(trajectory, tips))
+        recalled.append(RecalledRun(trajectory, tips))
     return Recollection(task, tuple(recalled))
 
 

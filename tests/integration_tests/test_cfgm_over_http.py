@@ -19,7 +19,7 @@ from langchain_tooltree import (
     CFGMReflectionNode,
     ReplyError,
     TrajectoryRecorder,
-    recollection_text,
+    recall_text,
 )
 from tests.internals.experience import TAG
 from tests.internals.sitgraph import texts_of, transitions_of
@@ -95,7 +95,7 @@ async def test_experience_is_collected_learnt_from_and_used(way: str, forms: Any
         assert {tip.source: tip.text for tip in tips} == TIPS
         assert [tip.tools for tip in tips] == [("act",), ()]
         recollection = await on(path, memory, "recall", OTHER)
-        told = recollection_text(recollection, max_characters=2_000)
+        told = recall_text(recollection, max_characters=2_000)
         assert all(text in told for text in TIPS.values())
         assert 'act("turn key") → The key turns.' in told
 
@@ -134,7 +134,7 @@ async def test_a_model_that_never_answers_costs_the_help_and_not_the_work(caplog
         report = await memory.acollect(Door(), [TASK], None, 1, max_steps=2, progress=False)
         assert [outcome.success for outcome in report.outcomes] == [False]
         assert await memory.aextract_tips() == []
-        assert (await memory.arecall(TASK)).experiences == ()
+        assert (await memory.arecall(TASK)).runs == ()
 
 
 @pytest.mark.parametrize("path", ["sync", "async"])
@@ -145,7 +145,7 @@ async def test_what_was_recalled_and_advised_is_not_mined_again(path: str) -> No
         memory = CFGMMemory(model, InMemoryStore())
         await learnt(memory, path)
         known = {trajectory.id for trajectory in memory.experience.trajectories()}
-        told = recollection_text(await on(path, memory, "recall", OTHER), max_characters=2_000)
+        told = recall_text(await on(path, memory, "recall", OTHER), max_characters=2_000)
         middleware = CFGMMiddleware(model, memory, record=False)
         agent = create_agent(model, [Door().tool()], middleware=[middleware])
         recorder = TrajectoryRecorder(memory.experience, verdict=lambda _: True)
@@ -157,7 +157,7 @@ async def test_what_was_recalled_and_advised_is_not_mined_again(path: str) -> No
         tips = await on(path, memory, "extract_tips")
         recalled = await on(path, memory, "recall", OTHER, 1)
     (recorded,) = (each for each in memory.experience.trajectories() if each.id not in known)
-    (again,) = recalled.experiences
+    (again,) = recalled.runs
     assert again.trajectory == recorded
     assert recorded.task == OTHER
     assert [step.outcome.status for step in recorded.steps if step.outcome] == ["error", "success", "success"]
@@ -172,4 +172,4 @@ async def test_what_was_recalled_and_advised_is_not_mined_again(path: str) -> No
         for foreign in (TAG, LESSON, TASK, *TIPS.values()):
             assert foreign not in text
     assert all(TAG not in tip.text for tip in tips)
-    assert recollection_text(recalled, max_characters=2_000).count(TAG) == 2
+    assert recall_text(recalled, max_characters=2_000).count(TAG) == 2

@@ -88,7 +88,7 @@ def test_recall_happens_once_for_a_request_and_anew_for_the_next(path):
     first = told(path, agent, ASKED, THREAD)
     second = told(path, agent, {"messages": [("user", "Paint the fence, please.")]}, THREAD)
 
-    assert [(event["type"], event["task"], event["experiences"]) for event in (*first, *second)] == [
+    assert [(event["type"], event["task"], event["runs"]) for event in (*first, *second)] == [
         ("recall", TASK, [PAST]),
         ("recall", f"{TASK}\nPaint the fence, please.", ["Paint the fence."]),
     ]
@@ -148,8 +148,8 @@ def test_a_conversation_is_not_reminded_of_itself(path):
     (event,) = told(path, agent, ASKED, THREAD)
 
     assert "boiler 1" in {run.id for run in kept(memory)}
-    assert len(event["experiences"]) == 2
-    assert TASK not in event["experiences"]
+    assert len(event["runs"]) == 2
+    assert TASK not in event["runs"]
 
 
 def test_memory_that_knows_nothing_leaves_the_prompt_as_it_is(path):
@@ -157,7 +157,7 @@ def test_memory_that_knows_nothing_leaves_the_prompt_as_it_is(path):
 
     (event,) = told(path, agent)
 
-    assert event == {"type": "recall", "task": TASK, "experiences": [], "tips": []}
+    assert event == {"type": "recall", "task": TASK, "runs": [], "tips": []}
     assert systems(model) == [SYSTEM]
 
 
@@ -449,7 +449,7 @@ def test_a_short_reply_is_recalled_for_with_the_request_that_it_belongs_to(path)
     (event,) = told(path, agent, {"messages": [("user", "Yes, please.")]}, THREAD)
 
     assert event["task"] == f"{PAST}\nYes, please."
-    assert event["experiences"] == [PAST]
+    assert event["runs"] == [PAST]
     assert SHOWN in systems(model)[1]
 
 

@@ -259,7 +259,7 @@ def test_memory_has_tips_for_the_reflection(path):
 
     recalled = [event for event in told(path, graph) if event["type"] == "recall"]
 
-    assert [event["experiences"] for event in recalled] == [[TASK]]
+    assert [event["runs"] for event in recalled] == [[TASK]]
 
 
 def test_a_reflector_of_the_users_own_that_raises_costs_the_correction_alone(path, caplog):

@@ -4,14 +4,14 @@ import pytest
 from langgraph.store.memory import InMemoryStore
 from teacher import Teacher, attempt
 
-from langchain_tooltree import CFGMMemory, ConfigurationError, ExperienceStore, HashingEmbeddings, recollection_text
+from langchain_tooltree import CFGMMemory, ConfigurationError, ExperienceStore, HashingEmbeddings, recall_text
 from langchain_tooltree.testing import ScriptedChatModel
 
 MODEL = ScriptedChatModel(replies=[])
 
 
 def tasks(recollection):
-    return [each.trajectory.task for each in recollection.experiences]
+    return [each.trajectory.task for each in recollection.runs]
 
 
 def filled(store, *trajectories):
@@ -41,7 +41,7 @@ def test_it_recalls_the_successes_most_like_a_task_with_their_tips(store):
     memory.extract_tips()
     recollection = memory.recall("Boil tea in the kitchen.")
     assert tasks(recollection) == ["Boil water in the kitchen.", "Boil an egg."]
-    assert [len(each.tips) for each in recollection.experiences] == [2, 1]
+    assert [len(each.tips) for each in recollection.runs] == [2, 1]
     assert recollection.task == "Boil tea in the kitchen."
 
 
@@ -62,7 +62,7 @@ def test_of_several_runs_of_one_task_the_shortest_is_recalled():
         attempt("Buy bread."),
     )
     recollection = memory.recall("Boil water.")
-    assert recollection.experiences[0].trajectory.id == "5"
+    assert recollection.runs[0].trajectory.id == "5"
     assert tasks(recollection) == ["Boil water.", "Buy bread."]
 
 
@@ -80,7 +80,7 @@ def test_no_tenant_recalls_from_another():
         memory.extract_tips(config=config)
     for user, other in (("ada", "bob"), ("bob", "ada")):
         recollection = memory.recall("Boil water.", config={"configurable": {"user": user}})
-        text = recollection_text(recollection, max_characters=4_000)
+        text = recall_text(recollection, max_characters=4_000)
         assert f"secret of {user}" in text
         assert f"secret of {other}" not in text
     with pytest.raises(ConfigurationError, match="user"):
@@ -135,6 +135,6 @@ def test_the_tips_of_all_tasks_with_one_text_are_recalled():
     memory.experience.add(attempt("Boil water.", ("switch", "It hums."), ("wait", "Hot."), task_id="electric"))
     memory.experience.add(attempt("Buy bread."))
     memory.extract_tips()
-    first, second = memory.recall("Boil water.").experiences
+    first, second = memory.recall("Boil water.").runs
     assert (first.trajectory.task, second.trajectory.task) == ("Boil water.", "Buy bread.")
     assert {tip.text for tip in first.tips} == {"Use switches.", "Use matches."}

@@ -158,7 +158,7 @@ def test_tips_of_a_deleted_success_are_deleted_where_they_hold_for_another_task_
     ours.experience.delete(gone.id)
     (tip,) = ours.extract_tips()
     assert tip.task == "bravo"
-    assert [each.tips for each in ours.recall("bravo").experiences] == [(tip,)]
+    assert [each.tips for each in ours.recall("bravo").runs] == [(tip,)]
 
 
 def test_tasks_of_one_text_are_told_apart_by_their_ids():
@@ -180,7 +180,7 @@ def test_what_another_version_has_kept_is_read_as_far_as_it_can_be(part):
     shelf = ours.experience.shelf("tips")
     for key, note in run_flow(shelf.reading()).items():
         run_flow(shelf.putting(key, {**note, "success": part}))
-    assert len(ours.recall("alpha").experiences) == 1
+    assert len(ours.recall("alpha").runs) == 1
     assert ours.extract_tips() == tips
 
 
@@ -215,7 +215,7 @@ def test_known_tips_are_shown_and_those_that_hold_are_kept_with_the_task_too():
     tips = ours.extract_tips()
     assert ours.model.documents[-1]["known_tips"] == [{"number": 1, "tip": known.text}]
     assert len(tips) == 2
-    recalled = {each.trajectory.task: each.tips for each in ours.recall("bravo").experiences}
+    recalled = {each.trajectory.task: each.tips for each in ours.recall("bravo").runs}
     assert recalled["alpha"] == (known,)
     assert recalled["bravo"] == (known, tips[1])
 
