@@ -11,13 +11,10 @@ from uuid import UUID
 
 from langchain_core.language_models import BaseChatModel
 from langgraph.callbacks import GraphCallbackHandler, GraphInterruptEvent
-from langgraph.config import get_config
-from langgraph.constants import START
 
+from langchain_tooltree._langgraph import NodeRun, configurable_here, graph_around
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.experience.recording import (
-    CALL,
-    PULL,
     CallbackRun,
     Recording,
     Visit,
@@ -33,9 +30,6 @@ from langchain_tooltree.flows import Flow, FunctionStep, arun_flow, run_flow
 from langchain_tooltree.models import TAG
 
 logger = logging.getLogger(__name__)
-
-NODE_TAG = "graph:step:"
-"""How the tag begins by which LangGraph marks the run of a node."""
 
 MOST_ABANDONED = 1_000
 """Runs that are remembered because they were still busy when the run around them ended."""
@@ -131,8 +125,8 @@ class TrajectoryRecorder(GraphCallbackHandler):
         with _Undisturbed(), self._lock:
             run = self._started(run_id, parent_run_id, tags or (), metadata or {})
             graph = run.parent
-            if graph is not None and not run.inner and any(tag.startswith(NODE_TAG) for tag in tags or ()):
-                self._node_started(run, graph, inputs)
+            if graph is not None and not run.inner and (node := NodeRun.of(tags or (), run.metadata)) is not None:
+                self._node_started(node, run, graph, inputs)
 
     def on_tool_start(
         self,
@@ -222,19 +216,17 @@ class TrajectoryRecorder(GraphCallbackHandler):
             run.recording = parent.recording
         return run
 
-    def _node_started(self, run: CallbackRun, graph: CallbackRun, state: Any) -> None:
-        namespace, _, _ = run.metadata["langgraph_checkpoint_ns"].rpartition("|")
+    def _node_started(self, node: NodeRun, run: CallbackRun, graph: CallbackRun, state: Any) -> None:
+        namespace = graph_around(node.namespace)
         if graph.graph is None:
             graph.recording = graph.recording or Recording(graph, namespace)
             if not graph.recording.holds(graph, namespace):
                 graph.recording = Recording(graph, namespace, own_thread=True)
             graph.graph = graph.recording.graph(graph, namespace)
             run.recording = graph.recording
-        path = run.metadata["langgraph_path"]
-        run.visit = Visit(graph.graph, run.metadata["langgraph_step"], path, run.metadata["langgraph_checkpoint_ns"])
-        if path[-1] is not CALL:
-            whole = path[0] == PULL and run.metadata["langgraph_node"] != START  # that one gets the input alone
-            graph.graph.node_started(run.visit, messages_in(state, self._messages_key) if whole else None)
+        run.visit = Visit(graph.graph, node)
+        if node.updates_state:
+            graph.graph.node_started(node, messages_in(state, self._messages_key) if node.gets_state else None)
 
     def _ended(self, run_id: UUID, *, outputs: Any = None, error: BaseException | None = None) -> _Finished | None:
         with self._lock:
@@ -242,10 +234,11 @@ class TrajectoryRecorder(GraphCallbackHandler):
             if run is None or run.recording is None:
                 return None
             key = self._messages_key
-            if run.visit is not None and run.visit.path[-1] is not CALL:
-                update = update_in(outputs, key) if error is None else handed_up(error, run.visit, key)
+            if run.visit is not None and run.visit.node.updates_state:
+                node = run.visit.node
+                update = update_in(outputs, key) if error is None else handed_up(error, node.namespace, key)
                 if update is not None:
-                    run.visit.graph.node_ended(run.visit, update)
+                    run.visit.graph.node_ended(node, update)
             if run.graph is not None:
                 run.graph.ended(None if error is not None else messages_in(outputs, key))
             return _Finished(run.recording, error, run.loop) if run.recording.top is run else None
@@ -340,8 +333,5 @@ def _hear_variables(run: CallbackRun) -> None:
     recording = run.recording
     if recording is None or recording.heard_variables or run.graph is not None:
         return
-    try:
-        configurable = get_config().get("configurable", {})
-    except RuntimeError:
-        return
-    recording.hear_variables(configurable)
+    if (configurable := configurable_here()) is not None:
+        recording.hear_variables(configurable)

@@ -8,37 +8,22 @@ from uuid import UUID
 
 from langchain_core.messages import BaseMessage, RemoveMessage
 from langgraph.errors import GraphBubbleUp, ParentCommand
-from langgraph.runtime import Runtime
 from langgraph.types import Command
 
+from langchain_tooltree._langgraph import NodeRun, is_for_graph_of, variables_in
 from langchain_tooltree.experience.run_identity import Tools, tools_in
 from langchain_tooltree.experience.threads import ThreadDialogue, path_of, together
 from langchain_tooltree.experience.trajectory import Trajectory
 
 STOPPED = "The run stopped before its end and may be resumed."
 
-CALL = True
-"""Last element of the path of a `@task` call; what such a call returns is no update of the state."""
-
-PULL = "__pregel_pull"
-"""First element of the path of a node that got the state, and not what a `Send` carried."""
-
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """One run of a node.
-
-    Attributes:
-        graph: The graph whose node it is.
-        step: Number of the super-step.
-        path: Where it stands among the nodes of that step, in the order in which their updates are applied.
-        namespace: Checkpoint namespace of the node.
-    """
+    """One run of a node of a graph."""
 
     graph: "GraphRun"
-    step: int
-    path: tuple[Any, ...]
-    namespace: str
+    node: NodeRun
 
 
 @dataclass(eq=False, slots=True)
@@ -91,26 +76,26 @@ class GraphRun:
     _open: set[str] = field(default_factory=set)
     _updates: dict[int, dict[str, list[BaseMessage]]] = field(default_factory=dict)
 
-    def node_started(self, visit: Visit, state: Any) -> None:
+    def node_started(self, node: NodeRun, state: Any) -> None:
         """A node starts.
 
         Args:
-            visit: Its run.
+            node: Its run.
             state: The messages in the state that it got; `None` if it did not get them.
         """
-        if visit.step != self._step:
+        if node.step != self._step:
             # A step that comes again belongs to another attempt at the graph; the one before has led to nothing.
-            self._updates = {step: update for step, update in self._updates.items() if step < visit.step}
-            self._step = visit.step
+            self._updates = {step: update for step, update in self._updates.items() if step < node.step}
+            self._step = node.step
             self._open.clear()
-        self._open.add(visit.namespace)
+        self._open.add(node.namespace)
         if state is not None:
             self._see(state)
 
-    def node_ended(self, visit: Visit, update: Sequence[BaseMessage]) -> None:
+    def node_ended(self, node: NodeRun, update: Sequence[BaseMessage]) -> None:
         """A node is done, with these messages in its update. One that raised is not told of: it may run again."""
-        self._open.discard(visit.namespace)
-        self._updates.setdefault(visit.step, {})[_order(visit.path)] = list(update)
+        self._open.discard(node.namespace)
+        self._updates.setdefault(node.step, {})[node.order] = list(update)
 
     def ended(self, state: Any) -> None:
         """The graph ends, or stops.
@@ -172,8 +157,7 @@ class Recording:
         what LangGraph put there. Of what LangGraph keeps for itself, the runtime is wanted, for its context.
         """
         self.thread_id = _text(configurable.get("thread_id")) or self.thread_id
-        kept = {name: value for name, value in configurable.items() if not name.startswith("__")}
-        self.variables = kept | {name: value for name, value in configurable.items() if isinstance(value, Runtime)}
+        self.variables = variables_in(configurable)
         self.heard_variables = True
 
     def hear_tools(self, offered: Any) -> None:
@@ -183,7 +167,7 @@ class Recording:
     def holds(self, run: CallbackRun, namespace: str) -> bool:
         """Whether a graph that runs inside the outermost one is part of its thread."""
         around = next(self._visits(run), None)
-        return around is None or path_of(namespace).startswith(path_of(around.namespace))
+        return around is None or path_of(namespace).startswith(path_of(around.node.namespace))
 
     def _visits(self, run: CallbackRun) -> Iterator[Visit]:
         """The nodes that a run runs in, innermost first."""
@@ -205,7 +189,7 @@ class Recording:
         if not visits:
             return GraphRun(ThreadDialogue())
         top = visits[-1].graph
-        top.apply_before(visits[-1].step)
+        top.apply_before(visits[-1].node.step)
         name = path_of(namespace.removeprefix(self._namespace))
         within = visits[0].graph.dialogue if visits[0].graph is not top else None
         return GraphRun(ThreadDialogue(name, after=len(top.dialogue.messages), within=within))
@@ -261,12 +245,12 @@ def update_in(returned: Any, key: str) -> list[BaseMessage]:
     return [each for each in listed if isinstance(each, BaseMessage) and not isinstance(each, RemoveMessage)]
 
 
-def handed_up(error: BaseException, visit: Visit, key: str) -> list[BaseMessage] | None:
+def handed_up(error: BaseException, namespace: str, key: str) -> list[BaseMessage] | None:
     """The messages of a command that a sub-agent left for the graph around it.
 
     Args:
         error: What the node raised.
-        visit: The run of the node.
+        namespace: That of the node.
         key: Where the state keeps its messages.
 
     Returns:
@@ -275,8 +259,7 @@ def handed_up(error: BaseException, visit: Visit, key: str) -> list[BaseMessage]
     if not isinstance(error, ParentCommand):
         return None
     command: Command[Any] = error.args[0]
-    nodes = path_of(visit.namespace).replace("/", "|")
-    if command.graph not in {visit.namespace, nodes, nodes.rpartition("|")[2]}:
+    if not is_for_graph_of(namespace, command.graph):
         return None
     return update_in(Command(update=command.update), key)
 
@@ -285,11 +268,6 @@ def _as_dict(update: Any) -> Any:
     """The update of a command, which may also be a list of pairs."""
     pairs = isinstance(update, list | tuple) and all(isinstance(each, tuple) for each in update)
     return dict(update) if pairs else update
-
-
-def _order(path: tuple[Any, ...]) -> str:
-    """LangGraph applies the updates of a step in the order of the nodes' paths, with numbers padded."""
-    return ", ".join(f"{part:010d}" if isinstance(part, int) else str(part) for part in path[:3])
 
 
 def _text(value: Any) -> str | None:

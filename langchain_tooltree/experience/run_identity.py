@@ -7,8 +7,9 @@ from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 from langchain_core.utils.function_calling import convert_to_openai_function
-from langgraph.config import get_config
 from langgraph.runtime import get_runtime
+
+from langchain_tooltree._langgraph import configurable_here, graph_around, namespace_here, without_reserved
 
 COLLECTING = "tooltree_collecting"
 """Key under `configurable` that marks runs by which experience is collected: whoever collects them records them."""
@@ -28,13 +29,13 @@ def run_id(runtime: Any) -> str | None:
     info = runtime.execution_info
     if info is None or info.thread_id is None:
         return None if info is None else info.run_id
-    namespace, _, _ = str(get_config()["configurable"].get("checkpoint_ns", "")).rpartition("|")
+    namespace = graph_around(namespace_here())
     return f"{info.thread_id}/{namespace}" if namespace else info.thread_id
 
 
 def is_collecting() -> bool:
     """Whether the graph that is running is tried by a collection, which keeps a record of it by itself."""
-    return bool(get_config().get("configurable", {}).get(COLLECTING))
+    return bool((configurable_here() or {}).get(COLLECTING))
 
 
 TOOLS = "tools"
@@ -82,13 +83,6 @@ def _name(described: Mapping[str, Any]) -> str:
     return next((name for name in names if isinstance(name, str) and name != "function"), "")
 
 
-OF_THE_RUN = frozenset({"thread_id", "checkpoint_id", "checkpoint_ns", "checkpoint_map"})
-"""Configurable values that say where a run stands, and not for whom."""
-
-STATE_READER = "__pregel_read"
-"""Where LangGraph keeps, in a run's configuration, the function by which tools read the state of the running graph."""
-
-
 def caller_of(host: RunnableConfig) -> str:
     """A digest of what may tell one user's run from another's: configurable values and the runtime's context.
 
@@ -98,25 +92,10 @@ def caller_of(host: RunnableConfig) -> str:
     Returns:
         The digest; a context that is written differently each time, such as one with addresses in it, never recurs.
     """
-    configurable = host.get("configurable", {})
-    told = sorted(
-        (key, repr(value)) for key, value in configurable.items() if key not in OF_THE_RUN and key[:2] != "__"
-    )
+    given = without_reserved(host.get("configurable", {}), place=False)
+    told = sorted((key, repr(value)) for key, value in given.items())
     try:
         context = get_runtime().context
     except (RuntimeError, KeyError):
         context = None  # outside of any graph
     return hashlib.sha256(repr((told, context)).encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def state_of(host: RunnableConfig) -> RunnableConfig:
-    """The configuration by which a searched tool reads the state of the host, and not that of the search's own graph.
-
-    Args:
-        host: Configuration of the host's run.
-
-    Returns:
-        To be merged into the tool's.
-    """
-    read = host.get("configurable", {}).get(STATE_READER)
-    return {"configurable": {STATE_READER: read}} if read else {}

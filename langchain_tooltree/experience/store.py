@@ -8,11 +8,10 @@ from typing import Any, Literal
 import numpy as np
 from langchain_core.embeddings import Embeddings
 from langchain_core.runnables import RunnableConfig
-from langgraph.config import get_config
-from langgraph.runtime import Runtime
 from langgraph.store.base import BaseStore, GetOp, Item, SearchItem
 from numpy.typing import NDArray
 
+from langchain_tooltree._langgraph import configurable_here, runtime_in
 from langchain_tooltree.errors import ConfigurationError, TrajectoryFormatError, check_count
 from langchain_tooltree.experience.embeddings import EmbedStep, resolve_embeddings
 from langchain_tooltree.experience.files import from_json, to_json
@@ -385,10 +384,10 @@ class ExperienceStore:
         wanted = [name for name in self._template.variables if name not in self._values]
         if not wanted:
             return self._values
-        configurable = (_running_config() if config is None else config).get("configurable") or {}
+        configurable = (configurable_here() if config is None else config.get("configurable")) or {}
         # LangGraph keeps the runtime there. It counts only as part of the configuration that was asked for: the context
         # of a graph that happens to be running may be somebody else's.
-        runtime = next((each for each in configurable.values() if isinstance(each, Runtime)), None)
+        runtime = runtime_in(configurable)
         found = {name: configurable.get(name) for name in wanted}
         context = {} if runtime is None else {name: _held(runtime.context, name) for name in wanted}
         return {**self._values, **{name: context.get(name) if found[name] is None else found[name] for name in wanted}}
@@ -396,13 +395,6 @@ class ExperienceStore:
 
 def _wanted(success: bool | None) -> dict[str, str] | None:  # noqa: FBT001 - as the methods have it
     return None if success is None else {"outcome": _OUTCOMES[success]}
-
-
-def _running_config() -> RunnableConfig:
-    try:
-        return get_config()
-    except RuntimeError:  # no graph is running here
-        return {}
 
 
 def _held(context: Any, name: str) -> Any:

@@ -7,10 +7,11 @@ from typing import Any
 
 from langchain_core.messages import BaseMessage, convert_to_messages
 from langchain_core.runnables import RunnableConfig
-from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
+from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.pregel import Pregel
 from langgraph.types import StateSnapshot
 
+from langchain_tooltree._langgraph import SavedState, checkpoint_of, config_at, is_inside, levels, nodes_in
 from langchain_tooltree.errors import ConfigurationError, TrajectoryFormatError
 from langchain_tooltree.experience.records import Branch, ChatMessage, digest
 from langchain_tooltree.experience.run_identity import TOOLS, Tools, as_metadata, tools_in
@@ -235,8 +236,7 @@ async def aload_thread(
 
 def path_of(namespace: str) -> str:
     """The nodes in a checkpoint namespace such as `a:1f0|2|b:2c1`, joined by `/`; ids and counters are left out."""
-    parts = (part.partition(":")[0] for part in namespace.split("|"))
-    return "/".join(part for part in parts if part and not part.isdigit())
+    return "/".join(nodes_in(namespace))
 
 
 def _load(
@@ -250,9 +250,8 @@ def _load(
     saver, thread_id = _checkpointer(graph), _thread_id(config)
     histories: dict[str, _History] = {}
 
-    def take(saved: CheckpointTuple) -> None:
-        namespace = saved.config["configurable"].get("checkpoint_ns", "")
-        histories.setdefault(namespace, _History()).take(saved, messages_key)
+    def take(saved: SavedState) -> None:
+        histories.setdefault(saved.namespace, _History()).take(saved, messages_key)
 
     thread = {"thread_id": thread_id}
     yield _Checkpoints(saver, {"configurable": thread}, take)
@@ -263,7 +262,7 @@ def _load(
         if history.in_parts:
             histories[namespace] = rebuilt = _History(history.parent)
             visit = rebuilt.visitor(messages_key)
-            yield _Snapshots(graph, {"configurable": {**thread, "checkpoint_ns": namespace}}, visit)
+            yield _Snapshots(graph, config_at(thread, namespace), visit)
     root = histories.pop("", _History())
     if not root.forms:
         msg = (
@@ -278,7 +277,7 @@ def _load(
 def _inside(histories: Mapping[str, "_History"], lengths: list[tuple[str, int]]) -> Collection[ThreadDialogue]:
     """The dialogues of the graphs inside, outer ones first."""
     found: dict[str, ThreadDialogue] = {}
-    for namespace in sorted(histories, key=lambda namespace: (namespace.count("|"), namespace)):
+    for namespace in sorted(histories, key=lambda namespace: (levels(namespace), namespace)):
         history = histories[namespace]
         if history.searched:
             continue
@@ -286,7 +285,7 @@ def _inside(histories: Mapping[str, "_History"], lengths: list[tuple[str, int]])
         dialogue, _ = history.read()
         dialogue.name = path_of(namespace)
         dialogue.after = lengths[before - 1][1] if before else 0
-        outer = [other for other in found if namespace.startswith(f"{other}|")]
+        outer = [other for other in found if is_inside(namespace, other)]
         dialogue.within = found[max(outer, key=len)] if outer else None
         found[namespace] = dialogue
     return found.values()
@@ -301,7 +300,7 @@ class _History:
     Attributes:
         forms: The last form of each message.
         channels: Names of what the state holds.
-        in_parts: Whether checkpoints hold changes alone, which the graph has to add up (`DeltaChannel`).
+        in_parts: Whether checkpoints hold changes alone, which the graph has to add up.
         searched: Whether it ran while a planner was searching, so that it is no part of the conversation.
     """
 
@@ -313,26 +312,22 @@ class _History:
         self.searched = False
         self._lists: list[tuple[str, list[Key]]] = []
 
-    def take(self, saved: CheckpointTuple, messages_key: str) -> None:
+    def take(self, saved: SavedState, messages_key: str) -> None:
         """Take in a checkpoint; later ones come first."""
-        checkpoint, metadata = saved.checkpoint, saved.metadata or {}
-        parents: Mapping[str, str] = metadata.get("parents") or {}
-        self.parent = parents.get("", self.parent)
-        self.searched |= any(name.startswith(f"{TAG}_") for name in metadata)
-        values = checkpoint["channel_values"]
-        self.channels |= {name for name in values if not name.startswith(("__", "branch:"))}
-        value = values.get(messages_key)
-        if messages_key in checkpoint["channel_versions"] and not isinstance(value, list | tuple):
+        self.parent = saved.root or self.parent
+        self.searched |= any(name.startswith(f"{TAG}_") for name in saved.metadata)
+        self.channels |= saved.channels
+        if saved.in_parts(messages_key):
             self.in_parts = True
         else:
-            self._see(checkpoint["id"], value)
+            self._see(saved.id, saved.value(messages_key))
 
     def visitor(self, messages_key: str) -> Callable[[StateSnapshot], None]:
         """A function that takes in snapshots; later ones come first."""
 
         def visit(snapshot: StateSnapshot) -> None:
             values = snapshot.values if isinstance(snapshot.values, dict) else {}
-            self._see(snapshot.config["configurable"]["checkpoint_id"], values.get(messages_key))
+            self._see(checkpoint_of(snapshot.config), values.get(messages_key))
 
         return visit
 
@@ -358,15 +353,15 @@ class _Checkpoints:
 
     saver: BaseCheckpointSaver[Any]
     config: RunnableConfig
-    take: Callable[[CheckpointTuple], None]
+    take: Callable[[SavedState], None]
 
     def run(self) -> None:
         for saved in self.saver.list(self.config):
-            self.take(saved)
+            self.take(SavedState.of(saved))
 
     async def arun(self) -> None:
         async for saved in self.saver.alist(self.config):
-            self.take(saved)
+            self.take(SavedState.of(saved))
 
 
 @dataclass(frozen=True, slots=True)

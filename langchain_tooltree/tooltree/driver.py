@@ -23,6 +23,7 @@ from langgraph.func import task
 from langgraph.graph import END, START, StateGraph
 from langgraph.runtime import Runtime, get_runtime
 
+from langchain_tooltree._langgraph import questions_once
 from langchain_tooltree.events import Event
 from langchain_tooltree.flows import Flow, arun_flow, run_flow
 from langchain_tooltree.models import AGENT_NAME, Meter
@@ -97,7 +98,7 @@ def run_search(session: SearchSession, config: RunnableConfig | None = None) -> 
     try:
         state = graph.invoke(beginning(session, earlier), _inside(config))
     except GraphInterrupt as interrupted:
-        raise _once_each(interrupted) from None
+        raise questions_once(interrupted) from None
     adopt(session, state)
 
 
@@ -130,14 +131,8 @@ async def arun_search(session: SearchSession, config: RunnableConfig | None = No
     try:
         state = await graph.ainvoke(beginning(session, earlier), _inside(config))
     except GraphInterrupt as interrupted:
-        raise _once_each(interrupted) from None
+        raise questions_once(interrupted) from None
     adopt(session, state)
-
-
-def _once_each(interrupted: GraphInterrupt) -> GraphInterrupt:
-    """The interrupt with every question once; LangGraph counts that of a task again for the node that waits for it."""
-    questions = interrupted.args[0] if interrupted.args else ()
-    return GraphInterrupt(tuple({question.id: question for question in questions}.values()))
 
 
 def _see_exception(future: "asyncio.Future[Any]") -> None:

@@ -14,6 +14,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from langchain_core.tools import BaseTool
 from langgraph.config import get_config
 
+from langchain_tooltree._langgraph import configurable_here, namespace_here
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.models import AGENT_NAME, resolve_model
 from langchain_tooltree.tooltree.dialogue import requests_in
@@ -287,8 +288,7 @@ def _continued(request: ModelRequest[Any], plan: Sequence[BaseMessage]) -> Model
 
 def _current_task() -> tuple[str, str]:
     """What LangGraph knows the running model node by: another one in every step of every run."""
-    configurable = get_config()["configurable"]
-    return str(configurable.get("thread_id", "")), str(configurable.get("checkpoint_ns", ""))
+    return str((configurable_here() or {}).get("thread_id", "")), namespace_here()
 
 
 def _forget_oldest(kept: dict[Any, Any]) -> None:

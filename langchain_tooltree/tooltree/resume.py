@@ -7,15 +7,13 @@ is replayed, and an earlier search of the conversation can be replayed for the n
 import time
 import uuid
 from collections.abc import Collection, Mapping, Sequence
-from itertools import chain
 from typing import Annotated, Any, TypedDict, cast
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config
-from langgraph.channels.delta import DeltaChannel
-from langgraph.config import get_config
 
+from langchain_tooltree._langgraph import appending, config_at, graph_around, namespace_here, namespace_of, nodes_in
 from langchain_tooltree.errors import ResumeError
 from langchain_tooltree.experience.reference import without_reference
 from langchain_tooltree.tooltree.plan_metadata import plan_metadata
@@ -109,16 +107,9 @@ SEGMENT = 240
 KNOWN_SECONDS = 60.0
 """So long reads are believed after a new request at the most: nobody knows who else changes the world meanwhile."""
 
-NAMESPACE_SEPARATOR = "|"
-"""Between the levels of nested graphs in LangGraph's `checkpoint_ns`; each level names a task that a resume keeps."""
-
 MAX_SEGMENTS = 10_000
 
 Outcomes = list[dict[str, Any]]
-
-
-def _joined(segments: list[Outcomes], more: Sequence[list[Outcomes]]) -> list[Outcomes]:
-    return [*segments, *chain.from_iterable(more)]
 
 
 class SegmentState(TypedDict):
@@ -137,7 +128,7 @@ class SegmentState(TypedDict):
         caller: A digest of what the host says of its caller; see `SearchSession.caller`.
     """
 
-    segments: Annotated[list[Outcomes], DeltaChannel(_joined, list, snapshot_frequency=MAX_SEGMENTS)]
+    segments: Annotated[list[Outcomes], appending(snapshot_frequency=MAX_SEGMENTS)]
     told: int
     done: bool
     run_key: str
@@ -163,10 +154,9 @@ def earlier_place(session: SearchSession) -> RunnableConfig | None:
     if search_id is None or not session.planner.config.reuse_seconds:
         return None
     configurable = ensure_config().get("configurable", {})
-    if _nodes(search_id) != _nodes(str(configurable.get("checkpoint_ns", ""))):
+    if nodes_in(search_id) != nodes_in(namespace_of({"configurable": configurable})):
         return None  # another planner's, whose tools may only look alike
-    place = {key: value for key, value in configurable.items() if key not in {"checkpoint_id", "checkpoint_map"}}
-    return {"configurable": {**place, "checkpoint_ns": search_id}}
+    return config_at(configurable, search_id)
 
 
 def beginning(session: SearchSession, earlier: Mapping[str, Any] | None = None) -> SegmentState:
@@ -217,16 +207,9 @@ def _continuation(session: SearchSession, earlier: Mapping[str, Any], now: float
     return continuation.model_dump() if continuation else None
 
 
-def _nodes(namespace: str) -> list[str]:
-    """The names of the nodes in a namespace, without their tasks and the numbers of repeated calls."""
-    levels = namespace.split(NAMESPACE_SEPARATOR)
-    return [level.partition(":")[0] for level in levels if not level.isdigit()]
-
-
 def placed(state: SegmentState) -> SegmentState:
     """The state with a run key from the search's place in its host, if it has a host: the same after any resume."""
-    host, _, _ = str(get_config()["configurable"].get("checkpoint_ns", "")).rpartition(NAMESPACE_SEPARATOR)
-    return {**state, "run_key": host or state["run_key"]}
+    return {**state, "run_key": graph_around(namespace_here()) or state["run_key"]}
 
 
 def adopt(session: SearchSession, state: SegmentState) -> None:

@@ -11,8 +11,9 @@ from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config
 
+from langchain_tooltree._langgraph import state_reader
 from langchain_tooltree.events import Event, FallbackEvent, StartEvent
-from langchain_tooltree.experience.run_identity import caller_of, state_of
+from langchain_tooltree.experience.run_identity import caller_of
 from langchain_tooltree.flows import Flow
 from langchain_tooltree.models import Meter, inner_marks
 from langchain_tooltree.rate_limits import Patience
@@ -89,7 +90,7 @@ class SearchSession:
         self._cancelled = cancelled
         host = ensure_config()
         self._recursion_limit = host["recursion_limit"]  # the host's: a tool may be an agent
-        self._host_state = state_of(host)
+        self._host_state = state_reader(host)
         self.caller = caller_of(host)
         self._launched_at: dict[int, float] = {}
         self._going_on = False

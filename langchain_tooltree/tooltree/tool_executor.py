@@ -16,8 +16,8 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config, merge_configs
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
 from langgraph.prebuilt import ToolNode
-from langgraph.prebuilt.tool_node import ToolInvocationError
 
+from langchain_tooltree._langgraph import ToolInvocationError, tool_node_input
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.flows import Flow, FunctionStep
 from langchain_tooltree.tooltree.dialogue import PathDialogue
@@ -110,16 +110,8 @@ class ToolStep:
         )
 
     def _input(self) -> dict[str, Any]:
-        return {
-            "__type": "tool_call_with_context",
-            "tool_call": {
-                "name": self.call.tool,
-                "args": copy.deepcopy(self.call.arguments),  # a tool may change what it gets
-                "id": self.call_id,
-                "type": "tool_call",
-            },
-            "state": self.state,
-        }
+        arguments = copy.deepcopy(self.call.arguments)  # a tool may change what it gets
+        return tool_node_input(self.call.tool, arguments, self.call_id, self.state)
 
     def _run_config(self) -> RunnableConfig:
         merged = merge_configs(ensure_config(), self.config)

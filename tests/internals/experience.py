@@ -2,11 +2,12 @@
 
 # ruff: noqa: F401 - names for tests to import
 
+from langchain_tooltree._langgraph import NodeRun
 from langchain_tooltree.experience import record_collection as record_collection_module
 from langchain_tooltree.experience import store as store_module
 from langchain_tooltree.experience.files import from_json, to_json
 from langchain_tooltree.experience.namespaces import NamespaceTemplate
-from langchain_tooltree.experience.recording import GraphRun, Visit, update_in
+from langchain_tooltree.experience.recording import GraphRun, update_in
 from langchain_tooltree.experience.records import (
     DEFAULT_MAX_CHARACTERS,
     LONGEST_TEXT,

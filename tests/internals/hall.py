@@ -2,6 +2,30 @@
 
 # ruff: noqa: F401 - names for tests to import
 
+from langchain_tooltree._langgraph import (
+    NodeRun,
+    SavedState,
+    ToolInvocationError,
+    appending,
+    checkpoint_of,
+    config_at,
+    configurable_here,
+    graph_around,
+    interrupts_in,
+    is_for_graph_of,
+    is_inside,
+    levels,
+    namespace_here,
+    namespace_of,
+    nodes_in,
+    questions_once,
+    runtime_in,
+    state_reader,
+    tool_node_input,
+    variables_in,
+    without_graph,
+    without_reserved,
+)
 from langchain_tooltree.cli.graphs import REFUSED, UNHEALTHY
 from langchain_tooltree.conversation import conversation
 from langchain_tooltree.errors import check_count

@@ -21,6 +21,7 @@ from langgraph.errors import GraphRecursionError
 from langgraph.pregel import Pregel
 from langgraph.types import Command
 
+from langchain_tooltree._langgraph import interrupts_in, without_graph
 from langchain_tooltree.cfgm.collect.attempt import (
     Attempt,
     AttemptResult,
@@ -325,15 +326,6 @@ def _read(written: Mapping[str, str]) -> Any:
 
 Graph = Pregel[Any, Any, Any, Any]
 
-INTERRUPTS = "__interrupt__"
-"""Where LangGraph puts interrupts in the output of a graph."""
-
-CHECKPOINT = "checkpoint_"
-"""How the keys of `configurable` begin that name a checkpoint."""
-
-RESERVED = "__pregel_"
-"""How the keys of `configurable` begin that belong to a graph that is running."""
-
 
 def run_graph(attempt: Attempt, graph: Graph, config: RunnableConfig | None, context: Any) -> Flow[AttemptResult]:
     """Try a task, as a flow.
@@ -373,8 +365,8 @@ def run_graph(attempt: Attempt, graph: Graph, config: RunnableConfig | None, con
             msg = f"The agent could not be run: {told(error)}"
             raise UnfinishedError(msg) from error
         problem = f"The agent raised {told(error)}"
-    if isinstance(state, Mapping) and state.get(INTERRUPTS):
-        asked = "; ".join(f"{interrupt.value!r:.200}" for interrupt in state[INTERRUPTS])
+    if interrupts := interrupts_in(state):
+        asked = "; ".join(f"{interrupt.value!r:.200}" for interrupt in interrupts)
         problem = f"The agent was interrupted, and nobody is there to answer: {asked}"
     recorded = seen[-1] if seen else None
     if recorded is None or (not problem and not _has_messages(state)):
@@ -409,11 +401,7 @@ def _configured(
 ) -> RunnableConfig:
     """The user's configuration, on a thread of the attempt's own."""
     given = config or {}
-    kept = {
-        key: value
-        for key, value in (given.get("configurable") or {}).items()
-        if not key.startswith((CHECKPOINT, RESERVED))
-    }
+    kept = without_graph(given.get("configurable") or {})
     callbacks = given.get("callbacks")
     if callbacks is None or isinstance(callbacks, list):
         callbacks = [*(callbacks or []), recorder]

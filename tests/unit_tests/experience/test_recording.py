@@ -3,12 +3,12 @@
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage
 from langgraph.types import Command
 
-from tests.internals.experience import GraphRun, ThreadDialogue, Visit, update_in
+from tests.internals.experience import GraphRun, NodeRun, ThreadDialogue, update_in
 
 
-def visit(graph, step, place="node", *, number=None):
+def visit(step, place="node", *, number=None):
     path = ("__pregel_pull", place) if number is None else ("__pregel_push", number, False)
-    return Visit(graph, step, path, f"{place}:{number}")
+    return NodeRun(step, path, f"{place}:{number}")
 
 
 def said(graph):
@@ -24,9 +24,9 @@ REQUEST = HumanMessage("Find it.", id="request")
 
 def test_the_state_tells_better_than_updates_what_was_applied():
     graph = GraphRun(ThreadDialogue())
-    graph.node_started(first := visit(graph, 1), [REQUEST])
+    graph.node_started(first := visit(1), [REQUEST])
     graph.node_ended(first, [message("shown"), message("replaced at once"), message("raw", "1")])
-    graph.node_started(second := visit(graph, 2), [REQUEST, message("shown"), message("cooked", "1")])
+    graph.node_started(second := visit(2), [REQUEST, message("shown"), message("cooked", "1")])
     graph.node_ended(second, [])
     graph.ended([REQUEST, message("shown")])
 
@@ -35,14 +35,14 @@ def test_the_state_tells_better_than_updates_what_was_applied():
 
 def test_updates_that_no_state_shows_count_in_the_order_of_the_paths():
     graph = GraphRun(ThreadDialogue())
-    graph.node_started(first := visit(graph, 1), [REQUEST])
+    graph.node_started(first := visit(1), [REQUEST])
     graph.node_ended(first, [message("first")])
-    sent = [visit(graph, 2, number=number) for number in (10, 9, 0)]
+    sent = [visit(2, number=number) for number in (10, 9, 0)]
     for each in sent:
         graph.node_started(each, None)
     for each in sent:
         graph.node_ended(each, [message(f"sent {each.path[1]}"), AIMessage("without an id")])
-    graph.node_started(visit(graph, 3, number=0), None)
+    graph.node_started(visit(3, number=0), None)
     graph.apply_before(3)
 
     assert said(graph) == ["Find it.", "first", "sent 0", "sent 9", "sent 10"]
@@ -50,10 +50,10 @@ def test_updates_that_no_state_shows_count_in_the_order_of_the_paths():
 
 def test_a_step_in_which_a_node_did_not_end_was_not_applied():
     graph = GraphRun(ThreadDialogue())
-    graph.node_started(first := visit(graph, 1), [REQUEST])
+    graph.node_started(first := visit(1), [REQUEST])
     graph.node_ended(first, [message("first")])
-    graph.node_started(done := visit(graph, 2, "done"), None)
-    graph.node_started(visit(graph, 2, "interrupted"), None)
+    graph.node_started(done := visit(2, "done"), None)
+    graph.node_started(visit(2, "interrupted"), None)
     graph.node_ended(done, [message("not yet")])
     graph.ended([REQUEST, message("first"), message("not yet")])
 
@@ -63,8 +63,8 @@ def test_a_step_in_which_a_node_did_not_end_was_not_applied():
 def test_a_node_that_is_tried_again_is_done_when_it_ends():
     graph = GraphRun(ThreadDialogue())
     for _ in range(2):
-        graph.node_started(visit(graph, 1), [REQUEST])
-    graph.node_ended(visit(graph, 1), [message("first")])
+        graph.node_started(visit(1), [REQUEST])
+    graph.node_ended(visit(1), [message("first")])
     graph.ended(None)
 
     assert said(graph) == ["Find it.", "first"]
@@ -72,14 +72,14 @@ def test_a_node_that_is_tried_again_is_done_when_it_ends():
 
 def test_what_an_earlier_attempt_at_the_graph_did_not_apply_is_forgotten():
     graph = GraphRun(ThreadDialogue())
-    graph.node_started(first := visit(graph, 1), [REQUEST])
+    graph.node_started(first := visit(1), [REQUEST])
     graph.node_ended(first, [message("once")])
-    graph.node_started(second := visit(graph, 2, number=0), None)
+    graph.node_started(second := visit(2, number=0), None)
     graph.node_ended(second, [message("lost")])
-    graph.node_started(visit(graph, 2, "broken"), None)
-    graph.node_started(again := visit(graph, 1), [REQUEST])
+    graph.node_started(visit(2, "broken"), None)
+    graph.node_started(again := visit(1), [REQUEST])
     graph.node_ended(again, [message("twice")])
-    graph.node_started(visit(graph, 3, number=0), None)
+    graph.node_started(visit(3, number=0), None)
     graph.apply_before(3)
 
     assert said(graph) == ["Find it.", "twice"]
@@ -87,7 +87,7 @@ def test_what_an_earlier_attempt_at_the_graph_did_not_apply_is_forgotten():
 
 def test_a_graph_that_returns_no_messages_has_said_what_its_nodes_did():
     graph = GraphRun(ThreadDialogue())
-    graph.node_started(only := visit(graph, 1), [REQUEST])
+    graph.node_started(only := visit(1), [REQUEST])
     graph.node_ended(only, [message("done")])
     graph.ended(None)
 

@@ -1,0 +1,279 @@
+"""What this package takes from LangGraph without its documentation's word: names, forms and orders.
+
+No other file spells these out. `tests/unit_tests/test_langgraph_contract.py` holds the installed LangGraph to each one,
+so a release that changes something fails there, with a name, before it fails in a user's graph.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.channels.delta import DeltaChannel
+from langgraph.checkpoint.base import CheckpointTuple
+from langgraph.config import get_config
+from langgraph.constants import START
+from langgraph.errors import GraphInterrupt
+from langgraph.prebuilt.tool_node import ToolInvocationError
+from langgraph.runtime import Runtime
+
+__all__ = [
+    "NodeRun",
+    "SavedState",
+    "ToolInvocationError",
+    "appending",
+    "checkpoint_of",
+    "config_at",
+    "configurable_here",
+    "graph_around",
+    "interrupts_in",
+    "is_for_graph_of",
+    "is_inside",
+    "levels",
+    "namespace_here",
+    "namespace_of",
+    "nodes_in",
+    "questions_once",
+    "runtime_in",
+    "state_reader",
+    "tool_node_input",
+    "variables_in",
+    "without_graph",
+    "without_reserved",
+]
+
+# Checkpoint namespaces: `node:task|node:task`, and `node:task|2` for the third call of a graph in one task.
+
+_LEVEL, _TASK = "|", ":"
+
+_NAMESPACE, _CHECKPOINT, _MAP, _THREAD = "checkpoint_ns", "checkpoint_id", "checkpoint_map", "thread_id"
+
+
+def nodes_in(namespace: str) -> list[str]:
+    """The names of the nodes in a namespace, outermost first, without their tasks and the numbers of repeated calls."""
+    return [level.partition(_TASK)[0] for level in namespace.split(_LEVEL) if level and not level.isdigit()]
+
+
+def graph_around(namespace: str) -> str:
+    """The namespace of the graph that a node belongs to."""
+    return namespace.rpartition(_LEVEL)[0]
+
+
+def levels(namespace: str) -> int:
+    """How deep a graph stands inside others."""
+    return namespace.count(_LEVEL)
+
+
+def is_inside(namespace: str, outer: str) -> bool:
+    """Whether a graph runs in a node of another one."""
+    return namespace.startswith(f"{outer}{_LEVEL}")
+
+
+def is_for_graph_of(namespace: str, graph: str | None) -> bool:
+    """Whether a command that names `graph` is meant for the graph of this node: LangGraph writes it in three ways."""
+    nodes = nodes_in(namespace)
+    return graph in {namespace, _LEVEL.join(nodes), nodes[-1] if nodes else ""}
+
+
+def namespace_of(config: Mapping[str, Any]) -> str:
+    """The namespace that a configuration names; empty for the outermost graph."""
+    return str(config.get("configurable", {}).get(_NAMESPACE, ""))
+
+
+def checkpoint_of(config: Mapping[str, Any]) -> str:
+    """Id of the checkpoint that the configuration of a snapshot names."""
+    return str(config["configurable"][_CHECKPOINT])
+
+
+# What LangGraph keeps under `configurable`.
+
+_RESERVED, _RUNNING, _READER = "__", "__pregel_", "__pregel_read"
+
+_PLACE = frozenset({_THREAD, _CHECKPOINT, _NAMESPACE, _MAP})
+
+
+def configurable_here() -> Mapping[str, Any] | None:
+    """What is `configurable` in the node that is running; `None` outside of a graph."""
+    try:
+        return get_config().get("configurable", {})
+    except RuntimeError:
+        return None
+
+
+def namespace_here() -> str:
+    """The namespace of the node that is running; empty outside of a graph."""
+    return namespace_of({"configurable": configurable_here() or {}})
+
+
+def config_at(configurable: Mapping[str, Any], namespace: str) -> RunnableConfig:
+    """By which the latest state of a graph with this namespace is read, in the thread of `configurable`."""
+    kept = {key: value for key, value in configurable.items() if key not in {_CHECKPOINT, _MAP}}
+    return {"configurable": {**kept, _NAMESPACE: namespace}}
+
+
+def without_reserved(configurable: Mapping[str, Any], *, place: bool = True) -> dict[str, Any]:
+    """What users have put under `configurable`.
+
+    Args:
+        configurable: The values.
+        place: Whether to keep what says where a run stands: thread, checkpoint, namespace.
+    """
+    return {
+        key: value
+        for key, value in configurable.items()
+        if not key.startswith(_RESERVED) and (place or key not in _PLACE)
+    }
+
+
+def variables_in(configurable: Mapping[str, Any]) -> dict[str, Any]:
+    """What may say whose run it is: users' values and the runtime, for its context."""
+    runtimes = {key: value for key, value in configurable.items() if isinstance(value, Runtime)}
+    return without_reserved(configurable) | runtimes
+
+
+def without_graph(configurable: Mapping[str, Any]) -> dict[str, Any]:
+    """`configurable` for a run that is no part of the graph that is running, nor of its checkpoints."""
+    return {key: value for key, value in configurable.items() if not key.startswith(("checkpoint_", _RUNNING))}
+
+
+def runtime_in(configurable: Mapping[str, Any]) -> Runtime[Any] | None:
+    """The runtime that LangGraph keeps beside users' values."""
+    return next((value for value in configurable.values() if isinstance(value, Runtime)), None)
+
+
+def state_reader(config: Mapping[str, Any]) -> RunnableConfig:
+    """The part of a configuration by which tools read the state of the running graph, to be merged into another."""
+    read = config.get("configurable", {}).get(_READER)
+    return {"configurable": {_READER: read}} if read else {}
+
+
+# What callback handlers hear of nodes.
+
+_NODE_TAG, _PULL = "graph:step:", "__pregel_pull"
+
+_CALL = True
+"""Last element of the path of a `@task` call."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRun:
+    """One run of a node or of a `@task`.
+
+    Attributes:
+        step: Number of the super-step.
+        path: Where it stands among the tasks of that step.
+        namespace: Its checkpoint namespace.
+        name: The name of the node.
+    """
+
+    step: int
+    path: tuple[Any, ...]
+    namespace: str
+    name: str = ""
+
+    @classmethod
+    def of(cls, tags: Sequence[str], metadata: Mapping[str, Any]) -> "NodeRun | None":
+        """What a callback's tags and metadata say; `None` if they are not those of a node."""
+        if not any(tag.startswith(_NODE_TAG) for tag in tags):
+            return None
+        return cls(*(metadata[f"langgraph_{key}"] for key in ("step", "path", "checkpoint_ns", "node")))
+
+    @property
+    def updates_state(self) -> bool:
+        """Whether what it returns is an update of the state; what a `@task` returns is not."""
+        return self.path[-1] is not _CALL
+
+    @property
+    def gets_state(self) -> bool:
+        """Whether its input is the state, and not what a `Send` carried or what the graph was called with."""
+        return self.path[0] == _PULL and self.name != START
+
+    @property
+    def order(self) -> str:
+        """LangGraph applies the updates of a step in the order of this text: the path, with numbers padded."""
+        return ", ".join(f"{part:010d}" if isinstance(part, int) else str(part) for part in self.path[:3])
+
+
+# What a run returns, and how it stops.
+
+
+def interrupts_in(returned: Any) -> Sequence[Any]:
+    """The interrupts in what a graph returned."""
+    return (returned.get("__interrupt__") or ()) if isinstance(returned, Mapping) else ()
+
+
+def questions_once(interrupted: GraphInterrupt) -> GraphInterrupt:
+    """The interrupt with every question once; LangGraph counts that of a task again for the node that waits for it."""
+    questions = interrupted.args[0] if interrupted.args else ()
+    return GraphInterrupt(tuple({question.id: question for question in questions}.values()))
+
+
+# Checkpoints.
+
+
+def appending(snapshot_frequency: int) -> "DeltaChannel[Any]":
+    """A state channel for a growing list, of which a checkpoint holds what was added and not all that is there.
+
+    Args:
+        snapshot_frequency: After how many additions a checkpoint holds all of it.
+    """
+    return DeltaChannel(_joined, list, snapshot_frequency=snapshot_frequency)
+
+
+def _joined(held: list[Any], more: Sequence[list[Any]]) -> list[Any]:
+    return [*held, *chain.from_iterable(more)]
+
+
+@dataclass(frozen=True, slots=True)
+class SavedState:
+    """What one checkpoint holds.
+
+    Attributes:
+        id: Its id; later ones sort behind.
+        namespace: That of its graph.
+        root: Id of the checkpoint of the outermost graph in which its graph began; empty if it is that graph's own.
+        channels: Names of what the state holds.
+        metadata: Names of what the run was started with.
+    """
+
+    id: str
+    namespace: str
+    root: str
+    channels: frozenset[str]
+    metadata: frozenset[str]
+    _saved: CheckpointTuple
+
+    @classmethod
+    def of(cls, saved: CheckpointTuple) -> "SavedState":
+        """Read a checkpoint."""
+        parents: Mapping[str, str] = (saved.metadata or {}).get("parents") or {}
+        return cls(
+            id=saved.checkpoint["id"],
+            namespace=namespace_of(saved.config),
+            root=parents.get("", ""),
+            channels=frozenset(
+                name for name in saved.checkpoint["channel_values"] if not name.startswith((_RESERVED, "branch:"))
+            ),
+            metadata=frozenset(saved.metadata or ()),
+            _saved=saved,
+        )
+
+    def value(self, channel: str) -> Any:
+        """What it holds under this name."""
+        return self._saved.checkpoint["channel_values"].get(channel)
+
+    def in_parts(self, channel: str) -> bool:
+        """Whether it holds only what was added to a list, so that the graph has to add up the checkpoints."""
+        return channel in self._saved.checkpoint["channel_versions"] and not isinstance(
+            self.value(channel), list | tuple
+        )
+
+
+# ToolNode.
+
+
+def tool_node_input(name: str, arguments: Mapping[str, Any], call_id: str, state: Mapping[str, Any]) -> dict[str, Any]:
+    """What a `ToolNode` takes for one call, with the state that its tool may have injected."""
+    call = {"name": name, "args": arguments, "id": call_id, "type": "tool_call"}
+    return {"__type": "tool_call_with_context", "tool_call": call, "state": state}

@@ -1,0 +1,437 @@
+"""What this package takes from LangGraph beyond its documentation, held against the LangGraph that is installed.
+
+A test that fails here names the one thing in `langchain_tooltree/_langgraph.py` that has to follow.
+"""
+
+import ast
+import operator
+import re
+from pathlib import Path
+from typing import Annotated, Any, TypedDict
+
+import pytest
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.runnables.config import merge_configs
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.config import get_config
+from langgraph.errors import GraphInterrupt, ParentCommand
+from langgraph.func import task
+from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.prebuilt import InjectedState, ToolNode
+from langgraph.runtime import get_runtime
+from langgraph.types import Command, Interrupt, Send, interrupt
+
+import langchain_tooltree
+from tests.internals import hall as inside
+
+PACKAGE = Path(langchain_tooltree.__file__).parent
+THREAD = {"configurable": {"thread_id": "1"}}
+
+SPELT_OUT_ONCE = re.compile(
+    r"__pregel_|langgraph_(path|step|node|checkpoint_ns|triggers)|checkpoint_(ns|id|map)|graph:step|__interrupt__"
+    r"|tool_call_with_context|^checkpoint_$"
+)
+
+
+class Listed(TypedDict):
+    said: Annotated[list[str], operator.add]
+
+
+class Nodes(BaseCallbackHandler):
+    """The runs of nodes that callbacks tell of, with what each was given, in the order of their starts."""
+
+    run_inline = True
+
+    def __init__(self):
+        self.seen = []
+        self.metadata = []
+
+    def on_chain_start(self, serialized, inputs, *, tags=None, metadata=None, **_):
+        run = inside.NodeRun.of(tags or (), metadata or {})
+        if run is not None:
+            self.seen.append((run, inputs))
+            self.metadata.append(metadata)
+
+
+def a_graph(state=Listed, *, saved=False, **nodes):
+    """A chain of nodes, one after the other."""
+    graph = StateGraph(state)
+    for name, node in nodes.items():
+        graph.add_node(name, node)
+    for before, after in zip([START, *nodes], [*nodes, END], strict=True):
+        graph.add_edge(before, after)
+    return graph.compile(checkpointer=InMemorySaver() if saved else None)
+
+
+def says(*words):
+    return lambda _: {"said": list(words)}
+
+
+def namespaces(seen):
+    """A node that notes its namespace."""
+
+    def node(_):
+        seen.append(inside.namespace_here())
+        return {"said": []}
+
+    return node
+
+
+def test_internals_are_spelt_out_in_one_file_only():
+    found = [
+        f"{path.relative_to(PACKAGE)}:{node.lineno}: {node.value!r:.60}"
+        for path in sorted(PACKAGE.rglob("*.py"))
+        if path.name != "_langgraph.py"
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and SPELT_OUT_ONCE.search(node.value)
+    ]
+    modules = re.compile(r"from langgraph\.(_internal|channels|pregel\.)|DeltaChannel")
+    found += [
+        f"{path.relative_to(PACKAGE)}: {hit[0]}"
+        for path in sorted(PACKAGE.rglob("*.py"))
+        if path.name != "_langgraph.py" and (hit := modules.search(path.read_text(encoding="utf-8")))
+    ]
+    assert found == []
+
+
+def test_a_namespace_names_the_nodes_and_their_tasks():
+    seen = []
+    inner = a_graph(leaf=namespaces(seen))
+
+    def twice(state):
+        inner.invoke(state)
+        inner.invoke(state)
+        return {"said": []}
+
+    a_graph(outer=a_graph(twice=twice), saved=True).invoke({"said": []}, THREAD)
+
+    assert [inside.nodes_in(each) for each in seen] == [["outer", "twice", "leaf"]] * 2
+    assert [inside.levels(each) for each in seen] == [2, 3]  # the second call of a graph has a number of its own
+    first, second = (inside.graph_around(each) for each in seen)
+    assert second == f"{first}|1"
+    assert inside.is_inside(second, first)
+    assert not inside.is_inside(first, first)
+
+
+def test_a_node_named_by_a_number_is_a_node():
+    seen = []
+    a_graph(**{"7": namespaces(seen)}).invoke({"said": []})
+
+    assert [inside.nodes_in(each) for each in seen] == [["7"]]
+
+
+def test_outside_of_a_graph_nothing_is_configurable():
+    assert inside.configurable_here() is None
+    assert inside.namespace_here() == ""
+    assert inside.nodes_in("") == []
+
+
+def test_a_command_for_a_graph_is_known_by_the_namespace_of_its_node():
+    raised = []
+
+    class Errors(BaseCallbackHandler):
+        run_inline = True
+
+        def __init__(self):
+            self.namespaces = {}
+
+        def on_chain_start(self, serialized, inputs, *, run_id, tags=None, metadata=None, **_):
+            if run := inside.NodeRun.of(tags or (), metadata or {}):
+                self.namespaces[run_id] = run.namespace
+
+        def on_chain_error(self, error, *, run_id, **_):
+            if isinstance(error, ParentCommand) and run_id in self.namespaces:
+                raised.append((self.namespaces[run_id], error.args[0].graph))
+
+    graph = StateGraph(Listed)
+    up = a_graph(up=lambda _: Command(graph=Command.PARENT, update={"said": ["up"]}, goto="end"))
+    graph.add_node("sub", up)
+    graph.add_node("end", says("end"))
+    graph.add_edge(START, "sub")
+    result = graph.compile(checkpointer=InMemorySaver()).invoke({"said": []}, {**THREAD, "callbacks": [Errors()]})
+
+    assert result["said"] == ["up", "end"]
+    answers = {tuple(inside.nodes_in(node)): inside.is_for_graph_of(node, graph) for node, graph in raised}
+    assert answers[("sub",)]
+    assert not answers.get(("sub", "up"))
+
+
+def test_what_is_configurable_holds_the_place_of_the_run_and_what_users_put_there():
+    held = []
+    graph = a_graph(node=lambda _: held.append(dict(inside.configurable_here())) or {"said": []}, saved=True)
+    graph.invoke({"said": []}, {"configurable": {"thread_id": "1", "user_id": "ada"}}, context={"tenant": "t"})
+
+    place = {"thread_id", "checkpoint_ns", "checkpoint_id", "checkpoint_map"}
+    assert set(held[0]) >= {"thread_id", "checkpoint_ns", "user_id"}
+    assert set(inside.without_reserved(held[0])) <= {"user_id", *place}
+    assert inside.without_reserved(held[0], place=False) == {"user_id": "ada"}
+    assert inside.without_graph(held[0]) == {"thread_id": "1", "user_id": "ada"}
+    assert inside.runtime_in(held[0]).context == {"tenant": "t"}
+    assert inside.runtime_in(inside.variables_in(held[0])).context == {"tenant": "t"}
+
+
+def test_a_run_of_its_own_inside_a_graph_keeps_nothing_of_that_graph():
+    """Without the keys of the running graph, a graph with a checkpointer is not a part of it."""
+    own = a_graph(node=says("own"), saved=True)
+
+    def node(_):
+        configurable = inside.without_graph(get_config()["configurable"])
+        own.invoke({"said": []}, {"configurable": {**configurable, "thread_id": "own"}})
+        return {"said": []}
+
+    a_graph(node=node, saved=True).invoke({"said": []}, THREAD)
+
+    assert own.get_state({"configurable": {"thread_id": "own"}}).values == {"said": ["own"]}
+
+
+def test_a_tool_reads_the_state_through_the_reader_of_another_graph():
+    seen = []
+
+    @tool
+    def look(said: Annotated[list[str], InjectedState("said")]) -> str:
+        """Look."""
+        seen.append(said)
+        return "seen"
+
+    def host(state):
+        config = inside.state_reader(get_config())
+
+        def searching(_):
+            call = {"name": "look", "args": {}, "id": "1", "type": "tool_call"}
+            ToolNode([look]).invoke([call], merge_configs(get_config(), config))
+            return {"said": []}
+
+        a_graph(searching=searching).invoke({"said": ["of the inner graph"]})
+        return {"said": []}
+
+    a_graph(host=host).invoke({"said": ["of the host"]})
+
+    assert seen == [["of the host"]]
+    assert inside.state_reader({}) == {}
+
+
+def test_callbacks_tell_step_path_namespace_and_name_of_a_node():
+    nodes = Nodes()
+    graph = a_graph(first=says("one"), second=says("two"), saved=True)
+    graph.invoke({"said": ["zero"]}, {**THREAD, "callbacks": [nodes]})
+
+    runs = [run for run, _ in nodes.seen if run.gets_state]
+    assert [(run.name, run.step) for run in runs] == [("first", 1), ("second", 2)]
+    assert [inside.nodes_in(run.namespace) for run in runs] == [["first"], ["second"]]
+    assert [given["said"] for run, given in nodes.seen if run.gets_state] == [["zero"], ["zero", "one"]]
+    assert {each["thread_id"] for each in nodes.metadata} == {"1"}
+
+
+def test_other_runs_are_no_nodes():
+    assert inside.NodeRun.of(["seq:step:1"], {}) is None
+
+
+def test_a_node_that_was_sent_something_does_not_get_the_state():
+    nodes = Nodes()
+    graph = StateGraph(Listed)
+    graph.add_node("sent", lambda given: {"said": [given]})
+    graph.add_conditional_edges(START, lambda _: [Send("sent", "a"), Send("sent", "b")])
+    graph.compile().invoke({"said": []}, {"callbacks": [nodes]})
+
+    assert [(run.gets_state, run.updates_state) for run, _ in nodes.seen if run.name == "sent"] == [(False, True)] * 2
+
+
+@pytest.mark.parametrize("sent", [12])
+def test_updates_are_applied_in_the_order_of_the_paths(sent):
+    nodes = Nodes()
+    graph = StateGraph(Listed)
+    graph.add_node("sent", lambda given: {"said": [given]})
+    graph.add_conditional_edges(START, lambda _: [Send("sent", str(number)) for number in range(sent)])
+    result = graph.compile().invoke({"said": []}, {"callbacks": [nodes]})
+
+    runs = sorted(((run.order, given) for run, given in nodes.seen if run.name == "sent"))
+    assert [given for _, given in runs] == result["said"] == [str(number) for number in range(sent)]
+
+
+def test_updates_of_nodes_are_applied_in_the_order_of_their_names():
+    nodes = Nodes()
+    graph = StateGraph(Listed)
+    for name in ("zoe", "ada", "max"):
+        graph.add_node(name, says(name))
+        graph.add_edge(START, name)
+    result = graph.compile().invoke({"said": []}, {"callbacks": [nodes]})
+
+    assert [
+        run.name for run in sorted((run for run, _ in nodes.seen if run.gets_state), key=lambda run: run.order)
+    ] == (result["said"])
+
+
+def test_what_a_task_returns_is_no_update():
+    class Runs(BaseCallbackHandler):
+        run_inline = True
+
+        def on_chain_start(self, serialized, inputs, *, name=None, tags=None, metadata=None, **_):
+            told[name] = (tags, metadata)
+
+    told = {}
+
+    @task
+    def work() -> int:
+        return 1
+
+    a_graph(node=lambda _: {"said": [str(work().result())]}).invoke({"said": []}, {"callbacks": [Runs()]})
+
+    assert inside.NodeRun.of(*told["node"]).updates_state
+    tags, metadata = told["work"]
+    assert inside.NodeRun.of(tags, metadata) is None  # it is told as a part of its node
+    assert not inside.NodeRun.of(["graph:step:1"], metadata).updates_state
+
+
+@pytest.mark.parametrize("kill_at", [0, 1, 2])
+def test_a_resumed_task_is_known_by_its_number_of_launch(kill_at):
+    """Launched in the same order, each gets its own result back, and none that was done is done again."""
+    done, broken = [], [kill_at]
+
+    @task
+    def work(number: int) -> int:
+        if broken == [number]:
+            msg = "killed"
+            raise RuntimeError(msg)
+        done.append(number)
+        return number * 10
+
+    def node(_):
+        # One after the other, so that those before the kill are persisted.
+        return {"said": [str(work(number).result()) for number in range(3)]}
+
+    graph = a_graph(node=node, saved=True)
+    with pytest.raises(RuntimeError, match="killed"):
+        graph.invoke({"said": []}, THREAD, durability="sync")
+    broken.clear()
+    assert graph.invoke(None, THREAD)["said"] == ["0", "10", "20"]
+    assert done == [0, 1, 2]
+
+
+def test_a_question_of_a_task_is_asked_once():
+    @task
+    def ask() -> Any:
+        return interrupt("May I?")
+
+    raised = []
+
+    def node(_):
+        try:
+            return {"said": [ask().result()]}
+        except GraphInterrupt as interrupted:
+            raised.append(interrupted)
+            raise inside.questions_once(interrupted) from None
+
+    graph = a_graph(node=node, saved=True)
+    stopped = graph.invoke({"said": []}, THREAD)
+
+    assert [question.value for question in inside.interrupts_in(stopped)] == ["May I?"]
+    assert inside.questions_once(GraphInterrupt()).args == ((),)
+    twice = GraphInterrupt((Interrupt("May I?", id="1"), Interrupt("May I?", id="1"), Interrupt("Now?", id="2")))
+    assert [question.id for question in inside.questions_once(twice).args[0]] == ["1", "2"]
+
+
+def test_interrupts_stand_in_what_a_graph_returns():
+    graph = a_graph(node=lambda _: {"said": [interrupt("Go on?")]}, saved=True)
+
+    assert [each.value for each in inside.interrupts_in(graph.invoke({"said": []}, THREAD))] == ["Go on?"]
+    assert not inside.interrupts_in(graph.invoke(Command(resume="yes"), THREAD))
+    assert not inside.interrupts_in(None)
+
+
+def saved_states(graph, thread=THREAD):
+    return [inside.SavedState.of(saved) for saved in graph.checkpointer.list(thread)]
+
+
+def test_a_checkpoint_tells_its_graph_and_the_checkpoint_in_which_that_began():
+    graph = a_graph(outer=a_graph(MessagesState, leaf=lambda _: {"messages": []}), state=MessagesState, saved=True)
+    graph.invoke({"messages": [HumanMessage("Hello.")]}, {**THREAD, "metadata": {"tooltree_x": 1}})
+
+    states = saved_states(graph)
+    inner = [state for state in states if state.namespace]
+    outer = {state.id for state in states if not state.namespace}
+    assert {tuple(inside.nodes_in(state.namespace)) for state in inner} == {("outer",)}
+    assert {state.root for state in inner} <= outer
+    assert all("tooltree_x" in state.metadata for state in states)
+    assert inner[0].channels == {"messages"}
+    assert [message.content for message in inner[0].value("messages")] == ["Hello."]
+    assert not inner[0].in_parts("messages")
+    assert [each.id for each in sorted(states, key=lambda state: state.id, reverse=True) if not each.namespace] == (
+        [each.id for each in states if not each.namespace]
+    )
+
+
+def test_the_latest_state_of_a_graph_is_read_by_its_namespace():
+    seen = []
+    graph = a_graph(outer=a_graph(leaf=namespaces(seen)), saved=True)
+    graph.invoke({"said": ["here"]}, THREAD)
+
+    config = inside.config_at({"thread_id": "1", "checkpoint_id": "x"}, inside.graph_around(seen[0]))
+    assert inside.namespace_of(config) == inside.graph_around(seen[0])
+    snapshot = graph.get_state(config)
+    assert snapshot.values == {"said": ["here"]}
+    assert inside.checkpoint_of(snapshot.config) in {state.id for state in saved_states(graph)}
+
+
+def test_an_appending_channel_is_kept_in_parts_and_read_whole():
+    class Growing(TypedDict):
+        said: Annotated[list[str], inside.appending(100)]
+
+    graph = a_graph(Growing, first=says("one"), second=says("two"), saved=True)
+    graph.invoke({"said": ["zero"]}, THREAD)
+
+    assert graph.get_state(THREAD).values == {"said": ["zero", "one", "two"]}
+    assert saved_states(graph)[0].in_parts("said")
+
+
+def test_a_tool_node_takes_one_call_with_the_state_for_its_tool():
+    @tool
+    def look(place: str, said: Annotated[list[str], InjectedState("said")]) -> str:
+        """Look."""
+        return f"{place}: {said}"
+
+    def node(_):
+        given = inside.tool_node_input("look", {"place": "here"}, "call-1", {"messages": [], "said": ["a"]})
+        result = ToolNode([look], handle_tool_errors=False).invoke(given)
+        message = result["messages"][0]
+        assert message.tool_call_id == "call-1"
+        return {"said": [message.content]}
+
+    assert a_graph(node=node).invoke({"said": []})["said"] == ["here: ['a']"]
+
+
+def test_a_tool_node_raises_for_arguments_that_do_not_fit():
+    @tool
+    def look(place: int) -> str:
+        """Look."""
+        return str(place)
+
+    def node(_):
+        given = inside.tool_node_input("look", {"place": "nowhere"}, "call-1", {"messages": []})
+        with pytest.raises(inside.ToolInvocationError):
+            ToolNode([look], handle_tool_errors=False).invoke(given)
+        return {"said": []}
+
+    a_graph(node=node).invoke({"said": []})
+
+
+def test_the_runtime_knows_the_thread_and_the_run():
+    seen = []
+
+    def node(_):
+        seen.append(get_runtime().execution_info)
+        return {"said": []}
+
+    a_graph(node=node, saved=True).invoke({"said": []}, THREAD)
+    a_graph(node=node).invoke({"said": []}, {"run_id": "00000000-0000-0000-0000-000000000001"})
+
+    assert (seen[0].thread_id, seen[1].thread_id) == ("1", None)
+    assert str(seen[1].run_id) == "00000000-0000-0000-0000-000000000001"
+
+
+def test_messages_of_ai_are_kept_by_a_checkpoint_as_they_were():
+    graph = a_graph(MessagesState, node=lambda _: {"messages": [AIMessage("Yes.", id="a")]}, saved=True)
+    graph.invoke({"messages": [HumanMessage("Hello.", id="h")]}, THREAD)
+
+    assert [message.id for message in saved_states(graph)[0].value("messages")] == ["h", "a"]
