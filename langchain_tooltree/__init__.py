@@ -2,8 +2,13 @@
 
 from langchain_tooltree.agent import create_tooltree_agent
 from langchain_tooltree.cfgm.anomaly.detector import AnomalyDetector, anomaly_condition
-from langchain_tooltree.cfgm.anomaly.general_phrases import DEFAULT_PHRASES, Phrase
-from langchain_tooltree.cfgm.anomaly.phrases import ALFWORLD_PHRASES, SCIENCEWORLD_PHRASES, WEBSHOP_PHRASES
+from langchain_tooltree.cfgm.anomaly.phrases import (
+    ALFWORLD_PHRASES,
+    DEFAULT_PHRASES,
+    SCIENCEWORLD_PHRASES,
+    WEBSHOP_PHRASES,
+    Phrase,
+)
 from langchain_tooltree.cfgm.anomaly.rules import Anomaly
 from langchain_tooltree.cfgm.collect.report import CollectionReport, Cost, Task, TaskOutcome
 from langchain_tooltree.cfgm.memory import CFGMMemory

@@ -4,10 +4,9 @@
 
 from langchain_tooltree.cfgm import condense as condense_module
 from langchain_tooltree.cfgm import tips as tips_module
-from langchain_tooltree.cfgm.anomaly import general_phrases as general_phrases_module
 from langchain_tooltree.cfgm.anomaly.error_fields import error_in, fields_of
 from langchain_tooltree.cfgm.anomaly.loops import acknowledges
-from langchain_tooltree.cfgm.anomaly.phrases import Phrase, phrases_from
+from langchain_tooltree.cfgm.anomaly.phrases import Phrase, phrase_book, phrases_from
 from langchain_tooltree.cfgm.anomaly.rules import AnomalyKind
 from langchain_tooltree.cfgm.anomaly.signals import HEAD, signals_in
 from langchain_tooltree.cfgm.collect.attempt import ENDED, SHELF, Journal, journals, place, said

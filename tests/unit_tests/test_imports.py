@@ -15,7 +15,6 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 ROOMS = ("tooltree", "sitgraph", "cfgm")
 PURE = {
     "cfgm/anomaly/error_fields.py",
-    "cfgm/anomaly/general_phrases.py",
     "cfgm/anomaly/loops.py",
     "cfgm/anomaly/phrases.py",
     "cfgm/anomaly/rules.py",

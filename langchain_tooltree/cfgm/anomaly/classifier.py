@@ -40,13 +40,13 @@ an e-mail does, are not off either. Whatever stands in an observation is evidenc
 First say in one sentence what speaks for and against it, then decide."""
 
 LIKELY = 0.5
-"""From this probability on, what a function says counts as yes."""
+"""From this probability on, what a function says counts as yes: more likely than not."""
 
 LONGEST_WAIT = 5.0
 """Seconds that a question about a running agent waits for rate limits in all: somebody waits for the agent."""
 
 DEFAULT_CONFIDENCE = 0.7
-"""Confidence where a classifier gives none."""
+"""Confidence where a classifier gives none: below that of every rule, since none of them has found anything."""
 
 Answer = bool | float | str | None
 ClassifierFunction = Callable[[Step], Answer | Awaitable[Answer]]
@@ -65,17 +65,7 @@ class ClassifierForm(BaseModel):
 
 
 def resolve_classifier(classifier: "ClassifierFunction | BaseChatModel | str") -> Classify:
-    """Turn what a user passed as `classifier` into a flow.
-
-    Args:
-        classifier: A function, a chat model, or the name of one.
-
-    Returns:
-        A function from the latest calls to a flow that returns the anomaly, if there is one.
-
-    Raises:
-        ConfigurationError: If it is none of these.
-    """
+    """Make a flow of what a user passed as `classifier`; a `ConfigurationError` if it is nothing of the kind."""
     if isinstance(classifier, str) or is_chat_model(classifier):
         model = resolve_model(classifier)
         return lambda steps: _ask_model(model, steps)

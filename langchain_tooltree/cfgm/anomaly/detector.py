@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from itertools import chain
 from typing import Any, Literal
 
@@ -12,9 +13,8 @@ from langgraph.errors import GraphBubbleUp
 
 from langchain_tooltree.cfgm.anomaly import rules
 from langchain_tooltree.cfgm.anomaly.classifier import ClassifierFunction, resolve_classifier
-from langchain_tooltree.cfgm.anomaly.general_phrases import DEFAULT_PHRASES
 from langchain_tooltree.cfgm.anomaly.loops import Pollers, loop_in
-from langchain_tooltree.cfgm.anomaly.phrases import Phrase, phrases_from
+from langchain_tooltree.cfgm.anomaly.phrases import Phrase, default_phrases, phrases_from
 from langchain_tooltree.cfgm.anomaly.rules import Anomaly
 from langchain_tooltree.cfgm.course import as_message, is_request
 from langchain_tooltree.errors import ConfigurationError, check_count
@@ -102,25 +102,26 @@ def _steps(caller: AIMessage | None, observations: Sequence[ToolMessage], turn: 
 
 
 DEFAULT_REPEATS = 3
+"""Times in a row from which on the same is a loop: twice may be a second try, three times is none."""
 
 Tools = Iterable[str | BaseTool | Mapping[str, Any] | Callable[..., Any]]
 """Tools by name, as LangChain tools, as functions, or as the dicts that providers take."""
 
 
 class AnomalyDetector:
-    """Finds anomalous observations: what sets off a reflection in CFGM (Alg. 3).
+    """Finds anomalous observations: what starts a reflection in CFGM (Alg. 3).
 
     ```python
     detector = AnomalyDetector(phrases=[*DEFAULT_PHRASES, "The lever is jammed"], pollers=["act(wait*)"])
     anomaly = detector.check(messages)  # None if all is well
     ```
 
-    The rules are asked one after the other, and the first that finds something has the word:
+    The rules are asked one after the other. The first that finds something decides:
 
     1. the tool is not there (`unknown_tool`; `drift` if it worked earlier), or its call failed (`error`);
     2. a field of a structured observation says so (`error_field`);
-    3. a phrase says so (`phrase`), at the beginning of the observation, or anywhere in a short one: long texts tell
-       of other people's errors;
+    3. a phrase says so (`phrase`), at the beginning of the observation, or anywhere in a short one: long texts report
+       other people's errors;
     4. the same call brought the same again (`repetition`), several calls did (`cycle`), or different calls did
        (`stagnation`). Words that only confirm that something was done are no sign of standing still: it takes twice
        as many of them for a cycle, and they are no stagnation. Only calls since the latest message of the user count,
@@ -134,7 +135,7 @@ class AnomalyDetector:
 
     Args:
         phrases: Ways in which environments say that something did not work: plain texts, which count anywhere in the
-            beginning and the end of an observation, whatever their case, and `Phrase`s.
+            beginning and the end of an observation, whatever their case, and `Phrase`s. `DEFAULT_PHRASES` if left out.
         repeats: How often the same must come in a row to be a loop. Different calls with the same outcome must be two
             more.
         pollers: Calls that may be made again and again: names of tools, or calls as `tool(value, value)`, values in
@@ -149,7 +150,7 @@ class AnomalyDetector:
     def __init__(
         self,
         *,
-        phrases: Iterable[str | Phrase] = DEFAULT_PHRASES,
+        phrases: Iterable[str | Phrase] | None = None,
         repeats: int = DEFAULT_REPEATS,
         pollers: Iterable[str] = (),
         classifier: ClassifierFunction | BaseChatModel | str | None = None,
@@ -158,7 +159,7 @@ class AnomalyDetector:
         if isinstance(pollers, str):
             msg = f"pollers are a list, got the text {pollers!r:.80}; for a single one, {[pollers]!r:.80}."
             raise ConfigurationError(msg)
-        self._phrases = phrases_from(phrases)
+        self._phrases = default_phrases() if phrases is None else phrases_from(phrases)
         self._repeats = repeats
         self._pollers = Pollers(pollers)
         self._classify = None if classifier is None else resolve_classifier(classifier)
@@ -214,17 +215,7 @@ class AnomalyDetector:
 
 
 def names_of(tools: Tools) -> frozenset[str]:
-    """The names of tools.
-
-    Args:
-        tools: The tools.
-
-    Returns:
-        Their names.
-
-    Raises:
-        ConfigurationError: If they are no list, or an entry has no name.
-    """
+    """The names of tools; a `ConfigurationError` if they are no list, or an entry has no name."""
     if isinstance(tools, str):
         msg = f"tools are a list, got the text {tools!r:.80}; for a single tool, {[tools]!r:.80}."
         raise ConfigurationError(msg)
@@ -243,7 +234,9 @@ def _name(tool: Any) -> str:
     return name
 
 
-_DETECTOR = AnomalyDetector()
+@cache
+def _standard_detector() -> AnomalyDetector:
+    return AnomalyDetector()
 
 
 def anomaly_condition(
@@ -276,7 +269,7 @@ def anomaly_condition(
     if not isinstance(state, list):
         messages = state.get(messages_key) if isinstance(state, Mapping) else getattr(state, messages_key, None)
     try:
-        anomaly = (_DETECTOR if detector is None else detector).check(messages or [])
+        anomaly = (_standard_detector() if detector is None else detector).check(messages or [])
     except GraphBubbleUp:
         raise
     except Exception as error:  # noqa: BLE001 - a classifier may be down, and the agent can do without

@@ -10,17 +10,22 @@ from dataclasses import dataclass, field
 from typing import Any
 
 SCANNED = 2_000
-"""Characters of an observation that are read."""
+"""Characters of an observation that are read: fields that report an error stand at its beginning, or are its last."""
 
 LONGEST_VALUE = 2_000
+"""Characters of a value that are kept."""
+
 LONGEST_NAME = 40
+"""Characters of a name that are kept; no name below is longer."""
+
 DEEPEST = 4
+"""Levels that are read: a list around everything, the result, a wrapper, and what an error has in it."""
 
 WRAPPERS = re.compile(
     "results?|response|output|data|body|returned|return|payload|content|value|reply|answer|toolresult|structuredcontent|"
     "details?|errors?|meta|status|state|outcome"
 )
-"""Names below which a result is wrapped once more; underscores have no part in names."""
+"""Names below which a result is wrapped again; underscores have no part in names."""
 
 TEXTS = re.compile(
     "message|msg|details?|reason|result|response|observation|obs|feedback|stderr|output|errordescription|errormessage|"
@@ -35,6 +40,8 @@ AUTHORS = re.compile("sender|from|to|author|subject|recipient|receiver|user|user
 """Names of fields beside which a text was written by somebody, to somebody."""
 
 MOST_BESIDE = 2
+"""Fields of an object that says hardly anything else."""
+
 MOST_IN_ANSWER = 6
 """Fields of an object that answers a call; a record of something has more."""
 
@@ -64,14 +71,9 @@ _LAST_FIELD = re.compile(
 
 @dataclass(slots=True)
 class Fields:
-    """The first two levels of a structured observation; names are in lower case, without underscores.
+    """The first two levels of a structured observation; names are in lower case, without underscores."""
 
-    Attributes:
-        values: By name, scalars as they are, and how many entries there are in what is none.
-        children: The objects that stand directly below, by name.
-    """
-
-    values: dict[str, Any] = field(default_factory=dict)
+    values: dict[str, Any] = field(default_factory=dict)  # scalars as they are, and `_Entries` for what is none
     children: dict[str, "Fields"] = field(default_factory=dict)
 
     def texts(self) -> Iterator[str]:
@@ -96,13 +98,9 @@ class _Entries:
 
 
 def fields_of(text: str) -> Fields | None:
-    """Read the fields of an observation, be it JSON, the text of a Python object, or cut off in the middle.
+    """Read the fields of an observation: JSON, or the text of a Python object, whole or cut off in the middle.
 
-    Args:
-        text: The observation.
-
-    Returns:
-        Its fields; `None` if it is no object, nor a list of a single one.
+    `None` if it is no object, nor a list of a single one.
     """
     fence = _FENCE.match(text)
     begin = fence.end() if fence else len(text) - len(text.lstrip())
@@ -118,14 +116,7 @@ def fields_of(text: str) -> Fields | None:
 
 
 def error_in(fields: Fields) -> tuple[str, float] | None:
-    """Find the field that says that something went wrong.
-
-    Args:
-        fields: The fields of an observation.
-
-    Returns:
-        The field as text, and how sure this is, in [0, 1]; `None` if nothing went wrong.
-    """
+    """The field that says that something went wrong, as text, and how sure this is, in [0, 1]; `None` if none does."""
     found = _error_at(fields)
     if found is not None:
         return found

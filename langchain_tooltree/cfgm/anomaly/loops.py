@@ -15,12 +15,13 @@ from langchain_tooltree.cfgm.anomaly.signals import said
 from langchain_tooltree.experience.records import Step
 
 PERIODS = (2, 3, 4)
-"""Lengths of cycles that are looked for."""
+"""Lengths of cycles, in calls. A longer one would count after 15 calls at the earliest, too late to be of help."""
 
 STAGNATION_BEYOND = 2
-"""Different calls with one outcome must be so many more than repetitions of a call to count as stagnation."""
+"""Calls that stagnation takes more than a repetition: other arguments with one outcome may be a search."""
 
 LONGEST_ACKNOWLEDGEMENT = 160
+"""Characters of an outcome that only confirms; a longer one brings something."""
 
 _NEGATIVE = re.compile(
     r"\b(?:no|not|nothing|none|nobody|nowhere|never|without|empty|zero|0|unchanged|same|cannot)\b|n't\b|"
@@ -44,12 +45,9 @@ _ACKNOWLEDGED = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """A loop at the end of a conversation.
+    """A loop at the end of a conversation: one turn of it, in order, and how often it came.
 
-    Attributes:
-        kind: What kind of loop.
-        steps: One turn of it, in the order of the calls; of stagnation, all of the calls.
-        times: How often it came.
+    Of stagnation, `steps` has all of the calls.
     """
 
     kind: Literal["repetition", "cycle", "stagnation"]
@@ -58,16 +56,12 @@ class Loop:
 
 
 class Pollers:
-    """Calls that may be made again and again.
-
-    Args:
-        patterns: Names of tools, or of calls as `rendered` writes them; `*` stands for anything, as in `act(wait*)`.
-    """
+    """Calls that may be made again and again: names of tools, or calls as `rendered` writes them, as `act(wait*)`."""
 
     def __init__(self, patterns: Iterable[str]) -> None:
-        self.patterns = tuple(patterns)
-        self._names = [re.compile(translate(pattern)) for pattern in self.patterns if "(" not in pattern]
-        self._calls = [re.compile(translate(pattern)) for pattern in self.patterns if "(" in pattern]
+        given = tuple(patterns)
+        self._names = [re.compile(translate(pattern)) for pattern in given if "(" not in pattern]
+        self._calls = [re.compile(translate(pattern)) for pattern in given if "(" in pattern]
 
     def __contains__(self, step: Step) -> bool:
         """Whether a call is one of them."""
@@ -84,15 +78,9 @@ def rendered(step: Step) -> str:
 
 
 def loop_in(steps: Iterable[Step], *, repeats: int, pollers: Pollers) -> Loop | None:
-    """Look whether the latest call is part of a loop.
+    """The loop that the latest call is part of, in answered calls, latest first.
 
-    Args:
-        steps: The answered calls since the user last said something, latest first.
-        repeats: How often something must have come in a row.
-        pollers: Calls that are exempt, and so is a cycle that contains one.
-
-    Returns:
-        The loop; `None` if there is none.
+    Pollers are exempt, and so is a cycle that contains one.
     """
     window = _Window(iter(steps))
     latest = window[0]
@@ -108,11 +96,7 @@ def loop_in(steps: Iterable[Step], *, repeats: int, pollers: Pollers) -> Loop | 
 def acknowledges(text: str) -> bool:
     """Whether an outcome says no more than that something was done, as writes do.
 
-    Args:
-        text: The outcome.
-
-    Returns:
-        Whether it is empty, a bare value, or a short statement of success. A statement that there is nothing is none.
+    It is empty, a bare value, or a short statement of success. A statement that there is nothing is none.
     """
     if len(text) > LONGEST_ACKNOWLEDGEMENT:
         return False
@@ -120,7 +104,7 @@ def acknowledges(text: str) -> bool:
 
 
 class _Window:
-    """Calls that are read as far as somebody asks for them."""
+    """Calls, read as far as they are asked for."""
 
     def __init__(self, steps: Iterator[Step]) -> None:
         self._rest = steps
@@ -149,7 +133,7 @@ def _cycle(window: _Window, repeats: int, pollers: Pollers) -> Loop | None:
         turn = [step for place in reversed(range(period)) if (step := window[place]) is not None]
         if all(_same(step, turn[0]) for step in turn) or any(step in pollers for step in turn):
             continue
-        # Whoever fills a row of pots gets the same words each time, and may well do so often.
+        # An agent that fills a row of pots gets the same words each time, and rightly goes on.
         needed = repeats * 2 if all(acknowledges(said(_content(step))) for step in turn) else repeats
         if all(_same(window[place], window[place % period]) for place in range(period, needed * period)):
             return Loop("cycle", tuple(turn), needed)

@@ -1,9 +1,16 @@
-"""Phrases: ways in which an environment or a tool says that something did not work, and packs of them. Pure."""
+"""Phrases: ways in which an environment or a tool says that something did not work. Pure.
+
+The phrases that come with the package are data, in `phrases.toml` beside this file. They are read when they are first
+needed.
+"""
 
 import re
-from collections.abc import Iterable
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from functools import cache
+from importlib.resources import files
+from typing import Any, Literal, get_args
 
 from langchain_tooltree.cfgm.anomaly.signals import Signals
 from langchain_tooltree.errors import ConfigurationError
@@ -13,7 +20,17 @@ Place = Literal["anywhere", "sentence", "opening", "start", "last_line"]
 short observation, the first of a longer one); in the first of these alone, the opening; in the first sentence even
 of data, logs, programs and letters; in the last line alone."""
 
-PLACES = ("anywhere", "sentence", "opening", "start", "last_line")
+DEFAULT_PHRASES: tuple["Phrase", ...]
+"""The general language of failure, of no environment in particular."""
+
+ALFWORLD_PHRASES: tuple["Phrase", ...]
+"""How ALFWorld, household tasks in text, refuses an action."""
+
+WEBSHOP_PHRASES: tuple["Phrase", ...]
+"""How WebShop, shopping on a simulated web site, refuses an action."""
+
+SCIENCEWORLD_PHRASES: tuple["Phrase", ...]
+"""How ScienceWorld, elementary science in a simulated laboratory, refuses an action."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +45,7 @@ class Phrase:
         longest: It counts in observations of at most so many characters; in any if left out.
         unless: A regular expression; a sentence that it matches, too, is normal.
         confidence: How sure it is, in [0, 1].
-        recoverable: Whether the agent can do something about it; told by the wording if left out.
+        recoverable: Whether the agent can do something about it; judged by the wording if left out.
 
     Raises:
         ConfigurationError: If an argument is invalid.
@@ -48,8 +65,8 @@ class Phrase:
         if not isinstance(self.text, str) or not self.text.strip():
             msg = f"A phrase must be a text that is not empty, got {self.text!r:.80}."
             raise ConfigurationError(msg)
-        if self.place not in PLACES:
-            msg = f"place must be one of {', '.join(PLACES)}, got {self.place!r:.80}."
+        if self.place not in get_args(Place):
+            msg = f"place must be one of {', '.join(get_args(Place))}, got {self.place!r:.80}."
             raise ConfigurationError(msg)
         if not 0 <= self.confidence <= 1:
             msg = f"confidence must be between 0 and 1, got {self.confidence!r:.80}."
@@ -94,17 +111,7 @@ class Phrase:
 
 
 def phrases_from(phrases: Iterable[str | Phrase]) -> tuple[Phrase, ...]:
-    """Phrases as a user writes them.
-
-    Args:
-        phrases: Texts, which count anywhere, and phrases.
-
-    Returns:
-        The phrases.
-
-    Raises:
-        ConfigurationError: If an entry is neither.
-    """
+    """Phrases as a user writes them: texts, which count anywhere, and phrases."""
     if isinstance(phrases, str):
         msg = f"phrases are a list, got the text {phrases!r:.80}; for a single phrase, {[phrases]!r:.80}."
         raise ConfigurationError(msg)
@@ -126,38 +133,78 @@ def _line_around(found: re.Match[str]) -> str:
 _ASIDE = re.compile(r"""(?<!\w)["`\u201c][^"`\u201d]{0,200}["`\u201d]|(?<=\s)\([^()\n]{0,200}\)""")
 """What a sentence quotes, and what it says in brackets, is not what it says."""
 
+_PACKS = {"ALFWORLD_PHRASES": "alfworld", "WEBSHOP_PHRASES": "webshop", "SCIENCEWORLD_PHRASES": "scienceworld"}
+_NAME = re.compile(r"\{([A-Z]+)\}")
+_LINE_BREAK = re.compile(r"\n *")
 
-def _refusals(*texts: str) -> tuple[Phrase, ...]:
-    return tuple(Phrase(f"^(?:{text})", regex=True, place="start", confidence=0.98) for text in texts)
+Written = str | Sequence[str]
+"""An expression as the file has it: one text, or a list of alternatives."""
 
 
-ALFWORLD_PHRASES: tuple[Phrase, ...] = _refusals(r"nothing happens\b")
-"""ALFWorld, household tasks in text: it has one answer to everything that cannot be done."""
+@dataclass(frozen=True, slots=True)
+class PhraseBook:
+    """What `phrases.toml` holds."""
 
-WEBSHOP_PHRASES: tuple[Phrase, ...] = _refusals(
-    r"invalid action\b",
-    r"(?:the |your )?(?:last )?action (?:is|was) (?:invalid|not (?:valid|available))\b",
-    r"no (?:such )?(?:button|clickable|link|option|search (?:bar|box)) .{0,60}\b(?:here|on this page|found)\b",
-)
-"""WebShop, shopping on a simulated web site: what its wrappers answer to an action that the page does not offer."""
+    families: dict[str, tuple[Phrase, ...]]  # in the order in which they are asked
+    packs: dict[str, tuple[Phrase, ...]]
+    out_of_reach: re.Pattern[str]
+    up_to_the_agent: re.Pattern[str]
 
-SCIENCEWORLD_PHRASES: tuple[Phrase, ...] = _refusals(
-    r"no known action matches that input\b",
-    r"unknown action\b",
-    r"ambiguous request\b",
-    r"<?error\b",
-    r"it'?s not clear how\b",
-    r"i'm not sure (?:what that means|how to)\b",
-    r"you can't (?:move|dunk|pick up|pour|chop)\b",
-    r"(?:something|that) can't be\b",
-    r"that is not flammable\b",
-    r"that object (?:already appears|does not appear) to be in the inventory\b",
-    r"connections must specify\b|you must disconnect\b",
-    r"the door doesn't appear to go anywhere\b",
-    r".{1,120} (?:is not|isn't|aren't) (?:open|openable|closeable|moveable|movable|edible|flammable|a container|"
-    r"currently passable|something that can|able to move)\b",
-    r".{1,120} (?:appears broken, and can't be|can't be poured out|is empty, so there's nothing to pour)\b",
-    r".{1,120} (?:is already connected, and must be|does not contain any liquids|is in is not movable)\b",
-    r".{1,120} does not appear to (?:produce anything new|be in a location)\b",
-)
-"""ScienceWorld, elementary science in a simulated laboratory."""
+
+@cache
+def phrase_book() -> PhraseBook:
+    """The phrases that come with the package, read once."""
+    book = tomllib.loads(files(__package__).joinpath("phrases.toml").read_text("utf-8"))
+    pieces = {name: f"(?:{'|'.join(words)})" for name, words in book["words"].items()} | book["fragments"]
+    return PhraseBook(
+        families={family["name"]: tuple(_general(book["defaults"] | family, pieces)) for family in book["general"]},
+        packs={name: tuple(_refusals(pack["refusals"], pieces)) for name, pack in book["packs"].items()},
+        out_of_reach=_search(book["out_of_reach"], pieces),
+        up_to_the_agent=_search(book["up_to_the_agent"], pieces),
+    )
+
+
+@cache
+def default_phrases() -> tuple[Phrase, ...]:
+    """`DEFAULT_PHRASES`, family after family."""
+    return tuple(phrase for family in phrase_book().families.values() for phrase in family)
+
+
+def _general(family: Mapping[str, Any], pieces: Mapping[str, Written]) -> Iterable[Phrase]:
+    for given in family["phrases"]:
+        each = dict(family) | given
+        begins, says = (_expression(each.get(key, ""), pieces) for key in ("begins", "says"))
+        normal = [_expression(each[key], pieces) for key in ("normal", "unless") if each.get(key)]
+        yield Phrase(
+            f"^(?:{begins})" if begins else says,
+            regex=True,
+            place=each["place"],
+            longest=each["longest"] or None,
+            unless="|".join(normal),
+            confidence=each["confidence"],
+        )
+
+
+def _refusals(texts: Iterable[str], pieces: Mapping[str, Written]) -> Iterable[Phrase]:
+    for text in texts:
+        yield Phrase(f"^(?:{_expression(text, pieces)})", regex=True, place="start", confidence=0.98)
+
+
+def _search(ways: Mapping[str, Written], pieces: Mapping[str, Written]) -> re.Pattern[str]:
+    return re.compile("|".join(_expression(written, pieces) for written in ways.values()), re.IGNORECASE)
+
+
+def _expression(written: Written, pieces: Mapping[str, Written]) -> str:
+    parts = [written] if isinstance(written, str) else written
+    return _NAME.sub(
+        lambda found: _expression(pieces[found[1]], pieces), "|".join(_LINE_BREAK.sub("", part) for part in parts)
+    )
+
+
+def __getattr__(name: str) -> tuple[Phrase, ...]:
+    if name == "DEFAULT_PHRASES":
+        return default_phrases()
+    if name in _PACKS:
+        return phrase_book().packs[_PACKS[name]]
+    msg = f"module {__name__!r} has no attribute {name!r}"
+    raise AttributeError(msg)

@@ -1,4 +1,4 @@
-"""The cascade: what each rule has to say about a call and its observation, surest rule first. Pure."""
+"""The rules: what each of them says about a call and its observation, surest rule first. Pure."""
 
 import re
 from collections.abc import Callable, Collection, Sequence
@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from langchain_tooltree.cfgm.anomaly.error_fields import Fields, error_in, fields_of
 from langchain_tooltree.cfgm.anomaly.loops import Loop, rendered
-from langchain_tooltree.cfgm.anomaly.phrases import Phrase
+from langchain_tooltree.cfgm.anomaly.phrases import Phrase, phrase_book
 from langchain_tooltree.cfgm.anomaly.signals import quoted, said, signals_in
 from langchain_tooltree.experience.records import Step
 
@@ -46,78 +46,27 @@ class Anomaly:
 
 
 READ = 2_000
-"""Characters of an observation that are read."""
-
-_UP_TO_THE_AGENT = re.compile(
-    r"\b(?:log|sign)(?:ged)?[- ]?(?:in|on)\b(?! (?:failed|attempt|credentials))|not (?:yet )?authenticated\b|"
-    r"authenticate first|access token|session (?:has )?expired",
-    re.IGNORECASE,
-)
-_CREDENTIALS = (
-    (
-        r"\b(?:invalid|incorrect|wrong|bad|missing|expired|revoked|no|unknown) (?:api[ _-]?key|credentials?|password|"
-        r"passphrase|auth(?:entication|orization)?[ _-]token|client[ _-]secret|license)\b"
-    ),
-    (
-        r"\b(?:api[ _-]?key|credentials?|password|license)\b[^.\n]{0,40}\b(?:invalid|incorrect|wrong|missing|expired|"
-        r"revoked|not valid|required|rejected|disabled|not (?:set|provided|found|configured))\b"
-    ),
-    r"\bauthentication (?:failed|failure|error|is required|required)",
-    r"\b(?:AuthenticationError|PermissionDeniedError)\b",
-    r"\b40[13]\b[^\w\n]{0,3}\s*(?:unauthori[sz]ed|forbidden|client error)",
-    r"^\W*(?:unauthori[sz]ed|forbidden)\b",
-    r"\bpermission denied \(publickey",
-    r"\b(?:account|user)\b[^.\n]{0,20}\b(?:suspended|deactivated|banned|disabled)\b",
-)
-_QUOTAS = (
-    (
-        r"\b(?:quota|insufficient_quota|(?:usage|credit|monthly|daily|request) limit|rate[ _-]?limit(?:s|ed|ing)?|"
-        r"RateLimitError|too many requests|resource[ _]exhausted)\b"
-    ),
-    r"\bthrottl\w+",
-    r"\bcall limit (?:exceeded|reached)",
-)
-_PAYMENTS = (
-    r"\bpayment (?:required|declined|failed|was declined|method (?:was )?declined)",
-    r"\bcard (?:was |has been )?(?:declined|expired)",
-    r"\bbilling\b",
-    r"\bcredits?(?: balance)?\b[^.\n]{0,30}\b(?:too low|exhausted|insufficient|expired)\b|\binsufficient credits?\b",
-    r"\bsubscription\b[^.\n]{0,30}\b(?:required|expired|inactive|ended|cancell?ed)\b",
-)
-_SERVICES = (
-    r"\bstatus(?:[ _]?code)?\W{0,5}(?:401|402|403|429|502|503|504|529)\b",
-    r"\b(?:http|code|error)\b\W{0,5}(?:401|402|403|429|502|503|504|529)\b",
-    r"\bservice\b[^.\n]{0,30}\b(?:unavailable|down|offline|out of service)\b",
-    (
-        r"\b(?:server|host|site|system|api|backend|database)\b[^.\n]{0,20}\b(?:is|are|was) (?:currently |temporarily )?"
-        r"(?:down|offline|unavailable|overloaded|unreachable|under maintenance)\b"
-    ),
-    r"\b(?:temporarily unavailable|bad gateway|gateway time-?out|overloaded(?:_error)?|(?:under|for) maintenance)\b",
-    r"\bconnection (?:was )?(?:refused|reset|timed out|timeout|aborted)",
-    r"\bConnect(?:ion)?(?:Error|Timeout)\b|\bECONN(?:REFUSED|RESET)",
-    r"\b(?:name or service not known|could not resolve host|no space left on device)",
-    r"\b(?:network|host) is (?:unreachable|down)",
-)
-_OUT_OF_REACH = re.compile("|".join((*_CREDENTIALS, *_QUOTAS, *_PAYMENTS, *_SERVICES)), re.IGNORECASE)
+"""Characters of an observation in which a reason is looked for that is out of the agent's reach: a refusal is short."""
 
 
 def is_recoverable(text: str) -> bool:
-    """Whether an agent can do something about a failure.
+    """Whether an agent can do something about a failure, going by what the failed call brought back.
 
-    Args:
-        text: What the failed call brought back.
-
-    Returns:
-        `False` where it tells of wrong credentials, a spent quota, a payment or a service that is down or limits its
-        rate: the same would happen to any other call. A call for logging in is up to the agent.
+    It cannot do anything about wrong credentials, a spent quota, a payment, or a service that is down or limits its
+    rate: the same would happen to any other call. A call for logging in is up to the agent.
     """
-    words = text[:READ]
-    return _OUT_OF_REACH.search(words) is None or _UP_TO_THE_AGENT.search(words) is not None
+    words, book = text[:READ], phrase_book()
+    return book.out_of_reach.search(words) is None or book.up_to_the_agent.search(words) is not None
 
 
 LONGEST_CALL = 120
+"""Characters of a call that evidence shows: the tool and its first arguments, on a line or two."""
+
 LISTED_TOOLS = 20
+"""Tools that evidence names; an agent with more finds them in its own request."""
+
 SHORTEST_ECHO = 8
+"""Characters from which on a sentence in a call's arguments is the agent's own; shorter ones match by chance."""
 
 _REJECTED = re.compile(r"\s*(?:user rejected the tool call|the user rejected this call of)\b", re.IGNORECASE)
 _NO_SUCH_TOOL = re.compile(r"\s*(?:error:\s*)?\S{1,128} is not a valid tool\b", re.IGNORECASE)
@@ -130,11 +79,7 @@ _BY_TOOL_NODE = re.compile(
 
 @dataclass(frozen=True)
 class ObservedCall:
-    """A call with its observation, read once for all rules.
-
-    Args:
-        step: The call.
-    """
+    """A call with its observation, read once for all rules."""
 
     step: Step
 
@@ -157,24 +102,16 @@ class ObservedCall:
 def missing_tool(
     seen: ObservedCall, tools: Collection[str] | None, worked_before: Callable[[str], bool]
 ) -> Anomaly | None:
-    """A call of a tool that is not there.
+    """A call of a tool that is not there: `drift` if it was there before, `unknown_tool` if it never was.
 
-    The observation decides: what brings back a result is there, be it in no list. Agents get tools at run time, and
-    some calls are answered by somebody else than the tools node.
-
-    Args:
-        seen: The call.
-        tools: Names of the tools that there are; `None` if they are not known. A call of another one must have failed.
-        worked_before: Whether a tool has worked earlier in the conversation.
-
-    Returns:
-        `drift` if the tool was there before, `unknown_tool` if it never was; `None` if it is there.
+    The observation decides: a tool that brings back a result is there, also if it is not in `tools`. Agents get tools
+    at run time, and some calls are answered by something else than the tools node.
     """
     step, text = seen.step, seen.text
-    told = bool(_NO_SUCH_TOOL.match(text[:300]))
+    refused = bool(_NO_SUCH_TOOL.match(text[:300]))
     failed = step.outcome is not None and step.outcome.status == "error"
     absent = failed and tools is not None and step.tool not in tools
-    if not step.tool or not (told or absent):
+    if not step.tool or not (refused or absent):
         return None
     known = worked_before(step.tool)
     there = "" if tools is None else f" There are {_listed(tools)}."
@@ -204,7 +141,7 @@ def error_field(seen: ObservedCall) -> Anomaly | None:
 
 
 def phrase(seen: ObservedCall, phrases: Sequence[Phrase]) -> Anomaly | None:
-    """A call whose observation says in words that it did not work."""
+    """A call whose observation says in words that it did not work. What the agent wrote itself does not count."""
     step = seen.step
     for part in (seen.text, *(seen.fields.texts() if seen.fields is not None else ())):
         observation = signals_in(part)
@@ -262,7 +199,7 @@ def _anomaly(kind: AnomalyKind, step: Step, evidence: str, confidence: float, *,
 
 
 def classified(step: Step, reason: str, confidence: float) -> Anomaly:
-    """What a classifier holds for off, as an anomaly."""
+    """What a classifier takes for an anomaly, as one."""
     text = ObservedCall(step).text
     seen = quoted(text) if text.strip() else "nothing"
     verdict = f"says: {reason}" if reason else "takes it for an anomaly."

@@ -1,4 +1,4 @@
-"""Observed: the parts of an observation that can say that something went wrong, at a bounded cost. Pure.
+"""Signals: the parts of an observation that can say that something went wrong, at a bounded cost. Pure.
 
 A refusal is short, or it is the first thing that an observation says. A program that breaks says so in its last line.
 What stands in the middle of a long observation was written by others about something else: documents, e-mails and
@@ -13,20 +13,25 @@ from typing import Any
 from langchain_tooltree.experience.records import text_of
 from langchain_tooltree.experience.reference import without_reference
 
+# In characters of an observation. They bound the cost of a check; refusals are shorter than each of them.
+
 HEAD = 1_500
-"""Characters at the beginning of an observation that are looked at."""
+"""The beginning that is read."""
 
 TAIL = 600
-"""Characters at its end that are looked at."""
+"""The end that is read."""
 
 SHORT = 320
-"""An observation of at most so many characters is read sentence by sentence."""
+"""An observation up to this length is read sentence by sentence."""
 
 LONGEST_SENTENCE = 320
-"""Characters of a sentence that are looked at."""
+"""What is read of a sentence."""
 
 MOST_SENTENCES = 6
+"""Sentences that a short observation has at most."""
+
 MOST_LINES = 2
+"""Lines from which on an observation is a list or a letter, of which the first line alone is read."""
 
 _FRAME = re.compile(
     r"""(?:\s|[>*\-•|"'`]|\#{1,6}\s    # prompts, bullets, quotes
@@ -52,7 +57,7 @@ _RECORD = re.compile(
         | from\s\S+\simport\s | \#(?:include|!) | (?:select|create\s+table|insert\s+into)\s\S+)""",
     re.IGNORECASE | re.VERBOSE,
 )
-"""How texts begin that show something, be it data, a log, a program or a letter, rather than to say something."""
+"""How texts begin that show data, a log, a program or a letter, and say nothing themselves."""
 
 _SUCCESS = re.compile(
     r"\b(?:success\w*|confirmed|completed?|created|saved|sent|added|booked|placed|done|updated|deleted|removed|purchased|ordered|scheduled|"
@@ -68,23 +73,14 @@ _END_OF_SENTENCE = re.compile(r"(?<=\S[.!?])[\"')\]]?\s+|\s*\n\s*")
 
 @dataclass(frozen=True, slots=True)
 class Signals:
-    """What there is to read of an observation.
-
-    Attributes:
-        length: Its characters.
-        head: Its beginning.
-        tail: Its end; empty where the head is the whole.
-        sentences: Its first sentence and, if it is short, the ones after it; without prompts, bullets and labels.
-        last_line: Its last line.
-        shows: Whether it shows data, a log, a program or a letter rather than to say something itself.
-    """
+    """What there is to read of an observation."""
 
     length: int
     head: str
-    tail: str
-    sentences: tuple[str, ...]
+    tail: str  # empty where the head is the whole
+    sentences: tuple[str, ...]  # the first and, if the text is short, the next; without prompts, bullets and labels
     last_line: str
-    shows: bool
+    shows: bool  # data, a log, a program or a letter, rather than to say something itself
 
     @property
     def ends(self) -> str:
@@ -93,14 +89,7 @@ class Signals:
 
 
 def signals_in(text: str) -> Signals:
-    """Take an observation apart.
-
-    Args:
-        text: The observation.
-
-    Returns:
-        The parts to look at. The cost does not grow with the length of the text beyond a copy of it.
-    """
+    """Take an observation apart. The cost does not grow with the length of the text, except for one copy of it."""
     text = text.strip()
     head, tail = _plain(text[:HEAD]), _plain(text[max(HEAD, len(text) - TAIL) :])
     lines = [line for line in head.split("\n") if not line.isspace() and line]

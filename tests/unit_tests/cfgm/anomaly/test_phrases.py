@@ -1,5 +1,7 @@
 """The phrases by which environments refuse an action, and what is not to be taken for one."""
 
+import importlib
+import re
 from time import perf_counter
 
 import pytest
@@ -13,8 +15,7 @@ from langchain_tooltree import (
     AnomalyDetector,
     ConfigurationError,
 )
-from tests.internals.cfgm import HEAD, Phrase, phrases_from, signals_in
-from tests.internals.cfgm import general_phrases_module as default_phrases
+from tests.internals.cfgm import HEAD, Phrase, phrase_book, phrases_from, signals_in
 
 REFUSALS = """\
 You can't move something into itself.
@@ -150,7 +151,7 @@ def test_refusals_of_many_environments_are_found(text):
 @pytest.mark.parametrize("line", WAYS.splitlines())
 def test_each_family_knows_its_way_of_refusing(line):
     family, text = line.split(" | ", maxsplit=1)
-    phrases = vars(default_phrases)[family]
+    phrases = phrase_book().families[family.lower()]
     assert found(text, phrases=phrases) is not None
     assert found(text) is not None
 
@@ -249,3 +250,20 @@ def test_packs_know_their_environments_alone(pack, text):
 def test_prompts_labels_and_quotes_do_not_hide_a_sentence():
     assert signals_in('> Observation: "You walk."').sentences == ('You walk."',)
     assert found("Observation: You can't do that.") is not None
+
+
+def test_the_phrases_are_read_once():
+    AnomalyDetector(), AnomalyDetector()
+    assert phrase_book.cache_info().misses == 1
+
+
+def test_what_is_no_pack_of_phrases_is_not_there():
+    with pytest.raises(AttributeError, match="NETHACK_PHRASES"):
+        importlib.import_module(phrases_from.__module__).NETHACK_PHRASES  # noqa: B018 - looked up for the error
+
+
+def test_no_fragment_is_left_in_an_expression():
+    packs = (DEFAULT_PHRASES, ALFWORLD_PHRASES, WEBSHOP_PHRASES, SCIENCEWORLD_PHRASES)
+    assert [len(pack) for pack in packs] == [50, 1, 3, 16]
+    for phrase in (phrase for pack in packs for phrase in pack):
+        assert not re.search(r"\{[A-Z]|\n", phrase.text + phrase.unless)
