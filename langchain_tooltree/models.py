@@ -12,7 +12,6 @@ import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Any, TypeGuard
 from weakref import WeakValueDictionary
 
@@ -21,7 +20,6 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import Runnable, RunnableBinding, RunnableConfig
 from langchain_core.tools import BaseTool
-from langchain_core.utils.json import parse_json_markdown
 from langchain_core.utils.json_schema import dereference_refs
 from langgraph.constants import TAG_NOSTREAM
 from pydantic import BaseModel
@@ -29,6 +27,7 @@ from pydantic import BaseModel
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.flows import Flow
 from langchain_tooltree.rate_limits import Patience, ask_patiently, http_status, was_refused
+from langchain_tooltree.text import json_object
 
 logger = logging.getLogger(__name__)
 
@@ -38,9 +37,6 @@ TAG = "tooltree"
 
 AGENT_NAME = "lc_agent_name"
 """Where `create_agent` notes the name of the running agent in the metadata of its runs."""
-
-MOST_BRACKETS = 50
-"""Places in a reply at which an object is looked for."""
 
 _THOUGHT = re.compile(r"<think>.*?</think>", re.DOTALL)
 
@@ -323,14 +319,14 @@ class StructuredQuestion:
             else:
                 raw, parsed = reply["raw"], reply["parsed"]
                 meter.count(raw)
-                return raw, parsed if isinstance(parsed, dict) else _parse_text(_said(raw))
+                return raw, parsed if isinstance(parsed, dict) else json_object(_said(raw))
         raw = yield from request(ModelStep(self.model, spelled, self.config), meter)
         meter.count(raw)
         if refusal is not None:
             name = type(self.model).__name__
             logger.info("%s refuses structured output; from now on it is asked in plain text: %s", name, refusal)
             _plain_models[id(self.model)] = self.model
-        return raw, _parse_text(_said(raw))
+        return raw, json_object(_said(raw))
 
     def _structured(self) -> Runnable[Any, Any] | None:
         """The model with structured output; `None` if it has none, says so in its profile, or was refused before."""
@@ -370,30 +366,6 @@ def _shown(message: AIMessage, data: dict[str, Any] | None) -> str:
     blocks = message.content if isinstance(message.content, list) else []
     said = [block["refusal"] for block in blocks if isinstance(block, dict) and "refusal" in block]
     return str(message.text or message.additional_kwargs.get("refusal") or " ".join(said))[:SHOWN_REPLY]
-
-
-def _parse_text(text: str) -> dict[str, Any] | None:
-    """The JSON object in a text, if there is one, be it fenced, in a list of its own, or surrounded by words."""
-    try:
-        return _only_object(parse_json_markdown(text))
-    except ValueError:
-        pass
-    decoder = json.JSONDecoder()
-    for found in islice(re.finditer(r"[{[]", text), MOST_BRACKETS):
-        try:
-            data, _ = decoder.raw_decode(text, found.start())
-        except (ValueError, RecursionError):
-            continue
-        if data and isinstance(data, dict | list):
-            return _only_object(data)
-    return None
-
-
-def _only_object(data: Any) -> dict[str, Any] | None:
-    """An object, or the one in a list: of several, none is the reply."""
-    if isinstance(data, list) and len(data) == 1:
-        data = data[0]
-    return data if isinstance(data, dict) else None
 
 
 def _said(message: AIMessage) -> str:

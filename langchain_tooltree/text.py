@@ -1,46 +1,114 @@
-"""Texts: words, cutting, lists in prose, labels of pictures. Pure."""
+"""Texts: cutting, digests, JSON and lists in prose, words, labels of pictures. Pure."""
 
 import json
 import re
+from collections.abc import Iterator
+from hashlib import sha256
+from itertools import islice
 from typing import Any
 
+from pydantic_core import from_json
 
-def shorten(text: str, length: int) -> str:
-    """A text on one line, cut at the end where it is too long."""
-    flat = re.sub(r"\s+", " ", text)
-    return flat if len(flat) <= length else f"{flat[: length - 1]}…"
+GAP = "…"
+"""What stands for something that is left out."""
 
-
-def mermaid_text(text: str) -> str:
-    """A text that Mermaid shows as it is."""
-    return re.sub(r'["<>#&{}\[\]()|`]', lambda match: f"#{ord(match.group())};", text)
+LONGEST_TEXT = 2_000
+"""Characters that a model is shown of one text, one observation or the arguments of one call: about 500 tokens."""
 
 
-_UNSPACED = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
-"""Chinese and Japanese characters: each counts as a word."""
-
-WORD = re.compile(rf"[{_UNSPACED}]|(?:(?![{_UNSPACED}])[^\W_])+")
-
-
-LONGEST = 8
-"""Letters from which on a word counts in full."""
+def cut(text: str, longest: int) -> str:
+    """The beginning of a text that is too long, with `…` for the rest: labels, headings, quotations."""
+    return text if len(text) <= longest else f"{text[: max(0, longest - len(GAP))]}{GAP}"
 
 
-def words_of(text: str) -> list[str]:
-    """The words of a text in order, without case; `_` and punctuation separate them."""
-    return WORD.findall(text.casefold())
+def one_line(text: str, longest: int) -> str:
+    """A text on one line, cut where it is too long."""
+    return cut(" ".join(text.split()), longest)
 
 
-def overlap(one: frozenset[str], other: frozenset[str]) -> float:
-    """How much two sets of words have in common: the Jaccard index, in [0, 1]; 1 if both are empty."""
-    shared = len(one & other)
-    both = len(one) + len(other) - shared
-    return shared / both if both else 1.0
+def shortened(text: str, longest: int = LONGEST_TEXT) -> str:
+    """A text that is too long without its middle, with a mark that says how much is missing: what models read.
+
+    The beginning gets two thirds of the room. An observation often ends with what matters, such as an error.
+    """
+    if len(text) <= longest:
+        return text
+    tail = longest // 3
+    end = text[len(text) - tail :]
+    return f"{text[: longest - tail]} [... {len(text) - longest} characters left out ...] {end}"
 
 
-def weight(word: str) -> float:
-    """What a word counts for, up to 1: long ones say more than short ones, of which many only join others."""
-    return min(len(word), LONGEST) / LONGEST
+def digest(content: Any, length: int = 32) -> str:
+    """The SHA-256 digest of a text, or of data as JSON with sorted keys: the same on every machine.
+
+    Args:
+        content: A text, or data; what JSON has no form for counts as its `str`.
+        length: Hexadecimal digits of the result, 64 at the most. 32 are 128 bits, so no two of 10^15 things share one;
+            other lengths stand where stored ids have them.
+
+    Returns:
+        The first digits.
+    """
+    if not isinstance(content, str):
+        content = json.dumps(content, sort_keys=True, ensure_ascii=False, default=str)
+    return sha256(content.encode("utf-8", "surrogatepass")).hexdigest()[:length]
+
+
+MOST_BRACKETS = 50
+"""Places in a reply at which JSON is looked for: each costs a pass over the rest of the text."""
+
+
+def json_object(text: str) -> dict[str, Any] | None:
+    """The JSON object in a text: fenced, alone in a list, surrounded by words, or cut off before its end.
+
+    It is the first object or list in the text that is not empty. Of several objects in a list, none is the reply.
+    """
+    found = next(filter(None, _json_in(text, r"[{[]", cut_off=True)), None)
+    if isinstance(found, list) and len(found) == 1:
+        found = found[0]
+    return found if isinstance(found, dict) else None
+
+
+def listed(text: str) -> list[Any]:
+    """The elements of the list in a text.
+
+    langchain-core's `NumberedListOutputParser` and `MarkdownListOutputParser` are no substitute: each knows one marker,
+    and ends an item at its first line.
+
+    Args:
+        text: What a model replied.
+
+    Returns:
+        The elements of the JSON array in it, if it holds one of texts or objects; otherwise its numbered or bulleted
+        items, as texts without marker and emphasis. A line without a marker goes on with the item before it, an empty
+        line ends the item, and lines marked deeper belong to the item above them. Nothing for a text without a list.
+    """
+    return next(filter(_is_list, _json_in(text, r"\[")), None) or _items(text)
+
+
+def _json_in(text: str, opening: str, *, cut_off: bool = False) -> Iterator[Any]:
+    """The JSON values at the brackets of a text, in order; where wanted, one that is cut off as far as it goes.
+
+    Linear in the length of the text. langchain-core's `parse_json_markdown` takes quadratic time on prose.
+    """
+    decoder = json.JSONDecoder(strict=False)  # models write line breaks within strings
+    for found in islice(re.finditer(opening, text), MOST_BRACKETS):
+        try:
+            yield decoder.raw_decode(text, found.start())[0]
+        except RecursionError:
+            continue
+        except ValueError:
+            if not cut_off:
+                continue
+            rest = re.sub(r"[\x00-\x1f]", " ", text[found.start() :]).rstrip(" `")
+            try:
+                yield from_json(rest, allow_partial="trailing-strings")
+            except ValueError:
+                continue
+
+
+def _is_list(data: Any) -> bool:
+    return isinstance(data, list) and bool(data) and all(isinstance(each, str | dict) for each in data)
 
 
 _MARKER = re.compile(
@@ -51,32 +119,6 @@ _MARKER = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 _FENCE = re.compile(r"^\s*(?:```|~~~)")
-
-
-def listed(text: str) -> list[Any]:
-    """The elements of the list in a text.
-
-    Args:
-        text: What a model replied.
-
-    Returns:
-        The elements of the JSON array in it, if it holds one of texts or objects; otherwise its numbered or bulleted
-        items, as texts without marker and emphasis. A line without a marker goes on with the item before it, an empty
-        line ends the item, and lines marked deeper belong to the item above them. Nothing for a text without a list.
-    """
-    return _json_array(text) or _items(text)
-
-
-def _json_array(text: str) -> list[Any]:
-    decoder = json.JSONDecoder()
-    for start in (found.start() for found in re.finditer(r"\[", text)):
-        try:
-            data, _ = decoder.raw_decode(text, start)
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(data, list) and data and all(isinstance(each, str | dict) for each in data):
-            return data
-    return []
 
 
 def _items(text: str) -> list[str]:
@@ -99,3 +141,34 @@ def _items(text: str) -> list[str]:
             ended = False
     texts = ("\n".join(line.strip() for line in lines).replace("**", "").strip() for lines in items)
     return [text for text in texts if text]
+
+
+_UNSPACED = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
+"""Chinese and Japanese characters: each counts as a word."""
+
+WORD = re.compile(rf"[{_UNSPACED}]|(?:(?![{_UNSPACED}])[^\W_])+")
+
+LONGEST = 8
+"""Letters from which on a word counts in full: in English, few words of that length only join others."""
+
+
+def words_of(text: str) -> list[str]:
+    """The words of a text in order, without case; `_` and punctuation separate them."""
+    return WORD.findall(text.casefold())
+
+
+def overlap(one: frozenset[str], other: frozenset[str]) -> float:
+    """How much two sets of words have in common: the Jaccard index, in [0, 1]; 1 if both are empty."""
+    shared = len(one & other)
+    both = len(one) + len(other) - shared
+    return shared / both if both else 1.0
+
+
+def weight(word: str) -> float:
+    """What a word counts for, up to 1: long ones say more than short ones, of which many only join others."""
+    return min(len(word), LONGEST) / LONGEST
+
+
+def mermaid_text(text: str) -> str:
+    """A text that Mermaid shows as it is."""
+    return re.sub(r'["<>#&{}\[\]()|`]', lambda match: f"#{ord(match.group())};", text)

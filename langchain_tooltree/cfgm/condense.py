@@ -10,10 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from langchain_tooltree.text import weight, words_of
-
-GAP = "…"
-"""What stands for something that is left out."""
+from langchain_tooltree.text import GAP, cut, weight, words_of
 
 LONGEST_PIECE = 60
 """Characters from which on a sentence is taken apart at its commas."""
@@ -81,7 +78,7 @@ def in_short(pieces: Sequence[Piece], longest: int) -> str:
             taken.add(place)
             left -= needed
     if not taken:
-        return f"{pieces[best[0]].text[: longest - len(GAP)]}{GAP}" if best and longest > len(GAP) else ""
+        return cut(pieces[best[0]].text, longest) if best and longest > len(GAP) else ""
     told: list[str] = []
     for place, piece in enumerate(pieces):
         if place in taken:
@@ -176,11 +173,6 @@ def in_full(moves: Sequence[Move], *, max_characters: int) -> str | None:
         return None
     whole = "\n".join(_line(move, flat(move.observation)) for move in merged)
     return whole if len(whole) <= max_characters else None
-
-
-def cut(text: str, longest: int) -> str:
-    """The beginning of a text that is too long, with a mark in place of the rest."""
-    return text if len(text) <= longest else f"{text[: max(0, longest - len(GAP))]}{GAP}"
 
 
 def _line(move: Move, observation: str) -> str:

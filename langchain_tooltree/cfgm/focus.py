@@ -9,11 +9,11 @@ from pydantic import BaseModel, Field
 
 from langchain_tooltree.errors import ConfigurationError, ReplyError
 from langchain_tooltree.experience.record_collection import RecordCollection
-from langchain_tooltree.experience.records import DEFAULT_MAX_CHARACTERS, LONGEST_TEXT, digest, excerpt, shortened
+from langchain_tooltree.experience.records import DEFAULT_MAX_CHARACTERS, excerpt
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.flows import Flow
 from langchain_tooltree.models import ATTEMPTS, Meter, StructuredQuestion, document_prompt, inner_config
-from langchain_tooltree.text import listed
+from langchain_tooltree.text import LONGEST_TEXT, digest, listed, shortened
 
 logger = logging.getLogger(__name__)
 

@@ -20,12 +20,12 @@ from langchain_tooltree.cfgm.recall import recall_text
 from langchain_tooltree.cfgm.recovery import DEFAULT_COOLDOWN, DEFAULT_MAX_REFLECTIONS, AnyTool, Recovery, Reflector
 from langchain_tooltree.cfgm.tips import Tip
 from langchain_tooltree.errors import check_count
-from langchain_tooltree.experience.records import shortened
 from langchain_tooltree.experience.run_identity import is_collecting, run_id
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.experience.verdict import ModelVerdict, VerdictFunction, resolve_verdict
 from langchain_tooltree.flows import Flow, arun_flow, run_flow
 from langchain_tooltree.models import extended
+from langchain_tooltree.text import shortened
 
 logger = logging.getLogger(__name__)
 

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from langchain_tooltree.cfgm.condense import GAP as GAP_MARK
-from langchain_tooltree.cfgm.condense import Move, condensed, cut, in_full
+from langchain_tooltree.cfgm.condense import Move, condensed, in_full
 from langchain_tooltree.cfgm.tips import Tip, task_id_of, tips_of
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.experience.records import Record, Step, text_of
@@ -16,7 +15,8 @@ from langchain_tooltree.experience.reference import as_reference
 from langchain_tooltree.experience.store import ExperienceStore
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.flows import Flow
-from langchain_tooltree.text import weight, words_of
+from langchain_tooltree.text import GAP as GAP_MARK
+from langchain_tooltree.text import cut, one_line, weight, words_of
 
 ONCE_MORE = 0.25
 """What a word of the task counts for that one chosen before has already, beside 1 for one that none has."""
@@ -165,7 +165,7 @@ class _RunText:
 
     @classmethod
     def of(cls, record: Record, most: int) -> "_RunText":
-        heading = f"{RUN}{cut(' '.join(record.task.split()), LONGEST_TASK)}"
+        heading = f"{RUN}{one_line(record.task, LONGEST_TASK)}"
         moves = list(moves_of(record))
         told = in_full(moves, max_characters=most)
         whole = None if told is None else f"{heading}\n{told}" if moves else ""

@@ -28,15 +28,7 @@ from langchain_tooltree.cfgm.reflection import (
 )
 from langchain_tooltree.cfgm.tips import Tip
 from langchain_tooltree.errors import ConfigurationError, check_count
-from langchain_tooltree.experience.records import (
-    DEFAULT_MAX_CHARACTERS,
-    FEWEST_CHARACTERS,
-    LONGEST_TEXT,
-    Record,
-    excerpt,
-    shortened,
-    text_of,
-)
+from langchain_tooltree.experience.records import DEFAULT_MAX_CHARACTERS, FEWEST_CHARACTERS, Record, excerpt, text_of
 from langchain_tooltree.experience.reference import without_reference
 from langchain_tooltree.experience.run_identity import tools_in
 from langchain_tooltree.experience.trajectory import to_chat
@@ -44,7 +36,7 @@ from langchain_tooltree.flows import Flow, arun_flow, run_flow
 from langchain_tooltree.models import ATTEMPTS, Meter, StructuredQuestion, document_prompt, inner_config, resolve_model
 from langchain_tooltree.rate_limits import Patience
 from langchain_tooltree.streaming import Writer, telling
-from langchain_tooltree.text import words_of
+from langchain_tooltree.text import LONGEST_TEXT, shortened, words_of
 
 logger = logging.getLogger(__name__)
 

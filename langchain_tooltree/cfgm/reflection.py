@@ -9,8 +9,8 @@ from typing import Any
 from langchain_core.messages import BaseMessage, ToolMessage
 
 from langchain_tooltree.cfgm.anomaly.rules import Anomaly, AnomalyKind
-from langchain_tooltree.experience.records import LONGEST_TEXT, shortened
 from langchain_tooltree.experience.reference import TAG, as_reference
+from langchain_tooltree.text import LONGEST_TEXT, shortened
 
 LONGEST_ANSWER = 500
 """Characters that are kept of one piece of key information, one question or one answer."""

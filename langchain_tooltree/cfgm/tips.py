@@ -14,12 +14,12 @@ from langchain_core.language_models import BaseChatModel
 from pydantic import BaseModel, Field
 
 from langchain_tooltree.experience.record_collection import RecordCollection
-from langchain_tooltree.experience.records import DEFAULT_MAX_CHARACTERS, LONGEST_TEXT, digest, excerpt, shortened
+from langchain_tooltree.experience.records import DEFAULT_MAX_CHARACTERS, excerpt
 from langchain_tooltree.experience.store import ExperienceStore
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.flows import Flow, arun_flow, run_flow
 from langchain_tooltree.models import ATTEMPTS, Meter, StructuredQuestion, document_prompt, inner_config
-from langchain_tooltree.text import listed, overlap, words_of
+from langchain_tooltree.text import LONGEST_TEXT, digest, listed, overlap, shortened, words_of
 
 logger = logging.getLogger(__name__)
 
@@ -407,7 +407,7 @@ class _TaskAttempts:
         return _key(self.text, self.id)
 
     def add(self, attempt: Trajectory) -> None:
-        print_ = digest(attempt.chat())[:16]
+        print_ = digest(attempt.chat(), 16)
         if attempt.success:
             self.successes[attempt.id] = print_
             length = (len(attempt.steps), attempt.id)

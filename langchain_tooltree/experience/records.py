@@ -1,6 +1,5 @@
 """What happened in one run, as plain records. Pure."""
 
-import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -8,6 +7,7 @@ from itertools import groupby
 from typing import Any, Literal, Self
 
 from langchain_tooltree.experience.reference import said_without_reference
+from langchain_tooltree.text import LONGEST_TEXT, digest, shortened
 
 ChatMessage = Mapping[str, Any]
 """A message in the OpenAI chat format: `role`, `content`, `tool_calls`, `tool_call_id`, and whatever it came with."""
@@ -186,12 +186,6 @@ def text_of(content: Any) -> str:
     return str(content)
 
 
-def digest(messages: Sequence[ChatMessage]) -> str:
-    """An id for a dialogue that has none: the same dialogue gets the same one anywhere."""
-    canonical = json.dumps(messages, sort_keys=True, ensure_ascii=False, default=str)
-    return hashlib.sha256(canonical.encode("utf-8", "surrogatepass")).hexdigest()[:32]
-
-
 def steps_in(messages: Sequence[ChatMessage], *, branch: str = "") -> list[Step]:
     """The tool calls of a dialogue, each with its observation.
 
@@ -298,9 +292,6 @@ def _entry(call_id: str, step: Step) -> dict[str, Any]:
     return {"id": call_id, "type": "function", "function": function}
 
 
-LONGEST_TEXT = 2_000
-"""Characters that are shown of one text, one observation or the arguments of one call."""
-
 DEFAULT_MAX_CHARACTERS = 24_000
 """About how much of a run a model is shown: 6,000 tokens."""
 
@@ -335,23 +326,6 @@ def excerpt(record: Record, *, max_characters: int) -> list[Entry]:
         left -= sizes[last]
     missing = [{"left_out": f"{last - first} entries"}] if last > first else []
     return [*entries[:first], *missing, *entries[last:]]
-
-
-def shortened(text: str, longest: int = LONGEST_TEXT) -> str:
-    """A text without its middle, if it is longer than that.
-
-    Args:
-        text: The text.
-        longest: How many of its characters may be shown.
-
-    Returns:
-        The text, or its beginning and end with a mark in between that says how much is missing.
-    """
-    if len(text) <= longest:
-        return text
-    tail = longest // 3
-    head = longest - tail
-    return f"{text[:head]} [... {len(text) - longest} characters left out ...] {text[-tail:]}"
 
 
 def _entries(record: Record) -> Iterator[Entry]:

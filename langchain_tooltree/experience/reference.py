@@ -4,10 +4,11 @@ What is recalled from other runs, or advised in this one, would otherwise be lea
 It is marked in the text itself, so that the mark survives every store and format, and is left out of every record.
 """
 
-import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+from langchain_tooltree.text import digest
 
 TAG = "reference_material"
 
@@ -97,7 +98,7 @@ def _unmarked(text: str) -> str:
 
 
 def _checksum(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+    return digest(text, 12)
 
 
 def _is_marked(block: Any) -> bool:

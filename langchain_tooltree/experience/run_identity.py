@@ -1,6 +1,5 @@
 """The identity of a run: for whom it is, under which id it is remembered, and which tools it was offered."""
 
-import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -10,6 +9,7 @@ from langchain_core.utils.function_calling import convert_to_openai_function
 from langgraph.runtime import get_runtime
 
 from langchain_tooltree._langgraph import configurable_here, graph_around, namespace_here, without_reserved
+from langchain_tooltree.text import digest
 
 COLLECTING = "tooltree_collecting"
 """Key under `configurable` that marks runs by which experience is collected: whoever collects them records them."""
@@ -98,4 +98,4 @@ def caller_of(host: RunnableConfig) -> str:
         context = get_runtime().context
     except (RuntimeError, KeyError):
         context = None  # outside of any graph
-    return hashlib.sha256(repr((told, context)).encode("utf-8", "surrogatepass")).hexdigest()
+    return digest(repr((told, context)))

@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 
 from langchain_tooltree.errors import ConfigurationError, check_count
 from langchain_tooltree.experience.files import SUCCESS_REWARD
-from langchain_tooltree.experience.records import DEFAULT_MAX_CHARACTERS, FEWEST_CHARACTERS, excerpt, shortened
+from langchain_tooltree.experience.records import DEFAULT_MAX_CHARACTERS, FEWEST_CHARACTERS, excerpt
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.flows import Flow, FunctionStep, async_twin, driven, flow_of
 from langchain_tooltree.models import (
@@ -24,6 +24,7 @@ from langchain_tooltree.models import (
     is_chat_model,
     resolve_model,
 )
+from langchain_tooltree.text import shortened
 
 logger = logging.getLogger(__name__)
 

@@ -1,6 +1,5 @@
 """What has become of the tools that the graph knows: their schemas, and the report on them."""
 
-import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -13,6 +12,7 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from langchain_tooltree.errors import ToolDefinitionError
 from langchain_tooltree.sitgraph.graph import Graph
 from langchain_tooltree.sitgraph.transitions import START, SUMMARIZE_STATE
+from langchain_tooltree.text import digest
 
 Tools = Iterable[str | BaseTool | Mapping[str, Any] | Callable[..., Any]]
 """Tools by name, as LangChain tools, as functions, or as the dicts that providers take."""
@@ -54,8 +54,7 @@ def _described(tool: Any) -> Mapping[str, Any]:
 
 def schema_hash(schema: Mapping[str, Any]) -> str:
     """A hash without names and descriptions, so that a tool with a new name can be recognised."""
-    canonical = json.dumps(_without_prose(schema), sort_keys=True, default=str)
-    return hashlib.sha256(canonical.encode()).hexdigest()[:16]
+    return digest(json.dumps(_without_prose(schema), sort_keys=True, default=str), 16)
 
 
 def _without_prose(schema: Any) -> Any:

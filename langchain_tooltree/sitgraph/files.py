@@ -19,6 +19,7 @@ from langchain_tooltree.errors import GraphFileError
 from langchain_tooltree.sitgraph.graph import Snapshot, Texts
 from langchain_tooltree.sitgraph.states import DIMENSIONS, Rows
 from langchain_tooltree.sitgraph.views import VIEWS
+from langchain_tooltree.text import digest
 
 FORMAT = 1
 """Version of the format. Another version is refused, since a graph can be mined again."""
@@ -27,9 +28,6 @@ MANIFEST = "manifest.json"
 NAMES = "names.json"
 CHECKSUM = "checksum"
 """Key of the manifest for the checksum of everything else in it."""
-
-CHUNK = 1 << 22
-"""Bytes that are hashed at once: 4 MiB, so that large files never stand in memory whole."""
 
 TRIES = 5
 """How often a graph is read before it counts as damaged, if its manifest stays the same."""
@@ -189,7 +187,7 @@ def _json(content: Mapping[str, Any]) -> bytes:
 
 
 def _seal(manifest: Mapping[str, Any]) -> str:
-    return hashlib.sha256(_json(manifest)).hexdigest()
+    return digest(_json(manifest).decode("utf-8", "surrogatepass"), 64)
 
 
 def _intact(folder: Path, checksums: Mapping[str, str]) -> bool:
@@ -200,11 +198,8 @@ def _intact(folder: Path, checksums: Mapping[str, str]) -> bool:
 
 
 def _checksum(file: Path) -> str:
-    digest = hashlib.sha256()
     with file.open("rb") as opened:
-        while chunk := opened.read(CHUNK):
-            digest.update(chunk)
-    return digest.hexdigest()
+        return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
 def _version(seal: str) -> str:

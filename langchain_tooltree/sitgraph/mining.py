@@ -8,13 +8,14 @@ from langchain_core.embeddings import Embeddings
 
 from langchain_tooltree.errors import ToolDefinitionError
 from langchain_tooltree.experience.embeddings import EmbedStep
-from langchain_tooltree.experience.records import Record, digest
+from langchain_tooltree.experience.records import Record
 from langchain_tooltree.flows import Flow, FunctionStep
 from langchain_tooltree.sitgraph.drift import Tools, toolset_of
 from langchain_tooltree.sitgraph.graph import Contribution
 from langchain_tooltree.sitgraph.states import DIMENSIONS, Codes, Floats, fitted, packed, vector_of
 from langchain_tooltree.sitgraph.transitions import SUMMARIZE_STATE, Moment, Transition, transitions_of
-from langchain_tooltree.sitgraph.views import features_of, shortened, texts_of
+from langchain_tooltree.sitgraph.views import both_ends, features_of, texts_of
+from langchain_tooltree.text import digest
 
 REMEMBERED = 512
 """Texts whose vectors are kept: from one step of a dialogue to the next, most views stay the same."""
@@ -85,7 +86,7 @@ def _packed(given: tuple[Sequence[_Found], Mapping[str, Floats]]) -> list[Contri
             transitions=[(transition.source, transition.target) for transition in each.transitions],
             states=np.stack([_views(transition.moment, vectors) for transition in each.transitions]),
             summaries=[
-                (place, text, packed(vectors[shortened(text)][None]))
+                (place, text, packed(vectors[both_ends(text)][None]))
                 for place, transition in enumerate(each.transitions)
                 for text in transition.summaries
             ],
@@ -103,7 +104,7 @@ def state_of(moment: Moment, encoder: Encoder) -> Flow[Floats]:
 
 
 def _texts(transition: Transition) -> list[str]:
-    return [*texts_of(transition.moment).values(), *map(shortened, transition.summaries)]
+    return [*texts_of(transition.moment).values(), *map(both_ends, transition.summaries)]
 
 
 def _views(moment: Moment, vectors: Mapping[str, Floats]) -> Codes:

@@ -18,6 +18,7 @@ from langchain_tooltree.sitgraph.sit_graph import SITGraph
 from langchain_tooltree.sitgraph.suggest import Suggestion, as_text
 from langchain_tooltree.sitgraph.transitions import moment_of
 from langchain_tooltree.streaming import Writer, current_writer, telling
+from langchain_tooltree.text import one_line
 
 logger = logging.getLogger(__name__)
 
@@ -91,8 +92,7 @@ def _as_data(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _quoted(text: str) -> str:
-    line = " ".join(text.split())
-    return html.escape(line if len(line) <= MAX_SUMMARY else f"{line[:MAX_SUMMARY]}…", quote=False)
+    return html.escape(one_line(text, MAX_SUMMARY), quote=False)
 
 
 DEFAULT_K = 2

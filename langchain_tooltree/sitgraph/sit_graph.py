@@ -20,8 +20,8 @@ from langchain_tooltree.sitgraph.graph import Graph
 from langchain_tooltree.sitgraph.mining import Encoder, mine, state_of
 from langchain_tooltree.sitgraph.suggest import Ablation, Recommender, Suggestion, SuggestionQuery
 from langchain_tooltree.sitgraph.transitions import START, SUMMARIZE_STATE, moment_of
-from langchain_tooltree.sitgraph.views import shortened
-from langchain_tooltree.text import mermaid_text, shorten
+from langchain_tooltree.sitgraph.views import both_ends
+from langchain_tooltree.text import mermaid_text, one_line
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -319,7 +319,7 @@ class SITGraph:
         number = {name: place for place, name in enumerate(sorted({name for edge in shown for name in edge[:2]}))}
         lines = ["flowchart LR"]
         for name, place in number.items():
-            label = '(["start"])' if name == START else f'["{mermaid_text(shorten(name, MAX_LABEL))}"]'
+            label = '(["start"])' if name == START else f'["{mermaid_text(one_line(name, MAX_LABEL))}"]'
             lines.append(f"  n{place}{label}")
         for source, target, edge in shown:
             arrow = "==>" if edge["weight"] >= THICK else "-->"
@@ -382,7 +382,7 @@ class SITGraph:
         check_count("k", k)
         views = summary = None
         if state is not None and state.strip():
-            summary = (yield from self._encoder.encode([shortened(state)]))[0]
+            summary = (yield from self._encoder.encode([both_ends(state)]))[0]
         if messages is not None and self.contextual:
             chat = [to_chat(message) if isinstance(message, BaseMessage) else message for message in messages]
             views = yield from state_of(moment_of(chat, self.aliases)[0], self._encoder)

@@ -12,14 +12,7 @@ from pydantic import BaseModel, Field
 
 from langchain_tooltree.conversation import conversation, dialogue_of
 from langchain_tooltree.errors import SummaryError
-from langchain_tooltree.experience.records import (
-    DEFAULT_MAX_CHARACTERS,
-    LONGEST_TEXT,
-    ChatMessage,
-    Record,
-    excerpt,
-    shortened,
-)
+from langchain_tooltree.experience.records import DEFAULT_MAX_CHARACTERS, ChatMessage, Record, excerpt
 from langchain_tooltree.flows import Flow, arun_flow, run_flow
 from langchain_tooltree.models import Meter, ModelStep, document_prompt, inner_config, request, resolve_model
 from langchain_tooltree.sitgraph.node import DEFAULT_K, Suggester, listed
@@ -31,6 +24,7 @@ from langchain_tooltree.sitgraph.transitions import (
     WRITTEN_SUMMARIES,
     transitions_of,
 )
+from langchain_tooltree.text import LONGEST_TEXT, shortened
 
 DEFAULT_SUMMARY_PROMPT = """\
 You sum up where an assistant's task stands, so that the situation can be found again among those of other tasks.

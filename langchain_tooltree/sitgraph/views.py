@@ -45,11 +45,11 @@ def texts_of(moment: Moment) -> dict[str, str]:
     replies = (text_of(each.get("content")) for each in reversed(moment.messages) if each.get("role") == "assistant")
     observations = (step.outcome.text for step in reversed(moment.steps) if step.outcome)
     return {
-        "news": shortened(" ".join(said)),
-        "message": shortened(next(_requests(reversed(moment.messages)), "")),
+        "news": both_ends(" ".join(said)),
+        "message": both_ends(next(_requests(reversed(moment.messages)), "")),
         "request": _request(moment),
-        "reply": shortened(next(filter(None, replies), "")),
-        "observation": shortened(next(observations, "")),
+        "reply": both_ends(next(filter(None, replies), "")),
+        "observation": both_ends(next(observations, "")),
     }
 
 
@@ -77,7 +77,7 @@ def _up_to(characters: int, texts: Iterable[str]) -> list[str]:
     return taken
 
 
-def shortened(text: str) -> str:
+def both_ends(text: str) -> str:
     """A text of `MAX_CHARACTERS` at the most: its beginning and its end."""
     return text if len(text) <= MAX_CHARACTERS else f"{text[:HALF]} {text[-HALF:]}"
 

@@ -1,6 +1,5 @@
 """The conversation as it stands at each node of a search: the dialogue, then the calls of the path, each answered."""
 
-import hashlib
 import uuid
 from collections import Counter
 from collections.abc import Sequence
@@ -8,6 +7,7 @@ from collections.abc import Sequence
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, InvalidToolCall, ToolCall, ToolMessage
 
 from langchain_tooltree.errors import EmptyQueryError
+from langchain_tooltree.text import digest
 from langchain_tooltree.tooltree.prompts import readable
 from langchain_tooltree.tooltree.result import PlanStep, plan_steps
 from langchain_tooltree.tooltree.search.tree import Node, Tree, call_key
@@ -111,8 +111,7 @@ class PathDialogue:
 
     def _derived_id(self, node: Node) -> str:
         """An id in a form that every provider accepts."""
-        digest = hashlib.sha256(f"{self.run_key}:{node.id}".encode()).hexdigest()
-        return f"call_{digest[:24]}"
+        return f"call_{digest(f'{self.run_key}:{node.id}', 24)}"
 
 
 def _calls(message: BaseMessage) -> Sequence[ToolCall | InvalidToolCall]:

@@ -5,7 +5,7 @@ from collections.abc import Collection
 from rich.markup import escape
 from rich.tree import Tree as TerminalTree
 
-from langchain_tooltree.text import mermaid_text, shorten
+from langchain_tooltree.text import mermaid_text, one_line
 from langchain_tooltree.tooltree.prompts import readable
 from langchain_tooltree.tooltree.search.tree import Node, Tree
 
@@ -33,7 +33,7 @@ def to_mermaid(tree: Tree, best: Collection[int] = ()) -> str:
     lines = ["flowchart TD", '  n0(["request"])']
     links: list[str] = []
     for node in tree.nodes[1:]:
-        text = "<br/>".join(filter(None, (mermaid_text(shorten(node.label, MAX_LABEL)), figures(node), status(node))))
+        text = "<br/>".join(filter(None, (mermaid_text(one_line(node.label, MAX_LABEL)), figures(node), status(node))))
         left, right = ("[/", "/]") if node.deferred else ("[", "]")
         lines.append(f'  n{node.id}{left}"{text}"{right}')
         arrow = "==>" if node.id in best else "-.->" if node.pruned else "-->"
@@ -66,12 +66,12 @@ def to_rich(tree: Tree, best: Collection[int] = ()) -> TerminalTree:
 
 
 def _terminal_label(node: Node, best: Collection[int]) -> str:
-    call = escape(shorten(node.label, MAX_LABEL))
+    call = escape(one_line(node.label, MAX_LABEL))
     style = "bold green" if node.id in best else "dim" if node.pruned else "default"
     mark = "✔ " if node.id in best else ""
     lines = [f"[{style}]{mark}{call}[/]"]
     if node.observation:
-        seen = shorten(readable(node.observation.content).replace("\n", " "), MAX_OBSERVATION)
+        seen = one_line(readable(node.observation.content), MAX_OBSERVATION)
         lines.append(f"[dim]{escape(seen)}[/]")
     note = f"  [yellow]{escape(status(node))}[/]" if status(node) else ""
     lines.append(f"[cyan]{figures(node)}[/]{note}")

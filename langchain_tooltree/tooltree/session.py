@@ -1,6 +1,5 @@
 """One search: what each operation means in terms of models, tools and forks of the world."""
 
-import hashlib
 import logging
 import math
 import time
@@ -18,6 +17,7 @@ from langchain_tooltree.flows import Flow
 from langchain_tooltree.models import Meter, inner_marks
 from langchain_tooltree.rate_limits import Patience
 from langchain_tooltree.streaming import EventSink
+from langchain_tooltree.text import digest
 from langchain_tooltree.tooltree.ask import ProposalRequest, plan_tools
 from langchain_tooltree.tooltree.dialogue import PathDialogue
 from langchain_tooltree.tooltree.judge import JudgedCall, JudgeRequest, Score
@@ -117,7 +117,7 @@ class SearchSession:
         """A digest of all that decides which operations the search launches, its models' answers aside."""
         cards = [self.planner.library.card(name).to_dict() for name in self.planner.library.names]
         parts = (self.planner.config, sorted(self.planner.effects.items()), cards, self._judge_calls)
-        return hashlib.sha256(repr(parts).encode("utf-8", "surrogatepass")).hexdigest()
+        return digest(repr(parts))
 
     def take_events(self) -> list[Event]:
         """What happened since the last call, in order; the announcement of the search first."""

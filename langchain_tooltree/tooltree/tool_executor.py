@@ -20,6 +20,7 @@ from langgraph.prebuilt import ToolNode
 from langchain_tooltree._langgraph import ToolInvocationError, tool_node_input
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.flows import Flow, FunctionStep
+from langchain_tooltree.text import shortened
 from langchain_tooltree.tooltree.dialogue import PathDialogue
 from langchain_tooltree.tooltree.host_hooks import HostHooks
 from langchain_tooltree.tooltree.planner import Planner
@@ -198,28 +199,21 @@ def clip(content: Any, max_chars: int) -> Any:
         The content, with a note where something was left out.
     """
     if isinstance(content, str):
-        return _clip_text(content, max_chars)
+        return shortened(content, max_chars)
     return [_clip_block(block, max_chars) for block in content]
 
 
 def _clip_block(block: Any, max_chars: int) -> Any:
     if isinstance(block, str):
-        return _clip_text(block, max_chars)
+        return shortened(block, max_chars)
     if str(block.get("id", "")).startswith(LC_AUTO_PREFIX):
         block = {key: value for key, value in block.items() if key != "id"}
     if isinstance(block.get("text"), str):
-        return {**block, "text": _clip_text(block["text"], max_chars)}
+        return {**block, "text": shortened(block["text"], max_chars)}
     size = len(json.dumps(block, default=str))
     if size <= max_chars:
         return block
     return {"type": "text", "text": f"[{block.get('type', 'content')} of {size} characters left out]"}
-
-
-def _clip_text(text: str, max_chars: int) -> str:
-    if len(text) <= max_chars:
-        return text
-    half = max_chars // 2
-    return f"{text[:half]}\n[... {len(text) - 2 * half} characters left out ...]\n{text[len(text) - half :]}"
 
 
 def _storable(artifact: Any, max_chars: int) -> Any:

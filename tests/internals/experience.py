@@ -10,14 +10,11 @@ from langchain_tooltree.experience.namespaces import NamespaceTemplate
 from langchain_tooltree.experience.recording import GraphRun, update_in
 from langchain_tooltree.experience.records import (
     DEFAULT_MAX_CHARACTERS,
-    LONGEST_TEXT,
     ChatMessage,
     Record,
-    digest,
     excerpt,
     first_request,
     function_of,
-    shortened,
     steps_in,
     text_of,
 )
@@ -27,3 +24,4 @@ from langchain_tooltree.experience.store import RunRanking
 from langchain_tooltree.experience.threads import ThreadDialogue, path_of
 from langchain_tooltree.experience.trajectory import to_chat, to_message, to_messages
 from langchain_tooltree.experience.verdict import DEFAULT_VERDICT_PROMPT, ajudged, judged, resolve_verdict
+from langchain_tooltree.text import LONGEST_TEXT, digest, shortened

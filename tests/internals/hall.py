@@ -54,4 +54,4 @@ from langchain_tooltree.rate_limits import (
     seconds_to_wait,
     was_refused,
 )
-from langchain_tooltree.text import listed, mermaid_text, shorten, words_of
+from langchain_tooltree.text import cut, digest, json_object, listed, mermaid_text, one_line, words_of

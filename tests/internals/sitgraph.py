@@ -49,6 +49,8 @@ from langchain_tooltree.sitgraph.views import (
     TEXT_VIEWS,
     VIEWS,
     features_of,
-    shortened,
     texts_of,
+)
+from langchain_tooltree.sitgraph.views import (
+    both_ends as shortened,
 )

@@ -43,7 +43,7 @@ PURE = {
     "tooltree/search/warm_start.py",
     "tooltree/signed_reasoning.py",
 }
-ALLOWED = {"pydantic", "numpy", "networkx"} | sys.stdlib_module_names
+ALLOWED = {"pydantic", "pydantic_core", "numpy", "networkx"} | sys.stdlib_module_names
 IMPURE_MODULES = {"time", "datetime", "socket", "os", "io", "pathlib", "subprocess", "asyncio", "threading", "secrets"}
 MAX_LINES = 600
 

@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field
 from langchain_tooltree.cfgm.anomaly.rules import Anomaly, classified
 from langchain_tooltree.cfgm.anomaly.signals import said
 from langchain_tooltree.errors import ConfigurationError
-from langchain_tooltree.experience.records import Step, shortened
+from langchain_tooltree.experience.records import Step
 from langchain_tooltree.flows import Flow, FunctionStep
 from langchain_tooltree.models import (
     ATTEMPTS,
@@ -25,6 +25,7 @@ from langchain_tooltree.models import (
     resolve_model,
 )
 from langchain_tooltree.rate_limits import Patience
+from langchain_tooltree.text import shortened
 
 logger = logging.getLogger(__name__)
 

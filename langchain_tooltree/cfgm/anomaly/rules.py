@@ -11,6 +11,7 @@ from langchain_tooltree.cfgm.anomaly.loops import Loop, rendered
 from langchain_tooltree.cfgm.anomaly.phrases import Phrase, phrase_book
 from langchain_tooltree.cfgm.anomaly.signals import quoted, said, signals_in
 from langchain_tooltree.experience.records import Step
+from langchain_tooltree.text import cut
 
 AnomalyKind = Literal[
     "error", "error_field", "phrase", "repetition", "cycle", "stagnation", "unknown_tool", "drift", "classified"
@@ -190,8 +191,7 @@ def _is_echo(sentence: str, step: Step) -> bool:
 
 
 def _call(step: Step) -> str:
-    text = rendered(step)
-    return f"`{text if len(text) <= LONGEST_CALL else text[:LONGEST_CALL] + '…'}`"
+    return f"`{cut(rendered(step), LONGEST_CALL)}`"
 
 
 def _anomaly(kind: AnomalyKind, step: Step, evidence: str, confidence: float, *, recoverable: bool) -> Anomaly:

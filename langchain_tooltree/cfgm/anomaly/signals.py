@@ -12,6 +12,7 @@ from typing import Any
 
 from langchain_tooltree.experience.records import text_of
 from langchain_tooltree.experience.reference import without_reference
+from langchain_tooltree.text import one_line
 
 # In characters of an observation. They bound the cost of a check; refusals are shorter than each of them.
 
@@ -112,8 +113,7 @@ def said(content: Any) -> str:
 def quoted(parts: Sequence[str] | str, longest: int = 160) -> str:
     """A text as evidence quotes it: on one line, shortened, in quotation marks."""
     text = parts if isinstance(parts, str) else " ".join(parts)
-    line = " ".join(text[: 4 * longest].split())
-    return f'"{line}"' if len(line) <= longest else f'"{line[:longest].rstrip()}…"'
+    return f'"{one_line(text[: 4 * longest], longest)}"'
 
 
 def _plain(text: str) -> str:

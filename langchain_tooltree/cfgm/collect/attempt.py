@@ -1,6 +1,5 @@
 """An attempt under way: what it is shown, what it has spent, and what it came to."""
 
-import hashlib
 import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +17,7 @@ from langchain_tooltree.experience.trajectory import EXTRAS, to_chat
 from langchain_tooltree.flows import Flow
 from langchain_tooltree.models import Meter
 from langchain_tooltree.rate_limits import Patience, http_status, was_refused
+from langchain_tooltree.text import cut, digest
 
 UNACCEPTABLE = frozenset({400, 413, 422})
 """HTTP statuses by which providers refuse a conversation as such, for its length or its form."""
@@ -53,8 +53,7 @@ def is_async_only(error: BaseException) -> bool:
 
 def told(error: BaseException) -> str:
     """An error in words."""
-    said = f"{type(error).__name__}: {error}".strip().removesuffix(":")
-    return said if len(said) <= SHOWN_ERROR else f"{said[:SHOWN_ERROR]}…"
+    return cut(f"{type(error).__name__}: {error}".strip().removesuffix(":"), SHOWN_ERROR)
 
 
 SHELF = "attempts"
@@ -142,8 +141,7 @@ def place(*parts: Any) -> str:
     Returns:
         The name.
     """
-    written = json.dumps(_plain(parts), sort_keys=True, default=lambda other: type(other).__qualname__)
-    return hashlib.sha256(written.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    return digest(json.dumps(_plain(parts), sort_keys=True, default=lambda other: type(other).__qualname__))
 
 
 def said(message: BaseMessage) -> dict[str, Any]:

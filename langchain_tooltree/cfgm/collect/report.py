@@ -1,12 +1,12 @@
 """CollectionReport: what a collection of experience came to, and what it cost. Pure."""
 
-import hashlib
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any
 
 from langchain_tooltree.errors import ConfigurationError
+from langchain_tooltree.text import cut, digest
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +47,11 @@ class NamedTask:
         Returns:
             The id.
         """
-        canonical = json.dumps([self.id, self.text])
-        name = hashlib.sha256(canonical.encode()).hexdigest()[:24]
+        name = digest(json.dumps([self.id, self.text]), 24)
         return f"collected-{name}-{number}"
 
     def __str__(self) -> str:
-        shown = self.text if len(self.text) <= SHOWN_TEXT else f"{self.text[:SHOWN_TEXT]}…"
+        shown = cut(self.text, SHOWN_TEXT)
         return f"{self.id}: {shown}" if self.id else shown
 
 

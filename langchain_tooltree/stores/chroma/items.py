@@ -5,7 +5,6 @@ vectors are written before it and old ones removed after it, so whenever a proce
 value that it has. Vectors of no current revision are leftovers, which searches pass over.
 """
 
-import hashlib
 import heapq
 import json
 import uuid
@@ -21,6 +20,7 @@ from numpy.typing import NDArray
 
 from langchain_tooltree.stores.chroma.connection import Connection
 from langchain_tooltree.stores.chroma.filters import FIELD, both, scalar_fields
+from langchain_tooltree.text import digest
 
 _BITS = 18
 """Of the time, in each of three numbers; a float of 32 bits is exact up to 24."""
@@ -211,8 +211,7 @@ class Catalogue:
 
 def _name(kind: str, namespace: Namespace) -> str:
     """Chroma's names are short and of few characters, namespaces are not."""
-    digest = hashlib.sha256(json.dumps(namespace).encode()).hexdigest()
-    return f"tooltree-{kind}-{digest[:48]}"
+    return f"tooltree-{kind}-{digest(json.dumps(namespace), 48)}"
 
 
 T = TypeVar("T")

@@ -5,7 +5,6 @@ edge into a node and the node itself are one object, so `visits` and `value` are
 leads here.
 """
 
-import hashlib
 import json
 import random
 from collections.abc import Iterator, Mapping
@@ -15,6 +14,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from langchain_tooltree.text import digest
 from langchain_tooltree.tooltree.search.config import SearchConfig
 from langchain_tooltree.tooltree.signed_reasoning import SignedReasoning
 
@@ -201,7 +201,7 @@ class Tree:
         """
         world = parent.world
         if call.effect == "sandboxed":
-            world = hashlib.sha256(f"{parent.world}\n{call.key}".encode("utf-8", "surrogatepass")).hexdigest()[:16]
+            world = digest(f"{parent.world}\n{call.key}", 16)
         node = Node(
             len(self.nodes), parent=parent.id, depth=parent.depth + 1, call=call, world=world, offer=parent.proposals
         )

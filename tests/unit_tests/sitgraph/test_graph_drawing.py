@@ -5,7 +5,7 @@ import pytest
 from little_runs import called, routine, run_of, says, summed_up, user
 
 from langchain_tooltree import SITGraph
-from tests.internals.hall import mermaid_text, shorten
+from tests.internals.hall import mermaid_text, one_line
 
 RUNS = [
     run_of("1", user("Hi"), *called("find"), *summed_up("One."), *summed_up("Two."), *called("pay"), says("Done.")),
@@ -107,4 +107,4 @@ def test_mermaid_shows_a_text_as_it_is(text, shown):
     ("text", "shown"), [("short", "short"), ("a \n\t b", "a b"), ("abcdef", "abcdef"), ("abcdefg", "abcde…")]
 )
 def test_a_long_text_is_cut_and_stands_on_one_line(text, shown):
-    assert shorten(text, 6) == shown
+    assert one_line(text, 6) == shown

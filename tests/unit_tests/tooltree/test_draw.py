@@ -3,7 +3,7 @@ import io
 import pytest
 from rich.console import Console
 
-from tests.internals.hall import shorten
+from tests.internals.hall import one_line
 from tests.internals.tooltree import Call, Observation, Tree, figures, status, to_mermaid, to_rich
 
 
@@ -84,5 +84,5 @@ def test_a_node_that_is_nowhere_yet_has_no_figures():
 
 
 def test_texts_are_shortened_to_one_line():
-    assert shorten("a\n  b", 10) == "a b"
-    assert shorten("abcdef", 4) == "abc…"
+    assert one_line("a\n  b", 10) == "a b"
+    assert one_line("abcdef", 4) == "abc…"

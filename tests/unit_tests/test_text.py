@@ -1,0 +1,93 @@
+"""Cutting, digests, and JSON in prose."""
+
+import ast
+import time
+from pathlib import Path
+
+import pytest
+
+import langchain_tooltree
+from tests.internals.experience import shortened
+from tests.internals.hall import cut, digest, json_object, listed, one_line
+
+PACKAGE = Path(langchain_tooltree.__file__).parent
+DRAWS_OR_FILES = {"sitgraph/files.py", "sitgraph/graph.py", "sitgraph/states.py"}
+
+
+@pytest.mark.parametrize(("text", "longest", "kept"), [("abcd", 4, "abcd"), ("abcde", 4, "abc…"), ("abc", 0, "…")])
+def test_a_long_text_ends_in_a_mark(text, longest, kept):
+    assert cut(text, longest) == kept
+
+
+def test_on_one_line_spaces_are_made_one():
+    assert one_line(" a\n\t b  c", 5) == "a b c"
+    assert one_line(" a\n\t b  cd", 5) == "a b …"
+
+
+@pytest.mark.parametrize("longest", [0, 1, 2, 3, 10, 99])
+def test_a_shortened_text_keeps_its_ends_and_says_what_is_missing(longest):
+    text = "0123456789" * 10
+    head, mark, tail = shortened(text, longest).partition(f" [... {100 - longest} characters left out ...] ")
+    assert mark
+    assert text.startswith(head)
+    assert text.endswith(tail)
+    assert (len(head), len(tail)) == (longest - longest // 3, longest // 3)
+
+
+def test_a_digest_is_the_same_on_every_machine():
+    assert digest("a") == "ca978112ca1bbdcafac231b39a23dc4d"
+    assert digest("a", 64).startswith(digest("a"))
+    assert len(digest("a", 64)) == 64
+    assert digest({"b": 1, "a": [None, "é"]}) == digest('{"a": [null, "é"], "b": 1}')
+    assert digest("\ud800") != digest("?")
+
+
+def test_hashes_are_made_in_one_place_but_for_draws_and_files():
+    users = {
+        path.relative_to(PACKAGE).as_posix()
+        for path in PACKAGE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        and "hashlib" in {getattr(node, "module", None), *(alias.name for alias in node.names)}
+    }
+    assert users - DRAWS_OR_FILES == {"text.py"}
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ('{"a": 1}', {"a": 1}),
+        ('Sure:\n```json\n{"a": 1}\n```\nDone.', {"a": 1}),
+        ('I weigh {x} and [y]: {"a": {"b": 1}} and {"c": 2}', {"a": {"b": 1}}),
+        ('[{"a": 1}]', {"a": 1}),
+        ('[{"a": 1}, {"a": 2}]', None),
+        ('[1] {"a": 2}', None),
+        ('[] {"a": 2}', {"a": 2}),
+        ('{"a": "two\nlines"}', {"a": "two\nlines"}),
+        ('{"a": [{"b": 1}, {"b": 2', {"a": [{"b": 1}, {"b": 2}]}),
+        ('```json\n{"a": "cut o', {"a": "cut o"}),
+        ('Here: {"a": {"b": 1}, "c": [', {"a": {"b": 1}, "c": []}),
+        ("{}", None),
+        ("no { brackets } here", None),
+        ("", None),
+    ],
+)
+def test_the_object_in_a_reply_is_read(text, found):
+    assert json_object(text) == found
+
+
+def test_a_list_that_is_cut_off_is_not_taken_for_whole():
+    assert listed('["one", "tw') == []
+    assert listed('Two: ["one", "two"].') == ["one", "two"]
+
+
+@pytest.mark.parametrize(
+    "piece", ["[", "{", '["x", ', '{"a": ', '"', "word ", '{"a', '\\"', "``` ", '{"a": 1, ', "\n", "{} [] "]
+)
+def test_hostile_replies_are_read_in_linear_time(piece):
+    text = '{"a": "' + piece * (1_000_000 // len(piece))
+    begun = time.process_time()
+    json_object(text)
+    listed(text)
+    json_object(text[7:])
+    assert time.process_time() - begun < 5
