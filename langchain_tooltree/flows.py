@@ -13,16 +13,24 @@ between the sync and the async half of the package, and `driven` makes a pair of
 
 Callers see `add(item) -> bool` and `async aadd(item) -> bool`. Another flow goes through the same code without a
 driver of its own: `added = yield from flow_of(store.add)(item)`.
+
+Progress events leave through here, too: each arrives at sinks, such as `stream_mode="custom"`, and at the callback
+handlers of the current run.
 """
 
 import asyncio
 import functools
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, ParamSpec, Protocol, TypeVar, cast, get_args
 
+from langchain_core.callbacks import BaseCallbackManager, adispatch_custom_event, dispatch_custom_event
+from langchain_core.runnables.config import ensure_config
 from langgraph.errors import GraphBubbleUp
+from langgraph.runtime import get_runtime
+
+from langchain_tooltree.events import Event, stream_payload
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -66,6 +74,23 @@ class FunctionStep:
         except StopIteration as stop:  # neither a generator nor a future can carry one
             msg = f"{self.function!r} raised StopIteration"
             raise RuntimeError(msg) from stop
+
+
+@dataclass(frozen=True, slots=True)
+class TwinStep:
+    """A function and its async twin, such as `invoke` and `ainvoke`, as a step."""
+
+    function: Callable[..., Any]
+    twin: Callable[..., Awaitable[Any]]
+    arguments: tuple[Any, ...]
+
+    def run(self) -> Any:
+        """Call the function."""
+        return self.function(*self.arguments)
+
+    async def arun(self) -> Any:
+        """Await its twin."""
+        return await self.twin(*self.arguments)
 
 
 async def _resolve(outcome: Awaitable[T]) -> T:
@@ -157,3 +182,60 @@ def _sign(driver: Callable[..., Any], flow: Callable[..., Any]) -> None:
     driver.__dict__["__flow__"] = flow
     driver.__dict__["__signature__"] = signature.replace(return_annotation=value)
     driver.__annotations__ = {**flow.__annotations__, "return": value}
+
+
+EventSink = Callable[[Event], None]
+
+Writer = Callable[[Any], None]
+"""Writes to `stream_mode="custom"`."""
+
+
+@dataclass(frozen=True, slots=True)
+class EmitStep:
+    """Events on their way to sinks and callback handlers, where each is the custom event `tooltree.<type>`."""
+
+    events: Sequence[Event]
+    sinks: Sequence[EventSink]
+
+    def run(self) -> None:
+        """Emit the events in order."""
+        handled = _handled()
+        for event in self.events:
+            for sink in self.sinks:
+                sink(event)
+            if handled:
+                dispatch_custom_event(f"tooltree.{event['type']}", event)
+
+    async def arun(self) -> None:
+        """Emit the events in order; the sinks are plain functions on both paths."""
+        handled = _handled()
+        for event in self.events:
+            for sink in self.sinks:
+                sink(event)
+            if handled:
+                await adispatch_custom_event(f"tooltree.{event['type']}", event)
+
+
+def _handled() -> bool:
+    """Whether the current run has handlers: it knows them all from its beginning, and dispatching is not free."""
+    callbacks = ensure_config().get("callbacks")
+    return not isinstance(callbacks, BaseCallbackManager) or bool(callbacks.handlers)
+
+
+def emit(event: Event, writer: Writer | None) -> Flow[None]:
+    """Emit an event to a writer and to callback handlers; without a writer nobody listens."""
+    if writer is not None:
+        yield EmitStep((event,), (to_stream(writer),))
+
+
+def to_stream(writer: Writer) -> EventSink:
+    """A sink that writes to `stream_mode="custom"`."""
+    return lambda event: writer(stream_payload(event))
+
+
+def current_writer() -> Writer | None:
+    """The writer of the graph that is running; `None` outside of any, where nobody listens."""
+    try:
+        return get_runtime().stream_writer
+    except (RuntimeError, KeyError):
+        return None

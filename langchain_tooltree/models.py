@@ -1,15 +1,23 @@
-"""Every model call of the planner goes through here.
+"""Every model call of the package goes through here.
 
 The calls are hidden from users' token streams, named and tagged for traces, counted, asked again once where the reply
-is unusable, and read leniently: a model that answers rubbish is normal input. What a provider refuses for its rate is
-waited out, and what it refuses as structured output is asked in plain text.
+is unusable, and read leniently: a model that answers rubbish is normal input. What a provider refuses as structured
+output is asked in plain text. What it refuses for its rate is waited out and asked again, within bounds; such a refusal
+is known by the shape of its error (a `status_code`, or a `response` with one, as httpx and clients built on it have).
+The waiting is no `tenacity`: it happens in the steps of a flow, in slices between which a cancellation is noticed, and
+what a client has waited by itself counts.
 """
 
 import copy
+import email.utils
 import functools
 import json
 import logging
+import math
+import random
 import re
+import time
+from asyncio import sleep
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeGuard
@@ -25,12 +33,10 @@ from langgraph.constants import TAG_NOSTREAM
 from pydantic import BaseModel
 
 from langchain_tooltree.errors import ConfigurationError
-from langchain_tooltree.flows import Flow
-from langchain_tooltree.rate_limits import Patience, ask_patiently, http_status, was_refused
+from langchain_tooltree.flows import Flow, FlowStep
 from langchain_tooltree.text import json_object
 
 logger = logging.getLogger(__name__)
-
 
 TAG = "tooltree"
 """Tag of every inner run, beside the one that keeps its tokens out of `stream_mode="messages"`."""
@@ -38,13 +44,12 @@ TAG = "tooltree"
 AGENT_NAME = "lc_agent_name"
 """Where `create_agent` notes the name of the running agent in the metadata of its runs."""
 
-_THOUGHT = re.compile(r"<think>.*?</think>", re.DOTALL)
+ATTEMPTS = 2
+"""A question is asked once, and a second time if the reply is unusable and the budget allows it: a model that twice
+ignores the form rarely keeps to it the third time."""
 
 SHOWN_REPLY = 500
-"""Characters of an unusable reply that are shown again."""
-
-ATTEMPTS = 2
-"""A question is asked once, and once more if the reply is unusable and the budget allows it."""
+"""Characters of an unusable reply that are shown to the model again: enough to know it by."""
 
 CORRECTION = """\
 Your reply cannot be used. Answer again. Fill in the form completely: every identifier exactly once, every score a \
@@ -53,12 +58,69 @@ number between 0 and 1."""
 FORM_REFUSED = frozenset({400, 404, 422})
 """HTTP statuses of servers that know no structured output; the same question is then asked in plain text."""
 
+MAX_WAIT = 60.0
+"""Seconds that one operation of a search (a proposal, a question to the judge) waits for rate limits in all: providers
+count requests and tokens by the minute."""
+
+FIRST_BACK_OFF = 1.0
+"""Seconds before a request is asked again if the provider does not say when; doubled each time."""
+
+LONGEST_BACK_OFF = 16.0
+"""Seconds at which the doubling ends, so that `MAX_WAIT` holds several attempts."""
+
+SHORTEST_WAIT = 0.1
+"""Seconds waited at the least: a provider that asks for less is still not asked in a busy loop."""
+
+SLICE = 0.5
+"""Seconds slept at a stretch; between two stretches a cancellation is noticed."""
+
+CAUSES = 5
+"""Errors of a chain of causes that are searched for a response: some integrations wrap those of their client."""
+
+TOO_MANY_REQUESTS = 429
+
+OVERLOADED = frozenset({503, 529})
+"""Also a rate limit if the provider says when to come back; otherwise it is simply down. 529 is Anthropic's."""
+
+NO_CREDIT = "insufficient_quota"
+"""The code of OpenAI's 429 for an account without credit, which no waiting cures."""
+
+_THOUGHT = re.compile(r"<think>.*?</think>", re.DOTALL)
+
 _plain_models: WeakValueDictionary[int, BaseChatModel] = WeakValueDictionary()
 """Models whose server was found to refuse structured output, by identity: chat models need not be hashable.
 
-Kept for the process, not for a thread of a checkpointer: since a refused request is not counted, a search that has yet
-to find out differs from one that knows by nothing but that request.
+Kept for the process, not for a thread of a checkpointer: a refused request is not counted, so a search that has yet to
+find out differs from one that knows by that request alone.
 """
+
+
+@dataclass(slots=True)
+class Patience:
+    """How long an operation may wait for rate limits.
+
+    Args:
+        seconds: What may still be waited in all; the time that a client spends on being refused counts, because most
+            wait by themselves first.
+        deadline: When nothing is waited for any more, on the clock of `time.monotonic`.
+        cancelled: Asked while waiting; once true, the wait is over.
+    """
+
+    seconds: float = MAX_WAIT
+    deadline: float = math.inf
+    cancelled: Callable[[], bool] = lambda: False
+
+    def allows(self, seconds: float) -> bool:
+        """Whether so much patience is left."""
+        return seconds <= self.seconds and time.monotonic() + seconds <= self.deadline and not self.cancelled()
+
+    def wait(self, seconds: float) -> Flow[bool]:
+        """Wait, and take it off; whether all of it was waited, without a cancellation."""
+        self.seconds -= seconds
+        while seconds > 0 and not self.cancelled():
+            yield Wait(min(seconds, SLICE))
+            seconds -= SLICE
+        return not self.cancelled()
 
 
 @dataclass(slots=True)
@@ -117,18 +179,26 @@ class ModelStep:
         return await self.model.ainvoke(list(self.messages), self.config)
 
 
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Doing nothing for a while, as a step of a flow."""
+
+    seconds: float
+
+    def run(self) -> None:
+        """Sleep."""
+        time.sleep(self.seconds)
+
+    async def arun(self) -> None:
+        """Sleep without blocking the loop."""
+        await sleep(self.seconds)
+
+
 def request(step: ModelStep, meter: Meter) -> Flow[Any]:
-    """Make a request, waiting for rate limits. One that failed is counted, since it may have cost something.
-
-    Args:
-        step: The request.
-        meter: Counts it if it fails, unless it was refused; its reply is for the caller to count.
-
-    Returns:
-        The reply.
+    """Make a request, waiting for rate limits; its reply is for the caller to count.
 
     Raises:
-        Exception: What the model raised.
+        Exception: What the model raised. It is counted, since it may have cost something, unless it was refused.
     """
     try:
         return (yield from ask_patiently(step, meter.patience))
@@ -138,14 +208,89 @@ def request(step: ModelStep, meter: Meter) -> Flow[Any]:
         raise
 
 
+def ask_patiently(step: FlowStep, patience: Patience) -> Flow[Any]:
+    """Make a request, and make it again for as long as it is refused for its rate and patience lasts.
+
+    Raises:
+        Exception: What the request raised, if it is no rate limit or patience is at its end.
+    """
+    refusals = 0
+    while True:
+        asked_at = time.monotonic()
+        try:
+            return (yield step)
+        except Exception as error:
+            seconds = seconds_to_wait(error, refusals)
+            if seconds is None:
+                raise
+            patience.seconds -= time.monotonic() - asked_at
+            if not patience.allows(seconds):
+                raise
+            logger.info("Rate limit (HTTP status %s); asking again in %.1f s.", http_status(error), seconds)
+            if not (yield from patience.wait(seconds)):
+                raise
+        refusals += 1
+
+
+def seconds_to_wait(error: BaseException, refusals: int) -> float | None:
+    """How long to wait before a request is made again that was refused so often before.
+
+    It is what the provider asks for, or else exponential back-off with jitter; `None` if the error is no rate limit.
+    """
+    status, headers = _response(error)
+    asked = _retry_after(headers)
+    limited = status == TOO_MANY_REQUESTS and getattr(error, "code", None) != NO_CREDIT
+    if not (limited or (status in OVERLOADED and asked)):
+        return None
+    back_off = min(FIRST_BACK_OFF * 2**refusals, LONGEST_BACK_OFF) * random.uniform(0.5, 1.0)  # noqa: S311 - no secret
+    return max(asked or back_off, SHORTEST_WAIT)
+
+
+def http_status(error: BaseException) -> int | None:
+    """The HTTP status that an error reports; `None` without a response, as when the connection broke."""
+    return _response(error)[0]
+
+
+def was_refused(error: BaseException) -> bool:
+    """Whether the provider would not take the request, so that no model has worked on it: any 4xx, or a rate limit."""
+    status = http_status(error)
+    return seconds_to_wait(error, 0) is not None or (status is not None and 400 <= status < 500)  # noqa: PLR2004
+
+
+def _response(error: BaseException) -> tuple[int | None, Mapping[str, str]]:
+    """Status and headers, names in lower case, of the response behind an error or one of its causes."""
+    link: BaseException | None = error
+    for _ in range(CAUSES):
+        if link is None:
+            break
+        response = getattr(link, "response", None)
+        status = getattr(link, "status_code", None) or getattr(response, "status_code", None)
+        if isinstance(status, int):
+            headers = getattr(response, "headers", None) or getattr(link, "headers", None)
+            found = headers if isinstance(headers, Mapping) else {}
+            return status, {str(name).lower(): str(value) for name, value in found.items()}
+        link = link.__cause__
+    return None, {}
+
+
+def _retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds that the headers of a response ask to wait; `None` if they do not say, or name no time to come."""
+    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        try:
+            seconds = float(headers[name]) * unit
+        except (KeyError, ValueError):
+            continue
+        return seconds if math.isfinite(seconds) and seconds > 0 else None
+    try:
+        date = email.utils.parsedate_tz(headers.get("retry-after"))
+        seconds = email.utils.mktime_tz(date) - time.time() if date else 0.0
+    except (ValueError, OverflowError):
+        return None
+    return seconds if seconds > 0 else None
+
+
 def resolve_model(model: str | BaseChatModel) -> BaseChatModel:
-    """Turn a model name into a chat model.
-
-    Args:
-        model: A chat model, or a string such as `"openai:gpt-4.1-mini"` for `init_chat_model`.
-
-    Returns:
-        The chat model.
+    """Turn what a user passed as `model` into a chat model: a name such as `"openai:gpt-4.1-mini"`, or the model.
 
     Raises:
         ConfigurationError: If it is neither.
@@ -164,7 +309,7 @@ def resolve_model(model: str | BaseChatModel) -> BaseChatModel:
 
 
 def is_chat_model(model: object) -> TypeGuard[BaseChatModel]:
-    """Whether it is a chat model, be it one that is chosen at run time: `init_chat_model(configurable_fields=...)`."""
+    """Whether it is a chat model, or one that is chosen at run time: `init_chat_model(configurable_fields=...)`."""
     if isinstance(model, BaseChatModel):
         return True
     able = all(hasattr(model, name) for name in ("bind_tools", "with_structured_output"))
@@ -172,26 +317,14 @@ def is_chat_model(model: object) -> TypeGuard[BaseChatModel]:
 
 
 def inner_config(name: str, metadata: Mapping[str, Any]) -> RunnableConfig:
-    """The run configuration of an inner model call.
-
-    Args:
-        name: What the call is for; the run is named `tooltree.<name>`.
-        metadata: Where in the search it stands, for traces.
-
-    Returns:
-        A configuration that keeps the call's tokens out of users' streams.
-    """
+    """The configuration of an inner model call: its run is named `tooltree.<name>` and kept out of users' streams."""
     return {"run_name": f"{TAG}.{name}", **inner_marks(metadata)}
 
 
 def inner_marks(metadata: Mapping[str, Any]) -> RunnableConfig:
-    """Tags and metadata of an inner run, of a model or a tool; a tool keeps its own name.
+    """Tags and metadata of an inner run, of a model or of a tool, which keeps its own name.
 
-    Args:
-        metadata: Where in the search it stands; the keys get the package's prefix.
-
-    Returns:
-        A configuration that keeps the run out of users' streams.
+    The metadata says where in the search the run stands, for traces; the keys get the package's prefix.
     """
     return {"tags": [TAG, TAG_NOSTREAM], "metadata": {f"{TAG}_{key}": value for key, value in metadata.items()}}
 
@@ -221,22 +354,7 @@ def call_tools(
     *,
     settings: Mapping[str, Any] | None = None,
 ) -> Flow[AIMessage]:
-    """Ask a model that may reply with tool calls.
-
-    Args:
-        model: The chat model.
-        tools: Tools it may call.
-        messages: The prompt.
-        meter: Counts the call.
-        config: Run configuration of the call.
-        settings: Settings of the request, such as a temperature, by name.
-
-    Returns:
-        The reply.
-
-    Raises:
-        Exception: What the model raised.
-    """
+    """Ask a model that may reply with tool calls; the settings of the request, such as a temperature, are by name."""
     reply = yield from request(ModelStep(bind_tools(model, tools, settings), messages, config), meter)
     meter.count(reply)
     if not isinstance(reply, AIMessage):
@@ -249,15 +367,13 @@ def call_tools(
 class StructuredQuestion:
     """A question whose reply must be an object of a given form.
 
-    Args:
+    Attributes:
         model: The chat model to ask.
         schema: The form of the reply, as a pydantic model: its JSON schema is sent, its validation is not applied,
             so that a reply that is right in part can be used in part.
         prompt: The messages.
         usable: Whether a parsed reply answers the whole question.
         config: Run configuration of the call.
-
-    Attributes:
         in_words: The texts of replies that held no object, latest last: what a model that ignores the form says instead
             may be of use all the same.
     """
@@ -272,11 +388,8 @@ class StructuredQuestion:
     def ask(self, meter: Meter) -> Flow[list[dict[str, Any]]]:
         """Ask, and ask again once if the reply is unusable.
 
-        Args:
-            meter: Counts the calls and bounds them.
-
-        Returns:
-            The parsed replies, latest last; empty if none could be parsed. What went wrong is noted at the meter.
+        Returns the parsed replies, latest last; none if none could be parsed. What went wrong is noted at the meter,
+        which also bounds the calls.
         """
         replies: list[dict[str, Any]] = []
         prompt = self.prompt
@@ -374,29 +487,13 @@ def _said(message: AIMessage) -> str:
 
 
 def document_prompt(instruction: str, document: Mapping[str, Any]) -> list[BaseMessage]:
-    """The prompt of a question about data.
-
-    Args:
-        instruction: What the model is to do.
-        document: What it needs for that; what JSON has no form for is shown as text.
-
-    Returns:
-        A system message with the instruction, and a user message with the document.
-    """
+    """The prompt of a question about data: an instruction and a document; what JSON cannot say is shown as text."""
     written = json.dumps(document, ensure_ascii=False, indent=1, default=str)
     return [SystemMessage(instruction), HumanMessage(written)]
 
 
 def extended(system: SystemMessage | None, text: str) -> SystemMessage:
-    """A system message that says something more at its end, where providers' caches of what stands before survive.
-
-    Args:
-        system: The message so far, if there is one. Its blocks stay as they are, cache marks included.
-        text: What to add.
-
-    Returns:
-        A new message.
-    """
+    """A copy of a system message, if there is one, with more at its end: providers' caches of its beginning survive."""
     if system is None or not system.content:
         return SystemMessage(text)
     added = f"\n\n{text}"

@@ -19,9 +19,8 @@ from langchain_tooltree.cfgm.tips import Tip, extracting
 from langchain_tooltree.errors import ConfigurationError, check_count
 from langchain_tooltree.experience.store import DEFAULT_NAMESPACE, ExperienceStore
 from langchain_tooltree.experience.trajectory import Trajectory
-from langchain_tooltree.flows import Flow, arun_flow, run_flow
+from langchain_tooltree.flows import Flow, Writer, arun_flow, emit, run_flow
 from langchain_tooltree.models import resolve_model
-from langchain_tooltree.streaming import Writer, telling
 
 logger = logging.getLogger(__name__)
 
@@ -297,7 +296,7 @@ def reminding(
         return Recollection(task)
     others = tuple(each for each in recollection.runs if each.trajectory.id != own)
     recollection = replace(recollection, runs=others[:k])
-    yield from telling(
+    yield from emit(
         {
             "type": "recall",
             "task": task,

@@ -15,8 +15,7 @@ from langchain_tooltree.cfgm.recovery import DEFAULT_COOLDOWN, DEFAULT_MAX_REFLE
 from langchain_tooltree.cfgm.tips import Tip
 from langchain_tooltree.conversation import conversation
 from langchain_tooltree.errors import check_count
-from langchain_tooltree.flows import Flow, arun_flow, run_flow
-from langchain_tooltree.streaming import Writer, current_writer
+from langchain_tooltree.flows import Flow, Writer, arun_flow, current_writer, run_flow
 
 logger = logging.getLogger(__name__)
 

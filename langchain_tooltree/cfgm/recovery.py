@@ -32,10 +32,16 @@ from langchain_tooltree.experience.records import DEFAULT_MAX_CHARACTERS, FEWEST
 from langchain_tooltree.experience.reference import without_reference
 from langchain_tooltree.experience.run_identity import tools_in
 from langchain_tooltree.experience.trajectory import to_chat
-from langchain_tooltree.flows import Flow, arun_flow, run_flow
-from langchain_tooltree.models import ATTEMPTS, Meter, StructuredQuestion, document_prompt, inner_config, resolve_model
-from langchain_tooltree.rate_limits import Patience
-from langchain_tooltree.streaming import Writer, telling
+from langchain_tooltree.flows import Flow, Writer, arun_flow, emit, run_flow
+from langchain_tooltree.models import (
+    ATTEMPTS,
+    Meter,
+    Patience,
+    StructuredQuestion,
+    document_prompt,
+    inner_config,
+    resolve_model,
+)
 from langchain_tooltree.text import LONGEST_TEXT, shortened, words_of
 
 logger = logging.getLogger(__name__)
@@ -420,7 +426,7 @@ class Recovery:
             return None
         if anomaly is None:
             return None
-        yield from telling({"type": "anomaly", "anomaly": anomaly.to_dict()}, writer)
+        yield from emit({"type": "anomaly", "anomaly": anomaly.to_dict()}, writer)
         reviewed = (any(map(was_reviewed, each)) for each in earlier_rounds(messages))
         if not anomaly.recoverable or not self.pace.allows(reviewed):
             return None
@@ -454,9 +460,7 @@ class Recovery:
             problem = problem or "; ".join(meter.problems) or "the model has said nothing"
             logger.warning("There is no reflection on the result of %s: %s", anomaly.tool, problem)
         told = None if reflection is None else reflection.to_dict()
-        yield from telling(
-            {"type": "reflect", "call_id": anomaly.call_id, "reflection": told, "problem": problem}, writer
-        )
+        yield from emit({"type": "reflect", "call_id": anomaly.call_id, "reflection": told, "problem": problem}, writer)
         return reflection
 
 

@@ -11,13 +11,12 @@ from langchain_core.runnables import Runnable, RunnableConfig
 
 from langchain_tooltree.conversation import conversation, dialogue_of
 from langchain_tooltree.errors import ConfigurationError, check_count
-from langchain_tooltree.flows import Flow, arun_flow, run_flow
+from langchain_tooltree.flows import Flow, Writer, arun_flow, current_writer, emit, run_flow
 from langchain_tooltree.models import extended
 from langchain_tooltree.sitgraph.drift import Tools, toolset_of
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
 from langchain_tooltree.sitgraph.suggest import Suggestion, as_text
 from langchain_tooltree.sitgraph.transitions import moment_of
-from langchain_tooltree.streaming import Writer, current_writer, telling
 from langchain_tooltree.text import one_line
 
 logger = logging.getLogger(__name__)
@@ -132,7 +131,7 @@ class Suggester:
             return []
         if suggestions:
             given = [suggestion.to_dict() for suggestion in suggestions]
-            yield from telling({"type": "suggest", "last_tool": last_tool, "suggestions": given}, writer)
+            yield from emit({"type": "suggest", "last_tool": last_tool, "suggestions": given}, writer)
         return suggestions
 
 

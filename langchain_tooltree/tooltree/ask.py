@@ -10,8 +10,15 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.tools import BaseTool
 
 from langchain_tooltree.flows import Flow
-from langchain_tooltree.models import ATTEMPTS, Meter, StructuredQuestion, call_tools, document_prompt, inner_config
-from langchain_tooltree.rate_limits import was_refused
+from langchain_tooltree.models import (
+    ATTEMPTS,
+    Meter,
+    StructuredQuestion,
+    call_tools,
+    document_prompt,
+    inner_config,
+    was_refused,
+)
 from langchain_tooltree.tooltree.prompts import (
     DEFAULT_DRAFT_PROMPT,
     DEFAULT_PLAN_PROMPT,

@@ -5,8 +5,8 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -25,10 +25,17 @@ from langgraph.runtime import Runtime, get_runtime
 
 from langchain_tooltree._langgraph import questions_once
 from langchain_tooltree.events import Event
-from langchain_tooltree.flows import Flow, arun_flow, run_flow
-from langchain_tooltree.models import AGENT_NAME, Meter
-from langchain_tooltree.rate_limits import Patience
-from langchain_tooltree.streaming import EventSink, aemit, emit, to_stream
+from langchain_tooltree.flows import (
+    EmitStep,
+    EventSink,
+    Flow,
+    TwinStep,
+    async_twin,
+    driven,
+    flow_of,
+    to_stream,
+)
+from langchain_tooltree.models import AGENT_NAME, Meter, Patience
 from langchain_tooltree.tooltree.effects import DeclaredEffect
 from langchain_tooltree.tooltree.judge import Judge
 from langchain_tooltree.tooltree.planner import Planner
@@ -58,127 +65,129 @@ _SESSION: ContextVar[SearchSession] = ContextVar("tooltree_session")
 only once."""
 
 
-def _perform(operation: Operation) -> dict[str, Any]:
-    return run_flow(_SESSION.get().perform(operation))
-
-
-async def _aperform(operation: Operation) -> dict[str, Any]:
-    return await arun_flow(_SESSION.get().perform(operation))
+@driven
+def _perform(operation: Operation) -> Flow[dict[str, Any]]:
+    return _SESSION.get().perform(operation)
 
 
 _TASK: Any = task(name=CALL)
-_CALL, _ACALL = _TASK(_perform), _TASK(_aperform)
+_CALL, _ACALL = _TASK(_perform), _TASK(async_twin(_perform))
 
 
-def run_search(session: SearchSession, config: RunnableConfig | None = None) -> None:
-    """Run a search to its end on the calling thread.
+@dataclass(frozen=True, slots=True)
+class _Launch:
+    """Starting the task of an operation, as a step that gives the step of waiting for its outcome."""
 
-    Args:
-        session: The search; it holds the finished tree afterwards.
-        config: Run configuration of the host; the one of the current context if left out.
-    """
+    operation: Operation
 
-    def launch(operation: Operation) -> Callable[[], dict[str, Any]]:
-        session.launching(operation)
-        result: Callable[[], dict[str, Any]] = _CALL(operation).result
-        return result
+    def run(self) -> "_Outcome":
+        return _Outcome(_CALL(self.operation))
 
-    def segment(state: SegmentState) -> SegmentEnd:
-        _SESSION.set(session)  # in the context of this node and of the tasks that it starts
-        state = placed(state)
-        adopt(session, state)
-        outcomes = _drive(session, launch)
-        return finished(session, outcomes)
-
-    graph = _graph(segment)
-    earlier = None
-    if place := earlier_place(session):
-        with suppress(ValueError):  # the host has no checkpointer
-            earlier = graph.get_state(place).values
-    try:
-        state = graph.invoke(beginning(session, earlier), _inside(config))
-    except GraphInterrupt as interrupted:
-        raise questions_once(interrupted) from None
-    adopt(session, state)
-
-
-async def arun_search(session: SearchSession, config: RunnableConfig | None = None) -> None:
-    """Run a search to its end on the running event loop; the async twin of `run_search`.
-
-    Args:
-        session: The search; it holds the finished tree afterwards.
-        config: Run configuration of the host; the one of the current context if left out.
-    """
-
-    def launch(operation: Operation) -> Awaitable[dict[str, Any]]:
-        session.launching(operation)
-        future: asyncio.Future[dict[str, Any]] = _ACALL(operation)
+    async def arun(self) -> "_Outcome":
+        future = _ACALL(self.operation)
         future.add_done_callback(_see_exception)
-        return future
+        return _Outcome(future)
 
-    async def segment(state: SegmentState) -> SegmentEnd:
-        _SESSION.set(session)  # as above
-        state = placed(state)
-        adopt(session, state)
-        outcomes = await _adrive(session, launch)
-        return finished(session, outcomes)
 
-    graph = _graph(segment)
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    future: Any
+
+    def run(self) -> Any:
+        return self.future.result()
+
+    async def arun(self) -> Any:
+        return await self.future
+
+
+@dataclass(frozen=True, slots=True)
+class _Compile:
+    """Making the graph of a search, as a step: its node is a sync function on one path, an async one on the other."""
+
+    segment: Callable[[SegmentState], SegmentEnd]
+
+    def run(self) -> Any:
+        return self._graph_of(self.segment)
+
+    async def arun(self) -> Any:
+        return self._graph_of(async_twin(self.segment))
+
+    def _graph_of(self, node: Any) -> Any:
+        graph = StateGraph(SegmentState)
+        graph.add_node("segment", node)
+        graph.add_edge(START, "segment")
+        graph.add_conditional_edges("segment", _next_segment, ["segment", END])
+        return graph.compile(name="tooltree.search")
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """The graph of a search, run to its end, as a step."""
+
+    graph: Any
+    state: SegmentState
+    config: RunnableConfig
+
+    def run(self) -> Any:
+        with _asked_once():
+            return self.graph.invoke(self.state, self.config)
+
+    async def arun(self) -> Any:
+        with _asked_once():
+            return await self.graph.ainvoke(self.state, self.config)
+
+
+def run_search(session: SearchSession, config: RunnableConfig | None = None) -> Flow[None]:
+    """Run a search to its end; the session holds the finished tree afterwards.
+
+    The configuration is the host's; the one of the current context if left out.
+    """
+
+    @driven
+    def segment(state: SegmentState) -> Flow[SegmentEnd]:
+        _SESSION.set(session)  # in the context of this node and of the tasks that it starts
+        adopt(session, placed(state))
+        return finished(session, (yield from _in_order(session)))
+
+    graph = yield _Compile(segment)
     earlier = None
     if place := earlier_place(session):
         with suppress(ValueError):  # the host has no checkpointer
-            earlier = (await graph.aget_state(place)).values
+            earlier = (yield TwinStep(graph.get_state, graph.aget_state, (place,))).values
+    adopt(session, (yield _Search(graph, beginning(session, earlier), _inside(config))))
+
+
+def _in_order(session: SearchSession) -> Flow[Outcomes]:
+    """Launch what the search asks for and tell it the outcomes in the order of launch, for one segment."""
+    search = session.search
+    end = segment_end(session)
+    outstanding: deque[_Outcome] = deque()
+    outcomes: Outcomes = []
+    while True:
+        if search.launched < end:
+            for operation in search.ask():
+                session.launched_at[operation.id] = time.monotonic()  # waiting for its turn counts as well
+                outstanding.append((yield _Launch(operation)))
+        yield EmitStep(session.take_events(), session.sinks)
+        if not outstanding:
+            return outcomes
+        outcomes.append((yield outstanding.popleft()))
+        search.tell(OperationOutcome.model_validate(outcomes[-1]))
+
+
+@contextmanager
+def _asked_once() -> Iterator[None]:
+    """Let an interrupt out with every question once."""
     try:
-        state = await graph.ainvoke(beginning(session, earlier), _inside(config))
+        yield
     except GraphInterrupt as interrupted:
         raise questions_once(interrupted) from None
-    adopt(session, state)
 
 
 def _see_exception(future: "asyncio.Future[Any]") -> None:
     """Look at an exception, so that asyncio does not report it as lost: after a failure nobody waits for the others."""
     if not future.cancelled():
         future.exception()
-
-
-def _drive(session: SearchSession, launch: Callable[[Operation], Callable[[], dict[str, Any]]]) -> Outcomes:
-    """Launch what the search asks for and tell it the outcomes in the order of launch, for one segment."""
-    end = segment_end(session)
-    outstanding: deque[Callable[[], dict[str, Any]]] = deque()
-    outcomes: Outcomes = []
-    while True:
-        if session.search.launched < end:
-            outstanding.extend(launch(operation) for operation in session.search.ask())
-        for event in session.take_events():
-            emit(event, *session.sinks)
-        if not outstanding:
-            return outcomes
-        outcomes.append(outstanding.popleft()())
-        session.search.tell(OperationOutcome.model_validate(outcomes[-1]))
-
-
-async def _adrive(session: SearchSession, launch: Callable[[Operation], Awaitable[dict[str, Any]]]) -> Outcomes:
-    """The async twin of `_drive`."""
-    end = segment_end(session)
-    outstanding: deque[Awaitable[dict[str, Any]]] = deque()
-    outcomes: Outcomes = []
-    while True:
-        if session.search.launched < end:
-            outstanding.extend(launch(operation) for operation in session.search.ask())
-        for event in session.take_events():
-            await aemit(event, *session.sinks)
-        if not outstanding:
-            return outcomes
-        outcomes.append(await outstanding.popleft())
-        session.search.tell(OperationOutcome.model_validate(outcomes[-1]))
-
-
-def _graph(segment: Any) -> Any:
-    graph = StateGraph(SegmentState)
-    graph.add_node("segment", segment)
-    graph.add_edge(START, "segment")
-    graph.add_conditional_edges("segment", _next_segment, ["segment", END])
-    return graph.compile(name="tooltree.search")
 
 
 def _next_segment(state: SegmentState) -> str:
@@ -221,41 +230,28 @@ class Turn:
     cancelled: Callable[[], bool] | None = None
     sinks: Sequence[EventSink] = ()
 
-    def search(self) -> SearchResult:
-        """Search for a plan.
-
-        Returns:
-            The result, without an answer.
+    @driven
+    def search(self) -> Flow[SearchResult]:
+        """Search for a plan; the result holds no answer.
 
         Raises:
             EmptyQueryError: If there is no request to plan for.
         """
         session = self._session()
-        run_search(session, self.config)
+        yield from run_search(session, self.config)
         return session.result()
 
-    async def asearch(self) -> SearchResult:
-        """The async twin of `search`."""
-        session = self._session()
-        await arun_search(session, self.config)
-        return session.result()
-
-    def plan(self) -> SearchResult:
+    @driven
+    def plan(self) -> Flow[SearchResult]:
         """Search for a plan and, unless it waits for a write, answer from it.
 
-        Returns:
-            The result, with the answer unless a write has to be carried out first.
-
         Raises:
             EmptyQueryError: If there is no request to plan for.
         """
-        result = self.search()
-        return result if result.pending else run_flow(self._answered(result))
+        result = yield from flow_of(self.search)()
+        return result if result.pending else (yield from self._answered(result))
 
-    async def aplan(self) -> SearchResult:
-        """The async twin of `plan`."""
-        result = await self.asearch()
-        return result if result.pending else await arun_flow(self._answered(result))
+    asearch, aplan = async_twin(search), async_twin(plan)
 
     def _session(self) -> SearchSession:
         """A search that belongs to the current graph task, if there is one: resumed with it, drained with it."""

@@ -13,8 +13,7 @@ from langchain_core.tools import BaseTool
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.experience.embeddings import HashingEmbeddings
 from langchain_tooltree.flows import Flow
-from langchain_tooltree.models import TAG, ModelStep, bind_tools, resolve_model
-from langchain_tooltree.rate_limits import Patience, ask_patiently
+from langchain_tooltree.models import TAG, ModelStep, Patience, ask_patiently, bind_tools, resolve_model
 from langchain_tooltree.tooltree.ask import Proposer
 from langchain_tooltree.tooltree.effects import DeclaredEffect, classify_tools
 from langchain_tooltree.tooltree.host_hooks import HostHooks

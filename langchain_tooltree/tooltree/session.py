@@ -13,10 +13,8 @@ from langchain_core.runnables.config import ensure_config
 from langchain_tooltree._langgraph import state_reader
 from langchain_tooltree.events import Event, FallbackEvent, StartEvent
 from langchain_tooltree.experience.run_identity import caller_of
-from langchain_tooltree.flows import Flow
-from langchain_tooltree.models import Meter, inner_marks
-from langchain_tooltree.rate_limits import Patience
-from langchain_tooltree.streaming import EventSink
+from langchain_tooltree.flows import EventSink, Flow
+from langchain_tooltree.models import Meter, Patience, inner_marks
 from langchain_tooltree.text import digest
 from langchain_tooltree.tooltree.ask import ProposalRequest, plan_tools
 from langchain_tooltree.tooltree.dialogue import PathDialogue
@@ -92,7 +90,7 @@ class SearchSession:
         self._recursion_limit = host["recursion_limit"]  # the host's: a tool may be an agent
         self._host_state = state_reader(host)
         self.caller = caller_of(host)
-        self._launched_at: dict[int, float] = {}
+        self.launched_at: dict[int, float] = {}
         self._going_on = False
         self._announced = False
         self._concluded = False
@@ -144,10 +142,6 @@ class SearchSession:
             inherited=self.search.inherited,
         )
 
-    def launching(self, operation: Operation) -> None:
-        """Note when an operation is launched: the time it waits for its turn counts as time of the search."""
-        self._launched_at[operation.id] = time.monotonic()
-
     def perform(self, operation: Operation) -> Flow[dict[str, Any]]:
         """Carry out one operation.
 
@@ -157,7 +151,7 @@ class SearchSession:
         Returns:
             Its `Outcome` as plain data, so that a checkpointer can keep it.
         """
-        began = self._launched_at.pop(operation.id, time.monotonic())
+        began = self.launched_at.pop(operation.id, time.monotonic())
         deadline = began + (self.planner.config.max_seconds or math.inf) - operation.elapsed
         meter = Meter(operation.model_calls, patience=Patience(deadline=deadline, cancelled=self._cancelled))
         node = self.search.tree[operation.node]

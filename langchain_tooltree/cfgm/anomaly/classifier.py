@@ -18,13 +18,13 @@ from langchain_tooltree.flows import Flow, FunctionStep
 from langchain_tooltree.models import (
     ATTEMPTS,
     Meter,
+    Patience,
     StructuredQuestion,
     document_prompt,
     inner_config,
     is_chat_model,
     resolve_model,
 )
-from langchain_tooltree.rate_limits import Patience
 from langchain_tooltree.text import shortened
 
 logger = logging.getLogger(__name__)

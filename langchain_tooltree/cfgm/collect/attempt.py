@@ -15,8 +15,7 @@ from langchain_tooltree.experience.records import Branch, ChatMessage
 from langchain_tooltree.experience.reference import as_reference
 from langchain_tooltree.experience.trajectory import EXTRAS, to_chat
 from langchain_tooltree.flows import Flow
-from langchain_tooltree.models import Meter
-from langchain_tooltree.rate_limits import Patience, http_status, was_refused
+from langchain_tooltree.models import Meter, Patience, http_status, was_refused
 from langchain_tooltree.text import cut, digest
 
 UNACCEPTABLE = frozenset({400, 413, 422})

@@ -41,7 +41,7 @@ from langchain_tooltree.experience.run_identity import COLLECTING
 from langchain_tooltree.experience.threads import MESSAGES_KEY
 from langchain_tooltree.experience.trajectory import EXTRAS, Trajectory
 from langchain_tooltree.flows import Flow, arun_flow, run_flow
-from langchain_tooltree.rate_limits import was_refused
+from langchain_tooltree.models import was_refused
 
 logger = logging.getLogger(__name__)
 
