@@ -50,7 +50,7 @@ class FocusForm(BaseModel):
     focus_points: list[str] = Field(description="At most 10 focus points, one sentence each, the most important first")
 
 
-def focusing(
+def focus_points(
     model: BaseChatModel, shelf: RecordCollection, description: str, examples: Sequence[str | Trajectory] = ()
 ) -> Flow[list[str]]:
     """Make the focus points for an environment, or take those that were made from the same: at most 10.

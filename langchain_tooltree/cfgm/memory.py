@@ -14,12 +14,12 @@ from langchain_tooltree.cfgm import focus
 from langchain_tooltree.cfgm.collect.collect import DEFAULT_MAX_RETRIES, CollectOptions, acollect, collect
 from langchain_tooltree.cfgm.collect.collection import Evaluate
 from langchain_tooltree.cfgm.collect.report import CollectionReport, Task
-from langchain_tooltree.cfgm.recall import Recollection, recalling
-from langchain_tooltree.cfgm.tips import Tip, extracting
+from langchain_tooltree.cfgm.recall import Recollection, recall
+from langchain_tooltree.cfgm.tips import Tip, extract_tips
 from langchain_tooltree.errors import ConfigurationError, check_count
 from langchain_tooltree.experience.store import DEFAULT_NAMESPACE, ExperienceStore
 from langchain_tooltree.experience.trajectory import Trajectory
-from langchain_tooltree.flows import Flow, Writer, arun_flow, emit, run_flow
+from langchain_tooltree.flows import Flow, Writer, arun_flow, async_twin, driven, emit, flow_of, run_flow
 from langchain_tooltree.models import resolve_model
 
 logger = logging.getLogger(__name__)
@@ -27,6 +27,9 @@ logger = logging.getLogger(__name__)
 
 DEFAULT_MAX_CHARACTERS = 6_000
 """Characters of recalled text in a prompt: 1,500 tokens."""
+
+DEFAULT_K = 2
+"""Runs that are recalled, as in the paper."""
 
 FEWEST_CHARACTERS = 500
 """Characters of recalled text without which nothing that helps can be said."""
@@ -98,13 +101,14 @@ class CFGMMemory:
         """Room that what is recalled may take in a prompt, in characters."""
         return self._max_characters
 
+    @driven
     def focus_points(
         self,
         description: str,
         examples: Sequence[str | Trajectory] = (),
         *,
         config: RunnableConfig | None = None,
-    ) -> list[str]:
+    ) -> Flow[list[str]]:
         """Say what to watch while exploring an environment (CFGM, Alg. 1).
 
         They are kept: asking again with the same arguments asks no model. `collect` uses those asked for last.
@@ -121,17 +125,10 @@ class CFGMMemory:
             ConfigurationError: If an argument is invalid, or a variable of the namespace is not known.
             ReplyError: If the model's replies hold no focus points, even when it is asked again.
         """
-        return run_flow(self._focusing(description, examples, config))
+        shelf = self._experience.within_config(config).shelf(focus.SHELF)
+        return (yield from focus.focus_points(self._model, shelf, description, examples))
 
-    async def afocus_points(
-        self,
-        description: str,
-        examples: Sequence[str | Trajectory] = (),
-        *,
-        config: RunnableConfig | None = None,
-    ) -> list[str]:
-        """The async twin of `focus_points`."""
-        return await arun_flow(self._focusing(description, examples, config))
+    afocus_points = async_twin(focus_points)
 
     def collect(
         self,
@@ -187,7 +184,8 @@ class CFGMMemory:
         given = await arun_flow(self._with_focus(options))
         return await acollect(self._model, self._experience, agent, tasks, evaluate, max_retries=max_retries, **given)
 
-    def extract_tips(self, *, config: RunnableConfig | None = None) -> list[Tip]:
+    @driven
+    def extract_tips(self, *, config: RunnableConfig | None = None) -> Flow[list[Tip]]:
         """Take tips from the attempts that are stored (CFGM, Alg. 2).
 
         From each task with a success and failures at most 5, by comparison; then from each task with a success at most
@@ -204,13 +202,13 @@ class CFGMMemory:
         Raises:
             ConfigurationError: If a variable of the namespace is not known.
         """
-        return run_flow(self._extracting(config))
+        experience = self._experience.within_config(config)
+        return (yield from extract_tips(self._model, experience, max_concurrency=self._max_concurrency))
 
-    async def aextract_tips(self, *, config: RunnableConfig | None = None) -> list[Tip]:
-        """The async twin of `extract_tips`."""
-        return await arun_flow(self._extracting(config))
+    aextract_tips = async_twin(extract_tips)
 
-    def recall(self, task: str, k: int = 2, *, config: RunnableConfig | None = None) -> Recollection:
+    @driven
+    def recall(self, task: str, k: int = DEFAULT_K, *, config: RunnableConfig | None = None) -> Flow[Recollection]:
         """Recall the successful runs that are most like a task, with their tips (CFGM, Alg. 3).
 
         Args:
@@ -224,25 +222,13 @@ class CFGMMemory:
         Raises:
             ConfigurationError: If `task` is no text, `k` is less than 1, or a variable of the namespace is not known.
         """
-        return run_flow(self.recalling(task, k, config))
-
-    async def arecall(self, task: str, k: int = 2, *, config: RunnableConfig | None = None) -> Recollection:
-        """The async twin of `recall`."""
-        return await arun_flow(self.recalling(task, k, config))
-
-    def recalling(self, task: str, k: int = 2, config: RunnableConfig | None = None) -> Flow[Recollection]:
-        """The flow of `recall`."""
         if not isinstance(task, str):
             msg = f"task must be a text, got {task!r:.80}."
             raise ConfigurationError(msg)
         check_count("k", k, 1)
-        return (yield from recalling(self._experience.within_config(config), task, k))
+        return (yield from recall(self._experience.within_config(config), task, k))
 
-    def _focusing(
-        self, description: str, examples: Sequence[str | Trajectory], config: RunnableConfig | None
-    ) -> Flow[list[str]]:
-        shelf = self._experience.within_config(config).shelf(focus.SHELF)
-        return (yield from focus.focusing(self._model, shelf, description, examples))
+    arecall = async_twin(recall)
 
     def _with_focus(self, options: CollectOptions) -> Flow[CollectOptions]:
         """Options of a collection, with the focus points that were asked for last, unless others are given."""
@@ -250,10 +236,6 @@ class CFGMMemory:
             return options
         shelf = self._experience.within_config(options.get("config")).shelf(focus.SHELF)
         return {**options, "focus_points": (yield from focus.current_focus_points(shelf))}
-
-    def _extracting(self, config: RunnableConfig | None) -> Flow[list[Tip]]:
-        experience = self._experience.within_config(config)
-        return (yield from extracting(self._model, experience, max_concurrency=self._max_concurrency))
 
 
 def _experience(
@@ -270,10 +252,6 @@ def _experience(
     return store
 
 
-DEFAULT_K = 2
-"""Experiences that are recalled, as in the paper."""
-
-
 def check_memory(memory: object) -> None:
     """Raise `ConfigurationError` for what is neither memory nor `None`."""
     if memory is not None and not isinstance(memory, CFGMMemory):
@@ -281,7 +259,7 @@ def check_memory(memory: object) -> None:
         raise ConfigurationError(msg)
 
 
-def reminding(
+def recall_for(
     memory: CFGMMemory, task: str, *, k: int, own: str | None = None, writer: Writer | None
 ) -> Flow[Recollection]:
     """Recall what is known of tasks like this one, inside a graph that is running.
@@ -290,7 +268,7 @@ def reminding(
     that is logged, and nothing is recalled.
     """
     try:
-        recollection = yield from memory.recalling(task, k if own is None else k + 1)
+        recollection = yield from flow_of(memory.recall)(task, k if own is None else k + 1)
     except Exception as error:  # noqa: BLE001 - the store may be down, and the agent can do without
         logger.warning("Nothing was recalled: %s: %s", type(error).__name__, error)
         return Recollection(task)

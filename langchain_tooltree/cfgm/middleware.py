@@ -15,7 +15,7 @@ from langgraph.runtime import Runtime
 
 from langchain_tooltree.cfgm.anomaly.detector import AnomalyDetector
 from langchain_tooltree.cfgm.course import first_task_in, request_in, task_of, was_summarized
-from langchain_tooltree.cfgm.memory import DEFAULT_K, CFGMMemory, check_memory, reminding
+from langchain_tooltree.cfgm.memory import DEFAULT_K, CFGMMemory, check_memory, recall_for
 from langchain_tooltree.cfgm.recall import recall_text
 from langchain_tooltree.cfgm.recovery import DEFAULT_COOLDOWN, DEFAULT_MAX_REFLECTIONS, AnyTool, Recovery, Reflector
 from langchain_tooltree.cfgm.tips import Tip
@@ -226,7 +226,7 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
             # Nothing new was asked, at least not in words.
             return None if known else Recalled(namespace=namespace, request=request, text="", tips=[])
         asked = dict.fromkeys(shortened(task) for task in (begun["first"], begun["latest"]))
-        recollection = yield from reminding(
+        recollection = yield from recall_for(
             memory,
             "\n".join(asked),
             k=self._k,

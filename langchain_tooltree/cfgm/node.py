@@ -10,12 +10,12 @@ from langchain_core.runnables import Runnable, RunnableConfig
 
 from langchain_tooltree.cfgm.anomaly.detector import AnomalyDetector, names_of
 from langchain_tooltree.cfgm.course import latest_observations, task_of
-from langchain_tooltree.cfgm.memory import DEFAULT_K, CFGMMemory, check_memory, reminding
+from langchain_tooltree.cfgm.memory import DEFAULT_K, CFGMMemory, check_memory, recall_for
 from langchain_tooltree.cfgm.recovery import DEFAULT_COOLDOWN, DEFAULT_MAX_REFLECTIONS, AnyTool, Recovery, Reflector
 from langchain_tooltree.cfgm.tips import Tip
 from langchain_tooltree.conversation import conversation
 from langchain_tooltree.errors import check_count
-from langchain_tooltree.flows import Flow, Writer, arun_flow, current_writer, run_flow
+from langchain_tooltree.flows import Flow, Writer, async_twin, current_writer, driven
 
 logger = logging.getLogger(__name__)
 
@@ -81,12 +81,13 @@ class CFGMReflectionNode(Runnable[Any, Update]):
         self._messages_key = messages_key
         self._has_warned = False
 
+    @driven
     def invoke(
         self,
         input: Any,  # noqa: A002 - the name in Runnable
         config: RunnableConfig | None = None,  # noqa: ARG002 - part of the interface
         **_: Any,
-    ) -> Update:
+    ) -> Flow[Update]:
         """Look at the latest observations, and correct the course if need be.
 
         Args:
@@ -97,19 +98,7 @@ class CFGMReflectionNode(Runnable[Any, Update]):
             The anomalous observation, with the correction, under `messages_key`; nothing if all is well. Of a state
             that is a list, a list.
         """
-        return run_flow(self._correct(input))
-
-    async def ainvoke(
-        self,
-        input: Any,  # noqa: A002 - the name in Runnable
-        config: RunnableConfig | None = None,  # noqa: ARG002 - part of the interface
-        **_: Any,
-    ) -> Update:
-        """The async twin of `invoke`."""
-        return await arun_flow(self._correct(input))
-
-    def _correct(self, state: Any) -> Flow[Update]:
-        messages = conversation(state, self._messages_key)
+        messages = conversation(input, self._messages_key)
         writer = current_writer()
         corrected: list[BaseMessage] = []
         # Outside of any graph, whoever calls the node puts the correction in its place.
@@ -118,9 +107,11 @@ class CFGMReflectionNode(Runnable[Any, Update]):
                 messages, names=self._names, tools=self._tools, tips=self._tips(messages, writer), writer=writer
             )
             corrected = [] if message is None else [message]
-        if isinstance(state, list):
+        if isinstance(input, list):
             return corrected
         return {self._messages_key: corrected} if corrected else {}
+
+    ainvoke = async_twin(invoke)  # type: ignore[arg-type] # mypy takes `self` from the declaration in Runnable
 
     def _can_replace(self, observations: Sequence[BaseMessage]) -> bool:
         """Whether corrections can take the place of observations: asked first, since a reflection costs something."""
@@ -138,4 +129,4 @@ class CFGMReflectionNode(Runnable[Any, Update]):
         task = task_of(messages)
         if self._memory is None or not task:
             return ()
-        return (yield from reminding(self._memory, task, k=self._k, writer=writer)).tips
+        return (yield from recall_for(self._memory, task, k=self._k, writer=writer)).tips

@@ -269,7 +269,7 @@ CANDIDATES = 8
 """Experiences that are looked at for each one that is recalled."""
 
 
-def recalling(experience: ExperienceStore, task: str, k: int) -> Flow[Recollection]:
+def recall(experience: ExperienceStore, task: str, k: int) -> Flow[Recollection]:
     """Recall the successful runs that are most like a task, with their tips, from one namespace.
 
     Of several runs with the very same task the shortest one is taken, and a second one only where there are too few

@@ -280,7 +280,7 @@ Holder = tuple[str, Part]
 """Key of a task, and the part of its tips."""
 
 
-def extracting(model: BaseChatModel, experience: ExperienceStore, *, max_concurrency: int) -> Flow[list[Tip]]:
+def extract_tips(model: BaseChatModel, experience: ExperienceStore, *, max_concurrency: int) -> Flow[list[Tip]]:
     """Take tips from what is stored in one namespace, as far as that was not done before; returns all, old and new.
 
     First every task with a success and failures, from their comparison; then every task with a success, from the

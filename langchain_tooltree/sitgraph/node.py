@@ -11,7 +11,7 @@ from langchain_core.runnables import Runnable, RunnableConfig
 
 from langchain_tooltree.conversation import conversation, dialogue_of
 from langchain_tooltree.errors import ConfigurationError, check_count
-from langchain_tooltree.flows import Flow, Writer, arun_flow, current_writer, emit, run_flow
+from langchain_tooltree.flows import Flow, Writer, async_twin, current_writer, driven, emit, flow_of
 from langchain_tooltree.models import extended
 from langchain_tooltree.sitgraph.drift import Tools, toolset_of
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
@@ -124,8 +124,9 @@ class Suggester:
             dialogue = dialogue_of(messages)
             moment, written = moment_of(dialogue)
             last_tool = moment.last_tool or None
-            options = {"state": summary or written, "messages": dialogue, "k": self.k, "allowed": allowed}
-            suggestions: list[Suggestion] = yield _Suggest(self.graph, last_tool, options)
+            suggestions = yield from flow_of(self.graph.suggest)(
+                last_tool, state=summary or written, messages=dialogue, k=self.k, allowed=allowed
+            )
         except Exception as error:  # noqa: BLE001 - the embedder may be down, and the agent can do without
             logger.warning("No tool could be suggested: %s: %s", type(error).__name__, error)
             return []
@@ -133,19 +134,6 @@ class Suggester:
             given = [suggestion.to_dict() for suggestion in suggestions]
             yield from emit({"type": "suggest", "last_tool": last_tool, "suggestions": given}, writer)
         return suggestions
-
-
-@dataclass(frozen=True, slots=True)
-class _Suggest:
-    graph: SITGraph
-    last_tool: str | None
-    options: Mapping[str, Any]
-
-    def run(self) -> list[Suggestion]:
-        return self.graph.suggest(self.last_tool, **self.options)
-
-    async def arun(self) -> list[Suggestion]:
-        return await self.graph.asuggest(self.last_tool, **self.options)
 
 
 class SITGraphNode(Runnable[Any, dict[str, list[dict[str, Any]]]]):
@@ -196,12 +184,13 @@ class SITGraphNode(Runnable[Any, dict[str, list[dict[str, Any]]]]):
         self._messages_key = messages_key
         self._suggestions_key = suggestions_key
 
+    @driven
     def invoke(
         self,
         input: Any,  # noqa: A002 - the name in Runnable
         config: RunnableConfig | None = None,  # noqa: ARG002 - part of the interface
         **_: Any,
-    ) -> dict[str, list[dict[str, Any]]]:
+    ) -> Flow[dict[str, list[dict[str, Any]]]]:
         """Suggest what to call next.
 
         Args:
@@ -211,18 +200,8 @@ class SITGraphNode(Runnable[Any, dict[str, list[dict[str, Any]]]]):
         Returns:
             The suggestions as plain data under `suggestions_key`, best first; an empty list if there are none.
         """
-        return run_flow(self._suggest(input))
-
-    async def ainvoke(
-        self,
-        input: Any,  # noqa: A002 - the name in Runnable
-        config: RunnableConfig | None = None,  # noqa: ARG002 - part of the interface
-        **_: Any,
-    ) -> dict[str, list[dict[str, Any]]]:
-        """The async twin of `invoke`."""
-        return await arun_flow(self._suggest(input))
-
-    def _suggest(self, state: Any) -> Flow[dict[str, list[dict[str, Any]]]]:
-        messages = conversation(state, self._messages_key)
+        messages = conversation(input, self._messages_key)
         suggestions = yield from self._suggester.suggest(messages, allowed=self._tools, writer=current_writer())
         return {self._suggestions_key: [suggestion.to_dict() for suggestion in suggestions]}
+
+    ainvoke = async_twin(invoke)  # type: ignore[arg-type] # mypy takes `self` from the declaration in Runnable

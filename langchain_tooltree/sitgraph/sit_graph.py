@@ -13,7 +13,7 @@ from langchain_tooltree.errors import ConfigurationError, GraphFileError, check_
 from langchain_tooltree.experience.embeddings import embedder_name, resolve_embeddings
 from langchain_tooltree.experience.records import ChatMessage, Record
 from langchain_tooltree.experience.trajectory import to_chat
-from langchain_tooltree.flows import Flow, arun_flow, run_flow
+from langchain_tooltree.flows import Flow, async_twin, driven, run_flow
 from langchain_tooltree.sitgraph.drift import DriftReport, Tools, drift, toolset_of
 from langchain_tooltree.sitgraph.files import load_graph, save_graph
 from langchain_tooltree.sitgraph.graph import Graph
@@ -118,7 +118,8 @@ class SITGraph:
             run_flow(graph._add(batch, None))
         return graph
 
-    def add(self, trajectory: Record, *, tools: Tools | None = None) -> bool:
+    @driven
+    def add(self, trajectory: Record, *, tools: Tools | None = None) -> Flow[bool]:
         """Learn from a run. One that did not succeed, or that nobody has judged, changes nothing.
 
         Args:
@@ -130,13 +131,12 @@ class SITGraph:
         Returns:
             Whether the graph has changed.
         """
-        return run_flow(self._add([trajectory], tools))
+        return (yield from self._add([trajectory], tools))
 
-    async def aadd(self, trajectory: Record, *, tools: Tools | None = None) -> bool:
-        """The async twin of `add`."""
-        return await arun_flow(self._add([trajectory], tools))
+    aadd = async_twin(add)
 
-    def learn(self, trajectory: Record, *, tools: Tools | None = None) -> bool:
+    @driven
+    def learn(self, trajectory: Record, *, tools: Tools | None = None) -> Flow[bool]:
         """Take a run as the latest version of itself: learn from it if it succeeded, and forget it otherwise.
 
         For runs that go on, such as those of a thread. Made for `TrajectoryRecorder([experience, graph.learn],
@@ -149,11 +149,12 @@ class SITGraph:
         Returns:
             Whether it is in the graph now.
         """
-        return run_flow(self._learn(trajectory, tools))
+        contributions = yield from mine([trajectory], self._encoder, aliases=self.aliases, tools=tools)
+        with self._lock:
+            self._graph.remove(trajectory.id)
+            return any(self._graph.add(contribution) for contribution in contributions)
 
-    async def alearn(self, trajectory: Record, *, tools: Tools | None = None) -> bool:
-        """The async twin of `learn`."""
-        return await arun_flow(self._learn(trajectory, tools))
+    alearn = async_twin(learn)
 
     def remove(self, id: str) -> bool:  # noqa: A002 - the field's name
         """Take a run out: exactly what it gave, no more and no less.
@@ -167,6 +168,7 @@ class SITGraph:
         with self._lock:
             return self._graph.remove(id)
 
+    @driven
     def suggest(
         self,
         last_tool: str | None,
@@ -175,7 +177,7 @@ class SITGraph:
         messages: Sequence[BaseMessage | ChatMessage] | None = None,
         k: int = 2,
         allowed: Tools | None = None,
-    ) -> list[Suggestion]:
+    ) -> Flow[list[Suggestion]]:
         """Suggest the next tool.
 
         Args:
@@ -193,19 +195,19 @@ class SITGraph:
         Raises:
             ConfigurationError: If `k` is not a whole number of 1 or more.
         """
-        return run_flow(self._suggest(last_tool, state, messages, k, allowed))
+        check_count("k", k)
+        views = summary = None
+        if state is not None and state.strip():
+            summary = (yield from self._encoder.encode([both_ends(state)]))[0]
+        if messages is not None and self.contextual:
+            chat = [to_chat(message) if isinstance(message, BaseMessage) else message for message in messages]
+            views = yield from state_of(moment_of(chat, self.aliases)[0], self._encoder)
+        source = START if last_tool is None else self.aliases.get(last_tool, last_tool)
+        question = SuggestionQuery(source, views, summary, k, None if allowed is None else toolset_of(allowed).keys())
+        with self._lock:
+            return Recommender(self._graph, self.alpha, self.min_support, self.ablation).suggest(question)
 
-    async def asuggest(
-        self,
-        last_tool: str | None,
-        *,
-        state: str | None = None,
-        messages: Sequence[BaseMessage | ChatMessage] | None = None,
-        k: int = 2,
-        allowed: Tools | None = None,
-    ) -> list[Suggestion]:
-        """The async twin of `suggest`."""
-        return await arun_flow(self._suggest(last_tool, state, messages, k, allowed))
+    asuggest = async_twin(suggest)
 
     def drift(self, tools: Tools) -> DriftReport:
         """Compare the tools that the graph knows with those that an agent has now.
@@ -364,32 +366,6 @@ class SITGraph:
         with self._lock:
             changes = [self._graph.add(contribution) for contribution in contributions]
         return any(changes)
-
-    def _learn(self, trajectory: Record, tools: Tools | None) -> Flow[bool]:
-        contributions = yield from mine([trajectory], self._encoder, aliases=self.aliases, tools=tools)
-        with self._lock:
-            self._graph.remove(trajectory.id)
-            return any(self._graph.add(contribution) for contribution in contributions)
-
-    def _suggest(
-        self,
-        last_tool: str | None,
-        state: str | None,
-        messages: Sequence[BaseMessage | ChatMessage] | None,
-        k: int,
-        allowed: Tools | None,
-    ) -> Flow[list[Suggestion]]:
-        check_count("k", k)
-        views = summary = None
-        if state is not None and state.strip():
-            summary = (yield from self._encoder.encode([both_ends(state)]))[0]
-        if messages is not None and self.contextual:
-            chat = [to_chat(message) if isinstance(message, BaseMessage) else message for message in messages]
-            views = yield from state_of(moment_of(chat, self.aliases)[0], self._encoder)
-        source = START if last_tool is None else self.aliases.get(last_tool, last_tool)
-        question = SuggestionQuery(source, views, summary, k, None if allowed is None else toolset_of(allowed).keys())
-        with self._lock:
-            return Recommender(self._graph, self.alpha, self.min_support, self.ablation).suggest(question)
 
 
 def _check_aliases(aliases: Mapping[str, str]) -> None:

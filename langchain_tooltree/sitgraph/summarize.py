@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field
 from langchain_tooltree.conversation import conversation, dialogue_of
 from langchain_tooltree.errors import SummaryError
 from langchain_tooltree.experience.records import DEFAULT_MAX_CHARACTERS, ChatMessage, Record, excerpt
-from langchain_tooltree.flows import Flow, arun_flow, run_flow
+from langchain_tooltree.flows import Flow, async_twin, driven
 from langchain_tooltree.models import Meter, ModelStep, document_prompt, inner_config, request, resolve_model
 from langchain_tooltree.sitgraph.node import DEFAULT_K, Suggester, listed
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
@@ -125,15 +125,13 @@ def create_summarize_state_tool(
     suggester = None if graph is None else Suggester(graph, k)
     summarizer = _Summarizer(suggester, None if model is None else resolve_model(model), messages_key)
 
-    def run(runtime: _Runtime = None, **said: str) -> tuple[str, dict[str, Any]]:
-        return run_flow(summarizer.sum_up(runtime, **said))
-
-    async def arun(runtime: _Runtime = None, **said: str) -> tuple[str, dict[str, Any]]:
-        return await arun_flow(summarizer.sum_up(runtime, **said))
+    @driven
+    def sum_up(runtime: _Runtime = None, **said: str) -> Flow[tuple[str, dict[str, Any]]]:
+        return (yield from summarizer.sum_up(runtime, **said))
 
     return StructuredTool.from_function(
-        func=run,
-        coroutine=arun,
+        func=sum_up,
+        coroutine=async_twin(sum_up),
         name=SUMMARIZE_STATE,
         description=DEFAULT_DESCRIPTION,
         args_schema=WrittenState if model is None else AskedState,
@@ -191,7 +189,8 @@ class _Summarizer:
 R = TypeVar("R", bound=Record)
 
 
-def backfill_summaries(run: R, model: str | BaseChatModel, *, meter: Meter | None = None) -> R:
+@driven
+def backfill_summaries(run: R, model: str | BaseChatModel, *, meter: Meter | None = None) -> Flow[R]:
     """Have a model sum up the state before each tool call, where the agent did not do so itself.
 
     One request is made for each tool call. A summary that the model fails to write stays missing; the next time, only
@@ -208,21 +207,11 @@ def backfill_summaries(run: R, model: str | BaseChatModel, *, meter: Meter | Non
     Raises:
         ConfigurationError: If `model` is no chat model.
     """
-    return run_flow(_backfill(run, resolve_model(model), meter or Meter(_calls(run))))
-
-
-async def abackfill_summaries(run: R, model: str | BaseChatModel, *, meter: Meter | None = None) -> R:
-    """The async twin of `backfill_summaries`."""
-    return await arun_flow(_backfill(run, resolve_model(model), meter or Meter(_calls(run))))
-
-
-def _calls(run: Record) -> int:
-    return sum(1 for _ in transitions_of(run))
-
-
-def _backfill(run: R, model: BaseChatModel, meter: Meter) -> Flow[R]:
+    model = resolve_model(model)
+    transitions = list(transitions_of(run))
+    meter = meter or Meter(len(transitions))
     written = dict(run.metadata.get(WRITTEN_SUMMARIES) or {})
-    for place, transition in enumerate(transitions_of(run)):
+    for place, transition in enumerate(transitions):
         if transition.summaries or meter.left < 1:
             continue
         try:
@@ -230,3 +219,6 @@ def _backfill(run: R, model: BaseChatModel, meter: Meter) -> Flow[R]:
         except SummaryError as error:
             meter.problems.append(str(error))
     return replace(run, metadata={**run.metadata, WRITTEN_SUMMARIES: written}) if written else run
+
+
+abackfill_summaries = async_twin(backfill_summaries)

@@ -25,7 +25,7 @@ from library_desk import (
 )
 from pydantic import BaseModel
 
-from langchain_tooltree import ConfigurationError, SITGraph, SITGraphMiddleware
+from langchain_tooltree import ConfigurationError, HashingEmbeddings, SITGraph, SITGraphMiddleware
 from langchain_tooltree.testing import ScriptedChatModel
 from tests.internals.sitgraph import ACKNOWLEDGEMENT
 
@@ -186,12 +186,13 @@ def test_structured_output_goes_on_as_before(path):
 
 
 def test_a_graph_that_fails_costs_the_hint_and_not_the_run(path, caplog):
-    class Broken(SITGraph):
-        def _suggest(self, *_):
+    class Broken(HashingEmbeddings):
+        def embed_documents(self, texts):
             msg = "no vectors today"
             raise ConnectionError(msg)
 
-    agent, model = desk_agent(*SCRIPT, system_prompt=SYSTEM, middleware=[SITGraphMiddleware(Broken())])
+    graph = SITGraph(embeddings=Broken())
+    agent, model = desk_agent(*SCRIPT, system_prompt=SYSTEM, middleware=[SITGraphMiddleware(graph)])
 
     assert either(path, agent)(ASKED)["messages"][-1].text == "It is reserved."
     assert set(systems(model)) == {SYSTEM}
