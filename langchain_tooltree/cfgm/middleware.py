@@ -23,7 +23,7 @@ from langchain_tooltree.errors import check_count
 from langchain_tooltree.experience.run_identity import is_collecting, run_id
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.experience.verdict import ModelVerdict, VerdictFunction, resolve_verdict
-from langchain_tooltree.flows import Flow, arun_flow, run_flow
+from langchain_tooltree.flows import Flow, arun_flow, async_twin, driven, run_flow
 from langchain_tooltree.models import extended
 from langchain_tooltree.text import shortened
 
@@ -155,29 +155,42 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
         self._k = k
         self._offered: dict[str | None, dict[str, Callable[[], AnyTool | None]]] = {}
 
-    def before_agent(self, state: CFGMState, runtime: Runtime[Any]) -> Update | None:
+    @driven
+    def before_agent(self, state: CFGMState, runtime: Runtime[Any]) -> Flow[Update | None]:
         """Recall what is known of tasks like the user's.
 
         Raises:
             ConfigurationError: If a variable of the namespace of memory is not known.
         """
-        return run_flow(self._begin(state, runtime))
+        memory = None if is_collecting() else self._memory
+        begun = _begun(state, _namespace(memory))
+        recalled = None
+        if memory is not None:
+            recalled = yield from self._recall(state, begun, runtime)
+        return {"cfgm_begun": begun} | ({} if recalled is None else {"cfgm_recalled": recalled})
 
-    async def abefore_agent(self, state: CFGMState, runtime: Runtime[Any]) -> Update | None:
-        """The async twin of `before_agent`."""
-        return await arun_flow(self._begin(state, runtime))
+    abefore_agent = async_twin(before_agent)  # type: ignore[arg-type] # mypy takes `self` from the base class
 
-    def before_model(self, state: CFGMState, runtime: Runtime[Any]) -> Update | None:
+    @driven
+    def before_model(self, state: CFGMState, runtime: Runtime[Any]) -> Flow[Update | None]:
         """Look at what the tools have brought back, and correct the course if need be.
 
         It is a step of the graph of its own, so that nobody is asked twice where a run is resumed or a model call
         is repeated.
         """
-        return run_flow(self._correct(state, runtime))
+        if self._recovery is None:
+            return None
+        begun = state.get("cfgm_begun")
+        message = yield from self._recovery.correcting(
+            state["messages"],
+            tools=self._tools_of(run_id(runtime)),
+            tips=_tips(state),
+            task=begun["latest"] if begun else "",
+            writer=runtime.stream_writer,
+        )
+        return None if message is None else {"messages": [message]}
 
-    async def abefore_model(self, state: CFGMState, runtime: Runtime[Any]) -> Update | None:
-        """The async twin of `before_model`."""
-        return await arun_flow(self._correct(state, runtime))
+    abefore_model = async_twin(before_model)  # type: ignore[arg-type] # as above
 
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
@@ -206,14 +219,6 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
     async def aafter_agent(self, state: CFGMState, runtime: Runtime[Any]) -> None:
         """The async twin of `after_agent`."""
         await arun_flow(self._record(state, runtime))
-
-    def _begin(self, state: CFGMState, runtime: Runtime[Any]) -> Flow[Update]:
-        memory = None if is_collecting() else self._memory
-        begun = _begun(state, _namespace(memory))
-        recalled = None
-        if memory is not None:
-            recalled = yield from self._recall(state, begun, runtime)
-        return {"cfgm_begun": begun} | ({} if recalled is None else {"cfgm_recalled": recalled})
 
     def _recall(self, state: CFGMState, begun: Begun, runtime: Runtime[Any]) -> Flow[Recalled | None]:
         memory, namespace, request = self._recalls_from, begun["namespace"], begun["request"]
@@ -247,19 +252,6 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
         if self._recalls_from is None or not recalled.get("text"):
             return request
         return request.override(system_message=extended(request.system_message, recalled["text"]))
-
-    def _correct(self, state: CFGMState, runtime: Runtime[Any]) -> Flow[Update | None]:
-        if self._recovery is None:
-            return None
-        begun = state.get("cfgm_begun")
-        message = yield from self._recovery.correcting(
-            state["messages"],
-            tools=self._tools_of(run_id(runtime)),
-            tips=_tips(state),
-            task=begun["latest"] if begun else "",
-            writer=runtime.stream_writer,
-        )
-        return None if message is None else {"messages": [message]}
 
     def _remember(self, run: str | None, tools: Iterable[AnyTool]) -> None:
         """Which tools a run has been offered, until its end; of runs that never end, only the latest are kept.
