@@ -45,7 +45,7 @@ class ProposalRequest:
         tools: Names of the tools to show.
         attempt: How often this state is now asked, from 1.
         tried: Calls offered here before.
-        top_ups: How often the model may be asked for other calls if its reply holds one.
+        extra_candidates: How often the model may be asked for other calls if its reply holds one.
         metadata: Where in the search the question stands, for traces.
     """
 
@@ -53,7 +53,7 @@ class ProposalRequest:
     tools: Sequence[str]
     attempt: int = 1
     tried: Sequence[str] = ()
-    top_ups: int = 0
+    extra_candidates: int = 0
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -182,7 +182,7 @@ class Proposer:
         self, request: ProposalRequest, tools: Sequence[BaseTool], meter: Meter, proposal: Proposal
     ) -> Flow[None]:
         """Ask for other calls beside the only one, until a reply brings nothing new or holds several."""
-        for _ in range(request.top_ups):
+        for _ in range(request.extra_candidates):
             offered = [*(call.label for call in proposal.calls), *(problem.call for problem in proposal.problems)]
             if not meter.left or len(offered) >= self._config.top_k or proposal.largest_reply > 1:
                 return

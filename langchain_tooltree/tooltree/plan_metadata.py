@@ -83,7 +83,7 @@ def alternatives(tree: Tree, best: Collection[int]) -> list[Alternative]:
     best_path = _best_path(tree, best)
     shown = set(best)
     ranked = sorted(
-        (node for node in tree.nodes if node.worthy or _is_idea(node)),
+        (node for node in tree.nodes if node.accepted or _is_idea(node)),
         key=lambda node: (not node.evaluated, -_value(tree, node), node.depth, node.id),
     )
     for node in ranked:

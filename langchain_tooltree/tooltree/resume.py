@@ -20,7 +20,7 @@ from langchain_tooltree.tooltree.plan_metadata import plan_metadata
 from langchain_tooltree.tooltree.search.scheduler import OperationOutcome
 from langchain_tooltree.tooltree.search.search import TreeSearch
 from langchain_tooltree.tooltree.search.tree import Effect, Node, call_key
-from langchain_tooltree.tooltree.search.warm_start import Continuation, below, reads_tried
+from langchain_tooltree.tooltree.search.warm_start import WarmStart
 from langchain_tooltree.tooltree.session import SearchSession
 from langchain_tooltree.tooltree.tool_executor import clip
 
@@ -39,7 +39,7 @@ def continuation_of(
     same_request: bool,
     repeatable: Collection[str],
     max_chars: int,
-) -> Continuation | None:
+) -> WarmStart | None:
     """What an earlier search leaves to the next one, if the world is still the one that it explored.
 
     Args:
@@ -66,13 +66,13 @@ def continuation_of(
         if not same_request:
             return None
         best = search.best()
-        return below(search.tree, node, carried_out=best is not None and best.id == node.id)
+        return WarmStart.below(search.tree, node, carried_out=best is not None and best.id == node.id)
     made = [call for message in messages if isinstance(message, AIMessage) for call in message.tool_calls]
     later = [call["name"] for message in rest if isinstance(message, AIMessage) for call in message.tool_calls]
     if not isinstance(rest[-1], HumanMessage) or any(effects.get(name) != "read" for name in later):
         return None
     shown = {call_key(call["name"], call["args"]) for call in made}
-    return reads_tried(search.tree, node.world, tools=repeatable, shown=shown)
+    return WarmStart.from_reads(search.tree, node.world, tools=repeatable, shown=shown)
 
 
 def _last_marked(messages: Sequence[BaseMessage]) -> int | None:
@@ -122,7 +122,7 @@ class SegmentState(TypedDict):
         done: Whether the search is over.
         run_key: Unique to this search and the same when it is resumed.
         began: When it began, in seconds since the epoch.
-        continuation: What it goes on from, a `Continuation` as plain data; `None` if it starts anew.
+        continuation: What it goes on from, a `WarmStart` as plain data; `None` if it starts anew.
         fingerprint: What the search was begun with; see `SearchSession.fingerprint`.
         requests: What the user had asked by then.
         caller: A digest of what the host says of its caller; see `SearchSession.caller`.

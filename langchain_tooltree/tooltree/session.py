@@ -25,7 +25,7 @@ from langchain_tooltree.tooltree.result import SearchCost, SearchResult
 from langchain_tooltree.tooltree.search.scheduler import Operation, OperationOutcome, Spent
 from langchain_tooltree.tooltree.search.search import TreeSearch
 from langchain_tooltree.tooltree.search.tree import Node
-from langchain_tooltree.tooltree.search.warm_start import Continuation
+from langchain_tooltree.tooltree.search.warm_start import WarmStart
 from langchain_tooltree.tooltree.tool_executor import ToolExecutor, clip
 
 logger = logging.getLogger(__name__)
@@ -105,11 +105,11 @@ class SearchSession:
         """Begin where an earlier search has come to; a session that has begun already is left alone.
 
         Args:
-            continuation: A `Continuation` as plain data.
+            continuation: A `WarmStart` as plain data.
         """
         if not self._going_on:
             self._going_on = True
-            self.search.go_on(Continuation.model_validate(continuation))
+            self.search.warm_start(WarmStart.model_validate(continuation))
 
     def fingerprint(self) -> str:
         """A digest of all that decides which operations the search launches, its models' answers aside."""
@@ -240,7 +240,7 @@ class SearchSession:
             tools=shown,
             attempt=operation.attempt,
             tried=[child.label for child in self.search.tree.children(node)],
-            top_ups=operation.top_ups,
+            extra_candidates=operation.extra_candidates,
             metadata=self._place(operation),
         )
         proposal = yield from self.planner.proposer.propose(request, meter)

@@ -29,7 +29,7 @@ from langchain_tooltree.tooltree.prompts import (
 from langchain_tooltree.tooltree.resume import continuation_of, last_search
 from langchain_tooltree.tooltree.retrieval import LexicalIndex, ToolRetriever, terms
 from langchain_tooltree.tooltree.sandbox import Worlds, snapshot_of
-from langchain_tooltree.tooltree.search.policies import WORTH_STARTING, PosteriorPolicy, SelectionPolicy, UCTPolicy
+from langchain_tooltree.tooltree.search.policies import START_SHARE, PosteriorPolicy, SelectionPolicy, UCTPolicy
 from langchain_tooltree.tooltree.search.posterior import (
     DEEPER,
     DEVIATION,
@@ -58,7 +58,7 @@ from langchain_tooltree.tooltree.search.scheduler import (
 )
 from langchain_tooltree.tooltree.search.search import FAILURES_TO_GIVE_UP, SearchLog, TreeSearch
 from langchain_tooltree.tooltree.search.tree import Call, Effect, Frontier, Node, Observation, Tree, Work
-from langchain_tooltree.tooltree.search.warm_start import Continuation, below, reads_tried
+from langchain_tooltree.tooltree.search.warm_start import WarmStart
 from langchain_tooltree.tooltree.session import JUDGED_CHARS
 from langchain_tooltree.tooltree.signed_reasoning import Reply, SignedReasoning, signed_reasoning_of
 from langchain_tooltree.tooltree.tool_executor import ToolStep, clip, observe

@@ -1,4 +1,4 @@
-"""The order of launches, and what each launch may spend. Pure.
+"""Which operation is launched next, and what each may spend. Pure.
 
 Operations are launched first come, first served, and consumed in the order of launch. A launch reserves the most model
 and tool calls it may use. One that too little is left for waits for refunds while others pass it; if none can come, the
@@ -15,9 +15,20 @@ from langchain_tooltree.errors import ResumeError
 from langchain_tooltree.tooltree.search.config import Estimate, SearchConfig
 from langchain_tooltree.tooltree.search.tree import Call, Node, Observation
 
+OperationKind = Literal["plan", "propose", "score", "execute", "evaluate"]
+
+SpentBudget = Literal["max_model_calls", "max_tool_calls"]
+
+PLAN_CALLS = 2
+"""Model calls that narrowing the tools may need: the question, and one repetition."""
+
+FRUITLESS = 2
+"""How many times in a row asking for extra candidates may bring none before it is given up: what it costs to find out
+that a model makes one call because it has one idea only."""
+
 
 class Spent(BaseModel):
-    """What one call, or a whole search, used.
+    """What one operation, or a whole search, used.
 
     Attributes:
         model_calls: Requests to models.
@@ -25,7 +36,7 @@ class Spent(BaseModel):
         replayed: Tools run again to rebuild a fork of the sandbox.
         input_tokens: Tokens sent, as the models reported them.
         output_tokens: Tokens received, as the models reported them.
-        seconds: Wall-clock time of the call.
+        seconds: Wall-clock time.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -46,65 +57,6 @@ class Spent(BaseModel):
         return Spent(**{name: getattr(self, name) + getattr(other, name) for name in Spent.model_fields})
 
 
-@dataclass(slots=True)
-class Budget:
-    """What is spent and what is promised to calls in flight.
-
-    Calls are counted exactly and never overshot: a launch reserves the most it may use, and what it did not use comes
-    back when its result is consumed, in launch order, so that the same answers always leave the same budget. Tokens
-    and seconds are known only afterwards, so they may be overshot by the calls in flight.
-
-    Args:
-        config: Supplies the limits on tokens and seconds.
-        limits: The limits on calls.
-    """
-
-    config: SearchConfig
-    limits: Estimate
-    spent: Spent = field(default_factory=Spent)
-    reserved_model_calls: int = 0
-    reserved_tool_calls: int = 0
-    elapsed: float = 0.0
-
-    @property
-    def free_model_calls(self) -> int:
-        """Model calls that are neither spent nor promised."""
-        return self.limits.model_calls - self.spent.model_calls - self.reserved_model_calls
-
-    @property
-    def free_tool_calls(self) -> int:
-        """Tool calls that are neither spent nor promised."""
-        return self.limits.tool_calls - self.spent.tool_calls - self.reserved_tool_calls
-
-    def reserve(self, *, model_calls: int = 0, tool_calls: int = 0) -> None:
-        """Promise calls to a launch."""
-        self.reserved_model_calls += model_calls
-        self.reserved_tool_calls += tool_calls
-
-    def settle(self, spent: Spent, *, model_calls: int = 0, tool_calls: int = 0) -> None:
-        """Take back a promise and book what was really used.
-
-        Args:
-            spent: What the call used.
-            model_calls: Model calls that were reserved for it.
-            tool_calls: Tool calls that were reserved for it.
-        """
-        self.reserved_model_calls -= model_calls
-        self.reserved_tool_calls -= tool_calls
-        self.spent += spent
-
-    def exceeded(self) -> Literal["max_tokens", "max_seconds"] | None:
-        """The limit on tokens or seconds that is reached, if one is."""
-        if self.config.max_tokens is not None and self.spent.tokens >= self.config.max_tokens:
-            return "max_tokens"
-        if self.config.max_seconds is not None and self.elapsed >= self.config.max_seconds:
-            return "max_seconds"
-        return None
-
-
-OperationKind = Literal["plan", "propose", "score", "execute", "evaluate"]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
     """One piece of I/O of a rollout.
@@ -113,12 +65,12 @@ class Operation:
     runs one call, `evaluate` is the post-evaluation of its observation.
 
     Attributes:
-        id: Launch number, from 0; results are consumed in this order.
+        id: Launch number, from 0; outcomes are consumed in this order.
         kind: What to do.
         node: The state to ask, or the call to run or judge.
         rollout: Number of the rollout this belongs to, from 0.
         attempt: For `propose`: how often this state is now asked, from 1.
-        top_ups: For `propose`: how often the model may be asked for other calls if it replies with one.
+        extra_candidates: For `propose`: how often the model may be asked for other calls if it replies with one.
         candidates: For `score`: the nodes to score, in the order of creation.
         model_calls: Model calls that may be used at the most.
         elapsed: Seconds the search had taken at the launch.
@@ -129,7 +81,7 @@ class Operation:
     node: int
     rollout: int
     attempt: int = 1
-    top_ups: int = 0
+    extra_candidates: int = 0
     candidates: tuple[int, ...] = ()
     model_calls: int = 0
     elapsed: float = 0.0
@@ -147,7 +99,7 @@ class OperationOutcome(BaseModel):
         dropped: `propose`: calls that could not be repaired, each with its reason.
         finished: `propose`: the model answered without proposing any call.
         several: `propose`: some reply held more than one call.
-        gained: `propose`: calls that asking for others brought; `None` if that was not asked.
+        gained: `propose`: extra candidates found; `None` if none were asked for.
         scores: `score`: one in [0, 1] for each candidate, `None` where the judge gave none.
         observation: `execute`: what the tool brought back.
         reward: `evaluate`: r_post in [0, 1], `None` if the judge gave none.
@@ -179,20 +131,76 @@ class OperationOutcome(BaseModel):
     elapsed: float = 0.0
 
 
-FRUITLESS = 2
-"""So many times in a row asking again brings nothing new before it is given up: what it costs to find out that a model
-makes one call because it has but one idea."""
+@dataclass(slots=True)
+class Rollout:
+    """A rollout in flight.
+
+    Attributes:
+        id: Its number, from 0.
+        node: Where it works now.
+        tried_call: Whether it has run a call, or had a deferred one judged.
+        held_model_calls: Reserved since the execution of its call, so that what was run can also be judged.
+    """
+
+    id: int
+    node: Node
+    tried_call: bool = False
+    held_model_calls: int = 0
+
+
+@dataclass(slots=True)
+class Budget:
+    """What is spent and what is promised to calls in flight.
+
+    Calls are counted exactly and never overshot: a launch reserves the most it may use, and what it did not use comes
+    back when its outcome is consumed, in launch order, so that the same answers always leave the same budget. Tokens
+    and seconds are known only afterwards, so they may be overshot by the calls in flight.
+    """
+
+    config: SearchConfig
+    limits: Estimate
+    spent: Spent = field(default_factory=Spent)
+    reserved_model_calls: int = 0
+    reserved_tool_calls: int = 0
+    elapsed: float = 0.0
+
+    @property
+    def free_model_calls(self) -> int:
+        """Model calls that are neither spent nor promised."""
+        return self.limits.model_calls - self.spent.model_calls - self.reserved_model_calls
+
+    @property
+    def free_tool_calls(self) -> int:
+        """Tool calls that are neither spent nor promised."""
+        return self.limits.tool_calls - self.spent.tool_calls - self.reserved_tool_calls
+
+    def reserve(self, *, model_calls: int = 0, tool_calls: int = 0) -> None:
+        """Promise calls to a launch."""
+        self.reserved_model_calls += model_calls
+        self.reserved_tool_calls += tool_calls
+
+    def settle(self, spent: Spent, *, model_calls: int = 0, tool_calls: int = 0) -> None:
+        """Take back the promise of so many calls and book what was really used."""
+        self.reserved_model_calls -= model_calls
+        self.reserved_tool_calls -= tool_calls
+        self.spent += spent
+
+    def exceeded(self) -> Literal["max_tokens", "max_seconds"] | None:
+        """The limit on tokens or seconds that is reached, if one is."""
+        if self.config.max_tokens is not None and self.spent.tokens >= self.config.max_tokens:
+            return "max_tokens"
+        if self.config.max_seconds is not None and self.elapsed >= self.config.max_seconds:
+            return "max_seconds"
+        return None
 
 
 @dataclass(slots=True)
 class ExtraCandidates:
     """How often a proposal that came back with one call may be asked for others.
 
-    The very first proposal is topped up at once: all of the search hangs on the root's candidates. A model that was
-    ever seen to make several calls in a reply means it when it makes one, and is never asked again.
-
-    Args:
-        config: The settings. A draft for each tool is one call by design and needs no topping up.
+    The very first proposal is extended at once: all of the search depends on the root's candidates. A model that ever
+    made several calls in one reply means it when it makes one, and is never asked for more. A draft for each tool is
+    one call by design.
     """
 
     config: SearchConfig
@@ -212,26 +220,6 @@ class ExtraCandidates:
             self._fruitless = 0 if outcome.gained else self._fruitless + 1
 
 
-SpentBudget = Literal["max_model_calls", "max_tool_calls"]
-
-
-@dataclass(slots=True)
-class Rollout:
-    """A rollout in flight.
-
-    Attributes:
-        id: Its number, from 0.
-        node: Where it works now.
-        tried_call: Whether it has run a call, or had one judged that waits.
-        held_model_calls: Reserved since the execution of its call, so that what was run can also be judged.
-    """
-
-    id: int
-    node: Node
-    tried_call: bool = False
-    held_model_calls: int = 0
-
-
 class Scheduler:
     """Operations that wait to be launched and those that are outstanding.
 
@@ -242,37 +230,29 @@ class Scheduler:
         single: Whether each candidate is a judge question of its own.
 
     Attributes:
+        ready: Operations that wait to be launched, each with its rollout.
+        outstanding: Operations launched and not yet consumed, oldest first.
         launched: Operations launched so far.
         consumed: Outcomes matched so far.
     """
 
     def __init__(self, budget: Budget, *, proposer_calls: int, judge_calls: int, single: bool) -> None:
+        self.ready: list[tuple[Operation, Rollout]] = []
+        self.outstanding: deque[tuple[Operation, Rollout]] = deque()
         self.launched = 0
         self.consumed = 0
         self._budget = budget
         self._proposer_calls = proposer_calls
         self._judge_calls = judge_calls
         self._single = single
-        self._top_ups = ExtraCandidates(budget.config)
-        self._ready: list[tuple[Operation, Rollout]] = []
-        self._outstanding: deque[tuple[Operation, Rollout]] = deque()
-
-    @property
-    def ready(self) -> bool:
-        """Whether an operation waits to be launched."""
-        return bool(self._ready)
-
-    @property
-    def outstanding(self) -> int:
-        """Operations launched and not yet consumed."""
-        return len(self._outstanding)
+        self._extra = ExtraCandidates(budget.config)
 
     def put(self, kind: OperationKind, rollout: Rollout, *, attempt: int = 1, candidates: tuple[int, ...] = ()) -> None:
         """Add the next operation of a rollout."""
         operation = Operation(
             id=-1, kind=kind, node=rollout.node.id, rollout=rollout.id, attempt=attempt, candidates=candidates
         )
-        self._ready.append((operation, rollout))
+        self.ready.append((operation, rollout))
 
     def launch(self) -> Operation | SpentBudget | None:
         """Launch the operation that has waited longest among those that the budget allows.
@@ -282,35 +262,41 @@ class Scheduler:
             wait for refunds.
         """
         lacking: SpentBudget = "max_model_calls"
-        for position, (waiting, rollout) in enumerate(self._ready):
-            operation = replace(waiting, top_ups=self._affordable_top_ups(waiting))
-            granted = self._reserve(operation, rollout)
+        for position, (waiting, rollout) in enumerate(self.ready):
+            extra = self._affordable_extra(waiting)
+            granted = self._reserve(waiting, rollout, extra)
             if isinstance(granted, str):
                 lacking = granted
                 continue
-            del self._ready[position]
-            launched = replace(operation, id=self.launched, model_calls=granted, elapsed=self._budget.elapsed)
-            self._outstanding.append((launched, rollout))
+            del self.ready[position]
+            operation = replace(
+                waiting,
+                id=self.launched,
+                extra_candidates=extra,
+                model_calls=granted,
+                elapsed=self._budget.elapsed,
+            )
+            self.outstanding.append((operation, rollout))
             self.launched += 1
-            return launched
-        return None if self._outstanding else lacking
+            return operation
+        return None if self.outstanding else lacking
 
-    def _affordable_top_ups(self, operation: Operation) -> int:
-        """Topping up must not use up what scoring the candidates and judging a call would need."""
+    def _affordable_extra(self, operation: Operation) -> int:
+        """Extra candidates must not use up what scoring the candidates and judging a call would need."""
         if operation.kind != "propose":
             return 0
         questions = (self._budget.config.top_k if self._single else 1) + 1
         spare = self._budget.free_model_calls - self._proposer_calls - questions * self._judge_calls
-        return max(min(self._top_ups.wanted, spare), 0)
+        return max(min(self._extra.wanted, spare), 0)
 
-    def _reserve(self, operation: Operation, rollout: Rollout) -> int | SpentBudget:
+    def _reserve(self, operation: Operation, rollout: Rollout, extra: int) -> int | SpentBudget:
         """Reserve what an operation may use.
 
         Returns:
             The model calls it may make, or the budget that does not allow it now.
         """
         held = rollout.held_model_calls if operation.kind == "evaluate" else 0
-        wanted = self._wanted(operation)
+        wanted = self._wanted(operation, extra)
         granted = min(wanted, self._budget.free_model_calls + held)
         if wanted and granted < 1:
             return "max_model_calls"
@@ -324,11 +310,21 @@ class Scheduler:
         rollout.held_model_calls -= held
         return granted
 
+    def _wanted(self, operation: Operation, extra: int) -> int:
+        match operation.kind:
+            case "plan":
+                return PLAN_CALLS
+            case "propose":
+                return self._proposer_calls + extra
+            case "score":
+                return self._judge_calls * (len(operation.candidates) if self._single else 1)
+            case "execute":
+                return min(self._judge_calls, 1)
+            case "evaluate":
+                return self._judge_calls
+
     def consume(self, outcome: OperationOutcome) -> tuple[Operation, Rollout]:
         """Match an outcome to the oldest outstanding operation and book what it used.
-
-        Args:
-            outcome: What came of it.
 
         Returns:
             The operation and its rollout.
@@ -336,41 +332,25 @@ class Scheduler:
         Raises:
             ResumeError: If the outcome belongs to another operation.
         """
-        expected = self._outstanding[0][0] if self._outstanding else None
-        told = (outcome.operation, outcome.kind, outcome.node)
-        if expected is None or told != (expected.id, expected.kind, expected.node):
+        expected = self.outstanding[0][0] if self.outstanding else None
+        given = (outcome.operation, outcome.kind, outcome.node)
+        if expected is None or given != (expected.id, expected.kind, expected.node):
             wanted = f"operation {expected.id} ({expected.kind} at node {expected.node})" if expected else "nothing"
             msg = (
-                f"The search waits for {wanted}, but was told of operation {outcome.operation} ({outcome.kind} at "
-                f"node {outcome.node}). Resume a thread with the tools, models and configuration it was started "
-                "with, or start a new run."
+                f"The search waits for {wanted}, but was given the outcome of operation {outcome.operation} "
+                f"({outcome.kind} at node {outcome.node}). Resume a thread with the tools, models and configuration it "
+                "was started with, or start a new run."
             )
             raise ResumeError(msg)
-        operation, rollout = self._outstanding.popleft()
+        operation, rollout = self.outstanding.popleft()
         self.consumed += 1
-        self._budget.settle(
-            outcome.spent,
-            model_calls=operation.model_calls,
-            tool_calls=1 if operation.kind == "execute" else 0,
-        )
+        ran = int(operation.kind == "execute")
+        self._budget.settle(outcome.spent, model_calls=operation.model_calls, tool_calls=ran)
         self._budget.elapsed = max(self._budget.elapsed, outcome.elapsed)
-        self._top_ups.watch(outcome)
+        self._extra.watch(outcome)
         return operation, rollout
 
     def release(self, rollout: Rollout) -> None:
         """Give back what a rollout that ends had reserved for later."""
         self._budget.reserve(model_calls=-rollout.held_model_calls)
         rollout.held_model_calls = 0
-
-    def _wanted(self, operation: Operation) -> int:
-        match operation.kind:
-            case "plan":
-                return 2
-            case "propose":
-                return self._proposer_calls + operation.top_ups
-            case "score":
-                return self._judge_calls * (len(operation.candidates) if self._single else 1)
-            case "execute":
-                return min(self._judge_calls, 1)
-            case "evaluate":
-                return self._judge_calls

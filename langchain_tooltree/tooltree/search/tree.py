@@ -1,4 +1,4 @@
-"""The search tree: states, the calls between them, values and pruning. Pure.
+"""The search tree: states, the calls between them, values, and what may be worked on. Pure.
 
 A node is a state: the dialogue plus the calls made on the way here and their observations, as in the paper. The
 edge into a node and the node itself are one object, so `visits` and `value` are N(s, a) and Q(s, a) of the edge that
@@ -7,10 +7,10 @@ leads here.
 
 import json
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
@@ -25,6 +25,9 @@ Pruned = Literal["pre_evaluation", "top_k", "post_evaluation"]
 
 ROOT = 0
 """Identifier of the root node."""
+
+WORLD_DIGITS = 16
+"""Hexadecimal digits of a world's version: 64 bits, so two of a million worlds are mistaken with a chance of 3e-8."""
 
 
 class Call(BaseModel):
@@ -49,7 +52,7 @@ class Call(BaseModel):
         """Canonical text of tool and arguments: equal for calls that mean the same."""
         return call_key(self.tool, self.arguments)
 
-    @property
+    @cached_property
     def label(self) -> str:
         """The call in one line, for people."""
         written = (
@@ -94,7 +97,7 @@ class Node:
         depth: Calls from the root to here.
         call: The call that leads here, `None` for the root.
         world: Version of the world after the call: a hash of the sandboxed writes on the path, empty without any.
-        r_pre: Score before execution in [0, 1]; `None` until the judge has spoken.
+        r_pre: Score before execution in [0, 1]; `None` until the judge was asked.
         r_post: Score of the observation in [0, 1]; `None` until evaluated.
         goal: Whether the task is done here, in [0, 1]; `None` if not scored.
         pre_scored: Whether `r_pre` came from the judge; otherwise it is the threshold.
@@ -105,7 +108,7 @@ class Node:
         value: Q(s, a): their mean.
         in_flight: Rollouts that are below here now (WU-UCT's unobserved samples).
         children: Identifiers of the children, in the order of creation.
-        offer: Which time its parent was asked when the call was offered, from 1; 0 for the root.
+        offer: Which proposal of its parent the call came with, from 1; 0 for the root.
         proposals: How often this state was asked for calls.
         finished: Whether the model, asked for calls here, had none.
         proposing: Whether such a question is under way.
@@ -156,15 +159,15 @@ class Node:
         return self.r_post is not None
 
     @property
-    def worthy(self) -> bool:
+    def accepted(self) -> bool:
         """Whether a plan may end here: the call was judged by what it brought back, and not pruned."""
-        return self.evaluated and self.post_scored and self.pruned is None
+        return self.r_post is not None and self.post_scored and self.pruned is None
 
     @property
-    def harmless(self) -> bool:
+    def acceptable(self) -> bool:
         """Whether a plan may end here unjudged: a read that was scored before it ran, and not pruned."""
         read = self.call is not None and self.call.effect == "read" and self.observation is not None
-        return read and self.pre_scored and not self.evaluated and self.pruned is None
+        return read and self.pre_scored and self.r_post is None and self.pruned is None
 
 
 class Tree:
@@ -172,11 +175,24 @@ class Tree:
 
     Args:
         seed: Seed of the jitter that breaks ties.
+
+    Attributes:
+        nodes: The nodes, by identifier.
+        root: The state before any call.
+        changed: Identifiers of nodes that changed since the posterior last looked. The methods below enter what they
+            change; who sets a field of a node enters that node.
     """
 
     def __init__(self, *, seed: int = 0) -> None:
-        self.nodes = [Node(ROOT)]
         self._seed = seed
+        self.changed: set[int] = set()
+        self.adopt([Node(ROOT)])
+
+    def adopt(self, nodes: list[Node]) -> None:
+        """Put other nodes, the root first, in the place of those there are."""
+        self.nodes = nodes
+        self.root = nodes[ROOT]
+        self.changed.update(range(len(nodes)))
 
     def __getitem__(self, node_id: int) -> Node:
         return self.nodes[node_id]
@@ -184,42 +200,24 @@ class Tree:
     def __len__(self) -> int:
         return len(self.nodes)
 
-    @property
-    def root(self) -> Node:
-        """The state before any call."""
-        return self.nodes[ROOT]
-
     def add(self, parent: Node, call: Call) -> Node:
-        """Append a child.
-
-        Args:
-            parent: The state in which the call is made.
-            call: The call.
-
-        Returns:
-            The new node, without a score.
-        """
+        """Append a child that has no score yet."""
         world = parent.world
         if call.effect == "sandboxed":
-            world = digest(f"{parent.world}\n{call.key}", 16)
+            world = digest(f"{parent.world}\n{call.key}", WORLD_DIGITS)
         node = Node(
             len(self.nodes), parent=parent.id, depth=parent.depth + 1, call=call, world=world, offer=parent.proposals
         )
         self.nodes.append(node)
         parent.children.append(node.id)
+        self.changed.add(node.id)
         return node
 
     def repetition(self, state: Node, call: Call) -> str | None:
         """Why a call in a state would only repeat another one, if so.
 
-        Args:
-            state: Where the call would be made.
-            call: The call.
-
-        Returns:
-            The reason: the same call stands among the state's children, or it is a read that was made on the path
-            while the world was the same. A write may be meant twice, so it repeats none on the path. `None` if the
-            call is new.
+        It repeats a child of the state, or a read on the path made while the world was the same. A write may be meant
+        twice, so it repeats none on the path.
         """
         if any(child.call and child.call.key == call.key for child in self.children(state)):
             return "already proposed here"
@@ -230,7 +228,7 @@ class Tree:
 
     def children(self, node: Node) -> Iterator[Node]:
         """The children of a node, in the order of creation."""
-        return (self.nodes[child] for child in node.children)
+        return map(self.nodes.__getitem__, node.children)
 
     def parent(self, node: Node) -> Node | None:
         """The parent of a node, `None` for the root."""
@@ -239,10 +237,9 @@ class Tree:
     def path(self, node: Node) -> list[Node]:
         """The nodes from the first call to `node`, the root left out."""
         path: list[Node] = []
-        current = node
-        while current.parent is not None:
-            path.append(current)
-            current = self.nodes[current.parent]
+        while node.parent is not None:
+            path.append(node)
+            node = self.nodes[node.parent]
         return path[::-1]
 
     def state_visits(self, node: Node) -> int:
@@ -254,11 +251,13 @@ class Tree:
         for visited in (self.root, *self.path(node)):
             visited.visits += 1
             visited.value += (reward - visited.value) / visited.visits
+        self.changed.add(node.id)
 
     def occupy(self, node: Node, change: Literal[1, -1]) -> None:
         """Count a rollout in or out of every node from the root to `node`."""
         for visited in (self.root, *self.path(node)):
             visited.in_flight += change
+        self.changed.add(node.id)
 
     def mean_reward(self, node: Node) -> float:
         """Mean r_post of the calls on the path to an evaluated node, 0 for the root."""
@@ -266,60 +265,77 @@ class Tree:
         return sum(rewards) / len(rewards) if rewards else 0.0
 
     def best_descent(self) -> Node | None:
-        """The end of the path along the best Q, ties to more visits; `None` if no call was worth keeping."""
+        """The end of the path along the best Q, ties to more visits; `None` if no call is accepted."""
         node = self.root
-        while worthy := [child for child in self.children(node) if child.worthy]:
-            node = max(worthy, key=lambda child: (child.value, child.visits, -child.id))
+        while accepted := [child for child in self.children(node) if child.accepted]:
+            node = max(accepted, key=lambda child: (child.value, child.visits, -child.id))
         return node if node.call else None
 
     def path_value(self, node: Node) -> float:
         """Goal score times mean r_post of the path to an evaluated node."""
         return (node.goal or 0.0) * self.mean_reward(node)
 
+    def best_first(self, candidates: Iterable[Node]) -> list[Node]:
+        """Candidates by r_pre, best first."""
+        return sorted(candidates, key=lambda candidate: (candidate.r_pre, self.jitter(candidate)), reverse=True)
+
     def jitter(self, node: Node) -> float:
         """A number in [0, 1) that depends on the seed and the node alone; breaks ties."""
         return random.Random(f"{self._seed}:{node.id}").random()  # noqa: S311 - no secret depends on it
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
-    """Something that a rollout can do.
-
-    Attributes:
-        kind: Ask a state for calls, run a call, or judge what one has brought back.
-        node: The state, or the call.
-    """
+class Work(NamedTuple):
+    """Something that a rollout can do: ask a state for calls, run a call, or judge what one has brought back."""
 
     kind: Literal["propose", "execute", "evaluate"]
     node: Node
 
 
-class Frontier:
-    """The open ends of a tree.
+class Openings(NamedTuple):
+    """What may be done at one node now."""
 
-    Args:
-        tree: The tree.
-        config: Supplies the bounds on proposals and depth, and which observations have to be judged.
-    """
+    run: bool
+    ask: bool
+    judge: bool
+    end: bool
+    """Whether a plan may end here."""
+
+
+class Frontier:
+    """The open ends of a tree, within the configured depth and number of proposals."""
 
     def __init__(self, tree: Tree, config: SearchConfig) -> None:
         self._tree = tree
         self._config = config
+        self._judged_first = config.selection != "posterior" or config.post_evaluation == "always"
+
+    def openings(self, node: Node) -> Openings:
+        """What may be done at a node."""
+        if node.pruned is not None:
+            return Openings(run=False, ask=False, judge=False, end=False)
+        return Openings(
+            run=self.runnable(node),
+            ask=self.askable(node),
+            judge=self.judgeable(node),
+            end=node.accepted or node.acceptable,
+        )
 
     def runnable(self, node: Node) -> bool:
-        """Whether a call may be run now: a candidate that nobody works on."""
-        out = node.pruned is not None or node.closed or node.evaluated or node.in_flight > 0
-        return node.r_pre is not None and node.observation is None and not out
+        """Whether a call may be run now: a candidate that no rollout works on."""
+        if node.r_pre is None or node.observation is not None or node.r_post is not None:
+            return False
+        return node.pruned is None and not node.closed and node.in_flight == 0
 
     def askable(self, node: Node) -> bool:
         """Whether a state may be asked for calls now: its call has run, and the model may have others to offer."""
-        out = node.closed or node.deferred or node.proposing or node.pruned is not None or self.is_deepest(node)
-        return self._reached(node) and not out and self._may_ask(node)
+        if node.closed or node.proposing or node.pruned is not None or node.deferred or self.is_deepest(node):
+            return False
+        return self._may_ask(node) and self._reached(node)
 
     def judgeable(self, node: Node) -> bool:
         """Whether what a call has brought back may be judged now."""
-        seen = node.observation is not None and not (node.evaluated or node.evaluating)
-        return seen and node.pruned is None
+        waits = node.observation is not None and node.r_post is None and not node.evaluating
+        return waits and node.pruned is None
 
     def is_deepest(self, node: Node) -> bool:
         """Whether no call may follow: the path is as long as it may be."""
@@ -342,9 +358,8 @@ class Frontier:
         return not node.finished and node.proposals < self._config.max_proposals
 
     def _reached(self, node: Node) -> bool:
-        if node.call is None or node.evaluated:
+        if node.call is None or node.r_post is not None:
             return True
         # What changes the world, or has failed, is judged before anything is built upon it.
-        needed = self._config.selection == "posterior" and self._config.post_evaluation == "needed"
         read = node.observation is not None and node.observation.kind == "ok" and node.call.effect == "read"
-        return needed and read
+        return read and not self._judged_first

@@ -1,11 +1,11 @@
 """What a finished search leaves to the next one in the same conversation. Pure.
 
 Once a planned write was carried out and brought back what its trial in the sandbox had, the world is the one that the
-tree below that write was explored in: the next search goes on there. After a new request the old scores mean nothing,
+tree below that write was explored in: the next search starts there. After a new request the old scores mean nothing,
 but reads that were tried and not kept are still known.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 
 from pydantic import BaseModel
 
@@ -30,8 +30,8 @@ COPIED = (
 """What a node takes along; its place in the tree and the version of its world are new."""
 
 
-class Continuation(BaseModel):
-    """Where a search begins, other than with nothing; plain data, so that a checkpointer can keep it.
+class WarmStart(BaseModel):
+    """What a search begins with; plain data, so that a checkpointer can keep it.
 
     Attributes:
         nodes: The tree to begin with, its root first; empty to begin with nothing.
@@ -43,72 +43,60 @@ class Continuation(BaseModel):
     carried_out: bool = False
     known: list[tuple[Call, Observation]] = []
 
+    @classmethod
+    def below(cls, tree: Tree, state: Node, *, carried_out: bool) -> "WarmStart":
+        """The tree of a finished search below a state, for a search that begins in that state.
 
-def below(tree: Tree, state: Node, *, carried_out: bool) -> Continuation:
-    """The tree below a state, for a search that begins in that state.
+        Calls that were proposed and never scored are left out; their state may be asked again. The root keeps the goal
+        score, and as visits and value what was found below it.
 
-    Calls that were proposed and never scored are left out; their state may be asked again.
+        Args:
+            tree: The tree of a finished search.
+            state: The state that the conversation has come to.
+            carried_out: Whether the plan ended here.
+        """
+        grown = Tree()
+        root = grown.root
+        root.goal = state.goal
+        root.proposals = state.proposals
+        root.finished = state.finished
+        root.closed = state.closed and bool(state.children)
+        root.visits = max(state.visits - state.evaluated, 0)
+        if root.visits:
+            root.value = (state.value * state.visits - (state.r_post or 0.0)) / root.visits
+        copies = {state.id: root}
+        unscored: set[int] = set()
+        for node in tree.nodes[state.id + 1 :]:
+            parent = copies.get(node.parent) if node.parent is not None else None
+            if parent is None or node.call is None:
+                continue
+            if node.r_pre is None:
+                unscored.add(parent.id)
+                continue
+            copies[node.id] = copy = grown.add(parent, node.call)
+            for name in COPIED:
+                setattr(copy, name, getattr(node, name))
+            copy.dropped = list(node.dropped)
+        for parent_id in unscored:
+            grown[parent_id].proposals = max(grown[parent_id].proposals - 1, 0)
+        return cls(nodes=grown.nodes, carried_out=carried_out)
 
-    Args:
-        tree: The tree of a finished search.
-        state: The state that the conversation has come to.
-        carried_out: Whether the plan ended here.
+    @classmethod
+    def from_reads(cls, tree: Tree, world: str, *, tools: Collection[str], shown: Collection[str]) -> "WarmStart":
+        """The reads that a search tried in one world, without a tree.
 
-    Returns:
-        The continuation. The root keeps the goal score, and as visits and value what was found below it.
-    """
-    grown = Tree()
-    root = grown.root
-    root.goal = state.goal
-    root.proposals = state.proposals
-    root.finished = state.finished
-    root.closed = state.closed and bool(state.children)
-    root.visits = max(state.visits - state.evaluated, 0)
-    if root.visits:
-        root.value = (state.value * state.visits - (state.r_post or 0.0)) / root.visits
-    copies = {state.id: root}
-    unscored: set[int] = set()
-    for node in tree.nodes[state.id + 1 :]:
-        parent = copies.get(node.parent) if node.parent is not None else None
-        if parent is None or node.call is None:
-            continue
-        if node.r_pre is None:
-            unscored.add(parent.id)
-            continue
-        copies[node.id] = copy = grown.add(parent, node.call)
-        for name in COPIED:
-            setattr(copy, name, getattr(node, name))
-        copy.dropped = list(node.dropped)
-    for parent_id in unscored:
-        grown[parent_id].proposals = max(grown[parent_id].proposals - 1, 0)
-    return Continuation(nodes=grown.nodes, carried_out=carried_out)
-
-
-def reads_tried(tree: Tree, world: str, *, tools: Collection[str], shown: Collection[str]) -> Continuation:
-    """The reads that a search tried in one world.
-
-    Args:
-        tree: The tree of a finished search.
-        world: Version of the world that is the real one now.
-        tools: Names of the tools whose reads may be believed.
-        shown: Keys of calls whose results stand in the conversation. Whoever makes one of them again wants it anew.
-
-    Returns:
-        The continuation, without a tree.
-    """
-    return Continuation(
-        known=[pair for pair in _reads(tree, world) if pair[0].tool in tools and pair[0].key not in shown]
-    )
-
-
-def _reads(tree: Tree, world: str) -> Iterator[tuple[Call, Observation]]:
-    for node in tree.nodes:
-        observation = node.observation
-        if (
-            node.call
-            and node.call.effect == "read"
-            and node.world == world
-            and observation
-            and not observation.transient
-        ):
-            yield node.call, observation
+        Args:
+            tree: The tree of a finished search.
+            world: Version of the world that is the real one now.
+            tools: Names of the tools whose results still hold.
+            shown: Keys of calls whose results stand in the conversation: a model that makes one of them again wants a
+                new result.
+        """
+        return cls(
+            known=[
+                (node.call, node.observation)
+                for node in tree.nodes
+                if node.call and node.call.effect == "read" and node.call.tool in tools and node.call.key not in shown
+                if node.world == world and node.observation and not node.observation.transient
+            ]
+        )

@@ -38,18 +38,18 @@ class TreeSearchMethod:
         config: The configuration; its budget of model calls is the desk's.
         without: Evaluations that are left out, as in the paper's Table 4: r_pre is then the same for all candidates,
             and r_pre is propagated in place of r_post.
-        rule: Makes what chooses where each rollout works; the configured one if left out.
+        policy: Makes what chooses where each rollout works; the configured one if left out.
     """
 
     config: SearchConfig
     without: frozenset[Literal["pre", "post"]] = frozenset()
-    rule: Callable[[SearchConfig], SelectionPolicy] | None = None
+    policy: Callable[[SearchConfig], SelectionPolicy] | None = None
 
     def __call__(self, desk: Desk) -> TreeSearch:
         """Search until the search ends by itself or the budget is spent."""
         config = replace(self.config, max_model_calls=desk.max_model_calls)
-        rule = self.rule(config) if self.rule else None
-        search = TreeSearch(config, tools=len(desk.simulation.tools), judge_calls=1, rule=rule)
+        policy = self.policy(config) if self.policy else None
+        search = TreeSearch(config, tools=len(desk.simulation.tools), judge_calls=1, policy=policy)
         return _Player(desk, search, self.without).play()
 
 

@@ -1,4 +1,4 @@
-"""Variants of our search that were tried and are not the default: other rules of where to work, the rest unchanged.
+"""Variants of our search that were tried and are not the default: other selection policies, the rest unchanged.
 
 All but `tooltree-judge-all` descend by a score from the root, as Eq. 1 does, and share the settings of `tooltree-uct`;
 so each shows what its own idea is worth. They were tuned lightly on development tasks. They have one rollout in flight
@@ -225,11 +225,11 @@ def _uct(**changes: Any) -> SearchConfig:
 
 VARIANTS = {
     "tooltree-uct": TreeSearchMethod(config=_uct()),
-    "tooltree-puct": TreeSearchMethod(config=_uct(exploration=0.2), rule=PUCT),
-    "tooltree-gumbel": TreeSearchMethod(config=_uct(), rule=Gumbel),
-    "tooltree-merged": TreeSearchMethod(config=_uct(), rule=Merged),
-    "tooltree-early-exit": TreeSearchMethod(config=_uct(), rule=EarlyExit),
-    "tooltree-adaptive-width": TreeSearchMethod(config=_uct(), rule=AdaptiveWidth),
+    "tooltree-puct": TreeSearchMethod(config=_uct(exploration=0.2), policy=PUCT),
+    "tooltree-gumbel": TreeSearchMethod(config=_uct(), policy=Gumbel),
+    "tooltree-merged": TreeSearchMethod(config=_uct(), policy=Merged),
+    "tooltree-early-exit": TreeSearchMethod(config=_uct(), policy=EarlyExit),
+    "tooltree-adaptive-width": TreeSearchMethod(config=_uct(), policy=AdaptiveWidth),
     "tooltree-judge-all": TreeSearchMethod(config=SearchConfig(post_evaluation="always", max_rollouts=200)),
 }
 """By name; `tooltree-judge-all` is the default, but every observation is judged, and rollouts are not the limit."""

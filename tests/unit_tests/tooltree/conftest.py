@@ -69,7 +69,7 @@ class PureWorld:
             (draw.choice(list(EFFECTS)), draw.randrange(3)) for _ in range(draw.choice((0, 2, 3, 3, 4, 4, 5, 5, 5, 5)))
         ]
         calls = [Call(tool=tool, arguments={"n": n}, effect=EFFECTS[tool]) for tool, n in offered]
-        gained = draw.choice((None, 0, 1, 2)) if operation.top_ups else None
+        gained = draw.choice((None, 0, 1, 2)) if operation.extra_candidates else None
         several = gained is None and len(calls) > 1
         dropped = ("bad(): refused",) * draw.randrange(2)
         return {"calls": calls, "dropped": dropped, "finished": not calls, "several": several, "gained": gained}
@@ -255,13 +255,13 @@ def search_in():
 
 @pytest.fixture
 def likely_in():
-    """The same, by the posterior rule with its own defaults and a judge that is not asked for nothing."""
+    """The same, by the posterior policy with its own defaults and a judge that is not asked for nothing."""
     return searcher(costs=1)
 
 
 @pytest.fixture(params=[EQ_1, {}], ids=["smoothed", "posterior"])
 def either_in(request):
-    """The same, by either rule, for what holds under both."""
+    """The same, by either policy, for what holds under both."""
     return searcher(**request.param)
 
 
@@ -281,7 +281,7 @@ def grow():
 
 
 class Sketch:
-    """A tree drawn by hand, and what is believed of it.
+    """A tree drawn by hand, and the posterior over it.
 
     Args:
         **settings: Of the search that it stands for.
@@ -291,7 +291,7 @@ class Sketch:
         self.config = SearchConfig(**settings)
         self.tree = Tree()
         self.frontier = Frontier(self.tree, self.config)
-        self.beliefs = PathPosterior(self.config, self.tree, self.frontier)
+        self.posterior = PathPosterior(self.config, self.tree, self.frontier)
 
     def offer(self, state: Node, *scores: float | None, effect: Effect = "read") -> list[Node]:
         """Let a state offer calls with these r_pre; one that no judge gave is `None`."""
@@ -323,9 +323,9 @@ class Sketch:
         return call
 
     def root(self) -> NodePosterior:
-        """What is believed of the tree as it is now."""
-        self.beliefs.adopt()
-        return self.beliefs.root
+        """What is inferred of the tree as it is now."""
+        self.tree.changed.update(range(len(self.tree)))
+        return self.posterior.root
 
 
 @pytest.fixture

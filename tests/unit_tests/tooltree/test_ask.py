@@ -39,12 +39,14 @@ def calls(*written, broken=()):
 def ask(drive):
     """Asks a scripted model for calls; returns the proposal, the meter and the model."""
 
-    async def run(*replies, allowance=9, attempt=1, tried=(), top_ups=0, conversation=REQUEST, **settings):
+    async def run(*replies, allowance=9, attempt=1, tried=(), extra_candidates=0, conversation=REQUEST, **settings):
         model = ScriptedChatModel(replies=replies)
         library = ToolLibrary([add, look])
         proposer = Proposer(model, library, {"add": "read", "look": "write"}, SearchConfig(**settings))
         meter = Meter(allowance)
-        request = ProposalRequest(conversation, library.names, attempt=attempt, tried=tried, top_ups=top_ups)
+        request = ProposalRequest(
+            conversation, library.names, attempt=attempt, tried=tried, extra_candidates=extra_candidates
+        )
         return await drive(proposer.propose(request, meter)), meter, model
 
     return run
@@ -195,7 +197,9 @@ def labels(proposal):
 
 
 async def test_a_proposal_of_one_call_is_topped_up_until_nothing_new_comes(ask):
-    proposal, meter, model = await ask(look_at("attic"), look_at("desk"), look_at("attic"), look_at("sky"), top_ups=4)
+    proposal, meter, model = await ask(
+        look_at("attic"), look_at("desk"), look_at("attic"), look_at("sky"), extra_candidates=4
+    )
     assert labels(proposal) == ['look(place="attic")', 'look(place="desk")']
     assert (proposal.gained, proposal.largest_reply, meter.model_calls) == (1, 1, 3)
     first, second, third = (prompt[0].text for prompt in model.calls)
@@ -206,55 +210,55 @@ async def test_a_proposal_of_one_call_is_topped_up_until_nothing_new_comes(ask):
 
 
 async def test_topping_up_ends_when_there_are_as_many_as_are_kept(ask):
-    proposal, meter, _ = await ask(look_at("a"), look_at("b"), look_at("c"), look_at("d"), top_ups=9, top_k=3)
+    proposal, meter, _ = await ask(look_at("a"), look_at("b"), look_at("c"), look_at("d"), extra_candidates=9, top_k=3)
     assert len(labels(proposal)) == meter.model_calls == 3
 
 
-@pytest.mark.parametrize(("top_ups", "allowance", "asked"), [(0, 9, 1), (1, 9, 2), (4, 2, 2)])
-async def test_topping_up_stays_within_what_is_granted(ask, top_ups, allowance, asked):
-    proposal, meter, _ = await ask(*map(look_at, "abcde"), top_ups=top_ups, allowance=allowance)
+@pytest.mark.parametrize(("extra_candidates", "allowance", "asked"), [(0, 9, 1), (1, 9, 2), (4, 2, 2)])
+async def test_topping_up_stays_within_what_is_granted(ask, extra_candidates, allowance, asked):
+    proposal, meter, _ = await ask(*map(look_at, "abcde"), extra_candidates=extra_candidates, allowance=allowance)
     assert len(labels(proposal)) == meter.model_calls == asked
     assert proposal.gained == (None if asked == 1 else 1)
 
 
 async def test_a_reply_without_a_call_ends_topping_up_but_not_the_state(ask):
-    proposal, meter, _ = await ask(look_at("attic"), "There is no other.", look_at("desk"), top_ups=4)
+    proposal, meter, _ = await ask(look_at("attic"), "There is no other.", look_at("desk"), extra_candidates=4)
     assert (labels(proposal), proposal.gained, meter.model_calls) == (['look(place="attic")'], 0, 2)
     assert not proposal.finished
 
 
 async def test_a_reply_with_several_calls_ends_topping_up_and_is_told(ask):
     several = calls(("look", {"place": "desk"}), VALID)
-    proposal, meter, _ = await ask(look_at("attic"), several, look_at("sky"), top_ups=4)
+    proposal, meter, _ = await ask(look_at("attic"), several, look_at("sky"), extra_candidates=4)
     assert len(labels(proposal)) == 3
     assert (proposal.gained, proposal.largest_reply, meter.model_calls) == (2, 2, 2)
 
 
 async def test_a_first_reply_with_several_calls_is_not_topped_up(ask):
-    proposal, meter, _ = await ask(calls(VALID, ("look", {"place": "desk"})), look_at("sky"), top_ups=4)
+    proposal, meter, _ = await ask(calls(VALID, ("look", {"place": "desk"})), look_at("sky"), extra_candidates=4)
     assert (len(labels(proposal)), proposal.gained, proposal.largest_reply, meter.model_calls) == (2, None, 2, 1)
 
 
 async def test_what_was_tried_before_is_nothing_new(ask):
     tried = ['look(place="desk")']
-    proposal, _, model = await ask(look_at("attic"), look_at("desk"), attempt=2, tried=tried, top_ups=4)
+    proposal, _, model = await ask(look_at("attic"), look_at("desk"), attempt=2, tried=tried, extra_candidates=4)
     assert (labels(proposal), proposal.gained) == (['look(place="attic")'], 0)
     assert "This is attempt 2" in model.calls[1][0].text
 
 
 async def test_a_model_that_fails_when_asked_for_others_keeps_the_call_it_made(ask):
-    proposal, meter, _ = await ask(look_at("attic"), ConnectionError("gone"), top_ups=4)
+    proposal, meter, _ = await ask(look_at("attic"), ConnectionError("gone"), extra_candidates=4)
     assert (labels(proposal), proposal.gained, proposal.error) == (['look(place="attic")'], None, None)
     assert meter.model_calls == 2
 
 
 async def test_a_call_that_cannot_be_made_is_repaired_before_anything_is_added(ask):
-    proposal, meter, _ = await ask(calls(INVALID), calls(VALID), look_at("attic"), top_ups=4)
+    proposal, meter, _ = await ask(calls(INVALID), calls(VALID), look_at("attic"), extra_candidates=4)
     assert (labels(proposal), proposal.gained, meter.model_calls) == (["add(a=1, b=2)"], None, 2)
 
 
 async def test_invalid_calls_among_those_added_are_repaired_like_others(ask):
-    proposal, meter, _ = await ask(look_at("attic"), calls(INVALID), "No other.", calls(VALID), top_ups=4)
+    proposal, meter, _ = await ask(look_at("attic"), calls(INVALID), "No other.", calls(VALID), extra_candidates=4)
     assert labels(proposal) == ['look(place="attic")', "add(a=1, b=2)"]
     assert (proposal.problems, proposal.gained, meter.model_calls) == ([], 1, 4)
 
@@ -267,7 +271,9 @@ async def test_each_call_keeps_the_reasoning_of_the_reply_that_made_it(ask):
         reply = look_at(place)
         return reply.model_copy(update={"content": [{**THINKING, "thinking": thought}]})
 
-    proposal, _, _ = await ask(thoughtful("one", "attic"), thoughtful("two", "desk"), look_at("sky"), top_ups=4)
+    proposal, _, _ = await ask(
+        thoughtful("one", "attic"), thoughtful("two", "desk"), look_at("sky"), extra_candidates=4
+    )
     frames = [call.frame for call in proposal.calls]
     assert [frame and frame.reasoning[0]["thinking"] for frame in frames] == ["one", "two", None]
 

@@ -56,7 +56,7 @@ def test_a_confidence_is_above_0_and_at_most_1(value):
     assert SearchConfig(confidence=1).confidence == 1
 
 
-def test_the_posterior_rule_needs_goal_scores():
+def test_the_posterior_policy_needs_goal_scores():
     with pytest.raises(ConfigurationError, match=r"needs goal_score=True; .* choose selection='smoothed'"):
         SearchConfig(goal_score=False)
     for form in ("smoothed", "printed"):

@@ -1,4 +1,4 @@
-"""When a proposal of one call is topped up, and when no more."""
+"""When a proposal of one call is asked for extra candidates, and when no more."""
 
 import pytest
 
@@ -12,13 +12,13 @@ def told(*, several=False, gained=None):
 
 @pytest.fixture
 def after():
-    """Questions that topping up may take after the given outcomes."""
+    """Questions that extra candidates may take after the given outcomes."""
 
     def wanted(*outcomes, **settings):
-        top_ups = ExtraCandidates(SearchConfig(**settings))
+        extra_candidates = ExtraCandidates(SearchConfig(**settings))
         for outcome in outcomes:
-            top_ups.watch(outcome)
-        return top_ups.wanted
+            extra_candidates.watch(outcome)
+        return extra_candidates.wanted
 
     return wanted
 
@@ -26,7 +26,7 @@ def after():
 FRUITFUL, FRUITLESS, UNASKED, SEVERAL = told(gained=2), told(gained=0), told(), told(several=True)
 
 
-def test_the_first_proposal_is_topped_up_to_as_many_calls_as_are_kept(after):
+def test_the_first_proposal_is_extended_to_as_many_calls_as_are_kept(after):
     assert after() == 4
     assert after(top_k=2) == 1
     assert after(top_k=1) == 0
@@ -44,6 +44,6 @@ def test_two_fruitless_questions_in_a_row_are_enough(after):
     assert after(FRUITLESS, UNASKED, FRUITLESS) == 0
 
 
-def test_the_papers_drafts_are_not_topped_up(after):
+def test_the_papers_drafts_have_no_extra_candidates(after):
     assert after(proposals="per_tool") == 0
     assert ExtraCandidates(SearchConfig.paper()).wanted == 0

@@ -3,7 +3,7 @@ import math
 import pytest
 
 from langchain_tooltree import SearchConfig
-from tests.internals.tooltree import WORTH_STARTING, Frontier, Observation, PosteriorPolicy, Tree, UCTPolicy, Work
+from tests.internals.tooltree import START_SHARE, Frontier, Observation, PosteriorPolicy, Tree, UCTPolicy, Work
 
 
 class Askable(Frontier):
@@ -186,28 +186,28 @@ def test_a_state_that_may_be_asked_again_is_left_alone_while_it_has_something_to
     tree.root.proposals = 1
     call = grow(tree, tree.root, "look")
     config = SearchConfig(selection="smoothed", max_proposals=2)
-    rule, frontier = UCTPolicy(config), Frontier(tree, config)
-    assert rule.select(tree, frontier) == Work("execute", call)
+    policy, frontier = UCTPolicy(config), Frontier(tree, config)
+    assert policy.select(tree, frontier) == Work("execute", call)
     call.closed = True
-    assert rule.select(tree, frontier) == Work("propose", tree.root)
+    assert policy.select(tree, frontier) == Work("propose", tree.root)
 
 
 def test_under_eq_1_a_rollout_runs_the_best_of_its_candidates_and_has_it_judged(grow):
     tree = Tree()
     best, second = grow(tree, tree.root, "best"), grow(tree, tree.root, "second")
     config = SearchConfig(selection="smoothed")
-    rule, frontier = UCTPolicy(config), Frontier(tree, config)
-    assert rule.after_scoring(tree, frontier, [best, second]) == Work("execute", best)
-    assert rule.after_scoring(tree, frontier, []) is None
-    assert rule.judges_at_once(frontier, best)
+    policy, frontier = UCTPolicy(config), Frontier(tree, config)
+    assert policy.after_scoring(tree, frontier, [best, second]) == Work("execute", best)
+    assert policy.after_scoring(tree, frontier, []) is None
+    assert policy.judges_at_once(frontier, best)
 
 
 def likely(sketch):
     sketch.root()
-    return PosteriorPolicy(sketch.beliefs, sketch.config)
+    return PosteriorPolicy(sketch.posterior, sketch.config)
 
 
-def test_the_posterior_rule_does_the_best_work_there_is(sketch):
+def test_the_posterior_policy_does_the_best_work_there_is(sketch):
     good, _ = sketch.offer(sketch.tree.root, 0.7, 0.3)
     assert likely(sketch).select(sketch.tree, sketch.frontier) == Work("execute", good)
 
@@ -216,9 +216,9 @@ def test_the_posterior_rule_does_the_best_work_there_is(sketch):
 def test_work_that_promises_much_less_than_what_is_in_flight_waits_for_it(sketch, score, starts):
     first, second = sketch.offer(sketch.tree.root, 0.6, score)
     sketch.tree.occupy(first, 1)
-    rule = likely(sketch)
-    assert (sketch.root().best >= WORTH_STARTING * sketch.root().busy) is starts
-    assert rule.select(sketch.tree, sketch.frontier) == (Work("execute", second) if starts else None)
+    policy = likely(sketch)
+    assert (sketch.root().best >= START_SHARE * sketch.root().busy) is starts
+    assert policy.select(sketch.tree, sketch.frontier) == (Work("execute", second) if starts else None)
 
 
 def test_good_candidates_elsewhere_are_not_left_for_bad_ones_here(sketch):

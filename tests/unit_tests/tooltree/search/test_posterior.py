@@ -288,7 +288,7 @@ def test_probabilities_are_probabilities(seed, trouble, parallel, always, depth,
     def check(_):
         value = search._best.value
         assert value is None or 0 <= value <= 1
-        root = search._beliefs.root
+        root = search._posterior.root
         seen.append(root)
         assert 0 <= root.solution <= 1
         assert root.done == 0

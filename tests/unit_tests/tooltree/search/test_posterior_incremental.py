@@ -1,4 +1,4 @@
-"""What is believed of a tree after each change is what Bayes' rule over the whole tree gives."""
+"""The posterior over a tree after each change is what Bayes' rule over the whole tree gives."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -32,8 +32,8 @@ def test_what_is_carried_upwards_equals_what_is_worked_out_anew(config, world, p
     def check(_):
         tree = Tree()
         anew = PathPosterior(config, tree, Frontier(tree, config))
-        tree.nodes[:] = search.tree.nodes
-        anew.adopt()
-        assert search._beliefs._beliefs == anew._beliefs
+        tree.adopt(search.tree.nodes)
+        assert search._posterior.root == anew.root
+        assert search._posterior._nodes == anew._nodes
 
     run_pure(search, pure_world(**world), watch=check)

@@ -28,7 +28,7 @@ def test_operations_are_numbered_in_the_order_of_launch(make):
     for number in range(3):
         queue.put("propose", rollout(number))
     assert [queue.launch().id for _ in range(3)] == [0, 1, 2]
-    assert (queue.launched, queue.outstanding, queue.ready) == (3, 3, False)
+    assert (queue.launched, len(queue.outstanding), queue.ready) == (3, 3, [])
 
 
 def test_a_proposal_reserves_the_most_it_may_use_and_is_refunded(make):
@@ -40,34 +40,37 @@ def test_a_proposal_reserves_the_most_it_may_use_and_is_refunded(make):
     assert budget.free_model_calls == 9
 
 
-def test_a_proposal_that_may_be_topped_up_reserves_what_that_takes(make):
+def test_a_proposal_with_extra_candidates_reserves_what_that_takes(make):
     budget, queue = make(model_calls=99, top_k=5)
     queue.put("propose", rollout())
     operation = queue.launch()
-    assert (operation.top_ups, operation.model_calls, budget.free_model_calls) == (4, 6, 93)
+    assert (operation.extra_candidates, operation.model_calls, budget.free_model_calls) == (4, 6, 93)
     tell(queue, operation, several=True, model_calls=1)
     assert budget.free_model_calls == 98
     queue.put("propose", rollout())
     again = queue.launch()
-    assert (again.top_ups, again.model_calls) == (0, 2)
+    assert (again.extra_candidates, again.model_calls) == (0, 2)
 
 
 @pytest.mark.parametrize(
-    ("model_calls", "single", "top_ups"), [(9, False, 3), (7, False, 1), (6, False, 0), (1, False, 0), (9, True, 0)]
+    ("model_calls", "single", "extra_candidates"),
+    [(9, False, 3), (7, False, 1), (6, False, 0), (1, False, 0), (9, True, 0)],
 )
-def test_topping_up_leaves_enough_to_score_the_candidates_and_to_judge_a_call(make, model_calls, single, top_ups):
+def test_extra_candidates_leave_enough_to_score_the_candidates_and_to_judge_a_call(
+    make, model_calls, single, extra_candidates
+):
     _, queue = make(model_calls=model_calls, single=single, top_k=5)
     queue.put("propose", rollout())
     operation = queue.launch()
-    assert operation.top_ups == top_ups
-    assert operation.model_calls == min(2, model_calls) + top_ups
+    assert operation.extra_candidates == extra_candidates
+    assert operation.model_calls == min(2, model_calls) + extra_candidates
 
 
-def test_only_proposals_are_topped_up(make):
+def test_only_proposals_have_extra_candidates(make):
     _, queue = make(model_calls=99, top_k=5)
     for kind in ("plan", "score", "execute", "evaluate"):
         queue.put(kind, rollout(), candidates=(1,))
-        assert queue.launch().top_ups == 0
+        assert queue.launch().extra_candidates == 0
 
 
 @pytest.mark.parametrize(("single", "wanted"), [(False, 2), (True, 6)])
@@ -162,4 +165,4 @@ def test_outcomes_are_consumed_in_the_order_of_launch_only(make):
         tell(queue, second)
     assert tell(queue, first)[0] is first
     assert tell(queue, second)[0] is second
-    assert (queue.consumed, queue.outstanding) == (2, 0)
+    assert (queue.consumed, len(queue.outstanding)) == (2, 0)

@@ -273,7 +273,7 @@ def test_every_step_is_told_as_an_event(search_in):
     assert search.take_events() == []
 
 
-def test_another_selection_rule_can_take_the_place_of_those_there_are(table_world, run_pure):
+def test_another_selection_policy_can_take_the_place_of_those_there_are(table_world, run_pure):
     class Oldest:
         """Works at the oldest node first, and has every call judged at once."""
 
@@ -292,7 +292,7 @@ def test_another_selection_rule_can_take_the_place_of_those_there_are(table_worl
             return True
 
     search = TreeSearch(
-        SearchConfig(selection="smoothed", max_rollouts=4, max_proposals=1, parallel_rollouts=1), rule=Oldest()
+        SearchConfig(selection="smoothed", max_rollouts=4, max_proposals=1, parallel_rollouts=1), policy=Oldest()
     )
     run_pure(search, table_world(offers={(): "a b c"}, r_pre={"a": 0.5, "b": 0.6, "c": 0.9}))
     selected = [event["node"] for event in search.take_events() if event["type"] == "select"]

@@ -1,9 +1,9 @@
-"""How a search by the posterior rule goes, on small worlds whose every answer is given."""
+"""How a search by the posterior policy goes, on small worlds whose every answer is given."""
 
 import pytest
 
 from langchain_tooltree import SearchConfig
-from tests.internals.tooltree import Continuation, Spent, TreeSearch, below
+from tests.internals.tooltree import Spent, TreeSearch, WarmStart
 
 CHAIN = {"offers": {(): "a b", ("a",): "c", ("a", "c"): ""}, "r_pre": {"b": 0.35}}
 """First a, then c, then the model has no more calls; b is a distraction."""
@@ -47,7 +47,7 @@ def test_the_search_stops_only_at_an_end_that_was_judged(likely_in):
 
     search = likely_in({**CHAIN, "goal": {"c": 0.9}}, confidence=0.1, watch=watch)
     assert search.stop_reason == "solved"
-    assert search.tree[search.best().id].worthy
+    assert search.tree[search.best().id].accepted
     assert [node.call.tool for node in search.tree.nodes[1:] if node.evaluated] == ["c"]
 
 
@@ -217,7 +217,7 @@ def test_a_favourite_in_flight_keeps_other_rollouts_from_starting(likely_in):
 def gone_on(continuation, world, run_pure, **settings):
     """A search that goes on from a continuation as a checkpointer gives it back."""
     search = TreeSearch(SearchConfig(**{"parallel_rollouts": 1, **settings}), judge_calls=1)
-    search.go_on(Continuation.model_validate(continuation.model_dump()))
+    search.warm_start(WarmStart.model_validate(continuation.model_dump()))
     launched = []
     run_pure(search, world, watch=launched.extend)
     return search, [operation.kind for operation in launched]
@@ -235,7 +235,7 @@ def test_a_plan_whose_first_write_was_carried_out_goes_on_without_a_question(lik
     assert (first.stop_reason, best(first)) == ("solved", ["paint", "glue", "see"])
     painted = first.tree.path(first.best())[0]
 
-    second, did = gone_on(below(first.tree, painted, carried_out=False), table_world(offers={}), run_pure)
+    second, did = gone_on(WarmStart.below(first.tree, painted, carried_out=False), table_world(offers={}), run_pure)
 
     assert did == []
     assert (second.stop_reason, best(second)) == ("solved", ["glue", "see"])
@@ -248,18 +248,18 @@ def test_a_search_that_was_cut_short_is_gone_on_with_where_it_stood(likely_in, t
     assert painted.evaluated, "a change of the world is judged before anything is built upon it"
 
     rest = table_world(**{**PAINT, "offers": {("glue",): "see"}})
-    second, did = gone_on(below(first.tree, painted, carried_out=False), rest, run_pure)
+    second, did = gone_on(WarmStart.below(first.tree, painted, carried_out=False), rest, run_pure)
 
     assert did == ["propose", "score", "execute", "propose", "evaluate"]
     assert (second.stop_reason, best(second)) == ("solved", ["glue", "see"])
 
 
-def test_beliefs_taken_over_are_those_of_the_search_that_came_to_them(likely_in, table_world, run_pure):
+def test_a_posterior_taken_over_is_that_of_the_search_that_came_to_it(likely_in, table_world, run_pure):
     """What was learnt of the judge is learnt anew from the scores that come along."""
     first = likely_in({"offers": {(): "a b", ("a",): "c"}}, max_rollouts=3)
     second = TreeSearch(first.config, judge_calls=1)
-    second.go_on(Continuation(nodes=first.tree.nodes))
-    assert second._beliefs.root == first._beliefs.root
+    second.warm_start(WarmStart(nodes=first.tree.nodes))
+    assert second._posterior.root == first._posterior.root
 
 
 def test_a_judge_that_costs_nothing_judges_every_observation(likely_in):

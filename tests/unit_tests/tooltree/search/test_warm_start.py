@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langchain_tooltree import SearchConfig
-from tests.internals.tooltree import Call, Continuation, TreeSearch, below, reads_tried
+from tests.internals.tooltree import Call, TreeSearch, WarmStart
 
 WRITES = {"paint": "sandboxed", "glue": "sandboxed", "send": "write"}
 
@@ -33,7 +33,7 @@ def labels(search):
 def begun(continuation, world, run_pure, **settings):
     """A search that goes on from a continuation as a checkpointer gives it back."""
     search = TreeSearch(SearchConfig(**{"parallel_rollouts": 1, "selection": "smoothed", **settings}), judge_calls=0)
-    search.go_on(Continuation.model_validate(continuation.model_dump()))
+    search.warm_start(WarmStart.model_validate(continuation.model_dump()))
     run_pure(search, world)
     return search
 
@@ -43,7 +43,9 @@ def test_a_plan_whose_first_write_was_carried_out_goes_on_without_a_question(sea
     assert labels(first) == ["paint", "glue", "see"]
 
     second = begun(
-        below(first.tree, first.tree.path(first.best())[0], carried_out=False), table_world(offers={}), run_pure
+        WarmStart.below(first.tree, first.tree.path(first.best())[0], carried_out=False),
+        table_world(offers={}),
+        run_pure,
     )
 
     assert labels(second) == ["glue", "see"]
@@ -54,7 +56,7 @@ def test_a_plan_whose_first_write_was_carried_out_goes_on_without_a_question(sea
 def test_a_plan_that_was_carried_out_to_its_end_leaves_nothing_to_do(search_in, table_world, run_pure):
     first = search_in(TWO_WRITES)
 
-    second = begun(below(first.tree, first.best(), carried_out=True), table_world(offers={}), run_pure)
+    second = begun(WarmStart.below(first.tree, first.best(), carried_out=True), table_world(offers={}), run_pure)
 
     assert (second.best(), second.stop_reason, second.consumed, len(second.tree)) == (None, "solved", 0, 1)
 
@@ -65,7 +67,7 @@ def test_a_plan_that_ended_short_of_the_goal_is_searched_on_from_its_end(search_
     end = first.tree[1]
 
     rest = {"offers": {(): "glue", ("glue",): "see"}, "effects": WRITES, "goal": {"see": 0.9}, "r_post": {"look": 0.45}}
-    second = begun(below(first.tree, end, carried_out=True), table_world(**rest), run_pure)
+    second = begun(WarmStart.below(first.tree, end, carried_out=True), table_world(**rest), run_pure)
 
     assert labels(second) == ["glue", "see"]
 
@@ -73,7 +75,7 @@ def test_a_plan_that_ended_short_of_the_goal_is_searched_on_from_its_end(search_
 def test_the_world_of_a_tree_that_is_gone_on_from_is_counted_anew(search_in):
     first = search_in(TWO_WRITES)
     painted = first.tree.path(first.best())[0]
-    nodes = below(first.tree, painted, carried_out=False).nodes
+    nodes = WarmStart.below(first.tree, painted, carried_out=False).nodes
 
     assert painted.world
     assert nodes[0].world == ""
@@ -90,7 +92,7 @@ def test_calls_that_were_never_scored_are_left_out_and_may_be_proposed_again(sea
     for child in search.tree.children(painted):
         child.r_pre = child.r_post = None
 
-    nodes = below(search.tree, painted, carried_out=False).nodes
+    nodes = WarmStart.below(search.tree, painted, carried_out=False).nodes
 
     assert len(nodes) == 1
     assert nodes[0].proposals == painted.proposals - 1
@@ -100,11 +102,11 @@ def test_only_reads_of_the_present_world_that_are_not_shown_are_known_after_a_ne
     first = search_in({**TWO_WRITES, "transient": ["see"]}, max_rollouts=30)
     look = Call(tool="look", arguments={}, effect="read")
 
-    known = reads_tried(first.tree, "", tools=("look", "ask", "see"), shown=())
+    known = WarmStart.from_reads(first.tree, "", tools=("look", "ask", "see"), shown=())
 
     assert {call.key for call, _ in known.known} == {look.key}
     assert known.nodes == []
-    assert reads_tried(first.tree, "", tools=("look", "ask", "see"), shown={look.key}).known == []
+    assert WarmStart.from_reads(first.tree, "", tools=("look", "ask", "see"), shown={look.key}).known == []
 
 
 def test_a_known_read_is_not_made_again(either_in, table_world, run_pure):
@@ -113,7 +115,7 @@ def test_a_known_read_is_not_made_again(either_in, table_world, run_pure):
     launched = []
 
     second = TreeSearch(first.config, judge_calls=0)
-    second.go_on(reads_tried(first.tree, "", tools=("look", "ask", "see"), shown=()))
+    second.warm_start(WarmStart.from_reads(first.tree, "", tools=("look", "ask", "see"), shown=()))
     run_pure(second, table_world(**tables), watch=launched.extend)
 
     assert [step.call.tool for step in second.tree.path(second.best())] == labels(first)
@@ -134,10 +136,10 @@ def test_values_of_any_tree_gone_on_from_are_the_means_of_its_rewards(
     if not states:
         return
     state = states[seed % len(states)]
-    continuation = below(first.tree, state, carried_out=False)
+    continuation = WarmStart.below(first.tree, state, carried_out=False)
 
     second = TreeSearch(config, judge_calls=2)
-    second.go_on(Continuation.model_validate(continuation.model_dump()))
+    second.warm_start(WarmStart.model_validate(continuation.model_dump()))
     before = [(node.visits, node.value) for node in second.tree.nodes]
     for node, (visits, value) in zip(second.tree.nodes, before, strict=True):
         rewards = all_rewards(second.tree, node)
