@@ -48,7 +48,6 @@ from langchain_tooltree.sitgraph.suggest import Evidence, Suggestion
 from langchain_tooltree.sitgraph.summarize import abackfill_summaries, backfill_summaries, create_summarize_state_tool
 from langchain_tooltree.stores.chroma.store import ChromaStore
 from langchain_tooltree.tooltree.driver import asearch, search
-from langchain_tooltree.tooltree.effects import mcp_effects
 from langchain_tooltree.tooltree.judge import Judge, JudgedCall, JudgeRequest
 from langchain_tooltree.tooltree.middleware import ToolTreeMiddleware, deserves_search
 from langchain_tooltree.tooltree.node import ToolTreeNode
@@ -57,7 +56,7 @@ from langchain_tooltree.tooltree.result import PlanStep, SearchCost, SearchResul
 from langchain_tooltree.tooltree.review import PlanReviewMiddleware, PlanReviewNode, ReviewRequest, review_condition
 from langchain_tooltree.tooltree.sandbox import ObjectSandbox, Sandbox, SnapshotSandbox
 from langchain_tooltree.tooltree.search.config import Estimate, SearchConfig
-from langchain_tooltree.tooltree.tools import ToolCard, ToolLibrary
+from langchain_tooltree.tooltree.tools import ToolCard, ToolLibrary, mcp_effects
 
 __all__ = [
     "ALFWORLD_PHRASES",

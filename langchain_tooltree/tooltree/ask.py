@@ -1,4 +1,4 @@
-"""The coarse planner of the paper's ACL-format version: fewer tools, before the search begins."""
+"""Asking a model for candidate calls, and, as in the paper's ACL-format version, for the tools of a request."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage, SystemMessage
 from langchain_core.tools import BaseTool
 
 from langchain_tooltree.flows import Flow
@@ -20,20 +20,21 @@ from langchain_tooltree.models import (
     was_refused,
 )
 from langchain_tooltree.tooltree.prompts import (
+    DEFAULT_ATTEMPT_PROMPT,
     DEFAULT_DRAFT_PROMPT,
     DEFAULT_PLAN_PROMPT,
     DEFAULT_PROPOSE_PROMPT,
     DEFAULT_REPAIR_PROMPT,
+    DEFAULT_TOP_UP_PROMPT,
     CoarsePlan,
-    propose_messages,
 )
 from langchain_tooltree.tooltree.search.config import SearchConfig
 from langchain_tooltree.tooltree.search.tree import Call, Effect
 from langchain_tooltree.tooltree.signed_reasoning import Reply, signed_reasoning_of
-from langchain_tooltree.tooltree.tools import ToolLibrary, clean_arguments, find_problem
+from langchain_tooltree.tooltree.tools import ToolLibrary, checked_arguments
 
 READ_CANDIDATES = 2
-"""So many times `top_k` calls are read from one reply; a model that offers more is cut short."""
+"""So many times `top_k` calls are read from one reply: room for invalid ones, and a bound on what a model can offer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,15 +98,7 @@ class Proposal:
 
 
 class Proposer:
-    """Asks a model for candidate calls.
-
-    Args:
-        model: A chat model with tool calling.
-        library: The tools.
-        effects: The effect of every tool, by name.
-        config: Says whether all candidates come in one reply or each tool gets a draft, and how many are wanted.
-        settings: Settings of the model's requests, such as a temperature, by name.
-    """
+    """Asks a model with tool calling for candidate calls: all in one reply, or one draft a tool, as `config` says."""
 
     def __init__(
         self,
@@ -116,23 +109,15 @@ class Proposer:
         settings: Mapping[str, Any] | None = None,
     ) -> None:
         self._model = model
-        self._library = library
+        self._tools = {tool.name: tool for tool in library}
         self._effects = effects
         self._config = config
         self._settings = settings
 
     def propose(self, request: ProposalRequest, meter: Meter) -> Flow[Proposal]:
-        """Ask a state for candidate calls.
-
-        Args:
-            request: The state.
-            meter: Counts the model calls and bounds them.
-
-        Returns:
-            The valid calls and what became of the others.
-        """
+        """Ask a state for candidate calls."""
         proposal = Proposal()
-        tools = [tool for name in request.tools if (tool := self._library.tool(name))]
+        tools = [self._tools[name] for name in request.tools if name in self._tools]
         if self._config.proposals == "together":
             instruction = DEFAULT_PROPOSE_PROMPT.format(count=self._config.top_k)
             yield from self._ask(request, tools, instruction, meter, proposal)
@@ -161,7 +146,7 @@ class Proposer:
         meter: Meter,
         proposal: Proposal,
     ) -> Flow[None]:
-        """One question; asked once more if the model cannot be reached."""
+        """One question; asked a second time if the model cannot be reached."""
         messages = propose_messages(
             request.conversation, instruction=instruction, attempt=request.attempt, tried=request.tried
         )
@@ -230,7 +215,7 @@ class Proposer:
         self, request: ProposalRequest, tools: Sequence[BaseTool], messages: Sequence[BaseMessage], meter: Meter
     ) -> Flow[AIMessage]:
         config = inner_config("propose", {**request.metadata, "attempt": request.attempt})
-        return (yield from call_tools(self._model, tools, messages, meter, config, settings=self._settings))
+        return call_tools(self._model, tools, messages, meter, config, settings=self._settings)
 
     def _read(self, reply: AIMessage, tools: Sequence[BaseTool], proposal: Proposal) -> None:
         """Sort the calls of a reply into valid ones and problems."""
@@ -244,10 +229,10 @@ class Proposer:
                 reason = f"there is no tool of this name; the tools are {', '.join(shown)}"
                 proposal.problems.append(Problem(written["name"], f"{written['name']}({written['args']})", reason))
                 continue
-            arguments = clean_arguments(tool, written["args"])
-            frame = signed_reasoning_of(origin, position, arguments)
-            call = Call(tool=tool.name, arguments=arguments, effect=self._effects[tool.name], frame=frame)
-            if problem := find_problem(tool, arguments):
+            arguments, problem = checked_arguments(tool, written["args"])
+            reasoning = None if problem else signed_reasoning_of(origin, position, arguments)
+            call = Call(tool=tool.name, arguments=arguments, effect=self._effects[tool.name], frame=reasoning)
+            if problem:
                 proposal.problems.append(Problem(tool.name, call.label, problem))
             else:
                 proposal.calls.append(call)
@@ -261,24 +246,42 @@ class Proposer:
         )
 
 
+def propose_messages(
+    conversation: Sequence[BaseMessage],
+    *,
+    instruction: str,
+    attempt: int,
+    tried: Sequence[str],
+    offered: Sequence[str] = (),
+) -> list[BaseMessage]:
+    """The prompt that asks a state for calls: one system message, then the conversation.
+
+    System messages at the head of the conversation stay in force: they follow the planner's own. `tried` are the calls
+    that were offered here before, `offered` those that the model has offered just now, if it is asked for others.
+    """
+    parts = [instruction]
+    if attempt > 1:
+        parts.append(DEFAULT_ATTEMPT_PROMPT.format(attempt=attempt, tried=_listed(tried) or "- none"))
+    if offered:
+        parts.append(DEFAULT_TOP_UP_PROMPT.format(offered=_listed(offered)))
+    rest = list(conversation)
+    while rest and isinstance(rest[0], SystemMessage):
+        parts.append(rest.pop(0).text)
+    return [SystemMessage("\n\n".join(parts)), *rest]
+
+
+def _listed(calls: Sequence[str]) -> str:
+    return "\n".join(f"- {call}" for call in calls)
+
+
 def plan_tools(
     model: BaseChatModel, library: ToolLibrary, query: str, config: SearchConfig, meter: Meter
 ) -> Flow[tuple[str, ...]]:
-    """Keep the tools that a request may need.
+    """Names of the tools that a request may need, in the library's order: the coarse planner of the ACL-format paper.
 
     A tool is kept if it belongs to a domain of the request (or to none), its input can be had, its output is of use,
-    and its relevance p_t reaches the threshold.
-
-    Args:
-        model: The model to ask, in one question.
-        library: The tools.
-        query: The user's request.
-        config: Supplies the relevance threshold and the always-include list.
-        meter: Counts the model calls.
-
-    Returns:
-        Names in the library's order. All of them if the reply is unusable or would leave none: a planner that fails
-        must not take tools away.
+    and its relevance p_t reaches the threshold. All are kept if the reply is unusable or would leave none: a planner
+    that fails must not take tools away.
     """
     question = StructuredQuestion(
         model=model,

@@ -36,7 +36,6 @@ from langchain_tooltree.flows import (
     to_stream,
 )
 from langchain_tooltree.models import AGENT_NAME, Meter, Patience
-from langchain_tooltree.tooltree.effects import DeclaredEffect
 from langchain_tooltree.tooltree.judge import Judge
 from langchain_tooltree.tooltree.planner import Planner
 from langchain_tooltree.tooltree.result import SearchResult
@@ -56,6 +55,7 @@ from langchain_tooltree.tooltree.sandbox import Sandbox
 from langchain_tooltree.tooltree.search.config import SearchConfig
 from langchain_tooltree.tooltree.search.scheduler import Operation, OperationOutcome
 from langchain_tooltree.tooltree.session import SearchSession
+from langchain_tooltree.tooltree.tools import DeclaredEffect
 
 CALL = "tooltree_call"
 """Name of the tasks, in traces and in the identifiers by which a resumed search finds their results."""

@@ -19,7 +19,6 @@ from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.models import AGENT_NAME, resolve_model
 from langchain_tooltree.tooltree.dialogue import requests_in
 from langchain_tooltree.tooltree.driver import Turn
-from langchain_tooltree.tooltree.effects import DeclaredEffect
 from langchain_tooltree.tooltree.host_hooks import HostHooks
 from langchain_tooltree.tooltree.judge import Judge
 from langchain_tooltree.tooltree.plan_metadata import plan_metadata
@@ -27,7 +26,7 @@ from langchain_tooltree.tooltree.planner import Planner
 from langchain_tooltree.tooltree.result import SearchResult
 from langchain_tooltree.tooltree.sandbox import Sandbox
 from langchain_tooltree.tooltree.search.config import SearchConfig
-from langchain_tooltree.tooltree.tools import ToolCard, ToolLibrary
+from langchain_tooltree.tooltree.tools import DeclaredEffect, ToolCard, ToolLibrary
 
 KEPT = 8
 """So many planners, for the models and tool selections of requests, and so many plans without an answer are kept."""

@@ -11,11 +11,11 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.tools import BaseTool
 
 from langchain_tooltree.tooltree.driver import Turn
-from langchain_tooltree.tooltree.effects import DeclaredEffect
 from langchain_tooltree.tooltree.judge import Judge
 from langchain_tooltree.tooltree.planner import Planner
 from langchain_tooltree.tooltree.sandbox import Sandbox
 from langchain_tooltree.tooltree.search.config import SearchConfig
+from langchain_tooltree.tooltree.tools import DeclaredEffect
 
 
 class ToolTreeNode(Runnable[Any, dict[str, list[BaseMessage]]]):

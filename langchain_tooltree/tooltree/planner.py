@@ -15,13 +15,12 @@ from langchain_tooltree.experience.embeddings import HashingEmbeddings
 from langchain_tooltree.flows import Flow
 from langchain_tooltree.models import TAG, ModelStep, Patience, ask_patiently, bind_tools, resolve_model
 from langchain_tooltree.tooltree.ask import Proposer
-from langchain_tooltree.tooltree.effects import DeclaredEffect, classify_tools
 from langchain_tooltree.tooltree.host_hooks import HostHooks
 from langchain_tooltree.tooltree.judge import Judge, resolve_judge
 from langchain_tooltree.tooltree.retrieval import ToolRetriever
 from langchain_tooltree.tooltree.sandbox import Sandbox
 from langchain_tooltree.tooltree.search.config import SearchConfig
-from langchain_tooltree.tooltree.tools import ToolLibrary, injected_names
+from langchain_tooltree.tooltree.tools import DeclaredEffect, ToolLibrary, classify_tools, injected_names
 
 logger = logging.getLogger(__name__)
 

@@ -105,42 +105,6 @@ class CoarsePlan(BaseModel):
     tools: list[ToolRelevance]
 
 
-def propose_messages(
-    conversation: Sequence[BaseMessage],
-    *,
-    instruction: str,
-    attempt: int,
-    tried: Sequence[str],
-    offered: Sequence[str] = (),
-) -> list[BaseMessage]:
-    """The prompt that asks a state for calls.
-
-    Args:
-        conversation: The dialogue and the calls of the path, each answered. A system message at its head stays in
-            force: it follows the planner's own.
-        instruction: What to offer.
-        attempt: How often this state is now asked, from 1.
-        tried: Calls that were offered here before.
-        offered: Calls that the model has offered just now, if it is asked for others.
-
-    Returns:
-        One system message, then the conversation.
-    """
-    parts = [instruction]
-    if attempt > 1:
-        parts.append(DEFAULT_ATTEMPT_PROMPT.format(attempt=attempt, tried=_listed(tried) or "- none"))
-    if offered:
-        parts.append(DEFAULT_TOP_UP_PROMPT.format(offered=_listed(offered)))
-    rest = list(conversation)
-    while rest and isinstance(rest[0], SystemMessage):
-        parts.append(rest.pop(0).text)
-    return [SystemMessage("\n\n".join(parts)), *rest]
-
-
-def _listed(calls: Sequence[str]) -> str:
-    return "\n".join(f"- {call}" for call in calls)
-
-
 def transcript(conversation: Sequence[BaseMessage]) -> list[dict[str, Any]]:
     """A conversation as JSON-like data, so that a judge needs no tools bound to read it.
 

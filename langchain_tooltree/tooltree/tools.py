@@ -1,13 +1,21 @@
-"""Tools: the cards that describe them, and whether the arguments of a call fit."""
+"""Tools: the cards that describe them, whether the arguments of a call fit, and which of them a search may run.
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+A search runs tools whose results may never be kept. So a tool runs only if it is declared `read`; everything else is a
+`write`, which is judged but left to the user's own tools node, or, if a sandbox binds it, tried out in a fork.
+"""
+
+import inspect
+import types
+import typing
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, get_type_hints
+from typing import Any, Literal, get_type_hints
 
-import jsonschema
 from langchain_core.tools import BaseTool, StructuredTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from langchain_core.utils.pydantic import get_fields
+from langgraph.prebuilt import InjectedStore, ToolRuntime
+from langgraph.types import Command
 from pydantic import (
     AliasChoices,
     AliasPath,
@@ -19,89 +27,17 @@ from pydantic import (
 from pydantic.v1 import BaseModel as BaseModelV1
 from pydantic.v1 import ValidationError as ValidationErrorV1
 
-from langchain_tooltree.errors import ToolDefinitionError
-
-MAX_PROBLEMS = 5
-
-
-def clean_arguments(tool: BaseTool, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out arguments that the host injects; a model may not supply them.
-
-    Args:
-        tool: The tool.
-        arguments: What the model wrote.
-
-    Returns:
-        The arguments without injected ones.
-    """
-    injected = injected_names(tool)
-    return {name: value for name, value in arguments.items() if name not in injected}
-
-
-def find_problem(tool: BaseTool, arguments: Mapping[str, Any]) -> str | None:
-    """Validate arguments against a tool's schema, injected ones left aside.
-
-    Args:
-        tool: A tool whose `args_schema` is a pydantic model (v1 or v2), a JSON schema, or derived from its function.
-        arguments: The arguments, injected ones left out.
-
-    Returns:
-        What is wrong, for the model to repair; `None` if the arguments are valid.
-    """
-    if isinstance(tool.args_schema, dict):
-        return _json_schema_problem(tool.args_schema, arguments)
-    # The full schema and not the one without injected fields: only the full one has the author's validators.
-    schema = tool.get_input_schema()
-    injected = injected_names(tool)
-    try:
-        if issubclass(schema, BaseModelV1):
-            schema.parse_obj(dict(arguments))
-        else:
-            schema.model_validate(dict(arguments))
-    except (ValidationError, ValidationErrorV1) as error:
-        return _describe(
-            (problem["loc"], problem["msg"])
-            for problem in error.errors()
-            if not (problem["loc"] and problem["loc"][0] in injected)
-        )
-    return None
-
-
-def _json_schema_problem(schema: dict[str, Any], arguments: Mapping[str, Any]) -> str | None:
-    try:
-        validator = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)(schema)
-        problems = list(validator.iter_errors(dict(arguments)))
-    except Exception as error:  # noqa: BLE001 - a schema that cannot be read must not stop the search
-        return f"the tool's own schema cannot be used: {error}"
-    return _describe((tuple(problem.absolute_path), problem.message) for problem in problems)
-
-
-def _describe(problems: Any) -> str | None:
-    lines = [f"{'.'.join(map(str, place)) or 'arguments'}: {message}" for place, message in problems]
-    return "; ".join(lines[:MAX_PROBLEMS]) or None
-
-
-def injected_names(tool: BaseTool) -> set[str]:
-    """Names under which the host injects arguments, aliases included: in the full schema or the signature only."""
-    names = set(tool._injected_args_keys)  # noqa: SLF001 - the one place where signature-injected names stand
-    if isinstance(tool.args_schema, dict) or isinstance(tool.tool_call_schema, dict):
-        return names
-    shown = get_fields(tool.tool_call_schema)
-    for name, field in get_fields(tool.get_input_schema()).items():
-        if name not in shown:
-            names |= {name, *_aliases(field)}
-    return names
-
-
-def _aliases(field: Any) -> set[str]:
-    """The other names of a pydantic field, v1 or v2."""
-    validation = getattr(field, "validation_alias", None)
-    choices = validation.choices if isinstance(validation, AliasChoices) else [validation]
-    paths = [choice.path[0] if isinstance(choice, AliasPath) else choice for choice in choices]
-    return {alias for alias in (field.alias, *paths) if isinstance(alias, str)}
-
+from langchain_tooltree.errors import ConfigurationError, ToolDefinitionError
+from langchain_tooltree.tooltree.sandbox import Sandbox
+from langchain_tooltree.tooltree.search.tree import Effect
 
 MAX_EXAMPLES = 3
+"""Examples of a card: the tool cards of the paper's ACL-format version have up to three."""
+
+MAX_PROBLEMS = 5
+"""Invalid arguments that a model is shown of one call: a call with more is better written from the start."""
+
+DeclaredEffect = Literal["read", "write"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +131,9 @@ class ToolLibrary(Sequence[BaseTool]):
         tools: LangChain tools, or another library.
         cards: Cards that enrich the derived ones, matched by name.
 
+    Attributes:
+        names: Names of the tools, in their order.
+
     Raises:
         ToolDefinitionError: If there are no tools, two share a name, something is not a tool, or a card names none.
     """
@@ -227,6 +166,7 @@ class ToolLibrary(Sequence[BaseTool]):
                 msg = f"A card names the tool {card.name!r}, but the tools are {', '.join(self._tools)}."
                 raise ToolDefinitionError(msg)
             self._cards[card.name] = self._cards[card.name].enriched(card)
+        self.names = tuple(self._tools)
 
     def __len__(self) -> int:
         return len(self._tools)
@@ -236,11 +176,6 @@ class ToolLibrary(Sequence[BaseTool]):
 
     def __getitem__(self, index: Any) -> Any:
         return list(self._tools.values())[index]
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Names of the tools, in their order."""
-        return tuple(self._tools)
 
     def tool(self, name: str) -> BaseTool | None:
         """The tool of this name, `None` if there is none."""
@@ -267,3 +202,172 @@ class ToolLibrary(Sequence[BaseTool]):
             for domain in card.domains or ("",):
                 groups.setdefault(domain, []).append(card)
         return groups
+
+
+def checked_arguments(tool: BaseTool, written: Mapping[str, Any]) -> tuple[dict[str, Any], str | None]:
+    """The arguments of a call without those that the host injects, which no model may supply, and what is wrong."""
+    injected = injected_names(tool)
+    arguments = {name: value for name, value in written.items() if name not in injected}
+    if isinstance(tool.args_schema, dict):
+        return arguments, _json_schema_problem(tool.args_schema, arguments)
+    # The full schema and not the one without injected fields: only the full one has the author's validators.
+    schema = tool.get_input_schema()
+    try:
+        if issubclass(schema, BaseModelV1):
+            schema.parse_obj(dict(arguments))
+        else:
+            schema.model_validate(dict(arguments))
+    except (ValidationError, ValidationErrorV1) as error:
+        problems = [(problem["loc"], problem["msg"]) for problem in error.errors()]
+        return arguments, _describe((at, said) for at, said in problems if not (at and at[0] in injected))
+    return arguments, None
+
+
+def _json_schema_problem(schema: dict[str, Any], arguments: Mapping[str, Any]) -> str | None:
+    import jsonschema  # noqa: PLC0415 - most tools describe their arguments with pydantic
+
+    try:
+        validator = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)(schema)
+        problems = list(validator.iter_errors(dict(arguments)))
+    except Exception as error:  # noqa: BLE001 - a schema that cannot be read must not stop the search
+        return f"the tool's own schema cannot be used: {error}"
+    return _describe((tuple(problem.absolute_path), problem.message) for problem in problems)
+
+
+def _describe(problems: Any) -> str | None:
+    lines = [f"{'.'.join(map(str, place)) or 'arguments'}: {message}" for place, message in problems]
+    return "; ".join(lines[:MAX_PROBLEMS]) or None
+
+
+def injected_names(tool: BaseTool) -> set[str]:
+    """Names under which the host injects arguments, aliases included: in the full schema or the signature only."""
+    names = set(tool._injected_args_keys)  # noqa: SLF001 - the one place where signature-injected names stand
+    if isinstance(tool.args_schema, dict) or isinstance(tool.tool_call_schema, dict):
+        return names
+    shown = get_fields(tool.tool_call_schema)
+    for name, field in get_fields(tool.get_input_schema()).items():
+        if name not in shown:
+            names |= {name, *_aliases(field)}
+    return names
+
+
+def _aliases(field: Any) -> set[str]:
+    """The other names of a pydantic field, v1 or v2."""
+    validation = getattr(field, "validation_alias", None)
+    choices = validation.choices if isinstance(validation, AliasChoices) else [validation]
+    paths = [choice.path[0] if isinstance(choice, AliasPath) else choice for choice in choices]
+    return {alias for alias in (field.alias, *paths) if isinstance(alias, str)}
+
+
+def classify_tools(
+    library: ToolLibrary,
+    effects: Mapping[str, DeclaredEffect] | None = None,
+    sandbox: Sandbox | None = None,
+    *,
+    held_back: Collection[str] = (),
+    selection: bool = False,
+) -> dict[str, Effect]:
+    """Decide for each tool whether it may run while searching.
+
+    Tools that the sandbox binds are `sandboxed` unless declared `read`. Those in `held_back` wait for a human's
+    approval: they count as writes even if they are declared reads, because a searched call would have run before
+    anybody was asked; in a fork they may still be tried. With `selection`, the tools are a selection, and the others
+    may be named as well.
+
+    Raises:
+        ConfigurationError: If a declaration is neither `read` nor `write`, or calls a tool that returns a `Command` a
+            read: its state update would be lost.
+        ToolDefinitionError: If a declaration or the sandbox names an unknown tool.
+    """
+    if effects is not None and not isinstance(effects, Mapping):
+        msg = f"effects must be a mapping such as {{{library.names[0]!r}: 'read'}}, got {effects!r}."
+        raise ConfigurationError(msg)
+    declared = dict(effects or {})
+    bound = {tool.name for tool in sandbox.tools} if sandbox else set()
+    for source, names in (("effects", set(declared)), ("the sandbox", bound)):
+        if (unknown := names - set(library.names)) and not selection:
+            msg = f"{source} names {', '.join(sorted(unknown))}, but the tools are {', '.join(library.names)}."
+            raise ToolDefinitionError(msg)
+    for name in sorted(bound & set(library.names)):
+        if _injects_store(library.tool(name)):
+            msg = (
+                f"{name!r} is bound by the sandbox but has the store or the runtime injected, which no fork can "
+                "contain. Leave it out of the sandbox, or bind a tool that keeps its data in the forked world."
+            )
+            raise ConfigurationError(msg)
+    classified: dict[str, Effect] = {}
+    for tool in library:
+        effect = declared.get(tool.name)
+        if effect not in {None, "read", "write"}:
+            msg = f"effects[{tool.name!r}] must be 'read' or 'write', got {effect!r}."
+            raise ConfigurationError(msg)
+        if effect == "read" and _returns_command(tool):
+            msg = (
+                f"{tool.name!r} is declared a read but returns a Command, whose state update would be lost while "
+                "searching. Declare it a write."
+            )
+            raise ConfigurationError(msg)
+        if effect == "read" and tool.name not in held_back:
+            classified[tool.name] = "read"
+        else:
+            classified[tool.name] = "sandboxed" if tool.name in bound else "write"
+    return classified
+
+
+def mcp_effects(tools: Iterable[BaseTool], *, server: str) -> dict[str, DeclaredEffect]:
+    """Believe the read-only hints of one MCP server that you trust.
+
+    A hint is a claim of the server, so it counts only where you name the server:
+    `effects={**mcp_effects(await client.get_tools(server_name="files"), server="files")}`.
+
+    Args:
+        tools: Tools of that server, loaded with langchain-mcp-adapters or `langchain.mcp`. Best pass no others: with
+            `langchain.mcp`, a server's name is its own claim as well.
+        server: Its name. Tools that name another server are left out.
+
+    Returns:
+        `"read"` for tools hinted read-only, `"write"` for those hinted otherwise; no entry without a hint.
+    """
+    effects: dict[str, DeclaredEffect] = {}
+    for tool in tools:
+        metadata = tool.metadata or {}
+        provenance = metadata.get("mcp") or {}
+        named = (provenance.get("server") or {}).get("name") or _configured_server(tool) or server
+        hints: Mapping[str, Any] = (provenance.get("tool") or {}).get("annotations") or {}
+        hint = metadata.get("readOnlyHint", hints.get("read_only_hint"))
+        if named == server and hint is not None:
+            effects[tool.name] = "read" if hint is True else "write"
+    return effects
+
+
+def _configured_server(tool: BaseTool) -> str | None:
+    """The server that langchain-mcp-adapters loaded a tool from, which only the tool's coroutine knows."""
+    coroutine = tool.coroutine if isinstance(tool, StructuredTool) else None
+    name = inspect.getclosurevars(coroutine).nonlocals.get("server_name") if inspect.isfunction(coroutine) else None
+    return name if isinstance(name, str) else None
+
+
+def _hints(tool: BaseTool | None) -> dict[str, Any]:
+    """The annotations of a tool's function, as far as they can be resolved."""
+    if tool is None:
+        return {}
+    function = (tool.func or tool.coroutine) if isinstance(tool, StructuredTool) else tool._run  # noqa: SLF001 - hints
+    try:
+        return get_type_hints(function, include_extras=True)
+    except (NameError, TypeError):
+        return {}
+
+
+def _injects_store(tool: BaseTool | None) -> bool:
+    hints = _hints(tool).values()
+    extras = [extra for hint in hints for extra in typing.get_args(hint)]
+    runtime = any((typing.get_origin(hint) or hint) is ToolRuntime for hint in hints)
+    return runtime or any(isinstance(extra, InjectedStore) or extra is InjectedStore for extra in extras)
+
+
+def _returns_command(tool: BaseTool) -> bool:
+    """Whether a tool returns a Command and nothing else; one that may is found out if it does."""
+    returned = _hints(tool).get("return")
+    united = typing.get_origin(returned) in {typing.Union, types.UnionType}
+    parts = [part for part in (typing.get_args(returned) if united else (returned,)) if part is not type(None)]
+    return bool(parts) and all((typing.get_origin(part) or part) is Command for part in parts)

@@ -4,11 +4,10 @@
 
 from langchain_tooltree.tooltree import resume as resume_module
 from langchain_tooltree.tooltree import sandbox as sandbox_module
-from langchain_tooltree.tooltree.ask import ProposalRequest, Proposer, plan_tools
+from langchain_tooltree.tooltree.ask import ProposalRequest, Proposer, plan_tools, propose_messages
 from langchain_tooltree.tooltree.dialogue import PathDialogue
 from langchain_tooltree.tooltree.draw import figures, status, to_mermaid, to_rich
 from langchain_tooltree.tooltree.driver import Turn
-from langchain_tooltree.tooltree.effects import DeclaredEffect, classify_tools
 from langchain_tooltree.tooltree.host_hooks import HostHooks
 from langchain_tooltree.tooltree.judge import FunctionEvaluator, ModelEvaluator, resolve_judge
 from langchain_tooltree.tooltree.middleware import KEPT
@@ -22,7 +21,6 @@ from langchain_tooltree.tooltree.prompts import (
     DEFAULT_PROPOSE_PROMPT,
     CandidateScores,
     ObservationScore,
-    propose_messages,
     readable,
     transcript,
 )
@@ -62,4 +60,14 @@ from langchain_tooltree.tooltree.search.warm_start import WarmStart
 from langchain_tooltree.tooltree.session import JUDGED_CHARS
 from langchain_tooltree.tooltree.signed_reasoning import Reply, SignedReasoning, signed_reasoning_of
 from langchain_tooltree.tooltree.tool_executor import ToolStep, clip, observe
-from langchain_tooltree.tooltree.tools import clean_arguments, find_problem
+from langchain_tooltree.tooltree.tools import DeclaredEffect, checked_arguments, classify_tools
+
+
+def clean_arguments(tool, written):
+    """The arguments that are left of those that a model wrote."""
+    return checked_arguments(tool, written)[0]
+
+
+def find_problem(tool, arguments):
+    """What is wrong with the arguments of a call."""
+    return checked_arguments(tool, arguments)[1]
