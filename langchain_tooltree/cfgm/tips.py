@@ -164,14 +164,8 @@ def tips_from_success(model: BaseChatModel, success: Trajectory, known: Sequence
     return [*borne_out, *_tips(reply, "success", [success])[:MOST_FROM_SUCCESS]]
 
 
-def repeated(tip: Tip, known: Sequence[Tip]) -> Tip | None:
-    """The known tip that a tip repeats: the same words but for little ones, in any order; `None` if it is new."""
-    own = content_of(tip)
-    return next((other for other in known if content_of(other) == own), None)
-
-
 def content_of(tip: Tip) -> frozenset[str]:
-    """What a tip says, whatever the order: two tips with the same content are one."""
+    """What a tip says: its words but for little ones, in any order. Two tips with the same content are one."""
     words = frozenset(words_of(tip.text))
     return words - _LITTLE or words
 
@@ -220,13 +214,13 @@ def _entries(reply: Any) -> Any:
 def _tips(reply: Any, source: Literal["comparison", "success"], attempts: Sequence[Trajectory]) -> list[Tip]:
     tools = sorted({step.tool for attempt in attempts for step in attempt.steps})
     ids = tuple(attempt.id for attempt in attempts)
-    tips: list[Tip] = []
+    tips: dict[frozenset[str], Tip] = {}
     for text, reasoning in map(_read, _entries(reply) or ()):
-        named = tuple(tool for tool in tools if re.search(rf"(?<!\w){re.escape(tool)}(?!\w)", text))
-        tip = Tip(text, reasoning, source, attempts[-1].task, named, ids)
-        if text and repeated(tip, tips) is None:
-            tips.append(tip)
-    return tips
+        if text:
+            named = tuple(tool for tool in tools if re.search(rf"(?<!\w){re.escape(tool)}(?!\w)", text))
+            tip = Tip(text, reasoning, source, attempts[-1].task, named, ids)
+            tips.setdefault(content_of(tip), tip)
+    return list(tips.values())
 
 
 def _read(entry: Any) -> tuple[str, str]:
@@ -298,9 +292,11 @@ def extract_tips(model: BaseChatModel, experience: ExperienceStore, *, max_concu
         due = [task for task in tried if task.is_due(part, notes.get(task.key, {}))]
         for start in range(0, len(due), max_concurrency):
             together = due[start : start + max_concurrency]
-            asked = yield from _questions(model, experience, part, together, known)
-            replies: list[list[Tip] | None] = yield _Together(asked)
-            for task, tips in zip(together, replies, strict=True):
+            others = [known.without((task.key, part)) for task in together]
+            pairs = zip(together, others, strict=True)
+            asked = [_tips_for(model, experience, part, task, tips) for task, tips in pairs]
+            found: list[list[Tip] | None] = yield _Together(asked)
+            for task, tips in zip(together, found, strict=True):
                 if tips is not None:
                     # A tip that another task has already is kept as it stands there: recalled with both, told once.
                     kept = known.replace((task.key, part), tips)
@@ -435,29 +431,20 @@ def _number(attempt: Trajectory) -> int:
     return number if isinstance(number, int) else 0
 
 
-def _questions(
-    model: BaseChatModel, experience: ExperienceStore, part: Part, tasks: Sequence[_TaskAttempts], known: _Known
-) -> Flow[list[Flow[list[Tip] | None]]]:
-    """One question for each of these tasks; attempts are read as late as this, since there may be many."""
-    asked: list[Flow[list[Tip] | None]] = []
-    for task in tasks:
-        success = None if task.best is None else (yield from experience.getting(task.best[1]))
-        failures = []
-        for _, failed in task.last if part == "comparison" else ():
-            failure = yield from experience.getting(failed)
-            failures += [] if failure is None else [failure]
-        if success is None or (part == "comparison" and not failures):  # deleted since it was surveyed
-            asked.append(_nothing())
-        elif part == "comparison":
-            asked.append(tips_by_comparison(model, success, failures))
-        else:
-            asked.append(tips_from_success(model, success, known.without((task.key, part))))
-    return asked
-
-
-def _nothing() -> Flow[list[Tip] | None]:
-    return None
-    yield
+def _tips_for(
+    model: BaseChatModel, experience: ExperienceStore, part: Part, task: _TaskAttempts, known: Sequence[Tip]
+) -> Flow[list[Tip] | None]:
+    """The tips of one part of a task; attempts are read as late as this, since there may be many."""
+    success = None if task.best is None else (yield from experience.getting(task.best[1]))
+    if success is None:  # deleted since it was surveyed
+        return None
+    if part == "success":
+        return (yield from tips_from_success(model, success, known))
+    failures: list[Trajectory] = []
+    for _, failed in task.last:
+        failure = yield from experience.getting(failed)
+        failures += [] if failure is None else [failure]
+    return (yield from tips_by_comparison(model, success, failures)) if failures else None
 
 
 def _in_order(notes: Mapping[str, Note]) -> list[tuple[str, Note]]:

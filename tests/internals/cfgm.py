@@ -36,4 +36,4 @@ from langchain_tooltree.cfgm.recovery import (
     ReflectionBudget,
 )
 from langchain_tooltree.cfgm.reflection import ADVICE, NOTICED, advice_in, corrected, correction_text, was_reviewed
-from langchain_tooltree.cfgm.tips import DEFAULT_COMPARISON_PROMPT, DEFAULT_SUCCESS_PROMPT, repeated
+from langchain_tooltree.cfgm.tips import DEFAULT_COMPARISON_PROMPT, DEFAULT_SUCCESS_PROMPT
