@@ -25,12 +25,7 @@ _CLAUSES = re.compile(r"(?<=,)\s+|(?<=[，、])")  # noqa: RUF001 - as above
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A sentence, a line or a clause of an observation.
-
-    Attributes:
-        text: What it says, on one line.
-        news: How much is new in it; 0 if nothing is.
-    """
+    """A sentence, a line or a clause of an observation on one line, and how much is new in it."""
 
     text: str
     news: float
@@ -136,21 +131,13 @@ FIRST, LAST = 0.5, 2.0
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A step of a run.
-
-    Attributes:
-        call: What was done, in words.
-        observation: What came of it.
-        failed: Whether it is marked as a failure.
-        times: How often it was done in a row, or as part of a cycle.
-        said: Whether it is words alone: without them, the line says nothing.
-    """
+    """A step of a run: what was done, and what came of it."""
 
     call: str
     observation: str = ""
     failed: bool = False
-    times: int = 1
-    said: bool = False
+    times: int = 1  # in a row, or as part of a cycle
+    said: bool = False  # words alone: without the observation, the line says nothing
 
 
 def condensed(moves: Sequence[Move], *, max_characters: int, about: str = "") -> str:

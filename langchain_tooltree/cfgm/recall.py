@@ -149,19 +149,12 @@ def _marked(body: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _RunText:
-    """A run that is told: its task, its steps, and all of it.
-
-    Attributes:
-        heading: The task.
-        moves: The steps.
-        in_full: All of it; `None` if there is never enough room.
-        needs: Characters it takes, or more than there is room for.
-    """
+    """A run in words: its task, its steps, and all of it."""
 
     heading: str
     moves: Sequence[Move]
-    in_full: str | None
-    needs: int
+    in_full: str | None  # `None` if there is never enough room
+    needs: int  # characters that it takes, or more than there is room for
 
     @classmethod
     def of(cls, record: Record, most: int) -> "_RunText":

@@ -380,23 +380,14 @@ class _Known:
 
 @dataclass(slots=True)
 class _TaskAttempts:
-    """What is stored of one task: the attempts, each with a fingerprint, and which ones are to be shown.
-
-    Attributes:
-        text: The task.
-        id: Tells it from other tasks of the same text.
-        successes: Fingerprints of the successful attempts, by id.
-        failures: Fingerprints of the failed attempts, by id.
-        best: The shortest success, as its length and its id.
-        last: The latest failures, as number of the attempt and id.
-    """
+    """What is stored of one task: the attempts, each with a fingerprint, and which ones are to be shown."""
 
     text: str
-    id: str = ""
-    successes: dict[str, str] = field(default_factory=dict)
+    id: str = ""  # tells it from other tasks of the same text
+    successes: dict[str, str] = field(default_factory=dict)  # fingerprints by id
     failures: dict[str, str] = field(default_factory=dict)
-    best: tuple[int, str] | None = None
-    last: list[tuple[int, str]] = field(default_factory=list)
+    best: tuple[int, str] | None = None  # the shortest success: its length and its id
+    last: list[tuple[int, str]] = field(default_factory=list)  # the latest failures: number of the attempt and id
 
     @property
     def key(self) -> str:

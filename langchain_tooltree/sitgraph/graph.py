@@ -131,12 +131,7 @@ def _inverse(turns: NDArray[np.integer] | np.int64) -> NDArray[np.int64]:
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """Texts one after the other, so that a file of them need not be read to find one.
-
-    Attributes:
-        offsets: Where each begins, in bytes; one more at the end.
-        characters: All of them in UTF-8.
-    """
+    """Texts one after the other in UTF-8, and where each begins: a file of them need not be read to find one."""
 
     offsets: NDArray[np.int64]
     characters: NDArray[np.uint8]
@@ -158,39 +153,22 @@ class Texts:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A graph in columns.
+    """A graph in columns. Offsets say where what belongs to each run or node begins, and have one more at the end."""
 
-    Attributes:
-        names: Names of the nodes in alphabetical order; a number elsewhere is a place in this list.
-        run_ids: Ids of the runs in alphabetical order.
-        turns: T of each run.
-        versions: Hash of the content of each run.
-        toolset_of: The toolset of each run by its place in `toolsets`; -1 where it is not known.
-        toolsets: The tools that agents had, as hash of the schema by name.
-        run_offsets: Where the transitions of each run begin; one more at the end.
-        sources: Where each transition comes from.
-        targets: Where it leads.
-        state_offsets: Where the states of each node begin; one more at the end.
-        states: States that were derived from the dialogue, by source and key.
-        summary_offsets: Where the summaries of each node begin; one more at the end.
-        summaries: Vectors of the summaries that agents made, by source and key.
-        summary_texts: The summaries, in the same order.
-    """
-
-    names: tuple[str, ...]
-    run_ids: tuple[str, ...]
-    turns: NDArray[np.int32]
-    versions: NDArray[np.uint64]
-    toolset_of: NDArray[np.int32]
-    toolsets: tuple[Mapping[str, str], ...]
-    run_offsets: NDArray[np.int64]
-    sources: NDArray[np.int32]
-    targets: NDArray[np.int32]
-    state_offsets: NDArray[np.int64]
-    states: Rows
-    summary_offsets: NDArray[np.int64]
-    summaries: Rows
-    summary_texts: Texts
+    names: tuple[str, ...]  # of the nodes, in alphabetical order; a node's number is its place here
+    run_ids: tuple[str, ...]  # in alphabetical order
+    turns: NDArray[np.int32]  # T of each run
+    versions: NDArray[np.uint64]  # a hash of the content of each run
+    toolset_of: NDArray[np.int32]  # the place of each run's toolset in `toolsets`; -1 where it is not known
+    toolsets: tuple[Mapping[str, str], ...]  # hash of the schema by name
+    run_offsets: NDArray[np.int64]  # of the transitions of each run
+    sources: NDArray[np.int32]  # where each transition comes from
+    targets: NDArray[np.int32]  # where it leads
+    state_offsets: NDArray[np.int64]  # of the states of each node
+    states: Rows  # derived from dialogues, by source and key
+    summary_offsets: NDArray[np.int64]  # of the summaries of each node
+    summaries: Rows  # vectors of what agents wrote, by source and key
+    summary_texts: Texts  # in the same order
 
     @classmethod
     def empty(cls) -> Self:
@@ -221,25 +199,15 @@ def offsets_of(numbers: NDArray[np.integer], count: int) -> NDArray[np.int64]:
 
 @dataclass(frozen=True, slots=True)
 class Contribution:
-    """What one successful run gives to the graph.
-
-    Attributes:
-        id: The run.
-        turns: T, its number of assistant messages.
-        version: Hash of its content.
-        transitions: Names of source and target, in order.
-        states: The state at each transition, packed, shape `(len(transitions), len(VIEWS), DIMENSIONS // 2)`.
-        summaries: Place of the transition, text, and packed vector of shape `(1, DIMENSIONS // 2)`.
-        toolset: The tools that the agent had, as hash of the schema by name; empty if not known.
-    """
+    """What one successful run gives to the graph."""
 
     id: str
-    turns: int
-    version: int
-    transitions: Sequence[tuple[str, str]]
-    states: Codes
-    summaries: Sequence[tuple[int, str, Codes]] = ()
-    toolset: Mapping[str, str] | None = None
+    turns: int  # T, its number of assistant messages
+    version: int  # a hash of its content
+    transitions: Sequence[tuple[str, str]]  # names of source and target, in order
+    states: Codes  # packed, shape (len(transitions), len(VIEWS), DIMENSIONS // 2)
+    summaries: Sequence[tuple[int, str, Codes]] = ()  # place of the transition, text, packed vector
+    toolset: Mapping[str, str] | None = None  # the tools that the agent had, as hash of the schema by name
 
 
 @dataclass(frozen=True, slots=True)

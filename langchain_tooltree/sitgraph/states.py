@@ -143,15 +143,7 @@ class Rows:
 
     @classmethod
     def empty(cls, views: int, capacity: int = 0) -> Self:
-        """Room for states.
-
-        Args:
-            views: Number of views of a state.
-            capacity: Number of rows.
-
-        Returns:
-            Rows with nothing in them yet.
-        """
+        """Room for `capacity` states of so many views."""
         return cls(
             targets=np.full(capacity, REMOVED, dtype=np.int32),
             runs=np.zeros(capacity, dtype=np.int32),
@@ -215,12 +207,7 @@ Places = NDArray[np.intp]
 
 @dataclass(frozen=True, slots=True)
 class Likeness:
-    """Stored states and how similar they are to a given one.
-
-    Attributes:
-        rows: The stored states, in the order of their keys.
-        similarities: Cosines, one a view, shape `(n, views)`.
-    """
+    """Stored states in the order of their keys, and their cosines with a given one, shape `(n, views)`."""
 
     rows: Rows
     similarities: Floats

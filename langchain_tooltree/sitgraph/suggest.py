@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -50,22 +50,9 @@ class Suggestion:
     evidence: tuple[Evidence, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """The suggestion as plain data, for the state of a graph and for events.
-
-        Returns:
-            A dict of strings, numbers and lists.
-        """
-        seen = [
-            {"trajectory": each.trajectory, "similarity": each.similarity, "summary": each.summary}
-            for each in self.evidence
-        ]
-        return {
-            "tool": self.tool,
-            "score": self.score,
-            "mode": self.mode,
-            "support": self.support,
-            "evidence": seen,
-        }
+        """The suggestion as plain data, for the state of a graph and for events."""
+        data = asdict(self)
+        return {**data, "evidence": list(data["evidence"])}
 
 
 def as_text(suggestions: Sequence[Suggestion | Mapping[str, Any]]) -> str:
@@ -93,13 +80,9 @@ Shares = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class ToolRanking:
-    """Shares of the tools that may come next.
+    """Shares of the tools that may come next; they sum to 1.
 
-    Attributes:
-        shares: One for each of the targets that were asked about; they sum to 1.
-        mode: How they were found.
-        likeness: The states that were compared.
-        evidence: For the place of a target, the rows of `likeness` that speak most for it, best first.
+    `evidence` holds for the place of a target the rows of `likeness` that speak most for it, best first.
     """
 
     shares: Shares
@@ -176,14 +159,9 @@ Ablation = Literal["w/o graph", "w/o weight", "w/o state", "only weight w/o effi
 
 @dataclass(frozen=True, slots=True)
 class SuggestionQuery:
-    """What is asked of the graph.
+    """What is asked of the graph: what came after `source`, where the state had these views or this summary.
 
-    Attributes:
-        source: The tool called last, or `START`.
-        views: The views of the state, shape `(len(VIEWS), DIMENSIONS)`; `None` if it is not known.
-        summary: The vector of the agent's summary, shape `(DIMENSIONS,)`; `None` if it made none.
-        k: Suggestions at the most.
-        allowed: Names of the tools that may be suggested; `None` for all.
+    Views have the shape `(len(VIEWS), DIMENSIONS)`, a summary `(DIMENSIONS,)`. All tools are allowed if none are named.
     """
 
     source: str
@@ -195,14 +173,7 @@ class SuggestionQuery:
 
 @dataclass(frozen=True, slots=True)
 class Recommender:
-    """Suggests tools.
-
-    Attributes:
-        graph: The graph.
-        alpha: How much runs of few messages count for more (Eq. 1).
-        min_support: How often an edge must have been followed to be suggested.
-        ablation: What is left out, for measurements.
-    """
+    """Suggests tools that came next at least `min_support` times, with weights by `alpha` (Eq. 1)."""
 
     graph: Graph
     alpha: float
