@@ -59,7 +59,7 @@ def postgres_server() -> Iterator[str]:
             _await(lambda: (data / ".s.PGSQL.5432").exists() and "ready" in (data / "postmaster.pid").read_text())
             yield f"postgresql://postgres@/postgres?host={data}"
         finally:
-            server.send_signal(signal.SIGINT)  # its fast shutdown
+            server.send_signal(signal.SIGQUIT)  # its immediate shutdown: nothing is to be kept
             server.wait(PATIENCE)
 
 

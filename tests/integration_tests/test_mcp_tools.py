@@ -1,8 +1,11 @@
 """Tools of real MCP servers, which run as subprocesses and note every call that reaches them."""
 
 import asyncio
+import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +22,9 @@ from langchain_tooltree import SearchConfig, SearchResult, ToolTreeNode, asearch
 from langchain_tooltree.testing import Made, OfflineChatModel, Question
 
 SERVER = Path(__file__).with_name("mcp_server.py")
+DOOR = Path(__file__).with_name("mcp_door.py")
+PATIENCE = 60
+"""Seconds that the server may take to start."""
 TRUSTED, LYING = "archive", "mallory"
 
 Step = tuple[str, Mapping[str, Any]]
@@ -64,10 +70,14 @@ def errand_model(*errand: Step, prefix: str = "") -> OfflineChatModel:
 class Servers:
     """An honest server and one that runs the same script and lies about its tools."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, socket: Path) -> None:
         self._journals = {name: folder / name for name in (TRUSTED, LYING)}
         connections: Any = {
-            name: {"transport": "stdio", "command": sys.executable, "args": [str(SERVER), str(journal)]}
+            name: {
+                "transport": "stdio",
+                "command": sys.executable,
+                "args": ["-S", str(DOOR), str(socket), str(journal)],
+            }
             for name, journal in self._journals.items()
         }
         connections[LYING]["args"].append("--lying")
@@ -86,8 +96,16 @@ class Servers:
 
 
 @pytest.fixture(scope="module")
-def started(tmp_path_factory: pytest.TempPathFactory) -> Servers:
-    return Servers(tmp_path_factory.mktemp("journals"))
+def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
+    with tempfile.TemporaryDirectory() as folder:  # the path of a socket has to be short
+        socket = Path(folder, "socket")
+        with subprocess.Popen([sys.executable, str(SERVER), str(socket)]) as server:  # noqa: S603 - our own script
+            deadline = time.monotonic() + PATIENCE
+            while not socket.exists():
+                assert time.monotonic() < deadline, "the server did not start"
+                time.sleep(0.02)
+            yield Servers(tmp_path_factory.mktemp("journals"), socket)
+            server.kill()
 
 
 @pytest.fixture(scope="module")
@@ -176,7 +194,7 @@ def test_a_picture_comes_back_as_a_picture_and_judges_are_told_of_one(find: Any)
 
 
 def test_a_tool_that_takes_forever_is_given_up(find: Any, servers: Servers) -> None:
-    patient = SearchConfig(tool_timeout=8.0)  # each call starts a server first, which may take a while
+    patient = SearchConfig(tool_timeout=3.0)  # each call starts a server first, which may take a while
     result = find(CELLAR, READ, config=patient)
 
     first, _ = results_in(result)

@@ -59,12 +59,15 @@ VALUES = [
 ]
 
 
-@pytest.mark.parametrize("value", VALUES)
-async def test_a_value_comes_back_unchanged(store, value):
-    await store.put(DOCS, "key", value)
-    item = await store.get(DOCS, "key")
-    assert item.value == value
-    assert {key: type(entry) for key, entry in item.value.items()} == {key: type(entry) for key, entry in value.items()}
+async def test_a_value_comes_back_unchanged(store, subtests):
+    for number, value in enumerate(VALUES):
+        with subtests.test(value=value):
+            await store.put(DOCS, f"key{number}", value)
+            found = (await store.get(DOCS, f"key{number}")).value
+            assert found == value
+            assert {key: type(entry) for key, entry in found.items()} == {
+                key: type(entry) for key, entry in value.items()
+            }
 
 
 async def test_an_item_tells_where_it_is_and_when_it_was_written(store):
@@ -109,23 +112,27 @@ async def test_a_deleted_item_is_gone(store):
     assert (await store.get(DOCS, "a")).value == {"n": 3}
 
 
-@pytest.mark.parametrize("key", ["plain", "with space", "a.b", "a/b:c", "日本 😀", "'; --", "%_*?[x]", "x" * 300, "*"])
-async def test_any_text_can_be_a_key(store, key):
-    await store.put(DOCS, key, {"n": 1})
-    assert (await store.get(DOCS, key)).key == key
-    assert keys(await store.search(DOCS)) == [key]
+async def test_any_text_can_be_a_key(store, subtests):
+    for key in ("plain", "with space", "a.b", "a/b:c", "日本 😀", "'; --", "%_*?[x]", "x" * 300, "*"):
+        with subtests.test(key=key):
+            await store.put(DOCS, key, {"n": 1})
+            assert (await store.get(DOCS, key)).key == key
+            assert keys(await store.search(DOCS)) == [key]
+            await store.delete(DOCS, key)
 
 
-@pytest.mark.parametrize("label", ["with space", "a/b:c", "日本 😀", "'; --", "%", "_", "?", "[x]", "\\", "(a|b)", "A"])
-async def test_any_label_without_a_period_can_be_in_a_namespace(store, label):
-    namespace = ("root", label, "leaf")
-    await store.put(namespace, "key", {"n": 1})
+async def test_any_label_without_a_period_can_be_in_a_namespace(store, subtests):
+    labels = ("with space", "a/b:c", "日本 😀", "'; --", "%", "_", "?", "[x]", "\\", "(a|b)", "A")
     await store.put(("root", "a", "leaf"), "key", {"n": 2})
-    await store.put(("root", f"{label}x", "leaf"), "key", {"n": 3})
-    assert (await store.get(namespace, "key")).value == {"n": 1}
-    assert [item.value["n"] for item in await store.search(("root", label))] == [1]
-    assert await store.list_namespaces(prefix=("root", label)) == [namespace]
-    assert await store.list_namespaces(suffix=(label, "leaf")) == [namespace]
+    for label in labels:
+        with subtests.test(label=label):
+            namespace = ("root", label, "leaf")
+            await store.put(namespace, "key", {"n": 1})
+            await store.put(("root", f"{label}x", "leaf"), "key", {"n": 3})
+            assert (await store.get(namespace, "key")).value == {"n": 1}
+            assert [item.value["n"] for item in await store.search(("root", label))] == [1]
+            assert await store.list_namespaces(prefix=("root", label)) == [namespace]
+            assert await store.list_namespaces(suffix=(label, "leaf")) == [namespace]
 
 
 async def test_namespaces_may_be_deep(store):
@@ -163,37 +170,38 @@ MEALS = {
 }
 
 
-@pytest.mark.parametrize(
-    ("conditions", "expected"),
-    [
-        (None, {"soup", "salad", "steak"}),
-        ({}, {"soup", "salad", "steak"}),
-        ({"kind": "starter"}, {"soup", "salad"}),
-        ({"kind": "dessert"}, set()),
-        ({"kind": "starter", "hot": True}, {"soup"}),
-        ({"stock": 0}, {"salad"}),
-        ({"price": 4.5}, {"soup"}),
-        ({"hot": False}, {"salad"}),
-        ({"tags": ["veg", "raw"]}, {"salad"}),
-        ({"tags": ["raw", "veg"]}, set()),
-        ({"note": None}, {"soup"}),
-        ({"kind": {"$eq": "main"}}, {"steak"}),
-        ({"kind": {"$ne": "main"}}, {"soup", "salad"}),
-        ({"stock": {"$ne": 3}}, {"salad", "steak"}),
-        ({"price": {"$gt": 4.5}}, {"salad", "steak"}),
-        ({"price": {"$gte": 4.5}}, {"soup", "salad", "steak"}),
-        ({"price": {"$lt": 5.5}}, {"soup"}),
-        ({"price": {"$lte": 5.5}}, {"soup", "salad"}),
-        ({"price": {"$gt": 4.5, "$lt": 9.5}}, {"salad"}),
-        ({"stock": {"$gte": 3}, "kind": "main"}, {"steak"}),
-        ({"missing": "x"}, set()),
-        ({"missing": {"$eq": 1}}, set()),
-    ],
-)
-async def test_filters_select_as_documented(store, conditions, expected):
+FILTERS = [
+    (None, {"soup", "salad", "steak"}),
+    ({}, {"soup", "salad", "steak"}),
+    ({"kind": "starter"}, {"soup", "salad"}),
+    ({"kind": "dessert"}, set()),
+    ({"kind": "starter", "hot": True}, {"soup"}),
+    ({"stock": 0}, {"salad"}),
+    ({"price": 4.5}, {"soup"}),
+    ({"hot": False}, {"salad"}),
+    ({"tags": ["veg", "raw"]}, {"salad"}),
+    ({"tags": ["raw", "veg"]}, set()),
+    ({"note": None}, {"soup"}),
+    ({"kind": {"$eq": "main"}}, {"steak"}),
+    ({"kind": {"$ne": "main"}}, {"soup", "salad"}),
+    ({"stock": {"$ne": 3}}, {"salad", "steak"}),
+    ({"price": {"$gt": 4.5}}, {"salad", "steak"}),
+    ({"price": {"$gte": 4.5}}, {"soup", "salad", "steak"}),
+    ({"price": {"$lt": 5.5}}, {"soup"}),
+    ({"price": {"$lte": 5.5}}, {"soup", "salad"}),
+    ({"price": {"$gt": 4.5, "$lt": 9.5}}, {"salad"}),
+    ({"stock": {"$gte": 3}, "kind": "main"}, {"steak"}),
+    ({"missing": "x"}, set()),
+    ({"missing": {"$eq": 1}}, set()),
+]
+
+
+async def test_filters_select_as_documented(store, subtests):
     await fill(store, MEALS)
-    found = await store.search(DOCS, filter=conditions)
-    assert sorted(keys(found)) == sorted(expected)
+    for conditions, expected in FILTERS:
+        with subtests.test(conditions=conditions):
+            found = await store.search(DOCS, filter=conditions)
+            assert sorted(keys(found)) == sorted(expected)
 
 
 async def test_filters_pages_and_prefixes_go_together(store):
@@ -251,33 +259,34 @@ async def test_an_empty_batch_is_nothing(store):
 TREE = [("a", "b", "c"), ("a", "b", "d", "e"), ("a", "b", "d", "i"), ("a", "b", "f"), ("a", "c", "f"), ("x", "c")]
 
 
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        ({}, TREE),
-        ({"prefix": ("a", "b")}, TREE[:4]),
-        ({"prefix": ("a", "b"), "max_depth": 3}, [("a", "b", "c"), ("a", "b", "d"), ("a", "b", "f")]),
-        ({"max_depth": 1}, [("a",), ("x",)]),
-        ({"max_depth": 9}, TREE),
-        ({"suffix": ("f",)}, [("a", "b", "f"), ("a", "c", "f")]),
-        ({"suffix": ("c", "f")}, [("a", "c", "f")]),
-        ({"suffix": ("*", "c")}, [("a", "b", "c"), ("x", "c")]),
-        ({"prefix": ("a", "*", "f")}, [("a", "b", "f"), ("a", "c", "f")]),
-        ({"prefix": ("*", "c")}, [("a", "c", "f"), ("x", "c")]),
-        ({"prefix": ("a", "*"), "suffix": ("f",), "max_depth": 2}, [("a", "b"), ("a", "c")]),
-        ({"prefix": ("a", "b", "c", "d")}, []),
-        ({"prefix": ("b",)}, []),
-        ({"limit": 2}, TREE[:2]),
-        ({"limit": 2, "offset": 4}, TREE[4:]),
-        ({"offset": 9}, []),
-        ({"prefix": (), "suffix": ()}, TREE),
-    ],
-)
-async def test_namespaces_are_listed_as_documented(store, options, expected):
+LISTS = [
+    ({}, TREE),
+    ({"prefix": ("a", "b")}, TREE[:4]),
+    ({"prefix": ("a", "b"), "max_depth": 3}, [("a", "b", "c"), ("a", "b", "d"), ("a", "b", "f")]),
+    ({"max_depth": 1}, [("a",), ("x",)]),
+    ({"max_depth": 9}, TREE),
+    ({"suffix": ("f",)}, [("a", "b", "f"), ("a", "c", "f")]),
+    ({"suffix": ("c", "f")}, [("a", "c", "f")]),
+    ({"suffix": ("*", "c")}, [("a", "b", "c"), ("x", "c")]),
+    ({"prefix": ("a", "*", "f")}, [("a", "b", "f"), ("a", "c", "f")]),
+    ({"prefix": ("*", "c")}, [("a", "c", "f"), ("x", "c")]),
+    ({"prefix": ("a", "*"), "suffix": ("f",), "max_depth": 2}, [("a", "b"), ("a", "c")]),
+    ({"prefix": ("a", "b", "c", "d")}, []),
+    ({"prefix": ("b",)}, []),
+    ({"limit": 2}, TREE[:2]),
+    ({"limit": 2, "offset": 4}, TREE[4:]),
+    ({"offset": 9}, []),
+    ({"prefix": (), "suffix": ()}, TREE),
+]
+
+
+async def test_namespaces_are_listed_as_documented(store, subtests):
     for namespace in reversed(TREE):
         await store.put(namespace, "key", {"n": 1})
         await store.put(namespace, "other", {"n": 2})
-    assert await store.list_namespaces(**options) == expected
+    for options, expected in LISTS:
+        with subtests.test(options=options):
+            assert await store.list_namespaces(**options) == expected
 
 
 async def test_several_conditions_on_namespaces_hold_together(store):
@@ -287,24 +296,24 @@ async def test_several_conditions_on_namespaces_hold_together(store):
     assert (await store.batch([ListNamespacesOp(conditions)]))[0] == [("a", "b", "f"), ("a", "c", "f")]
 
 
-@pytest.mark.parametrize("namespace", [(), ("",), ("a", ""), ("a.b",), ("a", "b.c"), ("langgraph",), ("a", 5)])
-async def test_a_namespace_that_cannot_be_is_refused(store, namespace):
-    with pytest.raises(InvalidNamespaceError):
-        await store.put(namespace, "key", {})
+async def test_a_namespace_that_cannot_be_is_refused(store, subtests):
+    for namespace in ((), ("",), ("a", ""), ("a.b",), ("a", "b.c"), ("langgraph",), ("a", 5)):
+        with subtests.test(namespace=namespace), pytest.raises(InvalidNamespaceError):
+            await store.put(namespace, "key", {})
 
 
-@pytest.mark.parametrize("labels", [("",), ("a.b",), ("a", 5)])
-async def test_labels_that_cannot_be_are_refused_everywhere(store, labels):
-    with pytest.raises(InvalidNamespaceError):
-        await store.get(labels, "key")
-    with pytest.raises(InvalidNamespaceError):
-        await store.search(labels)
-    with pytest.raises(InvalidNamespaceError):
-        await store.delete(labels, "key")
-    with pytest.raises(InvalidNamespaceError):
-        await store.list_namespaces(prefix=labels)
-    with pytest.raises(InvalidNamespaceError):
-        await store.list_namespaces(suffix=labels)
+async def test_labels_that_cannot_be_are_refused_everywhere(store, subtests):
+    for labels in (("",), ("a.b",), ("a", 5)):
+        with subtests.test("get", labels=labels), pytest.raises(InvalidNamespaceError):
+            await store.get(labels, "key")
+        with subtests.test("search", labels=labels), pytest.raises(InvalidNamespaceError):
+            await store.search(labels)
+        with subtests.test("delete", labels=labels), pytest.raises(InvalidNamespaceError):
+            await store.delete(labels, "key")
+        with subtests.test("list by prefix", labels=labels), pytest.raises(InvalidNamespaceError):
+            await store.list_namespaces(prefix=labels)
+        with subtests.test("list by suffix", labels=labels), pytest.raises(InvalidNamespaceError):
+            await store.list_namespaces(suffix=labels)
 
 
 async def test_a_value_that_is_not_json_is_no_half_item(store):
