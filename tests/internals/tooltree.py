@@ -54,7 +54,7 @@ from langchain_tooltree.tooltree.search.scheduler import (
     Scheduler,
     Spent,
 )
-from langchain_tooltree.tooltree.search.search import FAILURES_TO_GIVE_UP, SearchLog, TreeSearch
+from langchain_tooltree.tooltree.search.search import FAILURES_TO_GIVE_UP, TreeSearch
 from langchain_tooltree.tooltree.search.tree import Call, Effect, Frontier, Node, Observation, Tree, Work
 from langchain_tooltree.tooltree.search.warm_start import WarmStart
 from langchain_tooltree.tooltree.session import JUDGED_CHARS

@@ -122,34 +122,21 @@ class JudgeCalibration:
 class NodePosterior:
     """What is inferred of a node; "here" means: given that the path to the node is right.
 
-    Attributes:
-        offered: Prior probability that, of all that its state may offer, this call is the right one.
-        offered_astray: The same for a state off the right path.
-        happened: Whether the call was run: then the path may go on after it even if it was not the right one.
-        ratio: Likelihood ratio of the call's own scores, right against wrong.
-        evidence: Likelihood ratio of all that was seen at and below the state, on the right path against off it.
-        unharmed: The same for a call that was wrong and maybe harmless, against off the right path.
-        done: Probability here that the request is fulfilled.
-        best: How much the best work that could be started at or below the node promises here: the probability that
-            the right path goes on there, times `DEEPER` for each call below the node.
-        work: That work, `None` if there is none.
-        busy: How much the best work in flight at or below the node promises here.
-        solution: Probability here of the most probable complete plan that ends at or below the node.
-        solution_at: Node that it ends in, `None` if there is none.
+    Work promises the probability that the right path goes on there, times `DEEPER` for each call below the node.
     """
 
-    offered: float = 0.0
-    offered_astray: float = 0.0
-    happened: bool = False
-    ratio: float = 1.0
-    evidence: float = 1.0
-    unharmed: float = 1.0
-    done: float = 0.0
-    best: float = 0.0
-    work: Work | None = None
-    busy: float = 0.0
-    solution: float = 0.0
-    solution_at: int | None = None
+    offered: float = 0.0  # prior probability that, of all that its state may offer, this call is the right one
+    offered_astray: float = 0.0  # the same for a state off the right path
+    happened: bool = False  # whether the call was run: the path may go on after it even if it was wrong
+    ratio: float = 1.0  # likelihood ratio of the call's own scores, right against wrong
+    evidence: float = 1.0  # likelihood ratio of all seen at and below the state, right path against off it
+    unharmed: float = 1.0  # the same for a call that was wrong and maybe harmless
+    done: float = 0.0  # probability here that the request is fulfilled
+    best: float = 0.0  # what the best work that could be started at or below the node promises here
+    work: Work | None = None  # that work, `None` if there is none
+    busy: float = 0.0  # what the best work in flight at or below the node promises here
+    solution: float = 0.0  # probability here of the most probable complete plan that ends at or below the node
+    solution_at: int | None = None  # node that it ends in, `None` if there is none
 
     def message(self) -> tuple[float, Work | None, float, float, float, int | None]:
         """All that the node above depends on, beside the call's own scores."""

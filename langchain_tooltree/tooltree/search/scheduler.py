@@ -28,25 +28,16 @@ that a model makes one call because it has one idea only."""
 
 
 class Spent(BaseModel):
-    """What one operation, or a whole search, used.
-
-    Attributes:
-        model_calls: Requests to models.
-        tool_calls: Tools run for the first time.
-        replayed: Tools run again to rebuild a fork of the sandbox.
-        input_tokens: Tokens sent, as the models reported them.
-        output_tokens: Tokens received, as the models reported them.
-        seconds: Wall-clock time.
-    """
+    """What one operation, or a whole search, used."""
 
     model_config = ConfigDict(frozen=True)
 
-    model_calls: int = 0
-    tool_calls: int = 0
-    replayed: int = 0
-    input_tokens: int = 0
-    output_tokens: int = 0
-    seconds: float = 0.0
+    model_calls: int = 0  # requests to models
+    tool_calls: int = 0  # tools run for the first time
+    replayed: int = 0  # tools run again to rebuild a fork of the sandbox
+    input_tokens: int = 0  # tokens sent, as the models reported them
+    output_tokens: int = 0  # tokens received, as the models reported them
+    seconds: float = 0.0  # wall-clock time
 
     @property
     def tokens(self) -> int:
@@ -63,89 +54,51 @@ class Operation:
 
     `plan` narrows the tools, `propose` asks a state for calls, `score` is the pre-evaluation of candidates, `execute`
     runs one call, `evaluate` is the post-evaluation of its observation.
-
-    Attributes:
-        id: Launch number, from 0; outcomes are consumed in this order.
-        kind: What to do.
-        node: The state to ask, or the call to run or judge.
-        rollout: Number of the rollout this belongs to, from 0.
-        attempt: For `propose`: how often this state is now asked, from 1.
-        extra_candidates: For `propose`: how often the model may be asked for other calls if it replies with one.
-        candidates: For `score`: the nodes to score, in the order of creation.
-        model_calls: Model calls that may be used at the most.
-        elapsed: Seconds the search had taken at the launch.
     """
 
-    id: int
+    id: int  # launch number, from 0; outcomes are consumed in this order
     kind: OperationKind
-    node: int
-    rollout: int
-    attempt: int = 1
-    extra_candidates: int = 0
-    candidates: tuple[int, ...] = ()
-    model_calls: int = 0
-    elapsed: float = 0.0
+    node: int  # the state to ask, or the call to run or judge
+    rollout: int  # number of the rollout this belongs to, from 0
+    attempt: int = 1  # for `propose`: how often this state is now asked, from 1
+    extra_candidates: int = 0  # for `propose`: how often the model may be asked for other calls if it replies with one
+    candidates: tuple[int, ...] = ()  # for `score`: the nodes to score, in the order of creation
+    model_calls: int = 0  # model calls that may be used at the most
+    elapsed: float = 0.0  # seconds the search had taken at the launch
 
 
 class OperationOutcome(BaseModel):
-    """What came of an operation; plain data, so that a checkpointer can keep it.
-
-    Attributes:
-        operation: Launch number of the operation.
-        kind: Its kind.
-        node: Its node.
-        tools: `plan`: the names kept.
-        calls: `propose`: valid calls, best first.
-        dropped: `propose`: calls that could not be repaired, each with its reason.
-        finished: `propose`: the model answered without proposing any call.
-        several: `propose`: some reply held more than one call.
-        gained: `propose`: extra candidates found; `None` if none were asked for.
-        scores: `score`: one in [0, 1] for each candidate, `None` where the judge gave none.
-        observation: `execute`: what the tool brought back.
-        reward: `evaluate`: r_post in [0, 1], `None` if the judge gave none.
-        goal: `evaluate`: whether the task is done, in [0, 1], `None` if the judge gave none.
-        error: Why the operation failed, if it did.
-        cancelled: Whether the caller had asked by then to stop.
-        spent: What the operation used.
-        elapsed: Seconds the search had taken when it ended.
-    """
+    """What came of an operation; plain data, so that a checkpointer can keep it."""
 
     model_config = ConfigDict(frozen=True)
 
-    operation: int
+    operation: int  # launch number of the operation
     kind: OperationKind
     node: int
-    tools: tuple[str, ...] = ()
-    calls: tuple[Call, ...] = ()
-    dropped: tuple[str, ...] = ()
-    finished: bool = False
-    several: bool = False
-    gained: int | None = None
-    scores: tuple[float | None, ...] = ()
-    observation: Observation | None = None
-    reward: float | None = None
-    goal: float | None = None
-    error: str | None = None
-    cancelled: bool = False
+    tools: tuple[str, ...] = ()  # `plan`: the names kept
+    calls: tuple[Call, ...] = ()  # `propose`: valid calls, best first
+    dropped: tuple[str, ...] = ()  # `propose`: calls that could not be repaired, each with its reason
+    finished: bool = False  # `propose`: the model answered without proposing any call
+    several: bool = False  # `propose`: some reply held more than one call
+    gained: int | None = None  # `propose`: extra candidates found; `None` if none were asked for
+    scores: tuple[float | None, ...] = ()  # `score`: one in [0, 1] for each candidate, `None` where the judge gave none
+    observation: Observation | None = None  # `execute`: what the tool brought back
+    reward: float | None = None  # `evaluate`: r_post in [0, 1], `None` if the judge gave none
+    goal: float | None = None  # `evaluate`: whether the task is done, in [0, 1], `None` if the judge gave none
+    error: str | None = None  # why the operation failed, if it did
+    cancelled: bool = False  # whether the caller had asked by then to stop
     spent: Spent = Spent()
-    elapsed: float = 0.0
+    elapsed: float = 0.0  # seconds the search had taken when it ended
 
 
 @dataclass(slots=True)
 class Rollout:
-    """A rollout in flight.
+    """A rollout in flight."""
 
-    Attributes:
-        id: Its number, from 0.
-        node: Where it works now.
-        tried_call: Whether it has run a call, or had a deferred one judged.
-        held_model_calls: Reserved since the execution of its call, so that what was run can also be judged.
-    """
-
-    id: int
-    node: Node
-    tried_call: bool = False
-    held_model_calls: int = 0
+    id: int  # its number, from 0
+    node: Node  # where it works now
+    tried_call: bool = False  # whether it has run a call, or had a deferred one judged
+    held_model_calls: int = 0  # reserved since the execution of its call, so that what was run can also be judged
 
 
 @dataclass(slots=True)

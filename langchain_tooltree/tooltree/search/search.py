@@ -8,12 +8,10 @@ recorded list of outcomes replays exactly.
 """
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal, cast
 
-from langchain_tooltree import events
-from langchain_tooltree.events import Event
+from langchain_tooltree.events import BestEvent, BudgetEvent, Event, StopEvent
 from langchain_tooltree.tooltree.search.config import SearchConfig
 from langchain_tooltree.tooltree.search.policies import PosteriorPolicy, SelectionPolicy, UCTPolicy
 from langchain_tooltree.tooltree.search.posterior import PathPosterior
@@ -24,7 +22,6 @@ from langchain_tooltree.tooltree.search.scheduler import (
     OperationOutcome,
     Rollout,
     Scheduler,
-    Spent,
 )
 from langchain_tooltree.tooltree.search.stopping import BestPath, MostProbablePath, StopReason
 from langchain_tooltree.tooltree.search.tree import ROOT, Call, Frontier, Node, Observation, Pruned, Tree, Work
@@ -96,7 +93,7 @@ class TreeSearch:
             self._best = BestPath(config)
         self._announced_best: int | None = None
         self._cache = CallCache(self.tree)
-        self._log = SearchLog()
+        self._events: list[Event] = []
         self._planned = not config.coarse_planner
         self._active: dict[int, Rollout] = {}
         self._started = 0
@@ -180,7 +177,8 @@ class TreeSearch:
 
     def take_events(self) -> list[Event]:
         """What happened since the last call, in order."""
-        return self._log.take()
+        taken, self._events = self._events, []
+        return taken
 
     def _start_rollout(self) -> bool:
         """Begin a rollout; False if none can begin now."""
@@ -199,7 +197,7 @@ class TreeSearch:
         rollout = Rollout(self._started, work.node)
         self._started += 1
         self._active[rollout.id] = rollout
-        self._log.selected(rollout)
+        self._record("select", rollout, work.node)
         self.tree.occupy(work.node, 1)
         self._do(work, rollout)
         return True
@@ -229,7 +227,16 @@ class TreeSearch:
             ResumeError: If the outcome belongs to another operation.
         """
         operation, rollout = self._scheduler.consume(outcome)
-        self._log.spent(self.budget.spent, self.rollouts)
+        spent = self.budget.spent
+        self._events.append(
+            BudgetEvent(
+                type="budget",
+                rollouts=self.rollouts,
+                model_calls=spent.model_calls,
+                tool_calls=spent.tool_calls,
+                tokens=spent.input_tokens + spent.output_tokens,
+            )
+        )
         node = self.tree.nodes[operation.node]
         match operation.kind:
             case "plan":
@@ -262,7 +269,7 @@ class TreeSearch:
             else:
                 fresh.append(self.tree.add(node, call))
         node.dropped.extend(dropped)
-        self._log.proposed(rollout, node, fresh, dropped)
+        self._record("propose", rollout, node, calls=[_label(child) for child in fresh], dropped=dropped)
         if fresh:
             self._scheduler.put("score", rollout, candidates=tuple(child.id for child in fresh))
         else:
@@ -278,7 +285,8 @@ class TreeSearch:
         for candidate, score in zip(candidates, outcome.scores, strict=True):
             candidate.pre_scored = score is not None
             candidate.r_pre = threshold if score is None else score
-            self._log.judged(rollout, candidate)
+            facts = {"r_pre": candidate.r_pre, "scored": candidate.pre_scored}
+            self._record("judge", rollout, candidate, call=_label(candidate), **facts)
         self.tree.changed.update(operation.candidates)
         ranked = self.tree.best_first(candidate for candidate in candidates if (candidate.r_pre or 0.0) >= threshold)
         kept = ranked[: self.config.top_k]
@@ -312,10 +320,11 @@ class TreeSearch:
             self._observed(rollout, observation, cached=position > 0)
 
     def _observed(self, rollout: Rollout, observation: Observation, *, cached: bool) -> None:
-        rollout.node.observation = observation
-        self.tree.changed.add(rollout.node.id)
-        self._log.executed(rollout, observation, cached=cached)
-        if self._policy.judges_at_once(self._frontier, rollout.node):
+        node = rollout.node
+        node.observation = observation
+        self.tree.changed.add(node.id)
+        self._record("execute", rollout, node, call=_label(node), status=observation.kind, cached=cached)
+        if self._policy.judges_at_once(self._frontier, node):
             self._evaluate(rollout)
         else:
             self._end(rollout)
@@ -339,7 +348,8 @@ class TreeSearch:
             node.goal = inherited if outcome.goal is None else outcome.goal
             node.goal_scored = outcome.goal is not None
         self.tree.backpropagate(node, reward)
-        self._log.evaluated(rollout, node)
+        facts = {"r_post": reward, "goal": node.goal, "scored": node.post_scored}
+        self._record("evaluate", rollout, node, call=_label(node), **facts)
         if node.post_scored and reward < self.config.post_threshold:
             self._prune(rollout, node, "post_evaluation")
         # After a write that failed for a passing reason the state of its world is unknown: nothing is built upon it.
@@ -350,14 +360,15 @@ class TreeSearch:
         best = self._best.find(self.tree)
         if best and best.id != self._announced_best:
             self._announced_best = best.id
-            self._log.best(self.tree.path(best), self._best.value or 0.0)
+            calls = [_label(step) for step in self.tree.path(best)]
+            self._events.append(BestEvent(type="best", node=best.id, value=self._best.value or 0.0, calls=calls))
         if solved:
             self._stop("solved")
         self._end(rollout)
 
     def _prune(self, rollout: Rollout, node: Node, reason: Pruned) -> None:
         node.pruned = reason
-        self._log.pruned(rollout, node, reason)
+        self._record("prune", rollout, node, call=_label(node), reason=reason)
 
     def _end(self, rollout: Rollout) -> None:
         """Take a rollout out of the tree and see whether the search is over."""
@@ -383,7 +394,15 @@ class TreeSearch:
         """End the search; the first reason stays."""
         if self.stop_reason is None:
             self.stop_reason = reason
-            self._log.stopped(reason, self.rollouts)
+            self._events.append(StopEvent(type="stop", reason=reason, rollouts=self.rollouts))
+
+    def _record(self, kind: str, rollout: Rollout, node: Node, **facts: Any) -> None:
+        """Add an event of a rollout at a node; `facts` are the other fields that `events.py` declares for its kind."""
+        self._events.append(cast("Event", {"type": kind, "node": node.id, "rollout": rollout.id, **facts}))
+
+
+def _label(node: Node) -> str:
+    return node.call.label if node.call else "root"
 
 
 class CallCache:
@@ -427,98 +446,3 @@ class CallCache:
     def _key(self, node: Node) -> tuple[str, str]:
         """World before the call, tool and canonical arguments."""
         return self._tree.nodes[node.parent or ROOT].world, node.call.key if node.call else ""
-
-
-class SearchLog:
-    """The events of one search, in order."""
-
-    def __init__(self) -> None:
-        self._events: list[Event] = []
-
-    def take(self) -> list[Event]:
-        """The events since the last call."""
-        taken, self._events = self._events, []
-        return taken
-
-    def selected(self, rollout: Rollout) -> None:
-        """A rollout begins."""
-        self._events.append(events.SelectEvent(type="select", node=rollout.node.id, rollout=rollout.id))
-
-    def spent(self, spent: Spent, rollouts: int) -> None:
-        """An operation was paid for."""
-        self._events.append(
-            events.BudgetEvent(
-                type="budget",
-                rollouts=rollouts,
-                model_calls=spent.model_calls,
-                tool_calls=spent.tool_calls,
-                tokens=spent.input_tokens + spent.output_tokens,
-            )
-        )
-
-    def proposed(self, rollout: Rollout, node: Node, fresh: Sequence[Node], dropped: Sequence[str]) -> None:
-        """A state was asked for calls."""
-        calls = [_label(child) for child in fresh]
-        self._events.append(
-            events.ProposeEvent(type="propose", node=node.id, rollout=rollout.id, calls=calls, dropped=list(dropped))
-        )
-
-    def judged(self, rollout: Rollout, candidate: Node) -> None:
-        """A candidate was pre-evaluated."""
-        self._events.append(
-            events.JudgeEvent(
-                type="judge",
-                node=candidate.id,
-                rollout=rollout.id,
-                call=_label(candidate),
-                r_pre=candidate.r_pre or 0.0,
-                scored=candidate.pre_scored,
-            )
-        )
-
-    def executed(self, rollout: Rollout, observation: Observation, *, cached: bool) -> None:
-        """A call was run, or its observation known."""
-        node = rollout.node
-        self._events.append(
-            events.ExecuteEvent(
-                type="execute",
-                node=node.id,
-                rollout=rollout.id,
-                call=_label(node),
-                status=observation.kind,
-                cached=cached,
-            )
-        )
-
-    def evaluated(self, rollout: Rollout, node: Node) -> None:
-        """A call was judged by what it brought back."""
-        self._events.append(
-            events.EvaluateEvent(
-                type="evaluate",
-                node=node.id,
-                rollout=rollout.id,
-                call=_label(node),
-                r_post=node.r_post or 0.0,
-                goal=node.goal,
-                scored=node.post_scored,
-            )
-        )
-
-    def pruned(self, rollout: Rollout, node: Node, reason: Pruned) -> None:
-        """A node is out of the search."""
-        self._events.append(
-            events.PruneEvent(type="prune", node=node.id, rollout=rollout.id, call=_label(node), reason=reason)
-        )
-
-    def best(self, path: Sequence[Node], value: float) -> None:
-        """Another path is the best one now."""
-        calls = [_label(step) for step in path]
-        self._events.append(events.BestEvent(type="best", node=path[-1].id, value=value, calls=calls))
-
-    def stopped(self, reason: StopReason, rollouts: int) -> None:
-        """The search ends."""
-        self._events.append(events.StopEvent(type="stop", reason=reason, rollouts=rollouts))
-
-
-def _label(node: Node) -> str:
-    return node.call.label if node.call else "root"

@@ -31,21 +31,14 @@ WORLD_DIGITS = 16
 
 
 class Call(BaseModel):
-    """A concrete tool call: the action of the search.
-
-    Attributes:
-        tool: Name of the tool.
-        arguments: JSON-like arguments, validated against the tool's schema; injected ones are not among them.
-        effect: What running it does to the world.
-        frame: The signed reasoning that the call has to come back with, if there is any.
-    """
+    """A concrete tool call: the action of the search."""
 
     model_config = ConfigDict(frozen=True)
 
-    tool: str
-    arguments: dict[str, Any]
-    effect: Effect
-    frame: SignedReasoning | None = None
+    tool: str  # name of the tool
+    arguments: dict[str, Any]  # JSON-like, validated against the tool's schema; injected ones are not among them
+    effect: Effect  # what running it does to the world
+    frame: SignedReasoning | None = None  # the signed reasoning that the call has to come back with, if there is any
 
     @cached_property
     def key(self) -> str:
@@ -69,79 +62,47 @@ def call_key(tool: str, arguments: Mapping[str, Any]) -> str:
 class Observation(BaseModel):
     """What a tool call brought back.
 
-    Attributes:
-        content: Text, or LangChain content blocks, cut to the configured length.
-        kind: `"ok"`, or why there is no result: the tool raised (`exception`), took too long (`timeout`), refused its
-            arguments (`invalid_arguments`), or cannot run here (`unsupported`).
-        transient: Whether the same call may well succeed next time; such a result is not reused.
-        artifact: The tool's artifact, if it has one that can be stored.
-        snapshot: The sandbox after the call, if it can be stored.
+    `kind` is `"ok"`, or says why there is no result: the tool raised, took too long, refused its arguments, or cannot
+    run here.
     """
 
     model_config = ConfigDict(frozen=True)
 
-    content: str | list[Any]
+    content: str | list[Any]  # text, or LangChain content blocks, cut to the configured length
     kind: Literal["ok", "exception", "timeout", "invalid_arguments", "unsupported"] = "ok"
-    transient: bool = False
-    artifact: Any = None
-    snapshot: Any = None
+    transient: bool = False  # whether the same call may succeed next time; such a result is not reused
+    artifact: Any = None  # the tool's artifact, if it has one that can be stored
+    snapshot: Any = None  # the sandbox after the call, if it can be stored
 
 
 @dataclass(slots=True)
 class Node:
-    """A state of the search and the call that led to it.
+    """A state of the search and the call that led to it."""
 
-    Attributes:
-        id: Position in the tree, in the order of creation; the root is 0.
-        parent: Identifier of the parent, `None` for the root.
-        depth: Calls from the root to here.
-        call: The call that leads here, `None` for the root.
-        world: Version of the world after the call: a hash of the sandboxed writes on the path, empty without any.
-        r_pre: Score before execution in [0, 1]; `None` until the judge was asked.
-        r_post: Score of the observation in [0, 1]; `None` until evaluated.
-        goal: Whether the task is done here, in [0, 1]; `None` if not scored.
-        pre_scored: Whether `r_pre` came from the judge; otherwise it is the threshold.
-        post_scored: Whether `r_post` came from the judge; otherwise it is the parent's mean.
-        goal_scored: Whether `goal` came from the judge; otherwise it is the parent's.
-        observation: What the call brought back; `None` for a deferred write and before execution.
-        visits: N(s, a): rewards propagated through here.
-        value: Q(s, a): their mean.
-        in_flight: Rollouts that are below here now (WU-UCT's unobserved samples).
-        children: Identifiers of the children, in the order of creation.
-        offer: Which proposal of its parent the call came with, from 1; 0 for the root.
-        proposals: How often this state was asked for calls.
-        finished: Whether the model, asked for calls here, had none.
-        proposing: Whether such a question is under way.
-        evaluating: Whether the observation is being judged.
-        dropped: Calls that were proposed here and could not become candidates, with the reason.
-        pruned: Why the node is out of the search, if it is.
-        closed: Whether nothing is left to explore here and below.
-    """
-
-    id: int
-    parent: int | None = None
-    depth: int = 0
-    call: Call | None = None
-    world: str = ""
-    r_pre: float | None = None
-    r_post: float | None = None
-    goal: float | None = None
-    pre_scored: bool = True
-    post_scored: bool = True
-    goal_scored: bool = True
-    observation: Observation | None = None
-    visits: int = 0
-    value: float = 0.0
-    in_flight: int = 0
-    children: list[int] = field(default_factory=list)
-    offer: int = 0
-    proposals: int = 0
-    finished: bool = False
-    proposing: bool = False
-    evaluating: bool = False
-    dropped: list[str] = field(default_factory=list)
-    pruned: Pruned | None = None
-    closed: bool = False
+    id: int  # position in the tree, in the order of creation; the root is 0
+    parent: int | None = None  # identifier of the parent, `None` for the root
+    depth: int = 0  # calls from the root to here
+    call: Call | None = None  # the call that leads here, `None` for the root
+    world: str = ""  # version of the world after the call: a hash of the sandboxed writes on the path
+    r_pre: float | None = None  # score before execution in [0, 1]; `None` until the judge was asked
+    r_post: float | None = None  # score of the observation in [0, 1]; `None` until evaluated
+    goal: float | None = None  # whether the task is done here, in [0, 1]; `None` if not scored
+    pre_scored: bool = True  # whether `r_pre` came from the judge; otherwise it is the threshold
+    post_scored: bool = True  # whether `r_post` came from the judge; otherwise it is the parent's mean
+    goal_scored: bool = True  # whether `goal` came from the judge; otherwise it is the parent's
+    observation: Observation | None = None  # `None` before execution, and for a deferred write
+    visits: int = 0  # N(s, a): rewards propagated through here
+    value: float = 0.0  # Q(s, a): their mean
+    in_flight: int = 0  # rollouts that are below here now (WU-UCT's unobserved samples)
+    children: list[int] = field(default_factory=list)  # identifiers of the children, in the order of creation
+    offer: int = 0  # which proposal of its parent the call came with, from 1; 0 for the root
+    proposals: int = 0  # how often this state was asked for calls
+    finished: bool = False  # whether the model, asked for calls here, had none
+    proposing: bool = False  # whether such a question is under way
+    evaluating: bool = False  # whether the observation is being judged
+    dropped: list[str] = field(default_factory=list)  # calls proposed here that could not become candidates, and why
+    pruned: Pruned | None = None  # why the node is out of the search, if it is
+    closed: bool = False  # whether nothing is left to explore here and below
 
     @property
     def deferred(self) -> bool:

@@ -6,28 +6,11 @@ but reads that were tried and not kept are still known.
 """
 
 from collections.abc import Collection
+from dataclasses import replace
 
 from pydantic import BaseModel
 
 from langchain_tooltree.tooltree.search.tree import Call, Node, Observation, Tree
-
-COPIED = (
-    "r_pre",
-    "r_post",
-    "goal",
-    "pre_scored",
-    "post_scored",
-    "goal_scored",
-    "observation",
-    "visits",
-    "value",
-    "offer",
-    "proposals",
-    "finished",
-    "pruned",
-    "closed",
-)
-"""What a node takes along; its place in the tree and the version of its world are new."""
 
 
 class WarmStart(BaseModel):
@@ -73,12 +56,21 @@ class WarmStart(BaseModel):
             if node.r_pre is None:
                 unscored.add(parent.id)
                 continue
-            copies[node.id] = copy = grown.add(parent, node.call)
-            for name in COPIED:
-                setattr(copy, name, getattr(node, name))
-            copy.dropped = list(node.dropped)
+            place = grown.add(parent, node.call)
+            copies[node.id] = grown.nodes[place.id] = replace(
+                node,
+                id=place.id,
+                parent=place.parent,
+                depth=place.depth,
+                world=place.world,
+                children=[],
+                dropped=list(node.dropped),
+                in_flight=0,
+                proposing=False,
+                evaluating=False,
+            )
         for parent_id in unscored:
-            grown[parent_id].proposals = max(grown[parent_id].proposals - 1, 0)
+            grown.nodes[parent_id].proposals = max(grown.nodes[parent_id].proposals - 1, 0)
         return cls(nodes=grown.nodes, carried_out=carried_out)
 
     @classmethod

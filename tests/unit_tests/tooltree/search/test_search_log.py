@@ -1,92 +1,102 @@
-"""Every event of a search, as it is told."""
+"""Every event of a search, whole and in order."""
 
-import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from tests.internals.tooltree import Observation, Rollout, SearchLog, Spent, Tree
+from langchain_tooltree import SearchConfig, events
+from tests.internals.tooltree import Spent, TreeSearch
 
-
-@pytest.fixture
-def looked(grow):
-    """A rollout that works at a call of a small tree."""
-    tree = Tree()
-    node = grow(tree, tree.root, "look", r_pre=0.7)
-    return tree, node, Rollout(5, node)
-
-
-HERE = {"node": 1, "rollout": 5}
-
-
-def test_a_rollout_that_begins(looked):
-    log = SearchLog()
-    log.selected(looked[2])
-    assert log.take() == [{"type": "select", **HERE}]
-
-
-def test_what_was_paid(looked):
-    log = SearchLog()
-    log.spent(Spent(model_calls=2, tool_calls=1, input_tokens=30, output_tokens=4), rollouts=3)
-    assert log.take() == [{"type": "budget", "rollouts": 3, "model_calls": 2, "tool_calls": 1, "tokens": 34}]
-
-
-def test_a_proposal(looked):
-    tree, node, rollout = looked
-    log = SearchLog()
-    log.proposed(rollout, tree.root, [node], ["bad(): refused"])
-    told = {"type": "propose", "node": 0, "rollout": 5, "calls": ["look()"], "dropped": ["bad(): refused"]}
-    assert log.take() == [told]
+ONE = Spent(model_calls=1, input_tokens=30, output_tokens=4)
+TABLES = {
+    "offers": {(): "a b c d a"},
+    "r_pre": {"a": 0.1, "b": None, "c": 0.9, "d": 0.6},
+    "r_post": {"c": 0.1, "d": 0.6},
+    "goal": {"c": 0.2, "d": None},
+    "transient": {"c"},
+    "spent": {"propose": ONE, "score": ONE, "execute": Spent(tool_calls=1), "evaluate": ONE},
+}
+DECLARED = {
+    kind: {name for name in declared.__annotations__ if name != "type"}
+    for kind, declared in {
+        "select": events.SelectEvent,
+        "propose": events.ProposeEvent,
+        "judge": events.JudgeEvent,
+        "execute": events.ExecuteEvent,
+        "evaluate": events.EvaluateEvent,
+        "prune": events.PruneEvent,
+        "best": events.BestEvent,
+        "budget": events.BudgetEvent,
+        "stop": events.StopEvent,
+    }.items()
+}
 
 
-@pytest.mark.parametrize("scored", [True, False])
-def test_a_candidate_that_was_scored(looked, scored):
-    _, node, rollout = looked
-    node.pre_scored = scored
-    log = SearchLog()
-    log.judged(rollout, node)
-    assert log.take() == [{"type": "judge", **HERE, "call": "look()", "r_pre": 0.7, "scored": scored}]
+def spent(rollouts, model_calls, tool_calls, tokens):
+    paid = {"model_calls": model_calls, "tool_calls": tool_calls, "tokens": tokens}
+    return {"type": "budget", "rollouts": rollouts, **paid}
 
 
-@pytest.mark.parametrize("cached", [True, False])
-def test_a_call_that_was_run(looked, cached):
-    _, _, rollout = looked
-    log = SearchLog()
-    log.executed(rollout, Observation(content="late", kind="timeout"), cached=cached)
-    assert log.take() == [{"type": "execute", **HERE, "call": "look()", "status": "timeout", "cached": cached}]
+def scored(node, call, r_pre, *, by_judge=True):
+    return {"type": "judge", "node": node, "rollout": 0, "call": call, "r_pre": r_pre, "scored": by_judge}
 
 
-@pytest.mark.parametrize(("goal", "scored"), [(0.4, True), (None, True), (0.5, False)])
-def test_a_call_that_was_judged(looked, goal, scored):
-    _, node, rollout = looked
-    node.r_post, node.goal, node.post_scored = 0.6, goal, scored
-    log = SearchLog()
-    log.evaluated(rollout, node)
-    told = {"type": "evaluate", **HERE, "call": "look()", "r_post": 0.6, "goal": goal, "scored": scored}
-    assert log.take() == [told]
+def test_all_that_happens_is_an_event(search_in):
+    search = search_in(TABLES, top_k=2, max_rollouts=2, max_proposals=1, max_depth=1, pre_threshold=0.5)
+    first, second = {"node": 3, "rollout": 0}, {"node": 4, "rollout": 1}
+    assert search.take_events() == [
+        {"type": "select", "node": 0, "rollout": 0},
+        spent(1, 1, 0, 34),
+        {
+            "type": "propose",
+            "node": 0,
+            "rollout": 0,
+            "calls": ["a()", "b()", "c()", "d()"],
+            "dropped": ["a(): already proposed here"],
+        },
+        spent(1, 2, 0, 68),
+        scored(1, "a()", 0.1),
+        scored(2, "b()", 0.5, by_judge=False),
+        scored(3, "c()", 0.9),
+        scored(4, "d()", 0.6),
+        {"type": "prune", "node": 1, "rollout": 0, "call": "a()", "reason": "pre_evaluation"},
+        {"type": "prune", "node": 2, "rollout": 0, "call": "b()", "reason": "top_k"},
+        spent(1, 2, 1, 68),
+        {"type": "execute", **first, "call": "c()", "status": "exception", "cached": False},
+        spent(1, 3, 1, 102),
+        {"type": "evaluate", **first, "call": "c()", "r_post": 0.1, "goal": 0.2, "scored": True},
+        {"type": "prune", **first, "call": "c()", "reason": "post_evaluation"},
+        {"type": "select", **second},
+        spent(2, 3, 2, 102),
+        {"type": "execute", **second, "call": "d()", "status": "ok", "cached": False},
+        spent(2, 4, 2, 136),
+        {"type": "evaluate", **second, "call": "d()", "r_post": 0.6, "goal": 0.5, "scored": True},
+        {"type": "best", "node": 4, "value": 0.3, "calls": ["d()"]},
+        {"type": "stop", "reason": "max_rollouts", "rollouts": 2},
+    ]
+    assert search.take_events() == []
 
 
-def test_a_call_that_is_out(looked):
-    _, node, rollout = looked
-    log = SearchLog()
-    log.pruned(rollout, node, "top_k")
-    assert log.take() == [{"type": "prune", **HERE, "call": "look()", "reason": "top_k"}]
+def test_without_goal_scores_and_a_score_events_say_so(search_in):
+    tables = {"offers": {(): "a"}, "r_post": {"a": None}}
+    search = search_in(tables, selection="printed", goal_score=False, max_rollouts=1)
+    [judged] = [event for event in search.take_events() if event["type"] == "evaluate"]
+    assert (judged["r_post"], judged["goal"], judged["scored"]) == (0.4, None, False)
 
 
-def test_another_best_path(looked, grow):
-    tree, node, _ = looked
-    log = SearchLog()
-    log.best(tree.path(grow(tree, node, "ask")), 0.9)
-    assert log.take() == [{"type": "best", "node": 2, "value": 0.9, "calls": ["look()", "ask()"]}]
+def test_a_known_observation_is_cached_and_a_best_path_has_all_its_calls(either_in):
+    search = either_in({"offers": {(): "a b", ("a",): "c", ("b",): "c"}, "goal": {"c": 0.5}})
+    taken = search.take_events()
+    assert [event["cached"] for event in taken if event["type"] == "execute" and event["call"] == "c()"] == [
+        False,
+        True,
+    ]
+    assert any(len(event["calls"]) == 2 for event in taken if event["type"] == "best")
 
 
-def test_the_end():
-    log = SearchLog()
-    log.stopped("exhausted", 7)
-    assert log.take() == [{"type": "stop", "reason": "exhausted", "rollouts": 7}]
-
-
-def test_events_come_in_order_and_are_taken_once(looked):
-    _, _, rollout = looked
-    log = SearchLog()
-    log.selected(rollout)
-    log.stopped("cancelled", 1)
-    assert [event["type"] for event in log.take()] == ["select", "stop"]
-    assert log.take() == []
+@given(seed=st.integers(0, 10_000), selection=st.sampled_from(["posterior", "smoothed", "printed"]))
+@settings(max_examples=40, deadline=None)
+def test_every_event_has_the_fields_that_are_declared_for_it(seed, selection, pure_world, run_pure):
+    search = TreeSearch(SearchConfig(selection=selection, max_rollouts=20, top_k=2))
+    run_pure(search, pure_world(seed))
+    for event in search.take_events():
+        assert set(event) - {"type"} == DECLARED[event["type"]]
