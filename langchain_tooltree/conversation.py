@@ -1,40 +1,345 @@
-"""The conversation of a running graph: where it stands in the state, and what was said in it."""
+"""Conversation: the one reader of what was said and done in a running graph."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import count, takewhile
+from typing import Any, TypeGuard
 
-from langchain_core.messages import BaseMessage, convert_to_messages
+from langchain_core.messages import AIMessage, BaseMessage, RemoveMessage, ToolCall, ToolMessage, convert_to_messages
+from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
-from langchain_tooltree.experience.records import ChatMessage
-from langchain_tooltree.experience.reference import said_without_reference
-from langchain_tooltree.experience.trajectory import to_chat
+from langchain_tooltree.experience.records import (
+    EXTRAS,
+    ChatMessage,
+    Outcome,
+    Part,
+    Step,
+    part_of,
+    readable,
+    said_in,
+    text_of,
+)
+from langchain_tooltree.experience.reference import without_reference
+from langchain_tooltree.experience.trajectory import role_of, to_chat
 
 
-def conversation(state: Any, key: str) -> list[Any]:
-    """The conversation of a graph state.
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One message of the model that made calls, and what they brought back.
+
+    Attributes:
+        reply: The model's message; `None` if it does not stand in the conversation (any more).
+        observations: What came back, in order.
+    """
+
+    reply: AIMessage | None
+    observations: list[ToolMessage]
+
+    def pairs(self) -> list[tuple[ToolCall | None, ToolMessage]]:
+        """Each observation with its call; `None` where the call does not stand in the conversation."""
+        calls = {call["id"]: call for call in self.reply.tool_calls} if self.reply is not None else {}
+        return [(calls.get(message.tool_call_id), message) for message in self.observations]
+
+    def steps(self, turn: int = 0) -> list[Step]:
+        """The round as steps, in the order of the observations; one without a call has no arguments."""
+        return [_step(call, message, turn) for call, message in self.pairs()]
+
+
+class Conversation:
+    """A conversation, and what every room wants to know of it.
+
+    ```python
+    said = Conversation.of(state)
+    said.task  # what the user asked for last, in words
+    said.observations  # what the latest calls brought back
+    ```
+
+    Only here is decided what a message is:
+
+    - A *request* is a user's message. A summary that a summarising middleware put in place of messages is none, and
+      neither is a message that holds nothing but reference material. An empty message is an empty request.
+    - A *round* is a message of the model that made calls, with what came back. The calls of one message are one round.
+    - The *run* is what came since the latest request, or everything if there is none.
+
+    Reference material is left out of all texts; whole messages are handed out as they stand in the state. A
+    `RemoveMessage` and what it removes do not count, as in the reducer `add_messages`.
+
+    The conversation is read from its end, as far as a question needs, and each message once: asking about the latest
+    step of a thread of 10,000 messages costs what it costs in a short one. It is a view of one moment: make another one
+    when messages were added.
 
     Args:
-        state: A mapping, an object, or just a list of messages.
-        key: Where in it the messages stand.
-
-    Returns:
-        The conversation, which ends in a message if it holds anything. What stands before may be of any form that
-        `convert_to_messages` takes: a long conversation comes at every step, and few steps need more than its end.
+        messages: LangChain messages, or what `convert_to_messages` takes: dicts, pairs, texts.
     """
-    said: Any = state
-    if not isinstance(state, list):
-        said = (state.get(key) if isinstance(state, Mapping) else getattr(state, key, None)) or []
-    return said if said and isinstance(said[-1], BaseMessage) else convert_to_messages(said)
+
+    def __init__(self, messages: Any) -> None:
+        listed = isinstance(messages, Sequence) and not isinstance(messages, str)
+        self._given: Sequence[Any] = messages if listed else convert_to_messages(messages)
+        self._known: dict[int, _Said] = {}
+        self._read: list[_Said] = []  # latest first, as far as it was needed
+        self._left = len(self._given)  # so many from the beginning were not read yet
+        self._removed: set[str | None] = set()
+
+    @classmethod
+    def of(cls, state: Any, key: str = "messages") -> "Conversation":
+        """The conversation in a graph state.
+
+        Args:
+            state: A mapping, an object, a sequence of messages, or a `Conversation`, which is returned itself.
+            key: Where in a mapping or an object the messages stand.
+
+        Returns:
+            The conversation; an empty one if there are no messages.
+        """
+        if isinstance(state, Conversation):
+            return state
+        if isinstance(state, Mapping):
+            state = state.get(key)
+        elif not isinstance(state, Sequence):
+            state = getattr(state, key, None)
+        return cls(state or [])
+
+    @cached_property
+    def messages(self) -> list[BaseMessage]:
+        """All messages, oldest first."""
+        return [said.message for said in self._all]
+
+    @cached_property
+    def chat(self) -> Sequence[ChatMessage]:
+        """The messages in the OpenAI chat format, without reference material: what a record holds."""
+        return said_in([to_chat(message) for message in self.messages])
+
+    @property
+    def parts(self) -> Iterator[tuple[Part, BaseMessage]]:
+        """Each message with the part that it plays, oldest first."""
+        return ((said.part, said.message) for said in self._all)
+
+    @cached_property
+    def latest(self) -> Part | None:
+        """The part of the latest message; reference material does not count. `None` if nothing was said."""
+        return None if self._last is None else self._last.part
+
+    # --- the user ---
+
+    @cached_property
+    def request(self) -> BaseMessage | None:
+        """The user's latest message; `None` if there is none."""
+        return next((said.message for said in self._latest_first() if said.part == "request"), None)
+
+    @cached_property
+    def task(self) -> str:
+        """What the user asked for last, in words; empty if nobody asked for anything, or with a picture alone."""
+        return "" if self.request is None else _words(self.request)
+
+    @cached_property
+    def first_task(self) -> str:
+        """What the user asked for first, in words: the task of the record."""
+        return next(filter(None, (_words(said.message) for said in self._all if said.part == "request")), "")
+
+    @cached_property
+    def requests(self) -> list[str]:
+        """All that the user asked for, latest last; a request without words is named by its parts, as `[image]`."""
+        return [_named(said.message) for said in self._all if said.part == "request"]
+
+    @cached_property
+    def wanted(self) -> list[str]:
+        """What is to be planned for, latest last: the requests.
+
+        Where a summary stands in place of them all, it is the text of the summary: nothing else tells what the user
+        wants. As soon as there is one request, a summary is not taken for another.
+        """
+        return self.requests or [_named(said.message) for said in self._all if said.part == "summary"]
+
+    @property
+    def is_summarized(self) -> bool:
+        """Whether a summary stands in place of a part of the conversation."""
+        return any(said.part == "summary" for said in self._latest_first())
+
+    @cached_property
+    def instructions(self) -> str:
+        """The system prompt: the text of the system messages that the conversation begins with."""
+        opening = takewhile(lambda said: said.part == "instruction", self._all)
+        return "\n\n".join(filter(None, (_words(said.message) for said in opening)))
+
+    # --- calls and observations ---
+
+    @cached_property
+    def calls(self) -> list[ToolCall]:
+        """All calls, in order; those that could not be read are left out."""
+        return [call for message in self.messages for call in calls_in(message)]
+
+    @cached_property
+    def call_ids(self) -> set[str | None]:
+        """The ids of all calls, also of those that could not be read."""
+        replies = (message for message in self.messages if isinstance(message, AIMessage))
+        return {call["id"] for reply in replies for call in (*reply.tool_calls, *reply.invalid_tool_calls)}
+
+    @cached_property
+    def observations(self) -> list[ToolMessage]:
+        """What the calls of the model's latest message brought back, in order; none if more was said since."""
+        return next(self.rounds()).observations if self._last and is_observation(self._last.message) else []
+
+    @cached_property
+    def reply(self) -> AIMessage | None:
+        """The model's latest message; `None` if there is none."""
+        return next((said.message for said in self._latest_first() if isinstance(said.message, AIMessage)), None)
+
+    @cached_property
+    def open_calls(self) -> dict[int, ToolCall]:
+        """The calls of the model's latest message that nobody has answered yet, by their place in it."""
+        since = takewhile(lambda message: message is not self.reply, self._messages_latest_first())
+        answered = {message.tool_call_id for message in since if is_observation(message)}
+        calls = [] if self.reply is None else self.reply.tool_calls
+        return {place: call for place, call in enumerate(calls) if call["id"] not in answered}
+
+    @cached_property
+    def since_last_call(self) -> list[BaseMessage]:
+        """What was said and observed since the model made calls for the last time; everything if it made none."""
+        since = takewhile(lambda message: not calls_in(message), self._messages_latest_first())
+        return list(since)[::-1]
+
+    @cached_property
+    def steps(self) -> list[Step]:
+        """The calls of the run in order, each with its outcome; it is `None` where nothing came back."""
+        run = list(self.since_request())[::-1]
+        answers = {message.tool_call_id: message for message in run if is_observation(message)}
+        return [_step(call, answers.get(str(call["id"]))) for message in run for call in calls_in(message)]
+
+    def since_request(self) -> Iterator[BaseMessage]:
+        """The messages of the run, latest first."""
+        return (said.message for said in takewhile(lambda said: said.part != "request", self._latest_first()))
+
+    def rounds(self, *, limit: int | None = None, beyond_request: bool = False) -> Iterator[Round]:
+        """The rounds of the run, latest first.
+
+        Args:
+            limit: How many messages from the end are read at the most.
+            beyond_request: Whether to go on before the latest request.
+
+        Yields:
+            The rounds that brought something back.
+        """
+        observations: list[ToolMessage] = []
+        for said in self._latest_first(limit):
+            if said.part == "request":
+                if observations:
+                    yield Round(None, observations[::-1])
+                observations = []
+                if not beyond_request:
+                    return
+            elif is_observation(said.message):
+                observations.append(said.message)
+            elif isinstance(said.message, AIMessage) and observations:
+                yield Round(said.message, observations[::-1])
+                observations = []
+        if observations:
+            yield Round(None, observations[::-1])
+
+    # --- reading ---
+
+    def ends(self, room: int, size: Callable[[BaseMessage], int]) -> tuple[list[BaseMessage], int]:
+        """The beginning and the end of the conversation, without reading what is between them.
+
+        Args:
+            room: How much may be shown; a third of it at the beginning. The end reaches back to the model's latest
+                message, however long that is.
+            size: How much of it a message takes at the least.
+
+        Returns:
+            The messages, oldest first, and how many between them were left out.
+        """
+        end: list[_Said] = []
+        left, replied = room, False
+        for said in self._latest_first():
+            if left < 0 and replied:
+                break
+            end.append(said)
+            left -= size(said.message)
+            replied = replied or isinstance(said.message, AIMessage)
+        last = end[-1].place if end else 0
+        beginning: list[BaseMessage] = []
+        first, left = 0, room // 3
+        while first < last and left >= 0:
+            message = self._at(first).message
+            first += 1
+            if not isinstance(message, RemoveMessage) and (message.id is None or message.id not in self._removed):
+                beginning.append(message)
+                left -= size(message)
+        return [*beginning, *(said.message for said in reversed(end))], last - first
+
+    @cached_property
+    def _last(self) -> "_Said | None":
+        return next((said for said in self._latest_first() if said.part != "reference"), None)
+
+    @cached_property
+    def _all(self) -> "list[_Said]":
+        return list(self._latest_first())[::-1]
+
+    def _messages_latest_first(self) -> Iterator[BaseMessage]:
+        return (said.message for said in self._latest_first())
+
+    def _latest_first(self, limit: int | None = None) -> "Iterator[_Said]":
+        for number in count() if limit is None else range(limit):
+            if number == len(self._read) and not self._read_on():
+                return
+            yield self._read[number]
+
+    def _read_on(self) -> bool:
+        """Read the latest message that was not read yet; whether there is one."""
+        while self._left:
+            self._left -= 1
+            said = self._at(self._left)
+            if isinstance(said.message, RemoveMessage):
+                self._removed.add(said.message.id)
+                self._left = 0 if said.message.id == REMOVE_ALL_MESSAGES else self._left
+            elif said.message.id is None or said.message.id not in self._removed:
+                self._read.append(said)
+                return True
+        return False
+
+    def _at(self, place: int) -> "_Said":
+        if place not in self._known:
+            given = self._given[place]
+            message = given if isinstance(given, BaseMessage) else convert_to_messages([given])[0]
+            self._known[place] = _Said(place, message, _part(message))
+        return self._known[place]
 
 
-def dialogue_of(messages: Sequence[Any]) -> list[ChatMessage]:
-    """What was said and done in a conversation.
+def is_observation(message: Any) -> TypeGuard[ToolMessage]:
+    """Whether something is what a tool call brought back."""
+    return isinstance(message, ToolMessage)
 
-    Args:
-        messages: The conversation, in any form that `convert_to_messages` takes.
 
-    Returns:
-        The messages in the OpenAI chat format, without reference material.
-    """
-    said = said_without_reference([to_chat(message) for message in convert_to_messages(messages)])
-    return [message for message in said if message is not None]
+def calls_in(message: BaseMessage) -> list[ToolCall]:
+    """The calls that a message makes."""
+    return message.tool_calls if isinstance(message, AIMessage) else []
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """A message that was read, and its place among those given."""
+
+    place: int
+    message: BaseMessage
+    part: Part
+
+
+def _part(message: BaseMessage) -> Part:
+    extras = {"additional_kwargs": message.additional_kwargs}
+    return part_of({"role": role_of(message), "content": message.content, EXTRAS: extras})
+
+
+def _words(message: BaseMessage) -> str:
+    return text_of(without_reference(message.content)).strip()
+
+
+def _named(message: BaseMessage) -> str:
+    return _words(message) or readable(without_reference(message.content)).strip()
+
+
+def _step(call: ToolCall | None, answer: ToolMessage | None, turn: int = 0) -> Step:
+    outcome = None if answer is None else Outcome(without_reference(answer.content), answer.status)
+    tool = call["name"] if call else (answer and answer.name) or ""
+    call_id = call["id"] if answer is None and call else answer and answer.tool_call_id
+    return Step(tool, call["args"] if call else None, outcome, call_id or None, turn)

@@ -14,13 +14,15 @@ from typing import Any, Literal, Protocol
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, SystemMessage
 from langchain_core.messages.tool import tool_call_chunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.runnables import Runnable
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import Field, PrivateAttr
 
+from langchain_tooltree.conversation import Conversation
+from langchain_tooltree.experience.records import readable
 from langchain_tooltree.tooltree import prompts
 
 __all__ = ["Made", "OfflineChatModel", "Policy", "Question", "ScriptedChatModel", "read_question"]
@@ -288,7 +290,7 @@ def read_question(
     system = messages[0].text if messages and isinstance(messages[0], SystemMessage) else ""
     first_line = system.split("\n", 1)[0]
     kind = next((kind for opening, kind in _OPENINGS.items() if opening.split("\n", 1)[0] == first_line), None)
-    asked = sum(isinstance(message, HumanMessage) for message in messages)
+    asked = len(Conversation(messages).requests)
     names = tuple(tool["function"]["name"] for tool in tools if "function" in tool)
     if kind in {"pre", "post", "plan"}:
         return _read_document(kind, json.loads(messages[1].text), attempt=asked)
@@ -318,17 +320,10 @@ def _read_document(kind: Any, document: Mapping[str, Any], *, attempt: int) -> t
 
 def _read_dialogue(messages: Sequence[BaseMessage]) -> tuple[str, tuple[Made, ...]]:
     """The latest request and the calls made since."""
-    request, path = "", dict[str, Made]()
-    for message in messages:
-        if isinstance(message, HumanMessage):
-            request, path = message.text, {}
-        elif isinstance(message, AIMessage):
-            path.update({str(call["id"]): Made(call["name"], call["args"]) for call in message.tool_calls})
-        elif isinstance(message, ToolMessage) and message.tool_call_id in path:
-            made = path[message.tool_call_id]
-            seen = prompts.readable(message.content)
-            path[message.tool_call_id] = Made(made.tool, made.arguments, seen)
-    return request, tuple(path.values())
+    said = Conversation(messages)
+    steps = ((step, None if step.outcome is None else readable(step.outcome.content)) for step in said.steps)
+    path = tuple(Made(step.tool, step.arguments or {}, seen) for step, seen in steps)
+    return next(reversed(said.wanted), ""), path
 
 
 def _number_after(marker: str, text: str, default: int) -> int:

@@ -14,11 +14,11 @@ from langgraph.errors import GraphBubbleUp
 from langgraph.runtime import Runtime
 
 from langchain_tooltree.cfgm.anomaly.detector import AnomalyDetector
-from langchain_tooltree.cfgm.course import first_task_in, request_in, task_of, was_summarized
 from langchain_tooltree.cfgm.memory import DEFAULT_K, CFGMMemory, check_memory, recall_for
 from langchain_tooltree.cfgm.recall import recall_text
 from langchain_tooltree.cfgm.recovery import DEFAULT_COOLDOWN, DEFAULT_MAX_REFLECTIONS, AnyTool, Recovery, Reflector
 from langchain_tooltree.cfgm.tips import Tip
+from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import check_count
 from langchain_tooltree.experience.run_identity import is_collecting, run_id
 from langchain_tooltree.experience.trajectory import Trajectory
@@ -163,10 +163,11 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
             ConfigurationError: If a variable of the namespace of memory is not known.
         """
         memory = None if is_collecting() else self._memory
-        begun = _begun(state, _namespace(memory))
+        said = Conversation.of(state)
+        begun = _begun(state, said, _namespace(memory))
         recalled = None
         if memory is not None:
-            recalled = yield from self._recall(state, begun, runtime)
+            recalled = yield from self._recall(state, said, begun, runtime)
         return {"cfgm_begun": begun} | ({} if recalled is None else {"cfgm_recalled": recalled})
 
     abefore_agent = async_twin(before_agent)  # type: ignore[arg-type] # mypy takes `self` from the base class
@@ -182,7 +183,7 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
             return None
         begun = state.get("cfgm_begun")
         message = yield from self._recovery.correcting(
-            state["messages"],
+            Conversation.of(state),
             tools=self._tools_of(run_id(runtime)),
             tips=_tips(state),
             task=begun["latest"] if begun else "",
@@ -220,14 +221,16 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
         """The async twin of `after_agent`."""
         await arun_flow(self._record(state, runtime))
 
-    def _recall(self, state: CFGMState, begun: Begun, runtime: Runtime[Any]) -> Flow[Recalled | None]:
+    def _recall(
+        self, state: CFGMState, said: Conversation, begun: Begun, runtime: Runtime[Any]
+    ) -> Flow[Recalled | None]:
         memory, namespace, request = self._recalls_from, begun["namespace"], begun["request"]
         if memory is None:
             return None
         known: Mapping[str, Any] = state.get("cfgm_recalled") or {}
         if known and known.get("namespace") != namespace:
             known = {}
-        if not task_of(state["messages"]) or (known and known.get("request") == request):
+        if not said.task or (known and known.get("request") == request):
             # Nothing new was asked, at least not in words.
             return None if known else Recalled(namespace=namespace, request=request, text="", tips=[])
         asked = dict.fromkeys(shortened(task) for task in (begun["first"], begun["latest"]))
@@ -278,7 +281,7 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
         experience = self._records_in.experience
         try:
             trajectory = Trajectory.from_messages(messages, id=run, task=(begun and begun["first"]) or None)
-            if run is not None and was_summarized(messages):
+            if run is not None and Conversation(messages).is_summarized:
                 fuller = yield from experience.getting(run, config=config)
                 if fuller is not None and len(fuller.steps) > len(trajectory.steps):
                     return
@@ -300,15 +303,13 @@ def _namespace(memory: CFGMMemory | None) -> dict[str, str]:
     return {name: str(value) for name, value in values.items()}
 
 
-def _begun(state: CFGMState, namespace: dict[str, str]) -> Begun:
-    messages = state["messages"]
+def _begun(state: CFGMState, said: Conversation, namespace: dict[str, str]) -> Begun:
     known: Mapping[str, Any] = state.get("cfgm_begun") or {}
-    request = request_in(messages)
     # The first request is told as long as something shows that the conversation is still the same.
-    same = known and (was_summarized(messages) or any(each.id == known["request"] for each in messages))
-    first = (known["first"] if same else "") or first_task_in(messages)
-    latest = task_of(messages) or (known["latest"] if same else "")
-    return Begun(namespace=namespace, first=first, latest=latest, request=None if request is None else request.id)
+    same = known and (said.is_summarized or any(each.id == known["request"] for each in said.messages))
+    first = (known["first"] if same else "") or said.first_task
+    latest = said.task or (known["latest"] if same else "")
+    return Begun(namespace=namespace, first=first, latest=latest, request=said.request.id if said.request else None)
 
 
 def _name_of(tool: AnyTool) -> Any:

@@ -9,11 +9,10 @@ from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 
 from langchain_tooltree.cfgm.anomaly.detector import AnomalyDetector, names_of
-from langchain_tooltree.cfgm.course import latest_observations, task_of
 from langchain_tooltree.cfgm.memory import DEFAULT_K, CFGMMemory, check_memory, recall_for
 from langchain_tooltree.cfgm.recovery import DEFAULT_COOLDOWN, DEFAULT_MAX_REFLECTIONS, AnyTool, Recovery, Reflector
 from langchain_tooltree.cfgm.tips import Tip
-from langchain_tooltree.conversation import conversation
+from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import check_count
 from langchain_tooltree.flows import Flow, Writer, async_twin, current_writer, driven
 
@@ -98,13 +97,13 @@ class CFGMReflectionNode(Runnable[Any, Update]):
             The anomalous observation, with the correction, under `messages_key`; nothing if all is well. Of a state
             that is a list, a list.
         """
-        messages = conversation(input, self._messages_key)
+        said = Conversation.of(input, self._messages_key)
         writer = current_writer()
         corrected: list[BaseMessage] = []
         # Outside of any graph, whoever calls the node puts the correction in its place.
-        if writer is None or self._can_replace(latest_observations(messages)):
+        if writer is None or self._can_replace(said.observations):
             message = yield from self._recovery.correcting(
-                messages, names=self._names, tools=self._tools, tips=self._tips(messages, writer), writer=writer
+                said, names=self._names, tools=self._tools, tips=self._tips(said, writer), writer=writer
             )
             corrected = [] if message is None else [message]
         if isinstance(input, list):
@@ -125,8 +124,7 @@ class CFGMReflectionNode(Runnable[Any, Update]):
             )
         return False
 
-    def _tips(self, messages: Sequence[Any], writer: Writer | None) -> Flow[Iterable[Tip]]:
-        task = task_of(messages)
-        if self._memory is None or not task:
+    def _tips(self, said: Conversation, writer: Writer | None) -> Flow[Iterable[Tip]]:
+        if self._memory is None or not said.task:
             return ()
-        return (yield from recall_for(self._memory, task, k=self._k, writer=writer)).tips
+        return (yield from recall_for(self._memory, said.task, k=self._k, writer=writer)).tips

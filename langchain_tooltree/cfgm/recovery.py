@@ -2,13 +2,13 @@
 
 import json
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any, Self
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.messages import BaseMessage, ToolMessage
 from langchain_core.tools import BaseTool
 from langgraph.errors import GraphBubbleUp
 from pydantic import BaseModel, Field
@@ -16,7 +16,6 @@ from pydantic import BaseModel, Field
 from langchain_tooltree.cfgm.anomaly.classifier import LONGEST_WAIT
 from langchain_tooltree.cfgm.anomaly.detector import AnomalyDetector
 from langchain_tooltree.cfgm.anomaly.rules import Anomaly
-from langchain_tooltree.cfgm.course import as_message, earlier_rounds, latest_observations, task_of
 from langchain_tooltree.cfgm.reflection import (
     LONGEST_ANSWER,
     MOST_QUESTIONS,
@@ -27,6 +26,7 @@ from langchain_tooltree.cfgm.reflection import (
     was_reviewed,
 )
 from langchain_tooltree.cfgm.tips import Tip
+from langchain_tooltree.conversation import Conversation, Round, calls_in, is_observation
 from langchain_tooltree.errors import ConfigurationError, check_count
 from langchain_tooltree.experience.records import DEFAULT_MAX_CHARACTERS, FEWEST_CHARACTERS, Record, excerpt, text_of
 from langchain_tooltree.experience.reference import without_reference
@@ -234,7 +234,7 @@ class Reflector:
 
     def reflecting(
         self,
-        messages: Sequence[Any],
+        messages: Sequence[Any] | Conversation,
         anomaly: Anomaly,
         *,
         tips: Iterable[Tip] = (),
@@ -243,7 +243,7 @@ class Reflector:
         meter: Meter,
     ) -> Flow[Reflection | None]:
         """The flow of `reflect`; `task` is what was asked for, where the conversation does not show it any more."""
-        document = self._document(messages, anomaly, tips, tools, task)
+        document = self._document(Conversation.of(messages), anomaly, tips, tools, task)
         question = StructuredQuestion(
             model=self._model,
             schema=self._schema,
@@ -261,16 +261,16 @@ class Reflector:
 
     def _document(
         self,
-        messages: Sequence[Any],
+        said: Conversation,
         anomaly: Anomaly,
         tips: Iterable[Tip],
         tools: Iterable[Mapping[str, Any]],
         task: str,
     ) -> dict[str, Any]:
-        first, last = _shown(messages, self._max_characters)
-        ends = [*messages[:first], *messages[last:]]
-        record = Record.from_chat([to_chat(as_message(message)) for message in ends], id="running")
-        task = shortened(task_of(messages) or task)
+        # An excerpt leaves out the middle, so in a long run it need not be read.
+        ends, between = said.ends(self._max_characters, _least_size)
+        record = Record.from_chat([to_chat(message) for message in ends], id="running")
+        task = shortened(said.task or task)
         described, others = _described_among(tools, [step.tool for step in record.steps], task)
         document: dict[str, Any] = {
             "task": task,
@@ -278,7 +278,7 @@ class Reflector:
             "step": _step(record, anomaly),
             "record": [
                 # There is more in between than this excerpt of both ends knows of.
-                {"left_out": f"more than {last - first} messages"} if first < last and "left_out" in entry else entry
+                {"left_out": f"more than {between} messages"} if between and "left_out" in entry else entry
                 for entry in excerpt(record, max_characters=self._max_characters)
             ],
             "tools": described,
@@ -289,9 +289,7 @@ class Reflector:
         }
         if others:
             document["other_tools"] = others
-        earlier = [
-            advice for observations in earlier_rounds(messages) for each in observations if (advice := advice_in(each))
-        ]
+        earlier = [advice for each in _earlier(said) for message in each.observations if (advice := advice_in(message))]
         if earlier:
             document["earlier_advice"] = earlier[::-1]
         if self._questions:
@@ -299,27 +297,13 @@ class Reflector:
         return document
 
 
-def _shown(messages: Sequence[Any], max_characters: int) -> tuple[int, int]:
-    """Which messages an excerpt may show: those before the first place and from the second one on.
-
-    There is more in these than it has room for, a third of it at the beginning, so it leaves out the middle. In a long
-    run, that spares to read all of it. The call that was last made is shown with what it brought back.
-    """
-    last, left, called = len(messages), max_characters, False
-    while last and (left >= 0 or not called):
-        last -= 1
-        message = as_message(messages[last])
-        left -= _least_size(message)
-        called = called or isinstance(message, AIMessage)
-    first, left = 0, max_characters // 3
-    while first < last and left >= 0:
-        left -= _least_size(as_message(messages[first]))
-        first += 1
-    return first, last
+def _earlier(said: Conversation) -> Iterator[Round]:
+    """The rounds of the run before the latest one, latest first."""
+    return islice(said.rounds(), 1, None)
 
 
-def _least_size(message: Any) -> int:
-    calls = len(message.tool_calls) if isinstance(message, AIMessage) else isinstance(message, ToolMessage)
+def _least_size(message: BaseMessage) -> int:
+    calls = is_observation(message) or len(calls_in(message))
     return min(len(text_of(without_reference(message.content))), LONGEST_TEXT) + FEWEST_OF_A_CALL * calls
 
 
@@ -400,7 +384,7 @@ class Recovery:
 
     def correcting(
         self,
-        messages: Sequence[Any],
+        said: Conversation,
         *,
         names: Collection[str] | None = None,
         tools: Sequence[AnyTool] = (),
@@ -414,11 +398,11 @@ class Recovery:
         if there is nothing to correct. A detector or a model that fails is logged, not raised. `names` are all tools
         that the agent has, if they are known; the flow `tips` only runs where there is a reflection.
         """
-        observations = latest_observations(messages)
+        observations = said.observations
         if not observations or any(map(was_reviewed, observations)):
             return None
         try:
-            anomaly = yield from self.detector.checking(messages, tools=names)
+            anomaly = yield from self.detector.checking(said, tools=names)
         except GraphBubbleUp:
             raise
         except Exception as error:  # noqa: BLE001 - a classifier may be down, and the agent can do without
@@ -427,15 +411,15 @@ class Recovery:
         if anomaly is None:
             return None
         yield from emit({"type": "anomaly", "anomaly": anomaly.to_dict()}, writer)
-        reviewed = (any(map(was_reviewed, each)) for each in earlier_rounds(messages))
+        reviewed = (any(map(was_reviewed, each.observations)) for each in _earlier(said))
         if not anomaly.recoverable or not self.pace.allows(reviewed):
             return None
-        reflection = yield from self._reflecting(messages, anomaly, tools=tools, tips=tips, task=task, writer=writer)
+        reflection = yield from self._reflecting(said, anomaly, tools=tools, tips=tips, task=task, writer=writer)
         return corrected(_observation_of(anomaly, observations), anomaly, reflection)
 
     def _reflecting(
         self,
-        messages: Sequence[Any],
+        said: Conversation,
         anomaly: Anomaly,
         *,
         tools: Sequence[AnyTool],
@@ -450,7 +434,7 @@ class Recovery:
         try:
             described = tools_in(list(tools)).values()
             reflection = yield from self.reflector.reflecting(
-                messages, anomaly, tips=known, tools=described, task=task, meter=meter
+                said, anomaly, tips=known, tools=described, task=task, meter=meter
             )
         except GraphBubbleUp:
             raise

@@ -9,6 +9,7 @@ from typing import Any
 from langchain_core.messages import BaseMessage, ToolMessage
 
 from langchain_tooltree.cfgm.anomaly.rules import Anomaly, AnomalyKind
+from langchain_tooltree.conversation import is_observation
 from langchain_tooltree.experience.reference import TAG, as_reference
 from langchain_tooltree.text import LONGEST_TEXT, shortened
 
@@ -197,7 +198,7 @@ def correction_text(anomaly: Anomaly, reflection: Reflection) -> str:
 
 def was_reviewed(message: BaseMessage) -> bool:
     """Whether there was a reflection on an observation, or an attempt at one."""
-    return isinstance(message, ToolMessage) and "reflected" in _mark(message)
+    return is_observation(message) and "reflected" in _mark(message)
 
 
 def advice_in(message: ToolMessage) -> str:

@@ -1,20 +1,49 @@
 """What happened in one run, as plain records. Pure."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any, Literal, Self
 
-from langchain_tooltree.experience.reference import said_without_reference
+from langchain_tooltree.experience.reference import is_reference, said_without_reference
 from langchain_tooltree.text import LONGEST_TEXT, digest, shortened
 
 ChatMessage = Mapping[str, Any]
 """A message in the OpenAI chat format: `role`, `content`, `tool_calls`, `tool_call_id`, and whatever it came with."""
 
+EXTRAS = "langchain"
+"""Key of a chat message under which fields stand that only LangChain knows."""
 
-OBSERVING = frozenset({"tool", "function"})
-"""Roles of messages that bring an observation; the second one is from before there were tools."""
+Part = Literal["request", "summary", "reference", "reply", "observation", "instruction", "other"]
+"""What a message is in a conversation."""
+
+
+def part_of(message: ChatMessage) -> Part:
+    """The part that a message plays: the one place where that is decided, for messages of any form.
+
+    A *summary* stands in place of messages: LangChain's `SummarizationMiddleware` writes it in the user's name, with a
+    mark. *Reference* is a message that holds nothing but reference material; an empty one is an empty request.
+    """
+    match message.get("role"):
+        case "assistant":
+            return "reply"
+        case "tool" | "function":  # the second one is from before there were tools
+            return "observation"
+        case "user":
+            if _is_summary(message):
+                return "summary"
+            return "reference" if is_reference(message.get("content")) else "request"
+        case "system" | "developer":
+            return "reference" if is_reference(message.get("content")) else "instruction"
+        case _:
+            return "other"
+
+
+def _is_summary(message: ChatMessage) -> bool:
+    extras = message.get(EXTRAS)
+    fields = extras.get("additional_kwargs") if isinstance(extras, Mapping) else None
+    return isinstance(fields, Mapping) and fields.get("lc_source") == "summarization"
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,9 +200,19 @@ class Record:
         return self.messages or tuple(_made_up(self.task, self.steps))
 
 
-def first_request(messages: Sequence[ChatMessage]) -> str:
-    """The text of the first user message; empty if there is none."""
-    return next((text_of(message.get("content")) for message in messages if message.get("role") == "user"), "")
+def said_in(messages: Sequence[ChatMessage]) -> tuple[ChatMessage, ...]:
+    """The messages without reference material."""
+    return tuple(message for message in said_without_reference(messages) if message is not None)
+
+
+def requests_in(messages: Iterable[ChatMessage]) -> Iterator[str]:
+    """The texts of the requests among messages that hold no reference material."""
+    return (text_of(message.get("content")) for message in messages if part_of(message) == "request")
+
+
+def first_request(messages: Iterable[ChatMessage]) -> str:
+    """What the user asked for first, in words; empty if nobody asked for anything."""
+    return next(filter(None, map(str.strip, requests_in(messages))), "")
 
 
 def text_of(content: Any) -> str:
@@ -184,6 +223,17 @@ def text_of(content: Any) -> str:
         texts = (block.get("text") if isinstance(block, Mapping) else block for block in content)
         return "\n".join(text for text in texts if isinstance(text, str))
     return str(content)
+
+
+def readable(content: Any) -> str:
+    """The content of a message as text; blocks that are not text are named, as `[image]`, not shown."""
+    if not isinstance(content, list | tuple):
+        return text_of(content)
+    named = (
+        block.get("text") or f"[{block.get('type', 'content')}]" if isinstance(block, Mapping) else block
+        for block in content
+    )
+    return "\n".join(each for each in named if isinstance(each, str))
 
 
 def steps_in(messages: Sequence[ChatMessage], *, branch: str = "") -> list[Step]:
@@ -247,8 +297,8 @@ def arguments_of(call: Mapping[str, Any]) -> dict[str, Any] | None:
 
 def _cleaned(branch: Branch, kept: Sequence[ChatMessage | None]) -> Branch:
     """A branch without reference material, beside a dialogue of which some messages were not kept."""
-    messages = tuple(message for message in said_without_reference(branch.messages) if message is not None)
-    return replace(branch, after=branch.after - kept[: branch.after].count(None), messages=messages)
+    after = branch.after - kept[: branch.after].count(None)
+    return replace(branch, after=after, messages=said_in(branch.messages))
 
 
 def _call_answered_by(message: ChatMessage, steps: Sequence[Step], unanswered: Sequence[int]) -> int | None:
@@ -342,7 +392,7 @@ def _entries(record: Record) -> Iterator[Entry]:
 def _told(messages: Sequence[ChatMessage], by: Mapping[str, str]) -> Iterator[Entry]:
     for message in messages:
         role, content = message.get("role"), message.get("content")
-        said = shortened(_readable(content))
+        said = shortened(readable(content))
         if role == "tool":
             failed = {"failed": True} if message.get("error") else {}
             tool = {"tool": message["name"]} if message.get("name") else {}
@@ -363,15 +413,3 @@ def _call(call: Mapping[str, Any]) -> Entry:
         "tool": function_of(call).get("name"),
         "arguments": arguments if len(written) <= LONGEST_TEXT else shortened(written),
     }
-
-
-def _readable(content: Any) -> str:
-    """The text of a message; blocks that are not text are named, not shown."""
-    if isinstance(content, list | tuple):
-        others = [
-            f"[{block.get('type', 'content')}]"
-            for block in content
-            if isinstance(block, Mapping) and "text" not in block
-        ]
-        return "\n".join(part for part in (text_of(content), *others) if part)
-    return text_of(content)

@@ -51,6 +51,12 @@ def without_reference(content: Any) -> Any:
     return [rest for block in content if (rest := _without(block) if _is_marked(block) else block)]
 
 
+def is_reference(content: Any) -> bool:
+    """Whether a content holds reference material and nothing else."""
+    rest = without_reference(content)
+    return rest is not content and not rest
+
+
 def said_without_reference(messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any] | None]:
     """Chat messages without reference material.
 

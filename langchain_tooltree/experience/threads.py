@@ -13,9 +13,9 @@ from langgraph.types import StateSnapshot
 
 from langchain_tooltree._langgraph import SavedState, checkpoint_of, config_at, is_inside, levels, nodes_in
 from langchain_tooltree.errors import ConfigurationError, TrajectoryFormatError
-from langchain_tooltree.experience.records import Branch, ChatMessage
+from langchain_tooltree.experience.records import EXTRAS, Branch, ChatMessage
 from langchain_tooltree.experience.run_identity import TOOLS, Tools, as_metadata, tools_in
-from langchain_tooltree.experience.trajectory import EXTRAS, Trajectory, to_chat
+from langchain_tooltree.experience.trajectory import Trajectory, to_chat
 from langchain_tooltree.flows import Flow, arun_flow, run_flow
 from langchain_tooltree.models import TAG
 from langchain_tooltree.text import digest

@@ -19,10 +19,7 @@ from langchain_core.messages import (
 from langchain_core.messages import ChatMessage as LangChainChatMessage
 
 from langchain_tooltree.errors import TrajectoryFormatError
-from langchain_tooltree.experience.records import Record, arguments_of, entries_in, function_of
-
-EXTRAS = "langchain"
-"""Key of a chat message under which fields stand that only LangChain knows."""
+from langchain_tooltree.experience.records import EXTRAS, Record, arguments_of, entries_in, function_of
 
 UNKNOWN = "chat_format"
 """Key of `additional_kwargs` under which keys stand that only the chat format knew."""
@@ -30,6 +27,12 @@ UNKNOWN = "chat_format"
 _ROLES = {"human": "user", "ai": "assistant", "system": "system", "tool": "tool", "function": "function"}
 _SPECIAL = {*_ROLES.values(), "developer"}
 _SAID = {"role", "content", "name", "tool_calls", "tool_call_id", "error", EXTRAS}
+
+
+def role_of(message: BaseMessage) -> str:
+    """The role of a message in the OpenAI chat format; that of a chunk is the role of the whole message."""
+    kind = message.type.removesuffix("MessageChunk").lower()
+    return _ROLES.get(kind) or str(getattr(message, "role", kind))
 
 
 def to_chat(message: BaseMessage) -> dict[str, Any]:
@@ -63,7 +66,7 @@ def to_chat(message: BaseMessage) -> dict[str, Any]:
         kept = {key: value for key, value in message.additional_kwargs.items() if key != UNKNOWN}
         extras = {key: value for key, value in extras.items() if key != "additional_kwargs"}
         extras |= {"additional_kwargs": kept} if kept else {}
-    said: dict[str, Any] = {"role": _ROLES.get(message.type) or getattr(message, "role", message.type)}
+    said: dict[str, Any] = {"role": role_of(message)}
     if isinstance(message, LangChainChatMessage) and message.role in _SPECIAL:
         extras["type"] = message.type  # which the role alone would not tell
     said["content"] = message.content

@@ -9,7 +9,7 @@ from typing import Any
 from langchain_core.messages import BaseMessage, SystemMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 
-from langchain_tooltree.conversation import conversation, dialogue_of
+from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError, check_count
 from langchain_tooltree.flows import Flow, Writer, async_twin, current_writer, driven, emit, flow_of
 from langchain_tooltree.models import extended
@@ -113,7 +113,7 @@ class Suggester:
 
     def suggest(
         self,
-        messages: Sequence[Any],
+        messages: Sequence[Any] | Conversation,
         *,
         allowed: Tools | None = None,
         summary: str | None = None,
@@ -121,7 +121,7 @@ class Suggester:
     ) -> Flow[list[Suggestion]]:
         """Suggest what to call next. It is only a hint: if none can be made, that is logged and not raised."""
         try:
-            dialogue = dialogue_of(messages)
+            dialogue = Conversation.of(messages).chat
             moment, written = moment_of(dialogue)
             last_tool = moment.last_tool or None
             suggestions = yield from flow_of(self.graph.suggest)(
@@ -200,8 +200,8 @@ class SITGraphNode(Runnable[Any, dict[str, list[dict[str, Any]]]]):
         Returns:
             The suggestions as plain data under `suggestions_key`, best first; an empty list if there are none.
         """
-        messages = conversation(input, self._messages_key)
-        suggestions = yield from self._suggester.suggest(messages, allowed=self._tools, writer=current_writer())
+        said = Conversation.of(input, self._messages_key)
+        suggestions = yield from self._suggester.suggest(said, allowed=self._tools, writer=current_writer())
         return {self._suggestions_key: [suggestion.to_dict() for suggestion in suggestions]}
 
     ainvoke = async_twin(invoke)  # type: ignore[arg-type] # mypy takes `self` from the declaration in Runnable

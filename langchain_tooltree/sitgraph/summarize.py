@@ -10,7 +10,7 @@ from langchain_core.tools import BaseTool, InjectedToolArg, StructuredTool, Tool
 from langgraph.prebuilt import ToolRuntime
 from pydantic import BaseModel, Field
 
-from langchain_tooltree.conversation import conversation, dialogue_of
+from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import SummaryError
 from langchain_tooltree.experience.records import DEFAULT_MAX_CHARACTERS, ChatMessage, Record, excerpt
 from langchain_tooltree.flows import Flow, async_twin, driven
@@ -157,12 +157,12 @@ class _Summarizer:
 
         Outside of a graph `runtime` is `None`, and no dialogue is known to go by.
         """
-        messages = [] if runtime is None else conversation(runtime.state, self.messages_key)
+        said = Conversation.of([] if runtime is None else runtime.state, self.messages_key)
         artifact: dict[str, Any] = {}
         if self.model is not None:
             meter = Meter(allowance=1)
             try:
-                summary = yield from write_summary(self.model, dialogue_of(messages), meter, question=question)
+                summary = yield from write_summary(self.model, said.chat, meter, question=question)
             except SummaryError as error:
                 msg = f"No summary was written: {error}. Go on without one."
                 raise ToolException(msg) from error
@@ -173,7 +173,7 @@ class _Summarizer:
         suggestions: list[Suggestion] = []
         if self.suggester is not None and runtime is not None:
             suggestions = yield from self.suggester.suggest(
-                messages, allowed=runtime.tools, summary=summary, writer=runtime.stream_writer
+                said, allowed=runtime.tools, summary=summary, writer=runtime.stream_writer
             )
         artifact |= {"summary": summary, "suggestions": [each.to_dict() for each in suggestions]}
         return self._content(summary, suggestions), artifact

@@ -7,12 +7,13 @@ from itertools import count
 from types import MappingProxyType
 
 from langchain_tooltree.experience.records import (
-    OBSERVING,
     ChatMessage,
     Record,
     Step,
     entries_in,
     function_of,
+    part_of,
+    said_in,
     steps_in,
     text_of,
 )
@@ -106,6 +107,7 @@ def moment_of(
     Returns:
         The moment, and the summary that the agent has made since its last tool call; `None` if it has not.
     """
+    messages = said_in(messages)
     steps: list[Step] = []
     summary: str | None = None
     for step in _steps(messages, aliases):
@@ -140,7 +142,7 @@ def _plain(messages: Sequence[ChatMessage]) -> list[tuple[int, ChatMessage]]:
         answers.update(str(call["id"]) for call in summing_up if call.get("id"))
         mute = bool(summing_up) and len(summing_up) == len(calls) and not text_of(message.get("content"))
         result = message.get("name") == SUMMARIZE_STATE or str(message.get("tool_call_id")) in answers
-        if not mute and not (result and message.get("role") in OBSERVING):
+        if not mute and not (result and part_of(message) == "observation"):
             plain.append((place, message))
     return plain
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice, takewhile
 from typing import Any
 
-from langchain_tooltree.experience.records import OBSERVING, ChatMessage, text_of
+from langchain_tooltree.experience.records import part_of, requests_in, text_of
 from langchain_tooltree.sitgraph.transitions import Moment
 
 TEXT_VIEWS = ("news", "message", "request", "reply", "observation")
@@ -41,12 +41,11 @@ def texts_of(moment: Moment) -> dict[str, str]:
     Returns:
         A text for each name of `TEXT_VIEWS`; empty where there is nothing to say.
     """
-    said = [text_of(message.get("content")) for message in _since(moment)]
-    replies = (text_of(each.get("content")) for each in reversed(moment.messages) if each.get("role") == "assistant")
+    replies = (text_of(each.get("content")) for each in reversed(moment.messages) if part_of(each) == "reply")
     observations = (step.outcome.text for step in reversed(moment.steps) if step.outcome)
     return {
-        "news": both_ends(" ".join(said)),
-        "message": both_ends(next(_requests(reversed(moment.messages)), "")),
+        "news": both_ends(" ".join(_news(moment))),
+        "message": both_ends(next(requests_in(reversed(moment.messages)), "")),
         "request": _request(moment),
         "reply": both_ends(next(filter(None, replies), "")),
         "observation": both_ends(next(observations, "")),
@@ -55,15 +54,11 @@ def texts_of(moment: Moment) -> dict[str, str]:
 
 def _request(moment: Moment) -> str:
     """All that the user has said, shortened; the middle of a long dialogue is never looked at."""
-    first = _up_to(MAX_CHARACTERS + 1, _requests(moment.messages))
+    first = _up_to(MAX_CHARACTERS + 1, requests_in(moment.messages))
     if len(text := " ".join(first)) <= MAX_CHARACTERS:
         return text
-    last = " ".join(reversed(_up_to(HALF, _requests(reversed(moment.messages)))))
+    last = " ".join(reversed(_up_to(HALF, requests_in(reversed(moment.messages)))))
     return f"{text[:HALF]} {last[-HALF:]}"
-
-
-def _requests(messages: Iterable[ChatMessage]) -> Iterator[str]:
-    return (text_of(message.get("content")) for message in messages if message.get("role") == "user")
 
 
 def _up_to(characters: int, texts: Iterable[str]) -> list[str]:
@@ -100,7 +95,7 @@ def features_of(moment: Moment) -> dict[str, float]:
         features[f"called {tool} {min(count, MAX_COUNT)} times"] = 1.0
     features[f"last {tools[-2:]}"] = RECENT
     features[f"latest {tools[-3:]}"] = RECENT
-    features[f"{min(len(_since(moment)), MAX_COUNT - 1)} messages since"] = RECENT
+    features[f"{min(len(_news(moment)), MAX_COUNT - 1)} messages since"] = RECENT
     for step in steps:
         for feature in _argument_features(step.tool, step.arguments):
             features[f"argument {feature}"] = 1.0
@@ -110,10 +105,10 @@ def features_of(moment: Moment) -> dict[str, float]:
     return features
 
 
-def _since(moment: Moment) -> list[ChatMessage]:
+def _news(moment: Moment) -> list[str]:
     """What the user has said since the last observation."""
-    after = takewhile(lambda message: message.get("role") not in OBSERVING, reversed(moment.messages))
-    return [message for message in after if message.get("role") == "user"][::-1]
+    since = takewhile(lambda message: part_of(message) != "observation", reversed(moment.messages))
+    return list(requests_in(since))[::-1]
 
 
 def _argument_features(tool: str, arguments: Mapping[str, Any] | None) -> list[str]:

@@ -4,11 +4,12 @@ import uuid
 from collections import Counter
 from collections.abc import Sequence
 
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, InvalidToolCall, ToolCall, ToolMessage
+from langchain_core.messages import BaseMessage
 
+from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import EmptyQueryError
+from langchain_tooltree.experience.records import readable
 from langchain_tooltree.text import digest
-from langchain_tooltree.tooltree.prompts import readable
 from langchain_tooltree.tooltree.result import PlanStep, plan_steps
 from langchain_tooltree.tooltree.search.tree import Node, Tree, call_key
 
@@ -35,8 +36,9 @@ class PathDialogue:
     """
 
     def __init__(self, tree: Tree, messages: Sequence[BaseMessage], *, system: Sequence[BaseMessage] = ()) -> None:
-        requests = requests_in(messages)
-        if not requests or not requests[-1].strip():
+        said = Conversation.of(messages)
+        requests = said.wanted
+        if not requests or not requests[-1]:
             msg = (
                 f"There is no request to plan for: of {len(messages)} messages, none is a user message with text, or "
                 "the last such message is empty. A node reads them from the state under its `messages_key`."
@@ -45,11 +47,12 @@ class PathDialogue:
         self.query = requests[-1]
         self.run_key = uuid.uuid4().hex
         self.requests = requests
-        self.failures = _failures(messages)
+        failed = (step for step in said.steps if step.outcome and step.outcome.status == "error")
+        self.failures = Counter(call_key(step.tool, step.arguments or {}) for step in failed)
         self._tree = tree
-        self._messages = list(messages)
+        self._messages = said.messages
         self._system = list(system)
-        self._used_ids = {call["id"] for message in messages for call in _calls(message)}
+        self._used_ids = said.call_ids
         self._ids: dict[tuple[str, int], str] = {}
         self._made: dict[tuple[int, str, bool], list[BaseMessage]] = {}
 
@@ -112,23 +115,3 @@ class PathDialogue:
     def _derived_id(self, node: Node) -> str:
         """An id in a form that every provider accepts."""
         return f"call_{digest(f'{self.run_key}:{node.id}', 24)}"
-
-
-def _calls(message: BaseMessage) -> Sequence[ToolCall | InvalidToolCall]:
-    return [*message.tool_calls, *message.invalid_tool_calls] if isinstance(message, AIMessage) else ()
-
-
-def requests_in(messages: Sequence[BaseMessage]) -> list[str]:
-    """What the user has said in a conversation, latest last."""
-    return [readable(message.content) for message in messages if isinstance(message, HumanMessage)]
-
-
-def _failures(messages: Sequence[BaseMessage]) -> Counter[str]:
-    """How often each call has failed since the latest request."""
-    begins = max((place for place, message in enumerate(messages) if isinstance(message, HumanMessage)), default=0)
-    since = messages[begins:]
-    failed = {
-        message.tool_call_id for message in since if isinstance(message, ToolMessage) and message.status == "error"
-    }
-    made = (call for message in since if isinstance(message, AIMessage) for call in message.tool_calls)
-    return Counter(call_key(call["name"], call["args"]) for call in made if call["id"] in failed)

@@ -5,8 +5,8 @@ from collections.abc import Collection
 from rich.markup import escape
 from rich.tree import Tree as TerminalTree
 
+from langchain_tooltree.experience.records import readable
 from langchain_tooltree.text import mermaid_text, one_line
-from langchain_tooltree.tooltree.prompts import readable
 from langchain_tooltree.tooltree.search.tree import Node, Tree
 
 REASONS = {

@@ -15,6 +15,7 @@ from langchain_core.messages import AIMessage, ToolMessage
 from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.runtime import get_runtime
 
+from langchain_tooltree.conversation import is_observation
 from langchain_tooltree.errors import ConfigurationError
 
 Execute = Callable[[ToolCallRequest], Any]
@@ -87,7 +88,7 @@ def _redacts_results(entry: AgentMiddleware[Any, Any, Any]) -> bool:
 def _redaction(entry: AgentMiddleware[Any, Any, Any]) -> Wrapper:
     def redacted(request: ToolCallRequest, execute: Execute) -> Any:
         result = execute(request)
-        if not isinstance(result, ToolMessage):
+        if not is_observation(result):
             return result
         update = entry.before_model(_as_state(result), get_runtime())
         return update["messages"][-1] if update else result
@@ -98,7 +99,7 @@ def _redaction(entry: AgentMiddleware[Any, Any, Any]) -> Wrapper:
 def _aredaction(entry: AgentMiddleware[Any, Any, Any]) -> AsyncWrapper:
     async def redacted(request: ToolCallRequest, execute: AsyncExecute) -> Any:
         result = await execute(request)
-        if not isinstance(result, ToolMessage):
+        if not is_observation(result):
             return result
         update = await entry.abefore_model(_as_state(result), get_runtime())
         return update["messages"][-1] if update else result

@@ -10,14 +10,14 @@ from langchain.agents.middleware import AgentMiddleware, AgentState, ModelReques
 from langchain.agents.structured_output import AutoStrategy, ToolStrategy
 from langchain_core.embeddings import Embeddings
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.tools import BaseTool
 from langgraph.config import get_config
 
 from langchain_tooltree._langgraph import configurable_here, namespace_here
+from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.models import AGENT_NAME, resolve_model
-from langchain_tooltree.tooltree.dialogue import requests_in
 from langchain_tooltree.tooltree.driver import Turn
 from langchain_tooltree.tooltree.host_hooks import HostHooks
 from langchain_tooltree.tooltree.judge import Judge
@@ -45,16 +45,15 @@ def deserves_search(request: ModelRequest[Any]) -> bool:
     Returns:
         Whether to plan.
     """
-    results: list[ToolMessage] = []
-    for message in reversed(request.messages):
-        if not isinstance(message, ToolMessage):
-            failed = any(result.status == "error" for result in results)
-            goes_on = isinstance(message, AIMessage) and bool(plan_metadata(message).get("plan"))
-            if not results:
-                return isinstance(message, HumanMessage)
-            return failed or goes_on or _handed_over(request, message)
-        results.append(message)
-    return False
+    said = Conversation(request.messages)
+    if not said.observations:
+        return said.latest in {"request", "summary"}
+    latest = next(said.rounds())
+    if latest.reply is None:
+        return False
+    failed = any(result.status == "error" for result in latest.observations)
+    goes_on = bool(plan_metadata(latest.reply).get("plan"))
+    return failed or goes_on or _handed_over(request, latest.reply)
 
 
 class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
@@ -186,7 +185,7 @@ class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         """The request as a turn of the planner, if it deserves a search and has something to plan with."""
         tools = [tool for tool in request.tools if isinstance(tool, BaseTool)]
         forced = request.tool_choice not in (None, "auto")  # it may be a dict
-        if not tools or forced or not _asks(request.messages) or not self._when(request):
+        if not tools or forced or not any(Conversation(request.messages).wanted[-1:]) or not self._when(request):
             return None
         return Turn(
             planner=self._planner(request.model, tools, request.model_settings),
@@ -262,7 +261,7 @@ class _Planned:
         return messages
 
 
-def _handed_over(request: ModelRequest[Any], message: BaseMessage) -> bool:
+def _handed_over(request: ModelRequest[Any], reply: AIMessage) -> bool:
     """Whether another agent made the calls of a message: this one has none of the tools."""
     own = {tool.name for tool in request.tools if isinstance(tool, BaseTool)}
     answer = request.response_format
@@ -270,14 +269,8 @@ def _handed_over(request: ModelRequest[Any], message: BaseMessage) -> bool:
         answer = ToolStrategy(answer.schema)
     if isinstance(answer, ToolStrategy):
         own.update(spec.name for spec in answer.schema_specs)
-    called = {call["name"] for call in message.tool_calls} if isinstance(message, AIMessage) else set()
+    called = {call["name"] for call in reply.tool_calls}
     return bool(called) and own.isdisjoint(called)
-
-
-def _asks(messages: Sequence[BaseMessage]) -> bool:
-    """Whether there is a request to plan for."""
-    requests = requests_in(messages)
-    return bool(requests) and bool(requests[-1].strip())
 
 
 def _continued(request: ModelRequest[Any], plan: Sequence[BaseMessage]) -> ModelRequest[Any]:

@@ -6,8 +6,11 @@ Each template is a public constant, so that a user can read it, and each builder
 from collections.abc import Sequence
 from typing import Any
 
-from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
+from langchain_core.messages import BaseMessage, SystemMessage
 from pydantic import BaseModel, Field
+
+from langchain_tooltree.conversation import Conversation, calls_in
+from langchain_tooltree.experience.records import readable
 
 DEFAULT_PROPOSE_PROMPT = """\
 You choose the next tool call of an assistant at work on the user's request.
@@ -115,30 +118,19 @@ def transcript(conversation: Sequence[BaseMessage]) -> list[dict[str, Any]]:
         One entry for each text, call and observation, in order.
     """
     entries: list[dict[str, Any]] = []
-    for message in conversation:
-        match message:
-            case ToolMessage():
+    for part, message in Conversation.of(conversation).parts:
+        match part:
+            case "observation":
                 entries.append({"role": "tool", "tool": message.name, "observation": readable(message.content)})
-            case AIMessage():
+            case "reply":
                 if message.text:
                     entries.append({"role": "assistant", "text": message.text})
                 entries.extend(
                     {"role": "assistant", "call": {"tool": call["name"], "arguments": call["args"]}}
-                    for call in message.tool_calls
+                    for call in calls_in(message)
                 )
-            case SystemMessage():
-                entries.append({"role": "system", "text": message.text})
             case _:
-                entries.append({"role": "user", "text": readable(message.content)})
+                system = isinstance(message, SystemMessage)
+                text = message.text if system else readable(message.content)
+                entries.append({"role": "system" if system else "user", "text": text})
     return entries
-
-
-def readable(content: str | list[Any]) -> str:
-    """Message content as text; blocks that are not text are named, not shown."""
-    if isinstance(content, str):
-        return content
-    parts = [
-        block if isinstance(block, str) else block.get("text") or f"[{block.get('type', 'content')}]"
-        for block in content
-    ]
-    return "\n".join(parts)

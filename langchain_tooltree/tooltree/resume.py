@@ -9,11 +9,12 @@ import uuid
 from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Any, TypedDict, cast
 
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config
 
 from langchain_tooltree._langgraph import appending, config_at, graph_around, namespace_here, namespace_of, nodes_in
+from langchain_tooltree.conversation import Conversation, calls_in, is_observation
 from langchain_tooltree.errors import ResumeError
 from langchain_tooltree.experience.reference import without_reference
 from langchain_tooltree.tooltree.plan_metadata import plan_metadata
@@ -67,11 +68,10 @@ def continuation_of(
             return None
         best = search.best()
         return WarmStart.below(search.tree, node, carried_out=best is not None and best.id == node.id)
-    made = [call for message in messages if isinstance(message, AIMessage) for call in message.tool_calls]
-    later = [call["name"] for message in rest if isinstance(message, AIMessage) for call in message.tool_calls]
-    if not isinstance(rest[-1], HumanMessage) or any(effects.get(name) != "read" for name in later):
+    later = Conversation(rest)
+    if later.latest != "request" or any(effects.get(call["name"]) != "read" for call in later.calls):
         return None
-    shown = {call_key(call["name"], call["args"]) for call in made}
+    shown = {call_key(call["name"], call["args"]) for call in Conversation(messages).calls}
     return WarmStart.from_reads(search.tree, node.world, tools=repeatable, shown=shown)
 
 
@@ -83,9 +83,9 @@ def _node(search: TreeSearch, message: BaseMessage) -> Node | None:
     """The node of a planned call, unless somebody has changed the call since."""
     number = plan_metadata(message).get("node")
     node = search.tree[number] if isinstance(number, int) and 0 < number < len(search.tree) else None
-    if node is None or node.call is None or not isinstance(message, AIMessage):
+    if node is None or node.call is None:
         return None
-    written = [(call["name"], call["args"]) for call in message.tool_calls]
+    written = [(call["name"], call["args"]) for call in calls_in(message)]
     return node if written == [(node.call.tool, node.call.arguments)] else None
 
 
@@ -93,7 +93,7 @@ def _came_out(node: Node, answer: BaseMessage | None, max_chars: int) -> bool:
     """Whether a planned call brought back, for real, what it had while searching."""
     observation = node.observation
     return (
-        isinstance(answer, ToolMessage)
+        is_observation(answer)
         and observation is not None
         and not observation.transient
         and (answer.status == "success") == (observation.kind == "ok")

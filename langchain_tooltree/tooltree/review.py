@@ -14,6 +14,7 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.runtime import Runtime
 from langgraph.types import interrupt
 
+from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.tooltree.plan_metadata import KEY, PlanMetadata, plan_metadata
 from langchain_tooltree.tooltree.signed_reasoning import CALL_BLOCKS, PLAIN_BLOCKS, block_id, with_arguments
@@ -68,7 +69,7 @@ class PlanReviewMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
 
     def after_model(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any] | None:  # noqa: ARG002
         """Review the calls that the model node has asked for."""
-        messages = _reviewed(state["messages"], self._reads)
+        messages = _reviewed(Conversation.of(state), self._reads)
         return {"messages": messages} if messages else None
 
     async def aafter_model(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any] | None:
@@ -112,8 +113,8 @@ class PlanReviewNode(Runnable[Any, dict[str, list[BaseMessage]]]):
         Returns:
             Messages that replace or answer reviewed calls; none if all are approved as they are.
         """
-        messages = _conversation(input, self._messages_key)
-        return {self._messages_key: _reviewed(messages, self._reads)}
+        said = Conversation.of(input, self._messages_key)
+        return {self._messages_key: _reviewed(said, self._reads)}
 
     async def ainvoke(
         self,
@@ -135,18 +136,10 @@ def review_condition(state: Any, *, messages_key: str = "messages") -> Literal["
     Returns:
         `"tools"` if calls wait, `"model"` if all were rejected, `END` if the conversation ends in an answer.
     """
-    last = _conversation(state, messages_key)[-1]
-    if isinstance(last, ToolMessage):
+    said = Conversation.of(state, messages_key)
+    if said.latest == "observation":
         return "model"
-    return "tools" if isinstance(last, AIMessage) and last.tool_calls else "__end__"
-
-
-def _conversation(state: Any, key: str) -> Sequence[BaseMessage]:
-    """The messages of a graph state: a mapping, an object, or just a list of messages."""
-    if isinstance(state, list):
-        return state
-    messages: Sequence[BaseMessage] = state[key] if isinstance(state, Mapping) else getattr(state, key)
-    return messages
+    return "tools" if said.latest == "reply" and said.open_calls else "__end__"
 
 
 def _reads(effects: Mapping[str, DeclaredEffect] | None) -> frozenset[str]:
@@ -156,21 +149,14 @@ def _reads(effects: Mapping[str, DeclaredEffect] | None) -> frozenset[str]:
     return frozenset(name for name, effect in (effects or {}).items() if effect == "read")
 
 
-def _reviewed(messages: Sequence[BaseMessage], reads: frozenset[str]) -> list[BaseMessage]:
+def _reviewed(said: Conversation, reads: frozenset[str]) -> list[BaseMessage]:
     """Have a person decide on the calls that wait, and say it in messages."""
-    answered: set[str] = set()
-    for message in reversed(messages):
-        if isinstance(message, ToolMessage):
-            # A host answers some calls itself at once, such as those that fill in a response format.
-            answered.add(message.tool_call_id)
-        elif isinstance(message, AIMessage):
-            open_calls = {at: call for at, call in enumerate(message.tool_calls) if call["id"] not in answered}
-            waiting = {at: call for at, call in open_calls.items() if call["name"] not in reads}
-            if not waiting:
-                return []
-            decisions = _ask(message, list(waiting.values()))
-            return _carry_out(message, open_calls, dict(zip(waiting, decisions, strict=True)))
-    return []
+    # A host answers some calls itself at once, such as those that fill in a response format.
+    waiting = {at: call for at, call in said.open_calls.items() if call["name"] not in reads}
+    if said.reply is None or not waiting:
+        return []
+    decisions = _ask(said.reply, list(waiting.values()))
+    return _carry_out(said.reply, said.open_calls, dict(zip(waiting, decisions, strict=True)))
 
 
 def _ask(message: AIMessage, waiting: Sequence[ToolCall]) -> list[Mapping[str, Any]]:

@@ -12,6 +12,7 @@ from langchain_core.runnables.config import ensure_config
 
 from langchain_tooltree._langgraph import state_reader
 from langchain_tooltree.events import Event, FallbackEvent, StartEvent
+from langchain_tooltree.experience.records import readable
 from langchain_tooltree.experience.run_identity import caller_of
 from langchain_tooltree.flows import EventSink, Flow
 from langchain_tooltree.models import Meter, Patience, inner_marks
@@ -20,7 +21,7 @@ from langchain_tooltree.tooltree.ask import ProposalRequest, plan_tools
 from langchain_tooltree.tooltree.dialogue import PathDialogue
 from langchain_tooltree.tooltree.judge import JudgedCall, JudgeRequest, Score
 from langchain_tooltree.tooltree.planner import Planner
-from langchain_tooltree.tooltree.prompts import readable, transcript
+from langchain_tooltree.tooltree.prompts import transcript
 from langchain_tooltree.tooltree.result import SearchCost, SearchResult
 from langchain_tooltree.tooltree.search.scheduler import Operation, OperationOutcome, Spent
 from langchain_tooltree.tooltree.search.search import TreeSearch

@@ -18,6 +18,7 @@ from langchain_core.tools import BaseTool, StructuredTool, ToolException
 from langgraph.prebuilt import ToolNode
 
 from langchain_tooltree._langgraph import ToolInvocationError, tool_node_input
+from langchain_tooltree.conversation import is_observation
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.flows import Flow, FunctionStep
 from langchain_tooltree.text import shortened
@@ -183,7 +184,7 @@ def _failure(step: ToolStep, error: Exception, max_chars: int) -> Observation:
 
 def _tool_message(output: Any) -> ToolMessage | None:
     messages = output.get("messages") if isinstance(output, dict) else None
-    return next((message for message in messages or () if isinstance(message, ToolMessage)), None)
+    return next(filter(is_observation, messages or ()), None)
 
 
 def clip(content: Any, max_chars: int) -> Any:

@@ -24,7 +24,6 @@ from langchain_tooltree.cfgm.collect.environment import (
 )
 from langchain_tooltree.cfgm.collect.report import NamedTask, named
 from langchain_tooltree.cfgm.condense import GAP, Move, condensed, flat, in_short, news_in, pieces_of
-from langchain_tooltree.cfgm.course import earlier_rounds, first_task_in, latest_observations, request_in, task_of
 from langchain_tooltree.cfgm.focus import DEFAULT_FOCUS_PROMPT, LONGEST_FOCUS_POINT
 from langchain_tooltree.cfgm.recall import ANSWER, LOOKED_AT, complementary, moves_of
 from langchain_tooltree.cfgm.recovery import (

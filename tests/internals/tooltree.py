@@ -2,6 +2,7 @@
 
 # ruff: noqa: F401 - names for tests to import
 
+from langchain_tooltree.experience.records import readable
 from langchain_tooltree.tooltree import resume as resume_module
 from langchain_tooltree.tooltree import sandbox as sandbox_module
 from langchain_tooltree.tooltree.ask import ProposalRequest, Proposer, plan_tools, propose_messages
@@ -21,7 +22,6 @@ from langchain_tooltree.tooltree.prompts import (
     DEFAULT_PROPOSE_PROMPT,
     CandidateScores,
     ObservationScore,
-    readable,
     transcript,
 )
 from langchain_tooltree.tooltree.resume import continuation_of, last_search

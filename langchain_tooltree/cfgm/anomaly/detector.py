@@ -3,11 +3,10 @@
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, Literal
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import BaseTool
 from langgraph.errors import GraphBubbleUp
 
@@ -16,10 +15,9 @@ from langchain_tooltree.cfgm.anomaly.classifier import ClassifierFunction, resol
 from langchain_tooltree.cfgm.anomaly.loops import Pollers, loop_in
 from langchain_tooltree.cfgm.anomaly.phrases import Phrase, default_phrases, phrases_from
 from langchain_tooltree.cfgm.anomaly.rules import Anomaly
-from langchain_tooltree.cfgm.course import as_message, is_request
+from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError, check_count
-from langchain_tooltree.experience.records import Outcome, Step, text_of
-from langchain_tooltree.experience.reference import without_reference
+from langchain_tooltree.experience.records import Step
 from langchain_tooltree.flows import Flow, arun_flow, run_flow
 
 logger = logging.getLogger(__name__)
@@ -32,73 +30,14 @@ HORIZON = 1_000
 """Messages from the end in which a tool may have been used before it was gone."""
 
 
-def latest_steps(messages: Sequence[Any]) -> Iterator[list[Step]]:
-    """The calls since the user last said something, those of one message together, latest message first.
-
-    Args:
-        messages: The conversation: LangChain messages, or what `convert_to_messages` takes.
-
-    Yields:
-        The answered calls of one message in the order of their observations; an observation whose call is not in
-        the conversation counts as a call without arguments. Nothing if the last message is no observation.
-    """
-    observations: list[ToolMessage] = []
-    turn = 0
-    for place in range(len(messages) - 1, max(-1, len(messages) - 1 - MOST_MESSAGES), -1):
-        message = as_message(messages[place])
-        match message:
-            case ToolMessage():
-                observations.append(message)
-            case AIMessage():
-                if observations:
-                    yield _steps(message, observations[::-1], turn)
-                    turn -= 1
-                    observations = []
-                elif turn == 0:
-                    return  # the assistant has the last word
-            case HumanMessage():
-                if is_request(message):
-                    break
-            case _ if turn == 0 and not observations:
-                return
-    if observations:
-        yield _steps(None, observations[::-1], turn)
-
-
-def worked_before(messages: Sequence[Any], tool: str) -> bool:
-    """Whether a tool has brought something earlier in a conversation.
-
-    Args:
-        messages: The conversation.
-        tool: Name of the tool.
-
-    Returns:
-        Whether one of the latest `HORIZON` messages is an observation of it, not of its latest call, and no error.
-    """
-    fine: set[str] = set()
-    refusal = f"error: {tool} is not a valid tool".lower()
-    earlier = False
-    for place in range(len(messages) - 1, max(-1, len(messages) - 1 - HORIZON), -1):
-        message = as_message(messages[place])
-        if isinstance(message, AIMessage):
-            earlier = True
-            if any(call["name"] == tool and call["id"] in fine for call in message.tool_calls):
-                return True
-        elif earlier and isinstance(message, ToolMessage) and message.status != "error":
-            refused = text_of(message.content)[: len(refusal)].lower() == refusal
-            fine |= set() if refused else {message.tool_call_id}
-    return False
-
-
-def _steps(caller: AIMessage | None, observations: Sequence[ToolMessage], turn: int) -> list[Step]:
-    calls = {call["id"]: call for call in caller.tool_calls} if caller is not None else {}
-    found = []
-    for message in observations:
-        call = calls.get(message.tool_call_id)
-        outcome = Outcome(without_reference(message.content), message.status)
-        tool = call["name"] if call else message.name or ""
-        found.append(Step(tool, call["args"] if call else None, outcome, message.tool_call_id or None, turn))
-    return found
+def _worked_before(said: Conversation, tool: str) -> bool:
+    """Whether a call of a tool before the latest round has brought something, and no error."""
+    refusal = f"error: {tool} is not a valid tool"  # what LangGraph's tools node writes, in any case of letters
+    earlier = islice(said.rounds(limit=HORIZON, beyond_request=True), 1, None)
+    outcomes = (step.outcome for each in earlier for step in each.steps() if step.tool == tool and step.outcome)
+    return any(
+        outcome.status != "error" and not outcome.text.lower().startswith(refusal.lower()) for outcome in outcomes
+    )
 
 
 DEFAULT_REPEATS = 3
@@ -164,7 +103,7 @@ class AnomalyDetector:
         self._pollers = Pollers(pollers)
         self._classify = None if classifier is None else resolve_classifier(classifier)
 
-    def check(self, messages: Sequence[Any], *, tools: Tools | None = None) -> Anomaly | None:
+    def check(self, messages: Sequence[Any] | Conversation, *, tools: Tools | None = None) -> Anomaly | None:
         """Look at the observations that came after the latest calls.
 
         Args:
@@ -180,28 +119,31 @@ class AnomalyDetector:
         """
         return run_flow(self.checking(messages, tools=tools))
 
-    async def acheck(self, messages: Sequence[Any], *, tools: Tools | None = None) -> Anomaly | None:
+    async def acheck(self, messages: Sequence[Any] | Conversation, *, tools: Tools | None = None) -> Anomaly | None:
         """The async twin of `check`."""
         return await arun_flow(self.checking(messages, tools=tools))
 
-    def checking(self, messages: Sequence[Any], tools: Tools | None = None) -> Flow[Anomaly | None]:
+    def checking(self, messages: Sequence[Any] | Conversation, tools: Tools | None = None) -> Flow[Anomaly | None]:
         """Look at the observations that came after the latest calls, as a flow."""
-        turns = latest_steps(messages)
+        said = Conversation.of(messages)
+        if not said.observations:
+            return None
+        turns = (each.steps(-turn) for turn, each in enumerate(said.rounds(limit=MOST_MESSAGES)))
         seen = [each for each in map(rules.ObservedCall, next(turns, ())) if not each.is_rejection]
         if not seen:
             return None
         latest = [each.step for each in seen]
-        found = self._by_rules(seen, messages, tools) or self._by_loops(latest, turns)
+        found = self._by_rules(seen, said, tools) or self._by_loops(latest, turns)
         if found is not None or self._classify is None:
             return found
         return (yield from self._classify(latest))
 
     def _by_rules(
-        self, latest: Sequence[rules.ObservedCall], messages: Sequence[Any], tools: Tools | None
+        self, latest: Sequence[rules.ObservedCall], said: Conversation, tools: Tools | None
     ) -> Anomaly | None:
         names = None if tools is None else names_of(tools)
         checks: tuple[Callable[[rules.ObservedCall], Anomaly | None], ...] = (
-            lambda seen: rules.missing_tool(seen, names, lambda tool: worked_before(messages, tool)),
+            lambda seen: rules.missing_tool(seen, names, lambda tool: _worked_before(said, tool)),
             rules.error,
             rules.error_field,
             lambda seen: rules.phrase(seen, self._phrases),
@@ -265,11 +207,8 @@ def anomaly_condition(
         `"reflect"` or `"model"`. What the agent can do nothing about, such as a wrong password, goes to the model,
         which sees the error and can tell its user. So does everything if the detector fails, which is logged.
     """
-    messages: Any = state
-    if not isinstance(state, list):
-        messages = state.get(messages_key) if isinstance(state, Mapping) else getattr(state, messages_key, None)
     try:
-        anomaly = (_standard_detector() if detector is None else detector).check(messages or [])
+        anomaly = (_standard_detector() if detector is None else detector).check(Conversation.of(state, messages_key))
     except GraphBubbleUp:
         raise
     except Exception as error:  # noqa: BLE001 - a classifier may be down, and the agent can do without

@@ -36,10 +36,10 @@ from langchain_tooltree.cfgm.collect.attempt import (
 from langchain_tooltree.cfgm.collect.report import Cost
 from langchain_tooltree.errors import ConfigurationError, ToolTreeError
 from langchain_tooltree.experience.recorder import TrajectoryRecorder
-from langchain_tooltree.experience.records import Branch, ChatMessage
+from langchain_tooltree.experience.records import EXTRAS, Branch, ChatMessage
 from langchain_tooltree.experience.run_identity import COLLECTING
 from langchain_tooltree.experience.threads import MESSAGES_KEY
-from langchain_tooltree.experience.trajectory import EXTRAS, Trajectory
+from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.flows import Flow, arun_flow, run_flow
 from langchain_tooltree.models import was_refused
 

@@ -1,0 +1,171 @@
+"""Conversation: requests, rounds of calls, and where a run begins."""
+
+from collections import Counter
+from types import SimpleNamespace
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, SystemMessage, ToolMessage
+from langgraph.graph.message import REMOVE_ALL_MESSAGES
+
+from tests.internals.experience import as_reference
+from tests.internals.hall import Conversation
+
+TASK = "The house is cold. Get the boiler to 2 bar."
+RECALLED = HumanMessage(as_reference("Turn the green valve.", source="memory"))
+ASKED = HumanMessage(TASK)
+SUMMARY = HumanMessage("Here is a summary.", additional_kwargs={"lc_source": "summarization"})
+
+
+def call(tool, number=1):
+    return AIMessage("", tool_calls=[{"name": tool, "args": {}, "id": f"{tool} {number}"}])
+
+
+def called(tool, number=1, **fields):
+    return [call(tool, number), ToolMessage("1.2 bar", tool_call_id=f"{tool} {number}", name=tool, **fields)]
+
+
+def gauged(number=1):
+    return called("read_gauge", number)
+
+
+def failed(number=1):
+    return called("turn_valve", number, status="error")
+
+
+def together(*names):
+    """Calls made in parallel, and what they brought back."""
+    calls = [{"name": "read_gauge", "args": {"gauge": name}, "id": name} for name in names]
+    return [AIMessage("", tool_calls=calls), *(ToolMessage(name, tool_call_id=name) for name in names)]
+
+
+def ids(rounds):
+    return [[message.tool_call_id for message in each.observations] for each in rounds]
+
+
+def test_the_latest_observations_are_those_of_one_message_in_order():
+    messages = [ASKED, *gauged(), *together("a", "b", "c")]
+
+    assert [message.tool_call_id for message in Conversation(messages).observations] == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("last", [ASKED, AIMessage("Done."), call("read_gauge"), SystemMessage("Go on.")])
+def test_where_something_else_was_said_there_are_none(last):
+    assert Conversation([ASKED, *gauged(), last]).observations == []
+    assert Conversation([]).observations == []
+
+
+def test_rounds_come_latest_first_back_to_the_request():
+    messages = [ASKED, *failed(1), AIMessage("Done."), ASKED, *gauged(1), *together("a", "b"), *gauged(2), *failed(2)]
+
+    assert ids(Conversation(messages).rounds()) == [["turn_valve 2"], ["read_gauge 2"], ["a", "b"], ["read_gauge 1"]]
+    assert ids(Conversation(messages).rounds(beyond_request=True))[4:] == [["turn_valve 1"]]
+
+
+def test_what_memory_says_is_no_request():
+    messages = [ASKED, *gauged(1), RECALLED, *gauged(2)]
+
+    assert Conversation(messages).request is ASKED
+    assert Conversation(messages).task == TASK
+    assert ids(Conversation(messages).rounds()) == [["read_gauge 2"], ["read_gauge 1"]]
+
+
+@pytest.mark.parametrize("content", [TASK, [{"type": "text", "text": TASK}], f"{TASK}\n\n{RECALLED.content}"])
+def test_the_task_is_the_text_of_the_latest_request(content):
+    said = Conversation([HumanMessage("Hello."), AIMessage("Hello."), HumanMessage(content), *gauged()])
+    assert said.task == TASK
+    assert said.requests == ["Hello.", TASK]
+
+
+def test_without_a_request_there_is_no_task():
+    assert Conversation([]).request is None
+    assert Conversation([AIMessage("Hello."), RECALLED]).task == ""
+
+
+@pytest.mark.parametrize("messages", [[("user", TASK)], [{"role": "user", "content": TASK}], [ASKED], (ASKED,)])
+def test_messages_of_any_form_in_states_of_any_form_are_read(messages):
+    for state in (messages, {"said": messages}, SimpleNamespace(said=messages), Conversation(messages)):
+        assert Conversation.of(state, "said").messages == [ASKED]
+    assert Conversation.of({}, "said").messages == Conversation.of({"said": None}, "said").messages == []
+
+
+def test_a_summary_is_no_request():
+    assert Conversation([SUMMARY, *gauged()]).request is None
+    assert Conversation([ASKED, SUMMARY, *gauged()]).request is ASKED
+    assert Conversation([SUMMARY, RECALLED, ASKED, HumanMessage("And now?")]).first_task == TASK
+    assert Conversation([SUMMARY, ASKED]).is_summarized
+    assert not Conversation([ASKED]).is_summarized
+
+
+def test_a_summary_is_planned_for_where_nothing_else_tells_what_the_user_wants():
+    assert Conversation([SUMMARY, *gauged()]).wanted == ["Here is a summary."]
+    assert Conversation([SUMMARY, *gauged(), ASKED]).wanted == [TASK]
+    assert Conversation([]).wanted == []
+
+
+def test_messages_of_any_form_are_read_from_the_end():
+    said = Conversation([("user", "Hello."), ("user", TASK), *gauged(1), *gauged(2)])
+
+    assert said.task == TASK
+    assert ids(said.rounds()) == [["read_gauge 2"], ["read_gauge 1"]]
+
+
+def test_what_was_removed_does_not_count():
+    old, new = HumanMessage("Hello.", id="1"), HumanMessage(TASK, id="2")
+
+    assert Conversation([new, old, RemoveMessage(id="1")]).requests == [TASK]
+    assert Conversation([old, RemoveMessage(id="1"), HumanMessage(TASK, id="1")]).requests == [TASK]
+    assert Conversation([old, RemoveMessage(REMOVE_ALL_MESSAGES), new]).messages == [new]
+    assert Conversation([old, RemoveMessage(id="1")]).latest is None
+
+
+def test_the_steps_of_the_run_have_their_outcomes():
+    said = Conversation([*gauged(1), ASKED, *failed(2), *gauged(3), call("read_gauge", 4)])
+
+    assert [(step.call_id, step.outcome and step.outcome.status) for step in said.steps] == [
+        ("turn_valve 2", "error"),
+        ("read_gauge 3", "success"),
+        ("read_gauge 4", None),
+    ]
+    assert [made["id"] for made in said.calls] == ["read_gauge 1", *(step.call_id for step in said.steps)]
+
+
+def test_calls_that_nobody_has_answered_are_known_by_their_place():
+    *most, _ = together("a", "b")
+
+    assert {place: made["id"] for place, made in Conversation([ASKED, *most]).open_calls.items()} == {1: "b"}
+    assert Conversation([*most, ASKED]).open_calls.keys() == {1}
+    assert Conversation([ASKED]).open_calls == {}
+
+
+def test_what_came_since_the_last_call_is_told_apart():
+    said = Conversation([SystemMessage("Be kind."), ASKED, *gauged(), AIMessage("Low."), HumanMessage("And now?")])
+
+    assert [message.type for message in said.since_last_call] == ["tool", "ai", "human"]
+    assert said.instructions == "Be kind."
+    assert said.latest == "request"
+
+
+class Counted(list):
+    """A conversation that counts how often each of its messages is read."""
+
+    def __init__(self, messages):
+        super().__init__(messages)
+        self.reads = Counter()
+
+    def __getitem__(self, place):
+        self.reads[place] += 1
+        return super().__getitem__(place)
+
+    def __iter__(self):
+        pytest.fail("all of it is read")
+
+
+def test_each_message_is_read_once_and_only_as_far_as_needed():
+    messages = Counted([*gauged() * 5_000, ASKED, *gauged(1), *failed(2)])
+    said = Conversation(messages)
+
+    assert (said.task, len(list(said.rounds())), len(said.steps), said.latest) == (TASK, 2, 2, "observation")
+    said.ends(3, lambda _: 1)
+
+    assert set(messages.reads.values()) == {1}
+    assert len(messages.reads) == 7
