@@ -77,6 +77,7 @@ def load_tasks(package: Path) -> list[Task]:
             for name in owners
         }
         methods = {document["name"]: owners[name] for name in owners for document in documents[name]}
+        turns = tuple(tuple(parse_call(text, methods) for text in turn) for turn in gold[entry["id"]])
         tasks.append(
             Task(
                 id=entry["id"],
@@ -87,7 +88,8 @@ def load_tasks(package: Path) -> list[Task]:
                     for document in documents[name]
                     if document["name"] not in entry.get("excluded_function", ())
                 ),
-                gold=tuple(parse_call(text, methods) for turn in gold[entry["id"]] for text in turn),
+                gold=tuple(call for turn in turns for call in turn),
+                gold_turns=turns,
                 make_objects=partial(_make_objects, owners, entry["initial_config"], backends.STATELESS_CLASSES),
                 same_state=partial(_same_state, checker.state_checker),
             )

@@ -84,6 +84,7 @@ class Task:
         request: What the user wants, all turns in one.
         tools: The tools that may be used.
         gold: Calls that fulfil the request.
+        gold_turns: The same calls, user turn by user turn.
         make_objects: Makes the objects in their first state.
         same_state: Whether the objects of two worlds are in the same state, as the benchmark compares them.
     """
@@ -94,6 +95,7 @@ class Task:
     gold: tuple[PlainCall, ...]
     make_objects: Callable[[], Objects]
     same_state: Callable[[Objects, Objects], bool]
+    gold_turns: tuple[tuple[PlainCall, ...], ...] = ()
 
     @cached_property
     def owners(self) -> dict[str, str]:
