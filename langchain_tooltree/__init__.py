@@ -1,146 +1,151 @@
-"""Drop-in planning and experience for the LangGraph and LangChain agents you already have."""
+"""Drop-in planning and experience for the LangGraph and LangChain agents you already have.
 
-from langchain_tooltree.agent import create_tooltree_agent
-from langchain_tooltree.cfgm.anomaly.detector import AnomalyDetector, anomaly_condition
-from langchain_tooltree.cfgm.anomaly.phrases import (
-    ALFWORLD_PHRASES,
-    DEFAULT_PHRASES,
-    SCIENCEWORLD_PHRASES,
-    WEBSHOP_PHRASES,
-    Phrase,
-)
-from langchain_tooltree.cfgm.anomaly.rules import Anomaly
-from langchain_tooltree.cfgm.collect.report import CollectionReport, Cost, Task, TaskOutcome
-from langchain_tooltree.cfgm.memory import CFGMMemory
-from langchain_tooltree.cfgm.middleware import CFGMMiddleware
-from langchain_tooltree.cfgm.node import CFGMReflectionNode
-from langchain_tooltree.cfgm.recall import RecalledRun, Recollection, recall_text
-from langchain_tooltree.cfgm.recovery import Reflector
-from langchain_tooltree.cfgm.reflection import Reflection
-from langchain_tooltree.cfgm.tips import Tip
-from langchain_tooltree.errors import (
-    ConfigurationError,
-    EmbedderMismatchError,
-    EmptyQueryError,
-    GraphFileError,
-    ReplyError,
-    ResumeError,
-    StoreError,
-    StoreLockedError,
-    SummaryError,
-    ToolDefinitionError,
-    ToolTreeError,
-    TrajectoryFormatError,
-)
-from langchain_tooltree.experience.embeddings import HashingEmbeddings
-from langchain_tooltree.experience.files import dump_trajectories, load_trajectories
-from langchain_tooltree.experience.recorder import TrajectoryRecorder
-from langchain_tooltree.experience.records import Branch, Outcome, Step
-from langchain_tooltree.experience.store import ExperienceStore
-from langchain_tooltree.experience.threads import aload_thread, load_thread
-from langchain_tooltree.experience.trajectory import Trajectory
-from langchain_tooltree.experience.verdict import ModelVerdict, Verdict
-from langchain_tooltree.sitgraph.drift import DriftReport
-from langchain_tooltree.sitgraph.middleware import SITGraphMiddleware
-from langchain_tooltree.sitgraph.node import SITGraphNode, with_suggestions
-from langchain_tooltree.sitgraph.sit_graph import SITGraph
-from langchain_tooltree.sitgraph.suggest import Evidence, Suggestion
-from langchain_tooltree.sitgraph.summarize import abackfill_summaries, backfill_summaries, create_summarize_state_tool
-from langchain_tooltree.stores.chroma.store import ChromaStore
-from langchain_tooltree.tooltree.driver import asearch, search
-from langchain_tooltree.tooltree.judge import Judge, JudgedCall, JudgeRequest
-from langchain_tooltree.tooltree.middleware import ToolTreeMiddleware, deserves_search
-from langchain_tooltree.tooltree.node import ToolTreeNode
-from langchain_tooltree.tooltree.plan_metadata import Alternative, PlanMetadata, PlannedCall
-from langchain_tooltree.tooltree.result import PlanStep, SearchCost, SearchResult
-from langchain_tooltree.tooltree.review import PlanReviewMiddleware, PlanReviewNode, ReviewRequest, review_condition
-from langchain_tooltree.tooltree.sandbox import ObjectSandbox, Sandbox, SnapshotSandbox
-from langchain_tooltree.tooltree.search.config import Estimate, SearchConfig
-from langchain_tooltree.tooltree.tools import ToolCard, ToolLibrary, mcp_effects
+A name is imported when it is first used, so `import langchain_tooltree` costs next to nothing, and what an agent does
+not use is never loaded. Names for rarer needs stand in their modules: all exceptions in `langchain_tooltree.errors`,
+phrases of text worlds in `langchain_tooltree.cfgm.anomaly.phrases`, models for tests in `langchain_tooltree.testing`.
+"""
 
-__all__ = [
-    "ALFWORLD_PHRASES",
-    "DEFAULT_PHRASES",
-    "SCIENCEWORLD_PHRASES",
-    "WEBSHOP_PHRASES",
-    "Alternative",
-    "Anomaly",
-    "AnomalyDetector",
-    "Branch",
-    "CFGMMemory",
-    "CFGMMiddleware",
-    "CFGMReflectionNode",
-    "ChromaStore",
-    "CollectionReport",
-    "ConfigurationError",
-    "Cost",
-    "DriftReport",
-    "EmbedderMismatchError",
-    "EmptyQueryError",
-    "Estimate",
-    "Evidence",
-    "ExperienceStore",
-    "GraphFileError",
-    "HashingEmbeddings",
-    "Judge",
-    "JudgeRequest",
-    "JudgedCall",
-    "ModelVerdict",
-    "ObjectSandbox",
-    "Outcome",
-    "Phrase",
-    "PlanMetadata",
-    "PlanReviewMiddleware",
-    "PlanReviewNode",
-    "PlanStep",
-    "PlannedCall",
-    "RecalledRun",
-    "Recollection",
-    "Reflection",
-    "Reflector",
-    "ReplyError",
-    "ResumeError",
-    "ReviewRequest",
-    "SITGraph",
-    "SITGraphMiddleware",
-    "SITGraphNode",
-    "Sandbox",
-    "SearchConfig",
-    "SearchCost",
-    "SearchResult",
-    "SnapshotSandbox",
-    "Step",
-    "StoreError",
-    "StoreLockedError",
-    "Suggestion",
-    "SummaryError",
-    "Task",
-    "TaskOutcome",
-    "Tip",
-    "ToolCard",
-    "ToolDefinitionError",
-    "ToolLibrary",
-    "ToolTreeError",
-    "ToolTreeMiddleware",
-    "ToolTreeNode",
-    "Trajectory",
-    "TrajectoryFormatError",
-    "TrajectoryRecorder",
-    "Verdict",
-    "abackfill_summaries",
-    "aload_thread",
-    "anomaly_condition",
-    "asearch",
-    "backfill_summaries",
-    "create_summarize_state_tool",
-    "create_tooltree_agent",
-    "deserves_search",
-    "dump_trajectories",
-    "load_thread",
-    "load_trajectories",
-    "mcp_effects",
-    "recall_text",
-    "review_condition",
-    "search",
-    "with_suggestions",
-]
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+_MODULES = {
+    # Agents: what takes the place of an agent, of its planner, or of its model node
+    "create_tooltree_agent": "agent",
+    "ToolTreeMiddleware": "tooltree.middleware",
+    "ToolTreeNode": "tooltree.node",
+    # Search: how it is asked, set up and judged, and where writes may be tried
+    "search": "tooltree.driver",
+    "asearch": "tooltree.driver",
+    "SearchConfig": "tooltree.search.config",
+    "SearchResult": "tooltree.result",
+    "ToolCard": "tooltree.tools",
+    "ToolLibrary": "tooltree.tools",
+    "mcp_effects": "tooltree.tools",
+    "Judge": "tooltree.judge",
+    "JudgeRequest": "tooltree.judge",
+    "JudgedCall": "tooltree.judge",
+    "ObjectSandbox": "tooltree.sandbox",
+    "Sandbox": "tooltree.sandbox",
+    "SnapshotSandbox": "tooltree.sandbox",
+    # Approval: a person sees a plan before it is carried out
+    "PlanReviewMiddleware": "tooltree.review",
+    "PlanReviewNode": "tooltree.review",
+    "review_condition": "tooltree.review",
+    # Experience: what happened, how it is recorded and judged, and where it is kept
+    "TrajectoryRecorder": "experience.recorder",
+    "ExperienceStore": "experience.store",
+    "ChromaStore": "stores.chroma",
+    "HashingEmbeddings": "experience.embeddings",
+    "ModelVerdict": "experience.verdict",
+    "Verdict": "experience.verdict",
+    "Trajectory": "experience.trajectory",
+    "Step": "experience.records",
+    "Outcome": "experience.records",
+    "Branch": "experience.records",
+    "load_trajectories": "experience.files",
+    "dump_trajectories": "experience.files",
+    "load_thread": "experience.threads",
+    "aload_thread": "experience.threads",
+    # Graph: which tools came next
+    "SITGraph": "sitgraph.sit_graph",
+    "SITGraphMiddleware": "sitgraph.middleware",
+    "SITGraphNode": "sitgraph.node",
+    "Suggestion": "sitgraph.suggest",
+    "create_summarize_state_tool": "sitgraph.summarize",
+    "backfill_summaries": "sitgraph.summarize",
+    "abackfill_summaries": "sitgraph.summarize",
+    "with_suggestions": "sitgraph.node",
+    # Memory: what was learnt from similar tasks, and help when something goes wrong
+    "CFGMMemory": "cfgm.memory",
+    "CFGMMiddleware": "cfgm.middleware",
+    "CFGMReflectionNode": "cfgm.node",
+    "Reflector": "cfgm.recovery",
+    "Reflection": "cfgm.reflection",
+    "Task": "cfgm.collect.report",
+    "Tip": "cfgm.tips",
+    "RecalledRun": "cfgm.recall",
+    "recall_text": "cfgm.recall",
+    "AnomalyDetector": "cfgm.anomaly.detector",
+    "Anomaly": "cfgm.anomaly.rules",
+    "anomaly_condition": "cfgm.anomaly.detector",
+    "Phrase": "cfgm.anomaly.phrases",
+    "DEFAULT_PHRASES": "cfgm.anomaly.phrases",
+    # Errors
+    "ToolTreeError": "errors",
+    "ConfigurationError": "errors",
+}
+"""The module of each public name, by task; the ordinary case stands first. A test compares it with the imports below,
+which type checkers and editors read."""
+
+__all__ = list(_MODULES)
+
+if TYPE_CHECKING:
+    from langchain_tooltree.agent import create_tooltree_agent as create_tooltree_agent
+    from langchain_tooltree.cfgm.anomaly.detector import AnomalyDetector as AnomalyDetector
+    from langchain_tooltree.cfgm.anomaly.detector import anomaly_condition as anomaly_condition
+    from langchain_tooltree.cfgm.anomaly.phrases import DEFAULT_PHRASES as DEFAULT_PHRASES
+    from langchain_tooltree.cfgm.anomaly.phrases import Phrase as Phrase
+    from langchain_tooltree.cfgm.anomaly.rules import Anomaly as Anomaly
+    from langchain_tooltree.cfgm.collect.report import Task as Task
+    from langchain_tooltree.cfgm.memory import CFGMMemory as CFGMMemory
+    from langchain_tooltree.cfgm.middleware import CFGMMiddleware as CFGMMiddleware
+    from langchain_tooltree.cfgm.node import CFGMReflectionNode as CFGMReflectionNode
+    from langchain_tooltree.cfgm.recall import RecalledRun as RecalledRun
+    from langchain_tooltree.cfgm.recall import recall_text as recall_text
+    from langchain_tooltree.cfgm.recovery import Reflector as Reflector
+    from langchain_tooltree.cfgm.reflection import Reflection as Reflection
+    from langchain_tooltree.cfgm.tips import Tip as Tip
+    from langchain_tooltree.errors import ConfigurationError as ConfigurationError
+    from langchain_tooltree.errors import ToolTreeError as ToolTreeError
+    from langchain_tooltree.experience.embeddings import HashingEmbeddings as HashingEmbeddings
+    from langchain_tooltree.experience.files import dump_trajectories as dump_trajectories
+    from langchain_tooltree.experience.files import load_trajectories as load_trajectories
+    from langchain_tooltree.experience.recorder import TrajectoryRecorder as TrajectoryRecorder
+    from langchain_tooltree.experience.records import Branch as Branch
+    from langchain_tooltree.experience.records import Outcome as Outcome
+    from langchain_tooltree.experience.records import Step as Step
+    from langchain_tooltree.experience.store import ExperienceStore as ExperienceStore
+    from langchain_tooltree.experience.threads import aload_thread as aload_thread
+    from langchain_tooltree.experience.threads import load_thread as load_thread
+    from langchain_tooltree.experience.trajectory import Trajectory as Trajectory
+    from langchain_tooltree.experience.verdict import ModelVerdict as ModelVerdict
+    from langchain_tooltree.experience.verdict import Verdict as Verdict
+    from langchain_tooltree.sitgraph.middleware import SITGraphMiddleware as SITGraphMiddleware
+    from langchain_tooltree.sitgraph.node import SITGraphNode as SITGraphNode
+    from langchain_tooltree.sitgraph.node import with_suggestions as with_suggestions
+    from langchain_tooltree.sitgraph.sit_graph import SITGraph as SITGraph
+    from langchain_tooltree.sitgraph.suggest import Suggestion as Suggestion
+    from langchain_tooltree.sitgraph.summarize import abackfill_summaries as abackfill_summaries
+    from langchain_tooltree.sitgraph.summarize import backfill_summaries as backfill_summaries
+    from langchain_tooltree.sitgraph.summarize import create_summarize_state_tool as create_summarize_state_tool
+    from langchain_tooltree.stores.chroma import ChromaStore as ChromaStore
+    from langchain_tooltree.tooltree.driver import asearch as asearch
+    from langchain_tooltree.tooltree.driver import search as search
+    from langchain_tooltree.tooltree.judge import Judge as Judge
+    from langchain_tooltree.tooltree.judge import JudgedCall as JudgedCall
+    from langchain_tooltree.tooltree.judge import JudgeRequest as JudgeRequest
+    from langchain_tooltree.tooltree.middleware import ToolTreeMiddleware as ToolTreeMiddleware
+    from langchain_tooltree.tooltree.node import ToolTreeNode as ToolTreeNode
+    from langchain_tooltree.tooltree.result import SearchResult as SearchResult
+    from langchain_tooltree.tooltree.review import PlanReviewMiddleware as PlanReviewMiddleware
+    from langchain_tooltree.tooltree.review import PlanReviewNode as PlanReviewNode
+    from langchain_tooltree.tooltree.review import review_condition as review_condition
+    from langchain_tooltree.tooltree.sandbox import ObjectSandbox as ObjectSandbox
+    from langchain_tooltree.tooltree.sandbox import Sandbox as Sandbox
+    from langchain_tooltree.tooltree.sandbox import SnapshotSandbox as SnapshotSandbox
+    from langchain_tooltree.tooltree.search.config import SearchConfig as SearchConfig
+    from langchain_tooltree.tooltree.tools import ToolCard as ToolCard
+    from langchain_tooltree.tooltree.tools import ToolLibrary as ToolLibrary
+    from langchain_tooltree.tooltree.tools import mcp_effects as mcp_effects
+else:
+
+    def __getattr__(name: str) -> Any:
+        """Import a public name where it is first used."""
+        if name not in _MODULES:
+            msg = f"module {__name__!r} has no attribute {name!r}"
+            raise AttributeError(msg)
+        found = globals()[name] = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+        return found
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

@@ -20,7 +20,8 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from langchain_tooltree import Trajectory, TrajectoryFormatError
+from langchain_tooltree import Trajectory
+from langchain_tooltree.errors import TrajectoryFormatError
 from tests.benchmarks.next_tool_baselines import Bigram, Train, trigram
 from tests.benchmarks.next_tool_figures import BOOTSTRAP, DEPTHS, LEVEL, figures, hits
 from tests.benchmarks.next_tool_graphs import ALL, capped_graphs, graphs

@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from langchain_tooltree import Trajectory, TrajectoryFormatError, load_trajectories
+from langchain_tooltree import Trajectory, load_trajectories
+from langchain_tooltree.errors import TrajectoryFormatError
 from tests.internals.experience import ChatMessage, function_of
 
 FOLDS = 5

@@ -19,7 +19,7 @@ from typing import Any
 
 from langchain_core.messages import BaseMessage
 
-from langchain_tooltree import DEFAULT_PHRASES, SCIENCEWORLD_PHRASES, Anomaly, AnomalyDetector
+from langchain_tooltree import DEFAULT_PHRASES, Anomaly, AnomalyDetector
 from tests.benchmarks.scienceworld_injections import (
     KINDS,
     NORMAL,
@@ -31,6 +31,7 @@ from tests.benchmarks.scienceworld_injections import (
     wrong_run,
 )
 from tests.benchmarks.scienceworld_world import WAITING, Task, World, dialogue
+from tests.internals.cfgm import SCIENCEWORLD_PHRASES
 
 SHOWN = 160
 """Characters of an answer that are printed."""

@@ -14,7 +14,8 @@ from langgraph.types import RetryPolicy
 from pydantic import BaseModel
 from travel import BOOKING, EFFECTS, PRICE, ROUND_TRIP, Agency, TravelPolicy, asking, planner_node, travel_agent
 
-from langchain_tooltree import EmptyQueryError, ToolTreeNode
+from langchain_tooltree import ToolTreeNode
+from langchain_tooltree.errors import EmptyQueryError
 from langchain_tooltree.testing import OfflineChatModel, ScriptedChatModel, read_question
 
 THREAD: Any = {"configurable": {"thread_id": "1"}}

@@ -15,7 +15,7 @@ from langgraph.types import Command
 from review_restart import HOSTS, THREAD, Traveller, no_judge, reviewed_agent
 from travel import BOOKING, PRICE, Agency, asking
 
-from langchain_tooltree import ReviewRequest
+from tests.internals.tooltree import ReviewRequest
 
 APPROVE = {"type": "approve"}
 REJECT = {"type": "reject", "message": "too dear"}

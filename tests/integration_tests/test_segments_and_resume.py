@@ -14,7 +14,8 @@ from langgraph.graph import START, MessagesState, StateGraph
 from pydantic import PrivateAttr
 from travel import EFFECTS, ROUND_TRIP, Agency, TravelPolicy, asking, travel_model
 
-from langchain_tooltree import ResumeError, SearchConfig, ToolTreeNode, asearch, search
+from langchain_tooltree import SearchConfig, ToolTreeNode, asearch, search
+from langchain_tooltree.errors import ResumeError
 from langchain_tooltree.testing import OfflineChatModel, Question
 from tests.internals.tooltree import resume_module as checkpoints
 

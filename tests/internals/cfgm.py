@@ -6,7 +6,14 @@ from langchain_tooltree.cfgm import condense as condense_module
 from langchain_tooltree.cfgm import tips as tips_module
 from langchain_tooltree.cfgm.anomaly.error_fields import error_in, fields_of
 from langchain_tooltree.cfgm.anomaly.loops import acknowledges
-from langchain_tooltree.cfgm.anomaly.phrases import Phrase, phrase_book, phrases_from
+from langchain_tooltree.cfgm.anomaly.phrases import (
+    ALFWORLD_PHRASES,
+    SCIENCEWORLD_PHRASES,
+    WEBSHOP_PHRASES,
+    Phrase,
+    phrase_book,
+    phrases_from,
+)
 from langchain_tooltree.cfgm.anomaly.rules import AnomalyKind
 from langchain_tooltree.cfgm.anomaly.signals import HEAD, signals_in
 from langchain_tooltree.cfgm.collect.attempt import ENDED, SHELF, Journal, journals, place, said
@@ -25,7 +32,7 @@ from langchain_tooltree.cfgm.collect.environment import (
 from langchain_tooltree.cfgm.collect.report import NamedTask, named
 from langchain_tooltree.cfgm.condense import GAP, Move, condensed, flat, in_short, news_in, pieces_of
 from langchain_tooltree.cfgm.focus import DEFAULT_FOCUS_PROMPT, LONGEST_FOCUS_POINT
-from langchain_tooltree.cfgm.recall import ANSWER, LOOKED_AT, complementary, moves_of
+from langchain_tooltree.cfgm.recall import ANSWER, LOOKED_AT, Recollection, complementary, moves_of
 from langchain_tooltree.cfgm.recovery import (
     DEFAULT_COOLDOWN,
     DEFAULT_MAX_REFLECTIONS,

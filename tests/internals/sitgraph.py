@@ -6,7 +6,7 @@ from langchain_tooltree.sitgraph import files as files_module
 from langchain_tooltree.sitgraph import mining as mining_module
 from langchain_tooltree.sitgraph import states as states_module
 from langchain_tooltree.sitgraph import views as views_module
-from langchain_tooltree.sitgraph.drift import schema_hash, toolset_of
+from langchain_tooltree.sitgraph.drift import DriftReport, schema_hash, toolset_of
 from langchain_tooltree.sitgraph.files import LARGE, MANIFEST, load_graph
 from langchain_tooltree.sitgraph.graph import INVERSE_TURN, Contribution, Edges, Graph, Outgoing, Snapshot, offsets_of
 from langchain_tooltree.sitgraph.mining import Encoder, state_of
@@ -32,7 +32,15 @@ from langchain_tooltree.sitgraph.states import (
     unpacked,
     vector_of,
 )
-from langchain_tooltree.sitgraph.suggest import BANDWIDTH, PRIOR, Ablation, Recommender, SuggestionQuery, as_text
+from langchain_tooltree.sitgraph.suggest import (
+    BANDWIDTH,
+    PRIOR,
+    Ablation,
+    Evidence,
+    Recommender,
+    SuggestionQuery,
+    as_text,
+)
 from langchain_tooltree.sitgraph.summarize import ACKNOWLEDGEMENT, DEFAULT_SUMMARY_PROMPT
 from langchain_tooltree.sitgraph.transitions import (
     START,

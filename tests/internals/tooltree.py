@@ -11,7 +11,7 @@ from langchain_tooltree.tooltree.draw import figures, status, to_mermaid, to_ric
 from langchain_tooltree.tooltree.driver import Turn
 from langchain_tooltree.tooltree.host_hooks import HostHooks
 from langchain_tooltree.tooltree.judge import FunctionEvaluator, ModelEvaluator, resolve_judge
-from langchain_tooltree.tooltree.middleware import KEPT
+from langchain_tooltree.tooltree.middleware import KEPT, deserves_search
 from langchain_tooltree.tooltree.plan_metadata import ALTERNATIVES, KEY, alternatives, plan_metadata
 from langchain_tooltree.tooltree.planner import Planner
 from langchain_tooltree.tooltree.prompts import (
@@ -24,9 +24,12 @@ from langchain_tooltree.tooltree.prompts import (
     ObservationScore,
     transcript,
 )
+from langchain_tooltree.tooltree.result import PlanStep
 from langchain_tooltree.tooltree.resume import continuation_of, last_search
 from langchain_tooltree.tooltree.retrieval import LexicalIndex, ToolRetriever, terms
+from langchain_tooltree.tooltree.review import ReviewRequest
 from langchain_tooltree.tooltree.sandbox import Worlds, snapshot_of
+from langchain_tooltree.tooltree.search.config import Estimate
 from langchain_tooltree.tooltree.search.policies import START_SHARE, PosteriorPolicy, SelectionPolicy, UCTPolicy
 from langchain_tooltree.tooltree.search.posterior import (
     DEEPER,

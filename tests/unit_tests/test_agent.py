@@ -25,12 +25,12 @@ from langchain_tooltree import (
     SITGraph,
     SITGraphMiddleware,
     ToolCard,
-    ToolDefinitionError,
     ToolLibrary,
     ToolTreeMiddleware,
     Trajectory,
     create_tooltree_agent,
 )
+from langchain_tooltree.errors import ToolDefinitionError
 from langchain_tooltree.testing import ScriptedChatModel
 
 HELLO = {"messages": [{"role": "user", "content": "Hello"}]}

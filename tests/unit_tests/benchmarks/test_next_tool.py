@@ -6,7 +6,8 @@ import json
 import numpy as np
 import pytest
 
-from langchain_tooltree import Branch, HashingEmbeddings, Trajectory, TrajectoryFormatError
+from langchain_tooltree import Branch, HashingEmbeddings, Trajectory
+from langchain_tooltree.errors import TrajectoryFormatError
 from tests.benchmarks.next_tool_baselines import Bigram, trigram
 from tests.benchmarks.next_tool_figures import TaskBootstrap, figures, hits
 from tests.benchmarks.next_tool_graphs import Remembered, capped_graphs, graphs, told_apart

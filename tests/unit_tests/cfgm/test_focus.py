@@ -6,7 +6,8 @@ import pytest
 from langgraph.store.memory import InMemoryStore
 from teacher import attempt
 
-from langchain_tooltree import CFGMMemory, ConfigurationError, ExperienceStore, ReplyError
+from langchain_tooltree import CFGMMemory, ConfigurationError, ExperienceStore
+from langchain_tooltree.errors import ReplyError
 from langchain_tooltree.testing import ScriptedChatModel
 from tests.internals.cfgm import LONGEST_FOCUS_POINT
 from tests.internals.experience import DEFAULT_MAX_CHARACTERS

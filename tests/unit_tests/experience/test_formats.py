@@ -16,7 +16,7 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
-from langchain_tooltree import TrajectoryFormatError
+from langchain_tooltree.errors import TrajectoryFormatError
 from tests.internals.experience import to_chat, to_message, to_messages
 
 texts = st.text(max_size=20)

@@ -6,7 +6,8 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.store.memory import InMemoryStore
 from langgraph.store.sqlite import SqliteStore
 
-from langchain_tooltree import ExperienceStore, StoreError, Trajectory
+from langchain_tooltree import ExperienceStore, Trajectory
+from langchain_tooltree.errors import StoreError
 from tests.internals.experience import record_collection_module as module
 from tests.internals.hall import arun_flow, run_flow
 

@@ -14,14 +14,8 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.store.memory import InMemoryStore
 from langgraph.store.sqlite import SqliteStore
 
-from langchain_tooltree import (
-    Branch,
-    ConfigurationError,
-    ExperienceStore,
-    HashingEmbeddings,
-    Trajectory,
-    TrajectoryFormatError,
-)
+from langchain_tooltree import Branch, ConfigurationError, ExperienceStore, HashingEmbeddings, Trajectory
+from langchain_tooltree.errors import TrajectoryFormatError
 from tests.internals.experience import record_collection_module as record_collection
 from tests.internals.experience import store_module as module
 

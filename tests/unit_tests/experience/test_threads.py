@@ -13,7 +13,8 @@ from langgraph.graph.message import add_messages
 from langgraph.types import Command, interrupt
 from typing_extensions import TypedDict
 
-from langchain_tooltree import ConfigurationError, TrajectoryFormatError, aload_thread, load_thread
+from langchain_tooltree import ConfigurationError, aload_thread, load_thread
+from langchain_tooltree.errors import TrajectoryFormatError
 from langchain_tooltree.testing import ScriptedChatModel
 from tests.internals.experience import path_of
 

@@ -3,7 +3,8 @@
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, SystemMessage, ToolMessage
 
-from langchain_tooltree import Outcome, Trajectory, TrajectoryFormatError
+from langchain_tooltree import Outcome, Trajectory
+from langchain_tooltree.errors import TrajectoryFormatError
 
 CONVERSATION = [
     SystemMessage("Be kind."),

@@ -3,7 +3,9 @@
 import pytest
 from little_runs import called, names, routine, run_of, saved, says, shares, summed_up, user
 
-from langchain_tooltree import DriftReport, SITGraph, ToolDefinitionError
+from langchain_tooltree import SITGraph
+from langchain_tooltree.errors import ToolDefinitionError
+from tests.internals.sitgraph import DriftReport
 
 
 def tool(name, *arguments):

@@ -4,7 +4,7 @@ import pytest
 from langchain_core.tools import tool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from langchain_tooltree import ToolDefinitionError
+from langchain_tooltree.errors import ToolDefinitionError
 from tests.internals.sitgraph import schema_hash, toolset_of
 
 

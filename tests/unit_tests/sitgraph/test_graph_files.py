@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 from little_runs import TableEmbeddings, called, content_of, names, routine, run_of, says, summed_up, user
 
-from langchain_tooltree import GraphFileError, SITGraph
+from langchain_tooltree import SITGraph
+from langchain_tooltree.errors import GraphFileError
 from tests.internals.sitgraph import LARGE, MANIFEST
 from tests.internals.sitgraph import files_module as files
 

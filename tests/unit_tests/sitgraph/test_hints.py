@@ -3,8 +3,8 @@
 import pytest
 from langchain_core.messages import HumanMessage, SystemMessage
 
-from langchain_tooltree import Evidence, Suggestion, with_suggestions
-from tests.internals.sitgraph import MAX_SUMMARY, hints, listed
+from langchain_tooltree import Suggestion, with_suggestions
+from tests.internals.sitgraph import MAX_SUMMARY, Evidence, hints, listed
 
 RENEW = Suggestion("renew_loan", 0.75, "contextual", 3)
 RESERVE = Suggestion("reserve_book", 0.25, "contextual", 1)

@@ -7,9 +7,9 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from little_runs import TableEmbeddings, called, names, routine, run_of, says, shares, summed_up, user
 
-from langchain_tooltree import ConfigurationError, Evidence, SITGraph, Suggestion
+from langchain_tooltree import ConfigurationError, SITGraph, Suggestion
 from tests.internals.hall import run_flow
-from tests.internals.sitgraph import BANDWIDTH, PRIOR, as_text, moment_of, state_of
+from tests.internals.sitgraph import BANDWIDTH, PRIOR, Evidence, as_text, moment_of, state_of
 
 REFUND, ROOM = [user("I want a refund."), *called("a")], [user("Book me a room."), *called("a")]
 MIXED = [

@@ -6,7 +6,8 @@ from types import SimpleNamespace
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
-from langchain_tooltree import EmptyQueryError, SearchConfig
+from langchain_tooltree import SearchConfig
+from langchain_tooltree.errors import EmptyQueryError
 from langchain_tooltree.testing import ScriptedChatModel
 from tests.internals.tooltree import Planner, Turn
 

@@ -2,7 +2,8 @@ import pytest
 from langchain_core.tools import StructuredTool, tool
 from langgraph.types import Command
 
-from langchain_tooltree import ConfigurationError, ObjectSandbox, ToolDefinitionError, ToolLibrary, mcp_effects
+from langchain_tooltree import ConfigurationError, ObjectSandbox, ToolLibrary, mcp_effects
+from langchain_tooltree.errors import ToolDefinitionError
 from tests.internals.tooltree import classify_tools
 
 

@@ -3,7 +3,8 @@
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
-from langchain_tooltree import ConfigurationError, ObjectSandbox, SearchConfig, ToolDefinitionError, ToolLibrary
+from langchain_tooltree import ConfigurationError, ObjectSandbox, SearchConfig, ToolLibrary
+from langchain_tooltree.errors import ToolDefinitionError
 from langchain_tooltree.testing import ScriptedChatModel
 from tests.internals.hall import Patience
 from tests.internals.tooltree import FunctionEvaluator, HostHooks, ModelEvaluator, Planner

@@ -5,8 +5,8 @@ import json
 import pytest
 from langchain_core.messages import AIMessage, ToolMessage
 
-from langchain_tooltree import PlanStep, SearchConfig
-from tests.internals.tooltree import Call, Observation
+from langchain_tooltree import SearchConfig
+from tests.internals.tooltree import Call, Observation, PlanStep
 
 READS = {"alpha": "read", "beta": "read"}
 CHAIN = {

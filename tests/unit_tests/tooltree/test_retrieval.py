@@ -3,7 +3,8 @@ from collections import Counter
 import pytest
 from langchain_core.embeddings import Embeddings
 
-from langchain_tooltree import HashingEmbeddings, SearchConfig, ToolDefinitionError, ToolLibrary
+from langchain_tooltree import HashingEmbeddings, SearchConfig, ToolLibrary
+from langchain_tooltree.errors import ToolDefinitionError
 from tests.internals.tooltree import ToolRetriever
 
 TOPICS = [

@@ -9,16 +9,8 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.tools import StructuredTool, tool
 
-from langchain_tooltree import (
-    ConfigurationError,
-    EmptyQueryError,
-    HashingEmbeddings,
-    ObjectSandbox,
-    SearchConfig,
-    ToolDefinitionError,
-    asearch,
-    search,
-)
+from langchain_tooltree import ConfigurationError, HashingEmbeddings, ObjectSandbox, SearchConfig, asearch, search
+from langchain_tooltree.errors import EmptyQueryError, ToolDefinitionError
 from langchain_tooltree.testing import ScriptedChatModel
 from tests.internals.tooltree import Planner, Turn
 

@@ -5,8 +5,16 @@ import json
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
-from langchain_tooltree import PlanStep
-from tests.internals.tooltree import Call, Observation, PathDialogue, Reply, SignedReasoning, Tree, signed_reasoning_of
+from tests.internals.tooltree import (
+    Call,
+    Observation,
+    PathDialogue,
+    PlanStep,
+    Reply,
+    SignedReasoning,
+    Tree,
+    signed_reasoning_of,
+)
 
 THINKING = {"type": "thinking", "thinking": "attic or desk?", "signature": "c2ln"}
 REDACTED = {"type": "redacted_thinking", "data": "AAAA"}

@@ -4,7 +4,8 @@ import pytest
 from langchain_core.tools import InjectedToolArg, StructuredTool, tool
 from pydantic import BaseModel
 
-from langchain_tooltree import ConfigurationError, ToolCard, ToolDefinitionError, ToolLibrary
+from langchain_tooltree import ConfigurationError, ToolCard, ToolLibrary
+from langchain_tooltree.errors import ToolDefinitionError
 
 
 class Weather(BaseModel):

@@ -5,8 +5,9 @@ from langchain.agents import create_agent
 from langchain.agents.middleware import ModelRequest, wrap_model_call
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
-from langchain_tooltree import ConfigurationError, ToolDefinitionError, ToolTreeMiddleware, deserves_search
-from tests.internals.tooltree import KEPT
+from langchain_tooltree import ConfigurationError, ToolTreeMiddleware
+from langchain_tooltree.errors import ToolDefinitionError
+from tests.internals.tooltree import KEPT, deserves_search
 
 ASKED = HumanMessage("Go.")
 PLANNED_ON = {"tooltree": {"plan": [{"tool": "look", "arguments": {}, "effect": "sandboxed"}]}}

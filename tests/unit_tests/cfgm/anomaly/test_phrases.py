@@ -7,15 +7,17 @@ from time import perf_counter
 import pytest
 from runs_to_read import calls, seen
 
-from langchain_tooltree import (
+from langchain_tooltree import DEFAULT_PHRASES, AnomalyDetector, ConfigurationError
+from tests.internals.cfgm import (
     ALFWORLD_PHRASES,
-    DEFAULT_PHRASES,
+    HEAD,
     SCIENCEWORLD_PHRASES,
     WEBSHOP_PHRASES,
-    AnomalyDetector,
-    ConfigurationError,
+    Phrase,
+    phrase_book,
+    phrases_from,
+    signals_in,
 )
-from tests.internals.cfgm import HEAD, Phrase, phrase_book, phrases_from, signals_in
 
 REFUSALS = """\
 You can't move something into itself.

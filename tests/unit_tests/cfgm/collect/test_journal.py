@@ -6,7 +6,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, ToolMessage
 from little_worlds import contents, empty_store, journal_of
 
-from langchain_tooltree import StoreError
+from langchain_tooltree.errors import StoreError
 from tests.internals.cfgm import ENDED, SHELF, Journal, journals, place
 
 

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from langchain_core.embeddings import DeterministicFakeEmbedding, Embeddings
 from langgraph.store.base import GetOp, PutOp, SearchOp
 
-from langchain_tooltree import ChromaStore, ConfigurationError, EmbedderMismatchError, HashingEmbeddings, StoreError
+from langchain_tooltree import ChromaStore, ConfigurationError, HashingEmbeddings
+from langchain_tooltree.errors import EmbedderMismatchError, StoreError
 from tests.internals.stores import CATALOGUE
 
 NOTES = ("users", "ada", "notes")

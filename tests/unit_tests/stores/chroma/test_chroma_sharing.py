@@ -15,14 +15,8 @@ import chromadb
 import pytest
 from chroma_child import NOTES, ONE
 
-from langchain_tooltree import (
-    ChromaStore,
-    ConfigurationError,
-    EmbedderMismatchError,
-    HashingEmbeddings,
-    StoreError,
-    StoreLockedError,
-)
+from langchain_tooltree import ChromaStore, ConfigurationError, HashingEmbeddings
+from langchain_tooltree.errors import EmbedderMismatchError, StoreError, StoreLockedError
 from tests.internals.stores import LOCK_FILE
 
 CHILD = Path(__file__).with_name("chroma_child.py")

@@ -1,7 +1,7 @@
 import pytest
 
-from langchain_tooltree import Estimate, SearchConfig
-from tests.internals.tooltree import Budget, Spent
+from langchain_tooltree import SearchConfig
+from tests.internals.tooltree import Budget, Estimate, Spent
 
 
 def budget(**settings):

@@ -3,7 +3,8 @@ import math
 
 import pytest
 
-from langchain_tooltree import ConfigurationError, Estimate, SearchConfig
+from langchain_tooltree import ConfigurationError, SearchConfig
+from tests.internals.tooltree import Estimate
 
 PARTS = ("pre_threshold", "post_threshold", "goal_threshold", "value_threshold", "relevance_threshold")
 COUNTS = (

@@ -1,7 +1,8 @@
 import pytest
 
-from langchain_tooltree import Estimate, ResumeError, SearchConfig
-from tests.internals.tooltree import Budget, Node, OperationOutcome, Rollout, Scheduler, Spent
+from langchain_tooltree import SearchConfig
+from langchain_tooltree.errors import ResumeError
+from tests.internals.tooltree import Budget, Estimate, Node, OperationOutcome, Rollout, Scheduler, Spent
 
 
 @pytest.fixture

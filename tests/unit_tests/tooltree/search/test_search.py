@@ -2,7 +2,8 @@
 
 import pytest
 
-from langchain_tooltree import ResumeError, SearchConfig
+from langchain_tooltree import SearchConfig
+from langchain_tooltree.errors import ResumeError
 from tests.internals.tooltree import OperationOutcome, TreeSearch, Work
 
 
