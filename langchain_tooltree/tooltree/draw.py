@@ -1,13 +1,14 @@
 """Pictures of a search tree: Mermaid for documents, a tree for the terminal."""
 
 from collections.abc import Collection
-
-from rich.markup import escape
-from rich.tree import Tree as TerminalTree
+from typing import TYPE_CHECKING
 
 from langchain_tooltree.experience.records import readable
 from langchain_tooltree.text import mermaid_text, one_line
 from langchain_tooltree.tooltree.search.tree import Node, Tree
+
+if TYPE_CHECKING:
+    from rich.tree import Tree as TerminalTree
 
 REASONS = {
     "pre_evaluation": "pruned before",
@@ -48,7 +49,7 @@ def to_mermaid(tree: Tree, best: Collection[int] = ()) -> str:
     return "\n".join(lines)
 
 
-def to_rich(tree: Tree, best: Collection[int] = ()) -> TerminalTree:
+def to_rich(tree: Tree, best: Collection[int] = ()) -> "TerminalTree":
     """Draw a tree for a terminal.
 
     Args:
@@ -58,6 +59,8 @@ def to_rich(tree: Tree, best: Collection[int] = ()) -> TerminalTree:
     Returns:
         Something that `rich.print` shows.
     """
+    from rich.tree import Tree as TerminalTree  # noqa: PLC0415 - only who prints a tree needs rich
+
     drawn = TerminalTree("[bold]request[/bold]", guide_style="dim")
     branches = {0: drawn}
     for node in tree.nodes[1:]:
@@ -66,6 +69,8 @@ def to_rich(tree: Tree, best: Collection[int] = ()) -> TerminalTree:
 
 
 def _terminal_label(node: Node, best: Collection[int]) -> str:
+    from rich.markup import escape  # noqa: PLC0415 - as above
+
     call = escape(one_line(node.label, MAX_LABEL))
     style = "bold green" if node.id in best else "dim" if node.pruned else "default"
     mark = "✔ " if node.id in best else ""

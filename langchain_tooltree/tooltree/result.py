@@ -2,15 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolCall, ToolMessage
-from rich.tree import Tree as TerminalTree
 
 from langchain_tooltree.tooltree import draw
 from langchain_tooltree.tooltree.plan_metadata import KEY, Alternative, PlanMetadata, alternatives, planned
 from langchain_tooltree.tooltree.search.stopping import StopReason
 from langchain_tooltree.tooltree.search.tree import Call, Node, Observation, Tree
+
+if TYPE_CHECKING:
+    from rich.tree import Tree as TerminalTree
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +181,7 @@ class SearchResult:
         """The tree as a Mermaid flowchart: Q, N and scores on each node, why pruned, the best path marked."""
         return draw.to_mermaid(self.tree, self._best_ids())
 
-    def to_rich(self) -> TerminalTree:
+    def to_rich(self) -> "TerminalTree":
         """The tree for a terminal, to be printed by rich."""
         return draw.to_rich(self.tree, self._best_ids())
 
