@@ -17,12 +17,12 @@ from langchain_tooltree.models import resolve_model
 from langchain_tooltree.sitgraph.middleware import SITGraphMiddleware
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
 from langchain_tooltree.sitgraph.transitions import SUMMARIZE_STATE
-from langchain_tooltree.tooltree.host_hooks import HostHooks
 from langchain_tooltree.tooltree.judge import Judge
 from langchain_tooltree.tooltree.middleware import ToolTreeMiddleware, deserves_search
 from langchain_tooltree.tooltree.review import PlanReviewMiddleware
 from langchain_tooltree.tooltree.sandbox import Sandbox
 from langchain_tooltree.tooltree.search.config import SearchConfig
+from langchain_tooltree.tooltree.tool_executor import HostHooks
 from langchain_tooltree.tooltree.tools import DeclaredEffect, ToolLibrary
 
 

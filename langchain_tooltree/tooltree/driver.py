@@ -9,12 +9,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Unpack
 
 from langchain_core.callbacks import Callbacks
-from langchain_core.embeddings import Embeddings
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, convert_to_messages
+from langchain_core.messages import BaseMessage, HumanMessage, convert_to_messages
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
 from langgraph.constants import TAG_NOSTREAM
@@ -36,8 +35,7 @@ from langchain_tooltree.flows import (
     to_stream,
 )
 from langchain_tooltree.models import AGENT_NAME, Meter, Patience
-from langchain_tooltree.tooltree.judge import Judge
-from langchain_tooltree.tooltree.planner import Planner
+from langchain_tooltree.tooltree.planner import Planner, PlannerOptions, SearchSession, with_options
 from langchain_tooltree.tooltree.result import SearchResult
 from langchain_tooltree.tooltree.resume import (
     MAX_SEGMENTS,
@@ -51,11 +49,7 @@ from langchain_tooltree.tooltree.resume import (
     placed,
     segment_end,
 )
-from langchain_tooltree.tooltree.sandbox import Sandbox
-from langchain_tooltree.tooltree.search.config import SearchConfig
 from langchain_tooltree.tooltree.search.scheduler import Operation, OperationOutcome
-from langchain_tooltree.tooltree.session import SearchSession
-from langchain_tooltree.tooltree.tools import DeclaredEffect
 
 CALL = "tooltree_call"
 """Name of the tasks, in traces and in the identifiers by which a resumed search finds their results."""
@@ -267,17 +261,17 @@ class Turn:
             system=self.system,
             state=self.state,
             messages_key=self.messages_key,
-            cancelled=cancelled or (lambda: False),
+            cancelled=cancelled,
             sinks=sinks,
         )
 
     def _answered(self, result: SearchResult) -> Flow[SearchResult]:
         conversation = [*self.system, *self.messages, *result.messages]
         limit = self.planner.config.max_seconds or math.inf
-        deadline = time.monotonic() + max(limit - result.cost.seconds, 0)
-        patience = Patience(deadline=deadline, cancelled=self.cancelled or (lambda: False))
-        answer: AIMessage = yield from self.planner.answer(conversation, self.config or RunnableConfig(), patience)
-        meter = Meter(1)
+        meter = Meter(1, patience=Patience(deadline=time.monotonic() + max(limit - result.cost.seconds, 0)))
+        if self.cancelled is not None:
+            meter.patience.cancelled = self.cancelled
+        answer = yield from self.planner.answer(conversation, self.config or RunnableConfig(), meter.patience)
         meter.count(answer)
         cost = replace(
             result.cost,
@@ -298,24 +292,24 @@ Query = str | Sequence[BaseMessage | dict[str, Any] | tuple[str, str]]
 """A request, or a conversation in any form that LangChain understands."""
 
 
+@driven
+@with_options
 def search(
     query: Query,
     tools: Iterable[BaseTool],
     *,
     model: str | BaseChatModel,
-    judge: str | BaseChatModel | Judge | None = None,
-    post_judge: str | BaseChatModel | Judge | None = None,
-    config: SearchConfig | None = None,
-    effects: Mapping[str, DeclaredEffect] | None = None,
-    sandbox: Sandbox | None = None,
-    embeddings: Embeddings | None = None,
     on_event: Callable[[Event], None] | None = None,
     callbacks: Callbacks = None,
     cancel: threading.Event | None = None,
-) -> SearchResult:
+    **options: Unpack[PlannerOptions],
+) -> Flow[SearchResult]:
     """Search for the tool calls that fulfil a request, and answer from them.
 
     Works outside a graph, inside a node, and inside a task. Inside, it is persisted and resumed with its host.
+
+    Cancelling the asyncio task of `asearch` raises `CancelledError` as usual; set `cancel` to get the best plan so far
+    instead.
 
     Args:
         query: The request, or a conversation.
@@ -338,62 +332,14 @@ def search(
         ConfigurationError: If the parts do not fit together.
         EmptyQueryError: If there is no request.
     """
-    planner = Planner(
-        model,
-        tools,
-        judge=judge,
-        post_judge=post_judge,
-        config=config,
-        effects=effects,
-        sandbox=sandbox,
-        embeddings=embeddings,
-    )
-    return _turn(planner, query, on_event, callbacks, cancel).plan()
-
-
-async def asearch(
-    query: Query,
-    tools: Iterable[BaseTool],
-    *,
-    model: str | BaseChatModel,
-    judge: str | BaseChatModel | Judge | None = None,
-    post_judge: str | BaseChatModel | Judge | None = None,
-    config: SearchConfig | None = None,
-    effects: Mapping[str, DeclaredEffect] | None = None,
-    sandbox: Sandbox | None = None,
-    embeddings: Embeddings | None = None,
-    on_event: Callable[[Event], None] | None = None,
-    callbacks: Callbacks = None,
-    cancel: threading.Event | None = None,
-) -> SearchResult:
-    """The async twin of `search`, with the same arguments.
-
-    Cancelling the asyncio task raises `CancelledError` as usual; set `cancel` to get the best plan so far instead.
-    """
-    planner = Planner(
-        model,
-        tools,
-        judge=judge,
-        post_judge=post_judge,
-        config=config,
-        effects=effects,
-        sandbox=sandbox,
-        embeddings=embeddings,
-    )
-    return await _turn(planner, query, on_event, callbacks, cancel).aplan()
-
-
-def _turn(
-    planner: Planner,
-    query: Query,
-    on_event: Callable[[Event], None] | None,
-    callbacks: Callbacks,
-    cancel: threading.Event | None,
-) -> Turn:
-    return Turn(
-        planner=planner,
+    turn = Turn(
+        planner=Planner(model, tools, **options),
         messages=[HumanMessage(query)] if isinstance(query, str) else convert_to_messages(list(query)),
         config={"callbacks": callbacks} if callbacks else {},
         cancelled=cancel.is_set if cancel else None,
         sinks=[on_event] if on_event else [],
     )
+    return flow_of(turn.plan)()
+
+
+asearch = async_twin(search)

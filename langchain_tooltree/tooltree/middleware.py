@@ -4,11 +4,10 @@ import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Unpack
 
 from langchain.agents.middleware import AgentMiddleware, AgentState, ModelRequest, ModelResponse
 from langchain.agents.structured_output import AutoStrategy, ToolStrategy
-from langchain_core.embeddings import Embeddings
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.tools import BaseTool
@@ -17,16 +16,14 @@ from langgraph.config import get_config
 from langchain_tooltree._langgraph import configurable_here, namespace_here
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError
+from langchain_tooltree.flows import Flow, arun_flow, flow_of, run_flow
 from langchain_tooltree.models import AGENT_NAME, resolve_model
 from langchain_tooltree.tooltree.driver import Turn
-from langchain_tooltree.tooltree.host_hooks import HostHooks
-from langchain_tooltree.tooltree.judge import Judge
 from langchain_tooltree.tooltree.plan_metadata import plan_metadata
-from langchain_tooltree.tooltree.planner import Planner
+from langchain_tooltree.tooltree.planner import Planner, PlannerOptions, with_options
 from langchain_tooltree.tooltree.result import SearchResult
-from langchain_tooltree.tooltree.sandbox import Sandbox
-from langchain_tooltree.tooltree.search.config import SearchConfig
-from langchain_tooltree.tooltree.tools import DeclaredEffect, ToolCard, ToolLibrary
+from langchain_tooltree.tooltree.tool_executor import HostHooks
+from langchain_tooltree.tooltree.tools import ToolCard, ToolLibrary
 
 KEPT = 8
 """So many planners, for the models and tool selections of requests, and so many plans without an answer are kept."""
@@ -96,36 +93,29 @@ class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
             request; the message names the value and the remedy.
     """
 
+    @with_options
     def __init__(
         self,
         model: str | BaseChatModel | None = None,
         *,
-        judge: str | BaseChatModel | Judge | None = None,
-        post_judge: str | BaseChatModel | Judge | None = None,
-        config: SearchConfig | None = None,
-        effects: Mapping[str, DeclaredEffect] | None = None,
-        sandbox: Sandbox | None = None,
-        embeddings: Embeddings | None = None,
         cards: Iterable[ToolCard] = (),
         when: Callable[[ModelRequest[Any]], bool] = deserves_search,
         host_middleware: Sequence[AgentMiddleware[Any, Any, Any]] = (),
+        **options: Unpack[PlannerOptions],
     ) -> None:
         super().__init__()
         if not callable(when):
             msg = f"when must be a function from a ModelRequest to a bool, got {when!r}."
             raise ConfigurationError(msg)
         self._model = None if model is None else resolve_model(model)
-        self._parts: dict[str, Any] = {
-            "judge": resolve_model(judge) if isinstance(judge, str) else judge,
-            "post_judge": resolve_model(post_judge) if isinstance(post_judge, str) else post_judge,
-            "config": config,
-            "effects": effects,
-            "sandbox": sandbox,
-            "embeddings": embeddings,
-        }
+        self._options = options
+        if isinstance(judge := options.get("judge"), str):  # every planner of this agent then has the same
+            self._options["judge"] = resolve_model(judge)
+        if isinstance(judge := options.get("post_judge"), str):
+            self._options["post_judge"] = resolve_model(judge)
         self._cards = tuple(cards)
         self._when = when
-        self._guards = HostHooks.of(host_middleware)
+        self._host_hooks = HostHooks.of(host_middleware)
         self._planners: dict[tuple[Any, ...], Planner] = {}
         self._unanswered: dict[tuple[str, str], _Planned] = {}
         self._lock = threading.Lock()
@@ -155,10 +145,9 @@ class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         Returns:
             The plan's messages and the model's, in order.
         """
-        turn = self._turn(request)
-        if turn is None:
+        planned = run_flow(self._planned(request))
+        if planned is None:
             return handler(request)
-        planned = self._take_unanswered(turn) or _Planned(turn.planner.model, turn.search())
         plan = planned.messages_for(request.model)
         if planned.result.pending:
             return ModelResponse(plan)
@@ -170,16 +159,22 @@ class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
     ) -> ModelResponse[Any]:
         """The async twin of `wrap_model_call`."""
-        turn = self._turn(request)
-        if turn is None:
+        planned = await arun_flow(self._planned(request))
+        if planned is None:
             return await handler(request)
-        planned = self._take_unanswered(turn) or _Planned(turn.planner.model, await turn.asearch())
         plan = planned.messages_for(request.model)
         if planned.result.pending:
             return ModelResponse(plan)
         with self._kept_if_unanswered(planned):
             response = await handler(_continued(request, plan))
         return replace(response, result=[*plan, *response.result])
+
+    def _planned(self, request: ModelRequest[Any]) -> "Flow[_Planned | None]":
+        """The plan for a request, as a flow; `None` for one that deserves no search."""
+        turn = self._turn(request)
+        if turn is None:
+            return None
+        return self._take_unanswered(turn) or _Planned(turn.planner.model, (yield from flow_of(turn.search)()))
 
     def _turn(self, request: ModelRequest[Any]) -> Turn | None:
         """The request as a turn of the planner, if it deserves a search and has something to plan with."""
@@ -215,8 +210,8 @@ class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
                 planner = Planner(
                     model,
                     library,
-                    **self._parts,
-                    guards=self._guards,
+                    **self._options,
+                    host_hooks=self._host_hooks,
                     selection=selection,
                     model_settings=settings,
                 )

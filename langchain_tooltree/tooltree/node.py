@@ -2,20 +2,15 @@
 
 import dataclasses
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Unpack
 
-from langchain_core.embeddings import Embeddings
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage, SystemMessage, convert_to_messages
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.tools import BaseTool
 
 from langchain_tooltree.tooltree.driver import Turn
-from langchain_tooltree.tooltree.judge import Judge
-from langchain_tooltree.tooltree.planner import Planner
-from langchain_tooltree.tooltree.sandbox import Sandbox
-from langchain_tooltree.tooltree.search.config import SearchConfig
-from langchain_tooltree.tooltree.tools import DeclaredEffect
+from langchain_tooltree.tooltree.planner import Planner, PlannerOptions, with_options
 
 
 class ToolTreeNode(Runnable[Any, dict[str, list[BaseMessage]]]):
@@ -46,33 +41,20 @@ class ToolTreeNode(Runnable[Any, dict[str, list[BaseMessage]]]):
         ConfigurationError: If the parts do not fit together; the message names the value and the remedy.
     """
 
+    @with_options
     def __init__(
         self,
         model: str | BaseChatModel,
         tools: Iterable[BaseTool],
         *,
-        judge: str | BaseChatModel | Judge | None = None,
-        post_judge: str | BaseChatModel | Judge | None = None,
-        config: SearchConfig | None = None,
-        effects: Mapping[str, DeclaredEffect] | None = None,
-        sandbox: Sandbox | None = None,
-        embeddings: Embeddings | None = None,
         system_prompt: str | None = None,
         messages_key: str = "messages",
+        **options: Unpack[PlannerOptions],
     ) -> None:
         self.name = "ToolTreeNode"
         self._messages_key = messages_key
         self._system = [SystemMessage(system_prompt)] if system_prompt else []
-        self._planner = Planner(
-            model,
-            tools,
-            judge=judge,
-            post_judge=post_judge,
-            config=config,
-            effects=effects,
-            sandbox=sandbox,
-            embeddings=embeddings,
-        )
+        self._planner = Planner(model, tools, **options)
 
     def invoke(
         self,

@@ -1,45 +1,109 @@
-"""The parts of a planner, resolved and checked once, before anything runs."""
+"""A planner, resolved and checked once, and one search with it: what each operation means for models, tools and forks.
 
+A `Planner` is shared by all its searches, so it holds no state; a `SearchSession` holds that of one search.
+"""
+
+import inspect
 import logging
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import Any, Literal, TypedDict, TypeVar, Unpack, get_type_hints
 
 from langchain_core.embeddings import Embeddings
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import ensure_config
 from langchain_core.tools import BaseTool
 
+from langchain_tooltree._langgraph import state_reader
 from langchain_tooltree.errors import ConfigurationError
+from langchain_tooltree.events import Event, FallbackEvent, StartEvent
 from langchain_tooltree.experience.embeddings import HashingEmbeddings
-from langchain_tooltree.flows import Flow
-from langchain_tooltree.models import TAG, ModelStep, Patience, ask_patiently, bind_tools, resolve_model
-from langchain_tooltree.tooltree.ask import Proposer
-from langchain_tooltree.tooltree.host_hooks import HostHooks
-from langchain_tooltree.tooltree.judge import Judge, resolve_judge
+from langchain_tooltree.experience.records import readable
+from langchain_tooltree.experience.run_identity import caller_of
+from langchain_tooltree.flows import EventSink, Flow
+from langchain_tooltree.models import (
+    TAG,
+    Meter,
+    ModelStep,
+    Patience,
+    ask_patiently,
+    bind_tools,
+    inner_marks,
+    resolve_model,
+)
+from langchain_tooltree.text import digest
+from langchain_tooltree.tooltree.ask import ProposalRequest, Proposer, plan_tools
+from langchain_tooltree.tooltree.dialogue import PathDialogue
+from langchain_tooltree.tooltree.judge import Judge, JudgedCall, JudgeRequest, Score, resolve_judge
+from langchain_tooltree.tooltree.prompts import transcript
+from langchain_tooltree.tooltree.result import SearchCost, SearchResult
 from langchain_tooltree.tooltree.retrieval import ToolRetriever
 from langchain_tooltree.tooltree.sandbox import Sandbox
 from langchain_tooltree.tooltree.search.config import SearchConfig
+from langchain_tooltree.tooltree.search.scheduler import Operation, OperationOutcome, Spent
+from langchain_tooltree.tooltree.search.search import TreeSearch
+from langchain_tooltree.tooltree.search.tree import Node
+from langchain_tooltree.tooltree.search.warm_start import WarmStart
+from langchain_tooltree.tooltree.tool_executor import HostHooks, ToolExecutor, clip
 from langchain_tooltree.tooltree.tools import DeclaredEffect, ToolLibrary, classify_tools, injected_names
 
 logger = logging.getLogger(__name__)
 
+FAILURES_ENOUGH = 2
+"""So often a call may fail, or be rejected, after a request before it is proposed no more: once may be chance."""
 
-class Planner:
-    """Models, tools, judges, effects and sandbox of a planner; shared by all its searches, so it holds no state.
+JUDGED_CHARS = 8_000
+"""Characters of an observation that a judge gets to see: about 2,000 tokens."""
 
-    Args:
-        model: Proposes calls and writes the answer.
-        tools: LangChain tools, or a `ToolLibrary`.
-        judge: Scores calls; the model itself if left out.
+FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
+
+
+class PlannerOptions(TypedDict, total=False):
+    """The keyword arguments that whatever makes a planner takes; `None` is the default of each.
+
+    Attributes:
+        judge: Scores calls: a chat model, the name of one, or a function; the model itself if left out.
         post_judge: Scores observations; the judge if left out.
         config: The settings.
-        effects: Which tools only read.
-        sandbox: A forkable world for the tools that write.
+        effects: Which tools only `"read"`; every other tool is never run, unless the sandbox binds it.
+        sandbox: A forkable world, in which the writes of its tools are tried out.
         embeddings: Ranks tools where there are many; `HashingEmbeddings` if left out.
-        guards: What the host puts around its tool calls; searched calls pass through it too.
-        selection: Whether the tools are a selection made for this turn, so that effects and sandbox may name others.
-        model_settings: Settings of the requests for calls, such as a temperature, by name.
+    """
+
+    judge: str | BaseChatModel | Judge | None
+    post_judge: str | BaseChatModel | Judge | None
+    config: SearchConfig | None
+    effects: Mapping[str, DeclaredEffect] | None
+    sandbox: Sandbox | None
+    embeddings: Embeddings | None
+
+
+def with_options(function: FunctionT) -> FunctionT:
+    """Show `**options` as the keyword arguments that they are, in `help()` and `inspect.signature`."""
+    signature = inspect.signature(function)
+    *own, _ = signature.parameters.values()
+    shown = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+        for name, kind in get_type_hints(PlannerOptions).items()
+    ]
+    end = next(
+        (at for at, each in enumerate(own) if each.kind is each.KEYWORD_ONLY and each.default is not each.empty),
+        len(own),
+    )
+    function.__dict__["__signature__"] = signature.replace(parameters=[*own[:end], *shown, *own[end:]])
+    return function
+
+
+class Planner:
+    """Models, tools, judges, effects and sandbox of a planner.
+
+    `host_hooks` is what the host puts around its tool calls, and searched calls pass through. With `selection`, the
+    tools are a selection made for this turn, so effects and sandbox may name others. `model_settings` are those of the
+    requests for calls, such as a temperature, by name.
 
     Raises:
         ConfigurationError: If a part cannot work, or parts do not fit together.
@@ -50,16 +114,12 @@ class Planner:
         model: str | BaseChatModel,
         tools: Iterable[BaseTool],
         *,
-        judge: str | BaseChatModel | Judge | None = None,
-        post_judge: str | BaseChatModel | Judge | None = None,
-        config: SearchConfig | None = None,
-        effects: Mapping[str, DeclaredEffect] | None = None,
-        sandbox: Sandbox | None = None,
-        embeddings: Embeddings | None = None,
-        guards: HostHooks | None = None,
+        host_hooks: HostHooks | None = None,
         selection: bool = False,
         model_settings: Mapping[str, Any] | None = None,
+        **options: Unpack[PlannerOptions],
     ) -> None:
+        config, sandbox = options.get("config"), options.get("sandbox")
         if config is not None and not isinstance(config, SearchConfig):
             msg = f"config must be a SearchConfig, got {type(config).__name__} {config!r}."
             raise ConfigurationError(msg)
@@ -69,9 +129,9 @@ class Planner:
         self.config = config or SearchConfig()
         self.model = resolve_model(model)
         self.library = ToolLibrary(tools)
-        self.guards = guards or HostHooks()
+        self.host_hooks = host_hooks or HostHooks()
         self.effects = classify_tools(
-            self.library, effects, sandbox, held_back=self.guards.held_back, selection=selection
+            self.library, options.get("effects"), sandbox, held_back=self.host_hooks.held_back, selection=selection
         )
         if set(self.effects.values()) == {"write"}:
             logger.warning(
@@ -81,13 +141,22 @@ class Planner:
             )
         self.sandbox = sandbox
         self.bound_tools = frozenset(tool.name for tool in sandbox.tools) if sandbox else frozenset()
+        self.cards = {name: self.library.card(name).to_dict() for name in self.library.names}
         self.proposer = Proposer(self.model, self.library, self.effects, self.config, model_settings)
-        first_judge = self.model if judge is None else judge
-        self.pre_judge = resolve_judge(first_judge, seed=self.config.seed)
-        self.post_judge = resolve_judge(first_judge if post_judge is None else post_judge, seed=self.config.seed)
+        judge = self.model if (given := options.get("judge")) is None else given
+        self.pre_judge = resolve_judge(judge, seed=self.config.seed)
+        post_judge = options.get("post_judge")
+        self.post_judge = resolve_judge(judge if post_judge is None else post_judge, seed=self.config.seed)
+        self.judge_calls = max(self.pre_judge.calls_per_question, self.post_judge.calls_per_question)
         # What is injected, such as the state, may change from one request to the next.
         self.repeatable = frozenset(tool.name for tool in self.library if not injected_names(tool))
-        self.retriever = ToolRetriever(self.library, embeddings or HashingEmbeddings(), self.config)
+        self.retriever = ToolRetriever(self.library, options.get("embeddings") or HashingEmbeddings(), self.config)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A digest of all that decides which operations a search launches, its models' answers aside."""
+        parts = (self.config, sorted(self.effects.items()), list(self.cards.values()), self.judge_calls)
+        return digest(repr(parts))
 
     def answer(
         self, conversation: Sequence[BaseMessage], config: RunnableConfig, patience: Patience
@@ -95,16 +164,248 @@ class Planner:
         """The agent's plain model step: answer from what is known, or, without a plan, do what the model thinks best.
 
         Its tokens are the user's, so this is the one model call that is not hidden from streams.
-
-        Args:
-            conversation: The dialogue and the trajectory, every call answered.
-            config: Run configuration of the host.
-            patience: How long it may wait for rate limits.
-
-        Returns:
-            The model's reply.
         """
         model = bind_tools(self.model, list(self.library))
-        step = ModelStep(model, conversation, {**config, "run_name": f"{TAG}.answer"})
-        reply: AIMessage = yield from ask_patiently(step, patience)
-        return reply
+        return ask_patiently(ModelStep(model, conversation, {**config, "run_name": f"{TAG}.answer"}), patience)
+
+
+class SearchSession:
+    """One search over one conversation.
+
+    Args:
+        planner: The parts.
+        messages: The conversation to plan for.
+        system: Messages put before it for the models.
+        state: Graph state for injected arguments.
+        messages_key: Where in it the messages stand; they are replaced by those of the path.
+        cancelled: Asked after every operation; once true, the search launches nothing more.
+        sinks: Called with every event.
+
+    Attributes:
+        search: The pure search.
+        dialogue: The conversation along the paths of its tree.
+        identity: A digest of what may tell one user's run from another's.
+        launched_at: When an operation was launched, by number: the time it waits for its turn counts, too.
+
+    Raises:
+        EmptyQueryError: If the conversation holds no user message with text.
+    """
+
+    def __init__(
+        self,
+        planner: Planner,
+        messages: Sequence[BaseMessage],
+        *,
+        system: Sequence[BaseMessage] = (),
+        state: Mapping[str, Any] | None = None,
+        messages_key: str = "messages",
+        cancelled: Callable[[], bool] | None = None,
+        sinks: Sequence[EventSink] = (),
+    ) -> None:
+        self.planner = planner
+        self.messages = messages
+        self.sinks = sinks
+        self.search = TreeSearch(
+            planner.config, tools=len(planner.library), judge_calls=planner.judge_calls, reserved_model_calls=1
+        )
+        self._tree = self.search.tree
+        self.dialogue = PathDialogue(self._tree, messages, system=system)
+        self._executor = ToolExecutor(
+            self._tree,
+            self.dialogue,
+            planner.library,
+            sandbox=planner.sandbox,
+            host_hooks=planner.host_hooks,
+            config=planner.config,
+            state=state or {},
+            messages_key=messages_key,
+        )
+        self._cancelled = cancelled
+        host = ensure_config()
+        self._recursion_limit = host["recursion_limit"]  # the host's: a tool may be an agent
+        self._host_state = state_reader(host)
+        self.identity = caller_of(host)
+        self.launched_at: dict[int, float] = {}
+        self._begun = self._announced = self._concluded = False
+
+    def warm_start(self, start: Mapping[str, Any]) -> None:
+        """Begin with a `WarmStart` as plain data; a session that has begun already is left alone."""
+        if not self._begun:
+            self._begun = True
+            self.search.warm_start(WarmStart.model_validate(start))
+
+    def take_events(self) -> list[Event]:
+        """What happened since the last call, in order; the announcement of the search first."""
+        events = self.search.take_events()
+        if not self._announced:
+            self._announced = True
+            limits = self.search.limits
+            start = StartEvent(
+                type="start",
+                query=self.dialogue.query,
+                tools=len(self.planner.cards),
+                max_rollouts=limits.rollouts,
+                max_model_calls=limits.model_calls,
+                max_tool_calls=limits.tool_calls,
+                inherited=self.search.inherited,
+            )
+            events = [start, *events]
+        if self.search.stop_reason and not self._concluded and self.search.finished:
+            self._concluded = True
+            if reason := self._why_no_plan(self.search.best()):
+                details = [*self._tree.nodes[0].dropped, *self.search.problems]
+                events.append(FallbackEvent(type="fallback", reason=reason, details=details))
+                logger.warning("Planning failed, the plain model takes the turn: %s", reason)
+        return events
+
+    def perform(self, operation: Operation) -> Flow[dict[str, Any]]:
+        """Carry out one operation; its `OperationOutcome` is plain data, so that a checkpointer can keep it."""
+        planner = self.planner
+        began = self.launched_at.pop(operation.id, time.monotonic())
+        patience = Patience(deadline=began + (planner.config.max_seconds or math.inf) - operation.elapsed)
+        if self._cancelled is not None:
+            patience.cancelled = self._cancelled
+        meter = Meter(operation.model_calls, patience=patience)
+        node = self._tree.nodes[operation.node]
+        # Where in the search an inner run stands, for traces. The scores are those of the call that is run or judged,
+        # or of the call that led to the state that is asked for more; `None` for one that is not known yet.
+        place = {"node": node.id, "rollout": operation.rollout, "r_pre": node.r_pre, "r_post": node.r_post}
+        tool_calls = replayed = 0
+        match operation.kind:
+            case "plan":
+                tools = yield from plan_tools(
+                    planner.model, planner.library, self.dialogue.query, planner.config, meter
+                )
+                found: dict[str, Any] = {"tools": tools}
+            case "propose":
+                found = yield from self._propose(operation, node, place, meter)
+            case "score":
+                candidates = [self._tree.nodes[candidate] for candidate in operation.candidates]
+                single = planner.config.pre_evaluation == "single"
+                scores: list[Score] = []
+                for group in [[each] for each in candidates] if single else [candidates]:
+                    judged = self._judge_request("pre", group, node, place)
+                    scores.extend((yield from planner.pre_judge.pre(judged, meter)))
+                found = {"scores": scores, "error": _cause(meter) if None in scores else None}
+            case "execute":
+                config: RunnableConfig = {
+                    **inner_marks(place),
+                    **self._host_state,
+                    "recursion_limit": self._recursion_limit,
+                }
+                observation, replayed = yield from self._executor.run(node, config)
+                found, tool_calls = {"observation": observation}, 1
+            case "evaluate":
+                judged = self._judge_request("post", [node], self._tree.nodes[node.parent or 0], place)
+                reward, goal = yield from planner.post_judge.post(judged, meter)
+                found = {"reward": reward, "goal": goal, "error": _cause(meter) if reward is None else None}
+        seconds = time.monotonic() - began
+        spent = Spent(
+            model_calls=meter.model_calls,
+            tool_calls=tool_calls,
+            replayed=replayed,
+            input_tokens=meter.input_tokens,
+            output_tokens=meter.output_tokens,
+            seconds=seconds,
+        )
+        return OperationOutcome(
+            operation=operation.id,
+            kind=operation.kind,
+            node=operation.node,
+            cancelled=self._cancelled is not None and self._cancelled(),
+            spent=spent,
+            elapsed=operation.elapsed + seconds,
+            **found,
+        ).model_dump()
+
+    def _propose(
+        self, operation: Operation, node: Node, place: Mapping[str, Any], meter: Meter
+    ) -> Flow[dict[str, Any]]:
+        allowed = self.search.kept_tools or self.planner.library.names
+        try:
+            context = self.dialogue.context_at(node)
+            shown = yield from self.planner.retriever.retrieve(context, allowed, attempt=operation.attempt)
+        except Exception as error:  # noqa: BLE001 - embeddings that are down end in the fallback, not in a crash
+            return {"error": f"the tools could not be ranked: {type(error).__name__}: {error}"}
+        asked = ProposalRequest(
+            conversation=self.dialogue.prompt_at(node),
+            tools=shown,
+            attempt=operation.attempt,
+            tried=[self._tree.nodes[child].label for child in node.children],
+            extra_candidates=operation.extra_candidates,
+            metadata=place,
+        )
+        proposal = yield from self.planner.proposer.propose(asked, meter)
+        failures = self.dialogue.failures
+        hopeless = [call for call in proposal.calls if failures and failures[call.key] >= FAILURES_ENOUGH]
+        problems = [str(problem) for problem in proposal.problems]
+        return {
+            "calls": [call for call in proposal.calls if call not in hopeless],
+            "dropped": [*problems, *(f"{call.label}: failed {FAILURES_ENOUGH} times already" for call in hopeless)],
+            # A model that saw only some of the tools cannot know that no tool can help.
+            "finished": proposal.finished and len(shown) == len(allowed),
+            "several": proposal.largest_reply > 1,
+            "gained": proposal.gained,
+            "error": proposal.error,
+        }
+
+    def _judge_request(
+        self, stage: Literal["pre", "post"], nodes: Sequence[Node], parent: Node, place: Mapping[str, Any]
+    ) -> JudgeRequest:
+        observation = nodes[0].observation
+        made = [(node, node.call) for node in nodes if node.call]
+        return JudgeRequest(
+            stage=stage,
+            query=self.dialogue.query,
+            history=transcript(self.dialogue.prompt_at(parent, framed=False)),
+            calls=[
+                JudgedCall(f"c{node.id}", call.tool, call.arguments, deferred=call.effect == "write")
+                for node, call in made
+            ],
+            tools=[self.planner.cards[name] for name in sorted({call.tool for _, call in made})],
+            observation=clip(readable(observation.content), JUDGED_CHARS) if observation else None,
+            metadata=place,
+        )
+
+    def result(self) -> SearchResult:
+        """The outcome of the finished search, without an answer."""
+        search = self.search
+        best = search.best()
+        spent = search.budget.spent
+        pruned = [node.pruned for node in self._tree.nodes if node.pruned]
+        after = pruned.count("post_evaluation")
+        return SearchResult(
+            query=self.dialogue.query,
+            tree=self._tree,
+            steps=self.dialogue.steps_to(best) if best else (),
+            cost=SearchCost(
+                rollouts=search.rollouts,
+                nodes=len(self._tree.nodes) - 1,
+                inherited=search.inherited,
+                pruned_before=len(pruned) - after,
+                pruned_after=after,
+                model_calls=spent.model_calls,
+                tokens=spent.input_tokens + spent.output_tokens,
+                tool_calls=spent.tool_calls,
+                cache_hits=search.cache_hits,
+                replayed=spent.replayed,
+                seconds=search.budget.elapsed,
+            ),
+            stop_reason=search.stop_reason or "exhausted",
+            fallback=self._why_no_plan(best),
+            search_id=self.dialogue.run_key,
+        )
+
+    def _why_no_plan(self, best: Node | None) -> str | None:
+        """Why nothing is kept; `None` if a plan is, or if the model said that no call is needed."""
+        root, stopped = self._tree.nodes[0], self.search.stop_reason
+        needless = stopped == "exhausted" and not (root.children or root.dropped)
+        if stopped == "solved" or needless or best is not None:
+            return None
+        reason = f"no call was worth keeping ({stopped})"
+        causes = self.search.problems or ([] if root.children else root.dropped)
+        return f"{reason}: {causes[-1]}" if causes else reason
+
+
+def _cause(meter: Meter) -> str:
+    return meter.problems[-1] if meter.problems else "the budget left no question"

@@ -18,11 +18,11 @@ from langchain_tooltree.conversation import Conversation, calls_in, is_observati
 from langchain_tooltree.errors import ResumeError
 from langchain_tooltree.experience.reference import without_reference
 from langchain_tooltree.tooltree.plan_metadata import plan_metadata
+from langchain_tooltree.tooltree.planner import SearchSession
 from langchain_tooltree.tooltree.search.scheduler import OperationOutcome
 from langchain_tooltree.tooltree.search.search import TreeSearch
 from langchain_tooltree.tooltree.search.tree import Effect, Node, call_key
 from langchain_tooltree.tooltree.search.warm_start import WarmStart
-from langchain_tooltree.tooltree.session import SearchSession
 from langchain_tooltree.tooltree.tool_executor import clip
 
 
@@ -32,7 +32,7 @@ def last_search(messages: Sequence[BaseMessage]) -> str | None:
     return None if position is None else str(plan_metadata(messages[position]).get("search"))
 
 
-def continuation_of(
+def warm_start_of(
     search: TreeSearch,
     messages: Sequence[BaseMessage],
     *,
@@ -122,10 +122,10 @@ class SegmentState(TypedDict):
         done: Whether the search is over.
         run_key: Unique to this search and the same when it is resumed.
         began: When it began, in seconds since the epoch.
-        continuation: What it goes on from, a `WarmStart` as plain data; `None` if it starts anew.
-        fingerprint: What the search was begun with; see `SearchSession.fingerprint`.
+        warm_start: What it goes on from, a `WarmStart` as plain data; `None` if it starts anew.
+        fingerprint: What the search was begun with; see `Planner.fingerprint`.
         requests: What the user had asked by then.
-        caller: A digest of what the host says of its caller; see `SearchSession.caller`.
+        identity: A digest of what the host says of its caller; see `SearchSession.identity`.
     """
 
     segments: Annotated[list[Outcomes], appending(snapshot_frequency=MAX_SEGMENTS)]
@@ -133,10 +133,10 @@ class SegmentState(TypedDict):
     done: bool
     run_key: str
     began: float
-    continuation: dict[str, Any] | None
+    warm_start: dict[str, Any] | None
     fingerprint: str
     requests: list[str]
-    caller: str
+    identity: str
 
 
 class SegmentEnd(TypedDict):
@@ -176,27 +176,27 @@ def beginning(session: SearchSession, earlier: Mapping[str, Any] | None = None) 
         done=False,
         run_key=uuid.uuid4().hex,
         began=began,
-        continuation=_continuation(session, earlier, began) if earlier else None,
+        warm_start=_warm_start(session, earlier, began) if earlier else None,
         fingerprint=_fingerprint(session),
         requests=session.dialogue.requests,
-        caller=session.caller,
+        identity=session.identity,
     )
 
 
-def _continuation(session: SearchSession, earlier: Mapping[str, Any], now: float) -> dict[str, Any] | None:
+def _warm_start(session: SearchSession, earlier: Mapping[str, Any], now: float) -> dict[str, Any] | None:
     """What a search goes on from, if the earlier one was made by the same planner not long ago."""
     if not earlier.keys() >= SegmentState.__required_keys__:
         return None  # a mark may come from a client, and name anything
     age = now - earlier["began"]
-    alike = earlier["fingerprint"] == _fingerprint(session) and earlier["caller"] == session.caller
+    alike = earlier["fingerprint"] == _fingerprint(session) and earlier["identity"] == session.identity
     if age > session.planner.config.reuse_seconds or not (earlier["done"] and alike):
         return None
-    replayed = session.afresh()
+    replayed = SearchSession(session.planner, session.messages)  # that has not begun
     try:
         adopt(replayed, cast("SegmentState", earlier))
     except ResumeError:
         return None  # going on saves work, and is never worth failing a new request for
-    continuation = continuation_of(
+    start = warm_start_of(
         replayed.search,
         session.messages,
         effects=session.planner.effects,
@@ -204,7 +204,7 @@ def _continuation(session: SearchSession, earlier: Mapping[str, Any], now: float
         repeatable=session.planner.repeatable if age <= KNOWN_SECONDS else (),
         max_chars=session.planner.config.max_observation_chars,
     )
-    return continuation.model_dump() if continuation else None
+    return start.model_dump() if start else None
 
 
 def placed(state: SegmentState) -> SegmentState:
@@ -236,8 +236,8 @@ def adopt(session: SearchSession, state: SegmentState) -> None:
         )
         raise ResumeError(msg)
     session.dialogue.run_key = state["run_key"]
-    if state["continuation"]:
-        session.go_on(state["continuation"])
+    if state["warm_start"]:
+        session.warm_start(state["warm_start"])
     seen = session.search.consumed
     for outcomes in state["segments"]:
         if seen:
@@ -279,4 +279,4 @@ def _replay(session: SearchSession, outcomes: Outcomes) -> None:
 
 
 def _fingerprint(session: SearchSession) -> str:
-    return f"{session.fingerprint()}/{SEGMENT}"
+    return f"{session.planner.fingerprint}/{SEGMENT}"

@@ -4,18 +4,21 @@ import asyncio
 import copy
 import json
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import Future
 from contextvars import copy_context
 from dataclasses import dataclass, field
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
-from langchain_core.messages import LC_AUTO_PREFIX, ToolMessage
+from langchain.agents.middleware import AgentMiddleware, AgentState, HumanInTheLoopMiddleware, PIIMiddleware
+from langchain_core.messages import LC_AUTO_PREFIX, AIMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config, merge_configs
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
 from langgraph.prebuilt import ToolNode
+from langgraph.prebuilt.tool_node import ToolCallRequest
+from langgraph.runtime import get_runtime
 
 from langchain_tooltree._langgraph import ToolInvocationError, tool_node_input
 from langchain_tooltree.conversation import is_observation
@@ -23,16 +26,123 @@ from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.flows import Flow, FunctionStep
 from langchain_tooltree.text import shortened
 from langchain_tooltree.tooltree.dialogue import PathDialogue
-from langchain_tooltree.tooltree.host_hooks import HostHooks
-from langchain_tooltree.tooltree.planner import Planner
 from langchain_tooltree.tooltree.sandbox import Sandbox, Worlds, snapshot_of
+from langchain_tooltree.tooltree.search.config import SearchConfig
 from langchain_tooltree.tooltree.search.tree import Call, Node, Observation, Tree
 from langchain_tooltree.tooltree.tools import injected_names
 
 GRACE = 0.5
-"""Seconds that an async tool gets to notice, on the sync path, that its time is up."""
+"""Seconds that an async tool gets to notice, on the sync path, that its time is up: enough to clean up, and a hanging
+one does not block for long."""
 
 TRANSIENT_STATUS = frozenset({408, 425, 429, 500, 502, 503, 504})
+"""HTTP statuses of servers that are busy, starting or briefly out of reach: the same call may succeed next time."""
+
+
+Execute = Callable[[ToolCallRequest], Any]
+Wrapper = Callable[[ToolCallRequest, Execute], Any]
+AsyncExecute = Callable[[ToolCallRequest], Awaitable[Any]]
+AsyncWrapper = Callable[[ToolCallRequest, AsyncExecute], Awaitable[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class HostHooks:
+    """What a host agent puts around its tool calls: approval, `wrap_tool_call` middleware, redaction of results.
+
+    A searched call runs before the agent's own tools node sees it, and its result is read before the agent's next
+    step. So that swapping the planner takes nothing away, such a call passes through the same middleware, and a tool
+    that waits for approval is not run while searching at all.
+
+    Attributes:
+        wrap: Redaction of results and the `wrap_tool_call` hooks as one, the first outermost; `None` without any.
+        awrap: The same for the async path.
+        held_back: Names of tools whose calls need a human's approval; they count as writes whatever is declared.
+    """
+
+    wrap: Wrapper | None = None
+    awrap: AsyncWrapper | None = None
+    held_back: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, middleware: Iterable[AgentMiddleware[Any, Any, Any]]) -> "HostHooks":
+        """Read a host's middleware, in the order given to `create_agent`.
+
+        Raises:
+            ConfigurationError: If an entry is not middleware.
+        """
+        entries = list(middleware)
+        for entry in entries:
+            if not isinstance(entry, AgentMiddleware):
+                msg = (
+                    f"host_middleware must hold the middleware given to create_agent, got {type(entry).__name__} "
+                    f"{entry!r}."
+                )
+                raise ConfigurationError(msg)
+        approving = [entry for entry in entries if isinstance(entry, HumanInTheLoopMiddleware)]
+        # An agent redacts what its tools node brings back before the next step, the first entry first.
+        redacting = [entry for entry in reversed(entries) if _redacts_results(entry)]
+        # Nobody is asked about a call that is only tried out, such as a write in a fork of the sandbox.
+        wrapping = [entry for entry in entries if _wraps_tool_calls(entry) and entry not in approving]
+        wraps: list[Wrapper] = [*map(_redaction, redacting), *(entry.wrap_tool_call for entry in wrapping)]
+        awraps: list[AsyncWrapper] = [*map(_aredaction, redacting), *(entry.awrap_tool_call for entry in wrapping)]
+        return cls(
+            wrap=reduce(_inside, wraps) if wraps else None,
+            awrap=reduce(_ainside, awraps) if awraps else None,
+            held_back=frozenset(name for entry in approving for name in entry.interrupt_on),
+        )
+
+
+def _wraps_tool_calls(entry: AgentMiddleware[Any, Any, Any]) -> bool:
+    kind = type(entry)
+    return (
+        kind.wrap_tool_call is not AgentMiddleware.wrap_tool_call
+        or kind.awrap_tool_call is not AgentMiddleware.awrap_tool_call
+    )
+
+
+def _redacts_results(entry: AgentMiddleware[Any, Any, Any]) -> bool:
+    return isinstance(entry, PIIMiddleware) and entry.apply_to_tool_results
+
+
+def _redaction(entry: AgentMiddleware[Any, Any, Any]) -> Wrapper:
+    def redacted(request: ToolCallRequest, execute: Execute) -> Any:
+        result = execute(request)
+        if not is_observation(result):
+            return result
+        update = entry.before_model(_as_state(result), get_runtime())
+        return update["messages"][-1] if update else result
+
+    return redacted
+
+
+def _aredaction(entry: AgentMiddleware[Any, Any, Any]) -> AsyncWrapper:
+    async def redacted(request: ToolCallRequest, execute: AsyncExecute) -> Any:
+        result = await execute(request)
+        if not is_observation(result):
+            return result
+        update = await entry.abefore_model(_as_state(result), get_runtime())
+        return update["messages"][-1] if update else result
+
+    return redacted
+
+
+def _as_state(result: ToolMessage) -> AgentState[Any]:
+    """A conversation that ends in the result, as `before_model` finds it."""
+    return AgentState(messages=[AIMessage(""), result])
+
+
+def _inside(outer: Wrapper, inner: Wrapper) -> Wrapper:
+    return lambda request, execute: outer(request, lambda passed_on: inner(passed_on, execute))
+
+
+def _ainside(outer: AsyncWrapper, inner: AsyncWrapper) -> AsyncWrapper:
+    async def composed(request: ToolCallRequest, execute: AsyncExecute) -> Any:
+        async def inner_execute(passed_on: ToolCallRequest) -> Any:
+            return await inner(passed_on, execute)
+
+        return await outer(request, inner_execute)
+
+    return composed
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +151,9 @@ class ToolStep:
 
     The call goes through a LangGraph `ToolNode`, so state, store and runtime are injected as in the user's own graph.
 
-    Args:
-        tool: The tool. A sync-only one runs in a thread on the async path; an async-only one gets an event loop of
-            its own on the sync path.
-        call: The call.
-        call_id: Its tool call id.
-        state: The graph state that injected arguments are read from.
-        timeout: Seconds it may take, `None` for no limit. A sync tool cannot be stopped: its thread is left behind.
-        config: Run configuration of the call.
-        guards: What the host puts around its tool calls.
+    A sync-only tool runs in a thread on the async path; an async-only one gets an event loop of its own on the sync
+    path. `timeout` is in seconds, `None` for no limit; a sync tool cannot be stopped: its thread is left behind.
+    Injected arguments are read from `state`.
     """
 
     tool: BaseTool
@@ -58,7 +162,7 @@ class ToolStep:
     state: Mapping[str, Any]
     timeout: float | None
     config: RunnableConfig
-    guards: HostHooks = field(default_factory=HostHooks)
+    host_hooks: HostHooks = field(default_factory=HostHooks)
 
     def run(self) -> Any:
         """Run the tool.
@@ -77,7 +181,7 @@ class ToolStep:
         Raises:
             TimeoutError: If it takes too long.
         """
-        if _is_sync_only(self.tool) and self.guards.awrap is None:
+        if _is_sync_only(self.tool) and self.host_hooks.awrap is None:
             return await asyncio.wait_for(asyncio.wrap_future(self._in_thread(self._invoke)), self.timeout)
         return await asyncio.wait_for(self._ainvoke(), self.timeout)
 
@@ -107,8 +211,8 @@ class ToolStep:
         return ToolNode(
             [self.tool],
             handle_tool_errors=False,
-            wrap_tool_call=self.guards.wrap,
-            awrap_tool_call=self.guards.awrap,
+            wrap_tool_call=self.host_hooks.wrap,
+            awrap_tool_call=self.host_hooks.awrap,
         )
 
     def _input(self) -> dict[str, Any]:
@@ -134,15 +238,7 @@ def _is_sync_only(tool: BaseTool) -> bool:
 
 
 def observe(step: ToolStep, *, max_chars: int) -> Flow[Observation]:
-    """Run a call; an error is an observation too.
-
-    Args:
-        step: The call.
-        max_chars: Longer content is cut in the middle.
-
-    Returns:
-        What the tool brought back, or which way it failed.
-    """
+    """Run a call; an error is an observation too. Content longer than `max_chars` is cut in the middle."""
     try:
         output = yield step
     except Exception as error:  # noqa: BLE001 - whatever a tool raises is something to learn from
@@ -226,32 +322,36 @@ def _storable(artifact: Any, max_chars: int) -> Any:
 
 
 class ToolExecutor:
-    """Runs the calls of one search.
+    """Runs the calls of one search, for real or in forks of the sandbox.
 
-    Args:
-        planner: Supplies tools, effects, sandbox and limits.
-        tree: The tree of the search.
-        dialogue: Supplies messages and ids of tool calls.
-        state: Graph state for injected arguments.
-        messages_key: Where in it the messages stand; they are replaced by those of the path.
+    `state` is the graph state for injected arguments; the messages under `messages_key` are replaced by those of the
+    path.
     """
 
     def __init__(
-        self, planner: Planner, tree: Tree, dialogue: PathDialogue, *, state: Mapping[str, Any], messages_key: str
+        self,
+        tree: Tree,
+        dialogue: PathDialogue,
+        tools: Iterable[BaseTool],
+        *,
+        sandbox: Sandbox | None,
+        host_hooks: HostHooks,
+        config: SearchConfig,
+        state: Mapping[str, Any],
+        messages_key: str,
     ) -> None:
-        self._planner = planner
         self._tree = tree
         self._dialogue = dialogue
+        self._tools = {tool.name: tool for tool in tools}
+        self._worlds = Worlds(sandbox) if sandbox else None
+        self._bound = frozenset(tool.name for tool in sandbox.tools) if sandbox else frozenset()
+        self._host_hooks = host_hooks
+        self._config = config
         self._state = state
         self._messages_key = messages_key
-        self._worlds = Worlds(planner.sandbox) if planner.sandbox else None
 
     def run(self, node: Node, config: RunnableConfig) -> Flow[tuple[Observation, int]]:
-        """Run the call of a node.
-
-        Args:
-            node: The node; its call is not a deferred write.
-            config: Run configuration of the call.
+        """Run the call of a node, which is no deferred write.
 
         Returns:
             What it brought back, and how many calls were repeated to rebuild a fork.
@@ -263,8 +363,8 @@ class ToolExecutor:
         if call is None or call.effect == "write":
             msg = f"{node.label} must not run while searching."
             raise AssertionError(msg)
-        if self._worlds is None or (call.effect == "read" and call.tool not in self._planner.bound_tools):
-            return (yield from self._observe(self._planner.library.tool(call.tool), node, config)), 0
+        if self._worlds is None or (call.effect == "read" and call.tool not in self._bound):
+            return (yield from self._observe(self._tools.get(call.tool), node, config)), 0
         parent = self._parent(node)
         try:
             replayed = yield from self._rebuild(self._worlds, parent, config)
@@ -285,10 +385,8 @@ class ToolExecutor:
     def _rebuild(self, worlds: Worlds, node: Node, config: RunnableConfig) -> Flow[int]:
         """Make the world after a node known again, by its snapshot or by repeating the writes that led to it.
 
-        Needed after a resume, because results are persisted and forks are not, and when a fork was forgotten.
-
-        Returns:
-            How many calls were repeated.
+        Needed after a resume, because results are persisted and forks are not, and when a fork was forgotten. Returns
+        how many calls were repeated.
         """
         if worlds.knows(node.world):
             return 0
@@ -316,11 +414,11 @@ class ToolExecutor:
             call=node.call,
             call_id=self._dialogue.call_id(node),
             state=self._injected_state(tool, node),
-            timeout=self._planner.config.tool_timeout,
+            timeout=self._config.tool_timeout,
             config=config,
-            guards=self._planner.guards,
+            host_hooks=self._host_hooks,
         )
-        return (yield from observe(step, max_chars=self._planner.config.max_observation_chars))
+        return (yield from observe(step, max_chars=self._config.max_observation_chars))
 
     def _injected_state(self, tool: BaseTool, node: Node) -> dict[str, Any]:
         """The graph state for injected arguments: a copy, because what a search tries must not reach the host's."""

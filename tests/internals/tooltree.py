@@ -9,11 +9,10 @@ from langchain_tooltree.tooltree.ask import ProposalRequest, Proposer, plan_tool
 from langchain_tooltree.tooltree.dialogue import PathDialogue
 from langchain_tooltree.tooltree.draw import figures, status, to_mermaid, to_rich
 from langchain_tooltree.tooltree.driver import Turn
-from langchain_tooltree.tooltree.host_hooks import HostHooks
 from langchain_tooltree.tooltree.judge import FunctionEvaluator, ModelEvaluator, resolve_judge
 from langchain_tooltree.tooltree.middleware import KEPT, deserves_search
 from langchain_tooltree.tooltree.plan_metadata import ALTERNATIVES, KEY, alternatives, plan_metadata
-from langchain_tooltree.tooltree.planner import Planner
+from langchain_tooltree.tooltree.planner import JUDGED_CHARS, Planner
 from langchain_tooltree.tooltree.prompts import (
     DEFAULT_ATTEMPT_PROMPT,
     DEFAULT_DRAFT_PROMPT,
@@ -25,7 +24,7 @@ from langchain_tooltree.tooltree.prompts import (
     transcript,
 )
 from langchain_tooltree.tooltree.result import PlanStep
-from langchain_tooltree.tooltree.resume import continuation_of, last_search
+from langchain_tooltree.tooltree.resume import last_search, warm_start_of
 from langchain_tooltree.tooltree.retrieval import LexicalIndex, ToolRetriever, terms
 from langchain_tooltree.tooltree.review import ReviewRequest
 from langchain_tooltree.tooltree.sandbox import Worlds, snapshot_of
@@ -60,9 +59,8 @@ from langchain_tooltree.tooltree.search.scheduler import (
 from langchain_tooltree.tooltree.search.search import FAILURES_TO_GIVE_UP, TreeSearch
 from langchain_tooltree.tooltree.search.tree import Call, Effect, Frontier, Node, Observation, Tree, Work
 from langchain_tooltree.tooltree.search.warm_start import WarmStart
-from langchain_tooltree.tooltree.session import JUDGED_CHARS
 from langchain_tooltree.tooltree.signed_reasoning import Reply, SignedReasoning, signed_reasoning_of
-from langchain_tooltree.tooltree.tool_executor import ToolStep, clip, observe
+from langchain_tooltree.tooltree.tool_executor import HostHooks, ToolStep, clip, observe
 from langchain_tooltree.tooltree.tools import DeclaredEffect, checked_arguments, classify_tools
 
 

@@ -39,7 +39,7 @@ def test_the_judge_scores_observations_too_unless_there_is_another(offline, numb
 def test_the_settings_have_defaults(offline, numbered_tools):
     planner = Planner(offline(), numbered_tools("alpha"))
     assert planner.config == SearchConfig()
-    assert planner.guards == HostHooks()
+    assert planner.host_hooks == HostHooks()
     assert (planner.sandbox, planner.bound_tools) == (None, frozenset())
 
 
@@ -61,7 +61,7 @@ def test_a_tool_that_waits_for_approval_is_a_write_whatever_is_declared(offline,
         offline(),
         numbered_tools("alpha", "beta"),
         effects={"alpha": "read", "beta": "read"},
-        guards=HostHooks(held_back=frozenset({"beta"})),
+        host_hooks=HostHooks(held_back=frozenset({"beta"})),
     )
     assert planner.effects == {"alpha": "read", "beta": "write"}
 

@@ -4,7 +4,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from tests.internals.experience import as_reference
-from tests.internals.tooltree import continuation_of, last_search
+from tests.internals.tooltree import last_search, warm_start_of
 
 EFFECTS = {"look": "read", "ask": "read", "paint": "sandboxed", "send": "write"}
 
@@ -37,7 +37,7 @@ def result(message, content, status="success"):
 
 def found(search, *messages, **changes):
     given = {"effects": EFFECTS, "same_request": True, "repeatable": {"look", "ask"}, "max_chars": 1000}
-    return continuation_of(search, [HumanMessage("Paint it."), *messages], **{**given, **changes})
+    return warm_start_of(search, [HumanMessage("Paint it."), *messages], **{**given, **changes})
 
 
 def test_the_last_marked_message_names_the_search(search):
