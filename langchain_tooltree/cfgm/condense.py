@@ -34,7 +34,7 @@ class Piece:
 def news_in(observations: Iterable[tuple[str, str]], wanted: frozenset[str] = frozenset()) -> list[list[Piece]]:
     """The pieces of each observation, with what is new: words that no observation before, nor the call itself, had."""
     known: set[str] = set()
-    told = []
+    kept = []
     for done, observation in observations:
         known |= {*words_of(done)}
         pieces = []
@@ -43,8 +43,8 @@ def news_in(observations: Iterable[tuple[str, str]], wanted: frozenset[str] = fr
             known |= fresh
             news = sum(weight(word) * (WANTED_WORD_WEIGHT if word in wanted else 1) for word in sorted(fresh))
             pieces.append(Piece(text, news))
-        told.append(pieces)
-    return told
+        kept.append(pieces)
+    return kept
 
 
 def pieces_of(text: str) -> list[str]:
@@ -74,17 +74,17 @@ def in_short(pieces: Sequence[Piece], longest: int) -> str:
             left -= needed
     if not taken:
         return cut(pieces[best[0]].text, longest) if best and longest > len(GAP) else ""
-    told: list[str] = []
+    kept: list[str] = []
     for place, piece in enumerate(pieces):
         if place in taken:
-            told.append(piece.text)
-        elif told and told[-1] != GAP and any(place < other for other in taken):
-            told.append(GAP)
-    return _joined(told, longest)
+            kept.append(piece.text)
+        elif kept and kept[-1] != GAP and any(place < other for other in taken):
+            kept.append(GAP)
+    return _joined(kept, longest)
 
 
 def flat(text: str) -> str:
-    """A text on one line, whose lines can still be told apart."""
+    """A text on one line, whose lines can still be kept apart."""
     return _joined(pieces_of(text))
 
 
@@ -98,17 +98,19 @@ def _joined(pieces: Sequence[str], longest: int | None = None) -> str:
     return text if longest is None or len(text) <= longest else " ".join(pieces)
 
 
+# What the numbers below keep of real runs is measured by `tests/benchmarks/recall_budget.py`.
+
 ARROW = " → "
 """What stands between a call and its observation; an arrow of ASCII would be escaped in reference material."""
 
 LONGEST_CYCLE = 6
-"""Steps of a cycle, at the most, that is told once with the number of times."""
+"""Steps of a cycle, at the most, that is shown once with the number of times."""
 
 FOR_CALLS = 0.8
 """Share of the room that calls may take before observations get some."""
 
 LENGTHS = (80, 240, 1_000)
-"""Characters of an observation that are told at the most: few, until all have had their turn, then more."""
+"""Characters of an observation that are shown at the most: few, until all have had their turn, then more."""
 
 LONGEST_CALL = 6
 """A call takes no more than one part in so many of the room, unless it is short."""
@@ -117,7 +119,7 @@ SHORT_CALL = 40
 """Characters up to which a call is short."""
 
 MOSTLY_SPACE = 10
-"""How many times as long as when it is told an observation may be because of white space."""
+"""How many times as long as its words an observation may be because of white space."""
 
 WANTED = 2.0
 """What a word of a call counts for that is wanted, beside 1 for any other."""
@@ -170,27 +172,27 @@ def _line(move: Move, observation: str) -> str:
 
 def _merged(moves: Iterable[Move]) -> list[Move]:
     """The steps, with one in place of those that were repeated with the same outcome."""
-    told: list[Move] = []
+    kept: list[Move] = []
     for move in moves:
         plain = replace(move, call=" ".join(move.call.split()))
-        if told and replace(told[-1], times=plain.times) == plain:
-            told[-1] = replace(plain, times=told[-1].times + plain.times)
+        if kept and replace(kept[-1], times=plain.times) == plain:
+            kept[-1] = replace(plain, times=kept[-1].times + plain.times)
         else:
-            told.append(plain)
-    return told
+            kept.append(plain)
+    return kept
 
 
 def _uncycled(moves: Sequence[Move]) -> list[Move]:
     """The steps, with one round in place of a cycle of the same calls: the last one."""
-    told: list[Move] = []
+    kept: list[Move] = []
     place = 0
     while place < len(moves):
         length, rounds = _cycle_at(moves, place)
         for offset in range(length):
             times = sum(moves[place + offset + length * turn].times for turn in range(rounds))
-            told.append(replace(moves[place + offset + length * (rounds - 1)], times=times))
+            kept.append(replace(moves[place + offset + length * (rounds - 1)], times=times))
         place += length * rounds
-    return told
+    return kept
 
 
 def _cycle_at(moves: Sequence[Move], start: int) -> tuple[int, int]:
@@ -205,64 +207,58 @@ def _cycle_at(moves: Sequence[Move], start: int) -> tuple[int, int]:
     return 1, 1
 
 
-def _call(move: Move) -> str:
-    return f"{move.call}{ARROW}{flat(move.observation)}" if move.said else move.call
-
-
-def _seen(move: Move) -> str:
-    return "" if move.said else move.observation
-
-
 class _Condensing:
     """A run on its way into the room that there is for it; `wanted` are the words of what it is wanted for."""
 
     def __init__(self, moves: Sequence[Move], room: int, wanted: frozenset[str]) -> None:
-        self._moves = [
-            replace(move, call=cut(_call(move), max(SHORT_CALL, room // LONGEST_CALL)), observation=_seen(move))
-            for move in moves
-        ]
+        self._moves: list[Move] = []
+        for move in moves:
+            # Words alone count as a call, since a line without them says nothing.
+            call = f"{move.call}{ARROW}{flat(move.observation)}" if move.said else move.call
+            short = cut(call, max(SHORT_CALL, room // LONGEST_CALL))
+            self._moves.append(replace(move, call=short, observation="" if move.said else move.observation))
         self._room = room
         self._wanted = wanted
-        self._told: dict[int, str] = {}
+        self._shown: dict[int, str] = {}
         self._size = len(GAP)
 
     def text(self) -> str:
         """The lines; empty if there is no room for any."""
         calls = self._by_worth()
         for place in calls:
-            self._tell(place, "", int(self._room * FOR_CALLS))
+            self._show(place, "", int(self._room * FOR_CALLS))
         self._observe()
         for place in calls:
-            self._tell(place, "", self._room)
-        return "\n".join(self._lines()) if self._told else ""
+            self._show(place, "", self._room)
+        return "\n".join(self._lines()) if self._shown else ""
 
     def _observe(self) -> None:
-        """Tell what came of the calls that are told, the most news for its length first."""
+        """Show what came of the calls that are shown, the most news for its length first."""
         observed = news_in(((move.call, move.observation) for move in self._moves), self._wanted)
         for longest in LENGTHS:
-            shown = {place: in_short(observed[place], longest) for place in self._told}
+            shown = {place: in_short(observed[place], longest) for place in self._shown}
             news = {place: sum(piece.news for piece in observed[place]) for place in shown}
             for place in sorted(shown, key=lambda place: (-news[place] / (len(shown[place]) + 3), place)):
-                self._tell(place, shown[place], self._room)
+                self._show(place, shown[place], self._room)
 
-    def _tell(self, place: int, observation: str, room: int) -> None:
-        """Tell a step, or more of it, if there is room for it."""
+    def _show(self, place: int, observation: str, room: int) -> None:
+        """Show a step, or more of it, if there is room for it."""
         line = len(_line(self._moves[place], observation))
-        if place in self._told:
-            added = line - len(_line(self._moves[place], self._told[place]))
+        if place in self._shown:
+            added = line - len(_line(self._moves[place], self._shown[place]))
         else:
-            before = place > 0 and place - 1 not in self._told
-            after = place + 1 < len(self._moves) and place + 1 not in self._told
+            before = place > 0 and place - 1 not in self._shown
+            after = place + 1 < len(self._moves) and place + 1 not in self._shown
             added = line + 1 + (before + after - 1) * (len(GAP) + 1)
-        if (added > 0 or place not in self._told) and self._size + added <= room:
-            self._told[place] = observation
+        if (added > 0 or place not in self._shown) and self._size + added <= room:
+            self._shown[place] = observation
             self._size += added
 
     def _lines(self) -> list[str]:
         lines: list[str] = []
         for place, move in enumerate(self._moves):
-            if place in self._told:
-                lines.append(_line(move, self._told[place]))
+            if place in self._shown:
+                lines.append(_line(move, self._shown[place]))
             elif not lines or lines[-1] != GAP:
                 lines.append(GAP)
         return lines

@@ -61,7 +61,7 @@ def focus_points(
     key = digest([{"prompt": DEFAULT_FOCUS_PROMPT, **document}])
     points = _kept((yield from shelf.getting(key)))
     if not points:
-        points = yield from _asking(model, document)
+        points = yield from _ask(model, document)
         yield from shelf.putting(key, {"focus_points": points})
     yield from shelf.putting(CURRENT, {"focus_points": points})
     return points
@@ -106,7 +106,7 @@ def _example(example: str | Trajectory, room: int) -> Any:
     raise ConfigurationError(msg)
 
 
-def _asking(model: BaseChatModel, document: Mapping[str, Any]) -> Flow[list[str]]:
+def _ask(model: BaseChatModel, document: Mapping[str, Any]) -> Flow[list[str]]:
     question = StructuredQuestion(
         model=model,
         schema=FocusForm,
@@ -119,8 +119,8 @@ def _asking(model: BaseChatModel, document: Mapping[str, Any]) -> Flow[list[str]
     # A reply that keeps to the form goes first, then one in other words, then a list in prose; the later the better.
     named = [_points(reply.get("focus_points")) for reply in reversed(replies)]
     renamed = [_points(value) for reply in reversed(replies) for value in reply.values()]
-    told = [_points(listed(text)) for text in reversed(question.in_words)]
-    points = next((points for points in [*named, *renamed, *told] if points), [])
+    in_prose = [_points(listed(text)) for text in reversed(question.in_words)]
+    points = next((points for points in [*named, *renamed, *in_prose] if points), [])
     if not points:
         problem = "; ".join(meter.problems) or "it was not asked"
         msg = f"The model named no focus points: {problem}. Try again, or use another model."

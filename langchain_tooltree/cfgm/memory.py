@@ -142,8 +142,8 @@ class CFGMMemory:
 
         Each attempt is shown the focus points and what was learnt from earlier ones. A collection that was stopped or
         killed goes on when it is run again with the same arguments, without asking anything twice: stored attempts are
-        not repeated, and one under way takes its recorded actions once more in a fresh world. What goes wrong with one
-        task does not disturb the others and raises nothing; the report says which ones are unfinished. Stored attempts
+        not repeated, and one under way repeats its recorded actions in a fresh world. What goes wrong with one task
+        does not disturb the others and raises nothing; the report says which ones are unfinished. Stored attempts
         stand, whatever model, agent or `evaluate` made and judged them: to start over, use another namespace, or delete
         the trajectories that the report names. In an agent that has a `CFGMMiddleware` with this very memory, the
         middleware neither recalls nor records while experience is collected.

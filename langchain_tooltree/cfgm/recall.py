@@ -18,7 +18,7 @@ from langchain_tooltree.flows import Flow
 from langchain_tooltree.text import GAP as GAP_MARK
 from langchain_tooltree.text import cut, one_line, weight, words_of
 
-ONCE_MORE = 0.25
+COVERED = 0.25
 """What a word of the task counts for that one chosen before has already, beside 1 for one that none has."""
 
 
@@ -29,6 +29,8 @@ def complementary(task: str, others: Sequence[str], k: int) -> list[int]:
     water. So the first one is the most similar, and each further one is that which shares the most words with the
     task. Words that all have in common count little, and words that one chosen before shares, only a quarter.
     """
+    if not others:
+        return []
     words = [frozenset(words_of(other)) for other in others]
     known = Counter(word for text in set(words) for word in text)
     worth = {word: math.log((1 + len(set(words))) / (1 + known[word])) * weight(word) for word in words_of(task)}
@@ -40,7 +42,7 @@ def complementary(task: str, others: Sequence[str], k: int) -> list[int]:
         fresh = [place for place in left if others[place] not in taken] or left
         gains = {
             place: sum(
-                worth[word] * (ONCE_MORE if word in covered else 1) for word in sorted(worth.keys() & words[place])
+                worth[word] * (COVERED if word in covered else 1) for word in sorted(worth.keys() & words[place])
             )
             for place in fresh
         }
@@ -98,13 +100,13 @@ LONGEST_ARGUMENT = 200
 """Characters of an argument that are shown."""
 
 HEAD, TAIL = 4_000, 1_000
-"""Characters at the beginning and the end of an observation that are looked at; what is told is a part of them."""
+"""Characters at the beginning and the end of an observation that are looked at; a part of them is shown."""
 
 LOOKED_AT = 200_000
 """About how many characters of all observations of a run are looked at: in longer runs it is less of each."""
 
 FEWEST_CHARACTERS = 60
-"""Room in which a run, or a tip that has to be cut, still tells something."""
+"""Characters in which a run, or a tip that has to be cut, still says something."""
 
 TIPS = "Tips:"
 RUN = "Run: "
@@ -121,8 +123,8 @@ def recall_text(recollection: Recollection, *, max_characters: int) -> str:
 
     Returns:
         The tips, each once, then the runs: their tasks and, line by line, what was called and what came of it.
-        Of long runs the most useful part is told. All of it is marked as reference material, so that it is not
-        taken for something that happened in the conversation. Empty if there is nothing to tell, or no room.
+        Of long runs the most useful part is shown. All of it is marked as reference material, so that it is not
+        taken for something that happened in the conversation. Empty if there is nothing to say, or no room.
 
     Raises:
         ConfigurationError: If `max_characters` is no whole number.
@@ -130,6 +132,8 @@ def recall_text(recollection: Recollection, *, max_characters: int) -> str:
     if isinstance(max_characters, bool) or not isinstance(max_characters, int):
         msg = f"max_characters must be a whole number, got {max_characters!r}."
         raise ConfigurationError(msg)
+    if not recollection.runs:
+        return ""
     room = max_characters - len(_marked(""))
     runs = [_RunText.of(each.trajectory, room) for each in recollection.runs]
     while room > 0:
@@ -160,8 +164,8 @@ class _RunText:
     def of(cls, record: Record, most: int) -> "_RunText":
         heading = f"{RUN}{one_line(record.task, LONGEST_TASK)}"
         moves = list(moves_of(record))
-        told = in_full(moves, max_characters=most)
-        whole = None if told is None else f"{heading}\n{told}" if moves else ""
+        lines = in_full(moves, max_characters=most)
+        whole = None if lines is None else f"{heading}\n{lines}" if moves else ""
         return cls(heading, moves, whole, most + 1 if whole is None else len(whole))
 
     def within(self, room: int, wanted: str) -> str:
@@ -170,8 +174,8 @@ class _RunText:
             return self.in_full
         heading = cut(self.heading, room // 3)
         left = room - len(heading) - 1
-        told = condensed(self.moves, max_characters=left, about=wanted) if left >= FEWEST_CHARACTERS else ""
-        return f"{heading}\n{told}" if told else ""
+        lines = condensed(self.moves, max_characters=left, about=wanted) if left >= FEWEST_CHARACTERS else ""
+        return f"{heading}\n{lines}" if lines else ""
 
 
 def _body(recollection: Recollection, runs: Sequence[_RunText], room: int) -> str:
@@ -191,7 +195,7 @@ def _body(recollection: Recollection, runs: Sequence[_RunText], room: int) -> st
 
 
 def _shared(room: int, needs: Sequence[int], weights: Sequence[float]) -> list[int]:
-    """Shares of a room: nobody gets more than is needed, and what one leaves is for the others, by weight."""
+    """Shares of a room by weight: none gets more than it needs, and what it leaves is for the others."""
     shares = [0] * len(needs)
     wanting = [place for place, need in enumerate(needs) if need]
     while wanting:
@@ -241,7 +245,7 @@ def moves_of(record: Record) -> Iterator[Move]:
 
 
 def _ends(text: str, tail: int) -> str:
-    """The beginning and the end of a very long text, whose middle would take time and not be told."""
+    """The beginning and the end of a very long text, whose middle would take time and not be shown."""
     head = tail * HEAD // TAIL
     return text if len(text) <= head + tail else f"{text[:head]}\n{GAP_MARK}\n{text[-tail:]}"
 

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import asdict, dataclass, field
@@ -139,7 +139,7 @@ def tips_by_comparison(
     failed = [_attempt(failure, room // len(failures)) for failure in failures]
     document = {"task": shortened(success.task), "failed": failed, "succeeded": _attempt(success, room)}
     attempts = [*failures, success]
-    reply = yield from _asking(model, ComparisonForm, DEFAULT_COMPARISON_PROMPT, document, success.id)
+    reply = yield from _ask(model, ComparisonForm, DEFAULT_COMPARISON_PROMPT, document, success.id)
     return None if reply is None else _tips(reply, "comparison", attempts)[:MOST_COMPARED]
 
 
@@ -155,7 +155,7 @@ def tips_from_success(model: BaseChatModel, success: Trajectory, known: Sequence
         "succeeded": _attempt(success, DEFAULT_MAX_CHARACTERS),
         "known_tips": numbered,
     }
-    reply = yield from _asking(model, SuccessForm, DEFAULT_SUCCESS_PROMPT, document, success.id)
+    reply = yield from _ask(model, SuccessForm, DEFAULT_SUCCESS_PROMPT, document, success.id)
     if reply is None:
         return None
     said = reply.get("bears_out") if isinstance(reply, Mapping) else None
@@ -170,9 +170,7 @@ def content_of(tip: Tip) -> frozenset[str]:
     return words - _LITTLE or words
 
 
-def _asking(
-    model: BaseChatModel, form: type[BaseModel], prompt: str, document: Mapping[str, Any], run: str
-) -> Flow[Any]:
+def _ask(model: BaseChatModel, form: type[BaseModel], prompt: str, document: Mapping[str, Any], run: str) -> Flow[Any]:
     """Ask for tips; returns an object or a list that holds them, or `None`."""
     question = StructuredQuestion(
         model=model,
@@ -233,17 +231,15 @@ def _read(entry: Any) -> tuple[str, str]:
         said = entry if isinstance(entry, str) else ""
         text, _, reasoning = _REASON_LINE.sub("\0", said, count=1).partition("\0")
     line = _TIP_LABEL.sub("", " ".join(text.split()))
-    told = any(character.isalnum() for character in line)
-    return (shortened(line, LONGEST_TIP), shortened(" ".join(reasoning.split()), LONGEST_TIP)) if told else ("", "")
+    if not any(character.isalnum() for character in line):
+        return "", ""
+    return shortened(line, LONGEST_TIP), shortened(" ".join(reasoning.split()), LONGEST_TIP)
 
 
 def _attempt(trajectory: Trajectory, room: int) -> dict[str, Any]:
-    def notes() -> Iterator[tuple[str, str]]:
-        yield "ended", trajectory.reasons
-        yield "reflection", str(trajectory.metadata.get("reflection") or "")
-
-    told = {name: shortened(text, LONGEST_TEXT) for name, text in notes() if text}
-    return {"record": excerpt(trajectory, max_characters=room), **told}
+    notes = {"ended": trajectory.reasons, "reflection": str(trajectory.metadata.get("reflection") or "")}
+    said = {name: shortened(text, LONGEST_TEXT) for name, text in notes.items() if text}
+    return {"record": excerpt(trajectory, max_characters=room), **said}
 
 
 @lru_cache(maxsize=20_000)  # each question compares its task with all the tips there are
@@ -281,7 +277,7 @@ def extract_tips(model: BaseChatModel, experience: ExperienceStore, *, max_concu
     success alone. What was made is kept after each few tasks, with what it was made from: an extraction that was
     killed goes on where it stopped, and a task is asked about again once there are new attempts at it. A task about
     which the model gives no usable reply stays as it is until the next time. A tip whose success was deleted is
-    deleted. The `task_id` in the metadata of attempts tells tasks of the same text apart.
+    deleted. The `task_id` in the metadata of attempts sets tasks of the same text apart.
     """
     shelf = experience.shelf(SHELF)
     tasks: dict[str, _TaskAttempts] = yield _Survey(experience)
@@ -298,7 +294,7 @@ def extract_tips(model: BaseChatModel, experience: ExperienceStore, *, max_concu
             found: list[list[Tip] | None] = yield _Together(asked)
             for task, tips in zip(together, found, strict=True):
                 if tips is not None:
-                    # A tip that another task has already is kept as it stands there: recalled with both, told once.
+                    # A tip that another task has already is kept as it stands there, so that it is recalled once.
                     kept = known.replace((task.key, part), tips)
                     made = {"made_from": task.evidence(part), "tips": [tip.to_dict() for tip in kept]}
                     notes[task.key] = {"task": task.text, **notes.get(task.key, {}), part: made}
@@ -318,7 +314,7 @@ def tips_of(experience: ExperienceStore, task: str, ids: Iterable[str] = ("",)) 
 
 
 def task_id_of(attempt: Trajectory) -> str:
-    """The id by which the task of an attempt is told from others with the same text; empty if it has none."""
+    """The id that sets the task of an attempt apart from others with the same text; empty if it has none."""
     given = attempt.metadata.get("task_id")
     return given if isinstance(given, str) else ""
 
@@ -383,7 +379,7 @@ class _TaskAttempts:
     """What is stored of one task: the attempts, each with a fingerprint, and which ones are to be shown."""
 
     text: str
-    id: str = ""  # tells it from other tasks of the same text
+    id: str = ""  # sets it apart from other tasks of the same text
     successes: dict[str, str] = field(default_factory=dict)  # fingerprints by id
     failures: dict[str, str] = field(default_factory=dict)
     best: tuple[int, str] | None = None  # the shortest success: its length and its id

@@ -157,7 +157,7 @@ def _shape() -> dict[str, Any]:
 
 
 def _is_graph(path: Path) -> bool:
-    """Whether a folder is a graph, and not somebody else's with a `manifest.json`."""
+    """Whether a folder is a graph, and not another one with a `manifest.json`."""
     try:
         return _shape().keys() <= _read_json(path / MANIFEST, path).keys()
     except GraphFileError:

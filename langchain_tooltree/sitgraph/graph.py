@@ -243,7 +243,7 @@ class Graph:
         return len(self._run_numbers)
 
     def add(self, contribution: Contribution) -> bool:
-        """Add a run; tells whether the graph has changed.
+        """Add a run; returns whether the graph has changed.
 
         Of two versions of the same run the one with more turns counts, and of two of equal length the one with the
         larger version number. So their order does not matter.
@@ -277,7 +277,7 @@ class Graph:
         return True
 
     def remove(self, run_id: str) -> bool:
-        """Take a run out, as if it had never been added; tells whether it was in the graph."""
+        """Take a run out, as if it had never been added; returns whether it was in the graph."""
         number = self._run_numbers.pop(run_id, None)
         if number is None:
             return False

@@ -118,7 +118,7 @@ def _toolset(run: Record, tools: Tools | None, aliases: Mapping[str, str]) -> di
     else:
         try:
             known = toolset_of(run.metadata.get("tools") or ())
-        except (ToolDefinitionError, TypeError):  # somebody else's record, where the key means something else
+        except (ToolDefinitionError, TypeError):  # a record from elsewhere, where the key means something else
             known = {}
     renamed = {aliases.get(name, name): schema for name, schema in sorted(known.items())}
     return {name: schema for name, schema in renamed.items() if name != SUMMARIZE_STATE}

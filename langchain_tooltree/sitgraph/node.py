@@ -180,7 +180,7 @@ class SITGraphNode(Runnable[Any, dict[str, list[dict[str, Any]]]]):
         self.name = "SITGraphNode"
         self._suggester = Suggester(graph, k)
         self._tools = None if tools is None else list(tools)
-        toolset_of(self._tools or ())  # what is no tool is told now, and not at every step
+        toolset_of(self._tools or ())  # raises now for what is no tool, and not at every step
         self._messages_key = messages_key
         self._suggestions_key = suggestions_key
 

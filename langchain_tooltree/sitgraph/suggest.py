@@ -250,7 +250,7 @@ class Recommender:
     ) -> ToolRanking | None:
         """Rank by the agent's summary. An edge without summaries is compared by the texts of its derived states.
 
-        Where no summary is similar, the state derived from the dialogue tells more than such a comparison.
+        Where no summary is similar, the state derived from the dialogue says more than such a comparison.
         """
         summary = np.asarray(question.summary)[None]
         likeness = self._compare(self._summaries(question.source), summary, centered=False)

@@ -109,7 +109,7 @@ def create_summarize_state_tool(
     An agent with a `SITGraphMiddleware` has the tool already.
 
     Args:
-        graph: Suggests the next tools. Without one, the result is a mere acknowledgement.
+        graph: Suggests the next tools. Without one, the result only acknowledges the call.
         model: Writes the summary from the dialogue: a chat model, or a name for `init_chat_model`. Without one the
             agent writes it as the tool's argument, at no further model call.
         k: How many tools to suggest at the most.
