@@ -13,7 +13,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
+from langchain_tooltree import SearchConfig
 from tests.benchmarks.recorded.model import MOST_STEPS, RecordedModel
+from tests.benchmarks.recorded.ours import OwnSearch
 from tests.benchmarks.recorded.runs import STOP, State, Step
 
 Policy = Callable[[RecordedModel], State]
@@ -236,5 +238,7 @@ POLICIES: dict[str, Policy] = {
     "best-first": BestFirst(),
     "a-star": BestFirst(to_come=0.3),
     "lats": LATS(),
+    "eq-1": OwnSearch(SearchConfig(selection="smoothed")),
+    "tooltree-default": OwnSearch(SearchConfig()),
 }
 """By name, in the order of the table; `plain` is what all are compared with."""
