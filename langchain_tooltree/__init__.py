@@ -16,7 +16,7 @@ _MODULES = {
     # Search: how it is asked, set up and judged, and where writes may be tried
     "search": "tooltree.driver",
     "asearch": "tooltree.driver",
-    "SearchConfig": "tooltree.search.config",
+    "SearchConfig": "tooltree.search",
     "SearchResult": "tooltree.result",
     "ToolCard": "tooltree.tools",
     "ToolLibrary": "tooltree.tools",
@@ -133,7 +133,7 @@ if TYPE_CHECKING:
     from langchain_tooltree.tooltree.sandbox import ObjectSandbox as ObjectSandbox
     from langchain_tooltree.tooltree.sandbox import Sandbox as Sandbox
     from langchain_tooltree.tooltree.sandbox import SnapshotSandbox as SnapshotSandbox
-    from langchain_tooltree.tooltree.search.config import SearchConfig as SearchConfig
+    from langchain_tooltree.tooltree.search import SearchConfig as SearchConfig
     from langchain_tooltree.tooltree.tools import ToolCard as ToolCard
     from langchain_tooltree.tooltree.tools import ToolLibrary as ToolLibrary
     from langchain_tooltree.tooltree.tools import mcp_effects as mcp_effects

@@ -21,7 +21,7 @@ from langchain_tooltree.tooltree.judge import Judge
 from langchain_tooltree.tooltree.middleware import ToolTreeMiddleware, deserves_search
 from langchain_tooltree.tooltree.review import PlanReviewMiddleware
 from langchain_tooltree.tooltree.sandbox import Sandbox
-from langchain_tooltree.tooltree.search.config import SearchConfig
+from langchain_tooltree.tooltree.search import SearchConfig
 from langchain_tooltree.tooltree.tool_executor import HostHooks
 from langchain_tooltree.tooltree.tools import DeclaredEffect, ToolLibrary
 

@@ -15,7 +15,7 @@ from langchain_tooltree.events import Event
 from langchain_tooltree.models import resolve_model
 from langchain_tooltree.tooltree.driver import search
 from langchain_tooltree.tooltree.result import SearchResult
-from langchain_tooltree.tooltree.search.config import SearchConfig
+from langchain_tooltree.tooltree.search import SearchConfig
 
 MODEL_UNAVAILABLE = 2
 """Exit code when the model that was asked for cannot be used."""

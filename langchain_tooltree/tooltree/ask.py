@@ -28,8 +28,7 @@ from langchain_tooltree.tooltree.prompts import (
     DEFAULT_TOP_UP_PROMPT,
     CoarsePlan,
 )
-from langchain_tooltree.tooltree.search.config import SearchConfig
-from langchain_tooltree.tooltree.search.tree import Call, Effect
+from langchain_tooltree.tooltree.search import Call, Effect, SearchConfig
 from langchain_tooltree.tooltree.signed_reasoning import Reply, signed_reasoning_of
 from langchain_tooltree.tooltree.tools import ToolLibrary, checked_arguments
 

@@ -11,7 +11,7 @@ from langchain_tooltree.errors import EmptyQueryError
 from langchain_tooltree.experience.records import readable
 from langchain_tooltree.text import digest
 from langchain_tooltree.tooltree.result import PlanStep, plan_steps
-from langchain_tooltree.tooltree.search.tree import Node, Tree, call_key
+from langchain_tooltree.tooltree.search import Node, Tree, call_key
 
 RECENT_MESSAGES = 3
 """User messages that the choice of tools depends on, latest last."""

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from langchain_tooltree.experience.records import readable
 from langchain_tooltree.text import mermaid_text, one_line
-from langchain_tooltree.tooltree.search.tree import Node, Tree
+from langchain_tooltree.tooltree.search import Node, Tree
 
 if TYPE_CHECKING:
     from rich.tree import Tree as TerminalTree

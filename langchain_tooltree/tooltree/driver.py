@@ -49,7 +49,7 @@ from langchain_tooltree.tooltree.resume import (
     placed,
     segment_end,
 )
-from langchain_tooltree.tooltree.search.scheduler import Operation, OperationOutcome
+from langchain_tooltree.tooltree.search import Operation, OperationOutcome
 
 CALL = "tooltree_call"
 """Name of the tasks, in traces and in the identifiers by which a resumed search finds their results."""

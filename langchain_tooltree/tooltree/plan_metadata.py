@@ -9,7 +9,7 @@ from typing import Any, NotRequired, TypedDict
 
 from langchain_core.messages import AIMessage, BaseMessage
 
-from langchain_tooltree.tooltree.search.tree import Call, Node, Tree
+from langchain_tooltree.tooltree.search import Call, Node, Tree
 
 KEY = "tooltree"
 

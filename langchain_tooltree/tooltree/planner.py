@@ -43,11 +43,15 @@ from langchain_tooltree.tooltree.prompts import transcript
 from langchain_tooltree.tooltree.result import SearchCost, SearchResult
 from langchain_tooltree.tooltree.retrieval import ToolRetriever
 from langchain_tooltree.tooltree.sandbox import Sandbox
-from langchain_tooltree.tooltree.search.config import SearchConfig
-from langchain_tooltree.tooltree.search.scheduler import Operation, OperationOutcome, Spent
-from langchain_tooltree.tooltree.search.search import TreeSearch
-from langchain_tooltree.tooltree.search.tree import Node
-from langchain_tooltree.tooltree.search.warm_start import WarmStart
+from langchain_tooltree.tooltree.search import (
+    Node,
+    Operation,
+    OperationOutcome,
+    SearchConfig,
+    Spent,
+    TreeSearch,
+    WarmStart,
+)
 from langchain_tooltree.tooltree.tool_executor import HostHooks, ToolExecutor, clip
 from langchain_tooltree.tooltree.tools import DeclaredEffect, ToolLibrary, classify_tools, injected_names
 

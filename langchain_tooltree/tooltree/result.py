@@ -8,8 +8,7 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolCall, ToolMessag
 
 from langchain_tooltree.tooltree import draw
 from langchain_tooltree.tooltree.plan_metadata import KEY, Alternative, PlanMetadata, alternatives, planned
-from langchain_tooltree.tooltree.search.stopping import StopReason
-from langchain_tooltree.tooltree.search.tree import Call, Node, Observation, Tree
+from langchain_tooltree.tooltree.search import Call, Node, Observation, StopReason, Tree
 
 if TYPE_CHECKING:
     from rich.tree import Tree as TerminalTree

@@ -19,10 +19,7 @@ from langchain_tooltree.errors import ResumeError
 from langchain_tooltree.experience.reference import without_reference
 from langchain_tooltree.tooltree.plan_metadata import plan_metadata
 from langchain_tooltree.tooltree.planner import SearchSession
-from langchain_tooltree.tooltree.search.scheduler import OperationOutcome
-from langchain_tooltree.tooltree.search.search import TreeSearch
-from langchain_tooltree.tooltree.search.tree import Effect, Node, call_key
-from langchain_tooltree.tooltree.search.warm_start import WarmStart
+from langchain_tooltree.tooltree.search import Effect, Node, OperationOutcome, TreeSearch, WarmStart, call_key
 from langchain_tooltree.tooltree.tool_executor import clip
 
 
@@ -82,7 +79,7 @@ def _last_marked(messages: Sequence[BaseMessage]) -> int | None:
 def _node(search: TreeSearch, message: BaseMessage) -> Node | None:
     """The node of a planned call, unless somebody has changed the call since."""
     number = plan_metadata(message).get("node")
-    node = search.tree[number] if isinstance(number, int) and 0 < number < len(search.tree) else None
+    node = search.tree.nodes[number] if isinstance(number, int) and 0 < number < len(search.tree) else None
     if node is None or node.call is None:
         return None
     written = [(call["name"], call["args"]) for call in calls_in(message)]

@@ -14,7 +14,7 @@ from langchain_tooltree.errors import ToolDefinitionError
 from langchain_tooltree.experience.embeddings import EmbedStep
 from langchain_tooltree.flows import Flow, FunctionStep
 from langchain_tooltree.text import WORD
-from langchain_tooltree.tooltree.search.config import SearchConfig
+from langchain_tooltree.tooltree.search import SearchConfig
 from langchain_tooltree.tooltree.tools import ToolCard, ToolLibrary
 
 Scores = NDArray[np.float64]

@@ -27,8 +27,7 @@ from langchain_tooltree.flows import Flow, FunctionStep
 from langchain_tooltree.text import shortened
 from langchain_tooltree.tooltree.dialogue import PathDialogue
 from langchain_tooltree.tooltree.sandbox import Sandbox, Worlds, snapshot_of
-from langchain_tooltree.tooltree.search.config import SearchConfig
-from langchain_tooltree.tooltree.search.tree import Call, Node, Observation, Tree
+from langchain_tooltree.tooltree.search import Call, Node, Observation, SearchConfig, Tree
 from langchain_tooltree.tooltree.tools import injected_names
 
 GRACE = 0.5

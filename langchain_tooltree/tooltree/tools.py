@@ -29,7 +29,7 @@ from pydantic.v1 import ValidationError as ValidationErrorV1
 
 from langchain_tooltree.errors import ConfigurationError, ToolDefinitionError
 from langchain_tooltree.tooltree.sandbox import Sandbox
-from langchain_tooltree.tooltree.search.tree import Effect
+from langchain_tooltree.tooltree.search import Effect
 
 MAX_EXAMPLES = 3
 """Examples of a card: the tool cards of the paper's ACL-format version have up to three."""

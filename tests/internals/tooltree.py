@@ -5,6 +5,7 @@
 from langchain_tooltree.experience.records import readable
 from langchain_tooltree.tooltree import resume as resume_module
 from langchain_tooltree.tooltree import sandbox as sandbox_module
+from langchain_tooltree.tooltree import search as kernel
 from langchain_tooltree.tooltree.ask import ProposalRequest, Proposer, plan_tools, propose_messages
 from langchain_tooltree.tooltree.dialogue import PathDialogue
 from langchain_tooltree.tooltree.draw import figures, status, to_mermaid, to_rich

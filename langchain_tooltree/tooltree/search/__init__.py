@@ -1,1 +1,58 @@
-"""The search kernel: it decides what to do next, and knows no LangChain and no I/O. Pure."""
+"""The search kernel: it decides what to do next, and knows no LangChain and no I/O. Pure.
+
+Ask it for operations, perform them in any way, and tell it the outcomes in the order of launch:
+
+    search = TreeSearch(SearchConfig(max_rollouts=30, parallel_rollouts=4))
+    outstanding = deque(search.ask())
+    while outstanding:
+        search.tell(perform(outstanding.popleft()))
+        outstanding.extend(search.ask())
+    best = search.tree.path(search.best())  # the nodes from the first call to the last
+
+What `perform` does is up to the driver. One that asks nobody and knows a single tool:
+
+    def perform(operation):
+        match operation.kind:
+            case "propose":  # which calls may follow in this state?
+                found = {"calls": [Call(tool="look", arguments={}, effect="read")]}
+            case "score":  # r_pre of each candidate, before it runs
+                found = {"scores": [0.8 for _ in operation.candidates]}
+            case "execute":  # run search.tree[operation.node].call
+                found = {"observation": Observation(content="A map.")}
+            case "evaluate":  # r_post of the observation, and whether the task is done
+                found = {"reward": 0.9, "goal": 1.0}
+        return OperationOutcome(operation=operation.id, kind=operation.kind, node=operation.node, **found)
+
+Read `search` for the rollout, `policies` for where it works (Eq. 1), `posterior` for the default policy's arithmetic,
+`tree` for values and pruning, `scheduler` for budgets and the order of launches, `stopping` for the end.
+"""
+
+from langchain_tooltree.tooltree.search.config import Estimate, SearchConfig
+from langchain_tooltree.tooltree.search.policies import PosteriorPolicy, SelectionPolicy, UCTPolicy
+from langchain_tooltree.tooltree.search.scheduler import Operation, OperationOutcome, Spent
+from langchain_tooltree.tooltree.search.search import TreeSearch
+from langchain_tooltree.tooltree.search.stopping import StopReason
+from langchain_tooltree.tooltree.search.tree import Call, Effect, Frontier, Node, Observation, Tree, Work, call_key
+from langchain_tooltree.tooltree.search.warm_start import WarmStart
+
+__all__ = [
+    "Call",
+    "Effect",
+    "Estimate",
+    "Frontier",
+    "Node",
+    "Observation",
+    "Operation",
+    "OperationOutcome",
+    "PosteriorPolicy",
+    "SearchConfig",
+    "SelectionPolicy",
+    "Spent",
+    "StopReason",
+    "Tree",
+    "TreeSearch",
+    "UCTPolicy",
+    "WarmStart",
+    "Work",
+    "call_key",
+]

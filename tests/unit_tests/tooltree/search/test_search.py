@@ -1,10 +1,14 @@
 """How a search grows its tree, on small worlds whose every answer is given."""
 
+import re
+import textwrap
+from collections import deque
+
 import pytest
 
 from langchain_tooltree import SearchConfig
 from langchain_tooltree.errors import ResumeError
-from tests.internals.tooltree import OperationOutcome, TreeSearch, Work
+from tests.internals.tooltree import OperationOutcome, TreeSearch, Work, kernel
 
 
 def names(search, *nodes):
@@ -299,3 +303,13 @@ def test_another_selection_policy_can_take_the_place_of_those_there_are(table_wo
     selected = [event["node"] for event in search.take_events() if event["type"] == "select"]
     assert selected == [0, 1, 2, 2]
     assert [node.evaluated for node in search.tree.nodes[1:]] == [True, True, False]
+
+
+def test_the_example_of_the_kernel_runs():
+    search_all, perform = (
+        textwrap.dedent(block) for block in re.findall(r"(?:^    .*\n|^\n(?=    ))+", kernel.__doc__, re.MULTILINE)
+    )
+    names = {"deque": deque, **vars(kernel)}
+    exec(perform + search_all, names)  # noqa: S102 - own documentation
+    assert [node.label for node in names["best"]] == ["look()"]
+    assert names["search"].stop_reason == "solved"
