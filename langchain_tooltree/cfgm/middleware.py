@@ -1,7 +1,6 @@
 """CFGMMiddleware: experience recalled, trouble reflected upon and runs recorded, inside agents of `create_agent`."""
 
 import logging
-import weakref
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Annotated, Any, NotRequired, TypedDict
 
@@ -16,21 +15,18 @@ from langgraph.runtime import Runtime
 from langchain_tooltree.cfgm.anomaly.detector import AnomalyDetector
 from langchain_tooltree.cfgm.memory import DEFAULT_K, CFGMMemory, check_memory, recall_for
 from langchain_tooltree.cfgm.recall import recall_text
-from langchain_tooltree.cfgm.recovery import DEFAULT_COOLDOWN, DEFAULT_MAX_REFLECTIONS, AnyTool, Recovery, Reflector
+from langchain_tooltree.cfgm.recovery import DEFAULT_COOLDOWN, DEFAULT_MAX_REFLECTIONS, Recovery, Reflector
 from langchain_tooltree.cfgm.tips import Tip
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import check_count
+from langchain_tooltree.experience.recorder import RunRecorder
 from langchain_tooltree.experience.run_identity import is_collecting, run_id
-from langchain_tooltree.experience.trajectory import Trajectory
-from langchain_tooltree.experience.verdict import ModelVerdict, VerdictFunction, resolve_verdict
+from langchain_tooltree.experience.verdict import ModelVerdict, VerdictFunction
 from langchain_tooltree.flows import Flow, arun_flow, async_twin, driven, run_flow
 from langchain_tooltree.models import extended
 from langchain_tooltree.text import shortened
 
 logger = logging.getLogger(__name__)
-
-MOST_RUNS = 1_000
-"""Runs under way whose tools are remembered."""
 
 Update = dict[str, Any]
 
@@ -112,7 +108,8 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
         detector: Tells anomalous results from normal ones.
         recall: Whether to recall.
         reflect: Whether to look for anomalies and reflect on them.
-        record: Whether to keep runs. Switch it off where a `TrajectoryRecorder` feeds the same store.
+        record: Whether to keep runs. Where a `TrajectoryRecorder` keeps the runs of this agent in the same store, the
+            record is left to it, and judged by this verdict if it has none.
         verdict: Says whether a run succeeded: a function (see `VerdictFunction`), a chat model, the name of one, or a
             `ModelVerdict`. Only runs that succeeded are recalled, so without a verdict they are kept and never come
             back, unless somebody else judges them; this is logged.
@@ -149,11 +146,10 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
         self._memory = memory if recall or record else None
         self._recalls_from = memory if recall else None
         self._records_in = memory if record else None
-        self._judge = None if verdict is None else resolve_verdict(verdict)
-        if self._records_in is not None and self._judge is None:
+        self._recorder = RunRecorder([], verdict)
+        if self._records_in is not None and verdict is None:
             logger.info("Runs are kept without a verdict, so that they will not be recalled. Pass verdict=.")
         self._k = k
-        self._offered: dict[str | None, dict[str, Callable[[], AnyTool | None]]] = {}
 
     @driven
     def before_agent(self, state: CFGMState, runtime: Runtime[Any]) -> Flow[Update | None]:
@@ -184,7 +180,7 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
         begun = state.get("cfgm_begun")
         message = yield from self._recovery.correcting(
             Conversation.of(state),
-            tools=self._tools_of(run_id(runtime)),
+            tools=[tool for tool in self._recorder.tools.of(run_id(runtime)).values() if tool is not None],
             tips=_tips(state),
             task=begun["latest"] if begun else "",
             writer=runtime.stream_writer,
@@ -250,45 +246,31 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
 
     def _reminded(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
         if self._recovery is not None:
-            self._remember(run_id(request.runtime), [*request.tools, *_forms(request)])
+            self._recorder.tools.hear(run_id(request.runtime), [*request.tools, *_forms(request)])
         recalled: Mapping[str, Any] = request.state.get("cfgm_recalled") or {}  # type: ignore[assignment]
         if self._recalls_from is None or not recalled.get("text"):
             return request
         return request.override(system_message=extended(request.system_message, recalled["text"]))
 
-    def _remember(self, run: str | None, tools: Iterable[AnyTool]) -> None:
-        """Which tools a run has been offered, until its end; of runs that never end, only the latest are kept.
-
-        They are there to be described. Whether a tool exists, they do not tell: others may be added further inside.
-        """
-        offered = self._offered.pop(run, {})
-        self._offered[run] = offered | {str(_name_of(tool)): _loosely(tool) for tool in tools}
-        for abandoned in list(self._offered)[:-MOST_RUNS]:
-            self._offered.pop(abandoned, None)
-
-    def _tools_of(self, run: str | None) -> list[AnyTool]:
-        held = (hold() for hold in self._offered.get(run, {}).values())
-        return [tool for tool in held if tool is not None]
-
     def _record(self, state: CFGMState, runtime: Runtime[Any]) -> Flow[None]:
         """Judge the conversation and keep it. What goes wrong does not disturb the run."""
         run, messages = run_id(runtime), state["messages"]
-        self._offered.pop(run, None)
+        self._recorder.tools.take(run)
         if self._records_in is None or is_collecting():
             return
         begun = state.get("cfgm_begun")
         config: RunnableConfig | None = {"configurable": begun["namespace"]} if begun else None
-        experience = self._records_in.experience
         try:
-            trajectory = Trajectory.from_messages(messages, id=run, task=(begun and begun["first"]) or None)
+            experience = self._records_in.experience.within_config(config)
+            if self._recorder.leave(experience):
+                return
+            trajectory = self._recorder.conversation(messages, runtime, task=(begun and begun["first"]) or None)
             if run is not None and Conversation(messages).is_summarized:
-                fuller = yield from experience.getting(run, config=config)
+                fuller = yield from experience.getting(run)
                 if fuller is not None and len(fuller.steps) > len(trajectory.steps):
                     return
-            if self._judge is not None:
-                verdict = yield from self._judge(trajectory)
-                trajectory = trajectory.judged(verdict.success, verdict.reasons)
-            yield from experience.adding(trajectory, config=config)
+            trajectory = yield from self._recorder.judging(trajectory)
+            yield from experience.adding(trajectory)
         except GraphBubbleUp:
             raise
         except Exception as error:
@@ -310,18 +292,6 @@ def _begun(state: CFGMState, said: Conversation, namespace: dict[str, str]) -> B
     first = (known["first"] if same else "") or said.first_task
     latest = said.task or (known["latest"] if same else "")
     return Begun(namespace=namespace, first=first, latest=latest, request=said.request.id if said.request else None)
-
-
-def _name_of(tool: AnyTool) -> Any:
-    return (tool.get("name") or tool.get("type")) if isinstance(tool, dict) else getattr(tool, "name", tool)
-
-
-def _loosely(tool: AnyTool) -> Callable[[], AnyTool | None]:
-    """Brings a tool as long as the agent has it: it may hold a connection that nobody else needs any more."""
-    try:
-        return weakref.ref(tool)
-    except TypeError:  # a dict, which holds nothing but a description
-        return lambda: tool
 
 
 def _forms(request: ModelRequest[Any]) -> list[dict[str, Any]]:

@@ -1,16 +1,20 @@
-"""TrajectoryRecorder: a callback handler that records what agents do."""
+"""Recording what agents do: RunRecorder, which judges and keeps runs, and the callback handler that feeds it."""
 
 import asyncio
 import logging
 import threading
+import weakref
 from asyncio import AbstractEventLoop
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
 from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import BaseMessage
 from langgraph.callbacks import GraphCallbackHandler, GraphInterruptEvent
+from langgraph.config import get_config
 
 from langchain_tooltree._langgraph import NodeRun, configurable_here, graph_around
 from langchain_tooltree.errors import ConfigurationError
@@ -19,15 +23,18 @@ from langchain_tooltree.experience.recording import (
     Recording,
     Visit,
     handed_up,
+    keyed_chat,
     messages_in,
     update_in,
 )
+from langchain_tooltree.experience.run_identity import MOST_RUNS, OfferedTools, run_id, tools_in
 from langchain_tooltree.experience.store import ExperienceStore
 from langchain_tooltree.experience.threads import MESSAGES_KEY
 from langchain_tooltree.experience.trajectory import Trajectory
-from langchain_tooltree.experience.verdict import ModelVerdict, VerdictFunction, resolve_verdict
+from langchain_tooltree.experience.verdict import ModelVerdict, Verdict, VerdictFunction, resolve_verdict
 from langchain_tooltree.flows import Flow, FunctionStep, arun_flow, run_flow
 from langchain_tooltree.models import TAG
+from langchain_tooltree.text import digest
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +42,94 @@ MOST_ABANDONED = 1_000
 """Runs that are remembered because they were still busy when the run around them ended."""
 
 Keeper = Callable[[Trajectory], Any | Awaitable[Any]]
-"""What a recorder hands trajectories to, beside stores: any function, sync or async."""
+"""What trajectories are handed to, beside stores: any function, sync or async."""
+
+AnyVerdict = VerdictFunction | ModelVerdict | BaseChatModel | str
+
+
+@dataclass(frozen=True, slots=True)
+class _SharedVerdict:
+    """The verdict on what was said in a run, and the recorders that have had it."""
+
+    verdict: Verdict
+    known_to: "weakref.WeakSet[RunRecorder]"
+
+
+_VERDICTS: dict[str, _SharedVerdict] = {}
+"""The latest verdicts of this process, by what they are on: the recorders of one run do not know of each other."""
+
+_VERDICTS_LOCK = threading.Lock()
+
+
+class RunRecorder:
+    """Judges runs and keeps them: the one way of a run into the records, for the callback handler and the middlewares.
+
+    Several recorders may hear of one run: `TrajectoryRecorder`, `CFGMMiddleware`, `SITGraphMiddleware`. The rule:
+
+    - *A run has one verdict.* Who is first to judge these messages of this run asks; the others take that verdict,
+      also those that have none of their own. Who comes a second time has had the verdict of an earlier run, and asks
+      again. Who knows other messages, such as those that were removed from the state, asks as well.
+    - *A run has one record in a store.* Where a `TrajectoryRecorder` in the callbacks keeps the record of a graph, a
+      middleware of that graph leaves it the record, and its verdict with it: the handler comes last, and also knows
+      the tools, the sub-agents and what was removed.
+
+    Args:
+        store: Where trajectories go; see `TrajectoryRecorder`.
+        verdict: Says whether a run succeeded; see `TrajectoryRecorder`.
+
+    Attributes:
+        keepers: Where they go, as a list.
+        tools: What runs under way were offered.
+    """
+
+    def __init__(
+        self, store: ExperienceStore | Keeper | Sequence[ExperienceStore | Keeper], verdict: AnyVerdict | None
+    ) -> None:
+        stores: Sequence[Any] = store if isinstance(store, list | tuple) else [store]
+        self.keepers: list[ExperienceStore | Keeper] = list(stores)
+        for keeper in self.keepers:
+            if not isinstance(keeper, ExperienceStore) and not callable(keeper):
+                msg = (
+                    "store must be an ExperienceStore, a function that takes a Trajectory, or a list of these; "
+                    f"got {type(keeper).__name__}. Wrap a BaseStore: ExperienceStore(store)."
+                )
+                raise ConfigurationError(msg)
+        self.judge = None if verdict is None else resolve_verdict(verdict)
+        self.tools = OfferedTools()
+
+    def conversation(self, messages: Sequence[BaseMessage], runtime: Any, *, task: str | None = None) -> Trajectory:
+        """What a state holds of the run that is going on, under the same id as any other recorder of it has."""
+        run = run_id(runtime) or next((recording.id for _, recording in _hearing()), None)
+        return Trajectory.from_messages(messages, id=run, task=task)
+
+    def judging(self, trajectory: Trajectory) -> Flow[Trajectory]:
+        """A run with its verdict, as a flow; without one if nobody has one."""
+        said = [trajectory.id, trajectory.reasons, *(key for key, _ in keyed_chat(trajectory.messages))]
+        place = digest(said)
+        with _VERDICTS_LOCK:
+            shared = _VERDICTS.get(place)
+            known = shared is None or self in shared.known_to
+            if shared is not None:
+                shared.known_to.add(self)
+        if known and self.judge is None:
+            return trajectory
+        if shared is None or known:
+            shared = _SharedVerdict((yield from self.judge(trajectory)), weakref.WeakSet([self]))  # type: ignore[misc]
+            with _VERDICTS_LOCK:
+                _VERDICTS.pop(place, None)
+                _VERDICTS[place] = shared
+                for oldest in list(_VERDICTS)[:-MOST_RUNS]:
+                    del _VERDICTS[oldest]
+        reasons = "\n".join(part for part in (trajectory.reasons, shared.verdict.reasons) if part)
+        return trajectory.judged(shared.verdict.success, reasons)
+
+    def leave(self, store: ExperienceStore) -> bool:
+        """Leave the record of the graph that is running to a handler which keeps it in this store, if there is one."""
+        for handler, recording in _hearing():
+            if handler.keeps_in(recording, store):
+                recording.judging = self.judging
+                return True
+        return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,19 +186,10 @@ class TrajectoryRecorder(GraphCallbackHandler):
         self,
         store: ExperienceStore | Keeper | Sequence[ExperienceStore | Keeper],
         *,
-        verdict: VerdictFunction | ModelVerdict | BaseChatModel | str | None = None,
+        verdict: AnyVerdict | None = None,
         messages_key: str = MESSAGES_KEY,
     ) -> None:
-        stores: Sequence[Any] = store if isinstance(store, list | tuple) else [store]
-        self._keepers: list[ExperienceStore | Keeper] = list(stores)
-        for keeper in self._keepers:
-            if not isinstance(keeper, ExperienceStore) and not callable(keeper):
-                msg = (
-                    "store must be an ExperienceStore, a function that takes a Trajectory, or a list of these; "
-                    f"got {type(keeper).__name__}. Wrap a BaseStore: ExperienceStore(store)."
-                )
-                raise ConfigurationError(msg)
-        self._verdict = None if verdict is None else resolve_verdict(verdict)
+        self._recorder = RunRecorder(store, verdict)
         self._messages_key = messages_key
         self._lock = threading.Lock()
         self._runs: dict[UUID, CallbackRun] = {}
@@ -171,7 +256,7 @@ class TrajectoryRecorder(GraphCallbackHandler):
                 return
             _hear_variables(parent)
             if not parent.inner and TAG not in (tags or ()):
-                parent.recording.hear_tools((invocation_params or {}).get("tools"))
+                parent.recording.tools |= tools_in((invocation_params or {}).get("tools"))
 
     def on_interrupt(self, event: GraphInterruptEvent) -> None:
         """Note that a run is interrupted."""
@@ -275,11 +360,10 @@ class TrajectoryRecorder(GraphCallbackHandler):
         if trajectory is None:
             logger.debug("Run %s is not recorded: no messages under %r.", recording.id, self._messages_key)
             return
-        if self._verdict is not None and not recording.unfinished(error):
+        if not recording.unfinished(error):
+            left = recording.judging if self._recorder.judge is None else None
             with _Undisturbed():
-                verdict = yield from self._verdict(trajectory)
-                reasons = "\n".join(part for part in (trajectory.reasons, verdict.reasons) if part)
-                trajectory = trajectory.judged(verdict.success, reasons)
+                trajectory = yield from (left or self._recorder.judging)(trajectory)
         for keeper in keepers:
             with _Undisturbed():
                 if isinstance(keeper, ExperienceStore):
@@ -289,9 +373,26 @@ class TrajectoryRecorder(GraphCallbackHandler):
 
     def _keepers_of(self, recording: Recording) -> Iterator[ExperienceStore | Keeper]:
         """Functions, and the stores whose namespace is known, each for the user or tenant whose run it is."""
-        for keeper in self._keepers:
+        for keeper in self._recorder.keepers:
             with _Undisturbed():
                 yield _store_of(recording, keeper) if isinstance(keeper, ExperienceStore) else keeper
+
+    def recording_at(self, run_id: UUID | None) -> Recording | None:
+        """What is recorded of the graph in which this run is going on; `None` if it is part of another record."""
+        with self._lock:
+            run = self._known(run_id)
+            graph = None if run is None else next((outer for outer in run.lineage() if outer.graph is not None), None)
+            recording = None if graph is None else graph.recording
+            return recording if recording is not None and recording.top is graph else None
+
+    def keeps_in(self, recording: Recording, store: ExperienceStore) -> bool:
+        """Whether this recording will be kept where `store` keeps its records."""
+        stores = [keeper for keeper in self._recorder.keepers if isinstance(keeper, ExperienceStore)]
+        if recording.is_empty:
+            return False
+        with suppress(ConfigurationError):
+            return any(_store_of(recording, keeper).place == store.place for keeper in stores)
+        return False
 
 
 class _Undisturbed:
@@ -335,3 +436,13 @@ def _hear_variables(run: CallbackRun) -> None:
         return
     if (configurable := configurable_here()) is not None:
         recording.hear_variables(configurable)
+
+
+def _hearing() -> Iterator[tuple[TrajectoryRecorder, Recording]]:
+    """The handlers in the callbacks of the node that is running, with what they have heard of its graph."""
+    callbacks = get_config().get("callbacks")
+    for handler in getattr(callbacks, "handlers", ()):
+        if isinstance(handler, TrajectoryRecorder):
+            recording = handler.recording_at(getattr(callbacks, "parent_run_id", None))
+            if recording is not None:
+                yield handler, recording

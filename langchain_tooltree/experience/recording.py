@@ -1,74 +1,186 @@
-"""What a recorder hears of the graphs of one run, and the trajectory that comes of it. No I/O."""
+"""What was said in the graphs of one run, from whatever source, and the trajectory that comes of it. No I/O."""
 
 from asyncio import AbstractEventLoop
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from langchain_core.messages import BaseMessage, RemoveMessage
+from langchain_core.messages import BaseMessage, RemoveMessage, convert_to_messages
 from langgraph.errors import GraphBubbleUp, ParentCommand
 from langgraph.types import Command
 
-from langchain_tooltree._langgraph import NodeRun, is_for_graph_of, variables_in
-from langchain_tooltree.experience.run_identity import Tools, tools_in
-from langchain_tooltree.experience.threads import ThreadDialogue, path_of, together
-from langchain_tooltree.experience.trajectory import Trajectory
+from langchain_tooltree._langgraph import NodeRun, is_for_graph_of, nodes_in, variables_in
+from langchain_tooltree.errors import TrajectoryFormatError
+from langchain_tooltree.experience.records import EXTRAS, Branch, ChatMessage
+from langchain_tooltree.experience.run_identity import TOOLS, Tools, as_metadata, tools_in
+from langchain_tooltree.experience.trajectory import Trajectory, to_chat
+from langchain_tooltree.flows import Flow
+from langchain_tooltree.text import digest
 
 STOPPED = "The run stopped before its end and may be resumed."
 
-
-@dataclass(frozen=True, slots=True)
-class Visit:
-    """One run of a node of a graph."""
-
-    graph: "GraphRun"
-    node: NodeRun
+Key = str | tuple[str, int]
+"""What makes two versions of a message the same one: its id, or else its content and how often it was said before."""
 
 
-@dataclass(eq=False, slots=True)
-class CallbackRun:
-    """A run of anything, from its start to its end.
+def path_of(namespace: str) -> str:
+    """The nodes in a checkpoint namespace, outermost first, joined by `/`."""
+    return "/".join(nodes_in(namespace))
 
-    Attributes:
-        id: Its run id.
-        parent: The run that it is part of, if that one is known.
-        metadata: What it was started with.
-        inner: Whether it belongs to a search of this package, and so not to the conversation.
-        family: Ids of all runs under the same outermost one.
-        loop: The event loop that its start was told on.
-        visit: What it is as a node; `None` if it is none.
-        graph: What it is as a graph; `None` if it is none, or none of its nodes has started yet.
-        recording: The recording that it is part of.
+
+class ThreadDialogue:
+    """All that was ever said in one graph, in order of first appearance, each message in its last form.
+
+    Args:
+        name: The nodes that lead to the graph, joined by `/`; empty for the outermost one.
+        after: How many messages of the outermost graph's dialogue were there when this one began.
+        within: The dialogue of the graph that this one runs in, if that is not the outermost one.
     """
 
-    id: UUID
-    parent: "CallbackRun | None"
-    metadata: Mapping[str, Any]
-    inner: bool
-    family: set[UUID]
-    loop: AbstractEventLoop | None = None
-    visit: Visit | None = None
-    graph: "GraphRun | None" = None
-    recording: "Recording | None" = None
+    def __init__(self, name: str = "", *, after: int = 0, within: "ThreadDialogue | None" = None) -> None:
+        self.name = name
+        self.after = after
+        self.within = within
+        self.messages: dict[Key, BaseMessage | ChatMessage] = {}
 
-    def lineage(self) -> Iterator["CallbackRun"]:
-        """The run itself and those that it is part of, innermost first."""
-        run: CallbackRun | None = self
-        while run is not None:
-            yield run
-            run = run.parent
+    def see(self, messages: Any) -> None:
+        """Take in the messages of a state that is later than those seen so far."""
+        self.messages.update(keyed(messages))
+
+    def keys_within(self) -> set[Key]:
+        """The messages of the dialogues that this one runs in."""
+        outer = self.within
+        return set() if outer is None else outer.messages.keys() | outer.keys_within()
+
+
+def keyed(messages: Any) -> Iterator[tuple[Key, BaseMessage | ChatMessage]]:
+    """The messages of a list, or a single one, each with what identifies it.
+
+    Raises:
+        TrajectoryFormatError: If something in the list is no message.
+    """
+    times: dict[str, int] = {}
+    for given in messages if isinstance(messages, list | tuple) else [] if messages is None else [messages]:
+        message = given if isinstance(given, BaseMessage) else _converted(given)
+        yield message.id or _by_content(to_chat(message), times), message
+
+
+def keyed_chat(messages: Iterable[ChatMessage]) -> Iterator[tuple[Key, ChatMessage]]:
+    """The messages of a trajectory, each with the key that it had as a message of LangChain."""
+    times: dict[str, int] = {}
+    for message in messages:
+        extras = message.get(EXTRAS)
+        known = extras.get("id") if isinstance(extras, Mapping) else None
+        yield known or _by_content(message, times), message
+
+
+def _by_content(message: ChatMessage, times: dict[str, int]) -> Key:
+    content = digest([message])
+    times[content] = times.get(content, 0) + 1
+    return content, times[content]
+
+
+def _converted(given: Any) -> BaseMessage:
+    """A message given as a dict or a pair. LangChain takes a bare text for one, too, but so is any list of names."""
+    cause: Exception | None = None
+    if not isinstance(given, str):
+        try:
+            return convert_to_messages([given])[0]
+        except (KeyError, NotImplementedError, TypeError, ValueError) as error:
+            cause = error
+    msg = f"Among the messages is a {type(given).__name__} that is none: {given!r:.80}. Is it the right key?"
+    raise TrajectoryFormatError(msg) from cause
+
+
+def _as_chat(message: BaseMessage | ChatMessage) -> ChatMessage:
+    return to_chat(message) if isinstance(message, BaseMessage) else message
+
+
+def together(
+    root: ThreadDialogue,
+    others: Collection[ThreadDialogue],
+    *,
+    id: str,  # noqa: A002 - the field's name
+    task: str | None = None,
+    success: bool | None = None,
+    reasons: str = "",
+    tools: Tools | None = None,
+    earlier: Trajectory | None = None,
+) -> Trajectory:
+    """One trajectory out of all that was said in a thread.
+
+    The dialogues of graphs inside become branches, without what `root` or the graphs around them hold as well. What
+    was recorded of the thread before goes first; a record that shares no message with `root` is of another
+    conversation under the same id, and is left out.
+    """
+    known = dict(keyed_chat(earlier.messages)) if earlier else {}
+    if root.messages and known.keys().isdisjoint(root.messages):
+        earlier, known = None, {}
+    said = {**known, **root.messages}
+    order = list(root.messages)
+    branches: list[_BranchDraft] = []
+    for other in others:
+        outside = said.keys() | other.keys_within()
+        own = {key: message for key, message in other.messages.items() if key not in outside}
+        branches.append(_BranchDraft(other.name, len(known.keys() | set(order[: other.after])), own))
+    for branch in earlier.branches if earlier else ():
+        around = [other.messages.keys() for other in others if branch.name.startswith(f"{other.name}/")]
+        outside = said.keys() | set().union(*around)
+        own = {key: message for key, message in keyed_chat(branch.messages) if key not in outside}
+        _continued(_BranchDraft(branch.name, branch.after, own), branches)
+    offered = tools_in(earlier.metadata.get(TOOLS)) if earlier else {}
+    return Trajectory.from_chat(
+        [_as_chat(message) for message in said.values()],
+        id=id,
+        task=task,
+        success=success,
+        reasons=reasons,
+        branches=[draft.done() for draft in sorted(filter(None, branches), key=_BranchDraft.place)],
+        metadata=as_metadata({**offered, **(tools or {})}),
+    )
+
+
+@dataclass(slots=True)
+class _BranchDraft:
+    """A branch in the making; one without messages counts as none."""
+
+    name: str
+    after: int
+    messages: dict[Key, BaseMessage | ChatMessage]
+
+    def __bool__(self) -> bool:
+        return bool(self.messages)
+
+    def place(self) -> tuple[int, str, str]:
+        """Where it stands among the others; of those that began together, ids of replies, which often hold the time."""
+        replies = [key for key, message in self.messages.items() if _as_chat(message)["role"] == "assistant"]
+        return self.after, self.name, str(next(iter(replies or self.messages)))
+
+    def done(self) -> Branch:
+        return Branch(self.name, self.after, tuple(map(_as_chat, self.messages.values())))
+
+
+def _continued(before: _BranchDraft, branches: list[_BranchDraft]) -> None:
+    """Put what was recorded of a sub-agent before it was interrupted in front of what it said after."""
+
+    def shared(branch: _BranchDraft) -> int:
+        return len(before.messages.keys() & branch.messages.keys()) if branch.name == before.name else 0
+
+    after = max(branches, key=shared, default=None)
+    if after is None or not shared(after):
+        branches.append(before)
+    else:
+        after.messages = before.messages | after.messages
+        after.after = before.after
 
 
 @dataclass(eq=False, slots=True)
 class GraphRun:
-    """What is heard of one graph.
+    """What is heard of one graph, by the starts and ends of its nodes.
 
     The state is seen whole where a node starts that gets it, and when the graph ends. In between, updates are kept
     until it is certain that they were applied: until a node of a later step starts.
-
-    Attributes:
-        dialogue: What was said in it.
     """
 
     dialogue: ThreadDialogue
@@ -77,12 +189,7 @@ class GraphRun:
     _updates: dict[int, dict[str, list[BaseMessage]]] = field(default_factory=dict)
 
     def node_started(self, node: NodeRun, state: Any) -> None:
-        """A node starts.
-
-        Args:
-            node: Its run.
-            state: The messages in the state that it got; `None` if it did not get them.
-        """
+        """A node starts, with these messages in its state; `None` if it did not get the state."""
         if node.step != self._step:
             # A step that comes again belongs to another attempt at the graph; the one before has led to nothing.
             self._updates = {step: update for step, update in self._updates.items() if step < node.step}
@@ -93,16 +200,12 @@ class GraphRun:
             self._see(state)
 
     def node_ended(self, node: NodeRun, update: Sequence[BaseMessage]) -> None:
-        """A node is done, with these messages in its update. One that raised is not told of: it may run again."""
+        """A node is done, with these messages in its update. One that raised may run again, and does not count."""
         self._open.discard(node.namespace)
         self._updates.setdefault(node.step, {})[node.order] = list(update)
 
     def ended(self, state: Any) -> None:
-        """The graph ends, or stops.
-
-        Args:
-            state: The messages in what it returned; `None` if it raised or returned none.
-        """
+        """The graph ends, or stops, with these messages; `None` if it raised or returned none."""
         if self._open:  # the last step is not complete, so nothing of it is in the state yet
             self.apply_before(self._step)
         elif state is None:
@@ -119,8 +222,50 @@ class GraphRun:
 
     def _see(self, state: Any) -> None:
         self.apply_before(self._step - 1)
-        self._updates.pop(self._step - 1, None)  # the state tells them, and their order, better
+        self._updates.pop(self._step - 1, None)  # the state shows them, and their order, better
         self.dialogue.see(state)
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """One run of a node of a graph."""
+
+    graph: GraphRun
+    node: NodeRun
+
+
+@dataclass(eq=False, slots=True)
+class CallbackRun:
+    """A run of anything, from its start to its end.
+
+    Attributes:
+        id: Its run id.
+        parent: The run that it is part of, if that one is known.
+        metadata: What it was started with.
+        inner: Whether it belongs to a search of this package, and so not to the conversation.
+        family: Ids of all runs under the same outermost one.
+        loop: The event loop on which it started.
+        visit: What it is as a node; `None` if it is none.
+        graph: What it is as a graph; `None` if it is none, or none of its nodes has started yet.
+        recording: The recording that it is part of.
+    """
+
+    id: UUID
+    parent: "CallbackRun | None"
+    metadata: Mapping[str, Any]
+    inner: bool
+    family: set[UUID]
+    loop: AbstractEventLoop | None = None
+    visit: Visit | None = None
+    graph: GraphRun | None = None
+    recording: "Recording | None" = None
+
+    def lineage(self) -> Iterator["CallbackRun"]:
+        """The run itself and those that it is part of, innermost first."""
+        run: CallbackRun | None = self
+        while run is not None:
+            yield run
+            run = run.parent
 
 
 class Recording:
@@ -129,8 +274,12 @@ class Recording:
     Args:
         top: The run of the outermost graph.
         namespace: Its checkpoint namespace: empty unless it runs inside a graph that is not recorded.
-        own_thread: Whether it was called inside another graph, with a thread of its own. Its metadata tell of the
-            other graph's thread.
+        own_thread: Whether it was called inside another graph, with a thread of its own: its metadata name the thread
+            of the other graph.
+
+    Attributes:
+        variables: Values by which a store's namespace is filled.
+        judging: How a middleware that has left its record to this one would judge it.
     """
 
     def __init__(self, top: CallbackRun, namespace: str, *, own_thread: bool = False) -> None:
@@ -140,6 +289,7 @@ class Recording:
         self.tools: Tools = {}
         self.heard_variables = False
         self.interrupted = False
+        self.judging: Callable[[Trajectory], Flow[Trajectory]] | None = None
         self._namespace = namespace
         self._graphs: dict[str, GraphRun] = {}
 
@@ -153,16 +303,12 @@ class Recording:
     def hear_variables(self, configurable: Mapping[str, Any]) -> None:
         """Take note of what is `configurable`, as something that runs inside a node sees it.
 
-        Nothing else says whose run it is: metadata are often written by the client, and those of the run do not tell
-        what LangGraph put there. Of what LangGraph keeps for itself, the runtime is wanted, for its context.
+        Nothing else says whose run it is: metadata are often written by the client, and those of the run do not show
+        what LangGraph put there.
         """
         self.thread_id = _text(configurable.get("thread_id")) or self.thread_id
         self.variables = variables_in(configurable)
         self.heard_variables = True
-
-    def hear_tools(self, offered: Any) -> None:
-        """Take note of the tools that go to a model."""
-        self.tools |= tools_in(offered)
 
     def holds(self, run: CallbackRun, namespace: str) -> bool:
         """Whether a graph that runs inside the outermost one is part of its thread."""
@@ -174,12 +320,7 @@ class Recording:
         return (outer.visit for outer in run.lineage() if outer.visit and outer.recording is self)
 
     def graph(self, run: CallbackRun, namespace: str) -> GraphRun:
-        """What is heard of a graph, from now on if it was not heard of before.
-
-        Args:
-            run: Its run.
-            namespace: Its checkpoint namespace.
-        """
+        """What is heard of the graph of this run, from now on if it was not heard of before."""
         if namespace not in self._graphs:
             self._graphs[namespace] = self._begun(run, namespace)
         return self._graphs[namespace]
@@ -194,18 +335,15 @@ class Recording:
         within = visits[0].graph.dialogue if visits[0].graph is not top else None
         return GraphRun(ThreadDialogue(name, after=len(top.dialogue.messages), within=within))
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was said in the outermost graph yet."""
+        return not next(iter(self._graphs.values())).dialogue.messages
+
     def trajectory(self, error: BaseException | None, earlier: Trajectory | None) -> Trajectory | None:
-        """The trajectory, as far as it got.
-
-        Args:
-            error: What the run raised, if it did.
-            earlier: What was recorded of the same thread before.
-
-        Returns:
-            The trajectory; `None` if nothing was said.
-        """
+        """The trajectory as far as it got, behind what was recorded earlier; `None` if nothing was said."""
         root, *inside = [graph.dialogue for graph in self._graphs.values()]
-        if not root.messages and earlier is None:
+        if self.is_empty and earlier is None:
             return None
         if self.unfinished(error):
             reasons = STOPPED
@@ -219,19 +357,14 @@ class Recording:
 
 
 def messages_in(state: Any, key: str) -> Any:
-    """The messages in a state, be it a dict, a pydantic model or a dataclass; `None` if it holds none."""
+    """The messages in a state, which may be a dict, a pydantic model or a dataclass; `None` if it holds none."""
     return state.get(key) if isinstance(state, Mapping) else getattr(state, key, None)
 
 
 def update_in(returned: Any, key: str) -> list[BaseMessage]:
     """The messages in what a node returned: an update, a command, or a list of these.
 
-    Args:
-        returned: What it returned.
-        key: Where the state keeps its messages.
-
-    Returns:
-        The messages that are LangChain's own; others get an id, and so a place, only in the state.
+    Only LangChain's own messages count; others get an id, and so a place, only in the state.
     """
     match returned:
         case Command(graph=None, update=update):
@@ -246,22 +379,11 @@ def update_in(returned: Any, key: str) -> list[BaseMessage]:
 
 
 def handed_up(error: BaseException, namespace: str, key: str) -> list[BaseMessage] | None:
-    """The messages of a command that a sub-agent left for the graph around it.
-
-    Args:
-        error: What the node raised.
-        namespace: That of the node.
-        key: Where the state keeps its messages.
-
-    Returns:
-        The messages in the command's update; `None` if the error is no command for this node's graph.
-    """
+    """The messages of a command that a sub-agent left for the graph of this node; `None` if it is no such command."""
     if not isinstance(error, ParentCommand):
         return None
     command: Command[Any] = error.args[0]
-    if not is_for_graph_of(namespace, command.graph):
-        return None
-    return update_in(Command(update=command.update), key)
+    return update_in(Command(update=command.update), key) if is_for_graph_of(namespace, command.graph) else None
 
 
 def _as_dict(update: Any) -> Any:

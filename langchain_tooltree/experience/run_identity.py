@@ -1,10 +1,12 @@
 """The identity of a run: for whom it is, under which id it is remembered, and which tools it was offered."""
 
 import json
-from collections.abc import Iterator, Mapping
+import weakref
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
+from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_function
 from langgraph.runtime import get_runtime
 
@@ -12,19 +14,14 @@ from langchain_tooltree._langgraph import configurable_here, graph_around, names
 from langchain_tooltree.text import digest
 
 COLLECTING = "tooltree_collecting"
-"""Key under `configurable` that marks runs by which experience is collected: whoever collects them records them."""
+"""Key under `configurable` that marks runs by which a collection gathers experience; it records them by itself."""
 
 
 def run_id(runtime: Any) -> str | None:
     """The id of the conversation, the same as a `TrajectoryRecorder` of this agent gives it.
 
-    An agent inside another graph is told by its namespace from that graph and from other agents of the thread.
-
-    Args:
-        runtime: The runtime of a node that is running.
-
-    Returns:
-        The id of the thread, or of the run where there is no thread; `None` if neither is known.
+    It is the id of the thread, or of the run where there is no thread; `None` if neither is known. An agent inside
+    another graph also has its namespace in it, which tells it from that graph and from other agents of the thread.
     """
     info = runtime.execution_info
     if info is None or info.thread_id is None:
@@ -38,6 +35,23 @@ def is_collecting() -> bool:
     return bool((configurable_here() or {}).get(COLLECTING))
 
 
+def caller_of(host: RunnableConfig) -> str:
+    """A digest of what may tell one user's run from another's: configurable values and the runtime's context.
+
+    A context that is written differently each time, such as one with addresses in it, never gives the same digest.
+    """
+    given = without_reserved(host.get("configurable", {}), place=False)
+    values = sorted((key, repr(value)) for key, value in given.items())
+    try:
+        context = get_runtime().context
+    except (RuntimeError, KeyError):
+        context = None  # outside of any graph
+    return digest(repr((values, context)))
+
+
+AnyTool = BaseTool | dict[str, Any]
+"""A tool of a request: one that the agent runs, or one that the provider does."""
+
 TOOLS = "tools"
 """Key of a trajectory's metadata under which the tools stand."""
 
@@ -46,14 +60,10 @@ Tools = dict[str, dict[str, Any]]
 
 
 def tools_in(offered: Any) -> Tools:
-    """The tools of one model call.
+    """The tools of one model call by name, in forms that JSON gives back unchanged.
 
-    Args:
-        offered: What went to the model as `tools`, in the form of its provider; anything else counts as none.
-
-    Returns:
-        The tools by name, in forms that JSON gives back unchanged. A provider's own tools, such as a web search, have
-        no OpenAI form and stay as they are. What has no name is left out.
+    A provider's own tools, such as a web search, have no OpenAI form and stay as they are. What has no name is left
+    out, and anything but a list counts as no tools.
     """
     listed = offered if isinstance(offered, list | tuple) else []
     found = map(_named, listed)
@@ -63,6 +73,14 @@ def tools_in(offered: Any) -> Tools:
 def as_metadata(tools: Tools) -> dict[str, Any]:
     """Metadata with the tools in the order of their names; empty if there are none."""
     return {TOOLS: [tools[name] for name in sorted(tools)]} if tools else {}
+
+
+def name_of(tool: AnyTool) -> str:
+    """The name by which a model calls a tool; empty for those of a provider's own that have none."""
+    if not isinstance(tool, Mapping):
+        return str(getattr(tool, "name", ""))
+    function = tool.get("function")
+    return _name(function if isinstance(function, Mapping) else tool)
 
 
 def _named(tool: Any) -> tuple[str, dict[str, Any]]:
@@ -83,19 +101,45 @@ def _name(described: Mapping[str, Any]) -> str:
     return next((name for name in names if isinstance(name, str) and name != "function"), "")
 
 
-def caller_of(host: RunnableConfig) -> str:
-    """A digest of what may tell one user's run from another's: configurable values and the runtime's context.
+MOST_RUNS = 1_000
+"""Runs that are remembered at once. One that is never resumed has no end; the oldest are given up first."""
 
-    Args:
-        host: Configuration of the host's run.
 
-    Returns:
-        The digest; a context that is written differently each time, such as one with addresses in it, never recurs.
+class OfferedTools:
+    """The tools that each run has been offered so far, from its beginning to its end.
+
+    They are there to be described. They do not say whether a tool exists: other middleware may add some further inside.
     """
-    given = without_reserved(host.get("configurable", {}), place=False)
-    told = sorted((key, repr(value)) for key, value in given.items())
+
+    def __init__(self) -> None:
+        self._runs: dict[str | None, dict[str, Callable[[], AnyTool | None]]] = {}
+
+    @property
+    def runs(self) -> Collection[str | None]:
+        """The runs that are known."""
+        return self._runs.keys()
+
+    def hear(self, run: str | None, tools: Iterable[AnyTool]) -> None:
+        """Take note of the tools of one model call of a run; a tool without a name cannot be called."""
+        known = self._runs.pop(run, {})
+        self._runs[run] = known | {name: _loosely(tool) for tool in tools if (name := name_of(tool))}
+        for abandoned in list(self._runs)[:-MOST_RUNS]:
+            self._runs.pop(abandoned, None)
+
+    def of(self, run: str | None) -> dict[str, AnyTool | None]:
+        """The tools of a run by name; `None` for one that nobody holds any more."""
+        return {name: held() for name, held in self._runs.get(run, {}).items()}
+
+    def take(self, run: str | None) -> dict[str, AnyTool | None]:
+        """The tools of a run that has come to its end, which are then forgotten."""
+        tools = self.of(run)
+        self._runs.pop(run, None)
+        return tools
+
+
+def _loosely(tool: AnyTool) -> Callable[[], AnyTool | None]:
+    """Gives a tool as long as the agent has it: it may hold a connection that nobody else needs any more."""
     try:
-        context = get_runtime().context
-    except (RuntimeError, KeyError):
-        context = None  # outside of any graph
-    return digest(repr((told, context)))
+        return weakref.ref(tool)
+    except TypeError:  # a dict, which holds nothing but a description
+        return lambda: tool

@@ -165,6 +165,11 @@ class ExperienceStore:
         """The values of the namespace's variables, as far as this store keeps to them."""
         return self._values
 
+    @property
+    def place(self) -> tuple[BaseStore, tuple[str, ...]]:
+        """Where the records of this store are kept; two that keep them in the same place are equal."""
+        return self._store, self._namespace(None)
+
     def shelf(self, label: str) -> RecordCollection:
         """Where records of another kind are kept, in the same namespace.
 

@@ -7,12 +7,12 @@ from typing import Any
 
 from langchain.agents.middleware import AgentMiddleware, AgentState, ModelRequest, ModelResponse
 from langchain_core.language_models import BaseChatModel
-from langchain_core.tools import BaseTool
 from langgraph.runtime import Runtime
 
-from langchain_tooltree.experience.run_identity import run_id
+from langchain_tooltree.experience.recorder import RunRecorder
+from langchain_tooltree.experience.run_identity import AnyTool, name_of, run_id
 from langchain_tooltree.experience.trajectory import Trajectory
-from langchain_tooltree.experience.verdict import ModelVerdict, VerdictFunction, resolve_verdict
+from langchain_tooltree.experience.verdict import ModelVerdict, VerdictFunction
 from langchain_tooltree.flows import Flow, arun_flow, run_flow
 from langchain_tooltree.models import extended
 from langchain_tooltree.sitgraph.node import DEFAULT_K, Suggester, hints
@@ -22,12 +22,6 @@ from langchain_tooltree.sitgraph.summarize import create_summarize_state_tool
 from langchain_tooltree.sitgraph.transitions import SUMMARIZE_STATE
 
 logger = logging.getLogger(__name__)
-
-MOST_RUNS = 1_000
-"""Runs under way whose tools are remembered."""
-
-AnyTool = BaseTool | dict[str, Any]
-"""A tool of a request: one that the agent runs, or one that the provider does."""
 
 
 class SITGraphMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
@@ -74,8 +68,7 @@ class SITGraphMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     ) -> None:
         super().__init__()
         self._suggester = Suggester(graph, k)
-        self._judge = None if verdict is None else resolve_verdict(verdict)
-        self._offered: dict[str | None, dict[str, AnyTool]] = {}
+        self._recorder = RunRecorder([], verdict)
         # Without the graph: its result stays in the thread, and suggestions are not to.
         self.tools = [create_summarize_state_tool(model=model)]
 
@@ -111,45 +104,29 @@ class SITGraphMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         tools = _own_tools(request)
         if not tools:
             return []
-        named = {name: tool for tool in tools if (name := _name(tool))}
-        if self._judge is not None:
-            self._remember(run_id(request.runtime), named)
+        named = {name: tool for tool in tools if (name := name_of(tool))}
+        if self._recorder.judge is not None:
+            self._recorder.tools.hear(run_id(request.runtime), named.values())
         writer = request.runtime.stream_writer
         return (yield from self._suggester.suggest(request.messages, allowed=[*named.values()], writer=writer))
 
-    def _remember(self, run: str | None, tools: dict[str, AnyTool]) -> None:
-        """Which tools a run was offered, until it is learnt from; of runs that never end, only the latest are kept."""
-        self._offered[run] = {**self._offered.pop(run, {}), **tools}
-        for abandoned in list(self._offered)[:-MOST_RUNS]:
-            self._offered.pop(abandoned, None)
-
     def _learn(self, state: AgentState[Any], runtime: Runtime[Any]) -> Flow[None]:
         """Judge the conversation and keep it, if it went well. What goes wrong does not disturb the run."""
-        if self._judge is None:
+        if self._recorder.judge is None:
             return
-        run = run_id(runtime)
-        offered = self._offered.pop(run, {})
+        offered = self._recorder.tools.take(run_id(runtime))
         try:
-            trajectory = Trajectory.from_messages(state["messages"], id=run)
-            verdict = yield from self._judge(trajectory)
-            judged = trajectory.judged(verdict.success, verdict.reasons)
-            yield _Learn(self._suggester.graph, judged, [*offered.values()])
+            trajectory = self._recorder.conversation(state["messages"], runtime)
+            judged = yield from self._recorder.judging(trajectory)
+            # Of a tool that nobody holds any more, the name is known.
+            yield _Learn(self._suggester.graph, judged, [tool or name for name, tool in offered.items()])
         except Exception as error:
             logger.exception("Nothing was learnt from a run: %s", error)  # noqa: TRY401 - names the reason in one line
 
 
 def _own_tools(request: ModelRequest[Any]) -> list[AnyTool]:
     """The agent's tools, apart from the one that is only there to choose among them."""
-    return [tool for tool in request.tools if _name(tool) != SUMMARIZE_STATE]
-
-
-def _name(tool: AnyTool) -> str | None:
-    """The name by which a model calls a tool; some of those that providers run have none."""
-    if isinstance(tool, BaseTool):
-        return tool.name
-    function = tool.get("function")
-    name = (function if isinstance(function, dict) else tool).get("name") or tool.get("type")
-    return name if isinstance(name, str) else None
+    return [tool for tool in request.tools if name_of(tool) != SUMMARIZE_STATE]
 
 
 def _hinted(request: ModelRequest[Any], suggestions: Sequence[Suggestion]) -> ModelRequest[Any]:
@@ -168,7 +145,7 @@ class _Learn:
 
     graph: SITGraph
     trajectory: Trajectory
-    tools: Sequence[AnyTool]
+    tools: Sequence[AnyTool | str]
 
     def run(self) -> None:
         self.graph.learn(self.trajectory, tools=self.tools)

@@ -7,7 +7,7 @@ from langchain_tooltree.experience import record_collection as record_collection
 from langchain_tooltree.experience import store as store_module
 from langchain_tooltree.experience.files import from_json, to_json
 from langchain_tooltree.experience.namespaces import NamespaceTemplate
-from langchain_tooltree.experience.recording import GraphRun, update_in
+from langchain_tooltree.experience.recording import GraphRun, ThreadDialogue, path_of, update_in
 from langchain_tooltree.experience.records import (
     DEFAULT_MAX_CHARACTERS,
     ChatMessage,
@@ -21,7 +21,6 @@ from langchain_tooltree.experience.records import (
 from langchain_tooltree.experience.reference import TAG, as_reference, said_without_reference, without_reference
 from langchain_tooltree.experience.run_identity import COLLECTING, as_metadata, tools_in
 from langchain_tooltree.experience.store import RunRanking
-from langchain_tooltree.experience.threads import ThreadDialogue, path_of
 from langchain_tooltree.experience.trajectory import to_chat, to_message, to_messages
 from langchain_tooltree.experience.verdict import DEFAULT_VERDICT_PROMPT, ajudged, judged, resolve_verdict
 from langchain_tooltree.text import LONGEST_TEXT, digest, shortened

@@ -230,7 +230,7 @@ def test_the_tools_of_a_run_are_forgotten_when_it_ends(path):
 
     either(path, agent)(ASKED)
 
-    assert cfgm._offered == {}
+    assert not cfgm._recorder.tools.runs
 
 
 def test_the_tools_of_a_run_that_never_ends_are_not_kept_alive(path):
@@ -245,7 +245,10 @@ def test_the_tools_of_a_run_that_never_ends_are_not_kept_alive(path):
     gc.collect()
 
     assert held() is None
-    assert [[each.name for each in cfgm._tools_of(run)] for run in cfgm._offered] == [["turn_valve", "read_gauge"]]
+    (run,) = cfgm._recorder.tools.runs
+    known = cfgm._recorder.tools.of(run)
+    assert list(known) == ["turn_valve", "read_gauge", "mine"]
+    assert [name for name, tool in known.items() if tool is not None] == ["turn_valve", "read_gauge"]
 
 
 @tool
