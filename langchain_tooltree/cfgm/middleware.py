@@ -269,7 +269,7 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
                 fuller = yield from experience.getting(run)
                 if fuller is not None and len(fuller.steps) > len(trajectory.steps):
                     return
-            trajectory = yield from self._recorder.judging(trajectory)
+            trajectory = yield from self._recorder.judging(trajectory, next(reversed(messages), None))
             yield from experience.adding(trajectory)
         except GraphBubbleUp:
             raise

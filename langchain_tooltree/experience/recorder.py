@@ -27,7 +27,7 @@ from langchain_tooltree.experience.recording import (
     messages_in,
     update_in,
 )
-from langchain_tooltree.experience.run_identity import MOST_RUNS, OfferedTools, run_id, tools_in
+from langchain_tooltree.experience.run_identity import OfferedTools, run_id, tools_in
 from langchain_tooltree.experience.store import ExperienceStore
 from langchain_tooltree.experience.threads import MESSAGES_KEY
 from langchain_tooltree.experience.trajectory import Trajectory
@@ -49,16 +49,18 @@ AnyVerdict = VerdictFunction | ModelVerdict | BaseChatModel | str
 
 @dataclass(frozen=True, slots=True)
 class _SharedVerdict:
-    """The verdict on what was said in a run, and the recorders that have had it."""
+    """A verdict, a digest of what it is on, and the recorders that have had it."""
 
     verdict: Verdict
+    on: str
     known_to: "weakref.WeakSet[RunRecorder]"
 
 
-_VERDICTS: dict[str, _SharedVerdict] = {}
-"""The latest verdicts of this process, by what they are on: the recorders of one run do not know of each other."""
+_VERDICTS: dict[int, _SharedVerdict] = {}
+"""Verdicts by the `id` of the last message, as long as that object lives: recorders do not know of each other.
 
-_VERDICTS_LOCK = threading.Lock()
+The object tells runs apart that are alike in all else, such as those of two users whose threads have the same name.
+"""
 
 
 class RunRecorder:
@@ -66,9 +68,9 @@ class RunRecorder:
 
     Several recorders may hear of one run: `TrajectoryRecorder`, `CFGMMiddleware`, `SITGraphMiddleware`. The rule:
 
-    - *A run has one verdict.* Who is first to judge these messages of this run asks; the others take that verdict,
-      also those that have none of their own. Who comes a second time has had the verdict of an earlier run, and asks
-      again. Who knows other messages, such as those that were removed from the state, asks as well.
+    - *A run has one verdict.* The first that judges these messages of this run asks; the others take that verdict, also
+      those that have none of their own. One that knows other messages, such as those that were removed from the
+      state, asks as well, and so does one that comes again: it is in a later run.
     - *A run has one record in a store.* Where a `TrajectoryRecorder` in the callbacks keeps the record of a graph, a
       middleware of that graph leaves it the record, and its verdict with it: the handler comes last, and also knows
       the tools, the sub-agents and what was removed.
@@ -102,24 +104,20 @@ class RunRecorder:
         run = run_id(runtime) or next((recording.id for _, recording in _hearing()), None)
         return Trajectory.from_messages(messages, id=run, task=task)
 
-    def judging(self, trajectory: Trajectory) -> Flow[Trajectory]:
-        """A run with its verdict, as a flow; without one if nobody has one."""
-        said = [trajectory.id, trajectory.reasons, *(key for key, _ in keyed_chat(trajectory.messages))]
-        place = digest(said)
-        with _VERDICTS_LOCK:
-            shared = _VERDICTS.get(place)
-            known = shared is None or self in shared.known_to
-            if shared is not None:
-                shared.known_to.add(self)
-        if known and self.judge is None:
+    def judging(self, trajectory: Trajectory, last: Any) -> Flow[Trajectory]:
+        """A run with its verdict, as a flow; `last` is its last message. Without one, if nobody has one."""
+        on = digest([trajectory.id, trajectory.reasons, *(key for key, _ in keyed_chat(trajectory.messages))])
+        shared = _VERDICTS.get(id(last))
+        if shared is not None and shared.on == on and self not in shared.known_to:
+            shared.known_to.add(self)
+        elif self.judge is None:
             return trajectory
-        if shared is None or known:
-            shared = _SharedVerdict((yield from self.judge(trajectory)), weakref.WeakSet([self]))  # type: ignore[misc]
-            with _VERDICTS_LOCK:
-                _VERDICTS.pop(place, None)
-                _VERDICTS[place] = shared
-                for oldest in list(_VERDICTS)[:-MOST_RUNS]:
-                    del _VERDICTS[oldest]
+        else:
+            verdict = yield from self.judge(trajectory)
+            shared = _SharedVerdict(verdict, on, weakref.WeakSet([self]))
+            if isinstance(last, BaseMessage):
+                _VERDICTS[id(last)] = shared
+                weakref.finalize(last, _VERDICTS.pop, id(last), None).atexit = False
         reasons = "\n".join(part for part in (trajectory.reasons, shared.verdict.reasons) if part)
         return trajectory.judged(shared.verdict.success, reasons)
 
@@ -363,7 +361,7 @@ class TrajectoryRecorder(GraphCallbackHandler):
         if not recording.unfinished(error):
             left = recording.judging if self._recorder.judge is None else None
             with _Undisturbed():
-                trajectory = yield from (left or self._recorder.judging)(trajectory)
+                trajectory = yield from (left or self._recorder.judging)(trajectory, recording.last)
         for keeper in keepers:
             with _Undisturbed():
                 if isinstance(keeper, ExperienceStore):
@@ -388,7 +386,7 @@ class TrajectoryRecorder(GraphCallbackHandler):
     def keeps_in(self, recording: Recording, store: ExperienceStore) -> bool:
         """Whether this recording will be kept where `store` keeps its records."""
         stores = [keeper for keeper in self._recorder.keepers if isinstance(keeper, ExperienceStore)]
-        if recording.is_empty:
+        if recording.last is None:
             return False
         with suppress(ConfigurationError):
             return any(_store_of(recording, keeper).place == store.place for keeper in stores)

@@ -289,7 +289,7 @@ class Recording:
         self.tools: Tools = {}
         self.heard_variables = False
         self.interrupted = False
-        self.judging: Callable[[Trajectory], Flow[Trajectory]] | None = None
+        self.judging: Callable[[Trajectory, Any], Flow[Trajectory]] | None = None
         self._namespace = namespace
         self._graphs: dict[str, GraphRun] = {}
 
@@ -336,14 +336,14 @@ class Recording:
         return GraphRun(ThreadDialogue(name, after=len(top.dialogue.messages), within=within))
 
     @property
-    def is_empty(self) -> bool:
-        """Whether nothing was said in the outermost graph yet."""
-        return not next(iter(self._graphs.values())).dialogue.messages
+    def last(self) -> Any:
+        """The last message of the outermost graph; `None` if nothing was said yet."""
+        return next(reversed(next(iter(self._graphs.values())).dialogue.messages.values()), None)
 
     def trajectory(self, error: BaseException | None, earlier: Trajectory | None) -> Trajectory | None:
         """The trajectory as far as it got, behind what was recorded earlier; `None` if nothing was said."""
         root, *inside = [graph.dialogue for graph in self._graphs.values()]
-        if self.is_empty and earlier is None:
+        if self.last is None and earlier is None:
             return None
         if self.unfinished(error):
             reasons = STOPPED

@@ -116,8 +116,9 @@ class SITGraphMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
             return
         offered = self._recorder.tools.take(run_id(runtime))
         try:
-            trajectory = self._recorder.conversation(state["messages"], runtime)
-            judged = yield from self._recorder.judging(trajectory)
+            messages = state["messages"]
+            trajectory = self._recorder.conversation(messages, runtime)
+            judged = yield from self._recorder.judging(trajectory, next(reversed(messages), None))
             # Of a tool that nobody holds any more, the name is known.
             yield _Learn(self._suggester.graph, judged, [tool or name for name, tool in offered.items()])
         except Exception as error:
