@@ -199,7 +199,7 @@ class EmitStep:
 
     def run(self) -> None:
         """Emit the events in order."""
-        handled = _handled()
+        handled = has_handlers()
         for event in self.events:
             for sink in self.sinks:
                 sink(event)
@@ -208,7 +208,7 @@ class EmitStep:
 
     async def arun(self) -> None:
         """Emit the events in order; the sinks are plain functions on both paths."""
-        handled = _handled()
+        handled = has_handlers()
         for event in self.events:
             for sink in self.sinks:
                 sink(event)
@@ -216,7 +216,7 @@ class EmitStep:
                 await adispatch_custom_event(f"tooltree.{event['type']}", event)
 
 
-def _handled() -> bool:
+def has_handlers() -> bool:
     """Whether the current run has handlers: it knows them all from its beginning, and dispatching is not free."""
     callbacks = ensure_config().get("callbacks")
     return not isinstance(callbacks, BaseCallbackManager) or bool(callbacks.handlers)

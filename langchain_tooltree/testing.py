@@ -290,11 +290,11 @@ def read_question(
     system = messages[0].text if messages and isinstance(messages[0], SystemMessage) else ""
     first_line = system.split("\n", 1)[0]
     kind = next((kind for opening, kind in _OPENINGS.items() if opening.split("\n", 1)[0] == first_line), None)
-    asked = len(Conversation(messages).requests)
+    said = Conversation(messages)
     names = tuple(tool["function"]["name"] for tool in tools if "function" in tool)
     if kind in {"pre", "post", "plan"}:
-        return _read_document(kind, json.loads(messages[1].text), attempt=asked)
-    request, path = _read_dialogue(messages)
+        return _read_document(kind, json.loads(messages[1].text), attempt=len(said.requests))
+    request, path = _read_dialogue(said)
     if kind is None:
         return Question("answer", request, path), []
     attempt = _number_after("This is attempt ", system, 1)
@@ -318,9 +318,8 @@ def _read_document(kind: Any, document: Mapping[str, Any], *, attempt: int) -> t
     return Question(kind, document["request"], tuple(path), tools, attempt), judged
 
 
-def _read_dialogue(messages: Sequence[BaseMessage]) -> tuple[str, tuple[Made, ...]]:
+def _read_dialogue(said: Conversation) -> tuple[str, tuple[Made, ...]]:
     """The latest request and the calls made since."""
-    said = Conversation(messages)
     steps = ((step, None if step.outcome is None else readable(step.outcome.content)) for step in said.steps)
     path = tuple(Made(step.tool, step.arguments or {}, seen) for step, seen in steps)
     return next(reversed(said.wanted), ""), path

@@ -3,14 +3,15 @@
 import uuid
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import BaseMessage, SystemMessage
 
-from langchain_tooltree.conversation import Conversation
+from langchain_tooltree.conversation import Conversation, calls_in
 from langchain_tooltree.errors import EmptyQueryError
 from langchain_tooltree.experience.records import readable
 from langchain_tooltree.text import digest
-from langchain_tooltree.tooltree.result import PlanStep, plan_steps
+from langchain_tooltree.tooltree.result import PlanStep
 from langchain_tooltree.tooltree.search import Node, Tree, call_key
 
 RECENT_MESSAGES = 3
@@ -54,7 +55,9 @@ class PathDialogue:
         self._system = list(system)
         self._used_ids = said.call_ids
         self._ids: dict[tuple[str, int], str] = {}
+        self._paths: dict[int, list[Node]] = {}
         self._made: dict[tuple[int, str, bool], list[BaseMessage]] = {}
+        self._history: list[dict[str, Any]] | None = None
 
     def messages_at(self, node: Node, *, framed: bool = True) -> list[BaseMessage]:
         """What a tool called at a node finds in the graph state.
@@ -84,21 +87,41 @@ class PathDialogue:
             self._made[key] = step.messages(framed=framed)
         return self._made[key]
 
+    def history_at(self, node: Node) -> list[dict[str, Any]]:
+        """What was said and done until a node as JSON-like data, so that a judge needs no tools bound to read it."""
+        if self._history is None:
+            self._history = transcript([*self._system, *self._messages])
+        history = [*self._history]
+        for step in self._path(node):
+            if step.call:
+                history.append(_called(step.call.tool, step.call.arguments))
+            if step.call and step.observation:
+                history.append(_observed(step.call.tool, step.observation.content))
+        return history
+
     def steps_to(self, node: Node) -> tuple[PlanStep, ...]:
         """The calls of the path to a node, with their ids."""
-        path = self._tree.path(node)
-        return plan_steps(path, self._call_ids(path))
+        path = self._path(node)
+        return tuple(
+            PlanStep(step.call, call_id, step.observation, step.r_pre or 0.0, step.r_post, step.goal, step.id)
+            for step, call_id in zip(path, self._call_ids(path), strict=True)
+            if step.call is not None
+        )
 
     def context_at(self, node: Node) -> list[str]:
         """What the choice of tools depends on: the latest requests, then the calls and observations of the path."""
-        seen = [
-            f"{step.label} {readable(step.observation.content)}" for step in self._tree.path(node) if step.observation
-        ]
+        seen = [f"{step.label} {readable(step.observation.content)}" for step in self._path(node) if step.observation]
         return self.requests[-RECENT_MESSAGES:] + seen
 
     def call_id(self, node: Node) -> str:
         """The tool call id of a node's call, unique in the conversation."""
-        return self._call_ids(self._tree.path(node))[-1]
+        return self._call_ids(self._path(node))[-1]
+
+    def _path(self, node: Node) -> list[Node]:
+        """The path to a node; a tree only grows, so it stays what it is."""
+        if node.id not in self._paths:
+            self._paths[node.id] = self._tree.path(node)
+        return self._paths[node.id]
 
     def _call_ids(self, path: Sequence[Node]) -> list[str]:
         """An id for each call of a path: the provider's own where its signed reasoning goes with it."""
@@ -115,3 +138,29 @@ class PathDialogue:
     def _derived_id(self, node: Node) -> str:
         """An id in a form that every provider accepts."""
         return f"call_{digest(f'{self.run_key}:{node.id}', 24)}"
+
+
+def transcript(conversation: Sequence[BaseMessage]) -> list[dict[str, Any]]:
+    """A conversation as JSON-like data: one entry for each text, call and observation, in order."""
+    entries: list[dict[str, Any]] = []
+    for part, message in Conversation.of(conversation).parts:
+        match part:
+            case "observation":
+                entries.append(_observed(message.name, message.content))
+            case "reply":
+                if message.text:
+                    entries.append({"role": "assistant", "text": message.text})
+                entries.extend(_called(call["name"], call["args"]) for call in calls_in(message))
+            case _:
+                system = isinstance(message, SystemMessage)
+                text = message.text if system else readable(message.content)
+                entries.append({"role": "system" if system else "user", "text": text})
+    return entries
+
+
+def _called(tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    return {"role": "assistant", "call": {"tool": tool, "arguments": arguments}}
+
+
+def _observed(tool: str | None, content: Any) -> dict[str, Any]:
+    return {"role": "tool", "tool": tool, "observation": readable(content)}

@@ -29,9 +29,12 @@ from langchain_tooltree.flows import (
     EventSink,
     Flow,
     TwinStep,
+    arun_flow,
     async_twin,
     driven,
     flow_of,
+    has_handlers,
+    run_flow,
     to_stream,
 )
 from langchain_tooltree.models import AGENT_NAME, Meter, Patience
@@ -59,13 +62,16 @@ _SESSION: ContextVar[SearchSession] = ContextVar("tooltree_session")
 only once."""
 
 
-@driven
-def _perform(operation: Operation) -> Flow[dict[str, Any]]:
-    return _SESSION.get().perform(operation)
+def _perform(operation: Operation) -> dict[str, Any]:
+    return run_flow(_SESSION.get().perform(operation))
+
+
+async def _aperform(operation: Operation) -> dict[str, Any]:
+    return await arun_flow(_SESSION.get().perform(operation))
 
 
 _TASK: Any = task(name=CALL)
-_CALL, _ACALL = _TASK(_perform), _TASK(async_twin(_perform))
+_CALL, _ACALL = _TASK(_perform), _TASK(_aperform)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +161,7 @@ def _in_order(session: SearchSession) -> Flow[Outcomes]:
     """Launch what the search asks for and tell it the outcomes in the order of launch, for one segment."""
     search = session.search
     end = segment_end(session)
+    is_heard = bool(session.sinks) or has_handlers()
     outstanding: deque[_Outcome] = deque()
     outcomes: Outcomes = []
     while True:
@@ -162,7 +169,9 @@ def _in_order(session: SearchSession) -> Flow[Outcomes]:
             for operation in search.ask():
                 session.launched_at[operation.id] = time.monotonic()  # waiting for its turn counts as well
                 outstanding.append((yield _Launch(operation)))
-        yield EmitStep(session.take_events(), session.sinks)
+        events = session.take_events()
+        if is_heard:
+            yield EmitStep(events, session.sinks)
         if not outstanding:
             return outcomes
         outcomes.append((yield outstanding.popleft()))

@@ -39,7 +39,6 @@ from langchain_tooltree.text import digest
 from langchain_tooltree.tooltree.ask import ProposalRequest, Proposer, plan_tools
 from langchain_tooltree.tooltree.dialogue import PathDialogue
 from langchain_tooltree.tooltree.judge import Judge, JudgedCall, JudgeRequest, Score, resolve_judge
-from langchain_tooltree.tooltree.prompts import transcript
 from langchain_tooltree.tooltree.result import SearchCost, SearchResult
 from langchain_tooltree.tooltree.retrieval import ToolRetriever
 from langchain_tooltree.tooltree.sandbox import Sandbox
@@ -361,7 +360,7 @@ class SearchSession:
         return JudgeRequest(
             stage=stage,
             query=self.dialogue.query,
-            history=transcript(self.dialogue.prompt_at(parent, framed=False)),
+            history=self.dialogue.history_at(parent),
             calls=[
                 JudgedCall(f"c{node.id}", call.tool, call.arguments, deferred=call.effect == "write")
                 for node, call in made

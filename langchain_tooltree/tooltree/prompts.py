@@ -1,16 +1,9 @@
-"""What the planner says to its models, and how a conversation is shown to a judge.
+"""What the planner says to its models, and the forms that they fill in. Pure.
 
-Each template is a public constant, so that a user can read it, and each builder returns plain LangChain messages.
+Each template is a constant, so that a user can read it.
 """
 
-from collections.abc import Sequence
-from typing import Any
-
-from langchain_core.messages import BaseMessage, SystemMessage
 from pydantic import BaseModel, Field
-
-from langchain_tooltree.conversation import Conversation, calls_in
-from langchain_tooltree.experience.records import readable
 
 DEFAULT_PROPOSE_PROMPT = """\
 You choose the next tool call of an assistant at work on the user's request.
@@ -106,31 +99,3 @@ class CoarsePlan(BaseModel):
 
     domains: list[str]
     tools: list[ToolRelevance]
-
-
-def transcript(conversation: Sequence[BaseMessage]) -> list[dict[str, Any]]:
-    """A conversation as JSON-like data, so that a judge needs no tools bound to read it.
-
-    Args:
-        conversation: Any LangChain messages.
-
-    Returns:
-        One entry for each text, call and observation, in order.
-    """
-    entries: list[dict[str, Any]] = []
-    for part, message in Conversation.of(conversation).parts:
-        match part:
-            case "observation":
-                entries.append({"role": "tool", "tool": message.name, "observation": readable(message.content)})
-            case "reply":
-                if message.text:
-                    entries.append({"role": "assistant", "text": message.text})
-                entries.extend(
-                    {"role": "assistant", "call": {"tool": call["name"], "arguments": call["args"]}}
-                    for call in calls_in(message)
-                )
-            case _:
-                system = isinstance(message, SystemMessage)
-                text = message.text if system else readable(message.content)
-                entries.append({"role": "system" if system else "user", "text": text})
-    return entries

@@ -1,6 +1,5 @@
 """What a search hands back: the best trajectory, the whole tree, and what it cost."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -196,15 +195,6 @@ class SearchResult:
 
     def _best_ids(self) -> list[int]:
         return [step.node for step in self.steps]
-
-
-def plan_steps(path: Sequence[Node], call_ids: Sequence[str]) -> tuple[PlanStep, ...]:
-    """The nodes of a path as steps of a plan."""
-    return tuple(
-        PlanStep(node.call, call_id, node.observation, node.r_pre or 0.0, node.r_post, node.goal, node.id)
-        for node, call_id in zip(path, call_ids, strict=True)
-        if node.call is not None
-    )
 
 
 def _node_to_dict(node: Node) -> dict[str, Any]:

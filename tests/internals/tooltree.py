@@ -7,7 +7,7 @@ from langchain_tooltree.tooltree import resume as resume_module
 from langchain_tooltree.tooltree import sandbox as sandbox_module
 from langchain_tooltree.tooltree import search as kernel
 from langchain_tooltree.tooltree.ask import ProposalRequest, Proposer, plan_tools, propose_messages
-from langchain_tooltree.tooltree.dialogue import PathDialogue
+from langchain_tooltree.tooltree.dialogue import PathDialogue, transcript
 from langchain_tooltree.tooltree.draw import figures, status, to_mermaid, to_rich
 from langchain_tooltree.tooltree.driver import Turn
 from langchain_tooltree.tooltree.judge import FunctionEvaluator, ModelEvaluator, resolve_judge
@@ -22,7 +22,6 @@ from langchain_tooltree.tooltree.prompts import (
     DEFAULT_PROPOSE_PROMPT,
     CandidateScores,
     ObservationScore,
-    transcript,
 )
 from langchain_tooltree.tooltree.result import PlanStep
 from langchain_tooltree.tooltree.resume import last_search, warm_start_of
