@@ -290,11 +290,10 @@ def read_question(
     system = messages[0].text if messages and isinstance(messages[0], SystemMessage) else ""
     first_line = system.split("\n", 1)[0]
     kind = next((kind for opening, kind in _OPENINGS.items() if opening.split("\n", 1)[0] == first_line), None)
-    said = Conversation(messages)
     names = tuple(tool["function"]["name"] for tool in tools if "function" in tool)
     if kind in {"pre", "post", "plan"}:
-        return _read_document(kind, json.loads(messages[1].text), attempt=len(said.requests))
-    request, path = _read_dialogue(said)
+        return _read_document(kind, json.loads(messages[1].text), attempt=len(messages) // 2)
+    request, path = _read_dialogue(Conversation(messages))
     if kind is None:
         return Question("answer", request, path), []
     attempt = _number_after("This is attempt ", system, 1)
