@@ -59,7 +59,7 @@ _MODULES = {
     "CFGMMemory": "cfgm.memory",
     "CFGMMiddleware": "cfgm.middleware",
     "CFGMReflectionNode": "cfgm.node",
-    "Reflector": "cfgm.recovery",
+    "Reflector": "cfgm.reflection",
     "Reflection": "cfgm.reflection",
     "Task": "cfgm.collect.report",
     "Tip": "cfgm.tips",
@@ -92,8 +92,8 @@ if TYPE_CHECKING:
     from langchain_tooltree.cfgm.node import CFGMReflectionNode as CFGMReflectionNode
     from langchain_tooltree.cfgm.recall import RecalledRun as RecalledRun
     from langchain_tooltree.cfgm.recall import recall_text as recall_text
-    from langchain_tooltree.cfgm.recovery import Reflector as Reflector
     from langchain_tooltree.cfgm.reflection import Reflection as Reflection
+    from langchain_tooltree.cfgm.reflection import Reflector as Reflector
     from langchain_tooltree.cfgm.tips import Tip as Tip
     from langchain_tooltree.errors import ConfigurationError as ConfigurationError
     from langchain_tooltree.errors import ToolTreeError as ToolTreeError

@@ -1,9 +1,9 @@
 """Conversation: the one reader of what was said and done in a running graph."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import count, takewhile
+from itertools import count, islice, takewhile
 from typing import Any, TypeGuard
 
 from langchain_core.messages import AIMessage, BaseMessage, RemoveMessage, ToolCall, ToolMessage, convert_to_messages
@@ -238,13 +238,18 @@ class Conversation:
 
     # --- reading ---
 
-    def ends(self, room: int, size: Callable[[BaseMessage], int]) -> tuple[list[BaseMessage], int]:
+    def earlier_rounds(self) -> Iterator[Round]:
+        """The rounds of the run before the latest one, latest first."""
+        return islice(self.rounds(), 1, None)
+
+    def ends(self, room: int, *, longest: int, call: int) -> tuple[list[BaseMessage], int]:
         """The beginning and the end of the conversation, without reading what is between them.
 
         Args:
-            room: How much may be shown; a third of it at the beginning. The end reaches back to the model's latest
-                message, however long that is.
-            size: How much of it a message takes at the least.
+            room: Characters that may be shown; a third of it at the beginning. The end reaches back to the model's
+                latest message, however long that is.
+            longest: Characters that are shown of one message at the most.
+            call: Characters that a call, or an observation, takes beside its text.
 
         Returns:
             The messages, oldest first, and how many between them were left out.
@@ -255,7 +260,7 @@ class Conversation:
             if left < 0 and replied:
                 break
             end.append(said)
-            left -= size(said.message)
+            left -= _least_size(said.message, longest, call)
             replied = replied or isinstance(said.message, AIMessage)
         last = end[-1].place if end else 0
         beginning: list[BaseMessage] = []
@@ -265,7 +270,7 @@ class Conversation:
             first += 1
             if not isinstance(message, RemoveMessage) and (message.id is None or message.id not in self._removed):
                 beginning.append(message)
-                left -= size(message)
+                left -= _least_size(message, longest, call)
         return [*beginning, *(said.message for said in reversed(end))], last - first
 
     @cached_property
@@ -328,6 +333,10 @@ class _Said:
 def _part(message: BaseMessage) -> Part:
     extras = {"additional_kwargs": message.additional_kwargs}
     return part_of({"role": role_of(message), "content": message.content, EXTRAS: extras})
+
+
+def _least_size(message: BaseMessage, longest: int, call: int) -> int:
+    return min(len(_words(message)), longest) + call * (is_observation(message) or len(calls_in(message)))
 
 
 def _words(message: BaseMessage) -> str:

@@ -15,7 +15,8 @@ from langgraph.runtime import Runtime
 from langchain_tooltree.cfgm.anomaly.detector import AnomalyDetector
 from langchain_tooltree.cfgm.memory import DEFAULT_K, CFGMMemory, check_memory, recall_for
 from langchain_tooltree.cfgm.recall import recall_text
-from langchain_tooltree.cfgm.recovery import DEFAULT_COOLDOWN, DEFAULT_MAX_REFLECTIONS, Recovery, Reflector
+from langchain_tooltree.cfgm.recovery import DEFAULT_COOLDOWN, DEFAULT_MAX_REFLECTIONS, Recovery
+from langchain_tooltree.cfgm.reflection import Reflector
 from langchain_tooltree.cfgm.tips import Tip
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import check_count
@@ -178,7 +179,7 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
         if self._recovery is None:
             return None
         begun = state.get("cfgm_begun")
-        message = yield from self._recovery.correcting(
+        message = yield from self._recovery.correction(
             Conversation.of(state),
             tools=[tool for tool in self._recorder.tools.of(run_id(runtime)).values() if tool is not None],
             tips=_tips(state),

@@ -10,7 +10,8 @@ from langchain_core.runnables import Runnable, RunnableConfig
 
 from langchain_tooltree.cfgm.anomaly.detector import AnomalyDetector, names_of
 from langchain_tooltree.cfgm.memory import DEFAULT_K, CFGMMemory, check_memory, recall_for
-from langchain_tooltree.cfgm.recovery import DEFAULT_COOLDOWN, DEFAULT_MAX_REFLECTIONS, AnyTool, Recovery, Reflector
+from langchain_tooltree.cfgm.recovery import DEFAULT_COOLDOWN, DEFAULT_MAX_REFLECTIONS, AnyTool, Recovery
+from langchain_tooltree.cfgm.reflection import Reflector
 from langchain_tooltree.cfgm.tips import Tip
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import check_count
@@ -102,7 +103,7 @@ class CFGMReflectionNode(Runnable[Any, Update]):
         corrected: list[BaseMessage] = []
         # Outside of any graph, whoever calls the node puts the correction in its place.
         if writer is None or self._can_replace(said.observations):
-            message = yield from self._recovery.correcting(
+            message = yield from self._recovery.correction(
                 said, names=self._names, tools=self._tools, tips=self._tips(said, writer), writer=writer
             )
             corrected = [] if message is None else [message]

@@ -33,13 +33,16 @@ from langchain_tooltree.cfgm.collect.report import NamedTask, named
 from langchain_tooltree.cfgm.condense import GAP, Move, condensed, flat, in_short, news_in, pieces_of
 from langchain_tooltree.cfgm.focus import DEFAULT_FOCUS_PROMPT, LONGEST_FOCUS_POINT
 from langchain_tooltree.cfgm.recall import ANSWER, LOOKED_AT, Recollection, complementary, moves_of
-from langchain_tooltree.cfgm.recovery import (
-    DEFAULT_COOLDOWN,
-    DEFAULT_MAX_REFLECTIONS,
+from langchain_tooltree.cfgm.recovery import DEFAULT_COOLDOWN, DEFAULT_MAX_REFLECTIONS, ReflectionBudget
+from langchain_tooltree.cfgm.reflection import (
+    ADVICE,
     DEFAULT_REFLECTION_PROMPT,
     DEFAULT_SELF_QA_PROMPT,
+    NOTICED,
     Reflection,
-    ReflectionBudget,
+    advice_in,
+    corrected,
+    correction_text,
+    was_reviewed,
 )
-from langchain_tooltree.cfgm.reflection import ADVICE, NOTICED, advice_in, corrected, correction_text, was_reviewed
 from langchain_tooltree.cfgm.tips import DEFAULT_COMPARISON_PROMPT, DEFAULT_SUCCESS_PROMPT

@@ -39,6 +39,7 @@ from langchain_tooltree import (
     Trajectory,
 )
 from langchain_tooltree.testing import ScriptedChatModel
+from tests.internals.hall import driven
 
 
 def test_where_nothing_is_off_nothing_happens(path):
@@ -264,7 +265,8 @@ def test_memory_has_tips_for_the_reflection(path):
 
 def test_a_reflector_of_the_users_own_that_raises_costs_the_correction_alone(path, caplog):
     class Broken(Reflector):
-        def reflecting(self, *_, **__):
+        @driven
+        def reflect(self, *_, **__):
             msg = "no idea"
             raise LookupError(msg)
 

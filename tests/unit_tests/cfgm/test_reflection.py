@@ -1,6 +1,7 @@
 """Reflection on an anomaly: what the model is asked, and what is made of its reply."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from boiler_room import (
@@ -22,7 +23,7 @@ from langchain_tooltree import Anomaly, ConfigurationError, Reflector
 from langchain_tooltree.testing import ScriptedChatModel
 from tests.internals.cfgm import DEFAULT_REFLECTION_PROMPT, DEFAULT_SELF_QA_PROMPT, Reflection, corrected
 from tests.internals.experience import LONGEST_TEXT, as_reference, tools_in
-from tests.internals.hall import ATTEMPTS, Meter
+from tests.internals.hall import ATTEMPTS, Meter, flow_of
 
 REFLECTION = Reflection(
     **KEY_INFORMATION, questions=(("Which valves are there?", "A red and a blue one."),), next_step=NEXT_STEP
@@ -36,7 +37,7 @@ def reflect(drive):
     async def run(*replies, messages=None, anomaly=ANOMALY, tips=(), tools=(), **options):
         model = ScriptedChatModel(replies=list(replies))
         meter = Meter(allowance=ATTEMPTS)
-        flow = Reflector(model, **options).reflecting(
+        flow = flow_of(Reflector(model, **options).reflect)(
             in_trouble() if messages is None else messages, anomaly, tips=tips, tools=tools, meter=meter
         )
         return await drive(flow), model.calls, meter
@@ -115,7 +116,9 @@ async def test_what_memory_has_put_into_the_conversation_is_left_out(reflect):
 
 async def test_advice_that_was_not_enough_is_told(reflect):
     messages = in_trouble()
-    messages[-1] = corrected(messages[-1], ANOMALY, REFLECTION.ending_in("Turn <the> & main valve\nNext step: harder."))
+    messages[-1] = corrected(
+        messages[-1], ANOMALY, replace(REFLECTION, next_step="Turn <the> & main valve\nNext step: harder.")
+    )
 
     _, (prompt,), _ = await reflect(REPLY, messages=[*messages, *failed(2)])
 
@@ -230,7 +233,7 @@ async def test_no_more_is_asked_than_is_allowed(drive):
     model = ScriptedChatModel(replies=["Hm."])
     meter = Meter(allowance=1)
 
-    reflection = await drive(Reflector(model).reflecting(in_trouble(), ANOMALY, meter=meter))
+    reflection = await drive(flow_of(Reflector(model).reflect)(in_trouble(), ANOMALY, meter=meter))
 
     assert reflection == Reflection(next_step="Hm.")
 

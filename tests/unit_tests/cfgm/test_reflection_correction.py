@@ -2,6 +2,7 @@
 
 import json
 import typing
+from dataclasses import replace
 
 import pytest
 from boiler_room import ANOMALY, KEY_INFORMATION, NEXT_STEP, NO_VALVE, failed, in_trouble
@@ -133,7 +134,7 @@ def test_other_messages_were_not_reviewed(message):
 
 @pytest.mark.parametrize("content", CONTENTS)
 def test_the_advice_can_be_read_back(content):
-    advised = corrected(result(content), ANOMALY, REFLECTION.ending_in("Turn <it> & wait.\nNext step: more."))
+    advised = corrected(result(content), ANOMALY, replace(REFLECTION, next_step="Turn <it> & wait.\nNext step: more."))
 
     assert advice_in(advised) == "Turn <it> & wait.\nNext step: more."
 
