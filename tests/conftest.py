@@ -16,3 +16,19 @@ ENOUGH_MEMORY = 2 * 2**30
 # Stores wait for the disk at each write: folders in memory make their tests up to ten times as fast.
 if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > ENOUGH_MEMORY:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
+
+LONGEST_QUICK_TEST = 1.0
+"""Seconds that a test may take and not be marked `slow`; a generous bound, for machines that are busy."""
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Name the tests that should be marked `slow` and are not."""
+    late = [
+        report
+        for report in terminalreporter.getreports("passed")
+        if report.when == "call" and report.duration > LONGEST_QUICK_TEST and "slow" not in report.keywords
+    ]
+    if late:
+        terminalreporter.section(f"longer than {LONGEST_QUICK_TEST:g} s and not marked slow")
+        for report in late:
+            terminalreporter.line(f"{report.duration:.1f} s {report.nodeid}")

@@ -8,6 +8,7 @@ import socket
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +19,14 @@ from langchain_tooltree.testing import Made, OfflineChatModel, Question
 from tests.internals.hall import arun_flow, run_flow
 
 Offer = tuple[str, Mapping[str, Any]]
+
+
+def pytest_collection_modifyitems(items):
+    """Of a test on both paths, the inner loop runs the async one: both share one flow. The sync one counts as slow."""
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents and hasattr(item, "callspec") and "sync" in item.callspec.id.split("-"):
+            item.add_marker("slow")
 
 
 @pytest.fixture(autouse=True)

@@ -2,7 +2,7 @@ import inspect
 
 import pytest
 
-from langchain_tooltree import errors
+from tests.internals.hall import errors
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """The rules of the house: what may import what, and how large a file may grow."""
 
 import ast
+import functools
 import importlib
 import subprocess
 import sys
@@ -46,12 +47,15 @@ PURE = {
 ALLOWED = {"pydantic", "pydantic_core", "numpy", "networkx"} | sys.stdlib_module_names
 IMPURE_MODULES = {"time", "datetime", "socket", "os", "io", "pathlib", "subprocess", "asyncio", "threading", "secrets"}
 MAX_LINES = 600
+FOR_TESTS = {*langchain_tooltree.__all__, "testing", "cli", "demo"}
+"""What tests may import from the package. For all else there is one helper a room: `tests/internals/`."""
 
 
 def name_of(path):
     return path.relative_to(PACKAGE).as_posix()
 
 
+@functools.cache
 def parse(path):
     return ast.parse(path.read_text(encoding="utf-8"))
 
@@ -86,22 +90,24 @@ def test_the_files_marked_pure_are_those_meant_to_be():
     assert {name_of(path) for path in FILES if is_marked_pure(path)} >= PURE
 
 
-@pytest.mark.parametrize("path", [path for path in FILES if is_marked_pure(path)], ids=name_of)
-def test_pure_files_import_the_standard_library_and_pure_files_alone(path):
-    pure = {name_of(other) for other in FILES if is_marked_pure(other)} | {"errors.py"}
-    for module in imports(path):
-        root = module.partition(".")[0]
-        if root == "langchain_tooltree":
-            assert files_behind(module) <= pure, f"{module} is not pure"
-        else:
-            assert root in ALLOWED - IMPURE_MODULES, f"{module} is not for pure files"
+def test_pure_files_import_the_standard_library_and_pure_files_alone(subtests):
+    pure = {name_of(path) for path in FILES if is_marked_pure(path)}
+    for path in filter(is_marked_pure, FILES):
+        with subtests.test(name_of(path)):
+            for module in imports(path):
+                root = module.partition(".")[0]
+                if root == "langchain_tooltree":
+                    assert files_behind(module) <= pure | {"errors.py"}, f"{module} is not pure"
+                else:
+                    assert root in ALLOWED - IMPURE_MODULES, f"{module} is not for pure files"
 
 
-@pytest.mark.parametrize("path", [path for path in FILES if is_marked_pure(path)], ids=name_of)
-def test_pure_files_use_no_global_random_state(path):
-    for node in ast.walk(parse(path)):
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "random":
-            assert node.attr == "Random", f"line {node.lineno}: random.{node.attr}"
+def test_pure_files_use_no_global_random_state(subtests):
+    for path in filter(is_marked_pure, FILES):
+        with subtests.test(name_of(path)):
+            for node in ast.walk(parse(path)):
+                if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "random":
+                    assert node.attr == "Random", f"line {node.lineno}: random.{node.attr}"
 
 
 @pytest.mark.parametrize("room", [room for room in ROOMS if (PACKAGE / room).is_dir()])
@@ -116,17 +122,29 @@ def test_the_hall_imports_no_room():
         assert not [module for module in imports(path) if module.split(".")[1:2] in [[room] for room in ROOMS]]
 
 
-@pytest.mark.parametrize("path", FILES, ids=name_of)
-def test_every_module_can_be_imported_and_says_what_it_is(path):
-    if path.name != "__main__.py":
-        parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
-        importlib.import_module(".".join(part for part in parts if part != "__init__"))
-    assert ast.get_docstring(parse(path))
+def test_every_module_can_be_imported_and_says_what_it_is(subtests):
+    for path in FILES:
+        with subtests.test(name_of(path)):
+            if path.name != "__main__.py":
+                parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+                importlib.import_module(".".join(part for part in parts if part != "__init__"))
+            assert ast.get_docstring(parse(path))
 
 
-@pytest.mark.parametrize("path", FILES, ids=name_of)
-def test_no_file_grows_beyond_six_hundred_lines(path):
-    assert len(path.read_text(encoding="utf-8").splitlines()) <= MAX_LINES
+def test_no_file_grows_beyond_six_hundred_lines(subtests):
+    for path in FILES:
+        with subtests.test(name_of(path)):
+            assert len(path.read_text(encoding="utf-8").splitlines()) <= MAX_LINES
+
+
+@pytest.mark.slow
+def test_tests_reach_the_inside_through_the_helper_of_its_room(subtests):
+    tests = PACKAGE.parent / "tests"
+    for path in sorted(tests.rglob("*.py")):
+        if path.parent != tests / "internals":
+            with subtests.test(path.relative_to(tests).as_posix()):
+                ours = [module.split(".") for module in imports(path) if module.startswith("langchain_tooltree.")]
+                assert {name for _, name, *_ in ours} <= FOR_TESTS, "import it from tests.internals"
 
 
 def test_the_public_names_are_unique_and_there():
@@ -136,6 +154,7 @@ def test_the_public_names_are_unique_and_there():
         assert getattr(langchain_tooltree, name).__doc__
 
 
+@pytest.mark.slow
 def test_importing_the_package_has_no_side_effects():
     code = "import langchain_tooltree, threading; print(threading.active_count())"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603 - own code

@@ -208,6 +208,7 @@ async def test_both_attempts_are_left_after_the_form_was_refused(drive):
     assert forms(model) == [False, True, True]
 
 
+@pytest.mark.slow
 def test_a_model_is_not_kept_alive_by_what_is_known_of_it():
     model = ScriptedChatModel(replies=[StatusError(400), {"number": 1}])
     run_flow(question(model).ask(Meter(2)))

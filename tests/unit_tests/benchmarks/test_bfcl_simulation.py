@@ -122,6 +122,7 @@ def test_asking_a_state_again_is_a_fresh_draw():
     assert mean(draws) == pytest.approx(0.5, abs=0.08)
 
 
+@pytest.mark.slow
 def test_a_right_call_outranks_a_wrong_one_with_probability_auc():
     models = [policy(auc=0.8, seed=seed) for seed in range(3000)]
     asked = question(kind="pre")
@@ -136,6 +137,7 @@ def test_a_perfect_judge_has_no_noise():
     assert policy().score_observation(question(PUT, ADD, kind="post"), made(COUNT)) == (0.72, 0.75)
 
 
+@pytest.mark.slow
 def test_half_of_the_noise_is_fixed_and_half_is_fresh():
     # A narrow noise, so that clipping to [0, 1] does not disturb the correlation.
     models = [policy(auc=0.99, seed=seed) for seed in range(1500)]
@@ -213,6 +215,7 @@ def test_with_a_perfect_model_the_search_solves_the_task_without_touching_the_or
     assert report.replayed_alike
 
 
+@pytest.mark.slow
 def test_greedy_fails_where_its_first_proposal_does_harm():
     reports = [
         run_task(TASK, gold_arguments([TASK]), Simulation(seed=seed), SearchConfig(max_depth=6)) for seed in range(8)

@@ -233,6 +233,7 @@ def test_the_tools_of_a_run_are_forgotten_when_it_ends(path):
     assert not cfgm._recorder.tools.runs
 
 
+@pytest.mark.slow
 def test_the_tools_of_a_run_that_never_ends_are_not_kept_alive(path):
     cfgm = CFGMMiddleware(reflector())
     mine = StructuredTool.from_function(lambda: "x" * 10, name="mine", description="Has a connection.")

@@ -1,5 +1,6 @@
 """A long run in little room: what stays, what goes, and that it fits."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -94,6 +95,7 @@ def test_a_call_takes_no_more_than_its_part_of_the_room():
     assert all(len(line) <= 250 for line in told)
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(MOVES, st.integers(0, 700), st.text(max_size=50))
 def test_it_always_fits_and_keeps_the_order(moves, room, about):

@@ -124,6 +124,7 @@ RUNS = st.builds(
 RECALLED = st.builds(RecalledRun, RUNS, st.lists(st.builds(tip, TEXT, TEXT), max_size=6).map(tuple))
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(st.lists(RECALLED, max_size=3), st.integers(0, 2_500), TEXT)
 def test_it_never_takes_more_than_its_room_and_is_marked_from_end_to_end(runs, room, task):

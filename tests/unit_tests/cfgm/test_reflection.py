@@ -211,6 +211,7 @@ async def test_words_complete_a_reply_that_lacks_a_next_step(reflect):
     assert reflection == Reflection(**KEY_INFORMATION, next_step="Turn the red one.")
 
 
+@pytest.mark.slow
 async def test_a_long_speech_is_shortened(reflect):
     reflection, _, _ = await reflect("word " * 5_000, "word " * 5_000)
 
@@ -359,6 +360,7 @@ class Counted(list):
         return found
 
 
+@pytest.mark.slow
 async def test_of_a_long_run_only_the_ends_are_read(reflect):
     between = [message for number in range(3_000) for message in gauged(number)]
     messages = Counted([HumanMessage(TASK), *between, HumanMessage("Go on."), *failed()])

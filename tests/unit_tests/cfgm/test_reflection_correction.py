@@ -172,6 +172,7 @@ def test_openai_gets_the_correction_and_not_the_mark():
     assert sent == {"role": "tool", "tool_call_id": "turn_valve 1", "content": messages[-1].content}
 
 
+@pytest.mark.slow
 def test_neither_does_anthropic():
     anthropic = pytest.importorskip("langchain_anthropic")
     messages = in_trouble()

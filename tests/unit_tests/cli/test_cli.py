@@ -36,6 +36,7 @@ def test_the_demo_writes_its_tree_as_a_mermaid_chart(tmp_path, capsys):
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["openai:gpt-4.1-mini", "anthropic:some-model", "no-such-provider:x"])
 def test_a_model_that_cannot_be_used_is_told_in_one_line(model, capsys, monkeypatch):
     for key in ("OPENAI_API_KEY", "OPENAI_ADMIN_KEY", "ANTHROPIC_API_KEY"):

@@ -42,6 +42,7 @@ def test_names_of_code_read_like_words(left, right):
     assert similarity(left, right) == pytest.approx(1.0)
 
 
+@pytest.mark.slow
 def test_vectors_are_the_same_in_another_process():
     code = "from langchain_tooltree import HashingEmbeddings as H; print(H(dims=16).embed_query('book a flight'))"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603 - own code

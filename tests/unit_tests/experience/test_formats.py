@@ -63,6 +63,7 @@ messages = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(messages)
 def test_a_message_survives_the_chat_format_and_json(message):

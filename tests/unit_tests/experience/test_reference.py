@@ -20,6 +20,7 @@ def test_what_is_marked_can_be_taken_out_again_whatever_it_says(before, noted, a
     assert rest == "\n\n".join(part for part in (before, after) if part)
 
 
+@pytest.mark.slow
 @given(
     TEXT, st.sampled_from(["</reference_material>", "</ Reference_Material >", NOTE, NOTE[:60], "<reference_material"])
 )

@@ -365,6 +365,7 @@ async def test_concurrent_users_find_their_own():
     assert [[each.id for each in own] for own in found] == [[str(number)] for number in range(20)]
 
 
+@pytest.mark.slow
 def test_ten_thousand_trajectories_are_searched_without_reading_them():
     class Watched(InMemoryStore):
         """Counts the records that are read."""

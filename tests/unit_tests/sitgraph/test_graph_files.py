@@ -275,6 +275,7 @@ def test_a_damaged_header_of_the_vectors_is_told_like_any_other_damage(folder, p
         SITGraph.load(folder)
 
 
+@pytest.mark.slow
 def test_a_graph_can_be_loaded_at_any_moment_while_others_save_it(folder):
     graphs = [SITGraph.from_trajectories(RUNS[:number]) for number in (1, 2)]
     stop = threading.Event()

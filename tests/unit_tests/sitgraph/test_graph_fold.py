@@ -91,6 +91,7 @@ def lived(history):
     return graph, added
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(HISTORIES, st.randoms(use_true_random=False))
 def test_the_same_runs_give_the_same_graph(history, draw):
@@ -105,6 +106,7 @@ def test_the_same_runs_give_the_same_graph(history, draw):
     assert len(graph) == len({run.id for run in added})
 
 
+@pytest.mark.slow
 @settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(HISTORIES, HISTORIES)
 def test_a_renamed_graph_is_a_fold_as_well(before, after):
@@ -183,6 +185,7 @@ def test_a_graph_whose_runs_are_all_removed_is_empty(tmp_path):
     assert graph.suggest(None) == []
 
 
+@pytest.mark.slow
 def test_runs_that_come_one_by_one_are_learnt_as_those_of_a_file(tmp_path):
     runs = [
         routine(f"{number}", *"ab" * (number % 3), request=f"{WISHES[number % 6]} {number}") for number in range(60)

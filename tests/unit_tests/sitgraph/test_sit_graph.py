@@ -105,6 +105,7 @@ async def test_many_tasks_may_learn_at_once(tmp_path):
     assert saved(graph, tmp_path / "one") == saved(SITGraph.from_trajectories(RUNS), tmp_path / "other")
 
 
+@pytest.mark.slow
 def test_several_threads_may_use_a_graph_at_once(tmp_path):
     graph = SITGraph(max_states=2)
     pool = [routine(f"{number}", *"abc"[: 1 + number % 3], request=f"Wish {number % 5}") for number in range(40)]

@@ -93,6 +93,7 @@ def test_of_a_long_text_the_beginning_and_the_end_are_read():
     assert texts(user(long))["message"] == shortened(long)
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.text("abcdefgh", max_size=6), max_size=9))
 def test_of_many_requests_the_same_is_read_as_of_one_long_text(requests):
@@ -195,6 +196,7 @@ MESSAGES = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(MESSAGES, max_size=8))
 def test_nothing_that_a_dialogue_may_hold_stops_the_graph(messages):

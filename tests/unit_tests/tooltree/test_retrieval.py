@@ -47,6 +47,7 @@ async def test_up_to_twenty_tools_are_all_shown_without_embedding(retriever, dri
     assert not embeddings.seen
 
 
+@pytest.mark.slow
 async def test_above_twenty_the_most_relevant_twenty_are_shown_in_the_librarys_order(retriever, drive):
     shown = await drive(retriever().retrieve(["Compare insurance for sports and museums."], TOPICS))
     assert len(shown) == 20

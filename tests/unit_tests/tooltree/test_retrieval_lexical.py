@@ -66,6 +66,7 @@ def test_without_common_words_nothing_scores(texts):
     assert list(LexicalIndex(texts).scores("")) == [0, 0]
 
 
+@pytest.mark.slow
 def test_scores_do_not_depend_on_how_python_hashes_strings():
     code = """
 from langchain_tooltree.tooltree.retrieval import LexicalIndex

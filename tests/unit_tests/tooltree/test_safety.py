@@ -148,6 +148,7 @@ async def test_a_write_that_timed_out_leaves_no_world_behind(find, offline):
     assert result.tree[1].closed
 
 
+@pytest.mark.slow
 async def test_tools_that_hang_take_no_place_of_others(find, offline):
     release = threading.Event()
 
@@ -175,6 +176,7 @@ async def test_tools_that_hang_take_no_place_of_others(find, offline):
     assert time.monotonic() - began < 10, "twenty seconds of hanging must not be waited for"
 
 
+@pytest.mark.slow
 async def test_an_async_tool_that_blocks_is_given_up_on_the_sync_path(find, offline):
     release = threading.Event()
 
@@ -186,7 +188,7 @@ async def test_an_async_tool_that_blocks_is_given_up_on_the_sync_path(find, offl
 
     model = offline(offers={(): [("block", {"n": 1})]}, r_post={"block": 0.1})
     blocking = StructuredTool.from_function(coroutine=block)
-    timer = threading.Timer(3, release.set)
+    timer = threading.Timer(1, release.set)
     timer.start()
     result = await find(
         "Go.", [blocking], model=model, effects={"block": "read"}, config=SearchConfig(tool_timeout=0.1)

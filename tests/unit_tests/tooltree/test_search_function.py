@@ -48,6 +48,7 @@ def hash_search(hashed, numbered_tools):
     return arguments
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("parallel", range(1, 9))
 async def test_sync_equals_async_at_any_timing(hash_search, parallel):
     plain = search(**hash_search(5, parallel_rollouts=parallel)).to_dict()
@@ -65,6 +66,7 @@ async def test_every_limit_on_calls_holds(find, hash_search, limit):
     assert result.cost.tool_calls <= limit
 
 
+@pytest.mark.slow
 async def test_the_estimate_is_never_exceeded(find, hash_search):
     for seed in range(4):
         arguments = hash_search(seed)
@@ -87,6 +89,7 @@ async def test_what_is_counted_is_what_happened(find, offline, numbered_tools):
     assert (result.stop_reason, result.answer.text, result.fallback) == ("solved", "Done.", None)
 
 
+@pytest.mark.slow
 async def test_cancelling_returns_the_best_so_far(find, offline, numbered_tools):
     cancel, runs = threading.Event(), []
     [alpha] = numbered_tools("alpha")
@@ -352,6 +355,7 @@ async def test_embeddings_that_are_down_end_in_the_fallback(find, offline, numbe
     assert "the tools could not be ranked: ConnectionError: down" in result.fallback
 
 
+@pytest.mark.slow
 async def test_time_spent_waiting_for_a_turn_counts(offline, numbered_tools):
     def slow(n: int) -> str:
         """Take a while."""
@@ -373,6 +377,7 @@ async def test_time_spent_waiting_for_a_turn_counts(offline, numbered_tools):
     assert 0.5 < result.cost.seconds <= elapsed
 
 
+@pytest.mark.slow
 async def test_tools_left_out_for_want_of_budget_are_not_taken_as_useless(find, offline, numbered_tools):
     model = offline(offers={(): [("gamma", {"n": 1})]})
     config = SearchConfig.paper(max_model_calls=3)

@@ -141,6 +141,7 @@ def test_blocks_are_read_as_text():
     assert CHECK(seen([{"type": "text", "text": "Error: no"}])).kind == "phrase"
 
 
+@pytest.mark.slow
 def test_a_long_conversation_is_read_from_its_end_only():
     pairs = [("act", f"look at thing {number}", f"Thing {number}.") for number in range(5_000)]
     messages = Counted(calls(*pairs))

@@ -358,6 +358,7 @@ async def test_one_world_takes_one_attempt_at_a_time(gather):
     assert not world.closed
 
 
+@pytest.mark.slow
 async def test_fresh_worlds_run_side_by_side_up_to_the_limit(gather):
     lock, running, most = threading.Lock(), set(), []
 
@@ -455,6 +456,7 @@ def test_an_interrupt_lets_running_steps_be_kept_and_begins_nothing_new():
     assert model.asked == 3 * 7
 
 
+@pytest.mark.slow
 def test_an_interrupt_of_the_main_thread_stops_all_others():
     model, experience = Walker(), empty_store()
 

@@ -43,6 +43,7 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.text(), JSON, max_size=4), st.text())
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_json_comes_back_unchanged_under_any_key(shared_store, value, key):
@@ -106,6 +107,7 @@ def test_each_text_is_embedded_once_in_a_batch(tmp_path):
     assert asked == [["text 0", "text 1", "text 2"]]
 
 
+@pytest.mark.slow
 def test_more_items_than_chroma_takes_at_once_are_stored(store):
     count = store._catalogue.connection.max_batch + 10
     store.batch([PutOp(NOTES, str(n), {"n": n}, index=False) for n in range(count)])
@@ -219,6 +221,7 @@ def test_a_place_that_is_neither_a_folder_nor_a_client_is_refused(place):
         ChromaStore(place)
 
 
+@pytest.mark.slow
 def test_a_client_is_used_as_it_is_and_left_open():
     client = chromadb.EphemeralClient()
     try:
@@ -277,6 +280,7 @@ async def test_the_event_loop_goes_on_while_the_store_waits(store):
     assert json.dumps((await store.aget(NOTES, "a")).value) == '{"t": "x"}'
 
 
+@pytest.mark.slow
 async def test_tasks_at_once_lose_no_writes(store):
     await asyncio.gather(*(store.aput(NOTES, str(n), {"t": f"text {n}"}) for n in range(30)))
     found = await asyncio.gather(*(store.asearch(NOTES, query=f"text {n}", limit=1) for n in range(30)))
@@ -284,6 +288,7 @@ async def test_tasks_at_once_lose_no_writes(store):
     assert (await store.abatch([GetOp(NOTES, "3")]))[0].value == {"t": "text 3"}
 
 
+@pytest.mark.slow
 def test_a_store_that_is_forgotten_lets_go_of_its_folder(tmp_path):
     store = ChromaStore(tmp_path)
     store.put(NOTES, "a", {"t": "x"})

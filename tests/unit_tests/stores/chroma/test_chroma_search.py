@@ -29,6 +29,7 @@ def test_writes_of_one_batch_have_an_order(store):
     assert keys(store.search(NOTES, limit=30)) == [str(n) for n in reversed(range(30))]
 
 
+@pytest.mark.slow
 def test_results_without_a_query_come_newest_first_page_by_page(tmp_path, monkeypatch):
     monkeypatch.setattr(chroma_items, "READ", 16)
     order = ["8", "150", "7", *(str(n) for n in reversed(range(200)) if n not in {7, 8, 150})]
@@ -125,6 +126,7 @@ def brute_force(values, embeddings, query, limit, wanted=lambda _: True):
     return sorted(scores.values(), reverse=True)[:limit]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("exact", "few"), [(5000, 1000), (50, 20), (50, 0), (0, 1000)])
 def test_filters_and_queries_together_lose_nothing(tmp_path, monkeypatch, exact, few):
     monkeypatch.setattr(chroma_search, "EXACT", exact)

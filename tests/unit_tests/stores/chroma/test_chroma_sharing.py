@@ -21,6 +21,8 @@ from tests.internals.stores import LOCK_FILE
 
 CHILD = Path(__file__).with_name("chroma_child.py")
 
+pytestmark = pytest.mark.slow  # they start processes, and wait for locks
+
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="only systems with fork have its problems")
 
 

@@ -265,6 +265,7 @@ def test_the_shares_of_siblings_and_of_none_of_them_sum_to_1(offers, proposals, 
     assert sum(shares) + share_of_none(sketch) == pytest.approx(1.0)
 
 
+@pytest.mark.slow
 @given(
     seed=st.integers(0, 10_000),
     trouble=st.sampled_from([0.0, 0.1, 0.4]),

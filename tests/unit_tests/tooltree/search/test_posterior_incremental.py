@@ -1,5 +1,6 @@
 """The posterior over a tree after each change is what Bayes' rule over the whole tree gives."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -24,6 +25,7 @@ CONFIGS = st.builds(
 WORLDS = {"seed": st.integers(0, 10_000), "trouble": st.sampled_from([0.05, 0.0, 0.3])}
 
 
+@pytest.mark.slow
 @given(config=CONFIGS, world=st.fixed_dictionaries(WORLDS))
 @settings(max_examples=100, deadline=None)
 def test_what_is_carried_upwards_equals_what_is_worked_out_anew(config, world, pure_world, run_pure):

@@ -3,7 +3,8 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from langchain_tooltree import SearchConfig, events
+from langchain_tooltree import SearchConfig
+from tests.internals.hall import events
 from tests.internals.tooltree import Spent, TreeSearch
 
 ONE = Spent(model_calls=1, input_tokens=30, output_tokens=4)

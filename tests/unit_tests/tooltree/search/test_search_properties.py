@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from langchain_tooltree import SearchConfig
 from tests.internals.tooltree import TreeSearch
 
+pytestmark = pytest.mark.slow  # hundreds of searches a property
+
 THRESHOLDS = st.sampled_from([0.0, 0.1, 0.2, 0.3, 0.4, 0.9])
 BOUNDS = st.sampled_from([1.0, 0.95, 0.9, 0.5])
 DECAYS = st.sampled_from([1.0, 0.8, 0.3])

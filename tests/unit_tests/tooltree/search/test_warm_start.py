@@ -123,6 +123,7 @@ def test_a_known_read_is_not_made_again(either_in, table_world, run_pure):
     assert second.cache_hits > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("selection", ["smoothed", "posterior"])
 @pytest.mark.parametrize("parallel", [1, 4])
 @given(seed=st.integers(0, 10_000))
