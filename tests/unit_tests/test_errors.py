@@ -2,7 +2,7 @@ import inspect
 
 import pytest
 
-from tests.internals.hall import errors
+from langchain_tooltree import errors
 
 
 @pytest.mark.parametrize(

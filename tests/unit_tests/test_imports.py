@@ -47,7 +47,7 @@ PURE = {
 ALLOWED = {"pydantic", "pydantic_core", "numpy", "networkx"} | sys.stdlib_module_names
 IMPURE_MODULES = {"time", "datetime", "socket", "os", "io", "pathlib", "subprocess", "asyncio", "threading", "secrets"}
 MAX_LINES = 600
-FOR_TESTS = {*langchain_tooltree.__all__, "testing", "cli", "demo"}
+FOR_TESTS = {*langchain_tooltree.__all__, "testing", "cli", "demo", "errors"}
 """What tests may import from the package. For all else there is one helper a room: `tests/internals/`."""
 
 
