@@ -11,6 +11,7 @@ ToolTreeError
 ├── StoreError (RuntimeError)         a store cannot be used as it was asked to
 │   ├── StoreLockedError              its folder belongs to another process
 │   └── EmbedderMismatchError         it was filled by another embedder
+├── MissingExtraError (ImportError)   a package is needed that the base install does not bring
 ├── ReplyError (RuntimeError)         a model's replies cannot be used
 └── SummaryError (RuntimeError)       a model has not written a summary
 ```
@@ -18,6 +19,9 @@ ToolTreeError
 What goes wrong *inside* a search (a tool that raises, a judge that answers rubbish, a spent budget) is not an
 exception: it is recorded in the tree and in [`SearchResult`][langchain_tooltree.SearchResult].
 """
+
+import types
+from importlib import import_module
 
 
 class ToolTreeError(Exception):
@@ -63,6 +67,10 @@ class EmbedderMismatchError(StoreError):
     """A store was filled by one embedder and is now used with another, whose vectors cannot be compared."""
 
 
+class MissingExtraError(ToolTreeError, ImportError):
+    """What was asked for needs a package that the base install does not bring; the message has the pip command."""
+
+
 class ReplyError(ToolTreeError, RuntimeError):
     """A model was asked, asked again, and gave no reply that can be used; the message says what went wrong."""
 
@@ -71,17 +79,19 @@ class SummaryError(ToolTreeError, RuntimeError):
     """A model has not written a summary; the message says why."""
 
 
+def import_extra(module: str, extra: str, user: str) -> types.ModuleType:
+    """A module of an optional dependency, for a part of this package that cannot do without."""
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name != module:
+            raise
+        msg = f"{user} needs {module}, which is not installed: pip install 'langchain-tooltree[{extra}]'"
+        raise MissingExtraError(msg, name=module) from error
+
+
 def check_count(name: str, value: object, least: int = 1) -> None:
-    """Refuse what is no count.
-
-    Args:
-        name: Name of the argument.
-        value: What was passed for it.
-        least: The smallest count that makes sense.
-
-    Raises:
-        ConfigurationError: If it is no whole number, or a smaller one.
-    """
+    """Refuse what is no whole number, or one below `least`."""
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         msg = f"{name} must be a whole number of {least} or more, got {value!r}."
         raise ConfigurationError(msg)

@@ -83,18 +83,7 @@ _SETTINGS = ("model", "model_name", "model_id", "deployment", "dims", "dimension
 
 
 def resolve_embeddings(embeddings: Embeddings | str | None) -> Embeddings:
-    """The embedder that a user means.
-
-    Args:
-        embeddings: An embedder, a name as `init_embeddings` takes it (`"openai:text-embedding-3-small"`), or `None` for
-            `HashingEmbeddings()`, which needs no model.
-
-    Returns:
-        The embedder.
-
-    Raises:
-        ConfigurationError: If it is none of these.
-    """
+    """The embedder that a user means: `None` is `HashingEmbeddings()`, a name is one for `init_embeddings`."""
     if embeddings is None:
         return HashingEmbeddings()
     if isinstance(embeddings, str):
@@ -110,30 +99,36 @@ def resolve_embeddings(embeddings: Embeddings | str | None) -> Embeddings:
 
 @dataclass(frozen=True, slots=True)
 class EmbedStep:
-    """One request to an embedder, as a step of a flow; it brings one vector a text."""
+    """A request to an embedder, as a step of a flow: one vector for each text, which is stored, or asked for."""
 
     embeddings: Embeddings
     texts: list[str]
+    queries: bool = False
 
     def run(self) -> list[list[float]]:
         """Embed the texts."""
-        return self.embeddings.embed_documents(self.texts)
+        if self.queries:
+            return [self.embeddings.embed_query(text) for text in self.texts]
+        return self._complete(self.embeddings.embed_documents(self.texts))
 
     async def arun(self) -> list[list[float]]:
         """Embed the texts without blocking the loop."""
-        return await self.embeddings.aembed_documents(self.texts)
+        if self.queries:
+            return [await self.embeddings.aembed_query(text) for text in self.texts]
+        return self._complete(await self.embeddings.aembed_documents(self.texts))
+
+    def _complete(self, vectors: list[list[float]]) -> list[list[float]]:
+        if len(vectors) != len(self.texts):
+            msg = f"{type(self.embeddings).__name__} returned {len(vectors)} vectors for {len(self.texts)} texts."
+            raise ValueError(msg)
+        return vectors
 
 
 def embedder_name(embeddings: Embeddings) -> str:
     """An embedder's class and settings, such as `OpenAIEmbeddings(model='text-embedding-3-small')`.
 
-    The module is left out: classes move between packages, and scripts are run as `__main__`.
-
-    Args:
-        embeddings: The embedder.
-
-    Returns:
-        The same name for embedders whose vectors can be compared.
+    Embedders whose vectors can be compared have the same name. The module is left out: classes move between packages,
+    and scripts are run as `__main__`.
     """
     settings = ((name, getattr(embeddings, name, None)) for name in _SETTINGS)
     shown = ", ".join(f"{name}={value!r}" for name, value in settings if isinstance(value, str | int))

@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,8 @@ from pathlib import Path
 import pytest
 
 import langchain_tooltree
+from langchain_tooltree.errors import MissingExtraError
+from tests.internals.hall import import_extra
 
 HEAVY = {"chromadb", "grpc", "jsonschema", "langchain_openai", "networkx", "numpy", "openai", "opentelemetry", "rich"}
 MOST_NAMES = 60
@@ -63,3 +66,46 @@ def test_the_names_are_listed_and_others_are_refused():
     with pytest.raises(AttributeError, match="'langchain_tooltree' has no attribute 'serach'"):
         langchain_tooltree.serach  # noqa: B018 - looking it up is the test
     assert langchain_tooltree.search is langchain_tooltree.search
+
+
+def without(package, code):
+    """What a program does where a package is not installed."""
+    program = f"import sys\nsys.modules[{package!r}] = None\n{code}"
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)  # noqa: S603 - own code
+
+
+def test_what_needs_chromadb_says_how_to_get_it(tmp_path):
+    folder = tmp_path / "experience"
+    shown = without("chromadb", f"from langchain_tooltree import *\nChromaStore({str(folder)!r})")
+    assert shown.stderr.splitlines()[-1] == (
+        "langchain_tooltree.errors.MissingExtraError: ChromaStore needs chromadb, which is not installed: "
+        "pip install 'langchain-tooltree[chroma]'"
+    )
+    assert not folder.exists()
+
+
+def test_a_missing_extra_is_an_import_error():
+    assert issubclass(MissingExtraError, ImportError)
+    assert import_extra("json", "chroma", "ChromaStore") is json
+    with pytest.raises(
+        MissingExtraError, match=r"^X needs no_such_package, .*: pip install 'langchain-tooltree\[extra\]'$"
+    ):
+        import_extra("no_such_package", "extra", "X")
+
+
+def test_a_model_of_a_provider_that_is_not_installed_says_how_to_get_it():
+    shown = without(
+        "langchain_openai", "from langchain_tooltree import *\nsearch('Hello?', [len], model='openai:gpt-4.1-mini')"
+    )
+    assert shown.stderr.splitlines()[-1].startswith("ImportError: ")
+    assert shown.stderr.splitlines()[-1].endswith("`pip install langchain-openai`")
+
+
+@pytest.mark.parametrize(
+    ("command", "code"), [(["demo"], 0), (["demo", "--model", "openai:gpt-4.1-mini"], 2), (["mine", "--help"], 0)]
+)
+def test_the_command_line_works_without_extras(command, code):
+    main = f"from langchain_tooltree.cli import main\nsys.exit(main({command}))"
+    shown = without("chromadb", f"sys.modules['langchain_openai'] = None\n{main}")
+    assert shown.returncode == code, shown.stderr
+    assert ("`pip install langchain-openai`" in shown.stderr) == (code == 2)

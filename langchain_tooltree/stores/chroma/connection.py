@@ -1,5 +1,7 @@
 """How a store reaches chromadb: a local folder that this process alone may use, or a client of the user's."""
 
+from __future__ import annotations
+
 import contextlib
 import ctypes
 import os
@@ -9,21 +11,17 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import chromadb
-from chromadb.api import ClientAPI
-from chromadb.api.client import Client
-from chromadb.api.fastapi import FastAPI
-from chromadb.api.models.Collection import Collection
-from chromadb.config import Settings
-from chromadb.errors import NotFoundError
+from langchain_tooltree.errors import ConfigurationError, StoreError, StoreLockedError, import_extra
 
-from langchain_tooltree.errors import ConfigurationError, StoreError, StoreLockedError
+if TYPE_CHECKING:
+    from chromadb.api import ClientAPI
+    from chromadb.api.models.Collection import Collection
 
 LOCK_FILE = "tooltree.lock"
 
-_held: dict[int, "FolderLock"] = {}
+_held: dict[int, FolderLock] = {}
 """Locks of this process by file descriptor, so that a forked child can drop its copies."""
 
 if sys.platform == "win32":
@@ -32,10 +30,10 @@ if sys.platform == "win32":
     # Windows keeps others from reading what is locked, so the locked byte lies far behind the process id.
     _LOCKED_BYTE = 1 << 30
 
-    def _try_lock(descriptor: int) -> bool:
+    def _lock(descriptor: int, mode: int = msvcrt.LK_NBLCK) -> bool:
         os.lseek(descriptor, _LOCKED_BYTE, os.SEEK_SET)
         try:
-            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+            msvcrt.locking(descriptor, mode, 1)
         except OSError:
             return False
         finally:
@@ -43,13 +41,12 @@ if sys.platform == "win32":
         return True
 
     def _unlock(descriptor: int) -> None:
-        os.lseek(descriptor, _LOCKED_BYTE, os.SEEK_SET)
-        msvcrt.locking(descriptor, msvcrt.LK_UNLCK, 1)
+        _lock(descriptor, msvcrt.LK_UNLCK)
 
 else:
     import fcntl
 
-    def _try_lock(descriptor: int) -> bool:
+    def _lock(descriptor: int) -> bool:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -61,36 +58,28 @@ else:
 
 
 class FolderLock:
-    """The exclusive right of this process to a folder.
+    """The exclusive right of this process to a folder, which the system takes back when the process dies.
 
-    Args:
-        folder: An existing folder. A small file with the holder's process id is left in it.
-
-    Raises:
-        StoreLockedError: If a living process holds it, named by its id. What a dead one left behind does not count.
+    It is no `filelock.FileLock`, which does not write down who holds it: a second process is told that at once.
     """
 
     def __init__(self, folder: Path) -> None:
         self._descriptor: int | None = None
         descriptor = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o644)
         try:
-            locked = _try_lock(descriptor)
-            if locked:
-                os.ftruncate(descriptor, 0)
-                os.write(descriptor, f"{os.getpid()}\n".encode())
-            else:
+            if not _lock(descriptor):
                 holder = os.read(descriptor, 32).decode(errors="replace").strip() or "unknown"
+                msg = (
+                    f"{str(folder)!r} is open in another process (id {holder}), and a local Chroma folder loses data "
+                    f"when two processes write to it. Stop that process or close its store, or let both use one Chroma "
+                    f"server: ChromaStore(chromadb.HttpClient(...))."
+                )
+                raise StoreLockedError(msg)  # noqa: TRY301 - the descriptor is closed below
+            os.ftruncate(descriptor, 0)
+            os.write(descriptor, f"{os.getpid()}\n".encode())
         except BaseException:
             os.close(descriptor)
             raise
-        if not locked:
-            os.close(descriptor)
-            msg = (
-                f"{str(folder)!r} is open in another process (id {holder}), and a local Chroma folder loses data when "
-                f"two processes write to it. Stop that process or close its store, or let both use one Chroma server: "
-                f"ChromaStore(chromadb.HttpClient(...))."
-            )
-            raise StoreLockedError(msg)
         self._descriptor = descriptor
         _held[descriptor] = self
 
@@ -102,24 +91,15 @@ class FolderLock:
             _unlock(descriptor)
             os.close(descriptor)
 
+    def drop(self) -> None:
+        """In a forked child: close the copy of the parent's lock, or it would outlive the parent.
 
-def _drop_in_child() -> None:
-    """A forked child shares its parent's lock until it closes its copy, and would keep it when the parent dies.
-
-    Closing does not unlock as long as the parent has the file open; unlocking here would.
-    """
-    for descriptor, lock in _held.items():
-        lock._descriptor = None  # noqa: SLF001 - the same concept, in the same file
-        with contextlib.suppress(OSError):
-            os.close(descriptor)
-    _held.clear()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_drop_in_child)
-
-
-_SERVER_API = f"{FastAPI.__module__}.{FastAPI.__name__}"
+        Closing does not unlock as long as the parent has the file open; unlocking here would.
+        """
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            with contextlib.suppress(OSError):
+                os.close(descriptor)
 
 
 @dataclass
@@ -130,7 +110,7 @@ class Connection:
         client: The client.
         exclusive: Whether nobody but this process can write, so that holding `mutex` keeps everything still.
         mutex: Held while writing, and while reading what only this process can write.
-        orders: When the items of a collection were written, as far as it was asked for; see `chroma_order`.
+        orders: When the items of a collection were written, as far as it was asked for; see `write_order`.
     """
 
     client: ClientAPI
@@ -142,13 +122,14 @@ class Connection:
     _max_batch: int | None = None
     _collections: dict[str, Collection] = field(default_factory=dict)
 
-    def check(self) -> None:
-        """Refuse to work in a forked child.
+    @property
+    def inherited(self) -> bool:
+        """Whether this is a forked child of the process that opened the connection."""
+        return os.getpid() != self._process
 
-        Raises:
-            StoreLockedError: If the process that opened the connection is not this one.
-        """
-        if os.getpid() != self._process:
+    def check(self) -> None:
+        """Refuse to work in a forked child."""
+        if self.inherited:
             msg = (
                 f"This ChromaStore was opened by process {self._process} and inherited by process {os.getpid()} over a "
                 f"fork, where chromadb hangs or loses data. Open stores after forking: one process may have a local "
@@ -175,34 +156,16 @@ class Connection:
         return self._max_batch
 
     def find(self, name: str) -> Collection | None:
-        """A collection that exists.
-
-        Args:
-            name: Its name.
-
-        Returns:
-            The collection, or `None`.
-        """
-        found = self._collections.get(name)
-        if found is None:
+        """A collection, if it exists."""
+        if name not in self._collections:
             try:
-                found = self.client.get_collection(name, embedding_function=None)
-            except NotFoundError:
+                self._collections[name] = self.client.get_collection(name, embedding_function=None)
+            except _not_found():
                 return None
-            self._collections[name] = found
-        return found
+        return self._collections[name]
 
     def make(self, name: str, metadata: Mapping[str, Any] | None = None, configuration: Any = None) -> Collection:
-        """A collection, made if need be.
-
-        Args:
-            name: Its name.
-            metadata: What to note about a new one.
-            configuration: Of a new one.
-
-        Returns:
-            The collection.
-        """
+        """A collection, made with these settings if there is none."""
         found = self.find(name)
         if found is None:
             found = self._collections[name] = self.client.get_or_create_collection(
@@ -214,19 +177,21 @@ class Connection:
         return found
 
     def drop(self, name: str) -> None:
-        """Remove a collection, if it exists.
-
-        Args:
-            name: Its name.
-        """
+        """Remove a collection, if it exists."""
         self._collections.pop(name, None)
         self.orders.pop(name, None)
-        with contextlib.suppress(NotFoundError):
+        with contextlib.suppress(_not_found()):
             self.client.delete_collection(name)
 
     def reading(self) -> contextlib.AbstractContextManager[object]:
         """Keeps writers of this process away while reading, where there are no others; a server is read freely."""
         return self.mutex if self.exclusive else contextlib.nullcontext()
+
+
+def _not_found() -> type[Exception]:
+    from chromadb.errors import NotFoundError  # noqa: PLC0415 - the extra is loaded where it is used
+
+    return NotFoundError
 
 
 @dataclass
@@ -249,6 +214,9 @@ _inherited: dict[Path, _Folder] = {}
 def _after_fork() -> None:
     global _folders_lock  # noqa: PLW0603 - another thread may have held it when the process was forked
     _folders_lock = threading.RLock()
+    for lock in _held.values():
+        lock.drop()
+    _held.clear()
     for folder in _folders.values():
         # chromadb hangs when an inherited client is torn down, even as the interpreter exits: one reference too many.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(folder.connection.client))
@@ -261,28 +229,18 @@ if hasattr(os, "register_at_fork"):
 
 
 class Lease:
-    """A store's share in a connection.
-
-    Args:
-        path_or_client: A folder, made if it does not exist, or a client of chromadb. The folder of a local client is
-            locked as well.
-
-    Raises:
-        ConfigurationError: If it is neither, or the folder is open in this process by another name.
-        StoreLockedError: If another process has the folder.
-    """
+    """A store's share in a connection: of a folder, which is made and locked, or of a client of chromadb."""
 
     def __init__(self, path_or_client: str | os.PathLike[str] | ClientAPI) -> None:
         self._folder: Path | None = None
         self._released = False
+        client_api = import_extra("chromadb", "chroma", "ChromaStore").api.ClientAPI
         if isinstance(path_or_client, str | os.PathLike):
             folder = Path(path_or_client).resolve()
             self.connection = self._share(folder, str(folder), None)
-        elif isinstance(path_or_client, ClientAPI):
+        elif isinstance(path_or_client, client_api):
             settings = path_or_client.get_settings()
-            if settings.chroma_api_impl == _SERVER_API:
-                self.connection = Connection(path_or_client, exclusive=False)
-            elif settings.is_persistent:
+            if settings.is_persistent and not settings.chroma_api_impl.endswith("FastAPI"):  # a client of no server
                 directory = settings.persist_directory
                 self.connection = self._share(Path(directory).resolve(), directory, path_or_client)
             else:
@@ -316,12 +274,7 @@ class Lease:
         return shared.connection
 
     def check(self) -> None:
-        """Raise unless the store may be used.
-
-        Raises:
-            StoreLockedError: In a forked child.
-            StoreError: After `release`.
-        """
+        """Raise unless the store may be used: not in a forked child, and not after `release`."""
         self.connection.check()
         if self._released:
             msg = "This ChromaStore is closed. Open a new one."
@@ -329,7 +282,7 @@ class Lease:
 
     def release(self) -> None:
         """Give the share back; the last one closes the folder. A second time, or in a forked child, nothing happens."""
-        if self._released or os.getpid() != self.connection._process:  # noqa: SLF001 - same file, same concept
+        if self._released or self.connection.inherited:
             return
         self._released = True
         if self._folder is None:
@@ -341,20 +294,22 @@ class Lease:
                 return
             del _folders[self._folder]
             try:
-                client = shared.connection.client
-                if shared.owned and isinstance(client, Client):
+                if shared.owned:
                     with shared.connection.mutex:  # a write under way in another thread is finished first
-                        client.close()
+                        shared.connection.client.close()  # type: ignore[attr-defined]  # those of folders have it
             finally:
                 shared.lock.release()
 
 
 def _open(folder: Path, directory: str, client: ClientAPI | None) -> _Folder:
+    import chromadb  # noqa: PLC0415 - as above
+
     folder.mkdir(parents=True, exist_ok=True)
     lock = FolderLock(folder)
     try:
         # Telemetry would use the network.
-        used = client or chromadb.PersistentClient(path=directory, settings=Settings(anonymized_telemetry=False))
+        settings = chromadb.config.Settings(anonymized_telemetry=False)
+        used = client or chromadb.PersistentClient(path=directory, settings=settings)
     except BaseException:
         lock.release()
         raise

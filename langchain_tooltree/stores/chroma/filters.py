@@ -30,14 +30,7 @@ OPERATORS = ("$eq", "$ne", *_COMPARISONS)
 
 
 def check_filter(conditions: Mapping[str, Any] | None) -> None:
-    """Refuse operators that do not exist, whether or not there is an item to apply them to.
-
-    Args:
-        conditions: The filter of a search.
-
-    Raises:
-        ValueError: As LangGraph's own stores raise, naming the operator.
-    """
+    """Refuse operators that do not exist, whether or not there is an item to apply them to."""
     for expected in (conditions or {}).values():
         _check(expected)
 
@@ -58,15 +51,7 @@ def _check(expected: Any) -> None:
 
 
 def matches(value: Mapping[str, Any], conditions: Mapping[str, Any] | None) -> bool:
-    """Whether an item passes a filter.
-
-    Args:
-        value: The item's value.
-        conditions: The filter, already checked; `None` and an empty one let everything pass.
-
-    Returns:
-        Whether every condition holds.
-    """
+    """Whether an item passes a filter."""
     return all(_holds(value, key, expected) for key, expected in (conditions or {}).items())
 
 
@@ -114,27 +99,13 @@ def _number(value: Any) -> int | float | None:
 
 
 def scalar_fields(value: Mapping[str, Any]) -> dict[str, str | float]:
-    """What is kept beside an item for Chroma to filter by: its short texts and its numbers, truth values as numbers.
-
-    Args:
-        value: The item's value.
-
-    Returns:
-        Metadata entries.
-    """
+    """What is kept beside an item for Chroma to filter by: its short texts and its numbers, truth values as numbers."""
     kept = ((FIELD + key, _comparable(entry)) for key, entry in value.items() if _is_unicode(key))
     return {key: entry for key, entry in kept if entry is not None}
 
 
 def where_clause(conditions: Mapping[str, Any] | None) -> list[dict[str, Any]]:
-    """What of a filter Chroma can decide: equality with a short text or a number.
-
-    Args:
-        conditions: The filter, already checked.
-
-    Returns:
-        Conditions on the entries of `scalar_fields`. All items that match the filter fulfil them, and some others may.
-    """
+    """What of a filter Chroma can decide: equality with a short text or a number."""
     clauses = []
     for key, expected in (conditions or {}).items():
         operand = expected["$eq"] if isinstance(expected, Mapping) and "$eq" in expected else expected
@@ -163,14 +134,7 @@ def _is_unicode(text: str) -> bool:
 
 
 def both(clauses: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
-    """Chroma's form of "all of these"; `None` for no condition at all.
-
-    Args:
-        clauses: Conditions.
-
-    Returns:
-        One condition.
-    """
+    """Chroma's form of "all of these"; `None` for no condition at all."""
     if len(clauses) > 1:
         return {"$and": list(clauses)}
     return clauses[0] if clauses else None

@@ -5,6 +5,8 @@ vectors are written before it and old ones removed after it, so whenever a proce
 value that it has. Vectors of no current revision are leftovers, which searches pass over.
 """
 
+from __future__ import annotations
+
 import heapq
 import json
 import uuid
@@ -12,44 +14,55 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import islice
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-from chromadb.api.models.Collection import Collection
 from numpy.typing import NDArray
 
 from langchain_tooltree.stores.chroma.connection import Connection
 from langchain_tooltree.stores.chroma.filters import FIELD, both, scalar_fields
 from langchain_tooltree.text import digest
 
+if TYPE_CHECKING:
+    from chromadb.api.models.Collection import Collection
+
+Namespace = tuple[str, ...]
+Vector = Sequence[float]
+T = TypeVar("T")
+
+CATALOGUE = "tooltree-catalogue"
+"""Name of the collection with a row for each namespace, and one about the embedder."""
+
+EMBEDDER = "embedder"
+"""Id of the catalogue's row about the embedder; those of namespaces are JSON, which starts with a bracket."""
+
+PLACEHOLDER = np.ones((1, 1), dtype=np.float32)
+"""The vector of a row that has none: without one, chromadb would embed it with a model that it downloads."""
+
+COSINE: Any = {"hnsw": {"space": "cosine", "max_neighbors": 32, "ef_construction": 200, "ef_search": 200}}
+"""Chroma's defaults leave some 0.5 % of 10,000 text vectors unreachable in the graph; these leave 0.03 %."""
+
+READ = 500
+"""Rows read at once: chromadb fails above some 30,000."""
+
+PAYLOAD = 8 * 2**20
+"""Bytes written at once: a Chroma server refuses more than 40 MB."""
+
 _BITS = 18
 """Of the time, in each of three numbers; a float of 32 bits is exact up to 24."""
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-def moment_vectors(times: Sequence[int]) -> NDArray[np.float32]:
-    """Times as vectors.
 
-    Args:
-        times: Microseconds since 1970.
-
-    Returns:
-        One row for each.
-    """
+def moments(times: Sequence[int]) -> NDArray[np.float32]:
+    """Microseconds since 1970 as the vectors of items' rows, which are read without the items' values."""
     whole = np.asarray(times, dtype=np.int64)
     mask = (1 << _BITS) - 1
     return np.stack([whole >> 2 * _BITS, whole >> _BITS & mask, whole & mask], axis=1).astype(np.float32)
 
 
 def write_order(connection: Connection, items: Collection) -> dict[str, int]:
-    """When each item of a namespace was last written, in that order.
-
-    Args:
-        connection: Remembers it, if nobody else can write.
-        items: The collection of items.
-
-    Returns:
-        Microseconds since 1970 by key, oldest first.
-    """
+    """When each item of a namespace was last written, in that order."""
     known = connection.orders.get(items.name)
     if known is None:
         page = items.get(include=["embeddings"])
@@ -58,21 +71,12 @@ def write_order(connection: Connection, items: Collection) -> dict[str, int]:
         known = {page["ids"][position][1:]: int(times[position]) for position in np.argsort(times, kind="stable")}
         if connection.exclusive:
             connection.orders[items.name] = known
-            connection.advance(
-                int(times.max(initial=0))
-            )  # what is written next comes last here, whatever the clock says
+            connection.advance(int(times.max(initial=0)))  # what is written next comes last, whatever the clock says
     return known
 
 
 def note_written(connection: Connection, items: Collection, times: Mapping[str, int], gone: Iterable[str]) -> None:
-    """Keep what is remembered up to date.
-
-    Args:
-        connection: Remembers it.
-        items: The collection of items.
-        times: When items were written just now, by key, in order.
-        gone: Keys of items that were deleted.
-    """
+    """Keep what is remembered up to date."""
     known = connection.orders.get(items.name)
     if known is not None:
         for key in (*times, *gone):
@@ -80,69 +84,28 @@ def note_written(connection: Connection, items: Collection, times: Mapping[str, 
         known.update(times)
 
 
-def newest_first(orders: Mapping["Namespace", dict[str, int]]) -> Iterator[tuple["Namespace", str]]:
-    """The items of several namespaces, the last written ones first.
+def newest_first(orders: Mapping[Namespace, dict[str, int]]) -> Iterator[tuple[Namespace, str]]:
+    """The items of several namespaces, the last written ones first."""
 
-    Args:
-        orders: Their `write_order`, by namespace.
+    def backwards(namespace: Namespace, order: dict[str, int]) -> Iterator[tuple[int, str, Namespace]]:
+        return ((-order[key], key, namespace) for key in reversed(order))
 
-    Yields:
-        Namespaces and keys.
-    """
-    for _, key, namespace in heapq.merge(*(_backwards(namespace, order) for namespace, order in orders.items())):
+    for _, key, namespace in heapq.merge(*(backwards(*each) for each in orders.items())):
         yield namespace, key
-
-
-def _backwards(namespace: "Namespace", order: dict[str, int]) -> Iterator[tuple[int, str, "Namespace"]]:
-    for key in reversed(order):
-        yield -order[key], key, namespace
-
-
-CATALOGUE = "tooltree-catalogue"
-
-EMBEDDER = "embedder"
-"""Id of the catalogue's row about the embedder; those of namespaces are JSON, which starts with a bracket."""
-
-
-PLACEHOLDER = np.ones((1, 1), dtype=np.float32)
-"""The vector of a row that has none: without one, chromadb would embed it with a model that it downloads."""
-
-COSINE: Any = {"hnsw": {"space": "cosine", "max_neighbors": 32, "ef_construction": 200, "ef_search": 200}}
-"""Chroma's defaults leave some 0.5 % of 10,000 text vectors unreachable in the graph; these leave 0.03 %."""
-
-Namespace = tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Catalogue:
-    """Finds and makes the collections of namespaces.
-
-    Args:
-        connection: Where they are.
-    """
+    """Finds and makes the collections of namespaces."""
 
     connection: Connection
 
     def items(self, namespace: Namespace) -> Collection | None:
-        """The collection of a namespace's items: one row for each, with its value.
-
-        Args:
-            namespace: The namespace.
-
-        Returns:
-            The collection, or `None` if the namespace is unknown.
-        """
+        """The collection of a namespace's items: one row for each, with its value."""
         return self.connection.find(_name("items", namespace))
 
     def vectors(self, namespace: Namespace) -> Collection | None:
-        """The collection of a namespace's vectors: one row for each indexed text of an item.
-
-        Args:
-            namespace: The namespace.
-
-        Returns:
-            The collection, or `None` if nothing is indexed.
-        """
+        """The collection of a namespace's vectors: one row for each indexed text of an item."""
         return self.connection.find(_name("vectors", namespace))
 
     def make_items(self, namespace: Namespace) -> Collection:
@@ -159,24 +122,13 @@ class Catalogue:
         return self.connection.make(_name("vectors", namespace), {"namespace": json.dumps(namespace)}, COSINE)
 
     def drop(self, namespace: Namespace) -> None:
-        """Remove an empty namespace; only safe where nobody else can be filling it at the same time.
-
-        Args:
-            namespace: The namespace.
-        """
+        """Remove an empty namespace; only safe where nobody else can be filling it at the same time."""
         self.connection.drop(_name("vectors", namespace))
         self.connection.drop(_name("items", namespace))
         self.connection.make(CATALOGUE).delete(ids=[json.dumps(namespace)])
 
     def below(self, prefix: Namespace = ()) -> list[Namespace]:
-        """The namespaces that start with a prefix.
-
-        Args:
-            prefix: The prefix; an empty one selects everything.
-
-        Returns:
-            The namespaces, in order; some may have no items (any more).
-        """
+        """The namespaces that start with a prefix."""
         rows = self.connection.find(CATALOGUE)
         if rows is None:
             return []
@@ -184,25 +136,13 @@ class Catalogue:
         return sorted(namespace for namespace in known if namespace[: len(prefix)] == prefix)
 
     def embedder(self) -> Mapping[str, Any] | None:
-        """What is known of the embedder that filled the store.
-
-        Returns:
-            Its `name` and `dims`, or `None` as long as there are no vectors.
-        """
+        """What is known of the embedder that filled the store."""
         rows = self.connection.find(CATALOGUE)
         found = rows.get(ids=[EMBEDDER], include=["metadatas"])["metadatas"] if rows else None
         return found[0] if found else None
 
     def claim(self, name: str, dims: int) -> Mapping[str, Any]:
-        """Record the embedder, unless one was recorded before.
-
-        Args:
-            name: Its name.
-            dims: Length of its vectors.
-
-        Returns:
-            What is recorded now.
-        """
+        """Record the embedder, unless one was recorded before."""
         # Chroma's `add` keeps a row that is there already, so that of two clients one wins.
         entry: dict[str, str | int] = {"name": name, "dims": dims}
         self.connection.make(CATALOGUE).add(ids=[EMBEDDER], embeddings=PLACEHOLDER, metadatas=[entry])
@@ -214,38 +154,17 @@ def _name(kind: str, namespace: Namespace) -> str:
     return f"tooltree-{kind}-{digest(json.dumps(namespace), 48)}"
 
 
-T = TypeVar("T")
-
-READ = 500
-"""Rows read at once: chromadb fails above some 30,000."""
-
-PAYLOAD = 8 * 2**20
-"""Bytes written at once: a Chroma server refuses more than 40 MB."""
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
 @dataclass(frozen=True, slots=True)
 class StoredItem:
-    """The row of an item.
-
-    Attributes:
-        key: The item's key.
-        document: Its value, in JSON.
-        created: When it was made, in microseconds since 1970.
-        updated: When it was last written, the same way.
-        revision: Names this writing of it.
-        vectors: How many vectors it has.
-        fields: Which of its fields Chroma can filter by.
-    """
+    """The row of an item; times in microseconds since 1970."""
 
     key: str
-    document: str
+    document: str  # its value, in JSON
     created: int
     updated: int
-    revision: str
-    vectors: int
-    fields: tuple[str, ...] = ()
+    revision: str  # names this writing of it
+    vectors: int  # how many it has
+    fields: tuple[str, ...] = ()  # those that Chroma can filter by
 
     @property
     def value(self) -> dict[str, Any]:
@@ -263,41 +182,26 @@ class StoredItem:
 
     def vector_ids(self) -> list[str]:
         """The ids of the item's vectors."""
-        return [vector_id(self.revision, position, self.key) for position in range(self.vectors)]
+        return [_vector_id(self.revision, position, self.key) for position in range(self.vectors)]
 
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """What is to become of an item.
-
-    Attributes:
-        key: The item's key.
-        value: Its value, or `None` to delete it.
-        document: The value in JSON.
-        vectors: Its vectors.
-    """
+    """What is to become of an item: its value, `None` to delete it, also in JSON, and what of it is embedded."""
 
     key: str
     value: Mapping[str, Any] | None
     document: str = ""
-    vectors: Sequence[Sequence[float]] = ()
+    texts: tuple[str, ...] = ()
 
 
-def vector_id(revision: str, position: int, key: str) -> str:
+def _vector_id(revision: str, position: int, key: str) -> str:
     """The id of a vector, from which its item can be told without reading the row."""
     return f"{revision}.{position}.{key}"
 
 
 def read_items(items: Collection, keys: Sequence[str]) -> dict[str, StoredItem]:
-    """The rows of some items.
-
-    Args:
-        items: The collection.
-        keys: Keys, each once.
-
-    Returns:
-        Those that exist, by key.
-    """
+    """The rows of some items."""
     found = {}
     for start in range(0, len(keys), READ):
         ids = [_row_id(key) for key in keys[start : start + READ]]
@@ -309,16 +213,7 @@ def read_items(items: Collection, keys: Sequence[str]) -> dict[str, StoredItem]:
 def read_in_order(
     spaces: Mapping[Namespace, Collection], places: Iterator[tuple[Namespace, str]], size: int
 ) -> Iterator[tuple[Namespace, StoredItem]]:
-    """Items of several namespaces in the order given, read in portions, as far as they are asked for.
-
-    Args:
-        spaces: The collections of items, by namespace.
-        places: Namespaces and keys.
-        size: How many to read at first.
-
-    Yields:
-        Those that exist.
-    """
+    """Items of several namespaces in the order given, read in portions, as far as they are asked for."""
     while portion := list(islice(places, size)):
         wanted: dict[Namespace, list[str]] = {}
         for namespace, key in portion:
@@ -331,26 +226,14 @@ def read_in_order(
 
 
 def matching_keys(items: Collection, clauses: Sequence[dict[str, Any]]) -> set[str]:
-    """The keys of the items that fulfil conditions, without reading the items.
-
-    Args:
-        items: The collection.
-        clauses: Conditions on the rows, as `where_clause` gives them.
-
-    Returns:
-        The keys.
-    """
+    """The keys of the items that fulfil conditions, without reading the items."""
     return {row[1:] for row in items.get(where=both(clauses), include=[])["ids"]}
 
 
-def write_items(catalogue: Catalogue, namespace: Namespace, writes: Sequence[Write]) -> None:
-    """Put and delete items of one namespace; the caller holds the connection's mutex.
-
-    Args:
-        catalogue: Where the namespace's collections are found or made.
-        namespace: The namespace.
-        writes: What to write, each key once.
-    """
+def write_items(
+    catalogue: Catalogue, namespace: Namespace, writes: Sequence[Write], vectors: Mapping[str, Vector]
+) -> None:
+    """Put and delete items of one namespace; the caller holds the connection's mutex."""
     puts = [write for write in writes if write.value is not None]
     items = catalogue.make_items(namespace) if puts else catalogue.items(namespace)
     if items is None:
@@ -359,8 +242,8 @@ def write_items(catalogue: Catalogue, namespace: Namespace, writes: Sequence[Wri
     rows = {write.key: _row(write, before.get(write.key), catalogue.connection.tick()) for write in puts}
     gone = [write.key for write in writes if write.value is None and write.key in before]
     try:
-        if any(write.vectors for write in puts):
-            _write_vectors(catalogue, namespace, puts, rows)
+        if any(write.texts for write in puts):
+            _write_vectors(catalogue, namespace, puts, rows, vectors)
         _write_rows(catalogue, items, puts, rows)
         for start in range(0, len(gone), READ):
             items.delete(ids=[_row_id(key) for key in gone[start : start + READ]])
@@ -369,10 +252,9 @@ def write_items(catalogue: Catalogue, namespace: Namespace, writes: Sequence[Wri
         raise
     note_written(catalogue.connection, items, {key: row["updated"] for key, row in rows.items()}, gone)
     outdated = [row for item in before.values() for row in item.vector_ids()]
-    vectors = catalogue.vectors(namespace) if outdated else None
-    if vectors is not None:
+    if outdated and (stored := catalogue.vectors(namespace)) is not None:
         for start in range(0, len(outdated), READ):
-            vectors.delete(ids=outdated[start : start + READ])
+            stored.delete(ids=outdated[start : start + READ])
     if gone and catalogue.connection.exclusive and items.count() == 0:
         catalogue.drop(namespace)
 
@@ -390,7 +272,7 @@ def _row(write: Write, before: StoredItem | None, now: int) -> dict[str, Any]:
         "created": before.created if before else now,
         "updated": now,
         "revision": uuid.uuid4().hex,
-        "vectors": len(write.vectors),
+        "vectors": len(write.texts),
         **scalar_fields(write.value or {}),
     }
 
@@ -401,22 +283,26 @@ def _write_rows(
     for piece in _pieces(puts, lambda write: len(write.document), catalogue.connection.max_batch):
         items.upsert(
             ids=[_row_id(write.key) for write in piece],
-            embeddings=moment_vectors([rows[write.key]["updated"] for write in piece]),
+            embeddings=moments([rows[write.key]["updated"] for write in piece]),
             metadatas=[rows[write.key] for write in piece],
         )
 
 
 def _write_vectors(
-    catalogue: Catalogue, namespace: Namespace, puts: Sequence[Write], rows: Mapping[str, Mapping[str, Any]]
+    catalogue: Catalogue,
+    namespace: Namespace,
+    puts: Sequence[Write],
+    rows: Mapping[str, Mapping[str, Any]],
+    vectors: Mapping[str, Vector],
 ) -> None:
-    vectors = catalogue.make_vectors(namespace)
+    stored = catalogue.make_vectors(namespace)
     new = [
-        (vector_id(rows[write.key]["revision"], position, write.key), write.key, vector)
+        (_vector_id(rows[write.key]["revision"], position, write.key), write.key, vectors[text])
         for write in puts
-        for position, vector in enumerate(write.vectors)
+        for position, text in enumerate(write.texts)
     ]
     for piece in _pieces(new, lambda row: 6 * len(row[2]), catalogue.connection.max_batch):
-        vectors.upsert(
+        stored.upsert(
             ids=[row for row, _, _ in piece],
             embeddings=[vector for _, _, vector in piece],
             metadatas=[{"key": key} for _, key, _ in piece],

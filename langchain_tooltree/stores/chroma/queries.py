@@ -1,13 +1,13 @@
 """How a store answers operations: planned together, filtered, searched by vector, in the order LangGraph expects."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from chromadb.api.models.Collection import Collection
-from langchain_core.embeddings import Embeddings
 from langgraph.store.base import (
     GetOp,
     ListNamespacesOp,
@@ -22,7 +22,19 @@ from langgraph.store.base import (
 from numpy.typing import NDArray
 
 from langchain_tooltree.stores.chroma.filters import check_filter, matches, where_clause
-from langchain_tooltree.stores.chroma.items import READ, Catalogue, Namespace, StoredItem, matching_keys, read_items
+from langchain_tooltree.stores.chroma.items import (
+    READ,
+    Catalogue,
+    Namespace,
+    StoredItem,
+    Vector,
+    Write,
+    matching_keys,
+    read_items,
+)
+
+if TYPE_CHECKING:
+    from chromadb.api.models.Collection import Collection
 
 EXACT = 5000
 """Up to so many vectors a query looks at all of them, which takes some 25 ms."""
@@ -41,12 +53,7 @@ ATTEMPTS = 5
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A vector near to a query.
-
-    Attributes:
-        row: Its id.
-        score: Cosine similarity to the query, up to 1.
-    """
+    """A vector near to a query, by its id, with its cosine similarity."""
 
     row: str
     score: float
@@ -65,22 +72,11 @@ class Hit:
 def nearest(
     catalogue: Catalogue,
     namespace: Namespace,
-    query: Sequence[float],
+    query: Vector,
     conditions: Mapping[str, Any] | None,
     need: int,
 ) -> list[tuple[float, StoredItem]]:
-    """The items of one namespace that are nearest to a query, each by the best of its vectors.
-
-    Args:
-        catalogue: Finds the namespace's collections.
-        namespace: The namespace.
-        query: The query's vector.
-        conditions: What the items have to fulfil, as a search's filter.
-        need: How many at the most.
-
-    Returns:
-        Scores and items, best first. Items without a vector are never among them.
-    """
+    """The items of one namespace that are nearest to a query, each by the best of its vectors."""
     items, vectors = catalogue.items(namespace), catalogue.vectors(namespace)
     if items is None or vectors is None:
         return []
@@ -100,7 +96,7 @@ def nearest(
 
 
 def _nearest(
-    items: Collection, vectors: Collection, query: Sequence[float], conditions: Mapping[str, Any] | None, need: int
+    items: Collection, vectors: Collection, query: Vector, conditions: Mapping[str, Any] | None, need: int
 ) -> tuple[dict[str, tuple[float, StoredItem]], list[str]]:
     """Scores and items by key, and the vectors met on the way that belong to no item as it is."""
     clauses = where_clause(conditions)
@@ -144,7 +140,7 @@ def _looked_up(
     yield from ((hit, known[hit.key]) for hit in portion)
 
 
-def _widening(vectors: Collection, query: Sequence[float], need: int) -> Iterator[Hit]:
+def _widening(vectors: Collection, query: Vector, need: int) -> Iterator[Hit]:
     """All vectors, nearest first, as far as they are asked for; at last also those that the graph does not reach."""
     total = vectors.count()
     size = total if total <= EXACT else max(need * GROWTH, FIRST)
@@ -163,7 +159,7 @@ def _widening(vectors: Collection, query: Sequence[float], need: int) -> Iterato
         size *= GROWTH
 
 
-def _unreached(vectors: Collection, query: Sequence[float], reached: set[str]) -> list[Hit]:
+def _unreached(vectors: Collection, query: Vector, reached: set[str]) -> list[Hit]:
     missing = [row for row in vectors.get(include=[])["ids"] if row not in reached]
     hits: list[Hit] = []
     for start in range(0, len(missing), READ):
@@ -171,7 +167,7 @@ def _unreached(vectors: Collection, query: Sequence[float], reached: set[str]) -
     return hits
 
 
-def _compared(vectors: Collection, query: Sequence[float], keys: Sequence[str]) -> list[Hit]:
+def _compared(vectors: Collection, query: Vector, keys: Sequence[str]) -> list[Hit]:
     """The vectors of some items, nearest first."""
     hits: list[Hit] = []
     for start in range(0, len(keys), READ):
@@ -180,7 +176,7 @@ def _compared(vectors: Collection, query: Sequence[float], keys: Sequence[str]) 
     return sorted(hits, key=lambda hit: -hit.score)
 
 
-def _scored(page: Mapping[str, Any], query: Sequence[float]) -> list[Hit]:
+def _scored(page: Mapping[str, Any], query: Vector) -> list[Hit]:
     if not page["ids"]:
         return []
     stored, asked = np.asarray(page["embeddings"], dtype=np.float64), _array(query)
@@ -189,46 +185,22 @@ def _scored(page: Mapping[str, Any], query: Sequence[float]) -> list[Hit]:
     return [Hit(row, float(score)) for row, score in zip(page["ids"], scores, strict=True)]
 
 
-def _array(query: Sequence[float]) -> NDArray[np.float32]:
+def _array(query: Vector) -> NDArray[np.float32]:
     return np.asarray(query, dtype=np.float32)
 
 
 WHOLE = "$"
 """The path of an item's whole value."""
 
-Vector = Sequence[float]
-
-
-@dataclass(frozen=True, slots=True)
-class Put:
-    """One item to be written.
-
-    Attributes:
-        value: Its value, or `None` to delete it.
-        document: The value in JSON.
-        texts: What of it is to be embedded.
-    """
-
-    value: Mapping[str, Any] | None
-    document: str = ""
-    texts: tuple[str, ...] = ()
-
 
 @dataclass(slots=True)
 class Plan:
-    """What a batch asks for.
-
-    Attributes:
-        ops: The operations, in order.
-        puts: What to write, by namespace and key; of several writes to one item the last one counts.
-        vectors: The vectors of the texts to be stored, once they are known.
-        queries: The vectors of the queries, once they are known.
-    """
+    """What a batch asks for; of several writes to one item the last one counts."""
 
     ops: list[Op]
-    puts: dict[Namespace, dict[str, Put]] = field(default_factory=dict)
-    vectors: dict[str, Vector] = field(default_factory=dict)
-    queries: dict[str, Vector] = field(default_factory=dict)
+    puts: dict[Namespace, dict[str, Write]] = field(default_factory=dict)
+    vectors: dict[str, Vector] = field(default_factory=dict)  # of the texts to be stored, once they are known
+    queries: dict[str, Vector] = field(default_factory=dict)  # of the queries, once they are known
 
     def texts(self) -> list[str]:
         """The texts to be stored, each once."""
@@ -240,48 +212,8 @@ class Plan:
         return list(dict.fromkeys(op.query for op in self.ops if isinstance(op, SearchOp) and op.query))
 
 
-@dataclass(frozen=True, slots=True)
-class EmbedStep:
-    """Has a plan's texts and queries embedded."""
-
-    embeddings: Embeddings
-    plan: Plan
-
-    def run(self) -> None:
-        """Embed, blocking the calling thread."""
-        if texts := self.plan.texts():
-            self._keep(texts, self.embeddings.embed_documents(texts))
-        self.plan.queries = {query: self.embeddings.embed_query(query) for query in self.plan.questions()}
-
-    async def arun(self) -> None:
-        """Embed without blocking the event loop."""
-        if texts := self.plan.texts():
-            self._keep(texts, await self.embeddings.aembed_documents(texts))
-        self.plan.queries = {query: await self.embeddings.aembed_query(query) for query in self.plan.questions()}
-
-    def _keep(self, texts: list[str], vectors: list[list[float]]) -> None:
-        if len(vectors) != len(texts):
-            msg = f"{type(self.embeddings).__name__} returned {len(vectors)} vectors for {len(texts)} texts."
-            raise ValueError(msg)
-        self.plan.vectors = dict(zip(texts, vectors, strict=True))
-
-
 def plan_batch(ops: Iterable[Op], fields: Sequence[str]) -> Plan:
-    """Check a batch and take it apart.
-
-    Args:
-        ops: The operations.
-        fields: Paths of what is embedded of an item unless its operation says otherwise.
-
-    Returns:
-        The plan, without vectors.
-
-    Raises:
-        InvalidNamespaceError: If a label is empty, no string, or contains a period.
-        NotImplementedError: If an item is to expire.
-        TypeError: If a value is not JSON, or has keys that are not strings.
-        ValueError: If an operation, an operator or a kind of match is unknown.
-    """
+    """Check a batch and take it apart."""
     plan = Plan(list(ops))
     for op in plan.ops:
         if not isinstance(op, GetOp | SearchOp | PutOp | ListNamespacesOp):
@@ -300,9 +232,9 @@ def plan_batch(ops: Iterable[Op], fields: Sequence[str]) -> Plan:
     return plan
 
 
-def _put(op: PutOp, fields: Sequence[str]) -> Put:
+def _put(op: PutOp, fields: Sequence[str]) -> Write:
     if op.value is None:
-        return Put(None)
+        return Write(op.key, None)
     if op.ttl is not None:
         msg = "TTL is not supported by ChromaStore. Use a store implementation that supports TTL or set ttl=None."
         raise NotImplementedError(msg)
@@ -312,7 +244,7 @@ def _put(op: PutOp, fields: Sequence[str]) -> Put:
     texts = [
         text for path in paths for text in get_text_at_path(value, WHOLE if path == WHOLE else tokenize_path(path))
     ]
-    return Put(value, json.dumps(value), tuple(dict.fromkeys(texts)))
+    return Write(op.key, value, json.dumps(value), tuple(dict.fromkeys(texts)))
 
 
 def _check_keys(value: Any) -> None:
@@ -329,15 +261,7 @@ def _check_keys(value: Any) -> None:
 
 
 def list_matching(namespaces: Iterable[Namespace], op: ListNamespacesOp) -> list[Namespace]:
-    """The namespaces that an operation asks for.
-
-    Args:
-        namespaces: All that have items.
-        op: The operation.
-
-    Returns:
-        One page of them, cut to the depth asked for, each once, in order.
-    """
+    """The namespaces that an operation asks for."""
     found = {
         namespace[: op.max_depth]
         for namespace in namespaces

@@ -1,19 +1,19 @@
 """ChromaStore: LangGraph's long-term memory on chromadb, in a local folder or on a server."""
 
+from __future__ import annotations
+
 import os
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
-from chromadb.api import ClientAPI
-from chromadb.api.models.Collection import Collection
 from langchain_core.embeddings import Embeddings
 from langgraph.store.base import BaseStore, GetOp, Item, ListNamespacesOp, Op, Result, SearchItem, SearchOp
 
 from langchain_tooltree.errors import ConfigurationError, EmbedderMismatchError
-from langchain_tooltree.experience.embeddings import embedder_name, resolve_embeddings
+from langchain_tooltree.experience.embeddings import EmbedStep, embedder_name, resolve_embeddings
 from langchain_tooltree.flows import Flow, FunctionStep, arun_flow, run_flow
 from langchain_tooltree.stores.chroma.connection import Lease
 from langchain_tooltree.stores.chroma.filters import matches, where_clause
@@ -21,7 +21,7 @@ from langchain_tooltree.stores.chroma.items import (
     Catalogue,
     Namespace,
     StoredItem,
-    Write,
+    Vector,
     matching_keys,
     newest_first,
     read_in_order,
@@ -29,7 +29,11 @@ from langchain_tooltree.stores.chroma.items import (
     write_items,
     write_order,
 )
-from langchain_tooltree.stores.chroma.queries import WHOLE, EmbedStep, Plan, Vector, list_matching, nearest, plan_batch
+from langchain_tooltree.stores.chroma.queries import WHOLE, Plan, list_matching, nearest, plan_batch
+
+if TYPE_CHECKING:
+    from chromadb.api import ClientAPI
+    from chromadb.api.models.Collection import Collection
 
 
 class ChromaStore(BaseStore):
@@ -60,6 +64,7 @@ class ChromaStore(BaseStore):
 
     Raises:
         ConfigurationError: If an argument cannot work.
+        MissingExtraError: If chromadb is not installed: `pip install 'langchain-tooltree[chroma]'`.
         StoreLockedError: If another process has the folder; and from every method in a forked child.
         EmbedderMismatchError: If another embedder filled the store; where only the length of its vectors tells, from
             the first method that embeds.
@@ -121,8 +126,11 @@ class ChromaStore(BaseStore):
     def _execute(self, ops: Iterable[Op]) -> Flow[list[Result]]:
         self._lease.check()
         plan = plan_batch(ops, self._fields)
-        if plan.texts() or plan.questions():
-            yield EmbedStep(self.embeddings, plan)
+        if texts := plan.texts():
+            plan.vectors = dict(zip(texts, (yield EmbedStep(self.embeddings, texts)), strict=True))
+        if questions := plan.questions():
+            found = yield EmbedStep(self.embeddings, questions, queries=True)
+            plan.queries = dict(zip(questions, found, strict=True))
         results: list[Result] = yield FunctionStep(self._apply, plan)
         return results
 
@@ -141,11 +149,7 @@ class ChromaStore(BaseStore):
                 elif isinstance(op, ListNamespacesOp):
                     results[position] = self._list(op)
             for namespace, puts in plan.puts.items():
-                writes = [
-                    Write(key, put.value, put.document, [plan.vectors[text] for text in put.texts])
-                    for key, put in puts.items()
-                ]
-                write_items(self._catalogue, namespace, writes)
+                write_items(self._catalogue, namespace, [*puts.values()], plan.vectors)
         return results
 
     def _check_embedder(self, dims: int | None, *, claim: bool = False) -> None:
