@@ -181,6 +181,7 @@ class PathPosterior:
             while parent is not None and parent not in above:
                 above.add(parent)
                 parent = nodes[parent].parent
+        may = self._frontier.openings(above)
         stale = set(changed)
         for node_id in sorted(above, reverse=True):
             if node_id not in stale:
@@ -189,7 +190,7 @@ class PathPosterior:
             before = own.message()
             if node_id in changed:
                 self._weigh(node, own)
-            self._infer(node, own)
+            self._infer(node, own, may[node_id])
             if node.parent is not None and (node_id in changed or own.message() != before):
                 stale.add(node.parent)
         changed.clear()
@@ -230,9 +231,8 @@ class PathPosterior:
         own.happened = node.observation is not None
         own.ratio = self._calibration.call_ratio(*[score for score, scored in given if scored and score is not None])
 
-    def _infer(self, node: Node, own: NodePosterior) -> None:
+    def _infer(self, node: Node, own: NodePosterior, may: Openings) -> None:
         """Bayes' rule at one node, from what is inferred of its children; then the best work and plan below it."""
-        may = self._frontier.openings(node)
         if node.call and node.call.effect == "write":
             # A deferred write ends its plan whether more has to follow or not: the next search starts after it.
             own.work = Work("execute", node) if may.run else None

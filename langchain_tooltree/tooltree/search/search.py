@@ -133,17 +133,16 @@ class TreeSearch:
         if exceeded := self.budget.exceeded():
             self._stop(exceeded)
         while self.stop_reason is None:
-            if not self._scheduler.ready:
-                if not self._start_rollout():
+            if self._scheduler.ready:
+                launched = self._scheduler.launch()
+                if launched is None:
                     break
-                continue
-            launched = self._scheduler.launch()
-            if launched is None:
+                if isinstance(launched, str):
+                    self._stop(launched)
+                else:
+                    operations.append(launched)
+            elif len(self._active) >= self.config.parallel_rollouts or not self._start_rollout():
                 break
-            if isinstance(launched, str):
-                self._stop(launched)
-            else:
-                operations.append(launched)
         return operations
 
     @property
@@ -189,16 +188,14 @@ class TreeSearch:
             return True
         if self.rollouts >= self.config.max_rollouts:
             return self._idle("max_rollouts")
-        if len(self._active) >= self.config.parallel_rollouts:
-            return False
         work = self._policy.select(self.tree, self._frontier)
         if work is None:
             return self._idle("exhausted")
+        self.tree.occupy(work.node, 1)
         rollout = Rollout(self._started, work.node)
         self._started += 1
         self._active[rollout.id] = rollout
         self._record("select", rollout, work.node)
-        self.tree.occupy(work.node, 1)
         self._do(work, rollout)
         return True
 
@@ -262,16 +259,18 @@ class TreeSearch:
             node.finished = outcome.finished
         else:
             dropped.append(outcome.error)
-        fresh: list[Node] = []
+        candidates: list[int] = []
+        labels: list[str] = []
         for call in outcome.calls:
             if repetition := self.tree.repetition(node, call):
                 dropped.append(f"{call.label}: {repetition}")
             else:
-                fresh.append(self.tree.add(node, call))
+                candidates.append(self.tree.add(node, call).id)
+                labels.append(call.label)
         node.dropped.extend(dropped)
-        self._record("propose", rollout, node, calls=[_label(child) for child in fresh], dropped=dropped)
-        if fresh:
-            self._scheduler.put("score", rollout, candidates=tuple(child.id for child in fresh))
+        self._record("propose", rollout, node, calls=labels, dropped=dropped)
+        if candidates:
+            self._scheduler.put("score", rollout, candidates=tuple(candidates))
         else:
             self._end(rollout)
 
@@ -288,7 +287,7 @@ class TreeSearch:
             facts = {"r_pre": candidate.r_pre, "scored": candidate.pre_scored}
             self._record("judge", rollout, candidate, call=_label(candidate), **facts)
         self.tree.changed.update(operation.candidates)
-        ranked = self.tree.best_first(candidate for candidate in candidates if (candidate.r_pre or 0.0) >= threshold)
+        ranked = self.tree.best_first([candidate for candidate in candidates if (candidate.r_pre or 0.0) >= threshold])
         kept = ranked[: self.config.top_k]
         for candidate in candidates:
             if candidate not in ranked:
@@ -348,13 +347,13 @@ class TreeSearch:
             node.goal = inherited if outcome.goal is None else outcome.goal
             node.goal_scored = outcome.goal is not None
         self.tree.backpropagate(node, reward)
+        # After a write that failed for a passing reason the state of its world is unknown: nothing is built upon it.
+        lost = node.world != parent.world and node.observation is not None and node.observation.transient
+        node.closed = node.closed or lost or node.deferred or node.depth >= self.config.max_depth
         facts = {"r_post": reward, "goal": node.goal, "scored": node.post_scored}
         self._record("evaluate", rollout, node, call=_label(node), **facts)
         if node.post_scored and reward < self.config.post_threshold:
             self._prune(rollout, node, "post_evaluation")
-        # After a write that failed for a passing reason the state of its world is unknown: nothing is built upon it.
-        lost = node.world != parent.world and node.observation is not None and node.observation.transient
-        if node.pruned or node.deferred or lost or node.depth >= self.config.max_depth:
             node.closed = True
         solved = self._best.consider(self.tree, node)
         best = self._best.find(self.tree)

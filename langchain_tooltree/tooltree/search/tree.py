@@ -236,7 +236,7 @@ class Tree:
         """Goal score times mean r_post of the path to an evaluated node."""
         return (node.goal or 0.0) * self.mean_reward(node)
 
-    def best_first(self, candidates: Iterable[Node]) -> list[Node]:
+    def best_first(self, candidates: list[Node]) -> list[Node]:
         """Candidates by r_pre, best first."""
         return sorted(candidates, key=lambda candidate: (candidate.r_pre, self.jitter(candidate)), reverse=True)
 
@@ -270,8 +270,12 @@ class Frontier:
         self._config = config
         self._judged_first = config.selection != "posterior" or config.post_evaluation == "always"
 
-    def openings(self, node: Node) -> Openings:
-        """What may be done at a node."""
+    def openings(self, node_ids: Iterable[int]) -> dict[int, Openings]:
+        """What may be done at each of these nodes."""
+        nodes = self._tree.nodes
+        return {node_id: self._openings(nodes[node_id]) for node_id in node_ids}
+
+    def _openings(self, node: Node) -> Openings:
         if node.pruned is not None:
             return Openings(run=False, ask=False, judge=False, end=False)
         return Openings(
