@@ -23,7 +23,7 @@ from langchain_tooltree.errors import check_count
 from langchain_tooltree.experience.recorder import RunRecorder
 from langchain_tooltree.experience.run_identity import is_collecting, run_id
 from langchain_tooltree.experience.verdict import ModelVerdict, VerdictFunction
-from langchain_tooltree.flows import Flow, arun_flow, async_twin, driven, run_flow
+from langchain_tooltree.flows import Flow, async_twin, driven
 from langchain_tooltree.models import extended
 from langchain_tooltree.text import shortened
 
@@ -33,35 +33,21 @@ Update = dict[str, Any]
 
 
 class Begun(TypedDict):
-    """What a run began with: plain data, since a checkpointer keeps it, and whoever resumes the run may not know.
+    """What a run began with: plain data, since a checkpointer keeps it for the one who resumes the run."""
 
-    Attributes:
-        namespace: Values of the variables of memory's namespace, as texts.
-        first: What the user asked for first in this conversation.
-        latest: What the user asked for last.
-        request: Id of that message.
-    """
-
-    namespace: dict[str, str]
-    first: str
-    latest: str
-    request: str | None
+    namespace: dict[str, str]  # values of the variables of memory's namespace
+    first: str  # what the user asked for first in this conversation
+    latest: str  # what the user asked for last
+    request: str | None  # id of that message
 
 
 class Recalled(TypedDict):
-    """What was recalled for a request: plain data, since a checkpointer keeps it.
+    """What was recalled for a request: plain data, since a checkpointer keeps it."""
 
-    Attributes:
-        namespace: Values of the variables of memory's namespace: what is one user's is not for another.
-        request: Id of the user's message.
-        text: What the system prompt says; empty if nothing is known.
-        tips: The tips, as `Tip.to_dict` has them.
-    """
-
-    namespace: dict[str, str]
-    request: str | None
-    text: str
-    tips: list[dict[str, Any]]
+    namespace: dict[str, str]  # as above: what is one user's is not for another
+    request: str | None  # id of the user's message
+    text: str  # for the system prompt; empty if nothing is known
+    tips: list[dict[str, Any]]  # as `Tip.to_dict` has them
 
 
 class CFGMState(AgentState[Any]):
@@ -97,15 +83,15 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
 
     Runs by which `CFGMMemory.collect` collects experience are neither recalled for nor recorded: it does both itself.
 
-    Each is also an event: `{"type": "recall" | "anomaly" | "reflect", ...}` in `stream_mode="custom"`. Memory or a
-    model that fails costs the help, and not the run. Put it after middleware that edits the system prompt, and before a
-    `ToolTreeMiddleware`, whose proposals then know the tips.
+    Each is also an event: `{"type": "recall" | "anomaly" | "reflect", ...}` in `stream_mode="custom"`. If memory or a
+    model fails, the agent goes on without this help. Put the middleware after others that edit the system prompt, and
+    before a `ToolTreeMiddleware`, whose proposals then know the tips.
 
     Args:
         model: Reflects: a chat model, a name for `init_chat_model`, or a `Reflector` with settings of its own.
         memory: Has past runs and tips. Variables of its namespace are filled from the agent's configuration or context
-            when a run begins, and stand until its end, whoever resumes it. A run for which they are not known raises
-            `ConfigurationError`.
+            when a run begins, and stand until its end, also if another user resumes it. A run for which they are not
+            known raises `ConfigurationError`.
         detector: Tells anomalous results from normal ones.
         recall: Whether to recall.
         reflect: Whether to look for anomalies and reflect on them.
@@ -113,7 +99,7 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
             record is left to it, and judged by this verdict if it has none.
         verdict: Says whether a run succeeded: a function (see `VerdictFunction`), a chat model, the name of one, or a
             `ModelVerdict`. Only runs that succeeded are recalled, so without a verdict they are kept and never come
-            back, unless somebody else judges them; this is logged.
+            back, unless they are judged elsewhere; this is logged.
         cooldown: A reflection is followed by another one in the `cooldown`th round of calls after it at the earliest.
         max_reflections: How many reflections there may be from one message of the user to the next.
         k: How many runs to recall at the most.
@@ -173,8 +159,7 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
     def before_model(self, state: CFGMState, runtime: Runtime[Any]) -> Flow[Update | None]:
         """Look at what the tools have brought back, and correct the course if need be.
 
-        It is a step of the graph of its own, so that nobody is asked twice where a run is resumed or a model call
-        is repeated.
+        It is a step of the graph of its own: no model is asked twice where a run is resumed or a model call repeated.
         """
         if self._recovery is None:
             return None
@@ -193,68 +178,18 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> ModelResponse[Any]:
-        """Have the agent's model answer with what was recalled in its system prompt.
-
-        Args:
-            request: What the agent is about to ask its model.
-            handler: Asks it.
-
-        Returns:
-            The model's response.
-        """
-        return handler(self._reminded(request))
+        """Have the agent's model answer with what was recalled in its system prompt."""
+        return handler(self._with_recalled(request))
 
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
     ) -> ModelResponse[Any]:
         """The async twin of `wrap_model_call`."""
-        return await handler(self._reminded(request))
+        return await handler(self._with_recalled(request))
 
-    def after_agent(self, state: CFGMState, runtime: Runtime[Any]) -> None:
-        """Record a run that has come to its end; one that is interrupted has not."""
-        run_flow(self._record(state, runtime))
-
-    async def aafter_agent(self, state: CFGMState, runtime: Runtime[Any]) -> None:
-        """The async twin of `after_agent`."""
-        await arun_flow(self._record(state, runtime))
-
-    def _recall(
-        self, state: CFGMState, said: Conversation, begun: Begun, runtime: Runtime[Any]
-    ) -> Flow[Recalled | None]:
-        memory, namespace, request = self._recalls_from, begun["namespace"], begun["request"]
-        if memory is None:
-            return None
-        known: Mapping[str, Any] = state.get("cfgm_recalled") or {}
-        if known and known.get("namespace") != namespace:
-            known = {}
-        if not said.task or (known and known.get("request") == request):
-            # Nothing new was asked, at least not in words.
-            return None if known else Recalled(namespace=namespace, request=request, text="", tips=[])
-        asked = dict.fromkeys(shortened(task) for task in (begun["first"], begun["latest"]))
-        recollection = yield from recall_for(
-            memory,
-            "\n".join(asked),
-            k=self._k,
-            own=run_id(runtime),
-            writer=runtime.stream_writer,
-        )
-        return Recalled(
-            namespace=namespace,
-            request=request,
-            text=recall_text(recollection, max_characters=memory.max_characters),
-            tips=[tip.to_dict() for tip in recollection.tips],
-        )
-
-    def _reminded(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
-        if self._recovery is not None:
-            self._recorder.tools.hear(run_id(request.runtime), [*request.tools, *_forms(request)])
-        recalled: Mapping[str, Any] = request.state.get("cfgm_recalled") or {}  # type: ignore[assignment]
-        if self._recalls_from is None or not recalled.get("text"):
-            return request
-        return request.override(system_message=extended(request.system_message, recalled["text"]))
-
-    def _record(self, state: CFGMState, runtime: Runtime[Any]) -> Flow[None]:
-        """Judge the conversation and keep it. What goes wrong does not disturb the run."""
+    @driven
+    def after_agent(self, state: CFGMState, runtime: Runtime[Any]) -> Flow[None]:
+        """Record a run that has come to its end; one that is interrupted has not. What goes wrong is logged."""
         run, messages = run_id(runtime), state["messages"]
         self._recorder.tools.take(run)
         if self._records_in is None or is_collecting():
@@ -277,6 +212,39 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
         except Exception as error:
             logger.exception("A run was not recorded: %s", error)  # noqa: TRY401 - names the reason in one line
 
+    aafter_agent = async_twin(after_agent)  # type: ignore[arg-type] # as above
+
+    def _recall(
+        self, state: CFGMState, said: Conversation, begun: Begun, runtime: Runtime[Any]
+    ) -> Flow[Recalled | None]:
+        memory, namespace, request = self._recalls_from, begun["namespace"], begun["request"]
+        if memory is None:
+            return None
+        known: Mapping[str, Any] = state.get("cfgm_recalled") or {}
+        if known and known.get("namespace") != namespace:
+            known = {}
+        if not said.task or (known and known.get("request") == request):
+            # Nothing new was asked, at least not in words.
+            return None if known else Recalled(namespace=namespace, request=request, text="", tips=[])
+        asked = dict.fromkeys(shortened(task) for task in (begun["first"], begun["latest"]))
+        recollection = yield from recall_for(
+            memory, "\n".join(asked), k=self._k, own=run_id(runtime), writer=runtime.stream_writer
+        )
+        return Recalled(
+            namespace=namespace,
+            request=request,
+            text=recall_text(recollection, max_characters=memory.max_characters),
+            tips=[tip.to_dict() for tip in recollection.tips],
+        )
+
+    def _with_recalled(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
+        if self._recovery is not None:
+            self._recorder.tools.hear(run_id(request.runtime), [*request.tools, *_forms(request)])
+        recalled: Mapping[str, Any] = request.state.get("cfgm_recalled") or {}  # type: ignore[assignment]
+        if self._recalls_from is None or not recalled.get("text"):
+            return request
+        return request.override(system_message=extended(request.system_message, recalled["text"]))
+
 
 def _namespace(memory: CFGMMemory | None) -> dict[str, str]:
     """The values of the namespace's variables in the graph that is running."""
@@ -288,7 +256,7 @@ def _namespace(memory: CFGMMemory | None) -> dict[str, str]:
 
 def _begun(state: CFGMState, said: Conversation, namespace: dict[str, str]) -> Begun:
     known: Mapping[str, Any] = state.get("cfgm_begun") or {}
-    # The first request is told as long as something shows that the conversation is still the same.
+    # The first request is known as long as something shows that the conversation is still the same.
     same = known and (said.is_summarized or any(each.id == known["request"] for each in said.messages))
     first = (known["first"] if same else "") or said.first_task
     latest = said.task or (known["latest"] if same else "")

@@ -1,8 +1,7 @@
 """SITGraphMiddleware: suggestions from past runs inside agents made with `create_agent`, and learning from each run."""
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from langchain.agents.middleware import AgentMiddleware, AgentState, ModelRequest, ModelResponse
@@ -11,13 +10,11 @@ from langgraph.runtime import Runtime
 
 from langchain_tooltree.experience.recorder import RunRecorder
 from langchain_tooltree.experience.run_identity import AnyTool, name_of, run_id
-from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.experience.verdict import ModelVerdict, VerdictFunction
-from langchain_tooltree.flows import Flow, arun_flow, run_flow
+from langchain_tooltree.flows import Flow, async_twin, driven, flow_of
 from langchain_tooltree.models import extended
 from langchain_tooltree.sitgraph.node import DEFAULT_K, Suggester, hints
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
-from langchain_tooltree.sitgraph.suggest import Suggestion
 from langchain_tooltree.sitgraph.summarize import create_summarize_state_tool
 from langchain_tooltree.sitgraph.transitions import SUMMARIZE_STATE
 
@@ -75,43 +72,18 @@ class SITGraphMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> ModelResponse[Any]:
-        """Have the agent's model answer with suggestions in its system prompt.
-
-        Args:
-            request: What the agent is about to ask its model.
-            handler: Asks it.
-
-        Returns:
-            The model's response.
-        """
-        return handler(_hinted(request, run_flow(self._suggestions(request))))
+        """Have the agent's model answer with suggestions in its system prompt."""
+        return handler(self._hinted(request))
 
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
     ) -> ModelResponse[Any]:
         """The async twin of `wrap_model_call`."""
-        return await handler(_hinted(request, await arun_flow(self._suggestions(request))))
+        return await handler(await self._ahinted(request))
 
-    def after_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> None:
-        """Learn from a run that has come to its end; one that is interrupted has not."""
-        run_flow(self._learn(state, runtime))
-
-    async def aafter_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> None:
-        """The async twin of `after_agent`."""
-        await arun_flow(self._learn(state, runtime))
-
-    def _suggestions(self, request: ModelRequest[Any]) -> Flow[list[Suggestion]]:
-        tools = _own_tools(request)
-        if not tools:
-            return []
-        named = {name: tool for tool in tools if (name := name_of(tool))}
-        if self._recorder.judge is not None:
-            self._recorder.tools.hear(run_id(request.runtime), named.values())
-        writer = request.runtime.stream_writer
-        return (yield from self._suggester.suggest(request.messages, allowed=[*named.values()], writer=writer))
-
-    def _learn(self, state: AgentState[Any], runtime: Runtime[Any]) -> Flow[None]:
-        """Judge the conversation and keep it, if it went well. What goes wrong does not disturb the run."""
+    @driven
+    def after_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> Flow[None]:
+        """Learn from a run that has come to its end; one that is interrupted has not. What goes wrong is logged."""
         if self._recorder.judge is None:
             return
         offered = self._recorder.tools.take(run_id(runtime))
@@ -120,36 +92,31 @@ class SITGraphMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
             trajectory = self._recorder.conversation(messages, runtime)
             judged = yield from self._recorder.judging(trajectory, next(reversed(messages), None))
             # Of a tool that nobody holds any more, the name is known.
-            yield _Learn(self._suggester.graph, judged, [tool or name for name, tool in offered.items()])
+            tools = [tool or name for name, tool in offered.items()]
+            yield from flow_of(self._suggester.graph.learn)(judged, tools=tools)
         except Exception as error:
             logger.exception("Nothing was learnt from a run: %s", error)  # noqa: TRY401 - names the reason in one line
+
+    aafter_agent = async_twin(after_agent)  # type: ignore[arg-type] # mypy takes `self` from the base class
+
+    @driven
+    def _hinted(self, request: ModelRequest[Any]) -> Flow[ModelRequest[Any]]:
+        tools = _own_tools(request)
+        if not tools:
+            return request.override(tools=[])  # there is no state to sum up, and the model may know no tools at all
+        named = {name: tool for tool in tools if (name := name_of(tool))}
+        if self._recorder.judge is not None:
+            self._recorder.tools.hear(run_id(request.runtime), named.values())
+        writer = request.runtime.stream_writer
+        suggestions = yield from self._suggester.suggest(request.messages, allowed=[*named.values()], writer=writer)
+        if not suggestions:
+            return request
+        text = hints(suggestions, summarize=len(tools) < len(request.tools))
+        return request.override(system_message=extended(request.system_message, text))
+
+    _ahinted = async_twin(_hinted)
 
 
 def _own_tools(request: ModelRequest[Any]) -> list[AnyTool]:
     """The agent's tools, apart from the one that is only there to choose among them."""
     return [tool for tool in request.tools if name_of(tool) != SUMMARIZE_STATE]
-
-
-def _hinted(request: ModelRequest[Any], suggestions: Sequence[Suggestion]) -> ModelRequest[Any]:
-    tools = _own_tools(request)
-    if not tools:
-        return request.override(tools=[])  # an agent without tools has no state to sum up, and its model may know none
-    if not suggestions:
-        return request
-    text = hints(suggestions, summarize=len(tools) < len(request.tools))
-    return request.override(system_message=extended(request.system_message, text))
-
-
-@dataclass(frozen=True, slots=True)
-class _Learn:
-    """Keeping a judged run, or leaving it out: the last word on a conversation is on its earlier parts, too."""
-
-    graph: SITGraph
-    trajectory: Trajectory
-    tools: Sequence[AnyTool | str]
-
-    def run(self) -> None:
-        self.graph.learn(self.trajectory, tools=self.tools)
-
-    async def arun(self) -> None:
-        await self.graph.alearn(self.trajectory, tools=self.tools)
