@@ -230,7 +230,9 @@ class Proposer:
                 continue
             arguments, problem = checked_arguments(tool, written["args"])
             reasoning = None if problem else signed_reasoning_of(origin, position, arguments)
-            call = Call(tool=tool.name, arguments=arguments, effect=self._effects[tool.name], frame=reasoning)
+            call = Call(
+                tool=tool.name, arguments=arguments, effect=self._effects[tool.name], signed_reasoning=reasoning
+            )
             if problem:
                 proposal.problems.append(Problem(tool.name, call.label, problem))
             else:

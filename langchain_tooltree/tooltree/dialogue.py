@@ -59,32 +59,32 @@ class PathDialogue:
         self._made: dict[tuple[int, str, bool], list[BaseMessage]] = {}
         self._history: list[dict[str, Any]] | None = None
 
-    def messages_at(self, node: Node, *, framed: bool = True) -> list[BaseMessage]:
+    def messages_at(self, node: Node, *, signed: bool = True) -> list[BaseMessage]:
         """What a tool called at a node finds in the graph state.
 
         Args:
             node: The node.
-            framed: Whether the calls of the path carry the signed reasoning that led to them.
+            signed: Whether the calls of the path carry the signed reasoning that led to them.
         """
-        path = (message for step in self.steps_to(node) for message in self._messages_of(step, framed=framed))
+        path = (message for step in self.steps_to(node) for message in self._messages_of(step, signed=signed))
         return [*self._messages, *path]
 
-    def prompt_at(self, node: Node, *, framed: bool = True) -> list[BaseMessage]:
+    def prompt_at(self, node: Node, *, signed: bool = True) -> list[BaseMessage]:
         """What a model asked at a node reads.
 
         Args:
             node: The node.
-            framed: As for `messages_at`; only the model that made the calls has a use for its own reasoning.
+            signed: As for `messages_at`; only the model that made the calls has a use for its own reasoning.
         """
-        return [*self._system, *self.messages_at(node, framed=framed)]
+        return [*self._system, *self.messages_at(node, signed=signed)]
 
-    def _messages_of(self, step: PlanStep, *, framed: bool) -> list[BaseMessage]:
+    def _messages_of(self, step: PlanStep, *, signed: bool) -> list[BaseMessage]:
         """A step as messages; every prompt below its node holds them, so they are made once."""
         if step.observation is None:
-            return step.messages(framed=framed)
-        key = (step.node, step.call_id, framed and step.call.frame is not None)
+            return step.messages(signed=signed)
+        key = (step.node, step.call_id, signed and step.call.signed_reasoning is not None)
         if key not in self._made:
-            self._made[key] = step.messages(framed=framed)
+            self._made[key] = step.messages(signed=signed)
         return self._made[key]
 
     def history_at(self, node: Node) -> list[dict[str, Any]]:
@@ -129,7 +129,7 @@ class PathDialogue:
         for node in path:
             key = (self.run_key, node.id)
             if key not in self._ids:
-                own = node.call.frame.call_id if node.call and node.call.frame else None
+                own = node.call.signed_reasoning.call_id if node.call and node.call.signed_reasoning else None
                 taken = own in self._used_ids or own in ids
                 self._ids[key] = self._derived_id(node) if own is None or taken else own
             ids.append(self._ids[key])

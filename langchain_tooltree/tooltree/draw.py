@@ -18,19 +18,14 @@ REASONS = {
 """Why a node was pruned, for people."""
 
 MAX_LABEL = 60
+"""Characters of a call in a picture: one line of a box."""
+
 MAX_OBSERVATION = 70
+"""Characters of an observation in a terminal: with its indentation, it stays on one line of 100."""
 
 
 def to_mermaid(tree: Tree, best: Collection[int] = ()) -> str:
-    """Draw a tree as a Mermaid flowchart.
-
-    Args:
-        tree: The tree.
-        best: Nodes of the best path, to be marked.
-
-    Returns:
-        The text of the chart.
-    """
+    """A tree as a Mermaid flowchart, the nodes of the best path marked."""
     lines = ["flowchart TD", '  n0(["request"])']
     links: list[str] = []
     for node in tree.nodes[1:]:
@@ -50,15 +45,7 @@ def to_mermaid(tree: Tree, best: Collection[int] = ()) -> str:
 
 
 def to_rich(tree: Tree, best: Collection[int] = ()) -> "TerminalTree":
-    """Draw a tree for a terminal.
-
-    Args:
-        tree: The tree.
-        best: Nodes of the best path, to be marked.
-
-    Returns:
-        Something that `rich.print` shows.
-    """
+    """A tree that `rich.print` shows, the nodes of the best path marked."""
     from rich.tree import Tree as TerminalTree  # noqa: PLC0415 - only who prints a tree needs rich
 
     drawn = TerminalTree("[bold]request[/bold]", guide_style="dim")

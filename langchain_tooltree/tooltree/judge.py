@@ -2,13 +2,13 @@
 
 A judge is a chat model, or any function from a [`JudgeRequest`][langchain_tooltree.JudgeRequest] to scores. Whatever
 it answers is checked: a score that is missing, malformed, out of range, NaN, given twice, or about something else is
-asked for once more and then left unscored. It is never taken for 0.
+asked for a second time and then left unscored. It is never taken for 0.
 """
 
 import math
 import random
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
 from langchain_core.language_models import BaseChatModel
@@ -52,7 +52,7 @@ class JudgedCall:
     deferred: bool = False
 
     def to_dict(self) -> dict[str, Any]:
-        """The call as JSON-like data."""
+        """The call as JSON-like data, for a prompt."""
         return {"id": self.id, "tool": self.tool, "arguments": self.arguments}
 
 
@@ -109,14 +109,7 @@ class Evaluator(Protocol):
 
 
 def resolve_judge(judge: str | BaseChatModel | Judge, *, seed: int) -> Evaluator:
-    """Turn what a user passed as `judge` into an evaluator.
-
-    Args:
-        judge: A chat model, the name of one, or a function.
-        seed: Seed of the order in which candidates are shown to a model.
-
-    Returns:
-        The evaluator.
+    """Turn what a user passed as `judge`, a chat model, the name of one, or a function, into an evaluator.
 
     Raises:
         ConfigurationError: If it is none of these.
@@ -131,19 +124,14 @@ def resolve_judge(judge: str | BaseChatModel | Judge, *, seed: int) -> Evaluator
 
 @dataclass(frozen=True, slots=True)
 class ModelEvaluator:
-    """A chat model as a judge.
-
-    Args:
-        model: The chat model.
-        seed: Seed of the order in which candidates are shown, so that none gains from its place.
-    """
+    """A chat model as a judge; candidates are shown in a seeded order, so that none gains from its place."""
 
     model: BaseChatModel
     seed: int = 0
     calls_per_question: int = ATTEMPTS
 
     def pre(self, request: JudgeRequest, meter: Meter) -> Flow[list[Score]]:
-        """Score candidates in one question; those without a usable score are asked about once more."""
+        """Score candidates in one question; those without a usable score are asked about a second time."""
         wanted = {call.id for call in request.calls}
         shown = list(request.calls)
         random.Random(f"{self.seed}:{request.calls[0].id}").shuffle(shown)  # noqa: S311 - no secret depends on it
@@ -168,7 +156,7 @@ class ModelEvaluator:
         return [scores.get(call.id) for call in request.calls]
 
     def post(self, request: JudgeRequest, meter: Meter) -> Flow[tuple[Score, Score]]:
-        """Score an observation; asked once more if the reply is unusable."""
+        """Score an observation; asked a second time if the reply is unusable."""
         call = request.calls[0]
         question = StructuredQuestion(
             model=self.model,
@@ -201,7 +189,7 @@ class FunctionEvaluator:
     calls_per_question: int = 0
 
     def pre(self, request: JudgeRequest, meter: Meter) -> Flow[list[Score]]:
-        """Score candidates; what is unusable is asked for once more."""
+        """Score candidates; what is unusable is asked for a second time."""
         scores: dict[str, float] = {}
         for attempt in range(1, ATTEMPTS + 1):
             answer = yield from self._ask(request, attempt)
@@ -212,7 +200,7 @@ class FunctionEvaluator:
         return [scores.get(call.id) for call in request.calls]
 
     def post(self, request: JudgeRequest, meter: Meter) -> Flow[tuple[Score, Score]]:
-        """Score an observation; asked once more if the answer is unusable."""
+        """Score an observation; asked a second time if the answer is unusable."""
         reward: Score = None
         goal: Score = None
         for attempt in range(1, ATTEMPTS + 1):
@@ -225,11 +213,8 @@ class FunctionEvaluator:
         return reward, goal
 
     def _ask(self, request: JudgeRequest, attempt: int) -> Flow[Any]:
-        numbered = JudgeRequest(
-            **{name: getattr(request, name) for name in JudgeRequest.__slots__ if name != "attempt"}, attempt=attempt
-        )
         try:
-            return (yield FunctionStep(self.judge, numbered))
+            return (yield FunctionStep(self.judge, replace(request, attempt=attempt)))
         except Exception as error:  # noqa: BLE001 - a judge that fails leaves its candidates unscored
             return error
 

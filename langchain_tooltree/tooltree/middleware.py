@@ -19,9 +19,8 @@ from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.flows import Flow, arun_flow, flow_of, run_flow
 from langchain_tooltree.models import AGENT_NAME, resolve_model
 from langchain_tooltree.tooltree.driver import Turn
-from langchain_tooltree.tooltree.plan_metadata import plan_metadata
 from langchain_tooltree.tooltree.planner import Planner, PlannerOptions, with_options
-from langchain_tooltree.tooltree.result import SearchResult
+from langchain_tooltree.tooltree.result import SearchResult, plan_metadata
 from langchain_tooltree.tooltree.tool_executor import HostHooks
 from langchain_tooltree.tooltree.tools import ToolCard, ToolLibrary
 

@@ -1,16 +1,65 @@
-"""What a search hands back: the best trajectory, the whole tree, and what it cost."""
+"""What a search hands back: the best trajectory, the whole tree, what it cost, and what its messages carry."""
 
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolCall, ToolMessage
 
 from langchain_tooltree.tooltree import draw
-from langchain_tooltree.tooltree.plan_metadata import KEY, Alternative, PlanMetadata, alternatives, planned
 from langchain_tooltree.tooltree.search import Call, Node, Observation, StopReason, Tree
 
 if TYPE_CHECKING:
     from rich.tree import Tree as TerminalTree
+
+KEY = "tooltree"
+"""Where a message keeps its `PlanMetadata`: under this key of its `response_metadata`. Providers never see it."""
+
+ALTERNATIVES = 3
+"""Other paths that are shown beside a plan: as many as a person compares at a glance."""
+
+
+class PlannedCall(TypedDict):
+    """A call of a plan or of an alternative; `effect` is what running it does to the world."""
+
+    tool: str
+    arguments: dict[str, Any]
+    effect: str
+
+
+class Alternative(TypedDict):
+    """A path that the search also found, and its value in [0, 1]."""
+
+    calls: list[PlannedCall]
+    value: float
+
+
+class PlanMetadata(TypedDict):
+    """Where a message of a plan comes from, and what it was weighed against; plain data.
+
+    It is what a person who approves a write is shown, and how a later search finds the tree that it can go on from.
+
+    Attributes:
+        search: Which search made the plan.
+        node: Where in its tree the call stands.
+        r_pre: Score before it ran, in [0, 1].
+        r_post: Score of its observation, in [0, 1]; `None` if it was not judged.
+        goal: Whether the request is fulfilled after it, in [0, 1]; `None` without goal scores.
+        plan: Only on a call that waits to be carried out: the calls that are planned after it.
+        alternatives: Likewise: the best other paths, best first.
+        cost: Likewise: what the search cost, by name, time and replayed calls aside.
+        stop_reason: Likewise: why it ended.
+    """
+
+    search: str
+    node: int
+    r_pre: float
+    r_post: float | None
+    goal: float | None
+    plan: NotRequired[list[PlannedCall]]
+    alternatives: NotRequired[list[Alternative]]
+    cost: NotRequired[dict[str, int]]
+    stop_reason: NotRequired[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,24 +85,16 @@ class PlanStep:
     goal: float | None
     node: int
 
-    def request(self, *, framed: bool = True) -> AIMessage:
-        """The call as the message of a model.
-
-        Args:
-            framed: Whether it carries the signed reasoning that led to it, as the model that made it expects.
-        """
+    def request(self, *, signed: bool = True) -> AIMessage:
+        """The call as the message of a model, with the signed reasoning that the model that made it expects."""
         call = ToolCall(name=self.call.tool, args=dict(self.call.arguments), id=self.call_id)
-        if framed and self.call.frame:
-            return AIMessage(**self.call.frame.message_fields(self.call_id), tool_calls=[call])
+        if signed and self.call.signed_reasoning:
+            return AIMessage(**self.call.signed_reasoning.message_fields(self.call_id), tool_calls=[call])
         return AIMessage("", tool_calls=[call])
 
-    def messages(self, *, framed: bool = True) -> list[BaseMessage]:
-        """The call and its answer, as every provider accepts them; the call alone if it was deferred.
-
-        Args:
-            framed: As for `request`.
-        """
-        request = self.request(framed=framed)
+    def messages(self, *, signed: bool = True) -> list[BaseMessage]:
+        """The call and its answer, as every provider accepts them; the call alone if it was deferred."""
+        request = self.request(signed=signed)
         if self.observation is None:
             return [request]
         answer = ToolMessage(
@@ -143,20 +184,29 @@ class SearchResult:
         Every read with its result, in order, then the first write as an unanswered tool call for the agent's own tools
         node, or the answer. Each call carries a `PlanMetadata` in its `response_metadata["tooltree"]`.
         """
-        return self._messages(framed=True)
+        return self._messages(signed=True)
 
     @property
     def plain_messages(self) -> list[BaseMessage]:
         """The same messages for another model than the one that proposed the calls: without its signed reasoning."""
-        return self._messages(framed=False)
+        return self._messages(signed=False)
 
-    def _messages(self, *, framed: bool) -> list[BaseMessage]:
+    def _messages(self, *, signed: bool) -> list[BaseMessage]:
         messages: list[BaseMessage] = []
+        pending = self.pending
         for step in self.steps:
-            made = [step.request(framed=framed)] if step.call.effect != "read" else step.messages(framed=framed)
-            made[0].response_metadata[KEY] = self._mark(step)
+            made = [step.request(signed=signed)] if step is pending else step.messages(signed=signed)
+            metadata = PlanMetadata(
+                search=self.search_id, node=step.node, r_pre=step.r_pre, r_post=step.r_post, goal=step.goal
+            )
+            made[0].response_metadata[KEY] = metadata
             messages.extend(made)
-            if step is self.pending:
+            if step is pending:
+                metadata["plan"] = [planned(later.call) for later in self.steps[self.steps.index(step) + 1 :]]
+                metadata["alternatives"] = self.alternatives
+                # What was replayed depends on crashes, but a resumed search says what the undisturbed one would have.
+                metadata["cost"] = {name: count for name, count in self.cost.counts().items() if name != "replayed"}
+                metadata["stop_reason"] = self.stop_reason
                 return messages
         return messages if self.answer is None else [*messages, self.answer]
 
@@ -164,16 +214,6 @@ class SearchResult:
     def alternatives(self) -> list[Alternative]:
         """The best paths beside the chosen one, best first."""
         return alternatives(self.tree, self._best_ids())
-
-    def _mark(self, step: PlanStep) -> PlanMetadata:
-        mark = PlanMetadata(search=self.search_id, node=step.node, r_pre=step.r_pre, r_post=step.r_post, goal=step.goal)
-        if step is self.pending:
-            mark["plan"] = [planned(later.call) for later in self.steps[self.steps.index(step) + 1 :]]
-            mark["alternatives"] = self.alternatives
-            # What was replayed depends on crashes, but a resumed search says what the undisturbed one would have.
-            mark["cost"] = {name: count for name, count in self.cost.counts().items() if name != "replayed"}
-            mark["stop_reason"] = self.stop_reason
-        return mark
 
     def to_mermaid(self) -> str:
         """The tree as a Mermaid flowchart: Q, N and scores on each node, why pruned, the best path marked."""
@@ -201,7 +241,7 @@ def _node_to_dict(node: Node) -> dict[str, Any]:
     return {
         "id": node.id,
         "parent": node.parent,
-        "call": node.call.model_dump(exclude={"frame"}) if node.call else None,
+        "call": node.call.model_dump(exclude={"signed_reasoning"}) if node.call else None,
         "world": node.world,
         "r_pre": node.r_pre,
         "r_post": node.r_post,
@@ -215,3 +255,55 @@ def _node_to_dict(node: Node) -> dict[str, Any]:
         "pruned": node.pruned,
         "closed": node.closed,
     }
+
+
+def plan_metadata(message: BaseMessage) -> Mapping[str, Any]:
+    """The `PlanMetadata` of a message, or what a client left of it; empty for one that no plan made."""
+    metadata = message.response_metadata.get(KEY) if isinstance(message, AIMessage) else None
+    return metadata if isinstance(metadata, dict) else {}
+
+
+def planned(call: Call) -> PlannedCall:
+    """A call as plain data, for people."""
+    return PlannedCall(tool=call.tool, arguments=dict(call.arguments), effect=call.effect)
+
+
+def alternatives(tree: Tree, best: Collection[int]) -> list[Alternative]:
+    """The best paths beside the chosen one, best first; none is part of that path or of another alternative."""
+    chosen: list[list[Node]] = []
+    best_path = _best_path(tree, best)
+    shown = set(best)
+    ranked = sorted(
+        (node for node in tree.nodes if node.accepted or _is_idea(node)),
+        key=lambda node: (not node.evaluated, -_value(tree, node), node.depth, node.id),
+    )
+    for node in ranked:
+        path = tree.path(node)
+        ids = {step.id for step in path}
+        extends = any(ids >= {step.id for step in other} for other in (*chosen, best_path) if other)
+        if node.id in shown or extends:
+            continue
+        chosen.append(path)
+        shown |= ids
+        if len(chosen) == ALTERNATIVES:
+            break
+    return [
+        Alternative(calls=[planned(step.call) for step in path if step.call], value=round(_value(tree, path[-1]), 6))
+        for path in chosen
+    ]
+
+
+def _best_path(tree: Tree, best: Collection[int]) -> Sequence[Node]:
+    return tree.path(max((tree[node] for node in best), key=lambda node: node.depth)) if best else []
+
+
+def _is_idea(node: Node) -> bool:
+    """Whether a call is a candidate that the judge let pass and that came to nothing so far."""
+    return node.r_pre is not None and node.pre_scored and not node.evaluated and node.pruned is None
+
+
+def _value(tree: Tree, node: Node) -> float:
+    """What judged calls are worth; for others, what was expected of them."""
+    if not node.evaluated:
+        return node.r_pre or 0.0
+    return node.value if node.goal is None else tree.path_value(node)

@@ -17,8 +17,8 @@ from langchain_tooltree._langgraph import appending, config_at, graph_around, na
 from langchain_tooltree.conversation import Conversation, calls_in, is_observation
 from langchain_tooltree.errors import ResumeError
 from langchain_tooltree.experience.reference import without_reference
-from langchain_tooltree.tooltree.plan_metadata import plan_metadata
 from langchain_tooltree.tooltree.planner import SearchSession
+from langchain_tooltree.tooltree.result import plan_metadata
 from langchain_tooltree.tooltree.search import Effect, Node, OperationOutcome, TreeSearch, WarmStart, call_key
 from langchain_tooltree.tooltree.tool_executor import clip
 

@@ -20,9 +20,10 @@ from langchain_tooltree.tooltree.tools import ToolCard, ToolLibrary
 Scores = NDArray[np.float64]
 
 SATURATION = 1.2
-"""k1: how soon a word that is repeated in a text stops adding to its score."""
+"""k1 of BM25, as Lucene has it: how soon a word that is repeated in a text stops adding to its score."""
+
 LENGTH_PENALTY = 0.75
-"""b: how far a long text counts for less, from 0, not at all, to 1, in proportion to its length."""
+"""b of BM25, as Lucene has it: how far a long text counts for less, from 0, not at all, to 1, in proportion."""
 
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _ENDING = re.compile(r"(?<=\w{3})(?:ing|ed|e)?s?$")
@@ -30,12 +31,11 @@ _DOUBLED = re.compile(r"(?<=\w\w)([^\W\d])\1$")
 
 
 class LexicalIndex:
-    """Scores texts by the words they share with a query, those that few of the texts have counting most.
+    """Scores texts by the words they share with a query, those that few of the texts have counting most: BM25.
 
-    So among a thousand tools that all create something, the one that creates what the query is about stands out.
-
-    Args:
-        texts: The texts, in the order in which they are scored.
+    So among a thousand tools that all create something, the one that creates what the query is about stands out. It is
+    shorter than the use of `bm25s` or `rank-bm25` would be, which take words apart in their own way, and needs only
+    numpy.
     """
 
     def __init__(self, texts: Sequence[str]) -> None:
@@ -51,14 +51,7 @@ class LexicalIndex:
         self._postings = {term: self._weighed(places, damping) for term, places in found.items()}
 
     def scores(self, query: str) -> Scores:
-        """BM25 of each text; a word that the query repeats counts once.
-
-        Args:
-            query: Any text.
-
-        Returns:
-            One score for each text; 0 for those that share no word with the query.
-        """
+        """BM25 of each text, 0 for those that share no word; a word that the query repeats counts once."""
         scores = np.zeros(self._size)
         for term in dict.fromkeys(terms(query)):  # in order: sums of floats depend on it
             if term in self._postings:
@@ -92,9 +85,12 @@ Vectors = NDArray[np.float32]
 Numbers = NDArray[np.float64]
 
 EMBEDDING_SHARE = 0.5
-"""What a place in the ranking by embedding counts for, beside the same place in the ranking by words."""
+"""What a place in the ranking by embedding counts for, beside the same place in the ranking by words: the default
+embeddings see little more than words."""
+
 RANK_OFFSET = 5
-"""How far the first places of a ranking stand out: the smaller, the more."""
+"""How far the first places of a ranking stand out: the smaller, the more. Cormack et al. have 60 for web pages; few of
+the tools are wanted at a time."""
 
 _SENTENCE = re.compile(r"(?<=[.!?;])\s+|\n+")
 _MAX_SEGMENTS = 60
@@ -110,11 +106,6 @@ class ToolRetriever:
     embedding, which sees what is said in other words. The rankings are fused by reciprocal rank (Cormack et al. 2009).
     What all cards have in common (a preamble that every description repeats) is subtracted from their embeddings.
 
-    Args:
-        library: The tools.
-        embeddings: Embeds cards and sentences.
-        config: Supplies the size at which retrieval begins, how many tools it keeps, and the always-include list.
-
     Raises:
         ToolDefinitionError: If the always-include list names an unknown tool.
     """
@@ -129,20 +120,12 @@ class ToolRetriever:
         self._index: _Index | None = None
 
     def retrieve(self, context: Sequence[str], allowed: Collection[str], *, attempt: int = 1) -> Flow[tuple[str, ...]]:
-        """Choose the tools to show.
+        """Choose the tools to show for the request and what was observed since; names in the library's order.
 
-        A state is asked again only when all that it offered has failed. The wording may have hidden the tool that it
-        needs ("write to Ann" takes the address book without a word of it), so each further attempt shows the tools
-        that rank next and, where those run out, the best ones again.
-
-        Args:
-            context: Texts of the request and of what was observed since, in any number.
-            allowed: Names that may be shown.
-            attempt: How often this state is now asked, from 1.
-
-        Returns:
-            Names in the library's order: all that are allowed if they are few, otherwise the always-include list and
-            the most relevant others that earlier attempts left out.
+        All that are allowed if they are few, otherwise the always-include list and the most relevant others. A state
+        is asked again only when all that it offered has failed. The wording may have hidden the tool that it needs
+        ("write to Ann" takes the address book without a word of it), so each further attempt shows the tools that rank
+        next and, where those run out, the best ones again.
         """
         permitted = frozenset(allowed)
         every = self._library.names
@@ -168,19 +151,13 @@ class ToolRetriever:
 
 @dataclass(frozen=True, slots=True)
 class _Index:
-    """The cards of a library, prepared for being ranked.
-
-    Attributes:
-        words: Scores them by words.
-        vectors: Their embeddings without what all have in common, of unit length.
-    """
+    """The cards of a library, to be ranked by words, and by embeddings of unit length without what all share."""
 
     words: LexicalIndex
     vectors: Vectors
 
     @classmethod
     def of(cls, cards: tuple[list[str], list[list[float]]]) -> "_Index":
-        """Prepare texts and their embeddings."""
         texts, embeddings = cards
         vectors = _unit(embeddings)
         return cls(LexicalIndex(texts), _unit(vectors - vectors.mean(axis=0)))

@@ -16,7 +16,7 @@ from langgraph.types import interrupt
 
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError
-from langchain_tooltree.tooltree.plan_metadata import KEY, PlanMetadata, plan_metadata
+from langchain_tooltree.tooltree.result import KEY, PlanMetadata, plan_metadata
 from langchain_tooltree.tooltree.signed_reasoning import CALL_BLOCKS, PLAIN_BLOCKS, block_id, with_arguments
 from langchain_tooltree.tooltree.tools import DeclaredEffect
 

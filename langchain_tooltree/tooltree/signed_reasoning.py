@@ -1,10 +1,10 @@
 """What is kept of the reply that proposed a call, where its model signs its reasoning. Pure.
 
 Models that sign their reasoning expect a call to come back in the message that made it. A plan keeps one call of a
-reply, so the message cannot come back as it was: its frame comes back, with the reasoning as it was written and this
-call alone. Such reasoning is known by its shape and not by its provider: content blocks that are neither plain text nor
-tool calls (thinking, reasoning items), a signature on any block, or additional keyword arguments beyond the usual ones
-(`reasoning_content`, thought signatures). A reply without any has no frame.
+reply, so the message cannot come back as it was: its reasoning comes back as it was written, with this call alone. Such
+reasoning is known by its shape and not by its provider: content blocks that are neither plain text nor tool calls
+(thinking, reasoning items), a signature on any block, or additional keyword arguments beyond the usual ones
+(`reasoning_content`, thought signatures).
 """
 
 import json
@@ -35,14 +35,7 @@ The rest describes the whole reply; its identifier, sent back, would bring back 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A model's reply, as far as frames depend on it.
-
-    Attributes:
-        content: Text or content blocks.
-        additional_kwargs: What its provider has beyond the standard.
-        response_metadata: What its provider tells about the reply.
-        calls: Its tool calls, each with `id` and `args`, the valid ones first.
-    """
+    """A reply, as far as signed reasoning depends on it; each call has `id` and `args`, the valid ones first."""
 
     content: str | Sequence[Any]
     additional_kwargs: Mapping[str, Any]
@@ -73,14 +66,10 @@ class SignedReasoning(BaseModel):
     origin: dict[str, Any] = {}
 
     def message_fields(self, call_id: str) -> dict[str, Any]:
-        """The fields of a message that makes the call again, its `tool_calls` aside.
+        """Fields of a message that makes the call again, its `tool_calls` aside: a copy.
 
-        Args:
-            call_id: The identifier that the call has in the conversation. If it is not the provider's own, the call's
-                block is left out, because integrations match blocks to tool calls by it.
-
-        Returns:
-            Content, additional keyword arguments and response metadata, not shared with the frame.
+        If the call's identifier in the conversation is not the provider's own, its block is left out, because
+        integrations match blocks to tool calls by it.
         """
         own = [self.block] if self.block is not None and call_id == self.call_id else []
         by_call = {name: {call_id: value} for name, value in self.keywords_by_call.items()}
@@ -94,15 +83,9 @@ class SignedReasoning(BaseModel):
 
 
 def signed_reasoning_of(reply: Reply, position: int, arguments: Mapping[str, Any]) -> SignedReasoning | None:
-    """The frame of one call of a reply.
+    """The signed reasoning of the call at a position of a reply; `None` if its model would want none back.
 
-    Args:
-        reply: The reply.
-        position: Which of its calls is kept.
-        arguments: The arguments that the call is made with; its block is brought in line with them.
-
-    Returns:
-        The frame, or `None` if the reply carries no reasoning that its model would want back.
+    The call's block is brought in line with the arguments that the call is made with.
     """
     call_ids = [str(call["id"]) for call in reply.calls if call.get("id")]
     listed = not isinstance(reply.content, str)

@@ -12,7 +12,6 @@ from langchain_tooltree.tooltree.draw import figures, status, to_mermaid, to_ric
 from langchain_tooltree.tooltree.driver import Turn
 from langchain_tooltree.tooltree.judge import FunctionEvaluator, ModelEvaluator, resolve_judge
 from langchain_tooltree.tooltree.middleware import KEPT, deserves_search
-from langchain_tooltree.tooltree.plan_metadata import ALTERNATIVES, KEY, alternatives, plan_metadata
 from langchain_tooltree.tooltree.planner import JUDGED_CHARS, Planner
 from langchain_tooltree.tooltree.prompts import (
     DEFAULT_ATTEMPT_PROMPT,
@@ -23,7 +22,7 @@ from langchain_tooltree.tooltree.prompts import (
     CandidateScores,
     ObservationScore,
 )
-from langchain_tooltree.tooltree.result import PlanStep
+from langchain_tooltree.tooltree.result import ALTERNATIVES, KEY, PlanStep, alternatives, plan_metadata
 from langchain_tooltree.tooltree.resume import last_search, warm_start_of
 from langchain_tooltree.tooltree.retrieval import LexicalIndex, ToolRetriever, terms
 from langchain_tooltree.tooltree.review import ReviewRequest

@@ -274,7 +274,7 @@ async def test_each_call_keeps_the_reasoning_of_the_reply_that_made_it(ask):
     proposal, _, _ = await ask(
         thoughtful("one", "attic"), thoughtful("two", "desk"), look_at("sky"), extra_candidates=4
     )
-    frames = [call.frame for call in proposal.calls]
+    frames = [call.signed_reasoning for call in proposal.calls]
     assert [frame and frame.reasoning[0]["thinking"] for frame in frames] == ["one", "two", None]
 
 
@@ -290,4 +290,4 @@ async def test_the_frame_of_a_call_has_no_injected_arguments(drive):
     proposer = Proposer(ScriptedChatModel(replies=[reply]), ToolLibrary([mine]), {"mine": "read"}, SearchConfig())
     proposal = await drive(proposer.propose(ProposalRequest([HumanMessage("Look.")], ["mine"]), Meter(2)))
     [call] = proposal.calls
-    assert call.frame.block == {**block, "input": {"place": "attic"}}
+    assert call.signed_reasoning.block == {**block, "input": {"place": "attic"}}

@@ -12,7 +12,9 @@ def tree():
     for place in ("attic", "cellar"):
         tree.add(
             tree.root,
-            Call(tool="look", arguments={"place": place}, effect="read", frame=SignedReasoning(call_id="same")),
+            Call(
+                tool="look", arguments={"place": place}, effect="read", signed_reasoning=SignedReasoning(call_id="same")
+            ),
         )
     return tree
 

@@ -167,7 +167,7 @@ def test_the_block_says_what_was_really_called(block, consistent):
 def test_a_frame_is_plain_json_and_shares_nothing_with_the_reply_or_a_message():
     thinking = {**THINKING, "nested": [1]}
     frame = keep([thinking, {"type": "thinking", "thinking": b"no JSON"}, *USES])
-    call = Call(tool="look", arguments={"place": "attic"}, effect="read", frame=frame)
+    call = Call(tool="look", arguments={"place": "attic"}, effect="read", signed_reasoning=frame)
     dumped = json.loads(json.dumps(call.model_dump()))
     thinking["nested"].append(2)
     frame.message_fields("toolu_1")["content"][0]["nested"].append(3)
@@ -183,7 +183,7 @@ def grown():
         tree = Tree()
         node = tree.root
         for n, frame in enumerate(frames):
-            node = tree.add(node, Call(tool="look", arguments={"n": n}, effect="read", frame=frame))
+            node = tree.add(node, Call(tool="look", arguments={"n": n}, effect="read", signed_reasoning=frame))
             node.observation = Observation(content="seen")
         return PathDialogue(tree, [HumanMessage("Go."), *messages, HumanMessage("Go on.")]), node
 
@@ -221,17 +221,17 @@ def test_an_id_that_is_used_already_is_not_used_again(grown):
 
 def test_judges_and_other_models_get_the_calls_without_their_frames(grown):
     dialogue, node = grown(SignedReasoning(call_id="toolu_1", reasoning=(SIGNED_TEXT,)))
-    framed, plain = dialogue.prompt_at(node), dialogue.prompt_at(node, framed=False)
-    assert framed[2].content == [SIGNED_TEXT]
+    signed, plain = dialogue.prompt_at(node), dialogue.prompt_at(node, signed=False)
+    assert signed[2].content == [SIGNED_TEXT]
     assert plain[2].content == ""
-    assert ids(framed) == ids(plain) == ["toolu_1"]
+    assert ids(signed) == ids(plain) == ["toolu_1"]
 
 
 def test_a_step_is_requested_in_its_frame():
     frame = keep([THINKING, *USES])
-    call = Call(tool="look", arguments={"place": "attic"}, effect="write", frame=frame)
+    call = Call(tool="look", arguments={"place": "attic"}, effect="write", signed_reasoning=frame)
     step = PlanStep(call, "toolu_1", None, 0.5, 0.5, None, 1)
     [request] = step.messages()
     assert request.content == [THINKING, USES[0]]
     assert request.tool_calls == [{"name": "look", "args": {"place": "attic"}, "id": "toolu_1", "type": "tool_call"}]
-    assert step.request(framed=False) == AIMessage("", tool_calls=request.tool_calls)
+    assert step.request(signed=False) == AIMessage("", tool_calls=request.tool_calls)
