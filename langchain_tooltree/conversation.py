@@ -4,13 +4,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import count, islice, takewhile
-from typing import Any, TypeGuard
+from typing import Any, NamedTuple, TypeGuard
 
 from langchain_core.messages import AIMessage, BaseMessage, RemoveMessage, ToolCall, ToolMessage, convert_to_messages
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
 from langchain_tooltree.experience.records import (
     EXTRAS,
+    PARTS,
     ChatMessage,
     Outcome,
     Part,
@@ -76,9 +77,9 @@ class Conversation:
     def __init__(self, messages: Any) -> None:
         listed = isinstance(messages, Sequence) and not isinstance(messages, str)
         self._given: Sequence[Any] = messages if listed else convert_to_messages(messages)
-        self._known: dict[int, _Said] = {}
         self._read: list[_Said] = []  # latest first, as far as it was needed
         self._left = len(self._given)  # so many from the beginning were not read yet
+        self._beginning: dict[int, BaseMessage] = {}  # those of them that were looked at all the same
         self._removed: set[str | None] = set()
 
     @classmethod
@@ -150,6 +151,11 @@ class Conversation:
         wants. As soon as there is one request, a summary is not taken for another.
         """
         return self.requests or [_named(said.message) for said in self._all if said.part == "summary"]
+
+    @property
+    def goal(self) -> str:
+        """The latest of what is `wanted`; empty if there is nothing to plan for."""
+        return _named(self.request) if self.request is not None else next(reversed(self.wanted), "")
 
     @property
     def is_summarized(self) -> bool:
@@ -263,10 +269,11 @@ class Conversation:
             left -= _least_size(said.message, longest, call)
             replied = replied or isinstance(said.message, AIMessage)
         last = end[-1].place if end else 0
+        known = {said.place: said.message for said in self._read}
         beginning: list[BaseMessage] = []
         first, left = 0, room // 3
         while first < last and left >= 0:
-            message = self._at(first).message
+            message = known.get(first) or self._beginning.setdefault(first, self._message(first))
             first += 1
             if not isinstance(message, RemoveMessage) and (message.id is None or message.id not in self._removed):
                 beginning.append(message)
@@ -279,7 +286,9 @@ class Conversation:
 
     @cached_property
     def _all(self) -> "list[_Said]":
-        return list(self._latest_first())[::-1]
+        while self._read_on():
+            pass
+        return self._read[::-1]
 
     def _messages_latest_first(self) -> Iterator[BaseMessage]:
         return (said.message for said in self._latest_first())
@@ -294,21 +303,20 @@ class Conversation:
         """Read the latest message that was not read yet; whether there is one."""
         while self._left:
             self._left -= 1
-            said = self._at(self._left)
-            if isinstance(said.message, RemoveMessage):
-                self._removed.add(said.message.id)
-                self._left = 0 if said.message.id == REMOVE_ALL_MESSAGES else self._left
-            elif said.message.id is None or said.message.id not in self._removed:
-                self._read.append(said)
+            message = self._message(self._left)
+            if message.type == "remove":
+                self._removed.add(message.id)
+                self._left = 0 if message.id == REMOVE_ALL_MESSAGES else self._left
+            elif message.id is None or message.id not in self._removed:
+                self._read.append(_Said(self._left, message, _part(message)))
                 return True
         return False
 
-    def _at(self, place: int) -> "_Said":
-        if place not in self._known:
-            given = self._given[place]
-            message = given if isinstance(given, BaseMessage) else convert_to_messages([given])[0]
-            self._known[place] = _Said(place, message, _part(message))
-        return self._known[place]
+    def _message(self, place: int) -> BaseMessage:
+        if place in self._beginning:
+            return self._beginning[place]
+        given = self._given[place]
+        return given if isinstance(given, BaseMessage) else convert_to_messages([given])[0]
 
 
 def is_observation(message: Any) -> TypeGuard[ToolMessage]:
@@ -321,8 +329,7 @@ def calls_in(message: BaseMessage) -> list[ToolCall]:
     return message.tool_calls if isinstance(message, AIMessage) else []
 
 
-@dataclass(frozen=True, slots=True)
-class _Said:
+class _Said(NamedTuple):
     """A message that was read, and its place among those given."""
 
     place: int
@@ -331,8 +338,11 @@ class _Said:
 
 
 def _part(message: BaseMessage) -> Part:
+    role = role_of(message)
+    if role in PARTS:
+        return PARTS[role]
     extras = {"additional_kwargs": message.additional_kwargs}
-    return part_of({"role": role_of(message), "content": message.content, EXTRAS: extras})
+    return part_of({"role": role, "content": message.content, EXTRAS: extras})
 
 
 def _least_size(message: BaseMessage, longest: int, call: int) -> int:

@@ -22,7 +22,7 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import Field, PrivateAttr
 
 from langchain_tooltree.conversation import Conversation
-from langchain_tooltree.experience.records import readable
+from langchain_tooltree.experience.records import part_of, readable
 from langchain_tooltree.tooltree import prompts
 
 __all__ = ["Made", "OfflineChatModel", "Policy", "Question", "ScriptedChatModel", "read_question"]
@@ -303,11 +303,11 @@ def read_question(
 def _read_document(kind: Any, document: Mapping[str, Any], *, attempt: int) -> tuple[Question, list[tuple[str, Made]]]:
     path: list[Made] = []
     for entry in document.get("history", []):
-        if entry["role"] == "user":
+        if part_of(entry) == "request":
             path = []
         elif "call" in entry:
             path.append(Made(entry["call"]["tool"], entry["call"]["arguments"]))
-        elif entry["role"] == "tool" and path:
+        elif "observation" in entry and path:
             path[-1] = Made(path[-1].tool, path[-1].arguments, entry["observation"])
     tools = tuple(tool["name"] for tool in document.get("tools", []))
     listed = document.get("candidates") or ([document["call"]] if "call" in document else [])

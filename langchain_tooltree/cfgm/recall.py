@@ -10,7 +10,7 @@ from typing import Any
 from langchain_tooltree.cfgm.condense import Move, condensed, in_full
 from langchain_tooltree.cfgm.tips import Tip, task_id_of, tips_of
 from langchain_tooltree.errors import ConfigurationError
-from langchain_tooltree.experience.records import Record, Step, text_of
+from langchain_tooltree.experience.records import Record, Step, part_of, text_of
 from langchain_tooltree.experience.reference import as_reference
 from langchain_tooltree.experience.store import ExperienceStore
 from langchain_tooltree.experience.trajectory import Trajectory
@@ -240,7 +240,7 @@ def moves_of(record: Record) -> Iterator[Move]:
         else:
             yield Move(_call(step), _ends(outcome.text, tail), failed=outcome.status == "error")
     closing = record.messages[-1] if record.messages else {}
-    if closing.get("role") == "assistant" and (answer := text_of(closing.get("content")).strip()):
+    if part_of(closing) == "reply" and (answer := text_of(closing.get("content")).strip()):
         yield Move(ANSWER, _ends(answer, TAIL), said=True)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any, Literal, Self
 
-from langchain_tooltree.experience.reference import is_reference, said_without_reference
+from langchain_tooltree.experience.reference import is_reference, without_reference
 from langchain_tooltree.text import LONGEST_TEXT, digest, shortened
 
 ChatMessage = Mapping[str, Any]
@@ -19,25 +19,24 @@ Part = Literal["request", "summary", "reference", "reply", "observation", "instr
 """What a message is in a conversation."""
 
 
+PARTS: Mapping[str, Part] = {"assistant": "reply", "tool": "observation", "function": "observation"}
+"""Parts that the role alone decides; a function is what a tool was called before."""
+
+
 def part_of(message: ChatMessage) -> Part:
     """The part that a message plays: the one place where that is decided, for messages of any form.
 
     A *summary* stands in place of messages: LangChain's `SummarizationMiddleware` writes it in the user's name, with a
     mark. *Reference* is a message that holds nothing but reference material; an empty one is an empty request.
     """
-    match message.get("role"):
-        case "assistant":
-            return "reply"
-        case "tool" | "function":  # the second one is from before there were tools
-            return "observation"
-        case "user":
-            if _is_summary(message):
-                return "summary"
-            return "reference" if is_reference(message.get("content")) else "request"
-        case "system" | "developer":
-            return "reference" if is_reference(message.get("content")) else "instruction"
-        case _:
-            return "other"
+    role = message.get("role")
+    if role not in ("user", "system", "developer"):
+        return PARTS.get(role, "other") if isinstance(role, str) else "other"
+    if role == "user" and _is_summary(message):
+        return "summary"
+    if is_reference(message.get("content")):
+        return "reference"
+    return "request" if role == "user" else "instruction"
 
 
 def _is_summary(message: ChatMessage) -> bool:
@@ -170,7 +169,7 @@ class Record:
             task=first_request(messages) if task is None else task,
             steps=tuple(_woven(messages, branches)),
             success=success,
-            turns=sum(message.get("role") == "assistant" for message in messages),
+            turns=sum(part_of(message) == "reply" for message in messages),
             messages=messages,
             branches=branches,
             reasons=reasons,
@@ -200,8 +199,22 @@ class Record:
         return self.messages or tuple(_made_up(self.task, self.steps))
 
 
-def said_in(messages: Sequence[ChatMessage]) -> tuple[ChatMessage, ...]:
-    """The messages without reference material."""
+def said_without_reference(messages: Iterable[ChatMessage]) -> list[ChatMessage | None]:
+    """Messages without reference material, in order, and `None` in place of those that held nothing else.
+
+    An observation or a reply stays where nothing is left of it: a call needs the one, and the other may make calls.
+    """
+    return [None if part_of(message) == "reference" else _unmarked(message) for message in messages]
+
+
+def _unmarked(message: ChatMessage) -> ChatMessage:
+    content = message.get("content")
+    rest = without_reference(content)
+    return message if rest is content else {**message, "content": rest}
+
+
+def said_in(messages: Iterable[ChatMessage]) -> tuple[ChatMessage, ...]:
+    """The messages that are left without reference material."""
     return tuple(message for message in said_without_reference(messages) if message is not None)
 
 
@@ -252,8 +265,8 @@ def steps_in(messages: Sequence[ChatMessage], *, branch: str = "") -> list[Step]
     unanswered: list[int] = []
     turn = 0
     for position, message in enumerate(messages):
-        match message.get("role"):
-            case "assistant":
+        match part_of(message):
+            case "reply":
                 turn += 1
                 for call in entries_in(message):
                     name = function_of(call).get("name")
@@ -261,7 +274,7 @@ def steps_in(messages: Sequence[ChatMessage], *, branch: str = "") -> list[Step]
                         unanswered.append(len(steps))
                         arguments = arguments_of(call)
                         steps.append(Step(name, arguments, None, call.get("id"), turn, position, branch))
-            case "tool" | "function":
+            case "observation":
                 place = _call_answered_by(message, steps, unanswered)
                 if place is not None:
                     unanswered.remove(place)
@@ -393,7 +406,7 @@ def _told(messages: Sequence[ChatMessage], by: Mapping[str, str]) -> Iterator[En
     for message in messages:
         role, content = message.get("role"), message.get("content")
         said = shortened(readable(content))
-        if role == "tool":
+        if part_of(message) == "observation":
             failed = {"failed": True} if message.get("error") else {}
             tool = {"tool": message["name"]} if message.get("name") else {}
             yield {**by, "role": role, **tool, "observation": said, **failed}

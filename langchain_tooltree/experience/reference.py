@@ -57,29 +57,6 @@ def is_reference(content: Any) -> bool:
     return rest is not content and not rest
 
 
-def said_without_reference(messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any] | None]:
-    """Chat messages without reference material.
-
-    Args:
-        messages: Messages in the OpenAI chat format.
-
-    Returns:
-        The messages in order, with `None` in place of those that were nothing but reference material. Observations
-        always stay, be they empty, since a call needs one.
-    """
-    return [_said(message) for message in messages]
-
-
-def _said(message: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    content = message.get("content")
-    rest = without_reference(content)
-    if rest is content:
-        return message
-    if not rest and not message.get("tool_calls") and message.get("role") in {"user", "system", "developer"}:
-        return None
-    return {**message, "content": rest}
-
-
 def _unmarked(text: str) -> str:
     """The text around the marked parts, with an empty line where one was taken out."""
     rest: list[str] = []

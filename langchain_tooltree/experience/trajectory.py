@@ -31,6 +31,8 @@ _SAID = {"role", "content", "name", "tool_calls", "tool_call_id", "error", EXTRA
 
 def role_of(message: BaseMessage) -> str:
     """The role of a message in the OpenAI chat format; that of a chunk is the role of the whole message."""
+    if role := _ROLES.get(message.type):
+        return role
     kind = message.type.removesuffix("MessageChunk").lower()
     return _ROLES.get(kind) or str(getattr(message, "role", kind))
 

@@ -27,27 +27,27 @@ class PathDialogue:
         system: Messages put before it for the models, such as the agent's system prompt.
 
     Attributes:
-        query: The user's latest request.
-        requests: All that the user has said, latest last.
+        query: What to plan for: the user's latest request. If a summary stands in place of all user messages, the text
+            of the summary: a thread that was summarised in the middle of a task is planned on.
+        requests: All that the user has asked for, latest last.
         failures: How often a call, by its key, has failed in the conversation since the latest request.
         run_key: Unique to this search and the same when it is resumed; the ids of tool calls derive from it.
 
     Raises:
-        EmptyQueryError: If there is no user message, or the last one is empty.
+        EmptyQueryError: If there is no user message and no summary, or the last user message is empty.
     """
 
     def __init__(self, tree: Tree, messages: Sequence[BaseMessage], *, system: Sequence[BaseMessage] = ()) -> None:
         said = Conversation.of(messages)
-        requests = said.wanted
-        if not requests or not requests[-1]:
+        if not said.goal:
             msg = (
                 f"There is no request to plan for: of {len(messages)} messages, none is a user message with text, or "
                 "the last such message is empty. A node reads them from the state under its `messages_key`."
             )
             raise EmptyQueryError(msg)
-        self.query = requests[-1]
+        self.query = said.goal
         self.run_key = uuid.uuid4().hex
-        self.requests = requests
+        self.requests = said.wanted
         failed = (step for step in said.steps if step.outcome and step.outcome.status == "error")
         self.failures = Counter(call_key(step.tool, step.arguments or {}) for step in failed)
         self._tree = tree

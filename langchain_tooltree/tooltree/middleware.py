@@ -179,7 +179,7 @@ class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         """The request as a turn of the planner, if it deserves a search and has something to plan with."""
         tools = [tool for tool in request.tools if isinstance(tool, BaseTool)]
         forced = request.tool_choice not in (None, "auto")  # it may be a dict
-        if not tools or forced or not any(Conversation(request.messages).wanted[-1:]) or not self._when(request):
+        if not tools or forced or not Conversation(request.messages).goal or not self._when(request):
             return None
         return Turn(
             planner=self._planner(request.model, tools, request.model_settings),

@@ -15,10 +15,11 @@ from langchain_tooltree.experience.records import (
     excerpt,
     first_request,
     function_of,
+    said_without_reference,
     steps_in,
     text_of,
 )
-from langchain_tooltree.experience.reference import TAG, as_reference, said_without_reference, without_reference
+from langchain_tooltree.experience.reference import TAG, as_reference, without_reference
 from langchain_tooltree.experience.run_identity import COLLECTING, as_metadata, tools_in
 from langchain_tooltree.experience.store import RunRanking
 from langchain_tooltree.experience.trajectory import to_chat, to_message, to_messages

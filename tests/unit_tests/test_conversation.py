@@ -1,12 +1,26 @@
-"""Conversation: requests, rounds of calls, and where a run begins."""
+"""Conversation: requests, rounds of calls, where a run begins, and that all rooms see the same."""
 
 from collections import Counter
 from types import SimpleNamespace
 
 import pytest
+from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, SystemMessage, ToolMessage
-from langgraph.graph.message import REMOVE_ALL_MESSAGES
+from langchain_core.tools import tool
+from langgraph.graph.message import REMOVE_ALL_MESSAGES, add_messages
+from langgraph.store.memory import InMemoryStore
 
+from langchain_tooltree import (
+    CFGMMemory,
+    CFGMMiddleware,
+    HashingEmbeddings,
+    SITGraph,
+    SITGraphNode,
+    Trajectory,
+    search,
+)
+from langchain_tooltree.errors import EmptyQueryError
+from langchain_tooltree.testing import ScriptedChatModel
 from tests.internals.experience import as_reference
 from tests.internals.hall import Conversation
 
@@ -169,3 +183,108 @@ def test_each_message_is_read_once_and_only_as_far_as_needed():
 
     assert set(messages.reads.values()) == {1}
     assert len(messages.reads) == 7
+
+
+# --- all rooms see the same request ---
+
+
+@tool
+def read_gauge(gauge: str) -> str:
+    """Read a gauge."""
+    return gauge
+
+
+class Noting(HashingEmbeddings):
+    """Embeddings that note the texts they are given."""
+
+    def __init__(self):
+        super().__init__()
+        self.noted = []
+
+    def embed_documents(self, texts):
+        self.noted += texts
+        return super().embed_documents(texts)
+
+
+def seen_by_the_planner(messages):
+    model = ScriptedChatModel(replies=["There is nothing to do."] * 3)
+    return search(messages, [read_gauge], model=model, effects={"read_gauge": "read"}).query
+
+
+def seen_by_the_graph(messages):
+    """The only text that the views of the state are made of; the thread holds no reply and no observation."""
+    embeddings = Noting()
+    run = Trajectory.from_messages([HumanMessage("Warm up."), *gauged()], success=True)
+    graph = SITGraph.from_trajectories([run], embeddings=embeddings)
+    embeddings.noted.clear()
+    (suggestion,) = SITGraphNode(graph).invoke({"messages": messages})["suggestions"]
+    assert suggestion["tool"] == "read_gauge"
+    (text,) = set(embeddings.noted)
+    return text
+
+
+def seen_by_memory(messages):
+    memory = CFGMMemory(ScriptedChatModel(replies=[]), InMemoryStore())
+    reflector, model = ScriptedChatModel(replies=[]), ScriptedChatModel(replies=["It is warm."])
+    agent = create_agent(model, [read_gauge], middleware=[CFGMMiddleware(reflector, memory)])
+    (event,) = agent.stream({"messages": messages}, stream_mode="custom")
+    (recorded,) = memory.experience.trajectories()
+    assert recorded.task == event["tooltree"]["task"]
+    return recorded.task
+
+
+def seen_by_the_record(messages):
+    return Trajectory.from_messages(add_messages([], messages)).task
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [ASKED],
+        [("user", TASK)],
+        [{"role": "user", "content": TASK}],
+        [HumanMessage(f"{TASK}\n\n{RECALLED.content}")],
+        [HumanMessage([{"type": "text", "text": TASK}, {"type": "text", "text": RECALLED.content}])],
+        [ASKED, RECALLED],
+        [SUMMARY, ASKED],
+        [SUMMARY, RECALLED, ASKED],
+        [HumanMessage([{"type": "text", "text": TASK}, {"type": "image", "url": "https://example.org/gauge.png"}])],
+        [HumanMessage("Paint the fence.", id="1"), RemoveMessage(id="1"), ASKED],
+        [HumanMessage("Paint the fence.", id="1"), ASKED, RemoveMessage(id="1")],
+    ],
+    ids=[
+        "a plain one",
+        "a pair",
+        "a dict",
+        "ends in reference material",
+        "a block of reference material",
+        "nothing but reference material after it",
+        "a summary before it",
+        "a summary and reference material before it",
+        "with a picture",
+        "another one was removed before",
+        "another one was removed after",
+    ],
+)
+@pytest.mark.parametrize(
+    "seen_by",
+    [seen_by_the_planner, seen_by_the_graph, seen_by_memory, seen_by_the_record],
+    ids=lambda room: room.__name__,
+)
+def test_all_rooms_see_the_same_request(seen_by, messages):
+    assert seen_by(messages) == TASK
+
+
+def test_a_summary_is_no_task_of_a_record_in_any_format():
+    run = Trajectory.from_messages([SUMMARY, *gauged()])
+
+    assert run.task == Trajectory.from_chat(run.messages).task == ""
+    assert Trajectory.from_chat([*run.messages, {"role": "user", "content": TASK}]).task == TASK
+    assert run.to_messages() == [SUMMARY, *gauged()]
+
+
+def test_a_thread_of_nothing_but_a_summary_is_planned_on():
+    assert seen_by_the_planner([SUMMARY, *failed()]) == "Here is a summary."
+    assert seen_by_the_planner([SUMMARY, *gauged(), ASKED]) == TASK
+    with pytest.raises(EmptyQueryError):
+        seen_by_the_planner([RECALLED])

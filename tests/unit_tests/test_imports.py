@@ -49,6 +49,12 @@ IMPURE_MODULES = {"time", "datetime", "socket", "os", "io", "pathlib", "subproce
 MAX_LINES = 600
 FOR_TESTS = {*langchain_tooltree.__all__, "testing", "cli", "demo", "errors"}
 """What tests may import from the package. For all else there is one helper a room: `tests/internals/`."""
+READERS = {"conversation.py", "experience/records.py", "experience/threads.py", "experience/trajectory.py"}
+"""What takes messages apart: the one reader of conversations, the record, and what loads it."""
+
+CLASSES = {"HumanMessage", "HumanMessageChunk", "ToolMessage", "ToolMessageChunk"}
+KINDS = {"'human'", "'user'", "'tool'"}
+"""LangChain's `type` of such messages, and their role in the OpenAI format."""
 
 
 def name_of(path):
@@ -120,6 +126,68 @@ def test_a_room_imports_no_other_room(room):
 def test_the_hall_imports_no_room():
     for path in (PACKAGE / "experience").rglob("*.py"):
         assert not [module for module in imports(path) if module.split(".")[1:2] in [[room] for room in ROOMS]]
+
+
+def names(*nodes):
+    """What expressions name, and the texts in them."""
+    for each in (each for node in nodes for each in ast.walk(node)):
+        match each:
+            case ast.Name(id=name) | ast.Attribute(attr=name):
+                yield name
+            case ast.Constant(value=str(text)):
+                yield repr(text)
+
+
+def questions(tree):
+    """What is asked of which message: lines, the things asked about, and the kinds that they may be of."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=ast.Name(id="isinstance" | "issubclass"), args=[_, kinds]):
+                yield node.lineno, {"class"}, set(names(kinds))
+            case ast.MatchClass(cls=kind):
+                yield node.lineno, {"class"}, set(names(kind))
+            case ast.Compare(left=left, comparators=others):
+                yield node.lineno, {*names(left, *others)}, {*names(left, *others)}
+            case ast.Match(subject=subject, cases=cases):
+                yield node.lineno, {*names(subject)}, {*names(*(case.pattern for case in cases))}
+
+
+def taken_apart(tree):
+    """The lines that ask whether something is a user's message or an observation."""
+    imported = [alias for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names]
+    kinds = CLASSES | KINDS | {alias.asname for alias in imported if alias.name in CLASSES}
+    asking = {"class", "type", "role", "'type'", "'role'", "__class__"}
+    return [line for line, asked, of in questions(tree) if asking & asked and kinds & of]
+
+
+def test_conversations_are_read_by_one_reader(subtests):
+    for path in FILES:
+        if name_of(path) not in READERS:
+            with subtests.test(name_of(path)):
+                assert not taken_apart(parse(path)), "ask Conversation instead"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "isinstance(message, HumanMessage)",
+        "isinstance(message, (AIMessage, ToolMessage))",
+        "isinstance(message, AIMessage | messages.ToolMessage)",
+        "from langchain_core.messages import HumanMessage as H\nisinstance(message, H)",
+        "issubclass(kind, HumanMessageChunk)",
+        "match message:\n    case ToolMessage(): pass",
+        "type(message) is HumanMessage",
+        "message.__class__ == ToolMessage",
+        "message.type == 'human'",
+        "message.type in {'ai', 'tool'}",
+        "message['role'] == 'user'",
+        "message.get('role') in ('system', 'user')",
+        "match message.get('role'):\n    case 'user': pass",
+    ],
+)
+def test_who_takes_messages_apart_is_found(code):
+    assert taken_apart(ast.parse(code))
+    assert not taken_apart(ast.parse("isinstance(message, AIMessage); [HumanMessage('Hi'), {'role': 'user'}]"))
 
 
 def test_every_module_can_be_imported_and_says_what_it_is(subtests):
