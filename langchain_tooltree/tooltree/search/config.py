@@ -8,27 +8,28 @@ from typing import Any, Literal
 from langchain_tooltree.errors import ConfigurationError
 
 MODEL_CALLS_PER_ROLLOUT = 3
-"""Propose, pre-evaluate, post-evaluate: the default bound on model calls."""
+"""Model calls: propose, pre-evaluate, post-evaluate. A question that is repeated takes from the other rollouts."""
+
+PLAN_AND_ANSWER = 2
+"""Model calls of a search outside its rollouts: the coarse plan and the answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """The most that a search may cost before it stops by itself.
+    """The most that a search may cost before it stops by itself."""
 
-    Attributes:
-        rollouts: Tool calls tried, deferred ones included.
-        model_calls: Requests to proposer and judges, the final answer included.
-        tool_calls: Tools really run.
-    """
-
-    rollouts: int
-    model_calls: int
-    tool_calls: int
+    rollouts: int  # tool calls tried, deferred ones included
+    model_calls: int  # requests to proposer and judges, the final answer included
+    tool_calls: int  # tools really run
 
 
 @dataclass(frozen=True, kw_only=True)
 class SearchConfig:
     """Everything that shapes a search; the defaults are for production, `SearchConfig.paper()` for reproduction.
+
+    The paper prints lambda 1.4, the thresholds 0.3 and 0.4, 60 rollouts, a gain of 1e-3 over 10 of them, and the top 20
+    tools; its ACL-format version a relevance of 0.3. What it does not print, and other defaults, were chosen on the
+    first 100 tasks of `tests.benchmarks.compare`. Times and sizes are bounds that an ordinary tool stays far below.
 
     Args:
         max_rollouts: Rollouts (one tool call tried each) at the most.
@@ -46,7 +47,7 @@ class SearchConfig:
         max_tokens: Launch nothing once so many tokens are spent; overshot by at most the calls in flight.
         max_seconds: Launch nothing once so many seconds are spent; overshot by at most the calls in flight.
         seed: Seed of tie-breaking and of the order in which candidates are shown to the judge.
-        selection: Where rollouts work. `"posterior"`: where the right path most likely goes on, given all scores;
+        selection: Where rollouts work. `"posterior"`: where the right path most probably goes on, given all scores;
             `"smoothed"`: Eq. 1 as the authors released it; `"printed"`: Eq. 1 as the paper prints it.
         confidence: Under `"posterior"`: stop once the best path is right and complete with this probability, in
             (0, 1]. The forms of Eq. 1 stop at `goal_threshold` and `value_threshold` instead.
@@ -69,9 +70,9 @@ class SearchConfig:
         always_include: Names of tools that retrieval never leaves out.
         coarse_planner: Narrow the tools once before the search, as the paper's ACL-format version does.
         relevance_threshold: p_t in [0, 1] below which the coarse planner drops a tool.
-        reuse_seconds: How long after its beginning a search may be gone on from in the same conversation: its tree
-            below a write that was carried out as tried in a sandbox, and after a new request the reads that it
-            tried and did not keep. 0 always starts anew.
+        reuse_seconds: For so long after its start a search is a warm start for the next one in the conversation: its
+            tree below a write that was carried out as tried in a sandbox, and after a new request the reads that it
+            tried and did not keep. 0 starts every search with nothing.
         tool_timeout: Seconds one tool call may take before it counts as failed; `None` for no limit.
         max_observation_chars: Longer observations are cut in the middle, with a note of what was left out.
 
@@ -115,39 +116,32 @@ class SearchConfig:
     max_observation_chars: int = 20_000
 
     def __post_init__(self) -> None:
-        for name in (
-            "pre_threshold",
-            "post_threshold",
-            "goal_threshold",
-            "value_threshold",
-            "relevance_threshold",
-        ):
+        for name in ("pre_threshold", "post_threshold", "goal_threshold", "value_threshold", "relevance_threshold"):
             self._check(name, lambda value: 0 <= value <= 1, "a number between 0 and 1")
         for name in ("exploration_decay", "pre_threshold_decay"):
             self._check(name, lambda value: 0 < value <= 1, "a number above 0 and at most 1 (1 keeps it constant)")
         for name in ("exploration", "min_gain", "reuse_seconds"):
             self._check(name, lambda value: 0 <= value < math.inf, "a finite number of 0 or more")
-        for name in ("max_rollouts", "top_k", "max_depth", "parallel_rollouts", "patience", "max_proposals"):
-            self._check(name, _is_positive_integer, "a whole number of 1 or more")
-        for name in ("retrieve_above", "retrieve_top", "max_observation_chars"):
+        counts = ("max_rollouts", "top_k", "max_depth", "parallel_rollouts", "patience", "max_proposals")
+        for name in (*counts, "retrieve_above", "retrieve_top", "max_observation_chars"):
             self._check(name, _is_positive_integer, "a whole number of 1 or more")
         for name in ("max_model_calls", "max_tool_calls", "max_tokens"):
             self._check(name, _is_positive_integer, "a whole number of 1 or more, or None for no limit", optional=True)
         for name in ("max_seconds", "tool_timeout"):
             self._check(name, lambda value: value > 0, "a number above 0, or None for no limit", optional=True)
         self._check("seed", lambda value: isinstance(value, int), "a whole number")
-        self._check_choice("selection", ("posterior", "smoothed", "printed"))
         self._check("confidence", lambda value: 0 < value <= 1, "a number above 0 and at most 1")
+        self._check_choice("selection", ("posterior", "smoothed", "printed"))
+        self._check_choice("first_play", ("parent_mean", "r_pre", "zero"))
+        self._check_choice("proposals", ("together", "per_tool"))
+        self._check_choice("pre_evaluation", ("batched", "single"))
+        self._check_choice("post_evaluation", ("needed", "always"))
         if self.selection == "posterior" and not self.goal_score:
             msg = (
                 "selection='posterior' weighs whether a path fulfils the request, so it needs goal_score=True; "
                 "without goal scores choose selection='smoothed'."
             )
             raise ConfigurationError(msg)
-        self._check_choice("first_play", ("parent_mean", "r_pre", "zero"))
-        self._check_choice("proposals", ("together", "per_tool"))
-        self._check_choice("pre_evaluation", ("batched", "single"))
-        self._check_choice("post_evaluation", ("needed", "always"))
         if isinstance(self.always_include, str):
             msg = (
                 f"always_include must be a collection of tool names, got the string {self.always_include!r}; "
@@ -210,12 +204,10 @@ class SearchConfig:
             Upper bounds, the budgets of this configuration taken into account.
         """
         shown = min(tools, self.retrieve_top) if tools > self.retrieve_above else tools
-        per_rollout = MODEL_CALLS_PER_ROLLOUT
-        if self.proposals == "per_tool":
-            per_rollout += shown
-        if self.pre_evaluation == "single":
-            per_rollout += shown if self.proposals == "per_tool" else self.top_k
-        bound = self.max_rollouts * per_rollout + 2
+        drafts = shown if self.proposals == "per_tool" else 0
+        candidates = shown if self.proposals == "per_tool" else self.top_k
+        scores = candidates if self.pre_evaluation == "single" else 0
+        bound = self.max_rollouts * (MODEL_CALLS_PER_ROLLOUT + drafts + scores) + PLAN_AND_ANSWER
         return Estimate(
             rollouts=self.max_rollouts,
             model_calls=bound if self.max_model_calls is None else self.max_model_calls,

@@ -40,9 +40,6 @@ class UCTPolicy:
     """Eq. 1 of ToolTree (arXiv 2603.12740), descending from the root.
 
     Rollouts in flight count as visits without a reward (WU-UCT, Liu et al. 2020), so parallel rollouts spread out.
-
-    Args:
-        config: Supplies the form of Eq. 1, lambda, its decay and the first-play value.
     """
 
     config: SearchConfig
@@ -129,10 +126,6 @@ class PosteriorPolicy:
     The next rollout works where the right path most probably goes on: at a call that has not run, at a state that was
     not asked yet, at one whose candidates are probably all wrong, or at an observation that may be the last one. The
     proposer reads what a call has brought back anyway; the judge is asked about it where that can decide something.
-
-    Args:
-        posterior: The posterior over the paths of the tree.
-        config: Says whether every observation is judged nevertheless.
     """
 
     posterior: PathPosterior

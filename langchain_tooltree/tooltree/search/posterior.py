@@ -72,11 +72,7 @@ EXTREME = 1e30
 
 @dataclass(slots=True)
 class JudgeCalibration:
-    """Turns scores into likelihood ratios, and learns how far the judge's scores scatter.
-
-    Attributes:
-        deviation: Standard deviation of a score around its mean.
-    """
+    """Turns scores into likelihood ratios, and learns how far the judge's scores scatter around their means."""
 
     deviation: float = DEVIATION
     _scores: int = 0

@@ -174,24 +174,15 @@ class ExtraCandidates:
 
 
 class Scheduler:
-    """Operations that wait to be launched and those that are outstanding.
+    """Operations that wait to be launched, and those launched and not yet consumed, each with its rollout.
 
-    Args:
-        budget: What may be spent.
-        proposer_calls: Model calls that one proposal may need.
-        judge_calls: Model calls that one judge question may need.
-        single: Whether each candidate is a judge question of its own.
-
-    Attributes:
-        ready: Operations that wait to be launched, each with its rollout.
-        outstanding: Operations launched and not yet consumed, oldest first.
-        launched: Operations launched so far.
-        consumed: Outcomes matched so far.
+    A proposal may need `proposer_calls` model calls, a question to the judge `judge_calls`; `single` asks the judge
+    about each candidate by itself.
     """
 
     def __init__(self, budget: Budget, *, proposer_calls: int, judge_calls: int, single: bool) -> None:
         self.ready: list[tuple[Operation, Rollout]] = []
-        self.outstanding: deque[tuple[Operation, Rollout]] = deque()
+        self.outstanding: deque[tuple[Operation, Rollout]] = deque()  # oldest first
         self.launched = 0
         self.consumed = 0
         self._budget = budget
@@ -222,13 +213,8 @@ class Scheduler:
                 lacking = granted
                 continue
             del self.ready[position]
-            operation = replace(
-                waiting,
-                id=self.launched,
-                extra_candidates=extra,
-                model_calls=granted,
-                elapsed=self._budget.elapsed,
-            )
+            number, elapsed = self.launched, self._budget.elapsed
+            operation = replace(waiting, id=number, extra_candidates=extra, model_calls=granted, elapsed=elapsed)
             self.outstanding.append((operation, rollout))
             self.launched += 1
             return operation

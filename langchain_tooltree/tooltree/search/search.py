@@ -28,8 +28,8 @@ from langchain_tooltree.tooltree.search.tree import ROOT, Call, Frontier, Node, 
 from langchain_tooltree.tooltree.search.warm_start import WarmStart
 
 FAILURES_TO_GIVE_UP = 3
-"""So many failed questions of one kind (propose, score, evaluate) in a row end the search: each was repeated once
-already, so six requests have failed."""
+"""So many failed questions of one kind (propose, score, evaluate) in a row end the search. A model was asked each of
+them twice, so six requests have failed."""
 
 NEUTRAL_GOAL = 0.5
 """Goal score in [0, 1] where neither the judge nor an earlier state on the path has one: as good as unknown."""
@@ -45,15 +45,6 @@ class TreeSearch:
             function.
         reserved_model_calls: Model calls kept back for the answer.
         policy: Where rollouts work; the configured one if left out.
-
-    Attributes:
-        tree: The tree so far.
-        limits: What may be spent.
-        budget: What is spent.
-        inherited: Nodes taken over from an earlier search.
-        kept_tools: Names that the coarse planner kept; `None` for all.
-        problems: What made questions to proposer or judge fail, each cause once.
-        stop_reason: Why the search ended; `None` while it goes on.
     """
 
     def __init__(
@@ -71,10 +62,10 @@ class TreeSearch:
         self.tree = Tree(seed=config.seed)
         self.limits = config.estimate(tools)
         self.budget = Budget(config, self.limits, reserved_model_calls=reserved_model_calls)
-        self.inherited = 0
-        self.kept_tools: tuple[str, ...] | None = None
-        self.problems: list[str] = []
-        self.stop_reason: StopReason | None = None
+        self.inherited = 0  # nodes taken over from an earlier search
+        self.kept_tools: tuple[str, ...] | None = None  # by the coarse planner; `None` for all
+        self.problems: list[str] = []  # what made questions to proposer or judge fail, each cause once
+        self.stop_reason: StopReason | None = None  # `None` while the search goes on
         self._scheduler = Scheduler(
             self.budget,
             proposer_calls=1 + (tools if config.proposals == "per_tool" else 1),

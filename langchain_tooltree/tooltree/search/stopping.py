@@ -7,21 +7,11 @@ from langchain_tooltree.tooltree.search.config import SearchConfig
 from langchain_tooltree.tooltree.search.posterior import PathPosterior
 from langchain_tooltree.tooltree.search.tree import Node, Tree
 
-StopReason = Literal[
-    "solved",
-    "converged",
-    "exhausted",
-    "max_rollouts",
-    "max_model_calls",
-    "max_tool_calls",
-    "max_tokens",
-    "max_seconds",
-    "cancelled",
-    "proposer_failed",
-    "judge_failed",
-]
-"""Why a search ended: a path is good enough, more rollouts bring nothing, nothing is left to try, a limit of the
-configuration is reached, the caller cancelled, or the model in one of its roles keeps failing."""
+Limit = Literal["max_rollouts", "max_model_calls", "max_tool_calls", "max_tokens", "max_seconds"]
+
+StopReason = Limit | Literal["solved", "converged", "exhausted", "cancelled", "proposer_failed", "judge_failed"]
+"""Why a search ended: a limit of the configuration is reached, a path is good enough, more rollouts bring nothing,
+nothing is left to try, the caller cancelled, or the model in one of its roles keeps failing."""
 
 
 @dataclass(slots=True)
@@ -47,15 +37,12 @@ class Convergence:
 class BestPath:
     """The path of the best value: its goal score times its mean r_post.
 
-    In the paper's form, without goal scores, the best Q of a first call stands in for the value.
-
-    Attributes:
-        value: Value of the best path; `None` before the first.
-        convergence: Counts rollouts without a gain; in the paper's form from the start.
+    In the paper's form, without goal scores, the best Q of a first call stands in for the value, and rollouts without a
+    gain count from the start.
     """
 
     def __init__(self, config: SearchConfig) -> None:
-        self.value: float | None = None
+        self.value: float | None = None  # of the best path, once there is one
         self.convergence = Convergence(config, counting=not config.goal_score)
         self._config = config
         self._end: int | None = None
@@ -95,11 +82,7 @@ class BestPath:
 
 
 class MostProbablePath:
-    """The path that is right and fulfils the request with the highest posterior probability.
-
-    Attributes:
-        convergence: Counts rollouts without a gain.
-    """
+    """The path that is right and fulfils the request with the highest posterior probability."""
 
     def __init__(self, config: SearchConfig, posterior: PathPosterior) -> None:
         self.convergence = Convergence(config)

@@ -134,16 +134,10 @@ class Node:
 
 
 class Tree:
-    """All nodes of one search.
+    """All nodes of one search, by identifier.
 
-    Args:
-        seed: Seed of the jitter that breaks ties.
-
-    Attributes:
-        nodes: The nodes, by identifier.
-        root: The state before any call.
-        changed: Identifiers of nodes that changed since the posterior last looked. The methods below enter what they
-            change; who sets a field of a node enters that node.
+    `changed` are the identifiers of nodes that changed since the posterior last looked. The methods of a tree enter
+    what they change; other code that sets a field of a node enters that node. The seed is that of the tie-breaking.
     """
 
     def __init__(self, *, seed: int = 0) -> None:
@@ -222,11 +216,6 @@ class Tree:
             visited.in_flight += change
         self.changed.add(node.id)
 
-    def mean_reward(self, node: Node) -> float:
-        """Mean r_post of the calls on the path to an evaluated node, 0 for the root."""
-        rewards = [step.r_post for step in self.path(node) if step.r_post is not None]
-        return sum(rewards) / len(rewards) if rewards else 0.0
-
     def best_descent(self) -> Node | None:
         """The end of the path along the best Q, ties to more visits; `None` if no call is accepted."""
         node = self.root
@@ -236,7 +225,8 @@ class Tree:
 
     def path_value(self, node: Node) -> float:
         """Goal score times mean r_post of the path to an evaluated node."""
-        return (node.goal or 0.0) * self.mean_reward(node)
+        rewards = [step.r_post for step in self.path(node) if step.r_post is not None]
+        return (node.goal or 0.0) * (sum(rewards) / len(rewards) if rewards else 0.0)
 
     def best_first(self, candidates: list[Node]) -> list[Node]:
         """Candidates by r_pre, best first."""
@@ -255,13 +245,12 @@ class Work(NamedTuple):
 
 
 class Openings(NamedTuple):
-    """What may be done at one node now."""
+    """Whether a call may be run, a state asked, an observation judged now, and whether a plan may end here."""
 
     run: bool
     ask: bool
     judge: bool
     end: bool
-    """Whether a plan may end here."""
 
 
 class Frontier:

@@ -60,10 +60,11 @@ def test_path_value_is_goal_times_mean_reward(grow):
     first = grow(tree, tree.root, "first", rewards=(0.4,))
     second = grow(tree, first, "second", rewards=(0.8,))
     second.goal = 0.5
-    assert tree.mean_reward(second) == pytest.approx(0.6)
     assert tree.path_value(second) == pytest.approx(0.3)
+    second.goal = 1.0
+    assert tree.path_value(second) == pytest.approx(0.6)
     assert tree.path_value(first) == 0.0
-    assert tree.mean_reward(tree.root) == 0.0
+    assert tree.path_value(tree.root) == 0.0
 
 
 def test_only_sandboxed_calls_change_the_world():
