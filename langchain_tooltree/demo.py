@@ -150,7 +150,7 @@ def save_note(text: str) -> str:
     Args:
         text: The note.
     """
-    msg = f"The demo must never write, but was told to note {text!r}."
+    msg = f"The demo must never write, but was asked to note {text!r}."
     raise AssertionError(msg)
 
 
@@ -203,10 +203,7 @@ def _evaluate(expression: ast.expr) -> float:
 
 
 class SignReader:
-    """What the demo's stand-in for a model thinks: rules over what it was told and has observed.
-
-    Like a hasty model, it first wants to read the photo as it is. It learns from what its calls bring back.
-    """
+    """The policy of the demo's stand-in for a model: like a hasty one, it first reads the photo as it is."""
 
     def propose(self, question: Question) -> Sequence[tuple[str, Mapping[str, Any]]]:
         """Offer calls for the next step, the hasty one first."""

@@ -22,10 +22,7 @@ MODEL_UNAVAILABLE = 2
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line.
-
-    Args:
-        arguments: The words after the program's name; those of the process if left out.
+    """Run the command line, with the words after the program's name; those of the process if left out.
 
     Returns:
         The exit code: 0; 2 if the command cannot be carried out, such as when the model asked for cannot be used; 1 if
@@ -46,17 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run_demo(model_name: str | None, *, rollouts: int, seed: int, mermaid: str | None = None) -> int:
-    """Search the demo's task and show the tree, the answer and the cost.
-
-    Args:
-        model_name: A model for `init_chat_model`; `None` for the offline stand-in.
-        rollouts: Rollouts at the most.
-        seed: Seed of the search.
-        mermaid: File to write the tree to as a Mermaid chart.
-
-    Returns:
-        The exit code.
-    """
+    """Search the demo's task and show the tree, the answer and the cost."""
     console = Console()
     try:
         model: BaseChatModel = resolve_model(model_name) if model_name else demo.offline_model()
@@ -77,7 +64,7 @@ def run_demo(model_name: str | None, *, rollouts: int, seed: int, mermaid: str |
     if recovery := _recovery(result):
         console.print(f"\n{recovery}")
     console.print(f"\n[bold green]{result.answer.text if result.answer else 'The plan waits for approval.'}[/]\n")
-    console.print(cost_table(result))
+    console.print(_cost_table(result))
     if mermaid:
         with open(mermaid, "w", encoding="utf-8") as chart:  # noqa: PTH123 - a path the user typed
             chart.write(result.to_mermaid())
@@ -112,20 +99,12 @@ def _recovery(result: SearchResult) -> str | None:
     )
 
 
-def cost_table(result: SearchResult) -> Table:
-    """What a search cost, as a table for the terminal."""
+def _cost_table(result: SearchResult) -> Table:
     cost = result.cost
+    pruned = f"{cost.pruned_before} / {cost.pruned_after}"
+    figures = (cost.rollouts, cost.nodes, pruned, cost.model_calls, cost.tokens, cost.tool_calls, cost.cache_hits)
     table = Table("rollouts", "nodes", "pruned before / after", "model calls", "tokens", "tool calls", "cached", "stop")
-    table.add_row(
-        str(cost.rollouts),
-        str(cost.nodes),
-        f"{cost.pruned_before} / {cost.pruned_after}",
-        str(cost.model_calls),
-        str(cost.tokens),
-        str(cost.tool_calls),
-        str(cost.cache_hits),
-        result.stop_reason,
-    )
+    table.add_row(*map(str, figures), result.stop_reason)
     return table
 
 

@@ -33,19 +33,20 @@ UNHEALTHY = 1
 REFUSED = 2
 """Exit code if a command cannot be carried out."""
 
-M = TypeVar("M")
-
 SUMMARIZED_AT_ONCE = 8
+"""Runs whose summaries are written at the same time. A guess: a few requests at once are within common rate limits."""
+
 ENOUGH_CALLS = 10**6
+"""Model calls that one run may take: no bound, since a run asks once for each call that it lacks a summary of."""
+
 SHOWN_EDGES = 40
+"""Edges that `show` prints: about a screen."""
+
+M = TypeVar("M")
 
 
 def add_graph_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add the commands to a parser; each sets `run` to a function that takes the options and returns the exit code.
-
-    Args:
-        commands: The parser's commands.
-    """
+    """Add the commands to a parser; each sets `run` to a function that takes the options and returns the exit code."""
     mined = commands.add_parser("mine", help="make a graph of the successful runs in files")
     mined.add_argument(
         "files", nargs="+", type=Path, metavar="FILE", help="trajectories, one JSON object a line; .gz too"
@@ -77,14 +78,7 @@ def add_graph_commands(commands: "argparse._SubParsersAction[argparse.ArgumentPa
 
 
 def run_graph_command(options: argparse.Namespace) -> int:
-    """Carry out a command.
-
-    Args:
-        options: What the parser made of the command line.
-
-    Returns:
-        The exit code: 0, 1 if `doctor` has something to report, 2 with one line of explanation if it cannot be done.
-    """
+    """Carry out a command."""
     try:
         code: int = options.run(options, Console())
     except (ToolTreeError, OSError, ImportError) as error:

@@ -15,9 +15,11 @@ from langchain_tooltree.errors import ConfigurationError, check_count
 from langchain_tooltree.text import WORD
 
 DEFAULT_DIMENSIONS = 1024
+"""Length of the vectors: short texts have some hundred features, so that few of them share a place."""
 
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _SUBWORD = 4
+"""Letters of a subword: `booking` and `book_flight` share one of four, and few words share more by chance."""
 
 
 class HashingEmbeddings(Embeddings):

@@ -28,6 +28,7 @@ def test_importing_the_package_loads_nothing_but_its_door():
     assert loaded_by("import langchain_tooltree") == {"langchain_tooltree"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("code", "used"),
     [
@@ -74,6 +75,7 @@ def without(package, code):
     return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)  # noqa: S603 - own code
 
 
+@pytest.mark.slow
 def test_what_needs_chromadb_says_how_to_get_it(tmp_path):
     folder = tmp_path / "experience"
     shown = without("chromadb", f"from langchain_tooltree import *\nChromaStore({str(folder)!r})")
@@ -93,6 +95,7 @@ def test_a_missing_extra_is_an_import_error():
         import_extra("no_such_package", "extra", "X")
 
 
+@pytest.mark.slow
 def test_a_model_of_a_provider_that_is_not_installed_says_how_to_get_it():
     shown = without(
         "langchain_openai", "from langchain_tooltree import *\nsearch('Hello?', [len], model='openai:gpt-4.1-mini')"
@@ -101,6 +104,7 @@ def test_a_model_of_a_provider_that_is_not_installed_says_how_to_get_it():
     assert shown.stderr.splitlines()[-1].endswith("`pip install langchain-openai`")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "code"), [(["demo"], 0), (["demo", "--model", "openai:gpt-4.1-mini"], 2), (["mine", "--help"], 0)]
 )

@@ -85,9 +85,9 @@ def test_a_list_that_is_cut_off_is_not_taken_for_whole():
     "piece", ["[", "{", '["x", ', '{"a": ', '"', "word ", '{"a', '\\"', "``` ", '{"a": 1, ', "\n", "{} [] "]
 )
 def test_hostile_replies_are_read_in_linear_time(piece):
-    text = '{"a": "' + piece * (1_000_000 // len(piece))
+    text = '{"a": "' + piece * (300_000 // len(piece))
     begun = time.process_time()
     json_object(text)
     listed(text)
     json_object(text[7:])
-    assert time.process_time() - begun < 5
+    assert time.process_time() - begun < 3
