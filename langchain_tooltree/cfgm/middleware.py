@@ -23,7 +23,7 @@ from langchain_tooltree.errors import check_count
 from langchain_tooltree.experience.recorder import RunRecorder
 from langchain_tooltree.experience.run_identity import is_collecting, run_id
 from langchain_tooltree.experience.verdict import ModelVerdict, VerdictFunction
-from langchain_tooltree.flows import Flow, async_twin, driven
+from langchain_tooltree.flows import Flow, async_twin, driven, flow_of
 from langchain_tooltree.models import extended
 from langchain_tooltree.text import shortened
 
@@ -202,11 +202,11 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
                 return
             trajectory = self._recorder.conversation(messages, runtime, task=(begun and begun["first"]) or None)
             if run is not None and Conversation(messages).is_summarized:
-                fuller = yield from experience.getting(run)
+                fuller = yield from flow_of(experience.get)(run)
                 if fuller is not None and len(fuller.steps) > len(trajectory.steps):
                     return
             trajectory = yield from self._recorder.judging(trajectory, next(reversed(messages), None))
-            yield from experience.adding(trajectory)
+            yield from flow_of(experience.add)(trajectory)
         except GraphBubbleUp:
             raise
         except Exception as error:

@@ -14,7 +14,7 @@ from langchain_tooltree.experience.records import Record, Step, part_of, text_of
 from langchain_tooltree.experience.reference import as_reference
 from langchain_tooltree.experience.store import ExperienceStore
 from langchain_tooltree.experience.trajectory import Trajectory
-from langchain_tooltree.flows import Flow
+from langchain_tooltree.flows import Flow, flow_of
 from langchain_tooltree.text import GAP as GAP_MARK
 from langchain_tooltree.text import cut, one_line, weight, words_of
 
@@ -272,7 +272,7 @@ def recall(experience: ExperienceStore, task: str, k: int) -> Flow[Recollection]
     Of several runs with the very same task the shortest one is taken, and a second one only where there are too few
     other tasks. The tips are those of all tasks with this text that are among the candidates.
     """
-    found = yield from experience.finding(task, k=CANDIDATES * k, success=True)
+    found = yield from flow_of(experience.similar)(task, k=CANDIDATES * k, success=True)
     left = sorted(found, key=lambda each: (_rank(each, found), len(each.steps), each.id))
     chosen = [left[place] for place in complementary(task, [each.task for each in left], k)]
     recalled = []

@@ -13,11 +13,10 @@ from typing import Any, Literal
 from langchain_core.language_models import BaseChatModel
 from pydantic import BaseModel, Field
 
-from langchain_tooltree.experience.record_collection import RecordCollection
 from langchain_tooltree.experience.records import DEFAULT_MAX_CHARACTERS, excerpt
-from langchain_tooltree.experience.store import ExperienceStore
+from langchain_tooltree.experience.store import ExperienceStore, RecordCollection
 from langchain_tooltree.experience.trajectory import Trajectory
-from langchain_tooltree.flows import Flow, arun_flow, run_flow
+from langchain_tooltree.flows import Flow, arun_flow, flow_of, run_flow
 from langchain_tooltree.models import ATTEMPTS, Meter, StructuredQuestion, document_prompt, inner_config
 from langchain_tooltree.text import LONGEST_TEXT, digest, listed, overlap, shortened, words_of
 
@@ -279,7 +278,7 @@ def extract_tips(model: BaseChatModel, experience: ExperienceStore, *, max_concu
     which the model gives no usable reply stays as it is until the next time. A tip whose success was deleted is
     deleted. The `task_id` in the metadata of attempts sets tasks of the same text apart.
     """
-    shelf = experience.shelf(SHELF)
+    shelf = experience.collection(SHELF)
     tasks: dict[str, _TaskAttempts] = yield _Survey(experience)
     notes = yield from _current_notes(shelf, tasks)
     known = _Known(notes)
@@ -304,7 +303,7 @@ def extract_tips(model: BaseChatModel, experience: ExperienceStore, *, max_concu
 
 def tips_of(experience: ExperienceStore, task: str, ids: Iterable[str] = ("",)) -> Flow[tuple[Tip, ...]]:
     """The tips of one task by its text and ids, those from a comparison first; the id may be empty."""
-    shelf = experience.shelf(SHELF)
+    shelf = experience.collection(SHELF)
     notes: dict[str, Note] = {}
     for key in dict.fromkeys(_key(task, each) for each in ids):
         note = yield from shelf.getting(key)
@@ -422,14 +421,14 @@ def _tips_for(
     model: BaseChatModel, experience: ExperienceStore, part: Part, task: _TaskAttempts, known: Sequence[Tip]
 ) -> Flow[list[Tip] | None]:
     """The tips of one part of a task; attempts are read as late as this, since there may be many."""
-    success = None if task.best is None else (yield from experience.getting(task.best[1]))
+    success = None if task.best is None else (yield from flow_of(experience.get)(task.best[1]))
     if success is None:  # deleted since it was surveyed
         return None
     if part == "success":
         return (yield from tips_from_success(model, success, known))
     failures: list[Trajectory] = []
     for _, failed in task.last:
-        failure = yield from experience.getting(failed)
+        failure = yield from flow_of(experience.get)(failed)
         failures += [] if failure is None else [failure]
     return (yield from tips_by_comparison(model, success, failures)) if failures else None
 

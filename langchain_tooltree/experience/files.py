@@ -51,13 +51,7 @@ def load_trajectories(path: str | os.PathLike[str]) -> Iterator[Trajectory]:
 
 
 def count_trajectories(path: str | os.PathLike[str]) -> int:
-    """How many trajectories a file holds, as far as that can be told without reading them.
-
-    Args:
-        path: The file.
-
-    Returns:
-        The number of lines that are not empty.
+    """How many trajectories a file holds by the number of its lines, without reading them.
 
     Raises:
         TrajectoryFormatError: If it is no text in UTF-8, or not compressed though its name says so.
@@ -102,14 +96,9 @@ def dump_trajectories(trajectories: Iterable[Record], path: str | os.PathLike[st
 
 
 def to_json(trajectory: Record) -> dict[str, Any]:
-    """A trajectory as an object for JSON.
+    """A trajectory as an object for JSON: metadata, `id`, `messages`, and what does not follow from these.
 
-    Args:
-        trajectory: What to write.
-
-    Returns:
-        Its metadata, `id` and `messages`, and beside them what does not follow from these. What JSON has no form for,
-        such as the artifact of a tool, is written as its text.
+    What JSON has no form for, such as the artifact of a tool, is written as its text.
     """
     written = {key: value for key, value in trajectory.metadata.items() if key not in _OWN}
     messages = trajectory.messages if trajectory.branches or not trajectory.steps else trajectory.chat()
@@ -128,12 +117,7 @@ def to_json(trajectory: Record) -> dict[str, Any]:
 def from_json(written: Mapping[str, Any], *, where: str = "The record") -> Trajectory:
     """A trajectory from what `to_json` returned, or from a record of somebody else's with `messages` and a `reward`.
 
-    Args:
-        written: The object.
-        where: Where it stands, for error messages.
-
-    Returns:
-        The trajectory.
+    `where` it stands is for error messages.
 
     Raises:
         TrajectoryFormatError: If it has no usable `messages`, or `success` or `branches` are no such thing.

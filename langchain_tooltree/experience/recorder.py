@@ -6,12 +6,11 @@ import threading
 import weakref
 from asyncio import AbstractEventLoop
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage
 from langgraph.callbacks import GraphCallbackHandler, GraphInterruptEvent
 from langgraph.config import get_config
@@ -31,8 +30,8 @@ from langchain_tooltree.experience.run_identity import OfferedTools, run_id, too
 from langchain_tooltree.experience.store import ExperienceStore
 from langchain_tooltree.experience.threads import MESSAGES_KEY
 from langchain_tooltree.experience.trajectory import Trajectory
-from langchain_tooltree.experience.verdict import ModelVerdict, Verdict, VerdictFunction, resolve_verdict
-from langchain_tooltree.flows import Flow, FunctionStep, arun_flow, run_flow
+from langchain_tooltree.experience.verdict import AnyVerdict, Verdict, resolve_verdict
+from langchain_tooltree.flows import Flow, FunctionStep, arun_flow, flow_of, run_flow
 from langchain_tooltree.models import TAG
 from langchain_tooltree.text import digest
 
@@ -43,8 +42,6 @@ MOST_ABANDONED = 1_000
 
 Keeper = Callable[[Trajectory], Any | Awaitable[Any]]
 """What trajectories are handed to, beside stores: any function, sync or async."""
-
-AnyVerdict = VerdictFunction | ModelVerdict | BaseChatModel | str
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,15 +127,6 @@ class RunRecorder:
         return False
 
 
-@dataclass(frozen=True, slots=True)
-class _Finished:
-    """A recording whose graph has ended."""
-
-    recording: Recording
-    error: BaseException | None
-    loop: AbstractEventLoop | None
-
-
 class TrajectoryRecorder(GraphCallbackHandler):
     """Records what agents do, whatever kind of LangGraph or LangChain agent they are.
 
@@ -160,18 +148,21 @@ class TrajectoryRecorder(GraphCallbackHandler):
     a graph that learns online a store beside it: `TrajectoryRecorder([experience, graph.learn], verdict=...)`.
 
     Variables of a store's namespace are filled from `configurable` or from the runtime context of the run. LangChain
-    tells a recorder of these where a model, a tool or another runnable is called inside a node; for a graph in which
+    shows these to a recorder where a model, a tool or another runnable is called inside a node. For a graph in which
     none is, pass a store of one user, `experience.within(user_id=...)`. A run whose namespace is not known is not kept
     in that store, and not judged for it.
+
+    Beside a `CFGMMiddleware` or a `SITGraphMiddleware` of the same agent, a run is judged once, and has one record in
+    a store: the first verdict counts for all, and this recorder keeps the record, being the one that hears most.
 
     Nothing is held in memory beyond the end of a run. What goes wrong while recording is logged and does not disturb
     the run.
 
     Args:
         store: Where trajectories go: an `ExperienceStore`, a function that takes a `Trajectory`, such as
-            `SITGraph().learn`, or several of these. A function is also told of runs that are not finished.
+            `SITGraph().learn`, or several of these. A function also gets runs that are not finished.
         verdict: Says whether a run succeeded: a function (see `VerdictFunction`), a chat model, the name of one, or a
-            `ModelVerdict`. Without one, `success` stays `None`.
+            `ModelVerdict`. Without one, `success` stays `None`, unless a middleware has a verdict.
         messages_key: Where the state of the agents keeps their messages.
 
     Raises:
@@ -205,7 +196,7 @@ class TrajectoryRecorder(GraphCallbackHandler):
         **_: Any,
     ) -> None:
         """Take note of a chain, a graph or a node."""
-        with _Undisturbed(), self._lock:
+        with _undisturbed(), self._lock:
             run = self._started(run_id, parent_run_id, tags or (), metadata or {})
             graph = run.parent
             if graph is not None and not run.inner and (node := NodeRun.of(tags or (), run.metadata)) is not None:
@@ -223,7 +214,7 @@ class TrajectoryRecorder(GraphCallbackHandler):
         **_: Any,
     ) -> None:
         """Take note of a tool: an agent may run inside it."""
-        with _Undisturbed(), self._lock:
+        with _undisturbed(), self._lock:
             self._started(run_id, parent_run_id, tags or (), metadata or {})
 
     def on_tool_end(self, output: Any, *, run_id: UUID, **_: Any) -> None:  # noqa: ARG002 - part of the interface
@@ -248,7 +239,7 @@ class TrajectoryRecorder(GraphCallbackHandler):
         **_: Any,
     ) -> None:
         """A model is called, with tools, where the run's configuration is known."""
-        with _Undisturbed(), self._lock:
+        with _undisturbed(), self._lock:
             parent = self._known(parent_run_id)
             if parent is None or parent.recording is None:
                 return
@@ -268,19 +259,22 @@ class TrajectoryRecorder(GraphCallbackHandler):
 
     async def on_chain_end(self, outputs: Any, *, run_id: UUID, **_: Any) -> None:
         """Keep what is to be kept of a run that is done."""
-        finished = None
-        with _Undisturbed():
-            finished = self._ended(run_id, outputs=outputs)
-        if finished is not None:
-            await self._keep(finished)
+        await self._over(run_id, outputs, None)
 
     async def on_chain_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
         """Keep what is to be kept of a run that raised."""
-        finished = None
-        with _Undisturbed():
-            finished = self._ended(run_id, error=error)
-        if finished is not None:
-            await self._keep(finished)
+        await self._over(run_id, None, error)
+
+    async def _over(self, run_id: UUID, outputs: Any, error: BaseException | None) -> None:
+        with _undisturbed():
+            recording = self._ended(run_id, outputs, error)
+            if recording is None:
+                return
+            flow = self._keeping(recording, error)
+            if recording.top.loop is asyncio.get_running_loop():
+                await arun_flow(flow)
+            else:
+                await asyncio.to_thread(run_flow, flow)
 
     def _known(self, run_id: UUID | None) -> CallbackRun | None:
         return None if run_id is None else self._runs.get(run_id)
@@ -311,7 +305,8 @@ class TrajectoryRecorder(GraphCallbackHandler):
         if node.updates_state:
             graph.graph.node_started(node, messages_in(state, self._messages_key) if node.gets_state else None)
 
-    def _ended(self, run_id: UUID, *, outputs: Any = None, error: BaseException | None = None) -> _Finished | None:
+    def _ended(self, run_id: UUID, outputs: Any, error: BaseException | None) -> Recording | None:
+        """Take note of the end of a run; what is recorded, if it was the outermost one."""
         with self._lock:
             run = self._forget(run_id)
             if run is None or run.recording is None:
@@ -324,7 +319,7 @@ class TrajectoryRecorder(GraphCallbackHandler):
                     run.visit.graph.node_ended(node, update)
             if run.graph is not None:
                 run.graph.ended(None if error is not None else messages_in(outputs, key))
-            return _Finished(run.recording, error, run.loop) if run.recording.top is run else None
+            return run.recording if run.recording.top is run else None
 
     def _forget(self, run_id: UUID) -> CallbackRun | None:
         run = self._runs.pop(run_id, None)
@@ -337,14 +332,6 @@ class TrajectoryRecorder(GraphCallbackHandler):
                 del self._abandoned[each]
         return run
 
-    async def _keep(self, finished: _Finished) -> None:
-        with _Undisturbed():
-            flow = self._keeping(finished.recording, finished.error)
-            if finished.loop is asyncio.get_running_loop():
-                await arun_flow(flow)
-            else:
-                await asyncio.to_thread(run_flow, flow)
-
     def _keeping(self, recording: Recording, error: BaseException | None) -> Flow[None]:
         keepers = list(self._keepers_of(recording))
         if not keepers:
@@ -352,27 +339,27 @@ class TrajectoryRecorder(GraphCallbackHandler):
         stores = [keeper for keeper in keepers if isinstance(keeper, ExperienceStore)]
         earlier: Trajectory | None = None
         for store in stores if recording.thread_id is not None else ():
-            with _Undisturbed():
-                earlier = earlier or (yield from store.getting(recording.id))
+            with _undisturbed():
+                earlier = earlier or (yield from flow_of(store.get)(recording.id))
         trajectory = recording.trajectory(error, earlier)
         if trajectory is None:
             logger.debug("Run %s is not recorded: no messages under %r.", recording.id, self._messages_key)
             return
         if not recording.unfinished(error):
             left = recording.judging if self._recorder.judge is None else None
-            with _Undisturbed():
+            with _undisturbed():
                 trajectory = yield from (left or self._recorder.judging)(trajectory, recording.last)
         for keeper in keepers:
-            with _Undisturbed():
+            with _undisturbed():
                 if isinstance(keeper, ExperienceStore):
-                    yield from keeper.adding(trajectory)
+                    yield from flow_of(keeper.add)(trajectory)
                 else:
                     yield FunctionStep(keeper, trajectory)
 
     def _keepers_of(self, recording: Recording) -> Iterator[ExperienceStore | Keeper]:
         """Functions, and the stores whose namespace is known, each for the user or tenant whose run it is."""
         for keeper in self._recorder.keepers:
-            with _Undisturbed():
+            with _undisturbed():
                 yield _store_of(recording, keeper) if isinstance(keeper, ExperienceStore) else keeper
 
     def recording_at(self, run_id: UUID | None) -> Recording | None:
@@ -385,25 +372,20 @@ class TrajectoryRecorder(GraphCallbackHandler):
 
     def keeps_in(self, recording: Recording, store: ExperienceStore) -> bool:
         """Whether this recording will be kept where `store` keeps its records."""
-        stores = [keeper for keeper in self._recorder.keepers if isinstance(keeper, ExperienceStore)]
-        if recording.last is None:
-            return False
-        with suppress(ConfigurationError):
-            return any(_store_of(recording, keeper).place == store.place for keeper in stores)
+        for keeper in self._recorder.keepers if recording.last is not None else ():
+            with suppress(ConfigurationError):  # it is not known whose run this is
+                if isinstance(keeper, ExperienceStore) and _store_of(recording, keeper).place == store.place:
+                    return True
         return False
 
 
-class _Undisturbed:
+@contextmanager
+def _undisturbed() -> Iterator[None]:
     """Logs what goes wrong while recording; the run that is recorded goes on."""
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> bool:
-        if isinstance(error, Exception):
-            logger.error("A run could not be recorded as it should: %s", error, exc_info=error)
-            return True
-        return False
+    try:
+        yield
+    except Exception as error:
+        logger.exception("A run could not be recorded as it should: %s", error)  # noqa: TRY401 - the reason in one line
 
 
 def _running_loop() -> AbstractEventLoop | None:
@@ -421,14 +403,14 @@ def _store_of(recording: Recording, store: ExperienceStore) -> ExperienceStore:
             raise
         msg = (
             f"It is not known whose run {recording.id!r} is: nothing was called inside its nodes, neither a model nor "
-            "a tool, and only there is a recorder told what is configurable. Pass a store of one user or tenant, "
+            "a tool, and only there does a recorder see what is configurable. Pass a store of one user or tenant, "
             f"TrajectoryRecorder(store.within(...)). {error}"
         )
         raise ConfigurationError(msg) from error
 
 
 def _hear_variables(run: CallbackRun) -> None:
-    """Callbacks are not told what is `configurable`, but what runs inside a node sees it."""
+    """Callbacks do not get what is `configurable`, but what runs inside a node sees it."""
     recording = run.recording
     if recording is None or recording.heard_variables or run.graph is not None:
         return

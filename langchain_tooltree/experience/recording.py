@@ -238,16 +238,8 @@ class Visit:
 class CallbackRun:
     """A run of anything, from its start to its end.
 
-    Attributes:
-        id: Its run id.
-        parent: The run that it is part of, if that one is known.
-        metadata: What it was started with.
-        inner: Whether it belongs to a search of this package, and so not to the conversation.
-        family: Ids of all runs under the same outermost one.
-        loop: The event loop on which it started.
-        visit: What it is as a node; `None` if it is none.
-        graph: What it is as a graph; `None` if it is none, or none of its nodes has started yet.
-        recording: The recording that it is part of.
+    It may belong to a search of this package (`inner`), and so not to the conversation. `family` are all runs under the
+    same outermost one. `visit` is what it is as a node; `graph`, what it is as a graph one of whose nodes has started.
     """
 
     id: UUID
@@ -278,7 +270,7 @@ class Recording:
             of the other graph.
 
     Attributes:
-        variables: Values by which a store's namespace is filled.
+        variables: What may say whose run it is; the namespace of a store is filled from it.
         judging: How a middleware that has left its record to this one would judge it.
     """
 

@@ -1,8 +1,11 @@
-"""ExperienceStore: trajectories in any LangGraph store."""
+"""ExperienceStore: trajectories, and records of other kinds, in any LangGraph store, apart for each user or tenant."""
 
+import asyncio
 import json
+import re
 import threading
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -12,13 +15,182 @@ from langgraph.store.base import BaseStore, GetOp, Item, SearchItem
 from numpy.typing import NDArray
 
 from langchain_tooltree._langgraph import configurable_here, runtime_in
-from langchain_tooltree.errors import ConfigurationError, TrajectoryFormatError, check_count
+from langchain_tooltree.errors import ConfigurationError, StoreError, TrajectoryFormatError, check_count
 from langchain_tooltree.experience.embeddings import EmbedStep, resolve_embeddings
 from langchain_tooltree.experience.files import from_json, to_json
-from langchain_tooltree.experience.namespaces import NamespaceTemplate
-from langchain_tooltree.experience.record_collection import RecordCollection, StoreCall, listing
 from langchain_tooltree.experience.trajectory import Trajectory
-from langchain_tooltree.flows import Flow, arun_flow, run_flow
+from langchain_tooltree.flows import Flow, arun_flow, async_twin, driven, run_flow
+
+Namespace = tuple[str, ...]
+
+_VARIABLE = re.compile(r"\{([A-Za-z_]\w*)\}")
+
+RESERVED = "langgraph"
+"""The first label that LangGraph keeps to itself."""
+
+
+class NamespaceTemplate:
+    """A namespace with variables, such as `("tooltree", "{user_id}")`.
+
+    Raises:
+        ConfigurationError: If a label cannot stand in a namespace.
+    """
+
+    def __init__(self, labels: Sequence[str]) -> None:
+        if isinstance(labels, str) or not labels:
+            msg = f"namespace must be a tuple of labels such as ('tooltree', '{{user_id}}'), got {labels!r}."
+            raise ConfigurationError(msg)
+        for label in labels:
+            if not isinstance(label, str):
+                msg = f"A label of a namespace must be a text, got {label!r} in {tuple(labels)!r}."
+                raise ConfigurationError(msg)
+            plain = _VARIABLE.sub("x", label)
+            if "{" in plain or "}" in plain:
+                msg = f"The label {label!r} has a brace that belongs to no variable. Write variables as {{user_id}}."
+                raise ConfigurationError(msg)
+            _check_label(plain, f"The label {label!r}")
+        if labels[0] == RESERVED:
+            msg = f"A namespace must not begin with {RESERVED!r}, which LangGraph keeps to itself; got {labels!r}."
+            raise ConfigurationError(msg)
+        self.labels = tuple(labels)
+        self.variables = tuple(dict.fromkeys(name for label in labels for name in _VARIABLE.findall(label)))
+
+    def fill(self, values: Mapping[str, Any]) -> Namespace:
+        """The namespace for these values of its variables; others are ignored.
+
+        Raises:
+            ConfigurationError: If a value is missing, is neither a text, a whole number nor an identifier such as a
+                UUID, or would lead to somebody else's namespace.
+        """
+        texts = {name: _label(name, values) for name in self.variables}
+        filled = tuple(_VARIABLE.sub(lambda found: texts[found[1]], label) for label in self.labels)
+        if filled[0] == RESERVED:
+            msg = f"The namespace {self.labels!r} would begin with {RESERVED!r}, which LangGraph keeps to itself."
+            raise ConfigurationError(msg)
+        return filled
+
+
+def _label(name: str, values: Mapping[str, Any]) -> str:
+    value = values.get(name)
+    if value is None:
+        msg = (
+            f"The namespace needs {name!r}, which is not known here. Pass "
+            f"config={{'configurable': {{{name!r}: ...}}}}, give the graph a context with it, "
+            f"or use store.within({name}=...)."
+        )
+        raise ConfigurationError(msg)
+    if not _identifies(value):
+        msg = (
+            f"{name} stands in a namespace, so it must be a text, a whole number or an identifier such as a UUID; "
+            f"got {type(value).__name__}: {value!r:.80}."
+        )
+        raise ConfigurationError(msg)
+    _check_label(str(value), f"{name}={value!r:.80}")
+    return str(value)
+
+
+def _identifies(value: Any) -> bool:
+    """Whether a value's text stands for it: not a collection's, nor an object's that has no text of its own."""
+    if isinstance(value, bool | float | Iterable):
+        return isinstance(value, str)
+    return isinstance(value, int) or any("__str__" in vars(kind) for kind in type(value).__mro__[:-1])
+
+
+def _check_label(label: str, what: str) -> None:
+    if not label or "." in label or "\x00" in label:
+        msg = f"{what} cannot stand in a namespace: it must not be empty, nor hold a period or a NUL character."
+        raise ConfigurationError(msg)
+
+
+@dataclass(frozen=True, slots=True)
+class StoreCall:
+    """A call of a method of a store, or of its async twin, as a step of a flow."""
+
+    store: BaseStore
+    method: Literal["get", "put", "delete", "search", "batch"]
+    arguments: tuple[Any, ...]
+    options: Mapping[str, Any]
+
+    def run(self) -> Any:
+        """Call the method."""
+        return getattr(self.store, self.method)(*self.arguments, **self.options)
+
+    async def arun(self) -> Any:
+        """Await the method's twin; a store that has none is called in a thread."""
+        try:
+            return await getattr(self.store, f"a{self.method}")(*self.arguments, **self.options)
+        except NotImplementedError:  # SqliteStore has the sync half alone
+            return await asyncio.to_thread(self.run)
+
+
+LISTED = 2_000
+"""Items that are first asked for where all are wanted, and four times as many as long as there are more. Most stores
+have fewer, so that one search is enough."""
+
+
+def listing(
+    store: BaseStore, namespace: Namespace, *, wanted: Mapping[str, Any] | None = None
+) -> Flow[list[SearchItem]]:
+    """All items of exactly one namespace with the fields `wanted`, in the order of their keys, as a flow.
+
+    They come from one search, since pages would shift under writes. Some stores also find namespaces that merely look
+    alike (SQL's LIKE), or that begin alike.
+    """
+    limit = LISTED
+    while True:
+        options = {"query": None, "filter": wanted, "limit": limit}
+        found: list[SearchItem] = yield StoreCall(store, "search", (namespace,), options)
+        if len(found) < limit:
+            break
+        limit *= 4
+    return sorted((item for item in found if item.namespace == namespace), key=lambda item: item.key)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordCollection:
+    """Records of one kind: data that JSON can hold, by key. Its methods are flows.
+
+    `namespace` is called each time: the namespace may depend on the graph that is running. What is stored there and is
+    no record raises `StoreError`.
+    """
+
+    store: BaseStore
+    namespace: Callable[[], Namespace]
+
+    def putting(self, key: str, record: Mapping[str, Any]) -> Flow[None]:
+        """Keep a record, in place of one with the same key."""
+        # As one ASCII text, since not every database takes NUL characters or lone surrogates.
+        written = {"record": json.dumps(record, default=str)}
+        yield StoreCall(self.store, "put", (self.namespace(), key, written), {"index": False})
+
+    def getting(self, key: str) -> Flow[dict[str, Any] | None]:
+        """Read a record; `None` if there is none."""
+        item: Item | None = yield StoreCall(self.store, "get", (self.namespace(), key), {})
+        return None if item is None else _record(item)
+
+    def reading(self) -> Flow[dict[str, dict[str, Any]]]:
+        """Read all records, in the order of their keys."""
+        items = yield from listing(self.store, self.namespace())
+        return {item.key: _record(item) for item in items}
+
+    def deleting(self, key: str) -> Flow[None]:
+        """Delete a record; one that does not exist is no error."""
+        yield StoreCall(self.store, "delete", (self.namespace(), key), {})
+
+
+def _record(item: Item) -> dict[str, Any]:
+    try:
+        record = json.loads(item.value["record"])
+    except (KeyError, TypeError, ValueError):
+        record = None
+    if isinstance(record, dict):
+        return record
+    msg = (
+        f"Item {item.key!r} in namespace {item.namespace!r} was not written by this package: {item.value!r:.80}. "
+        "Delete it or choose another namespace."
+    )
+    raise StoreError(msg)
+
 
 Vector = NDArray[np.float16]
 
@@ -27,14 +199,7 @@ MOST_VECTORS = 50_000
 
 
 class RunRanking:
-    """Scores texts by their cosine similarity to a query, and remembers their vectors.
-
-    Args:
-        embeddings: Makes the vectors; a name will do, `HashingEmbeddings` if left out.
-
-    Raises:
-        ConfigurationError: If it is no embedder.
-    """
+    """Scores texts by their cosine similarity to a query, and remembers their vectors."""
 
     def __init__(self, embeddings: Embeddings | str | None = None) -> None:
         self._embeddings = resolve_embeddings(embeddings)
@@ -42,15 +207,7 @@ class RunRanking:
         self._lock = threading.Lock()
 
     def scores(self, query: str, texts: Sequence[str]) -> Flow[list[float]]:
-        """Score texts, as a flow.
-
-        Args:
-            query: What they are compared to.
-            texts: The texts.
-
-        Returns:
-            A score for each text, in their order.
-        """
+        """A score for each text, in their order, as a flow."""
         with self._lock:
             vectors = {text: self._vectors[text] for text in texts if text in self._vectors}
         missing = [text for text in dict.fromkeys([*texts, query]) if text not in vectors]
@@ -82,7 +239,7 @@ TASKS = "tasks"
 """Label under which an entry for each record stands: it is what is searched and listed, records being large."""
 
 PAGE = 100
-"""Records that are read at once."""
+"""Records that are read at once: few enough that a page of long runs, of some 100 KB each, is about 10 MB."""
 
 _OUTCOMES = {True: "success", False: "failure", None: "unknown"}
 
@@ -166,18 +323,18 @@ class ExperienceStore:
         return self._values
 
     @property
-    def place(self) -> tuple[BaseStore, tuple[str, ...]]:
+    def place(self) -> tuple[BaseStore, Namespace]:
         """Where the records of this store are kept; two that keep them in the same place are equal."""
         return self._store, self._namespace(None)
 
-    def shelf(self, label: str) -> RecordCollection:
-        """Where records of another kind are kept, in the same namespace.
+    def collection(self, label: str) -> RecordCollection:
+        """Records of another kind, in the same namespace; its variables are filled at each call.
 
         Args:
             label: Names the kind.
 
         Returns:
-            The shelf. Variables of the namespace are filled at each call, as without a `config`.
+            The collection.
         """
         return RecordCollection(self._store, lambda: (*self._namespace(None), label))
 
@@ -187,7 +344,8 @@ class ExperienceStore:
         bound._values = values
         return bound
 
-    def add(self, trajectory: Trajectory, *, config: RunnableConfig | None = None) -> None:
+    @driven
+    def add(self, trajectory: Trajectory, *, config: RunnableConfig | None = None) -> Flow[None]:
         """Keep a trajectory, in place of one with the same id.
 
         Args:
@@ -197,14 +355,6 @@ class ExperienceStore:
         Raises:
             ConfigurationError: If a variable of the namespace is not known.
         """
-        run_flow(self.adding(trajectory, config=config))
-
-    async def aadd(self, trajectory: Trajectory, *, config: RunnableConfig | None = None) -> None:
-        """The async twin of `add`."""
-        await arun_flow(self.adding(trajectory, config=config))
-
-    def adding(self, trajectory: Trajectory, *, config: RunnableConfig | None = None) -> Flow[None]:
-        """Keep a trajectory, as a flow."""
         namespace = self._namespace(config)
         # As one ASCII text, since not every database takes NUL characters or lone surrogates, which tools do return.
         record = {"record": json.dumps(to_json(trajectory), default=str)}
@@ -213,7 +363,10 @@ class ExperienceStore:
         yield self._call("put", (*namespace, TRAJECTORIES), trajectory.id, record, index=False)
         yield self._call("put", (*namespace, TASKS), trajectory.id, entry, index=["task"])
 
-    def get(self, id: str, *, config: RunnableConfig | None = None) -> Trajectory | None:  # noqa: A002 - the field's name
+    aadd = async_twin(add)
+
+    @driven
+    def get(self, id: str, *, config: RunnableConfig | None = None) -> Flow[Trajectory | None]:  # noqa: A002 - the field's name
         """Read one trajectory.
 
         Args:
@@ -227,18 +380,13 @@ class ExperienceStore:
             ConfigurationError: If a variable of the namespace is not known.
             TrajectoryFormatError: If what is stored is no trajectory.
         """
-        return run_flow(self.getting(id, config=config))
-
-    async def aget(self, id: str, *, config: RunnableConfig | None = None) -> Trajectory | None:  # noqa: A002 - as above
-        """The async twin of `get`."""
-        return await arun_flow(self.getting(id, config=config))
-
-    def getting(self, id: str, *, config: RunnableConfig | None = None) -> Flow[Trajectory | None]:  # noqa: A002 - as above
-        """Read one trajectory, as a flow."""
         item: Item | None = yield self._call("get", (*self._namespace(config), TRAJECTORIES), id)
-        return None if item is None else _read(item)
+        return None if item is None else _trajectory(item)
 
-    def delete(self, id: str, *, config: RunnableConfig | None = None) -> None:  # noqa: A002 - as above
+    aget = async_twin(get)
+
+    @driven
+    def delete(self, id: str, *, config: RunnableConfig | None = None) -> Flow[None]:  # noqa: A002 - as above
         """Delete a trajectory; one that does not exist is no error.
 
         Args:
@@ -248,16 +396,11 @@ class ExperienceStore:
         Raises:
             ConfigurationError: If a variable of the namespace is not known.
         """
-        run_flow(self._deleting(id, config))
-
-    async def adelete(self, id: str, *, config: RunnableConfig | None = None) -> None:  # noqa: A002 - as above
-        """The async twin of `delete`."""
-        await arun_flow(self._deleting(id, config))
-
-    def _deleting(self, key: str, config: RunnableConfig | None) -> Flow[None]:
         namespace = self._namespace(config)
-        yield self._call("delete", (*namespace, TASKS), key)
-        yield self._call("delete", (*namespace, TRAJECTORIES), key)
+        yield self._call("delete", (*namespace, TASKS), id)
+        yield self._call("delete", (*namespace, TRAJECTORIES), id)
+
+    adelete = async_twin(delete)
 
     def trajectories(
         self, *, success: bool | None = None, config: RunnableConfig | None = None
@@ -276,23 +419,22 @@ class ExperienceStore:
             TrajectoryFormatError: If what is stored is no trajectory.
         """
         namespace = self._namespace(config)
-        ids = run_flow(self._listed(namespace, success=success))
-        for start in range(0, len(ids), PAGE):
-            yield from run_flow(self._read_all(namespace, ids[start : start + PAGE]))
+        for page in run_flow(self._pages(namespace, success=success)):
+            yield from run_flow(self._read_all(namespace, page))
 
     async def atrajectories(
         self, *, success: bool | None = None, config: RunnableConfig | None = None
     ) -> AsyncIterator[Trajectory]:
         """The async twin of `trajectories`."""
         namespace = self._namespace(config)
-        ids = await arun_flow(self._listed(namespace, success=success))
-        for start in range(0, len(ids), PAGE):
-            for trajectory in await arun_flow(self._read_all(namespace, ids[start : start + PAGE])):
+        for page in await arun_flow(self._pages(namespace, success=success)):
+            for trajectory in await arun_flow(self._read_all(namespace, page)):
                 yield trajectory
 
+    @driven
     def similar(
         self, task: str, *, k: int = 2, success: bool | None = None, config: RunnableConfig | None = None
-    ) -> list[Trajectory]:
+    ) -> Flow[list[Trajectory]]:
         """Find the trajectories whose tasks are most like a task.
 
         Args:
@@ -308,18 +450,6 @@ class ExperienceStore:
             ConfigurationError: If `k` is less than 1, or a variable of the namespace is not known.
             TrajectoryFormatError: If what is stored is no trajectory.
         """
-        return run_flow(self.finding(task, k=k, success=success, config=config))
-
-    async def asimilar(
-        self, task: str, *, k: int = 2, success: bool | None = None, config: RunnableConfig | None = None
-    ) -> list[Trajectory]:
-        """The async twin of `similar`."""
-        return await arun_flow(self.finding(task, k=k, success=success, config=config))
-
-    def finding(
-        self, task: str, *, k: int = 2, success: bool | None = None, config: RunnableConfig | None = None
-    ) -> Flow[list[Trajectory]]:
-        """Find the trajectories whose tasks are most like a task, as a flow."""
         check_count("k", k)
         namespace = self._namespace(config)
         ids = yield from self._indexed(namespace, task, k, success=success)
@@ -330,58 +460,45 @@ class ExperienceStore:
             ids = [entry.key for _, entry in ranked[:k]]
         return (yield from self._read_all(namespace, ids))
 
-    def _indexed(
-        self,
-        namespace: tuple[str, ...],
-        task: str,
-        k: int,
-        *,
-        success: bool | None,
-    ) -> Flow[list[str] | None]:
+    asimilar = async_twin(similar)
+
+    def _indexed(self, namespace: Namespace, task: str, k: int, *, success: bool | None) -> Flow[list[str] | None]:
         """What the store's own index finds; `None` if it has none."""
         query, limit = _storable(task), k
         while query.strip():
-            hits: list[SearchItem] = yield self._search(namespace, limit, query, success=success)
+            options = {"query": query, "filter": _wanted(success), "limit": limit}
+            hits: list[SearchItem] = yield self._call("search", (*namespace, TASKS), **options)
             scored = [hit for hit in hits if hit.score is not None]
             if not scored:
                 return None
+            # Some stores also find namespaces that merely look alike (SQL's LIKE).
             own = [hit.key for hit in scored if hit.namespace == (*namespace, TASKS)]
             if len(own) >= k or len(hits) < limit:
                 return own[:k]
             limit *= 4
         return None
 
-    def _entries(self, namespace: tuple[str, ...], *, success: bool | None) -> Flow[list[SearchItem]]:
+    def _entries(self, namespace: Namespace, *, success: bool | None) -> Flow[list[SearchItem]]:
         """All entries in the order of their ids."""
         return (yield from listing(self._store, (*namespace, TASKS), wanted=_wanted(success)))
 
-    def _listed(self, namespace: tuple[str, ...], *, success: bool | None) -> Flow[list[str]]:
+    def _pages(self, namespace: Namespace, *, success: bool | None) -> Flow[list[list[str]]]:
         entries = yield from self._entries(namespace, success=success)
-        return [entry.key for entry in entries]
+        ids = [entry.key for entry in entries]
+        return [ids[start : start + PAGE] for start in range(0, len(ids), PAGE)]
 
-    def _read_all(self, namespace: tuple[str, ...], ids: Sequence[str]) -> Flow[list[Trajectory]]:
+    def _read_all(self, namespace: Namespace, ids: Sequence[str]) -> Flow[list[Trajectory]]:
         """The trajectories with these ids; those that were deleted meanwhile are left out."""
         gets = [GetOp((*namespace, TRAJECTORIES), key) for key in ids]
         items: list[Item | None] = (yield self._call("batch", gets)) if gets else []
-        return [_read(item) for item in items if item is not None]
-
-    def _search(
-        self,
-        namespace: tuple[str, ...],
-        limit: int,
-        query: str | None = None,
-        *,
-        success: bool | None,
-    ) -> StoreCall:
-        """Some stores also find namespaces that merely look alike (SQL's LIKE): what comes back has to be checked."""
-        return self._call("search", (*namespace, TASKS), query=query, filter=_wanted(success), limit=limit)
+        return [_trajectory(item) for item in items if item is not None]
 
     def _call(
         self, method: Literal["get", "put", "delete", "search", "batch"], *arguments: Any, **options: Any
     ) -> StoreCall:
         return StoreCall(self._store, method, arguments, options)
 
-    def _namespace(self, config: RunnableConfig | None) -> tuple[str, ...]:
+    def _namespace(self, config: RunnableConfig | None) -> Namespace:
         return self._template.fill(self._known(config))
 
     def _known(self, config: RunnableConfig | None) -> dict[str, Any]:
@@ -406,7 +523,7 @@ def _held(context: Any, name: str) -> Any:
     return context.get(name) if isinstance(context, Mapping) else getattr(context, name, None)
 
 
-def _read(item: Item) -> Trajectory:
+def _trajectory(item: Item) -> Trajectory:
     where = f"Trajectory {item.key!r} in namespace {item.namespace!r}"
     try:
         written = json.loads(item.value["record"])

@@ -1,12 +1,13 @@
 """load_thread: the trajectory of a LangGraph thread, read from its history."""
 
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import AsyncIterable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
-from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 from langgraph.pregel import Pregel
 from langgraph.types import StateSnapshot
 
@@ -51,19 +52,21 @@ def load_thread(
     saver, thread_id = _checkpointer(graph), _thread_id(config)
     histories: dict[str, _History] = {}
 
-    def take(saved: SavedState) -> None:
+    def take(checkpoint: CheckpointTuple) -> None:
+        saved = SavedState.of(checkpoint)
         histories.setdefault(saved.namespace, _History()).take(saved, messages_key)
 
     thread = {"thread_id": thread_id}
-    yield _Checkpoints(saver, {"configurable": thread}, take)
+    everything: RunnableConfig = {"configurable": thread}
+    yield _ForEach(partial(saver.list, everything), partial(saver.alist, everything), take)
     if not histories:
         msg = f"Thread {thread_id!r} has no checkpoints. Check its id, and that the graph ran with this checkpointer."
         raise TrajectoryFormatError(msg)
     for namespace, history in histories.items():
         if history.in_parts:
             histories[namespace] = rebuilt = _History(history.parent)
-            visit = rebuilt.visitor(messages_key)
-            yield _Snapshots(graph, config_at(thread, namespace), visit)
+            place, visit = config_at(thread, namespace), partial(rebuilt.visit, messages_key)
+            yield _ForEach(partial(graph.get_state_history, place), partial(graph.aget_state_history, place), visit)
     root = histories.pop("", _History())
     if not root.forms:
         msg = (
@@ -124,14 +127,10 @@ class _History:
         else:
             self._see(saved.id, saved.value(messages_key))
 
-    def visitor(self, messages_key: str) -> Callable[[StateSnapshot], None]:
-        """A function that takes in snapshots; later ones come first."""
-
-        def visit(snapshot: StateSnapshot) -> None:
-            values = snapshot.values if isinstance(snapshot.values, dict) else {}
-            self._see(checkpoint_of(snapshot.config), values.get(messages_key))
-
-        return visit
+    def visit(self, messages_key: str, snapshot: StateSnapshot) -> None:
+        """Take in a snapshot of the state; later ones come first."""
+        values = snapshot.values if isinstance(snapshot.values, dict) else {}
+        self._see(checkpoint_of(snapshot.config), values.get(messages_key))
 
     def _see(self, checkpoint: str, messages: Any) -> None:
         listed = list(keyed(messages))
@@ -150,37 +149,20 @@ class _History:
 
 
 @dataclass(frozen=True, slots=True)
-class _Checkpoints:
-    """Reading the checkpoints of a thread, those of all graphs inside included, latest first."""
+class _ForEach:
+    """Doing something with each checkpoint of a thread, or each state of one of its graphs, latest first."""
 
-    saver: BaseCheckpointSaver[Any]
-    config: RunnableConfig
-    take: Callable[[SavedState], None]
-
-    def run(self) -> None:
-        for saved in self.saver.list(self.config):
-            self.take(SavedState.of(saved))
-
-    async def arun(self) -> None:
-        async for saved in self.saver.alist(self.config):
-            self.take(SavedState.of(saved))
-
-
-@dataclass(frozen=True, slots=True)
-class _Snapshots:
-    """Reading the states of one graph of a thread, latest first."""
-
-    graph: Pregel[Any, Any, Any, Any]
-    config: RunnableConfig
-    visit: Callable[[StateSnapshot], None]
+    listed: Callable[[], Iterable[Any]]
+    alisted: Callable[[], AsyncIterable[Any]]
+    take: Callable[[Any], None]
 
     def run(self) -> None:
-        for snapshot in self.graph.get_state_history(self.config):
-            self.visit(snapshot)
+        for each in self.listed():
+            self.take(each)
 
     async def arun(self) -> None:
-        async for snapshot in self.graph.aget_state_history(self.config):
-            self.visit(snapshot)
+        async for each in self.alisted():
+            self.take(each)
 
 
 def _checkpointer(graph: Any) -> BaseCheckpointSaver[Any]:

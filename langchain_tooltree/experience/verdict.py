@@ -74,12 +74,12 @@ class VerdictForm(BaseModel):
 class ModelVerdict:
     """A chat model that says whether a run succeeded, and why.
 
-    It is asked once more if its reply is unusable; a model that gives no verdict then leaves the run unjudged
-    (`success` is `None`), and the reasons say what went wrong. Its tokens do not appear in `stream_mode="messages"`.
+    It is asked a second time if its reply is unusable. A model that gives no verdict then leaves the run unjudged:
+    `success` is `None`, and the reasons say what went wrong. Its tokens do not appear in `stream_mode="messages"`.
 
     Args:
         model: The chat model, or the name of one.
-        prompt: What it is told to do.
+        prompt: Its instructions.
         max_characters: About how much of a run it is shown; the middle of longer ones is left out.
 
     Raises:
@@ -133,38 +133,15 @@ class ModelVerdict:
     ajudge = async_twin(judge)
 
 
-@driven
-def judged(trajectory: Trajectory, verdict: "VerdictFunction | ModelVerdict | BaseChatModel | str") -> Flow[Trajectory]:
-    """A trajectory with a verdict on it.
+AnyVerdict = VerdictFunction | ModelVerdict | BaseChatModel | str
+"""What users pass as `verdict`: a function, a `ModelVerdict`, a chat model, or the name of one."""
 
-    Args:
-        trajectory: The run.
-        verdict: A function (see `VerdictFunction`), a chat model, the name of one, or a `ModelVerdict`.
 
-    Returns:
-        A copy that says whether it succeeded, and why.
+def resolve_verdict(verdict: AnyVerdict) -> Judge:
+    """Turn what a user passed as `verdict` into a function from a trajectory to a flow.
 
     Raises:
-        ConfigurationError: If `verdict` is nothing of the kind, or a function returns something else than a verdict.
-    """
-    given = yield from resolve_verdict(verdict)(trajectory)
-    return trajectory.judged(given.success, given.reasons)
-
-
-ajudged = async_twin(judged)
-
-
-def resolve_verdict(verdict: "VerdictFunction | ModelVerdict | BaseChatModel | str") -> Judge:
-    """Turn what a user passed as `verdict` into a flow.
-
-    Args:
-        verdict: A function, a chat model, the name of one, or a `ModelVerdict`.
-
-    Returns:
-        A function from a trajectory to a flow that returns the verdict.
-
-    Raises:
-        ConfigurationError: If it is none of these.
+        ConfigurationError: If it is nothing of the kind.
     """
     if isinstance(verdict, str) or is_chat_model(verdict):
         return flow_of(ModelVerdict(verdict).judge)

@@ -3,10 +3,9 @@
 # ruff: noqa: F401 - names for tests to import
 
 from langchain_tooltree._langgraph import NodeRun
-from langchain_tooltree.experience import record_collection as record_collection_module
+from langchain_tooltree.experience import store as record_collection_module
 from langchain_tooltree.experience import store as store_module
 from langchain_tooltree.experience.files import from_json, to_json
-from langchain_tooltree.experience.namespaces import NamespaceTemplate
 from langchain_tooltree.experience.recording import GraphRun, ThreadDialogue, path_of, update_in
 from langchain_tooltree.experience.records import (
     DEFAULT_MAX_CHARACTERS,
@@ -21,7 +20,18 @@ from langchain_tooltree.experience.records import (
 )
 from langchain_tooltree.experience.reference import TAG, as_reference, without_reference
 from langchain_tooltree.experience.run_identity import COLLECTING, as_metadata, tools_in
-from langchain_tooltree.experience.store import RunRanking
+from langchain_tooltree.experience.store import NamespaceTemplate, RunRanking
 from langchain_tooltree.experience.trajectory import to_chat, to_message, to_messages
-from langchain_tooltree.experience.verdict import DEFAULT_VERDICT_PROMPT, ajudged, judged, resolve_verdict
+from langchain_tooltree.experience.verdict import DEFAULT_VERDICT_PROMPT, resolve_verdict
+from langchain_tooltree.flows import async_twin, driven
 from langchain_tooltree.text import LONGEST_TEXT, digest, shortened
+
+
+@driven
+def judged(trajectory, verdict):
+    """A trajectory with its verdict, as recorders give it one."""
+    given = yield from resolve_verdict(verdict)(trajectory)
+    return trajectory.judged(given.success, given.reasons)
+
+
+ajudged = async_twin(judged)

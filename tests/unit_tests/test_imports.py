@@ -23,7 +23,6 @@ PURE = {
     "cfgm/collect/report.py",
     "cfgm/condense.py",
     "events.py",
-    "experience/namespaces.py",
     "experience/records.py",
     "experience/reference.py",
     "sitgraph/graph.py",

@@ -306,7 +306,7 @@ class _Assignment:
 
     def reading(self) -> Any:
         """What was kept of attempts under way, as a flow."""
-        return journals(self._settings.experience.shelf(SHELF))
+        return journals(self._settings.experience.collection(SHELF))
 
     def collection(self, kept: Any) -> Collection:
         """The collection, with what was kept of attempts under way."""

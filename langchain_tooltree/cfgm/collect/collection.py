@@ -33,7 +33,7 @@ from langchain_tooltree.experience.files import SUCCESS_REWARD, from_json, to_js
 from langchain_tooltree.experience.records import DEFAULT_MAX_CHARACTERS, excerpt
 from langchain_tooltree.experience.store import ExperienceStore
 from langchain_tooltree.experience.trajectory import Trajectory
-from langchain_tooltree.flows import Flow, FunctionStep
+from langchain_tooltree.flows import Flow, FunctionStep, flow_of
 from langchain_tooltree.models import ATTEMPTS, Meter, StructuredQuestion, document_prompt, inner_config
 from langchain_tooltree.text import shortened
 
@@ -280,8 +280,8 @@ class Collection:
         """One attempt: read if it is stored, made or gone on with otherwise."""
         settings, experience = self._settings, self._settings.experience
         key = task.attempt_id(number)
-        journal = Journal(experience.shelf(SHELF), key, self._journals.get(key))
-        stored = yield from experience.getting(key)
+        journal = Journal(experience.collection(SHELF), key, self._journals.get(key))
+        stored = yield from flow_of(experience.get)(key)
         made = stored is None
         if stored is None:
             request = request_for(task.text, settings.focus_points, reflections)
@@ -298,7 +298,7 @@ class Collection:
             stored = yield from self._making(attempt, reflections)
         if made or journal.holds:
             # Storing takes several writes: what a kill in between has left undone is done again.
-            yield from experience.adding(stored)
+            yield from flow_of(experience.add)(stored)
             yield from journal.clearing()
         self.tally.count(stored, made=made)
         return stored

@@ -125,7 +125,7 @@ def test_what_another_version_has_kept_is_asked_for_again(record):
     store = ExperienceStore(InMemoryStore())
     ours, model = memory(FORM, FORM, store=store)
     ours.focus_points("A house.")
-    shelf = store.shelf("focus")
+    shelf = store.collection("focus")
     for key in run_flow(shelf.reading()):
         run_flow(shelf.putting(key, record))
     assert ours.focus_points("A house.") == POINTS

@@ -146,7 +146,7 @@ def test_tips_are_deleted_with_their_success_though_failures_stay():
     assert len(ours.extract_tips()) == 2
     ours.experience.delete(gone.id)
     assert ours.extract_tips() == []
-    assert run_flow(ours.experience.shelf("tips").reading()) == {}
+    assert run_flow(ours.experience.collection("tips").reading()) == {}
 
 
 def test_tips_of_a_deleted_success_are_deleted_where_they_hold_for_another_task_too():
@@ -177,7 +177,7 @@ def test_tasks_of_one_text_are_told_apart_by_their_ids():
 def test_what_another_version_has_kept_is_read_as_far_as_it_can_be(part):
     ours = memory(failure("alpha"), success("alpha"))
     tips = ours.extract_tips()
-    shelf = ours.experience.shelf("tips")
+    shelf = ours.experience.collection("tips")
     for key, note in run_flow(shelf.reading()).items():
         run_flow(shelf.putting(key, {**note, "success": part}))
     assert len(ours.recall("alpha").runs) == 1

@@ -34,7 +34,7 @@ def drive(request):
 
 
 async def test_records_are_kept_replaced_read_and_deleted(base, drive):
-    shelf = ExperienceStore(base).shelf("tips")
+    shelf = ExperienceStore(base).collection("tips")
     assert await drive(shelf.getting("a")) is None
     await drive(shelf.putting("b", {"n": 1}))
     await drive(shelf.putting("a", {"text": "half a pair \ud800 \x00"}))
@@ -48,7 +48,7 @@ async def test_records_are_kept_replaced_read_and_deleted(base, drive):
 
 async def test_all_are_read_whatever_their_number(base, drive, monkeypatch):
     monkeypatch.setattr(module, "LISTED", 2)
-    shelf = ExperienceStore(base).shelf("tips")
+    shelf = ExperienceStore(base).collection("tips")
     for number in range(19):
         await drive(shelf.putting(f"{number:02}", {"n": number}))
     assert [record["n"] for record in (await drive(shelf.reading())).values()] == list(range(19))
@@ -57,13 +57,13 @@ async def test_all_are_read_whatever_their_number(base, drive, monkeypatch):
 async def test_kinds_and_tenants_are_kept_apart(base, drive):
     experience = ExperienceStore(base, namespace=("agent", "{user}"))
     ada, bob = experience.within(user="a_a"), experience.within(user="aba")
-    await drive(ada.shelf("tips").putting("x", {"of": "ada"}))
-    await drive(bob.shelf("tips").putting("x", {"of": "bob"}))
-    await drive(ada.shelf("tips").putting("y", {"of": "ada"}))
+    await drive(ada.collection("tips").putting("x", {"of": "ada"}))
+    await drive(bob.collection("tips").putting("x", {"of": "bob"}))
+    await drive(ada.collection("tips").putting("y", {"of": "ada"}))
     ada.add(Trajectory("z", "task"))
-    assert await drive(ada.shelf("tips").reading()) == {"x": {"of": "ada"}, "y": {"of": "ada"}}
-    assert await drive(bob.shelf("tips").reading()) == {"x": {"of": "bob"}}
-    assert await drive(ada.shelf("focus").reading()) == {}
+    assert await drive(ada.collection("tips").reading()) == {"x": {"of": "ada"}, "y": {"of": "ada"}}
+    assert await drive(bob.collection("tips").reading()) == {"x": {"of": "bob"}}
+    assert await drive(ada.collection("focus").reading()) == {}
     assert [each.id for each in ada.trajectories()] == ["z"]
 
 
@@ -71,15 +71,15 @@ def test_a_graph_says_whose_shelf_it_is():
     experience = ExperienceStore(InMemoryStore(), namespace=("agent", "{user}"))
 
     def remember(_: MessagesState):
-        run_flow(experience.shelf("tips").putting("x", {}))
+        run_flow(experience.collection("tips").putting("x", {}))
 
     graph = StateGraph(MessagesState).add_node("remember", remember).add_edge(START, "remember").compile()
     graph.invoke({"messages": []}, RunnableConfig(configurable={"user": "ada"}))
-    assert run_flow(experience.within(user="ada").shelf("tips").reading()) == {"x": {}}
+    assert run_flow(experience.within(user="ada").collection("tips").reading()) == {"x": {}}
 
 
 def test_what_somebody_else_wrote_is_refused():
     base = InMemoryStore()
     base.put(("tooltree", "tips"), "x", {"text": "not ours"})
     with pytest.raises(StoreError, match=r"Item 'x' in namespace .* was not written by this package"):
-        run_flow(ExperienceStore(base).shelf("tips").getting("x"))
+        run_flow(ExperienceStore(base).collection("tips").getting("x"))

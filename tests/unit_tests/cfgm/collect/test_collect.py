@@ -111,11 +111,11 @@ async def test_what_another_version_has_kept_is_read_as_far_as_it_can_be(gather)
     experience, model = empty_store(), Walker(down_at=(3,))
     await gather(model, experience, fresh, ["leave"], None, max_retries=0)
     for namespace, key in contents(experience):
-        shelf = experience.shelf(namespace[-1])
+        shelf = experience.collection(namespace[-1])
         kept = run_flow(shelf.getting(key))
         run_flow(shelf.putting(key, {**kept, "usage": {"model_calls": 1, "cents": 7}}))
     ended = Task("enter")
-    run_flow(experience.shelf("attempts").putting(f"{attempt_id(ended)}/ended", {"messages": 7}))
+    run_flow(experience.collection("attempts").putting(f"{attempt_id(ended)}/ended", {"messages": 7}))
     report = await gather(model, experience, fresh, ["leave", ended], None, max_retries=0)
     assert (report.attempts, report.unfinished) == (2, ())
     assert report.total.model_calls == 8

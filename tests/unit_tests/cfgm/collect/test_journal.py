@@ -16,7 +16,7 @@ def experience():
 
 
 async def test_records_are_read_back_by_attempt_and_key(drive, experience):
-    shelf = experience.shelf(SHELF)
+    shelf = experience.collection(SHELF)
     for attempt in ("a-1", "a-2"):
         journal = Journal(shelf, attempt)
         await drive(journal.keeping("k", {"reply": attempt}))
@@ -32,13 +32,13 @@ async def test_records_are_read_back_by_attempt_and_key(drive, experience):
 
 
 async def test_a_new_record_does_not_count_as_one_of_an_earlier_process(drive, experience):
-    journal = Journal(experience.shelf(SHELF), "a-1")
+    journal = Journal(experience.collection(SHELF), "a-1")
     await drive(journal.keeping("k", {"reply": 1}))
     assert journal.recorded("k") is None
 
 
 async def test_each_record_is_one_write_of_its_own_size(drive, experience):
-    journal = Journal(experience.shelf(SHELF), "a-1")
+    journal = Journal(experience.collection(SHELF), "a-1")
     sizes = []
     for number in range(50):
         await drive(journal.keeping(f"{number:02}", {"reply": "x"}))
@@ -48,7 +48,7 @@ async def test_each_record_is_one_write_of_its_own_size(drive, experience):
 
 
 async def test_clearing_takes_old_and_new_records_of_the_attempt_alone(drive, experience):
-    shelf = experience.shelf(SHELF)
+    shelf = experience.collection(SHELF)
     await drive(Journal(shelf, "a-1").keeping("old", {}))
     await drive(Journal(shelf, "a-10").keeping("other", {}))
     kept = await drive(journals(shelf))
@@ -64,7 +64,7 @@ async def test_clearing_takes_old_and_new_records_of_the_attempt_alone(drive, ex
 async def test_something_else_on_the_shelf_is_named(drive, experience):
     experience._store.put(("tooltree", SHELF), "mine", {"text": "hello"})
     with pytest.raises(StoreError, match="mine"):
-        await drive(journals(experience.shelf(SHELF)))
+        await drive(journals(experience.collection(SHELF)))
 
 
 def test_a_place_is_known_by_what_was_said_and_not_by_ids():
