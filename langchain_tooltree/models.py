@@ -99,7 +99,7 @@ find out differs from one that knows by that request alone.
 class Patience:
     """How long an operation may wait for rate limits.
 
-    Args:
+    Attributes:
         seconds: What may still be waited in all; the time that a client spends on being refused counts, because most
             wait by themselves first.
         deadline: When nothing is waited for any more, on the clock of `time.monotonic`.
@@ -125,14 +125,9 @@ class Patience:
 
 @dataclass(slots=True)
 class Meter:
-    """Counts what one operation spends.
+    """Counts what one operation spends, of at most `allowance` model calls; refused requests are none.
 
-    Args:
-        allowance: Model calls it may make at the most. Requests that the provider refused to take are none.
-        patience: How long it may wait for rate limits.
-
-    Attributes:
-        problems: What went wrong with questions that may still have been answered in the end.
+    `problems` are what went wrong with questions that may still have been answered in the end.
     """
 
     allowance: int

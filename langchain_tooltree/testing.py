@@ -278,14 +278,9 @@ _OPENINGS: dict[str, Literal["plan", "propose", "pre", "post"]] = {
 def read_question(
     messages: Sequence[BaseMessage], tools: Sequence[Mapping[str, Any]] = ()
 ) -> tuple[Question, list[tuple[str, Made]]]:
-    """Understand a prompt of the planner.
+    """Understand a prompt of the planner, with the tools bound in OpenAI's form.
 
-    Args:
-        messages: The prompt.
-        tools: The tools bound to the request, in OpenAI's form.
-
-    Returns:
-        The question, and the calls to be scored with their ids.
+    Returns the question, and the calls to be scored with their ids.
     """
     system = messages[0].text if messages and isinstance(messages[0], SystemMessage) else ""
     first_line = system.split("\n", 1)[0]

@@ -38,15 +38,10 @@ READ_CANDIDATES = 2
 
 @dataclass(frozen=True, slots=True)
 class ProposalRequest:
-    """A state to be asked for calls.
+    """A state to be asked for calls, for the given time, from 1.
 
-    Attributes:
-        conversation: The dialogue and the calls of the path, each answered.
-        tools: Names of the tools to show.
-        attempt: How often this state is now asked, from 1.
-        tried: Calls offered here before.
-        extra_candidates: How often the model may be asked for other calls if its reply holds one.
-        metadata: Where in the search the question stands, for traces.
+    `tried` are the calls offered here before. The model may be asked for other calls `extra_candidates` times if its
+    reply holds one. `metadata` says where in the search the question stands, for traces.
     """
 
     conversation: Sequence[BaseMessage]
@@ -59,13 +54,7 @@ class ProposalRequest:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A call that cannot be made as it was written.
-
-    Attributes:
-        tool: Name of the tool, as the model wrote it.
-        call: The call, as text.
-        reason: What is wrong with it.
-    """
+    """A call that cannot be made as the model wrote it, and why."""
 
     tool: str
     call: str

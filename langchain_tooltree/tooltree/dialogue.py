@@ -19,12 +19,7 @@ RECENT_MESSAGES = 3
 
 
 class PathDialogue:
-    """One conversation, continued along the paths of a tree.
-
-    Args:
-        tree: The tree of the search.
-        messages: The conversation so far.
-        system: Messages put before it for the models, such as the agent's system prompt.
+    """One conversation, continued along the paths of a tree; `system` messages are put before it for the models.
 
     Attributes:
         query: What to plan for: the user's latest request. If a summary stands in place of all user messages, the text
@@ -60,22 +55,12 @@ class PathDialogue:
         self._history: list[dict[str, Any]] | None = None
 
     def messages_at(self, node: Node, *, signed: bool = True) -> list[BaseMessage]:
-        """What a tool called at a node finds in the graph state.
-
-        Args:
-            node: The node.
-            signed: Whether the calls of the path carry the signed reasoning that led to them.
-        """
+        """What a tool called at a node finds in the graph state; the calls carry their signed reasoning, or not."""
         path = (message for step in self.steps_to(node) for message in self._messages_of(step, signed=signed))
         return [*self._messages, *path]
 
     def prompt_at(self, node: Node, *, signed: bool = True) -> list[BaseMessage]:
-        """What a model asked at a node reads.
-
-        Args:
-            node: The node.
-            signed: As for `messages_at`; only the model that made the calls has a use for its own reasoning.
-        """
+        """What a model asked at a node reads; only the one that made the calls has a use for signed reasoning."""
         return [*self._system, *self.messages_at(node, signed=signed)]
 
     def _messages_of(self, step: PlanStep, *, signed: bool) -> list[BaseMessage]:

@@ -213,15 +213,8 @@ def _inside(config: RunnableConfig | None) -> RunnableConfig:
 class Turn:
     """A conversation in which it is the planner's turn.
 
-    Args:
-        planner: The parts.
-        messages: The conversation.
-        system: Messages put before it for the models, such as the agent's system prompt.
-        config: Run configuration of the host; the one of the current context if left out.
-        state: Graph state for injected arguments.
-        messages_key: Where in it the messages stand.
-        cancelled: Asked after every call; once true, the best plan so far is returned.
-        sinks: Called with every event.
+    `system` are messages put before it for the models, `config` is the host's (the one of the current context if left
+    out), `state` is for injected arguments, and once `cancelled` says so, the best plan so far is returned.
     """
 
     planner: Planner

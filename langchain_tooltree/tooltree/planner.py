@@ -21,7 +21,6 @@ from langchain_core.tools import BaseTool
 from langchain_tooltree._langgraph import state_reader
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.events import Event, FallbackEvent, StartEvent
-from langchain_tooltree.experience.embeddings import HashingEmbeddings
 from langchain_tooltree.experience.records import readable
 from langchain_tooltree.experience.run_identity import caller_of
 from langchain_tooltree.flows import EventSink, Flow
@@ -66,16 +65,7 @@ FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 
 class PlannerOptions(TypedDict, total=False):
-    """The keyword arguments that whatever makes a planner takes; `None` is the default of each.
-
-    Attributes:
-        judge: Scores calls: a chat model, the name of one, or a function; the model itself if left out.
-        post_judge: Scores observations; the judge if left out.
-        config: The settings.
-        effects: Which tools only `"read"`; every other tool is never run, unless the sandbox binds it.
-        sandbox: A forkable world, in which the writes of its tools are tried out.
-        embeddings: Ranks tools where there are many; `HashingEmbeddings` if left out.
-    """
+    """The keyword arguments of whatever makes a planner, as `search` describes them; `None` is the default of each."""
 
     judge: str | BaseChatModel | Judge | None
     post_judge: str | BaseChatModel | Judge | None
@@ -153,7 +143,7 @@ class Planner:
         self.judge_calls = max(self.pre_judge.calls_per_question, self.post_judge.calls_per_question)
         # What is injected, such as the state, may change from one request to the next.
         self.repeatable = frozenset(tool.name for tool in self.library if not injected_names(tool))
-        self.retriever = ToolRetriever(self.library, options.get("embeddings") or HashingEmbeddings(), self.config)
+        self.retriever = ToolRetriever(self.library, options.get("embeddings"), self.config)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -173,16 +163,7 @@ class Planner:
 
 
 class SearchSession:
-    """One search over one conversation.
-
-    Args:
-        planner: The parts.
-        messages: The conversation to plan for.
-        system: Messages put before it for the models.
-        state: Graph state for injected arguments.
-        messages_key: Where in it the messages stand; they are replaced by those of the path.
-        cancelled: Asked after every operation; once true, the search launches nothing more.
-        sinks: Called with every event.
+    """One search over one conversation; see `Turn` for its arguments.
 
     Attributes:
         search: The pure search.

@@ -11,7 +11,7 @@ from langchain_core.embeddings import Embeddings
 from numpy.typing import NDArray
 
 from langchain_tooltree.errors import ToolDefinitionError
-from langchain_tooltree.experience.embeddings import EmbedStep
+from langchain_tooltree.experience.embeddings import EmbedStep, HashingEmbeddings
 from langchain_tooltree.flows import Flow, FunctionStep
 from langchain_tooltree.text import WORD
 from langchain_tooltree.tooltree.search import SearchConfig
@@ -110,7 +110,7 @@ class ToolRetriever:
         ToolDefinitionError: If the always-include list names an unknown tool.
     """
 
-    def __init__(self, library: ToolLibrary, embeddings: Embeddings, config: SearchConfig) -> None:
+    def __init__(self, library: ToolLibrary, embeddings: Embeddings | None, config: SearchConfig) -> None:
         if unknown := set(config.always_include) - set(library.names):
             msg = f"always_include names {', '.join(sorted(unknown))}, but the tools are {', '.join(library.names)}."
             raise ToolDefinitionError(msg)
@@ -132,13 +132,14 @@ class ToolRetriever:
         places = [place for place, name in enumerate(every) if name in permitted]
         if len(places) <= self._config.retrieve_above:
             return tuple(every[place] for place in places)
+        self._embeddings = embeddings = self._embeddings or HashingEmbeddings()
         if self._index is None:
             cards = [_card_text(self._library.card(name)) for name in every]
-            vectors = yield EmbedStep(self._embeddings, cards)
+            vectors = yield EmbedStep(embeddings, cards)
             # Whole and never changed from here on, so that searches in other threads may use it at once.
             self._index = yield FunctionStep(_Index.of, (cards, vectors))
         segments = _segments(context)
-        sentences = yield EmbedStep(self._embeddings, segments)
+        sentences = yield EmbedStep(embeddings, segments)
         relevance = self._index.relevance(segments, sentences, places)
         best_first = [every[places[place]] for place in np.argsort(-relevance, kind="stable")]
         always = permitted & frozenset(self._config.always_include)

@@ -46,7 +46,7 @@ class PlanReviewMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     The run stops with an interrupt whose value is a `ReviewRequest`. It goes on, in this process or another, with
     `Command(resume={"decisions": [decision, ...]})`, one decision for each call: `{"type": "approve"}`,
     `{"type": "edit", "edited_action": {"name": ..., "args": ...}}`, or `{"type": "reject", "message": ...}`. The
-    agent is told of a rejection in place of the result and plans anew. An answer of another form is asked for again,
+    agent gets a rejection in place of the result and plans again. An answer of another form is asked for again,
     with the problem named.
 
     Put it first in the list: `after_model` hooks run last to first, so it then sees the calls as they will run. Tools
@@ -160,15 +160,15 @@ def _reviewed(said: Conversation, reads: frozenset[str]) -> list[BaseMessage]:
 
 
 def _ask(message: AIMessage, waiting: Sequence[ToolCall]) -> list[Mapping[str, Any]]:
-    mark = plan_metadata(message)
+    metadata = plan_metadata(message)
     request = ReviewRequest(
         action_requests=[
-            {"name": call["name"], "args": call["args"], "description": _describe(call, mark)} for call in waiting
+            {"name": call["name"], "args": call["args"], "description": _describe(call, metadata)} for call in waiting
         ],
         review_configs=[{"action_name": call["name"], "allowed_decisions": list(DECISIONS)} for call in waiting],
     )
-    if mark:
-        request["plan"] = dict(mark)
+    if metadata:
+        request["plan"] = dict(metadata)
     while True:
         answer = interrupt(request)
         problem = _problem(answer, len(waiting))
@@ -198,15 +198,10 @@ def _problem(answer: Any, expected: int) -> str | None:
 def _carry_out(
     message: AIMessage, open_calls: Collection[int], decisions: Mapping[int, Mapping[str, Any]]
 ) -> list[BaseMessage]:
-    """The decisions as messages.
+    """The decisions, by position of the call in the message that makes it, as messages.
 
-    Rejected calls are answered right behind the message that made them. If others of the same message go on, these
-    move to a message of their own, because a tools node carries out every call of the last one.
-
-    Args:
-        message: The message that makes the calls.
-        open_calls: Positions of its calls that nobody has answered yet.
-        decisions: What was decided, by position.
+    Rejected calls are answered right behind the message. If others of the same message go on, these move to a message
+    of their own, because a tools node carries out every call of the last one.
     """
     calls = list(message.tool_calls)
     for at, decision in decisions.items():
@@ -267,18 +262,18 @@ def _rejection(call: ToolCall, reason: str | None) -> ToolMessage:
     return ToolMessage(content, tool_call_id=call["id"], name=call["name"], status="error")
 
 
-def _describe(call: ToolCall, mark: Mapping[str, Any]) -> str:
+def _describe(call: ToolCall, metadata: Mapping[str, Any]) -> str:
     """A call and what it was weighed against, in words."""
     lines = [f"{call['name']}({_arguments(call['args'])}) waits for approval."]
-    if mark.keys() >= PlanMetadata.__required_keys__:  # messages come back from clients, who may have cut marks short
-        goal = "" if mark["goal"] is None else f", fulfils the request: {mark['goal']:.2f}"
-        outcome = "" if mark["r_post"] is None else f", expected result {mark['r_post']:.2f}"
-        lines.append(f"Scores in [0, 1]: before the call {mark['r_pre']:.2f}{outcome}{goal}.")
-        lines.extend(f"Planned after it: {_written(later)}" for later in mark.get("plan", ()))
-        for other in mark.get("alternatives", ()):
+    if metadata.keys() >= PlanMetadata.__required_keys__:  # messages come back from clients, who may have cut it short
+        goal = "" if metadata["goal"] is None else f", fulfils the request: {metadata['goal']:.2f}"
+        outcome = "" if metadata["r_post"] is None else f", expected result {metadata['r_post']:.2f}"
+        lines.append(f"Scores in [0, 1]: before the call {metadata['r_pre']:.2f}{outcome}{goal}.")
+        lines.extend(f"Planned after it: {_written(later)}" for later in metadata.get("plan", ()))
+        for other in metadata.get("alternatives", ()):
             path = " then ".join(_written(step) for step in other["calls"])
             lines.append(f"Alternative ({other['value']:.2f}): {path}")
-        if cost := mark.get("cost"):
+        if cost := metadata.get("cost"):
             lines.append(
                 f"The search made {cost['rollouts']} rollouts, {cost['model_calls']} model calls and "
                 f"{cost['tool_calls']} tool calls."

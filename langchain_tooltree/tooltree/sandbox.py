@@ -12,7 +12,7 @@ from langchain_core.tools import BaseTool, StructuredTool
 from langchain_tooltree.errors import ConfigurationError
 
 KEPT_WORLDS = 256
-"""Forks kept in memory; one that is needed again after that is rebuilt from its path."""
+"""Forks kept in memory, more than a default search makes; one that is needed later is rebuilt from its path."""
 
 
 @runtime_checkable
@@ -135,13 +135,10 @@ def _method_tool(method: Callable[..., Any]) -> BaseTool:
 
 
 class Worlds:
-    """The forks of one search, by world version.
+    """The forks of one search, by world version; the root is the user's sandbox, which is only ever forked.
 
     Safe to use from several threads: forks of one world are made one at a time, because a world may not be copied
     while it is being copied elsewhere.
-
-    Args:
-        root: The user's sandbox; it is only ever forked.
     """
 
     def __init__(self, root: Sandbox) -> None:

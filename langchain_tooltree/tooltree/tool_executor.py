@@ -164,22 +164,14 @@ class ToolStep:
     host_hooks: HostHooks = field(default_factory=HostHooks)
 
     def run(self) -> Any:
-        """Run the tool.
-
-        Raises:
-            TimeoutError: If it takes too long.
-        """
+        """Run the tool; one that takes too long raises `TimeoutError`."""
         if _is_async_only(self.tool):
             patience = None if self.timeout is None else self.timeout + GRACE
             return self._in_thread(lambda: asyncio.run(self.arun())).result(patience)
         return self._in_thread(self._invoke).result(self.timeout)
 
     async def arun(self) -> Any:
-        """Run the tool without blocking the loop.
-
-        Raises:
-            TimeoutError: If it takes too long.
-        """
+        """Run the tool without blocking the loop; one that takes too long raises `TimeoutError`."""
         if _is_sync_only(self.tool) and self.host_hooks.awrap is None:
             return await asyncio.wait_for(asyncio.wrap_future(self._in_thread(self._invoke)), self.timeout)
         return await asyncio.wait_for(self._ainvoke(), self.timeout)
@@ -283,16 +275,9 @@ def _tool_message(output: Any) -> ToolMessage | None:
 
 
 def clip(content: Any, max_chars: int) -> Any:
-    """Cut message content to a length.
+    """Message content with its text, or that of each block, cut to a length; a longer block of data is replaced.
 
     Identifiers that LangChain makes up for blocks are left out, so that equal results are equal.
-
-    Args:
-        content: A string, or LangChain content blocks.
-        max_chars: Characters to keep of a string, or of each block; a longer block that is not text is replaced.
-
-    Returns:
-        The content, with a note where something was left out.
     """
     if isinstance(content, str):
         return shortened(content, max_chars)
