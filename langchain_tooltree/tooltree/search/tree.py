@@ -38,9 +38,7 @@ class Call(BaseModel):
     tool: str  # name of the tool
     arguments: dict[str, Any]  # JSON-like, validated against the tool's schema; injected ones are not among them
     effect: Effect  # what running it does to the world
-    signed_reasoning: SignedReasoning | None = (
-        None  # the signed reasoning that the call has to come back with, if there is any
-    )
+    signed_reasoning: SignedReasoning | None = None  # what the call has to come back with, if its model signs
 
     @cached_property
     def key(self) -> str:

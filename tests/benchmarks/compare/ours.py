@@ -1,7 +1,7 @@
 """Our search at the desk: the very `TreeSearch` of the package, its operations answered by the simulated model.
 
 Only the driver is another one: no prompts are written and no tasks are kept, so that thousands of searches are quick.
-Outcomes are told in the order of launch, as the package's own drivers do, and on the virtual clock an operation takes
+Outcomes are given in the order of launch, as the package's own drivers do, and on the virtual clock an operation takes
 what its calls take.
 """
 

@@ -1,4 +1,4 @@
-"""One simulated model, one judge and one world for every method: what a task looks like to whoever plans it.
+"""One simulated model, one judge and one world for every method: what a task looks like to what plans it.
 
 A state is the path of calls made so far. It is *aligned* while its calls agree with a prefix of the gold calls, extra
 calls of read-only tools ignored. At an aligned state the next gold call is among the proposals with probability .9, and

@@ -162,7 +162,7 @@ class TokenCounter:
 
     Args:
         prompts: The pieces.
-        lists_tried: Whether a state that is asked again is told what it offered before, as the planner does.
+        lists_tried: Whether a state that is asked again is reminded of what it offered before, as the planner does.
     """
 
     def __init__(self, prompts: PromptTokens, *, lists_tried: bool = False) -> None:
@@ -210,7 +210,7 @@ def _encoding() -> Any:
     if folder is None:
         folder = str(Path(tempfile.gettempdir(), "data-gym-cache"))
     file = Path(folder, hashlib.sha1(ENCODING_URL.encode()).hexdigest())  # noqa: S324 - the name tiktoken gives it
-    # With another hash tiktoken would throw the file away and download it anew.
+    # With another hash tiktoken would throw the file away and download it again.
     if not folder or not file.is_file() or hashlib.sha256(file.read_bytes()).hexdigest() != ENCODING_SHA256:
         return None
     try:

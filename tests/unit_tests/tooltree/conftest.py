@@ -164,27 +164,27 @@ def explore(
     Args:
         search: The search.
         world: Answers its operations.
-        shuffle: Lets outstanding operations end in any order; they are told in the order of launch all the same.
+        shuffle: Lets outstanding operations end in any order; their outcomes are given in order all the same.
         watch: Called after every `ask`, with the operations it returned.
 
     Returns:
-        The outcomes, in the order told.
+        The outcomes, in the order given.
     """
     outstanding: deque[Operation] = deque()
     ended: dict[int, OperationOutcome] = {}
-    told: list[OperationOutcome] = []
+    given: list[OperationOutcome] = []
     while True:
         launched = search.ask()
         watch(launched)
         outstanding.extend(launched)
         if not outstanding:
-            return told
+            return given
         if shuffle:
             for operation in shuffle.sample(list(outstanding), k=shuffle.randint(0, len(outstanding))):
                 ended.setdefault(operation.id, world.answer(search.tree, operation))
         oldest = outstanding.popleft()
-        told.append(ended.pop(oldest.id, None) or world.answer(search.tree, oldest))
-        search.tell(told[-1])
+        given.append(ended.pop(oldest.id, None) or world.answer(search.tree, oldest))
+        search.tell(given[-1])
 
 
 def rewards_below(tree: Tree, node: Node) -> list[float]:
@@ -234,7 +234,7 @@ EQ_1 = {"selection": "smoothed", "max_proposals": 2}
 
 
 def searcher(*, costs: int = 0, **base: Any) -> Callable[..., TreeSearch]:
-    """Runs searches in worlds of tables, one rollout at a time and with some settings, unless told otherwise.
+    """Runs searches in worlds of tables, one rollout at a time and with some settings that a test may change.
 
     A question to the judge costs so many model calls.
     """

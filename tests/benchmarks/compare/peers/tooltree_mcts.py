@@ -4,8 +4,8 @@ It drafts arguments for every tool it has at every node, one model call each, sc
 runs one. With the 17 to 39 tools of a task that would be 35 to 79 model calls a rollout, so it gets its best form: a
 few tools, each of which stands for "any call", so that a draft is one idea of the model for the next call. Once the
 model takes the request for fulfilled it drafts `FINISH`, which the judge rates by whether the task is done; without
-it, a finished path would only be punished for having no successors. A search that has died out is begun anew, and the
-plan with the best Q kept.
+it, a finished path would only be punished for having no successors. A search that has died out is started again,
+and the plan with the best Q kept.
 
 Its tools do not know the path they run on, but it runs one rollout at a time, and a call right after its candidates
 were scored: a call is made in the world of the path whose candidates were scored last. Its cache does not know the

@@ -4,7 +4,7 @@ A node is a whole answer, as in its paper: from the start, calls are made until 
 fulfilled, and the judge says whether the task is done. To refine a node is to go on from its end; where nothing is
 left to do, to judge it once more. A node could as well be a single call, rated by r_post, the mean of r_post along the
 path, its least one, the goal score, or sums and products of these: on the development tasks each of them solved fewer
-tasks at every budget, since Thompson sampling starts anew at each node and spreads over the many wrong calls.
+tasks at every budget, since Thompson sampling starts with nothing at each node and spreads over the many wrong calls.
 """
 
 from collections import defaultdict

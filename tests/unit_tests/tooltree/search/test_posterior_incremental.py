@@ -28,14 +28,14 @@ WORLDS = {"seed": st.integers(0, 10_000), "trouble": st.sampled_from([0.05, 0.0,
 @pytest.mark.slow
 @given(config=CONFIGS, world=st.fixed_dictionaries(WORLDS))
 @settings(max_examples=100, deadline=None)
-def test_what_is_carried_upwards_equals_what_is_worked_out_anew(config, world, pure_world, run_pure):
+def test_what_is_carried_upwards_equals_what_is_inferred_from_the_whole_tree(config, world, pure_world, run_pure):
     search = TreeSearch(config, tools=4)
 
     def check(_):
         tree = Tree()
-        anew = PathPosterior(config, tree, Frontier(tree, config))
+        whole = PathPosterior(config, tree, Frontier(tree, config))
         tree.adopt(search.tree.nodes)
-        assert search._posterior.root == anew.root
-        assert search._posterior._nodes == anew._nodes
+        assert search._posterior.root == whole.root
+        assert search._posterior._nodes == whole._nodes
 
     run_pure(search, pure_world(**world), watch=check)

@@ -214,10 +214,10 @@ def test_a_favourite_in_flight_keeps_other_rollouts_from_starting(likely_in):
     assert max(flights) == 1
 
 
-def gone_on(continuation, world, run_pure, **settings):
-    """A search that goes on from a continuation as a checkpointer gives it back."""
+def started(start, world, run_pure, **settings):
+    """A search that starts with what a checkpointer gives back."""
     search = TreeSearch(SearchConfig(**{"parallel_rollouts": 1, **settings}), judge_calls=1)
-    search.warm_start(WarmStart.model_validate(continuation.model_dump()))
+    search.warm_start(WarmStart.model_validate(start.model_dump()))
     launched = []
     run_pure(search, world, watch=launched.extend)
     return search, [operation.kind for operation in launched]
@@ -235,7 +235,7 @@ def test_a_plan_whose_first_write_was_carried_out_goes_on_without_a_question(lik
     assert (first.stop_reason, best(first)) == ("solved", ["paint", "glue", "see"])
     painted = first.tree.path(first.best())[0]
 
-    second, did = gone_on(WarmStart.below(first.tree, painted, carried_out=False), table_world(offers={}), run_pure)
+    second, did = started(WarmStart.below(first.tree, painted, carried_out=False), table_world(offers={}), run_pure)
 
     assert did == []
     assert (second.stop_reason, best(second)) == ("solved", ["glue", "see"])
@@ -248,14 +248,14 @@ def test_a_search_that_was_cut_short_is_gone_on_with_where_it_stood(likely_in, t
     assert painted.evaluated, "a change of the world is judged before anything is built upon it"
 
     rest = table_world(**{**PAINT, "offers": {("glue",): "see"}})
-    second, did = gone_on(WarmStart.below(first.tree, painted, carried_out=False), rest, run_pure)
+    second, did = started(WarmStart.below(first.tree, painted, carried_out=False), rest, run_pure)
 
     assert did == ["propose", "score", "execute", "propose", "evaluate"]
     assert (second.stop_reason, best(second)) == ("solved", ["glue", "see"])
 
 
 def test_a_posterior_taken_over_is_that_of_the_search_that_came_to_it(likely_in, table_world, run_pure):
-    """What was learnt of the judge is learnt anew from the scores that come along."""
+    """What was learnt of the judge is learnt again from the scores that come along."""
     first = likely_in({"offers": {(): "a b", ("a",): "c"}}, max_rollouts=3)
     second = TreeSearch(first.config, judge_calls=1)
     second.warm_start(WarmStart(nodes=first.tree.nodes))

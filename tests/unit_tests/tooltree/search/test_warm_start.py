@@ -1,4 +1,4 @@
-"""A search goes on from the tree, or the observations, that an earlier one has left."""
+"""A search starts warm: with the tree, or the observations, that an earlier one has left."""
 
 import pytest
 from hypothesis import given
@@ -30,10 +30,10 @@ def labels(search):
     return [step.call.tool for step in search.tree.path(search.best())]
 
 
-def begun(continuation, world, run_pure, **settings):
-    """A search that goes on from a continuation as a checkpointer gives it back."""
+def begun(start, world, run_pure, **settings):
+    """A search that starts with what a checkpointer gives back."""
     search = TreeSearch(SearchConfig(**{"parallel_rollouts": 1, "selection": "smoothed", **settings}), judge_calls=0)
-    search.warm_start(WarmStart.model_validate(continuation.model_dump()))
+    search.warm_start(WarmStart.model_validate(start.model_dump()))
     run_pure(search, world)
     return search
 
@@ -137,10 +137,10 @@ def test_values_of_any_tree_gone_on_from_are_the_means_of_its_rewards(
     if not states:
         return
     state = states[seed % len(states)]
-    continuation = WarmStart.below(first.tree, state, carried_out=False)
+    start = WarmStart.below(first.tree, state, carried_out=False)
 
     second = TreeSearch(config, judge_calls=2)
-    second.warm_start(WarmStart.model_validate(continuation.model_dump()))
+    second.warm_start(WarmStart.model_validate(start.model_dump()))
     before = [(node.visits, node.value) for node in second.tree.nodes]
     for node, (visits, value) in zip(second.tree.nodes, before, strict=True):
         rewards = all_rewards(second.tree, node)
