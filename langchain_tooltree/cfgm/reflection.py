@@ -306,15 +306,7 @@ def _described(tool: Mapping[str, Any]) -> dict[str, Any]:
 
 _ASKED_FOR = ("key_information", "objective", "initial_environment", "progress", "questions")
 
-_NEXT_STEPS = (
-    "next_step",
-    "corrected_next_step",
-    "next_action",
-    "what_to_do",
-    "action",
-    "advice",
-    "recommendation",
-)
+_NEXT_STEPS = ("next_step", "corrected_next_step", "next_action", "what_to_do", "action", "advice", "recommendation")
 """Under what names models give the next step."""
 
 _REFUSAL = re.compile(

@@ -1,7 +1,7 @@
 """summarize_state: the tool by which an agent asks the graph about the state that it is in."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated, Any, TypeVar
 
 from langchain_core.language_models import BaseChatModel
@@ -123,11 +123,35 @@ def create_summarize_state_tool(
         ConfigurationError: If an argument is invalid.
     """
     suggester = None if graph is None else Suggester(graph, k)
-    summarizer = _Summarizer(suggester, None if model is None else resolve_model(model), messages_key)
+    writer = None if model is None else resolve_model(model)
 
     @driven
-    def sum_up(runtime: _Runtime = None, **said: str) -> Flow[tuple[str, dict[str, Any]]]:
-        return (yield from summarizer.sum_up(runtime, **said))
+    def sum_up(runtime: _Runtime = None, *, summary: str = "", question: str = "") -> Flow[tuple[str, dict[str, Any]]]:
+        # Outside of a graph there is no runtime, and no dialogue is known to go by.
+        said = Conversation.of([] if runtime is None else runtime.state, messages_key)
+        artifact: dict[str, Any] = {}
+        if writer is not None:
+            meter = Meter(allowance=1)
+            try:
+                summary = yield from write_summary(writer, said.chat, meter, question=question)
+            except SummaryError as error:
+                msg = f"No summary was written: {error}. Go on without one."
+                raise ToolException(msg) from error
+            artifact["cost"] = {"input_tokens": meter.input_tokens, "output_tokens": meter.output_tokens}
+        elif not summary.strip():
+            msg = "No summary was taken: it is empty. Say in a few sentences where the task stands, or go on."
+            raise ToolException(msg)
+        suggestions: list[Suggestion] = []
+        if suggester is not None and runtime is not None:
+            suggestions = yield from suggester.suggest(
+                said, allowed=runtime.tools, summary=summary, writer=runtime.stream_writer
+            )
+        # A summary that a model wrote stands in front, where the miner finds it.
+        parts = [] if writer is None else [summary]
+        if suggestions:
+            parts.append(f"{SUGGESTIONS_HEADING}\n{listed(suggestions)}\n{HINT}")
+        artifact |= {"summary": summary, "suggestions": [each.to_dict() for each in suggestions]}
+        return "\n\n".join(parts) or ACKNOWLEDGEMENT, artifact
 
     return StructuredTool.from_function(
         func=sum_up,
@@ -140,50 +164,6 @@ def create_summarize_state_tool(
         handle_tool_error=True,
         handle_validation_error=UNREADABLE,
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _Summarizer:
-    """What the tool does, once for both paths."""
-
-    suggester: Suggester | None
-    model: BaseChatModel | None
-    messages_key: str
-
-    def sum_up(
-        self, runtime: ToolRuntime | None, *, summary: str = "", question: str = ""
-    ) -> Flow[tuple[str, dict[str, Any]]]:
-        """Take the summary, or have it written, and find suggestions for it: content and artifact of the result.
-
-        Outside of a graph `runtime` is `None`, and no dialogue is known to go by.
-        """
-        said = Conversation.of([] if runtime is None else runtime.state, self.messages_key)
-        artifact: dict[str, Any] = {}
-        if self.model is not None:
-            meter = Meter(allowance=1)
-            try:
-                summary = yield from write_summary(self.model, said.chat, meter, question=question)
-            except SummaryError as error:
-                msg = f"No summary was written: {error}. Go on without one."
-                raise ToolException(msg) from error
-            artifact["cost"] = {"input_tokens": meter.input_tokens, "output_tokens": meter.output_tokens}
-        elif not summary.strip():
-            msg = "No summary was taken: it is empty. Say in a few sentences where the task stands, or go on."
-            raise ToolException(msg)
-        suggestions: list[Suggestion] = []
-        if self.suggester is not None and runtime is not None:
-            suggestions = yield from self.suggester.suggest(
-                said, allowed=runtime.tools, summary=summary, writer=runtime.stream_writer
-            )
-        artifact |= {"summary": summary, "suggestions": [each.to_dict() for each in suggestions]}
-        return self._content(summary, suggestions), artifact
-
-    def _content(self, summary: str, suggestions: Sequence[Suggestion]) -> str:
-        """The result in words. A summary of the model's stands in front, where the miner finds it."""
-        parts = [] if self.model is None else [summary]
-        if suggestions:
-            parts.append(f"{SUGGESTIONS_HEADING}\n{listed(suggestions)}\n{HINT}")
-        return "\n\n".join(parts) or ACKNOWLEDGEMENT
 
 
 R = TypeVar("R", bound=Record)
@@ -208,10 +188,9 @@ def backfill_summaries(run: R, model: str | BaseChatModel, *, meter: Meter | Non
         ConfigurationError: If `model` is no chat model.
     """
     model = resolve_model(model)
-    transitions = list(transitions_of(run))
-    meter = meter or Meter(len(transitions))
+    meter = Meter(sum(1 for _ in transitions_of(run))) if meter is None else meter
     written = dict(run.metadata.get(WRITTEN_SUMMARIES) or {})
-    for place, transition in enumerate(transitions):
+    for place, transition in enumerate(transitions_of(run)):
         if transition.summaries or meter.left < 1:
             continue
         try:
