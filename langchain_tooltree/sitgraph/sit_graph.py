@@ -32,6 +32,9 @@ DEFAULT_ALPHA = 1.0
 DEFAULT_MAX_STATES = 64
 """States an edge that are compared: in the next-tool benchmark as many hits as with all (tau2: .874; .804 with 8)."""
 
+SETTINGS = ("alpha", "contextual", "max_states", "min_support", "aliases")
+"""What is saved with a graph."""
+
 BATCH = 16
 """Trajectories whose texts are embedded together."""
 
@@ -235,7 +238,8 @@ class SITGraph:
             A new graph, which also takes the old names for the new ones in what is added and asked later.
         """
         earlier = {old: aliases.get(new, new) for old, new in self.aliases.items()}
-        graph = self._like_this({**earlier, **aliases})
+        settings = {**self._settings(), "aliases": {**earlier, **aliases}}
+        graph = type(self)(embeddings=self._encoder.embeddings, ablation=self.ablation, **settings)
         with self._lock:
             graph._graph = self._graph.renamed(aliases)  # noqa: SLF001 - it has just been made here
         return graph
@@ -250,17 +254,9 @@ class SITGraph:
             GraphFileError: If something else stands there.
             OSError: If it cannot be written.
         """
-        settings = {
-            "alpha": self.alpha,
-            "contextual": self.contextual,
-            "max_states": self.max_states,
-            "min_support": self.min_support,
-            "aliases": self.aliases,
-            "embedder": embedder_name(self._encoder.embeddings),
-        }
         with self._lock:
             snapshot = self._graph.snapshot()
-        save_graph(snapshot, settings, path)
+        save_graph(snapshot, {**self._settings(), "embedder": embedder_name(self._encoder.embeddings)}, path)
 
     @classmethod
     def load(
@@ -289,8 +285,7 @@ class SITGraph:
                 f"{embedder_name(embedder)}. Pass embeddings= as when it was made, or mine it again."
             )
             raise GraphFileError(msg)
-        names = ("alpha", "contextual", "max_states", "min_support", "aliases")
-        graph = cls(embeddings=embedder, **{name: manifest[name] for name in names})
+        graph = cls(embeddings=embedder, **{name: manifest[name] for name in SETTINGS})
         graph._graph = Graph(snapshot, max_states=graph.max_states)
         return graph
 
@@ -344,16 +339,8 @@ class SITGraph:
                     drawn.append((source, self._graph.names[target], {**figures, **held}))
         return drawn
 
-    def _like_this(self, aliases: Mapping[str, str]) -> Self:
-        return type(self)(
-            alpha=self.alpha,
-            embeddings=self._encoder.embeddings,
-            contextual=self.contextual,
-            max_states=self.max_states,
-            min_support=self.min_support,
-            aliases=aliases,
-            ablation=self.ablation,
-        )
+    def _settings(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in SETTINGS}
 
     def __contains__(self, id: str) -> bool:  # noqa: A002 - the field's name
         return id in self._graph
