@@ -14,8 +14,8 @@ from langchain_tooltree.cfgm import focus
 from langchain_tooltree.cfgm.collect.collect import DEFAULT_MAX_RETRIES, CollectOptions, acollect, collect
 from langchain_tooltree.cfgm.collect.collection import Evaluate
 from langchain_tooltree.cfgm.collect.report import CollectionReport, Task
-from langchain_tooltree.cfgm.recall import Recollection, recall
-from langchain_tooltree.cfgm.tips import Tip, extract_tips
+from langchain_tooltree.cfgm.recall import CANDIDATES, RecalledRun, Recollection, most_like
+from langchain_tooltree.cfgm.tips import Tip, extract_tips, task_id_of, tips_of
 from langchain_tooltree.errors import ConfigurationError, check_count
 from langchain_tooltree.experience.store import DEFAULT_NAMESPACE, ExperienceStore
 from langchain_tooltree.experience.trajectory import Trajectory
@@ -226,7 +226,14 @@ class CFGMMemory:
             msg = f"task must be a text, got {task!r:.80}."
             raise ConfigurationError(msg)
         check_count("k", k, 1)
-        return (yield from recall(self._experience.within_config(config), task, k))
+        experience = self._experience.within_config(config)
+        found = yield from flow_of(experience.similar)(task, k=CANDIDATES * k, success=True)
+        recalled = []
+        for run in most_like(task, found, k):
+            # Tasks of the same text may be told apart by an id; the tips of all that were found are recalled.
+            ids = [task_id_of(each) for each in found if each.task == run.task]
+            recalled.append(RecalledRun(run, (yield from tips_of(experience, run.task, ids))))
+        return Recollection(task, tuple(recalled))
 
     arecall = async_twin(recall)
 
@@ -274,13 +281,6 @@ def recall_for(
         return Recollection(task)
     others = tuple(each for each in recollection.runs if each.trajectory.id != own)
     recollection = replace(recollection, runs=others[:k])
-    yield from emit(
-        {
-            "type": "recall",
-            "task": task,
-            "runs": [run.trajectory.task for run in recollection.runs],
-            "tips": [tip.text for tip in recollection.tips],
-        },
-        writer,
-    )
+    tasks, tips = [run.trajectory.task for run in recollection.runs], [tip.text for tip in recollection.tips]
+    yield from emit({"type": "recall", "task": task, "runs": tasks, "tips": tips}, writer)
     return recollection

@@ -226,7 +226,7 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
         if not said.task or (known and known.get("request") == request):
             # Nothing new was asked, at least not in words.
             return None if known else Recalled(namespace=namespace, request=request, text="", tips=[])
-        asked = dict.fromkeys(shortened(task) for task in (begun["first"], begun["latest"]))
+        asked = dict.fromkeys([shortened(begun["first"]), shortened(begun["latest"])])
         recollection = yield from recall_for(
             memory, "\n".join(asked), k=self._k, own=run_id(runtime), writer=runtime.stream_writer
         )
@@ -239,7 +239,8 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
 
     def _with_recalled(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
         if self._recovery is not None:
-            self._recorder.tools.hear(run_id(request.runtime), [*request.tools, *_forms(request)])
+            tools = [*request.tools, *_forms(request)]
+            self._recorder.tools.hear(run_id(request.runtime), tools)
         recalled: Mapping[str, Any] = request.state.get("cfgm_recalled") or {}  # type: ignore[assignment]
         if self._recalls_from is None or not recalled.get("text"):
             return request

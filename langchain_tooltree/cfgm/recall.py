@@ -8,15 +8,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from langchain_tooltree.cfgm.condense import Move, condensed, in_full
-from langchain_tooltree.cfgm.tips import Tip, task_id_of, tips_of
+from langchain_tooltree.cfgm.tips import Tip
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.experience.records import Record, Step, part_of, text_of
 from langchain_tooltree.experience.reference import as_reference
-from langchain_tooltree.experience.store import ExperienceStore
 from langchain_tooltree.experience.trajectory import Trajectory
-from langchain_tooltree.flows import Flow, flow_of
 from langchain_tooltree.text import GAP as GAP_MARK
 from langchain_tooltree.text import cut, one_line, weight, words_of
+
+CANDIDATES = 8
+"""Runs that are looked at for each one that is recalled."""
 
 COVERED = 0.25
 """What a word of the task counts for that one chosen before has already, beside 1 for one that none has."""
@@ -51,6 +52,19 @@ def complementary(task: str, others: Sequence[str], k: int) -> list[int]:
         left.remove(best)
         covered |= words[best]
     return chosen
+
+
+def most_like(task: str, found: Sequence[Trajectory], k: int) -> list[Trajectory]:
+    """The runs to recall for a task, from those found for it, most similar first.
+
+    Of several runs with the very same task the shortest one is taken, and a second one only where there are too few
+    other tasks.
+    """
+    rank: dict[str, int] = {}
+    for place, each in enumerate(found):
+        rank.setdefault(each.task, place)
+    left = sorted(found, key=lambda each: (rank[each.task], len(each.steps), each.id))
+    return [left[place] for place in complementary(task, [each.task for each in left], k)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,29 +274,3 @@ def _call(step: Step) -> str:
 
 def _argument(value: Any) -> str:
     return cut(json.dumps(value, ensure_ascii=False, default=str), LONGEST_ARGUMENT)
-
-
-CANDIDATES = 8
-"""Experiences that are looked at for each one that is recalled."""
-
-
-def recall(experience: ExperienceStore, task: str, k: int) -> Flow[Recollection]:
-    """Recall the successful runs that are most like a task, with their tips, from one namespace.
-
-    Of several runs with the very same task the shortest one is taken, and a second one only where there are too few
-    other tasks. The tips are those of all tasks with this text that are among the candidates.
-    """
-    found = yield from flow_of(experience.similar)(task, k=CANDIDATES * k, success=True)
-    left = sorted(found, key=lambda each: (_rank(each, found), len(each.steps), each.id))
-    chosen = [left[place] for place in complementary(task, [each.task for each in left], k)]
-    recalled = []
-    for trajectory in chosen:
-        ids = [task_id_of(each) for each in found if each.task == trajectory.task]
-        tips = yield from tips_of(experience, trajectory.task, ids)
-        recalled.append(RecalledRun(trajectory, tips))
-    return Recollection(task, tuple(recalled))
-
-
-def _rank(trajectory: Trajectory, found: list[Trajectory]) -> int:
-    """Where the first one with the same task stands."""
-    return next(place for place, other in enumerate(found) if other.task == trajectory.task)

@@ -342,7 +342,7 @@ def read_reflection(reply: Mapping[str, Any]) -> Reflection:
         objective=objective,
         initial_environment=environment,
         progress=progress,
-        questions=tuple((shortened(one, LONGEST_ANSWER), shortened(other, LONGEST_ANSWER)) for one, other in pairs),
+        questions=tuple([(shortened(one, LONGEST_ANSWER), shortened(other, LONGEST_ANSWER)) for one, other in pairs]),
         next_step=shortened(next_step),
     )
 
