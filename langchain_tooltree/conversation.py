@@ -86,12 +86,8 @@ class Conversation:
     def of(cls, state: Any, key: str = "messages") -> "Conversation":
         """The conversation in a graph state.
 
-        Args:
-            state: A mapping, an object, a sequence of messages, or a `Conversation`, which is returned itself.
-            key: Where in a mapping or an object the messages stand.
-
-        Returns:
-            The conversation; an empty one if there are no messages.
+        The state is a mapping, an object, a sequence of messages, or a `Conversation`, which is returned itself. `key`
+        says where in a mapping or an object the messages stand; if there are none, the conversation is empty.
         """
         if isinstance(state, Conversation):
             return state
@@ -150,7 +146,7 @@ class Conversation:
         Where a summary stands in place of them all, it is the text of the summary: nothing else tells what the user
         wants. As soon as there is one request, a summary is not taken for another.
         """
-        return self.requests or [_named(said.message) for said in self._all if said.part == "summary"]
+        return self.requests or [_summed_up(said.message) for said in self._all if said.part == "summary"]
 
     @property
     def goal(self) -> str:
@@ -217,14 +213,9 @@ class Conversation:
         return (said.message for said in takewhile(lambda said: said.part != "request", self._latest_first()))
 
     def rounds(self, *, limit: int | None = None, beyond_request: bool = False) -> Iterator[Round]:
-        """The rounds of the run, latest first.
+        """The rounds of the run that brought something back, latest first.
 
-        Args:
-            limit: How many messages from the end are read at the most.
-            beyond_request: Whether to go on before the latest request.
-
-        Yields:
-            The rounds that brought something back.
+        At most `limit` messages from the end are read. `beyond_request`, those before the latest request come, too.
         """
         observations: list[ToolMessage] = []
         for said in self._latest_first(limit):
@@ -249,16 +240,11 @@ class Conversation:
         return islice(self.rounds(), 1, None)
 
     def ends(self, room: int, *, longest: int, call: int) -> tuple[list[BaseMessage], int]:
-        """The beginning and the end of the conversation, without reading what is between them.
+        """The beginning and the end of the conversation, oldest first, and how many messages between them are left out.
 
-        Args:
-            room: Characters that may be shown; a third of it at the beginning. The end reaches back to the model's
-                latest message, however long that is.
-            longest: Characters that are shown of one message at the most.
-            call: Characters that a call, or an observation, takes beside its text.
-
-        Returns:
-            The messages, oldest first, and how many between them were left out.
+        What is between them is not read. `room` is how many characters may be shown, a third of them at the beginning;
+        the end reaches back to the model's latest message, however long that is. Of one message, `longest` characters
+        are shown, and a call or an observation takes `call` characters beside its text.
         """
         end: list[_Said] = []
         left, replied = room, False
@@ -351,6 +337,12 @@ def _least_size(message: BaseMessage, longest: int, call: int) -> int:
 
 def _words(message: BaseMessage) -> str:
     return text_of(without_reference(message.content)).strip()
+
+
+def _summed_up(summary: BaseMessage) -> str:
+    """A summary without the line by which LangChain says that it is one."""
+    heading, _, text = _words(summary).partition("\n\n")
+    return text if text and heading.endswith(":") else _words(summary)
 
 
 def _named(message: BaseMessage) -> str:

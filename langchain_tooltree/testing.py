@@ -14,7 +14,7 @@ from typing import Any, Literal, Protocol
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, SystemMessage
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.messages.tool import tool_call_chunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.runnables import Runnable
@@ -282,13 +282,14 @@ def read_question(
 
     Returns the question, and the calls to be scored with their ids.
     """
-    system = messages[0].text if messages and isinstance(messages[0], SystemMessage) else ""
+    said = Conversation(messages)
+    system = said.instructions
     first_line = system.split("\n", 1)[0]
     kind = next((kind for opening, kind in _OPENINGS.items() if opening.split("\n", 1)[0] == first_line), None)
     names = tuple(tool["function"]["name"] for tool in tools if "function" in tool)
     if kind in {"pre", "post", "plan"}:
         return _read_document(kind, json.loads(messages[1].text), attempt=len(messages) // 2)
-    request, path = _read_dialogue(Conversation(messages))
+    request, path = _read_dialogue(said)
     if kind is None:
         return Question("answer", request, path), []
     attempt = _number_after("This is attempt ", system, 1)

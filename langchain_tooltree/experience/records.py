@@ -18,7 +18,6 @@ EXTRAS = "langchain"
 Part = Literal["request", "summary", "reference", "reply", "observation", "instruction", "other"]
 """What a message is in a conversation."""
 
-
 PARTS: Mapping[str, Part] = {"assistant": "reply", "tool": "observation", "function": "observation"}
 """Parts that the role alone decides; a function is what a tool was called before."""
 
@@ -250,16 +249,10 @@ def readable(content: Any) -> str:
 
 
 def steps_in(messages: Sequence[ChatMessage], *, branch: str = "") -> list[Step]:
-    """The tool calls of a dialogue, each with its observation.
+    """The tool calls of a dialogue in order, each with its observation; what names no function is no call.
 
-    Args:
-        messages: Messages in the OpenAI chat format.
-        branch: Name of the branch they belong to.
-
-    Returns:
-        The steps in order. An observation belongs to the latest unanswered call of its id; where there is none, to the
-        earliest unanswered call without an id, of its tool's name if there is one. An entry of
-        `tool_calls` that names no function is no step.
+    An observation belongs to the latest unanswered call of its id. Where there is none, it belongs to the earliest
+    unanswered call without an id, of its tool's name if there is one.
     """
     steps: list[Step] = []
     unanswered: list[int] = []
@@ -365,15 +358,10 @@ Entry = dict[str, Any]
 
 
 def excerpt(record: Record, *, max_characters: int) -> list[Entry]:
-    """The course of a run, short enough for a prompt.
+    """The course of a run for a prompt: an entry for each text, call and observation, in order.
 
-    Args:
-        record: The run.
-        max_characters: About how long the entries may be in all, as JSON.
-
-    Returns:
-        One entry for each text, call and observation, in order. Long texts lose their middle, and a long run
-        does, too: how it began and how it ended stays, and an entry `left_out` says how much is missing.
+    As JSON, they have about `max_characters`. Long texts lose their middle, and so does a long run: how it began and
+    how it ended stays, and an entry `left_out` says how much is missing.
     """
     entries = list(_entries(record))
     sizes = [len(json.dumps(entry, ensure_ascii=False, default=str)) for entry in entries]

@@ -20,29 +20,19 @@ _LIKE_A_MARK = re.compile(rf"<(?=\s*/?\s*{TAG})", re.IGNORECASE)
 
 
 def as_reference(text: str, *, source: str) -> str:
-    """Mark a text as reference material.
+    """Mark a text as reference material; `source` says in one or two words of letters what it is, and models see it.
 
-    Args:
-        text: The text. What in it looks like the beginning or the end of a mark is escaped, and nothing else, since it
-            may hold code or data that are to be used as they are.
-        source: In one or two words of letters, what it is; models see it.
-
-    Returns:
-        The marked text. The mark bears a checksum of the text, so that what a tool happens to return is no mark.
+    Only what looks like a mark is escaped in the text: it may hold code or data that are to be used as they are. The
+    mark bears a checksum of the text, so that what a tool happens to return is no mark.
     """
     inside = _LIKE_A_MARK.sub("&lt;", text)
     return f'<{TAG} source="{source}" id="{_checksum(inside)}">\n{inside}{_END}'
 
 
 def without_reference(content: Any) -> Any:
-    """The content of a message without its reference material.
+    """The content of a message, a text or a list of blocks, without reference material.
 
-    Args:
-        content: A text, or a list of content blocks.
-
-    Returns:
-        The same, if nothing in it is marked; otherwise a copy without the marked parts, and without blocks that held
-        nothing else.
+    It is the same object if nothing in it is marked. Blocks that held nothing else are gone.
     """
     if isinstance(content, str):
         return _unmarked(content)

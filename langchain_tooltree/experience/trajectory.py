@@ -38,18 +38,9 @@ def role_of(message: BaseMessage) -> str:
 
 
 def to_chat(message: BaseMessage) -> dict[str, Any]:
-    """One LangChain message in the OpenAI chat format.
+    """One LangChain message in the OpenAI chat format, with `error` for a failed tool call.
 
-    Args:
-        message: The message.
-
-    Returns:
-        A dict with `role`, `content` and, where there are any, `name`, `tool_calls`, `tool_call_id`, and `error` for a
-        failed tool call. Everything else that the message holds stands under `"langchain"`, so that `to_message`
-        gives back an equal message.
-
-    Raises:
-        TrajectoryFormatError: If it is not a message that a conversation can hold.
+    All that the format has no key for stands under `"langchain"`, so that `to_message` gives back an equal message.
     """
     if isinstance(message, BaseMessageChunk):
         message = message_chunk_to_message(message)
@@ -87,15 +78,8 @@ def to_chat(message: BaseMessage) -> dict[str, Any]:
 def to_message(said: Mapping[str, Any]) -> BaseMessage:
     """One message of the OpenAI chat format as a LangChain message.
 
-    Args:
-        said: The message. A call whose arguments are no JSON object becomes an invalid tool call; keys that LangChain
-            has no field for are kept in `additional_kwargs`.
-
-    Returns:
-        The message.
-
-    Raises:
-        TrajectoryFormatError: If it has no role.
+    A call whose arguments are no JSON object becomes an invalid tool call. Keys that LangChain has no field for are
+    kept in `additional_kwargs`.
     """
     role, content = said.get("role"), "" if said.get("content") is None else said["content"]
     extras = said.get(EXTRAS)
@@ -128,15 +112,8 @@ def to_message(said: Mapping[str, Any]) -> BaseMessage:
 def to_messages(said: Sequence[Mapping[str, Any]]) -> list[BaseMessage]:
     """A dialogue of the OpenAI chat format as LangChain messages.
 
-    Args:
-        said: The messages.
-
-    Returns:
-        The messages. Where ids are missing, calls get one and the observations after them get it, too, in order: most
-        providers refuse a call without an observation.
-
-    Raises:
-        TrajectoryFormatError: If a message has no role.
+    Calls without an id get one, and so do the observations after them, in order: most providers refuse a call without
+    an observation.
     """
     messages: list[BaseMessage] = []
     waiting: list[str] = []

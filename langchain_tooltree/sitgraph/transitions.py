@@ -68,14 +68,9 @@ class Transition:
 
 
 def transitions_of(record: Record, aliases: Mapping[str, str] = MappingProxyType({})) -> Iterator[Transition]:
-    """The transitions of a run, those of its sub-agents included; each dialogue begins at `START`.
+    """The transitions of a run in order, those of its sub-agents included; each dialogue begins at `START`.
 
-    Args:
-        record: The run.
-        aliases: New names of tools by old ones.
-
-    Yields:
-        The transitions in order. Calls made in parallel follow one another as they are listed.
+    Calls made in parallel follow one another as they are listed. `aliases` are new names of tools by old ones.
     """
     written = _written(record)
     for _, messages in record.dialogues():
@@ -98,15 +93,7 @@ def transitions_of(record: Record, aliases: Mapping[str, str] = MappingProxyType
 def moment_of(
     messages: Sequence[ChatMessage], aliases: Mapping[str, str] = MappingProxyType({})
 ) -> tuple[Moment, str | None]:
-    """Where a dialogue stands now.
-
-    Args:
-        messages: The dialogue in the OpenAI chat format.
-        aliases: New names of tools by old ones.
-
-    Returns:
-        The moment, and the summary that the agent has made since its last tool call; `None` if it has not.
-    """
+    """Where a dialogue stands now, and the summary that the agent has made since its last tool call, if it has."""
     messages = said_in(messages)
     steps: list[Step] = []
     summary: str | None = None

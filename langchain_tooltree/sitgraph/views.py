@@ -33,14 +33,7 @@ RECENT = 1.5
 
 
 def texts_of(moment: Moment) -> dict[str, str]:
-    """The text views of a moment.
-
-    Args:
-        moment: A point of a dialogue.
-
-    Returns:
-        A text for each name of `TEXT_VIEWS`; empty where there is nothing to say.
-    """
+    """A text for each name of `TEXT_VIEWS`; empty where there is nothing to say."""
     replies = (text_of(each.get("content")) for each in reversed(moment.messages) if part_of(each) == "reply")
     observations = (step.outcome.text for step in reversed(moment.steps) if step.outcome)
     return {
@@ -78,14 +71,10 @@ def both_ends(text: str) -> str:
 
 
 def features_of(moment: Moment) -> dict[str, float]:
-    """The view of the calls: which tools, how often, in what order, with what kind of arguments.
+    """The view of the calls, as weights by feature: which tools, how often, in what order, with what arguments.
 
-    Args:
-        moment: A point of a dialogue.
-
-    Returns:
-        Weights by feature. Arguments count by their shape (`R-4711` and `R-12` are alike), so that what a call was
-        about is seen, and which one in particular is not.
+    Arguments count by their shape (`R-4711` and `R-12` are alike): what a call was about is seen, and which thing in
+    particular is not.
     """
     steps = moment.steps[-MAX_CALLS:]
     tools = [step.tool for step in steps]

@@ -206,6 +206,17 @@ def test_a_turn_summarized_between_a_write_and_its_answer_stays_valid(agency: Ag
     assert agency.calls["book OS-1"] == 1
 
 
+def test_a_summary_is_planned_for_only_where_no_request_is_left(agency: Agency) -> None:
+    agent = planning_agent(agency, summarizing(after=7), planner={"when": lambda _: True}, checkpointer=InMemorySaver())
+
+    def planned_for(request: str) -> list[str]:
+        told = agent.stream(asking(request), THREAD, stream_mode="custom")
+        return [event["tooltree"]["query"] for event in told if event["tooltree"]["type"] == "start"]
+
+    assert planned_for(BOOKING) == [BOOKING, SUMMARY]
+    assert planned_for(PRICE) == [PRICE]
+
+
 def test_what_context_editing_clears_is_cleared_for_the_search_and_stays_in_the_state(
     agency: Agency, path: str
 ) -> None:

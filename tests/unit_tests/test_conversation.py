@@ -27,7 +27,10 @@ from tests.internals.hall import Conversation
 TASK = "The house is cold. Get the boiler to 2 bar."
 RECALLED = HumanMessage(as_reference("Turn the green valve.", source="memory"))
 ASKED = HumanMessage(TASK)
-SUMMARY = HumanMessage("Here is a summary.", additional_kwargs={"lc_source": "summarization"})
+KNOWN = "They want the boiler at 2 bar."
+SUMMARY = HumanMessage(
+    f"Here is a summary of the conversation to date:\n\n{KNOWN}", additional_kwargs={"lc_source": "summarization"}
+)
 
 
 def call(tool, number=1):
@@ -111,8 +114,11 @@ def test_a_summary_is_no_request():
 
 
 def test_a_summary_is_planned_for_where_nothing_else_tells_what_the_user_wants():
-    assert Conversation([SUMMARY, *gauged()]).wanted == ["Here is a summary."]
+    assert Conversation([SUMMARY, *gauged()]).wanted == [KNOWN]
     assert Conversation([SUMMARY, *gauged(), ASKED]).wanted == [TASK]
+    assert Conversation([HumanMessage("In short.", additional_kwargs=SUMMARY.additional_kwargs)]).wanted == [
+        "In short."
+    ]
     assert Conversation([]).wanted == []
 
 
@@ -284,7 +290,7 @@ def test_a_summary_is_no_task_of_a_record_in_any_format():
 
 
 def test_a_thread_of_nothing_but_a_summary_is_planned_on():
-    assert seen_by_the_planner([SUMMARY, *failed()]) == "Here is a summary."
+    assert seen_by_the_planner([SUMMARY, *failed()]) == KNOWN
     assert seen_by_the_planner([SUMMARY, *gauged(), ASKED]) == TASK
     with pytest.raises(EmptyQueryError):
         seen_by_the_planner([RECALLED])
