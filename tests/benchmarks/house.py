@@ -151,20 +151,16 @@ def code_lines(path: Path) -> int:
     return len(code - told)
 
 
-def import_cpu_s() -> float:
-    """CPU seconds of importing the package, beyond those of `langchain.agents`."""
-    return round(_cpu_of("langchain_tooltree") - _cpu_of(None), 3)
-
-
-def _cpu_of(module: str | None) -> float:
-    code = "import time, langchain.agents\nbefore = time.process_time()\n"
-    code += f"import {module}\n" if module else ""
-    code += "print(time.process_time() - before)"
+def cpu_s(statement: str) -> float:
+    """CPU seconds of an import, beyond those of `langchain.agents`."""
+    code = (
+        f"import time, langchain.agents\nbefore = time.process_time()\n{statement}\nprint(time.process_time() - before)"
+    )
     told = (
         subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603 - own code
         for _ in range(PROCESSES)
     )
-    return statistics.median(float(each.stdout) for each in told)
+    return round(statistics.median(float(each.stdout) for each in told), 3)
 
 
 def install_mb_over_langchain() -> float:
@@ -190,7 +186,8 @@ def main() -> None:
         "search": walk(partial(one_search, SearchConfig.paper())),
         "search_by_default": walk(one_search),
         "reflection": walk(one_reflection),
-        "import_cpu_s": import_cpu_s(),
+        "import_cpu_s": cpu_s("import langchain_tooltree"),
+        "import_agent_cpu_s": cpu_s("from langchain_tooltree import create_tooltree_agent"),
         "install_mb_over_langchain": install_mb_over_langchain() if arguments.install else None,
     }
     for name, figure in figures.items():

@@ -200,14 +200,15 @@ def _vector_id(revision: str, position: int, key: str) -> str:
     return f"{revision}.{position}.{key}"
 
 
+def portions(ids: Sequence[str]) -> Iterator[list[str]]:
+    """As many at once as chromadb reads or deletes."""
+    return (list(ids[start : start + READ]) for start in range(0, len(ids), READ))
+
+
 def read_items(items: Collection, keys: Sequence[str]) -> dict[str, StoredItem]:
     """The rows of some items."""
-    found = {}
-    for start in range(0, len(keys), READ):
-        ids = [_row_id(key) for key in keys[start : start + READ]]
-        for item in _parse(items.get(ids=ids, include=["metadatas"])):
-            found[item.key] = item
-    return found
+    pages = (items.get(ids=ids, include=["metadatas"]) for ids in portions([_row_id(key) for key in keys]))
+    return {item.key: item for page in pages for item in _parse(page)}
 
 
 def read_in_order(
@@ -245,16 +246,16 @@ def write_items(
         if any(write.texts for write in puts):
             _write_vectors(catalogue, namespace, puts, rows, vectors)
         _write_rows(catalogue, items, puts, rows)
-        for start in range(0, len(gone), READ):
-            items.delete(ids=[_row_id(key) for key in gone[start : start + READ]])
+        for ids in portions([_row_id(key) for key in gone]):
+            items.delete(ids=ids)
     except BaseException:
         catalogue.connection.orders.pop(items.name, None)  # nobody knows how far it came
         raise
     note_written(catalogue.connection, items, {key: row["updated"] for key, row in rows.items()}, gone)
     outdated = [row for item in before.values() for row in item.vector_ids()]
     if outdated and (stored := catalogue.vectors(namespace)) is not None:
-        for start in range(0, len(outdated), READ):
-            stored.delete(ids=outdated[start : start + READ])
+        for ids in portions(outdated):
+            stored.delete(ids=ids)
     if gone and catalogue.connection.exclusive and items.count() == 0:
         catalogue.drop(namespace)
 

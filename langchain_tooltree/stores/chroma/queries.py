@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,6 +31,7 @@ from langchain_tooltree.stores.chroma.items import (
     Vector,
     Write,
     matching_keys,
+    portions,
     read_items,
 )
 
@@ -46,6 +48,7 @@ FIRST = 200
 """Vectors that are asked for at first; the more, the fewer does Chroma's graph miss."""
 
 GROWTH = 4
+"""By what that number grows when they did not suffice: few queries, and none that reads far too much."""
 
 ATTEMPTS = 5
 """How often a query on a server is repeated while others rewrite what it finds."""
@@ -121,23 +124,13 @@ def _nearest(
 def _with_items(items: Collection, hits: Iterator[Hit], need: int) -> Iterator[tuple[Hit, StoredItem | None]]:
     """Hits with their items, which are read in portions, so that few large values are read in vain."""
     known: dict[str, StoredItem | None] = {}
-    portion: list[Hit] = []
     size = need
-    for hit in hits:
-        portion.append(hit)
-        if len(portion) >= size:
-            yield from _looked_up(items, portion, known)
-            portion, size = [], min(2 * size, READ)
-    yield from _looked_up(items, portion, known)
-
-
-def _looked_up(
-    items: Collection, portion: list[Hit], known: dict[str, StoredItem | None]
-) -> Iterator[tuple[Hit, StoredItem | None]]:
-    keys = list(dict.fromkeys(hit.key for hit in portion if hit.key not in known))
-    found = read_items(items, keys)
-    known.update({key: found.get(key) for key in keys})
-    yield from ((hit, known[hit.key]) for hit in portion)
+    while portion := list(islice(hits, size)):
+        keys = list(dict.fromkeys(hit.key for hit in portion if hit.key not in known))
+        found = read_items(items, keys)
+        known.update({key: found.get(key) for key in keys})
+        yield from ((hit, known[hit.key]) for hit in portion)
+        size = min(2 * size, READ)
 
 
 def _widening(vectors: Collection, query: Vector, need: int) -> Iterator[Hit]:
@@ -161,19 +154,15 @@ def _widening(vectors: Collection, query: Vector, need: int) -> Iterator[Hit]:
 
 def _unreached(vectors: Collection, query: Vector, reached: set[str]) -> list[Hit]:
     missing = [row for row in vectors.get(include=[])["ids"] if row not in reached]
-    hits: list[Hit] = []
-    for start in range(0, len(missing), READ):
-        hits += _scored(vectors.get(ids=missing[start : start + READ], include=["embeddings"]), query)
-    return hits
+    pages = (vectors.get(ids=rows, include=["embeddings"]) for rows in portions(missing))
+    return [hit for page in pages for hit in _scored(page, query)]
 
 
 def _compared(vectors: Collection, query: Vector, keys: Sequence[str]) -> list[Hit]:
     """The vectors of some items, nearest first."""
-    hits: list[Hit] = []
-    for start in range(0, len(keys), READ):
-        where: Any = {"key": {"$in": list(keys[start : start + READ])}}
-        hits += _scored(vectors.get(where=where, include=["embeddings"]), query)
-    return sorted(hits, key=lambda hit: -hit.score)
+    wheres: Iterator[Any] = ({"key": {"$in": some}} for some in portions(keys))
+    pages = (vectors.get(where=where, include=["embeddings"]) for where in wheres)
+    return sorted((hit for page in pages for hit in _scored(page, query)), key=lambda hit: -hit.score)
 
 
 def _scored(page: Mapping[str, Any], query: Vector) -> list[Hit]:
