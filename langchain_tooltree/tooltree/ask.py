@@ -1,6 +1,5 @@
 """Asking a model for candidate calls, and, as in the paper's ACL-format version, for the tools of a request."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -107,18 +106,18 @@ class Proposer:
         proposal = Proposal()
         tools = [self._tools[name] for name in request.tools if name in self._tools]
         if self._config.proposals == "together":
-            instruction = DEFAULT_PROPOSE_PROMPT.format(count=self._config.top_k)
-            yield from self._ask(request, tools, instruction, meter, proposal)
+            yield from self._ask(
+                request, tools, DEFAULT_PROPOSE_PROMPT.format(count=self._config.top_k), meter, proposal
+            )
             if proposal.calls and proposal.largest_reply == 1:
-                yield from self._top_up(request, tools, meter, proposal)
+                yield from self._ask_for_others(request, tools, meter, proposal)
         else:
             for tool in tools:
-                if not meter.left:
+                if meter.left:
+                    yield from self._ask(request, [tool], DEFAULT_DRAFT_PROMPT.format(tool=tool.name), meter, proposal)
+                else:
                     unasked = Problem(tool.name, f"{tool.name}()", "the budget left no question about this tool")
                     proposal.problems.append(unasked)
-                    continue
-                instruction = DEFAULT_DRAFT_PROMPT.format(tool=tool.name)
-                yield from self._ask(request, [tool], instruction, meter, proposal)
         if proposal.problems and meter.left:
             yield from self._repair(request, tools, meter, proposal)
         proposal.finished = not (proposal.calls or proposal.problems or proposal.error)
@@ -127,17 +126,10 @@ class Proposer:
         return proposal
 
     def _ask(
-        self,
-        request: ProposalRequest,
-        tools: Sequence[BaseTool],
-        instruction: str,
-        meter: Meter,
-        proposal: Proposal,
+        self, request: ProposalRequest, tools: Sequence[BaseTool], instruction: str, meter: Meter, proposal: Proposal
     ) -> Flow[None]:
         """One question; asked a second time if the model cannot be reached."""
-        messages = propose_messages(
-            request.conversation, instruction=instruction, attempt=request.attempt, tried=request.tried
-        )
+        messages = _prompt(request, instruction)
         attempts = ATTEMPTS if self._config.proposals == "together" else 1
         for _ in range(min(attempts, meter.left)):
             try:
@@ -151,7 +143,7 @@ class Proposer:
                 self._read(reply, tools, proposal)
                 return
 
-    def _top_up(
+    def _ask_for_others(
         self, request: ProposalRequest, tools: Sequence[BaseTool], meter: Meter, proposal: Proposal
     ) -> Flow[None]:
         """Ask for other calls beside the only one, until a reply brings nothing new or holds several."""
@@ -159,15 +151,9 @@ class Proposer:
             offered = [*(call.label for call in proposal.calls), *(problem.call for problem in proposal.problems)]
             if not meter.left or len(offered) >= self._config.top_k or proposal.largest_reply > 1:
                 return
-            messages = propose_messages(
-                request.conversation,
-                instruction=DEFAULT_PROPOSE_PROMPT.format(count=self._config.top_k - len(offered)),
-                attempt=request.attempt,
-                tried=request.tried,
-                offered=offered,
-            )
+            instruction = DEFAULT_PROPOSE_PROMPT.format(count=self._config.top_k - len(offered))
             try:
-                reply = yield from self._call(request, tools, messages, meter)
+                reply = yield from self._call(request, tools, _prompt(request, instruction, offered), meter)
             except Exception:  # noqa: BLE001 - the call that there is will do
                 return
             more = Proposal()
@@ -194,9 +180,8 @@ class Proposer:
             reply = yield from self._call(request, tools, messages, meter)
         except Exception:  # noqa: BLE001 - without a repair the calls are dropped for the reason they had
             return
-        rewritten = Counter(call["name"] for call in (*reply.tool_calls, *reply.invalid_tool_calls))
-        unanswered = [problem for problem in proposal.problems if not rewritten[problem.tool]]
-        proposal.problems = unanswered
+        rewritten = {call["name"] for call in (*reply.tool_calls, *reply.invalid_tool_calls)}
+        proposal.problems = [problem for problem in proposal.problems if problem.tool not in rewritten]
         self._read(reply, tools, proposal)
 
     def _call(
@@ -226,14 +211,15 @@ class Proposer:
                 proposal.problems.append(Problem(tool.name, call.label, problem))
             else:
                 proposal.calls.append(call)
-        proposal.problems.extend(
-            Problem(
-                str(broken.get("name")),
-                f"{broken.get('name')}({broken.get('args')})",
-                "the arguments are not valid JSON",
-            )
-            for broken in reply.invalid_tool_calls
-        )
+        for broken in reply.invalid_tool_calls:
+            call_text = f"{broken.get('name')}({broken.get('args')})"
+            proposal.problems.append(Problem(str(broken.get("name")), call_text, "the arguments are not valid JSON"))
+
+
+def _prompt(request: ProposalRequest, instruction: str, offered: Sequence[str] = ()) -> list[BaseMessage]:
+    return propose_messages(
+        request.conversation, instruction=instruction, attempt=request.attempt, tried=request.tried, offered=offered
+    )
 
 
 def propose_messages(
@@ -309,9 +295,5 @@ def _passes(
     relevance = verdict.get("relevance")
     irrelevant = isinstance(relevance, int | float) and 0 <= relevance < threshold
     wanted = not card_domains or not domains or bool(domains & set(card_domains))
-    return (
-        not irrelevant
-        and wanted
-        and verdict.get("input_available") is not False
-        and (verdict.get("output_useful") is not False)
-    )
+    possible = verdict.get("input_available") is not False and verdict.get("output_useful") is not False
+    return not irrelevant and wanted and possible

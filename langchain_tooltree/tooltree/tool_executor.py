@@ -4,7 +4,7 @@ import asyncio
 import copy
 import json
 import threading
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from contextvars import copy_context
 from dataclasses import dataclass, field
@@ -40,8 +40,7 @@ TRANSIENT_STATUS = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 Execute = Callable[[ToolCallRequest], Any]
 Wrapper = Callable[[ToolCallRequest, Execute], Any]
-AsyncExecute = Callable[[ToolCallRequest], Awaitable[Any]]
-AsyncWrapper = Callable[[ToolCallRequest, AsyncExecute], Awaitable[Any]]
+"""What stands around a tool call; on the async path both return awaitables."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +58,7 @@ class HostHooks:
     """
 
     wrap: Wrapper | None = None
-    awrap: AsyncWrapper | None = None
+    awrap: Wrapper | None = None
     held_back: frozenset[str] = frozenset()
 
     @classmethod
@@ -83,20 +82,17 @@ class HostHooks:
         # Nobody is asked about a call that is only tried out, such as a write in a fork of the sandbox.
         wrapping = [entry for entry in entries if _wraps_tool_calls(entry) and entry not in approving]
         wraps: list[Wrapper] = [*map(_redaction, redacting), *(entry.wrap_tool_call for entry in wrapping)]
-        awraps: list[AsyncWrapper] = [*map(_aredaction, redacting), *(entry.awrap_tool_call for entry in wrapping)]
+        awraps: list[Wrapper] = [*map(_aredaction, redacting), *(entry.awrap_tool_call for entry in wrapping)]
         return cls(
             wrap=reduce(_inside, wraps) if wraps else None,
-            awrap=reduce(_ainside, awraps) if awraps else None,
+            awrap=reduce(_inside, awraps) if awraps else None,
             held_back=frozenset(name for entry in approving for name in entry.interrupt_on),
         )
 
 
 def _wraps_tool_calls(entry: AgentMiddleware[Any, Any, Any]) -> bool:
-    kind = type(entry)
-    return (
-        kind.wrap_tool_call is not AgentMiddleware.wrap_tool_call
-        or kind.awrap_tool_call is not AgentMiddleware.awrap_tool_call
-    )
+    own, base = type(entry), AgentMiddleware
+    return own.wrap_tool_call is not base.wrap_tool_call or own.awrap_tool_call is not base.awrap_tool_call
 
 
 def _redacts_results(entry: AgentMiddleware[Any, Any, Any]) -> bool:
@@ -108,40 +104,26 @@ def _redaction(entry: AgentMiddleware[Any, Any, Any]) -> Wrapper:
         result = execute(request)
         if not is_observation(result):
             return result
-        update = entry.before_model(_as_state(result), get_runtime())
+        update = entry.before_model(AgentState(messages=[AIMessage(""), result]), get_runtime())
         return update["messages"][-1] if update else result
 
     return redacted
 
 
-def _aredaction(entry: AgentMiddleware[Any, Any, Any]) -> AsyncWrapper:
-    async def redacted(request: ToolCallRequest, execute: AsyncExecute) -> Any:
+def _aredaction(entry: AgentMiddleware[Any, Any, Any]) -> Wrapper:
+    async def redacted(request: ToolCallRequest, execute: Execute) -> Any:
         result = await execute(request)
         if not is_observation(result):
             return result
-        update = await entry.abefore_model(_as_state(result), get_runtime())
+        update = await entry.abefore_model(AgentState(messages=[AIMessage(""), result]), get_runtime())
         return update["messages"][-1] if update else result
 
     return redacted
 
 
-def _as_state(result: ToolMessage) -> AgentState[Any]:
-    """A conversation that ends in the result, as `before_model` finds it."""
-    return AgentState(messages=[AIMessage(""), result])
-
-
 def _inside(outer: Wrapper, inner: Wrapper) -> Wrapper:
+    """Two wrappers as one, of functions as well as of coroutine functions: what comes back is only handed on."""
     return lambda request, execute: outer(request, lambda passed_on: inner(passed_on, execute))
-
-
-def _ainside(outer: AsyncWrapper, inner: AsyncWrapper) -> AsyncWrapper:
-    async def composed(request: ToolCallRequest, execute: AsyncExecute) -> Any:
-        async def inner_execute(passed_on: ToolCallRequest) -> Any:
-            return await inner(passed_on, execute)
-
-        return await outer(request, inner_execute)
-
-    return composed
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,12 +181,8 @@ class ToolStep:
         return await self._node().ainvoke(self._input(), self._run_config())
 
     def _node(self) -> ToolNode:
-        return ToolNode(
-            [self.tool],
-            handle_tool_errors=False,
-            wrap_tool_call=self.host_hooks.wrap,
-            awrap_tool_call=self.host_hooks.awrap,
-        )
+        hooks = self.host_hooks
+        return ToolNode([self.tool], handle_tool_errors=False, wrap_tool_call=hooks.wrap, awrap_tool_call=hooks.awrap)
 
     def _input(self) -> dict[str, Any]:
         arguments = copy.deepcopy(self.call.arguments)  # a tool may change what it gets
