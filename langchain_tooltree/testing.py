@@ -30,14 +30,14 @@ __all__ = ["Made", "OfflineChatModel", "Policy", "Question", "ScriptedChatModel"
 CHARACTERS_PER_TOKEN = 4
 """The doubles report usage by this rule of thumb."""
 
-Reply = AIMessage | str | Mapping[str, Any] | Exception
+Response = AIMessage | str | Mapping[str, Any] | Exception
 
 
 class _Double(BaseChatModel):
     """The plumbing of a chat model: tool binding, structured output, async, streaming and usage figures."""
 
     @abstractmethod
-    def _respond(self, messages: list[BaseMessage], tools: Sequence[Mapping[str, Any]]) -> Reply:
+    def _respond(self, messages: list[BaseMessage], tools: Sequence[Mapping[str, Any]]) -> Response:
         """Say something; a mapping is the structured output that was asked for."""
 
     @property
@@ -164,14 +164,14 @@ class ScriptedChatModel(_Double):
         """The prompts received so far."""
         return self._calls
 
-    def _respond(self, messages: list[BaseMessage], tools: Sequence[Mapping[str, Any]]) -> Reply:  # noqa: ARG002
+    def _respond(self, messages: list[BaseMessage], tools: Sequence[Mapping[str, Any]]) -> Response:  # noqa: ARG002
         with self._lock:
             self._calls.append(messages)
             position = len(self._calls) - 1
         if position >= len(self.replies):
             msg = f"ScriptedChatModel was called {position + 1} times but has {len(self.replies)} replies."
             raise IndexError(msg)
-        reply: Reply | Callable[[list[BaseMessage]], Reply] = self.replies[position]
+        reply: Response | Callable[[list[BaseMessage]], Response] = self.replies[position]
         return reply(messages) if callable(reply) else reply
 
 
@@ -239,7 +239,7 @@ class OfflineChatModel(_Double):
 
     policy: Any
 
-    def _respond(self, messages: list[BaseMessage], tools: Sequence[Mapping[str, Any]]) -> Reply:
+    def _respond(self, messages: list[BaseMessage], tools: Sequence[Mapping[str, Any]]) -> Response:
         question, judged = read_question(messages, tools)
         policy: Policy = self.policy
         match question.kind:

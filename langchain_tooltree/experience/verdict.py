@@ -61,7 +61,7 @@ VerdictFunction = Callable[[Trajectory], Said | Awaitable[Said]]
 """A function, sync or async, from a trajectory to a `Verdict`, a bool, `None` for unknown, or a reward: 1 or more is a
 success."""
 
-Judge = Callable[[Trajectory], Flow[Verdict]]
+VerdictFlow = Callable[[Trajectory], Flow[Verdict]]
 
 
 class VerdictForm(BaseModel):
@@ -137,7 +137,7 @@ AnyVerdict = VerdictFunction | ModelVerdict | BaseChatModel | str
 """What users pass as `verdict`: a function, a `ModelVerdict`, a chat model, or the name of one."""
 
 
-def resolve_verdict(verdict: AnyVerdict) -> Judge:
+def resolve_verdict(verdict: AnyVerdict) -> VerdictFlow:
     """Turn what a user passed as `verdict` into a function from a trajectory to a flow.
 
     Raises:
