@@ -39,7 +39,9 @@ LONGEST_FOCUS_POINT = 500
 MOST_EXAMPLES = 12
 """Examples a model is shown, so that there is room for something of each."""
 
-SHELF = "focus"
+LABEL = "focus"
+"""Under what label focus points are kept."""
+
 CURRENT = "current"
 """Key of the focus points that were asked for last, beside those by the digest of what they were made from."""
 
@@ -51,7 +53,7 @@ class FocusForm(BaseModel):
 
 
 def focus_points(
-    model: BaseChatModel, shelf: RecordCollection, description: str, examples: Sequence[str | Trajectory] = ()
+    model: BaseChatModel, collection: RecordCollection, description: str, examples: Sequence[str | Trajectory] = ()
 ) -> Flow[list[str]]:
     """Make the focus points for an environment, or take those that were made from the same: at most 10.
 
@@ -59,17 +61,17 @@ def focus_points(
     """
     document = _document(description, examples)
     key = digest([{"prompt": DEFAULT_FOCUS_PROMPT, **document}])
-    points = _kept((yield from shelf.getting(key)))
+    points = _kept((yield from collection.getting(key)))
     if not points:
         points = yield from _ask(model, document)
-        yield from shelf.putting(key, {"focus_points": points})
-    yield from shelf.putting(CURRENT, {"focus_points": points})
+        yield from collection.putting(key, {"focus_points": points})
+    yield from collection.putting(CURRENT, {"focus_points": points})
     return points
 
 
-def current_focus_points(shelf: RecordCollection) -> Flow[list[str]]:
+def current_focus_points(collection: RecordCollection) -> Flow[list[str]]:
     """The focus points that were asked for last; none if they never were. A flow."""
-    record = yield from shelf.getting(CURRENT)
+    record = yield from collection.getting(CURRENT)
     return _kept(record)
 
 

@@ -125,8 +125,8 @@ class CFGMMemory:
             ConfigurationError: If an argument is invalid, or a variable of the namespace is not known.
             ReplyError: If the model's replies hold no focus points, even when it is asked again.
         """
-        shelf = self._experience.within_config(config).collection(focus.SHELF)
-        return (yield from focus.focus_points(self._model, shelf, description, examples))
+        collection = self._experience.within_config(config).collection(focus.LABEL)
+        return (yield from focus.focus_points(self._model, collection, description, examples))
 
     afocus_points = async_twin(focus_points)
 
@@ -241,8 +241,8 @@ class CFGMMemory:
         """Options of a collection, with the focus points that were asked for last, unless others are given."""
         if "focus_points" in options:
             return options
-        shelf = self._experience.within_config(options.get("config")).collection(focus.SHELF)
-        return {**options, "focus_points": (yield from focus.current_focus_points(shelf))}
+        collection = self._experience.within_config(options.get("config")).collection(focus.LABEL)
+        return {**options, "focus_points": (yield from focus.current_focus_points(collection))}
 
 
 def _experience(

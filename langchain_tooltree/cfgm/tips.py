@@ -254,7 +254,8 @@ def _related(task: str, known: Sequence[Tip]) -> list[Tip]:
     return [known[place] for place in sorted(nearest)]
 
 
-SHELF = "tips"
+LABEL = "tips"
+"""Under what label tips are kept."""
 
 MOST_FAILURES = 3
 """Failed attempts that a successful one is compared with."""
@@ -278,9 +279,9 @@ def extract_tips(model: BaseChatModel, experience: ExperienceStore, *, max_concu
     which the model gives no usable reply stays as it is until the next time. A tip whose success was deleted is
     deleted. The `task_id` in the metadata of attempts sets tasks of the same text apart.
     """
-    shelf = experience.collection(SHELF)
-    tasks: dict[str, _TaskAttempts] = yield _Survey(experience)
-    notes = yield from _current_notes(shelf, tasks)
+    collection = experience.collection(LABEL)
+    tasks = yield from _survey(experience)
+    notes = yield from _current_notes(collection, tasks)
     known = _Known(notes)
     tried = sorted((task for task in tasks.values() if task.successes), key=lambda task: (task.text, task.id))
     for part in PARTS:
@@ -297,16 +298,16 @@ def extract_tips(model: BaseChatModel, experience: ExperienceStore, *, max_concu
                     kept = known.replace((task.key, part), tips)
                     made = {"made_from": task.evidence(part), "tips": [tip.to_dict() for tip in kept]}
                     notes[task.key] = {"task": task.text, **notes.get(task.key, {}), part: made}
-                    yield from shelf.putting(task.key, notes[task.key])
+                    yield from collection.putting(task.key, notes[task.key])
     return _all_tips(notes)
 
 
 def tips_of(experience: ExperienceStore, task: str, ids: Iterable[str] = ("",)) -> Flow[tuple[Tip, ...]]:
     """The tips of one task by its text and ids, those from a comparison first; the id may be empty."""
-    shelf = experience.collection(SHELF)
+    collection = experience.collection(LABEL)
     notes: dict[str, Note] = {}
     for key in dict.fromkeys(_key(task, each) for each in ids):
-        note = yield from shelf.getting(key)
+        note = yield from collection.getting(key)
         if note is not None:
             notes[key] = note
     return tuple(_all_tips(notes))
@@ -318,13 +319,13 @@ def task_id_of(attempt: Trajectory) -> str:
     return given if isinstance(given, str) else ""
 
 
-def _current_notes(shelf: RecordCollection, tasks: Mapping[str, "_TaskAttempts"]) -> Flow[dict[str, Note]]:
-    """What was kept, without tips whose success is no longer there; these are deleted from the shelf as well."""
+def _current_notes(collection: RecordCollection, tasks: Mapping[str, "_TaskAttempts"]) -> Flow[dict[str, Note]]:
+    """What was kept, without tips whose success is no longer there; these are deleted from the store as well."""
     stored = {success for task in tasks.values() for success in task.successes}
     notes: dict[str, Note] = {}
-    for key, note in (yield from shelf.reading()).items():
+    for key, note in (yield from collection.reading()).items():
         if key not in tasks or not tasks[key].successes:
-            yield from shelf.deleting(key)
+            yield from collection.deleting(key)
             continue
         notes[key] = note
         for part in PARTS:
@@ -334,7 +335,7 @@ def _current_notes(shelf: RecordCollection, tasks: Mapping[str, "_TaskAttempts"]
                 kept = {**notes[key][part], "tips": [tip.to_dict() for tip in left]}
                 notes[key] = {**notes[key], part: kept}
         if notes[key] is not note:
-            yield from shelf.putting(key, notes[key])
+            yield from collection.putting(key, notes[key])
     return notes
 
 
@@ -451,28 +452,14 @@ def _all_tips(notes: Mapping[str, Note]) -> list[Tip]:
     return list(dict.fromkeys(tip for _, note in _in_order(notes) for part in PARTS for tip in _tips_in(note, part)))
 
 
-@dataclass(frozen=True, slots=True)
-class _Survey:
-    """Going through everything that is stored, one by one: from the key of each task to what is stored of it."""
-
-    experience: ExperienceStore
-
-    def run(self) -> dict[str, _TaskAttempts]:
-        tasks: dict[str, _TaskAttempts] = {}
-        for trajectory in self.experience.trajectories():
-            _file(trajectory, tasks)
-        return tasks
-
-    async def arun(self) -> dict[str, _TaskAttempts]:
-        tasks: dict[str, _TaskAttempts] = {}
-        async for trajectory in self.experience.atrajectories():
-            _file(trajectory, tasks)
-        return tasks
-
-
-def _file(attempt: Trajectory, tasks: dict[str, _TaskAttempts]) -> None:
-    task = _TaskAttempts(attempt.task, task_id_of(attempt))
-    tasks.setdefault(task.key, task).add(attempt)
+def _survey(experience: ExperienceStore) -> Flow[dict[str, _TaskAttempts]]:
+    """What is stored of each task, by its key; the attempts are gone through one by one."""
+    tasks: dict[str, _TaskAttempts] = {}
+    for page in (yield from experience.pages()):
+        for attempt in (yield from page):
+            task = _TaskAttempts(attempt.task, task_id_of(attempt))
+            tasks.setdefault(task.key, task).add(attempt)
+    return tasks
 
 
 @dataclass(frozen=True, slots=True)

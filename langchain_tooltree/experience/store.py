@@ -418,18 +418,24 @@ class ExperienceStore:
             ConfigurationError: If a variable of the namespace is not known.
             TrajectoryFormatError: If what is stored is no trajectory.
         """
-        namespace = self._namespace(config)
-        for page in run_flow(self._pages(namespace, success=success)):
-            yield from run_flow(self._read_all(namespace, page))
+        for page in run_flow(self.pages(success=success, config=config)):
+            yield from run_flow(page)
 
     async def atrajectories(
         self, *, success: bool | None = None, config: RunnableConfig | None = None
     ) -> AsyncIterator[Trajectory]:
         """The async twin of `trajectories`."""
-        namespace = self._namespace(config)
-        for page in await arun_flow(self._pages(namespace, success=success)):
-            for trajectory in await arun_flow(self._read_all(namespace, page)):
+        for page in await arun_flow(self.pages(success=success, config=config)):
+            for trajectory in await arun_flow(page):
                 yield trajectory
+
+    def pages(
+        self, *, success: bool | None = None, config: RunnableConfig | None = None
+    ) -> Flow[list[Flow[list[Trajectory]]]]:
+        """The trajectories in the order of their ids, as flows that read some at a time."""
+        namespace = self._namespace(config)
+        ids = [entry.key for entry in (yield from self._entries(namespace, success=success))]
+        return [self._read_all(namespace, ids[start : start + PAGE]) for start in range(0, len(ids), PAGE)]
 
     @driven
     def similar(
@@ -481,11 +487,6 @@ class ExperienceStore:
     def _entries(self, namespace: Namespace, *, success: bool | None) -> Flow[list[SearchItem]]:
         """All entries in the order of their ids."""
         return (yield from listing(self._store, (*namespace, TASKS), wanted=_wanted(success)))
-
-    def _pages(self, namespace: Namespace, *, success: bool | None) -> Flow[list[list[str]]]:
-        entries = yield from self._entries(namespace, success=success)
-        ids = [entry.key for entry in entries]
-        return [ids[start : start + PAGE] for start in range(0, len(ids), PAGE)]
 
     def _read_all(self, namespace: Namespace, ids: Sequence[str]) -> Flow[list[Trajectory]]:
         """The trajectories with these ids; those that were deleted meanwhile are left out."""
