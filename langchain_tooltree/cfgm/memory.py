@@ -11,7 +11,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.store.base import BaseStore
 
 from langchain_tooltree.cfgm import focus
-from langchain_tooltree.cfgm.collect.collect import DEFAULT_MAX_RETRIES, CollectOptions, acollect, collect
+from langchain_tooltree.cfgm.collect.collect import DEFAULT_MAX_RETRIES, CollectOptions, collect
 from langchain_tooltree.cfgm.collect.collection import Evaluate
 from langchain_tooltree.cfgm.collect.report import CollectionReport, Task
 from langchain_tooltree.cfgm.recall import CANDIDATES, RecalledRun, Recollection, most_like
@@ -19,7 +19,7 @@ from langchain_tooltree.cfgm.tips import Tip, extract_tips, task_id_of, tips_of
 from langchain_tooltree.errors import ConfigurationError, check_count
 from langchain_tooltree.experience.store import DEFAULT_NAMESPACE, ExperienceStore
 from langchain_tooltree.experience.trajectory import Trajectory
-from langchain_tooltree.flows import Flow, Writer, arun_flow, async_twin, driven, emit, flow_of, run_flow
+from langchain_tooltree.flows import Flow, Writer, async_twin, driven, emit, flow_of
 from langchain_tooltree.models import resolve_model
 
 logger = logging.getLogger(__name__)
@@ -130,6 +130,7 @@ class CFGMMemory:
 
     afocus_points = async_twin(focus_points)
 
+    @driven
     def collect(
         self,
         agent: Any,
@@ -137,25 +138,33 @@ class CFGMMemory:
         evaluate: Evaluate | None,
         max_retries: int = DEFAULT_MAX_RETRIES,
         **options: Unpack[CollectOptions],
-    ) -> CollectionReport:
+    ) -> Flow[CollectionReport]:
         """Try training tasks, reflect on failures, and keep every attempt (CFGM, Alg. 1).
 
-        Each attempt is shown the focus points and what was learnt from earlier ones. A collection that was stopped or
-        killed goes on when it is run again with the same arguments, without asking anything twice: stored attempts are
-        not repeated, and one under way repeats its recorded actions in a fresh world. What goes wrong with one task
-        does not disturb the others and raises nothing; the report says which ones are unfinished. Stored attempts
-        stand, whatever model, agent or `evaluate` made and judged them: to start over, use another namespace, or delete
-        the trajectories that the report names. In an agent that has a `CFGMMiddleware` with this very memory, the
-        middleware neither recalls nor records while experience is collected.
+        Each attempt is shown the focus points and what was learnt from earlier ones. What goes wrong with one task (a
+        model that cannot be reached, a world that cannot be made, an `evaluate` that raises) does not disturb the
+        others and raises nothing; the report says which ones are unfinished. An agent that raises, spends its steps or
+        is interrupted has failed. In an agent that has a `CFGMMiddleware` with this very memory, the middleware neither
+        recalls nor records while experience is collected.
+
+        A collection that was stopped or killed goes on when it is run again with the same arguments. Attempts that have
+        ended are not repeated. One under way in an environment takes its actions again in a fresh world, with the
+        replies that were kept instead of the model's. One under way by a graph is made again from its beginning. So
+        worlds have to be made or reset for each attempt.
+
+        Attempts are found again by the id and the text of their task. They stand, whatever model, agent or `evaluate`
+        made and judged them; a larger `max_retries` adds attempts to tasks that have failed so far. To start over, use
+        another namespace, or delete the trajectories that the report names.
 
         Args:
             agent: Who tries. A compiled graph whose state has `messages`; an environment with `reset(task)` and
                 `step(action)`, in which the memory's model acts; or a function from a task to one of these, for a fresh
-                world for each attempt.
+                world for each attempt, which is closed afterwards by its `aclose` or `close`.
             tasks: Texts or `Task` records.
             evaluate: A function, sync or async, from the task and the result to whether it succeeded, or a reward, of
                 which 1 or more is a success. The result of a graph is its final state, that of an environment a mapping
-                with `messages`, `reward`, `done` and `truncated`. `None` lets an environment decide.
+                with `messages`, `reward` (their sum), `done` and `truncated` (cut off by a limit of its own). `None`
+                lets an environment decide: done and not cut off, with rewards of 1 or more in all if it gives any.
             max_retries: Attempts at a task after the first one.
             **options: `max_steps`: tool calls or environment steps that an attempt may make (30). `max_concurrency`:
                 tasks that are tried at once (4). `config` and `context`: for each run of a graph, and for the
@@ -169,20 +178,13 @@ class CFGMMemory:
             ConfigurationError: If an argument is invalid, or a variable of the namespace is not known.
             Exception: Whatever the store raises: that ends the whole collection, which can be run again.
         """
-        given = run_flow(self._with_focus(options))
-        return collect(self._model, self._experience, agent, tasks, evaluate, max_retries=max_retries, **given)
+        given = yield from self._with_focus(options)
+        trying = flow_of(collect)
+        return (
+            yield from trying(self._model, self._experience, agent, tasks, evaluate, max_retries=max_retries, **given)
+        )
 
-    async def acollect(
-        self,
-        agent: Any,
-        tasks: Iterable[str | Task],
-        evaluate: Evaluate | None,
-        max_retries: int = DEFAULT_MAX_RETRIES,
-        **options: Unpack[CollectOptions],
-    ) -> CollectionReport:
-        """The async twin of `collect`."""
-        given = await arun_flow(self._with_focus(options))
-        return await acollect(self._model, self._experience, agent, tasks, evaluate, max_retries=max_retries, **given)
+    acollect = async_twin(collect)
 
     @driven
     def extract_tips(self, *, config: RunnableConfig | None = None) -> Flow[list[Tip]]:

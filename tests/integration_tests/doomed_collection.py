@@ -36,8 +36,8 @@ PARALLEL = (2, 3)
 """The actions that a model asks for at once."""
 
 
-LONGEST_LIFE = 90
-"""Events that a doomed process sees at the most."""
+LONGEST_LIFE = {"environment": 90, "agent": 120, "graph": 120}
+"""Events that a doomed process sees at the most; an attempt by a graph, which is not kept half-way, has some 60."""
 
 
 class Fate:
@@ -201,7 +201,7 @@ def run(*, kind: str, path: str, concurrency: int, database: str, log: str, repo
         report: Where the report goes, if there is one.
         seed: Draws the time of death; no death if left out.
     """
-    dies_after = None if seed is None else random.Random(seed).randrange(1, LONGEST_LIFE)  # noqa: S311 - no secret
+    dies_after = None if seed is None else random.Random(seed).randrange(1, LONGEST_LIFE[kind])  # noqa: S311 - no secret
     fate = Fate(log, dies_after)
     model = Thoughtful(fate=fate)
     with WatchedStore.from_conn_string(database) as store:

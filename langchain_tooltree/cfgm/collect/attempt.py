@@ -1,4 +1,4 @@
-"""An attempt under way: what it is shown, what it has spent, and what it came to."""
+"""An attempt under way: what it is shown, what is kept of it, what it has spent, and what it came to."""
 
 import json
 import threading
@@ -30,7 +30,7 @@ ASYNC_ONLY = (
 """What errors say that are raised where the sync half of something is missing."""
 
 SHOWN_ERROR = 300
-"""Characters of an error's text that are kept."""
+"""Characters of an error's text that are kept: reasons are read by people, and by the model that reflects."""
 
 
 def is_unacceptable(error: BaseException) -> bool:
@@ -50,7 +50,7 @@ def is_async_only(error: BaseException) -> bool:
     return isinstance(error, TypeError | NotImplementedError) and any(words in str(error) for words in ASYNC_ONLY)
 
 
-def told(error: BaseException) -> str:
+def described(error: BaseException) -> str:
     """An error in words."""
     return cut(f"{type(error).__name__}: {error}".strip().removesuffix(":"), SHOWN_ERROR)
 
@@ -62,42 +62,37 @@ ENDED = "ended"
 """Key of the record of an attempt that has ended and is not yet stored as experience."""
 
 SEPARATOR = "/"
+"""Stands between the id of an attempt and the key of a record."""
 
 Records = dict[str, dict[str, Any]]
 
 
 class Journal:
-    """The journal of one attempt.
-
-    Args:
-        shelf: Where it is kept.
-        attempt: Id of the attempt.
-        records: What was kept of it before.
-    """
+    """What is kept of one attempt until it is stored: its records of this process, and those of earlier ones."""
 
     def __init__(
-        self, shelf: RecordCollection, attempt: str, records: Mapping[str, Mapping[str, Any]] | None = None
+        self, records: RecordCollection, attempt: str, earlier: Mapping[str, Mapping[str, Any]] | None = None
     ) -> None:
-        self._shelf = shelf
+        self._store = records
         self._attempt = attempt
-        self._records = dict(records or {})
-        self._kept = dict.fromkeys(self._records)
+        self._earlier = dict(earlier or {})
+        self._kept = dict.fromkeys(self._earlier)
         self._used = {ENDED}
 
     def recorded(self, key: str) -> Mapping[str, Any] | None:
         """What was kept under a key before this process; `None` if nothing was."""
         self._used.add(key)
-        return self._records.get(key)
+        return self._earlier.get(key)
 
     def keeping(self, key: str, record: Mapping[str, Any]) -> Flow[None]:
         """Keep a record, as a flow; it is safe when the flow has ended."""
         self._kept[key] = None
-        yield from self._shelf.putting(f"{self._attempt}{SEPARATOR}{key}", record)
+        yield from self._store.putting(f"{self._attempt}{SEPARATOR}{key}", record)
 
     def clearing(self) -> Flow[None]:
         """Delete all that was kept of the attempt, as a flow."""
         for key in list(self._kept):
-            yield from self._shelf.deleting(f"{self._attempt}{SEPARATOR}{key}")
+            yield from self._store.deleting(f"{self._attempt}{SEPARATOR}{key}")
             del self._kept[key]
 
     @property
@@ -108,37 +103,22 @@ class Journal:
     @property
     def unused(self) -> int:
         """How many earlier records have not been asked for."""
-        return len(self._records.keys() - self._used)
+        return len(self._earlier.keys() - self._used)
 
 
-def journals(shelf: RecordCollection) -> Flow[dict[str, Records]]:
-    """All that is kept of attempts under way, as a flow.
-
-    Args:
-        shelf: Where it is kept.
-
-    Returns:
-        The records of each attempt, by the attempt's id and their keys.
-
-    Raises:
-        StoreError: If something stored there is no such record.
-    """
+def journals(records: RecordCollection) -> Flow[dict[str, Records]]:
+    """All that is kept of attempts under way, by attempt and key, as a flow."""
     found: dict[str, Records] = {}
-    for name, record in (yield from shelf.reading()).items():
+    for name, record in (yield from records.reading()).items():
         attempt, _, key = name.partition(SEPARATOR)
         found.setdefault(attempt, {})[key] = record
     return found
 
 
 def place(*parts: Any) -> str:
-    """A short name for what had been said at some point: the same one whenever the same was said.
+    """A short name for what had been said at some point: the same whenever the same was said.
 
-    Args:
-        *parts: Data, with messages among it. Of messages counts what was said and called, not their ids; of other
-            objects that JSON has no form for, their type alone.
-
-    Returns:
-        The name.
+    Of messages counts what was said and called, not their ids; of objects that JSON has no form for, their type.
     """
     return digest(json.dumps(_plain(parts), sort_keys=True, default=lambda other: type(other).__qualname__))
 
@@ -163,8 +143,22 @@ FOCUS_POINTS_TEXT = "Points that matter in this environment:\n{points}"
 REFLECTIONS_TEXT = "You have tried this task before and failed. What was learnt from it:\n{reflections}"
 
 
+def request_for(text: str, focus_points: Sequence[str], reflections: Sequence[str]) -> str:
+    """What an agent is given: the task, and in front of it what may help, marked as reference material."""
+    parts = []
+    if focus_points:
+        parts.append(FOCUS_POINTS_TEXT.format(points="\n".join(f"- {point}" for point in focus_points)))
+    if reflections:
+        listed = "\n".join(f"{number}. {reflection}" for number, reflection in enumerate(reflections, 1))
+        parts.append(REFLECTIONS_TEXT.format(reflections=listed))
+    if not parts:
+        return text
+    reference = as_reference("\n\n".join(parts), source="earlier work")
+    return f"{reference}\n\n{text}"
+
+
 class UnfinishedError(ToolTreeError, RuntimeError):
-    """Something went wrong that is no fault of the agent: the attempt is not stored, and can be gone on with."""
+    """Something went wrong that is no fault of the agent: the attempt is not stored, and is tried again later."""
 
 
 class StoppedError(ToolTreeError, RuntimeError):
@@ -198,10 +192,10 @@ class Attempt:
     Args:
         task: The task.
         number: Which attempt it is, from 1.
-        request: What the agent is told: the task, with focus points and earlier reflections in front.
+        request: What the agent is given: the task, with focus points and earlier reflections in front.
         journal: What is kept of it.
         max_steps: Tool calls or environment steps that it may make.
-        spend: Told of every cost of this run.
+        spend: Called with every cost of this run.
         stopped: Whether the collection is being stopped.
     """
 
@@ -242,37 +236,10 @@ class Attempt:
             self.usage += cost
 
     def check(self) -> None:
-        """Let nothing new begin once the collection is being stopped.
-
-        Raises:
-            StoppedError: If it is.
-        """
+        """Let nothing new begin, by a `StoppedError`, once the collection is being stopped."""
         if self._stopped():
             msg = "The collection was stopped."
             raise StoppedError(msg)
-
-
-def request_for(text: str, focus_points: Sequence[str], reflections: Sequence[str]) -> str:
-    """What an agent is told: the task, and in front of it what may help, marked as reference material.
-
-    Args:
-        text: The task.
-        focus_points: What matters in this environment.
-        reflections: What was learnt from earlier attempts, in order.
-
-    Returns:
-        The text of one user message.
-    """
-    parts = []
-    if focus_points:
-        parts.append(FOCUS_POINTS_TEXT.format(points="\n".join(f"- {point}" for point in focus_points)))
-    if reflections:
-        listed = "\n".join(f"{number}. {reflection}" for number, reflection in enumerate(reflections, 1))
-        parts.append(REFLECTIONS_TEXT.format(reflections=listed))
-    if not parts:
-        return text
-    reference = as_reference("\n\n".join(parts), source="earlier work")
-    return f"{reference}\n\n{text}"
 
 
 def cost_of(meter: Meter) -> Cost:

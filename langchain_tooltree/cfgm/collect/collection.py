@@ -22,8 +22,8 @@ from langchain_tooltree.cfgm.collect.attempt import (
     Records,
     UnfinishedError,
     cost_of,
+    described,
     request_for,
-    told,
 )
 from langchain_tooltree.cfgm.collect.environment import Environment, closing, is_environment, run_in_environment
 from langchain_tooltree.cfgm.collect.graph import run_graph
@@ -69,7 +69,7 @@ def evaluating(evaluate: Evaluate | None, task: NamedTask, run: AttemptResult) -
     try:
         said = yield FunctionStep(ask, task.given)
     except Exception as error:
-        msg = f"evaluate raised {told(error)} for the task {task}"
+        msg = f"evaluate raised {described(error)} for the task {task}"
         raise UnfinishedError(msg) from error
     match said:
         case bool() | np.bool_():
@@ -356,7 +356,7 @@ class Collection:
         try:
             world = yield FunctionStep(agent, attempt.task.given)
         except Exception as error:
-            msg = f"No world could be made: {told(error)}"
+            msg = f"No world could be made: {described(error)}"
             raise UnfinishedError(msg) from error
         if not is_agent(world):
             msg = (
@@ -385,7 +385,7 @@ class Collection:
         try:
             yield from closing(world)
         except Exception as error:  # noqa: BLE001 - the attempt is over, and what came of it is kept
-            logger.warning("A world could not be closed: %s", told(error))
+            logger.warning("A world could not be closed: %s", described(error))
 
 
 def is_agent(candidate: object) -> bool:

@@ -17,11 +17,11 @@ from langchain_tooltree.cfgm.collect.attempt import (
     AttemptResult,
     UnfinishedError,
     cost_of,
+    described,
     is_outage,
     is_unacceptable,
     place,
     said,
-    told,
 )
 from langchain_tooltree.cfgm.collect.report import Cost
 from langchain_tooltree.errors import ConfigurationError, ToolTreeError
@@ -265,7 +265,7 @@ def run_in_environment(attempt: Attempt, environment: Environment, model: BaseCh
     try:
         observation = yield from environment.resetting(attempt.task.given)
     except Exception as error:
-        msg = f"The environment could not be reset: {told(error)}"
+        msg = f"The environment could not be reset: {described(error)}"
         raise UnfinishedError(msg) from error
     return (yield from _Episode(attempt, environment, model).playing(observation))
 
@@ -331,9 +331,9 @@ class _Episode:
         except Exception as error:
             self._attempt.spend(cost_of(meter))
             if self._steps and is_unacceptable(error):
-                msg = f"The model did not take the conversation: {told(error)}"
+                msg = f"The model did not take the conversation: {described(error)}"
                 raise _RefusedError(msg) from error
-            msg = f"The model could not be asked: {told(error)}"
+            msg = f"The model could not be asked: {described(error)}"
             raise UnfinishedError(msg) from error
         cost = cost_of(meter)
         self._attempt.spend(cost)
@@ -352,7 +352,7 @@ class _Episode:
         except UnreadableStepError as error:
             raise UnfinishedError(str(error)) from error
         except Exception as error:
-            msg = f"The environment raised {told(error)} on the action {action!r:.120}."
+            msg = f"The environment raised {described(error)} on the action {action!r:.120}."
             if is_outage(error):
                 raise UnfinishedError(msg) from error
             return msg

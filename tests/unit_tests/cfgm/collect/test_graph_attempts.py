@@ -1,7 +1,8 @@
-"""Graphs as agents: their replies are kept node by node, and replayed through the graph itself."""
+"""Graphs as agents: watched from outside, kept when an attempt has ended, and tried again as a whole otherwise."""
 
 import asyncio
 import operator
+import threading
 from typing import Annotated, Any
 
 import pytest
@@ -165,8 +166,8 @@ async def test_an_agent_with_the_memory_that_is_filled_stores_each_attempt_once_
 
 
 @pytest.mark.parametrize("kind", AGENTS)
-@pytest.mark.parametrize("down_at", [1, 3, 6, 9])
-async def test_what_was_answered_is_replayed_through_the_graph_without_a_model(gather, kind, down_at):
+@pytest.mark.parametrize(("down_at", "repeated"), [(1, 1), (3, 3), (6, 1), (9, 4)])
+async def test_an_attempt_that_did_not_end_is_made_again_as_a_whole_and_no_other(gather, kind, down_at, repeated):
     whole = empty_store()
     model = Walker()
     await gather(model, whole, fresh(kind, model), ["leave"], keyed_first)
@@ -176,16 +177,24 @@ async def test_what_was_answered_is_replayed_through_the_graph_without_a_model(g
     model = Walker(down_at=(down_at,))
     report = await gather(model, experience, fresh(kind, model, worlds), ["leave"], keyed_first)
     assert "DownError" in report.outcomes[0].problem
+    assert report.attempts == len(list(experience.trajectories())) == len(worlds) - 1
+    assert journal_of(experience) == []
+    stored = contents(experience)
     taken = worlds[-1].actions
     report = await gather(model, experience, fresh(kind, model, worlds), ["leave"], keyed_first)
     assert report.successes == 1
-    assert model.asked == 9 + 1
-    assert worlds[-1].actions[: len(taken)] == taken or len(worlds) > 2
+    assert len(worlds) == 2 + 1
+    assert model.asked == 9 + repeated
+    assert report.cost.model_calls == model.asked - down_at
+    assert report.total.model_calls == 9
+    again = worlds[1] if down_at < 5 else worlds[2]
+    assert again.actions[: len(taken)] == taken
     assert contents(experience) == contents(whole)
+    assert stored.items() <= contents(experience).items()
     assert journal_of(experience) == []
 
 
-async def test_parallel_calls_run_again_and_the_model_is_not_asked(gather):
+async def test_an_attempt_that_is_made_again_calls_its_tools_again(gather):
     ran = []
 
     class Pair(Walker):
@@ -211,11 +220,13 @@ async def test_parallel_calls_run_again_and_the_model_is_not_asked(gather):
     assert "ConnectionError" in report.outcomes[0].problem
     report = await gather(model, experience, agent, ["leave"], lambda *_: True)
     assert sorted(ran) == ["a", "a", "b", "b"]
-    assert len(model.calls) == 3
+    assert len(model.calls) == 4
     assert report.successes == 1
+    (stored,) = experience.trajectories()
+    assert [step.arguments["action"] for step in stored.steps] == ["a", "b"]
 
 
-async def test_nodes_side_by_side_get_their_own_replies_back(gather):
+async def test_calls_of_nodes_side_by_side_are_all_counted(gather):
     class State(MessagesState):
         topics: Annotated[list, operator.add]
 
@@ -246,13 +257,15 @@ async def test_nodes_side_by_side_get_their_own_replies_back(gather):
     agent = graph.compile()
 
     seen = []
-    await gather(model, experience, agent, ["talk"], lambda _, state: True)
-    await gather(model, experience, agent, ["talk"], lambda _, state: seen.append(state["topics"]) or True)
+    for _ in range(2):
+        report = await gather(model, experience, agent, ["talk"], lambda _, state: seen.append(state["topics"]) or True)
+        assert report.cost.model_calls == 4
     assert seen == [["a!", "b!", "c!"]]
-    assert len(model.calls) == 5
+    assert len(model.calls) == 8
+    assert report.total.model_calls == 4
 
 
-async def test_a_whole_agent_inside_a_function_is_run_again_since_it_acts(gather):
+async def test_a_whole_agent_inside_a_function_is_tried_again(gather):
     worlds = []
 
     def make(_):
@@ -447,13 +460,13 @@ async def test_a_graph_without_messages_is_unfinished_and_told(gather):
     assert contents(experience) == {}
 
 
-async def test_replies_that_are_commands_are_kept_with_where_they_lead(gather):
+async def test_commands_lead_where_they_led_when_the_attempt_is_made_again(gather):
     class Chooser(Walker):
         def _respond(self, messages, tools):
             self._calls.append(messages)
             if len(self._calls) == 2:
                 raise ConnectionError("gone")
-            return "right" if len(self._calls) == 1 else "Done."
+            return "right" if len(messages) == 1 else "Done."
 
     model, experience = Chooser(), empty_store()
     visited = []
@@ -479,11 +492,101 @@ async def test_replies_that_are_commands_are_kept_with_where_they_lead(gather):
     report = await gather(model, experience, agent, ["leave"], lambda *_: True)
     assert report.successes == 1
     assert visited == ["right", "right"]
-    assert len(model.calls) == 3
+    assert len(model.calls) == 4
 
 
-@pytest.mark.parametrize("fails_at", [1, 4, 5, 6, 7])
-async def test_a_store_that_fails_is_no_failure_of_the_agent(gather, fails_at):
+@pytest.mark.parametrize("kind", AGENTS)
+async def test_every_kind_of_agent_may_use_its_tool_calls_and_no_more(gather, kind):
+    for steps, success in ((3, True), (4, False)):
+        worlds = []
+        model, experience = Walker(steps=steps), empty_store()
+        options = {"max_steps": 3, "max_retries": 0}
+        await gather(model, experience, fresh(kind, model, worlds), ["leave"], lambda *_: True, **options)
+        (stored,) = experience.trajectories()
+        assert stored.success is success
+        assert len(worlds[0].actions) == 3
+        assert [step.outcome is not None for step in stored.steps] == [True] * 3 + [False] * (steps - 3)
+        assert ("limit of 3 tool calls" in stored.reasons) is not success
+
+
+async def test_an_agent_that_catches_every_error_stops_at_the_limit_all_the_same(gather):
+    world = Corridor()
+    model, experience = Walker(steps=9), empty_store()
+    inner = plain_agent(model, door_tool(world))
+
+    def careless(state: MessagesState) -> Any:
+        try:
+            return {"messages": inner.invoke({"messages": state["messages"]})["messages"]}
+        except Exception:  # noqa: BLE001 - that is the point
+            return {"messages": [AIMessage("Never mind.")]}
+
+    graph = StateGraph(MessagesState)
+    graph.add_node("careless", careless)
+    graph.add_edge(START, "careless")
+    options = {"max_steps": 2, "max_retries": 0}
+    await gather(model, experience, graph.compile(), ["leave"], lambda *_: True, **options)
+    (stored,) = experience.trajectories()
+    assert "limit of 2 tool calls" in stored.reasons
+    assert len(world.actions) == 2
+
+
+async def test_calls_by_an_agent_inside_a_tool_are_those_of_the_tool(gather):
+    world = Corridor()
+    helper = create_agent(Walker(steps=3), [door_tool(world)])
+
+    @tool
+    def delegate(action: str) -> str:
+        """Let somebody else do it."""
+        return helper.invoke({"messages": [("user", action)]})["messages"][-1].text
+
+    model, experience = Walker(steps=1), empty_store()
+    options = {"max_steps": 1, "max_retries": 0}
+    report = await gather(model, experience, create_agent(model, [delegate]), ["leave"], lambda *_: True, **options)
+    assert report.successes == 1
+    assert len(world.actions) == 3
+    assert report.cost.model_calls == 2 + 4
+
+
+def test_a_collection_that_is_stopped_lets_no_node_begin():
+    reached, go_on = threading.Event(), threading.Event()
+    ran = []
+
+    class Patient(Walker):
+        def _respond(self, messages, tools):
+            reply = super()._respond(messages, tools)
+            reached.set()
+            assert go_on.wait(60)
+            return reply
+
+    @tool
+    def do(action: str) -> str:
+        """Do something."""
+        ran.append(action)
+        return action
+
+    class Broken(FullStore):
+        def put(self, namespace, *args, **kwargs):
+            assert reached.wait(60)
+            threading.Timer(0.2, go_on.set).start()  # after the error has reached the collection
+            super().put(namespace, *args, **kwargs)
+
+    model, quick = Patient(), Walker(steps=0)
+    experience = ExperienceStore(Broken(1))
+
+    def make(task):
+        return create_agent(model if task == "slow" else quick, [do])
+
+    with pytest.raises(OSError, match="disk full"):
+        collect(model, experience, make, ["slow", "quick"], lambda *_: True, max_concurrency=2)
+    assert ran == []
+    assert model.asked == 1
+    assert list(experience.trajectories()) == []
+
+
+# An attempt is written three times: once when it has ended, and twice among the experience. What is repeated is the
+# attempt if it could not be written at all, and the reflection on it if it was not stored among the experience.
+@pytest.mark.parametrize(("fails_at", "repeated"), [(1, 4), (2, 1), (3, 0), (4, 4), (5, 0), (6, 0)])
+async def test_a_store_that_fails_is_no_failure_of_the_agent(gather, fails_at, repeated):
     model = Walker()
     whole = empty_store()
     await gather(model, whole, fresh(plain_agent, model), ["leave"], keyed_first)
@@ -493,6 +596,7 @@ async def test_a_store_that_fails_is_no_failure_of_the_agent(gather, fails_at):
         await gather(model, experience, fresh(plain_agent, model), ["leave"], keyed_first)
     await gather(model, experience, fresh(plain_agent, model), ["leave"], keyed_first)
     assert contents(experience) == contents(whole)
+    assert model.asked == 9 + repeated
 
 
 def test_an_agent_that_can_only_be_awaited_is_told_from_one_that_fails():
