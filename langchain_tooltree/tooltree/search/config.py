@@ -28,8 +28,9 @@ class SearchConfig:
     """Everything that shapes a search; the defaults are for production, `SearchConfig.paper()` for reproduction.
 
     The paper prints lambda 1.4, the thresholds 0.3 and 0.4, 60 rollouts, a gain of 1e-3 over 10 of them, and the top 20
-    tools; its ACL-format version a relevance of 0.3. What it does not print, and other defaults, were chosen on the
-    first 100 tasks of `tests.benchmarks.compare`. Times and sizes are bounds that an ordinary tool stays far below.
+    tools; its ACL-format version a relevance of 0.3. Where a default differs, or the paper prints none, it was chosen
+    on the first 100 tasks of `tests.benchmarks.compare`. Times and sizes are bounds that an ordinary tool stays far
+    below.
 
     Args:
         max_rollouts: Rollouts (one tool call tried each) at the most.

@@ -22,7 +22,7 @@ UNDISTURBED = {"exhausted", "max_rollouts"}
 
 
 def configured(**chosen):
-    """The settings; the posterior rule needs goal scores, so it has them."""
+    """The settings; the posterior policy needs goal scores, so it has them."""
     return SearchConfig(**{**chosen, "goal_score": chosen["goal_score"] or chosen["selection"] == "posterior"})
 
 
