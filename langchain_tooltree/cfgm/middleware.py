@@ -23,7 +23,7 @@ from langchain_tooltree.errors import check_count
 from langchain_tooltree.experience.recorder import RunRecorder
 from langchain_tooltree.experience.run_identity import is_collecting, run_id
 from langchain_tooltree.experience.verdict import ModelVerdict, VerdictFunction
-from langchain_tooltree.flows import Flow, async_twin, driven, flow_of
+from langchain_tooltree.flows import Flow, async_twin, driven
 from langchain_tooltree.models import extended
 from langchain_tooltree.text import shortened
 
@@ -190,23 +190,15 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
     @driven
     def after_agent(self, state: CFGMState, runtime: Runtime[Any]) -> Flow[None]:
         """Record a run that has come to its end; one that is interrupted has not. What goes wrong is logged."""
-        run, messages = run_id(runtime), state["messages"]
-        self._recorder.tools.take(run)
+        self._recorder.tools.take(run_id(runtime))
         if self._records_in is None or is_collecting():
             return
         begun = state.get("cfgm_begun")
         config: RunnableConfig | None = {"configurable": begun["namespace"]} if begun else None
         try:
             experience = self._records_in.experience.within_config(config)
-            if self._recorder.leave(experience):
-                return
-            trajectory = self._recorder.conversation(messages, runtime, task=(begun and begun["first"]) or None)
-            if run is not None and Conversation(messages).is_summarized:
-                fuller = yield from flow_of(experience.get)(run)
-                if fuller is not None and len(fuller.steps) > len(trajectory.steps):
-                    return
-            trajectory = yield from self._recorder.judging(trajectory, next(reversed(messages), None))
-            yield from flow_of(experience.add)(trajectory)
+            task = (begun and begun["first"]) or None
+            yield from self._recorder.keeping(state["messages"], runtime, experience, task=task)
         except GraphBubbleUp:
             raise
         except Exception as error:

@@ -17,7 +17,8 @@ from langchain_tooltree.experience.records import Branch, Record, first_request
 from langchain_tooltree.experience.trajectory import Trajectory
 
 SUCCESS_REWARD = 1.0
-"""The reward from which on a run has succeeded, where the record does not say so itself."""
+"""The reward from which on a run has succeeded, where the record does not say so itself: benchmarks such as tau-bench
+give 1 for a solved task."""
 
 _UNREADABLE = (UnicodeDecodeError, EOFError, gzip.BadGzipFile, zlib.error)
 _OWN = {"id", "task", "success", "messages", "branches", "reasons"}

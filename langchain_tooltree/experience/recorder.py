@@ -16,11 +16,11 @@ from langgraph.callbacks import GraphCallbackHandler, GraphInterruptEvent
 from langgraph.config import get_config
 
 from langchain_tooltree._langgraph import NodeRun, configurable_here, graph_around
+from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.experience.recording import (
     CallbackRun,
     Recording,
-    Visit,
     handed_up,
     keyed_chat,
     messages_in,
@@ -38,7 +38,8 @@ from langchain_tooltree.text import digest
 logger = logging.getLogger(__name__)
 
 MOST_ABANDONED = 1_000
-"""Runs that are remembered because they were still busy when the run around them ended."""
+"""Runs that are remembered because they were still busy when the run around them ended: ids of 16 bytes, many more than
+a process has threads that nobody waits for."""
 
 Keeper = Callable[[Trajectory], Any | Awaitable[Any]]
 """What trajectories are handed to, beside stores: any function, sync or async."""
@@ -103,8 +104,10 @@ class RunRecorder:
 
     def judging(self, trajectory: Trajectory, last: Any) -> Flow[Trajectory]:
         """A run with its verdict, as a flow; `last` is its last message. Without one, if nobody has one."""
-        on = digest([trajectory.id, trajectory.reasons, *(key for key, _ in keyed_chat(trajectory.messages))])
         shared = _VERDICTS.get(id(last))
+        if shared is None and self.judge is None:
+            return trajectory
+        on = digest([trajectory.id, trajectory.reasons, *dict(keyed_chat(trajectory.messages))])
         if shared is not None and shared.on == on and self not in shared.known_to:
             shared.known_to.add(self)
         elif self.judge is None:
@@ -118,13 +121,24 @@ class RunRecorder:
         reasons = "\n".join(part for part in (trajectory.reasons, shared.verdict.reasons) if part)
         return trajectory.judged(shared.verdict.success, reasons)
 
-    def leave(self, store: ExperienceStore) -> bool:
-        """Leave the record of the graph that is running to a handler which keeps it in this store, if there is one."""
+    def keeping(
+        self, messages: Sequence[BaseMessage], runtime: Any, store: ExperienceStore, *, task: str | None = None
+    ) -> Flow[None]:
+        """Judge a conversation that has come to its end and keep it in a store, as a flow.
+
+        What is left after a summary does not take the place of a record with more tool calls.
+        """
         for handler, recording in _hearing():
             if handler.keeps_in(recording, store):
                 recording.judging = self.judging
-                return True
-        return False
+                return
+        trajectory = self.conversation(messages, runtime, task=task)
+        if Conversation(messages).is_summarized:
+            fuller = yield from flow_of(store.get)(trajectory.id)
+            if fuller is not None and len(fuller.steps) > len(trajectory.steps):
+                return
+        trajectory = yield from self.judging(trajectory, next(reversed(messages), None))
+        yield from flow_of(store.add)(trajectory)
 
 
 class TrajectoryRecorder(GraphCallbackHandler):
@@ -301,7 +315,7 @@ class TrajectoryRecorder(GraphCallbackHandler):
                 graph.recording = Recording(graph, namespace, own_thread=True)
             graph.graph = graph.recording.graph(graph, namespace)
             run.recording = graph.recording
-        run.visit = Visit(graph.graph, node)
+        run.visit = graph.graph, node
         if node.updates_state:
             graph.graph.node_started(node, messages_in(state, self._messages_key) if node.gets_state else None)
 
@@ -312,11 +326,11 @@ class TrajectoryRecorder(GraphCallbackHandler):
             if run is None or run.recording is None:
                 return None
             key = self._messages_key
-            if run.visit is not None and run.visit.node.updates_state:
-                node = run.visit.node
+            if run.visit is not None and run.visit[1].updates_state:
+                graph, node = run.visit
                 update = update_in(outputs, key) if error is None else handed_up(error, node.namespace, key)
                 if update is not None:
-                    run.visit.graph.node_ended(node, update)
+                    graph.node_ended(node, update)
             if run.graph is not None:
                 run.graph.ended(None if error is not None else messages_in(outputs, key))
             return run.recording if run.recording.top is run else None
@@ -397,9 +411,9 @@ def _running_loop() -> AbstractEventLoop | None:
 
 def _store_of(recording: Recording, store: ExperienceStore) -> ExperienceStore:
     try:
-        return store.within_config({"configurable": recording.variables})
+        return store.within_config({"configurable": recording.variables or {}})
     except ConfigurationError as error:
-        if recording.heard_variables:
+        if recording.variables is not None:
             raise
         msg = (
             f"It is not known whose run {recording.id!r} is: nothing was called inside its nodes, neither a model nor "
@@ -412,7 +426,7 @@ def _store_of(recording: Recording, store: ExperienceStore) -> ExperienceStore:
 def _hear_variables(run: CallbackRun) -> None:
     """Callbacks do not get what is `configurable`, but what runs inside a node sees it."""
     recording = run.recording
-    if recording is None or recording.heard_variables or run.graph is not None:
+    if recording is None or recording.variables is not None or run.graph is not None:
         return
     if (configurable := configurable_here()) is not None:
         recording.hear_variables(configurable)

@@ -226,20 +226,12 @@ class GraphRun:
         self.dialogue.see(state)
 
 
-@dataclass(frozen=True, slots=True)
-class Visit:
-    """One run of a node of a graph."""
-
-    graph: GraphRun
-    node: NodeRun
-
-
 @dataclass(eq=False, slots=True)
 class CallbackRun:
     """A run of anything, from its start to its end.
 
     It may belong to a search of this package (`inner`), and so not to the conversation. `family` are all runs under the
-    same outermost one. `visit` is what it is as a node; `graph`, what it is as a graph one of whose nodes has started.
+    same outermost one. `visit` is what it is as a node of a graph; `graph`, as a graph one of whose nodes has started.
     """
 
     id: UUID
@@ -248,7 +240,7 @@ class CallbackRun:
     inner: bool
     family: set[UUID]
     loop: AbstractEventLoop | None = None
-    visit: Visit | None = None
+    visit: tuple[GraphRun, NodeRun] | None = None
     graph: GraphRun | None = None
     recording: "Recording | None" = None
 
@@ -270,16 +262,15 @@ class Recording:
             of the other graph.
 
     Attributes:
-        variables: What may say whose run it is; the namespace of a store is filled from it.
+        variables: What may say whose run it is, once it is known; the namespace of a store is filled from it.
         judging: How a middleware that has left its record to this one would judge it.
     """
 
     def __init__(self, top: CallbackRun, namespace: str, *, own_thread: bool = False) -> None:
         self.top = top
         self.thread_id: str | None = None if own_thread else _text(top.metadata.get("thread_id"))
-        self.variables: dict[str, Any] = {}
+        self.variables: dict[str, Any] | None = None
         self.tools: Tools = {}
-        self.heard_variables = False
         self.interrupted = False
         self.judging: Callable[[Trajectory, Any], Flow[Trajectory]] | None = None
         self._namespace = namespace
@@ -300,14 +291,13 @@ class Recording:
         """
         self.thread_id = _text(configurable.get("thread_id")) or self.thread_id
         self.variables = variables_in(configurable)
-        self.heard_variables = True
 
     def holds(self, run: CallbackRun, namespace: str) -> bool:
         """Whether a graph that runs inside the outermost one is part of its thread."""
         around = next(self._visits(run), None)
-        return around is None or path_of(namespace).startswith(path_of(around.node.namespace))
+        return around is None or path_of(namespace).startswith(path_of(around[1].namespace))
 
-    def _visits(self, run: CallbackRun) -> Iterator[Visit]:
+    def _visits(self, run: CallbackRun) -> Iterator[tuple[GraphRun, NodeRun]]:
         """The nodes that a run runs in, innermost first."""
         return (outer.visit for outer in run.lineage() if outer.visit and outer.recording is self)
 
@@ -321,10 +311,10 @@ class Recording:
         visits = list(self._visits(run))
         if not visits:
             return GraphRun(ThreadDialogue())
-        top = visits[-1].graph
-        top.apply_before(visits[-1].node.step)
+        (inner, _), (top, node) = visits[0], visits[-1]
+        top.apply_before(node.step)
         name = path_of(namespace.removeprefix(self._namespace))
-        within = visits[0].graph.dialogue if visits[0].graph is not top else None
+        within = None if inner is top else inner.dialogue
         return GraphRun(ThreadDialogue(name, after=len(top.dialogue.messages), within=within))
 
     @property

@@ -102,7 +102,8 @@ def _name(described: Mapping[str, Any]) -> str:
 
 
 MOST_RUNS = 1_000
-"""Runs that are remembered at once. One that is never resumed has no end; the oldest are given up first."""
+"""Runs whose tools are remembered at once, some KB each: more than one process has under way. A run that is never
+resumed has no end, so the oldest are given up first."""
 
 
 class OfferedTools:
