@@ -79,6 +79,7 @@ class Conversation:
         self._given: Sequence[Any] = messages if listed else convert_to_messages(messages)
         self._read: list[_Said] = []  # latest first, as far as it was needed
         self._left = len(self._given)  # so many from the beginning were not read yet
+        self._begin = 0  # what stands before was removed
         self._beginning: dict[int, BaseMessage] = {}  # those of them that were looked at all the same
         self._removed: set[str | None] = set()
 
@@ -233,11 +234,11 @@ class Conversation:
         if observations:
             yield Round(None, observations[::-1])
 
-    # --- reading ---
-
     def earlier_rounds(self) -> Iterator[Round]:
         """The rounds of the run before the latest one, latest first."""
         return islice(self.rounds(), 1, None)
+
+    # --- reading ---
 
     def ends(self, room: int, *, longest: int, call: int) -> tuple[list[BaseMessage], int]:
         """The beginning and the end of the conversation, oldest first, and how many messages between them are left out.
@@ -257,14 +258,14 @@ class Conversation:
         last = end[-1].place if end else 0
         known = {said.place: said.message for said in self._read}
         beginning: list[BaseMessage] = []
-        first, left = 0, room // 3
+        first, left = self._begin, room // 3
         while first < last and left >= 0:
             message = known.get(first) or self._beginning.setdefault(first, self._message(first))
             first += 1
             if not isinstance(message, RemoveMessage) and (message.id is None or message.id not in self._removed):
                 beginning.append(message)
                 left -= _least_size(message, longest, call)
-        return [*beginning, *(said.message for said in reversed(end))], last - first
+        return [*beginning, *(said.message for said in reversed(end))], max(0, last - first)
 
     @cached_property
     def _last(self) -> "_Said | None":
@@ -292,7 +293,8 @@ class Conversation:
             message = self._message(self._left)
             if message.type == "remove":
                 self._removed.add(message.id)
-                self._left = 0 if message.id == REMOVE_ALL_MESSAGES else self._left
+                if message.id == REMOVE_ALL_MESSAGES:
+                    self._begin, self._left = self._left, 0
             elif message.id is None or message.id not in self._removed:
                 self._read.append(_Said(self._left, message, _part(message)))
                 return True
@@ -324,8 +326,7 @@ class _Said(NamedTuple):
 
 
 def _part(message: BaseMessage) -> Part:
-    role = role_of(message)
-    if role in PARTS:
+    if (role := role_of(message)) in PARTS:  # most messages; a long conversation has many
         return PARTS[role]
     extras = {"additional_kwargs": message.additional_kwargs}
     return part_of({"role": role, "content": message.content, EXTRAS: extras})

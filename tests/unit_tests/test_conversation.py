@@ -136,6 +136,8 @@ def test_what_was_removed_does_not_count():
     assert Conversation([old, RemoveMessage(id="1"), HumanMessage(TASK, id="1")]).requests == [TASK]
     assert Conversation([old, RemoveMessage(REMOVE_ALL_MESSAGES), new]).messages == [new]
     assert Conversation([old, RemoveMessage(id="1")]).latest is None
+    assert Conversation([old, RemoveMessage(REMOVE_ALL_MESSAGES), new]).ends(99, longest=9, call=9) == ([new], 0)
+    assert Conversation([old, new, RemoveMessage(id="1")]).ends(99, longest=9, call=9) == ([new], 0)
 
 
 def test_the_steps_of_the_run_have_their_outcomes():
