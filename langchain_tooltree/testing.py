@@ -21,7 +21,7 @@ from langchain_core.runnables import Runnable
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import Field, PrivateAttr
 
-from langchain_tooltree.conversation import Conversation
+from langchain_tooltree.conversation import Conversation, is_observation
 from langchain_tooltree.experience.records import part_of, readable
 from langchain_tooltree.tooltree import prompts
 
@@ -314,10 +314,11 @@ def _read_document(kind: Any, document: Mapping[str, Any], *, attempt: int) -> t
 
 
 def _read_dialogue(said: Conversation) -> tuple[str, tuple[Made, ...]]:
-    """The latest request and the calls made since."""
-    steps = ((step, None if step.outcome is None else readable(step.outcome.content)) for step in said.steps)
-    path = tuple(Made(step.tool, step.arguments or {}, seen) for step, seen in steps)
-    return next(reversed(said.wanted), ""), path
+    """The latest request and the calls made since, with what a model reads of the observations: advice in them, too."""
+    read = {
+        each.tool_call_id: readable(each.content) for each in reversed([*said.since_request()]) if is_observation(each)
+    }
+    return said.goal, tuple(Made(step.tool, step.arguments or {}, read.get(step.call_id or "")) for step in said.steps)
 
 
 def _number_after(marker: str, text: str, default: int) -> int:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from langchain_tooltree.errors import GraphFileError
 from langchain_tooltree.sitgraph.graph import Snapshot, Texts
 from langchain_tooltree.sitgraph.states import DIMENSIONS, Rows
-from langchain_tooltree.sitgraph.views import VIEWS
+from langchain_tooltree.sitgraph.transitions import VIEWS
 from langchain_tooltree.text import digest
 
 FORMAT = 1

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from langchain_tooltree.sitgraph.states import Codes, Rows, SourceStates, sketched
-from langchain_tooltree.sitgraph.views import VIEWS
+from langchain_tooltree.sitgraph.transitions import VIEWS
 
 INVERSE_TURN = 1 << 40
 """What stands for 1 in sums of 1 / T. Sums of whole numbers are the same in any order, those of floats are not."""

@@ -13,8 +13,15 @@ from langchain_tooltree.flows import Flow, FunctionStep
 from langchain_tooltree.sitgraph.drift import Tools, toolset_of
 from langchain_tooltree.sitgraph.graph import Contribution
 from langchain_tooltree.sitgraph.states import DIMENSIONS, Codes, Floats, fitted, packed, vector_of
-from langchain_tooltree.sitgraph.transitions import SUMMARIZE_STATE, Moment, Transition, transitions_of
-from langchain_tooltree.sitgraph.views import both_ends, features_of, texts_of
+from langchain_tooltree.sitgraph.transitions import (
+    SUMMARIZE_STATE,
+    Moment,
+    Transition,
+    both_ends,
+    features_of,
+    texts_of,
+    transitions_of,
+)
 from langchain_tooltree.text import digest
 
 REMEMBERED = 512

@@ -19,8 +19,7 @@ from langchain_tooltree.sitgraph.files import load_graph, save_graph
 from langchain_tooltree.sitgraph.graph import Graph
 from langchain_tooltree.sitgraph.mining import Encoder, mine, state_of
 from langchain_tooltree.sitgraph.suggest import Ablation, Recommender, Suggestion, SuggestionQuery
-from langchain_tooltree.sitgraph.transitions import START, SUMMARIZE_STATE, moment_of
-from langchain_tooltree.sitgraph.views import both_ends
+from langchain_tooltree.sitgraph.transitions import START, SUMMARIZE_STATE, both_ends, moment_of
 from langchain_tooltree.text import mermaid_text, one_line
 
 if TYPE_CHECKING:

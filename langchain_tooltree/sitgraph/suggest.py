@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from langchain_tooltree.sitgraph.graph import Graph, Outgoing
 from langchain_tooltree.sitgraph.states import Floats, Likeness, Rows, SourceStates
-from langchain_tooltree.sitgraph.views import TEXT_VIEWS, VIEWS
+from langchain_tooltree.sitgraph.transitions import TEXT_VIEWS, VIEWS
 
 Mode = Literal["episodic", "contextual", "procedural"]
 """By the agent's own summary of the state, by the state as it can be read off the dialogue, or by weight alone."""

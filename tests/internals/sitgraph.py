@@ -5,7 +5,7 @@
 from langchain_tooltree.sitgraph import files as files_module
 from langchain_tooltree.sitgraph import mining as mining_module
 from langchain_tooltree.sitgraph import states as states_module
-from langchain_tooltree.sitgraph import views as views_module
+from langchain_tooltree.sitgraph import transitions as views_module
 from langchain_tooltree.sitgraph.drift import DriftReport, schema_hash, toolset_of
 from langchain_tooltree.sitgraph.files import LARGE, MANIFEST, load_graph
 from langchain_tooltree.sitgraph.graph import INVERSE_TURN, Contribution, Edges, Graph, Outgoing, Snapshot, offsets_of
@@ -43,22 +43,20 @@ from langchain_tooltree.sitgraph.suggest import (
 )
 from langchain_tooltree.sitgraph.summarize import ACKNOWLEDGEMENT, DEFAULT_SUMMARY_PROMPT
 from langchain_tooltree.sitgraph.transitions import (
+    MAX_CALLS,
+    MAX_CHARACTERS,
     START,
     SUGGESTIONS_HEADING,
     SUMMARIZE_STATE,
-    WRITTEN_SUMMARIES,
-    moment_of,
-    summary_of,
-    transitions_of,
-)
-from langchain_tooltree.sitgraph.views import (
-    MAX_CALLS,
-    MAX_CHARACTERS,
     TEXT_VIEWS,
     VIEWS,
+    WRITTEN_SUMMARIES,
     features_of,
+    moment_of,
+    summary_of,
     texts_of,
+    transitions_of,
 )
-from langchain_tooltree.sitgraph.views import (
+from langchain_tooltree.sitgraph.transitions import (
     both_ends as shortened,
 )

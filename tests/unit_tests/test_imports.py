@@ -29,7 +29,6 @@ PURE = {
     "sitgraph/states.py",
     "sitgraph/suggest.py",
     "sitgraph/transitions.py",
-    "sitgraph/views.py",
     "stores/chroma/filters.py",
     "text.py",
     "tooltree/search/__init__.py",
