@@ -20,8 +20,8 @@ from langchain_tooltree.experience.records import (
     readable,
     said_in,
     text_of,
+    without_reference,
 )
-from langchain_tooltree.experience.reference import without_reference
 from langchain_tooltree.experience.trajectory import role_of, to_chat
 
 

@@ -10,8 +10,7 @@ from typing import Any
 from langchain_tooltree.cfgm.condense import Move, condensed, in_full
 from langchain_tooltree.cfgm.tips import Tip
 from langchain_tooltree.errors import ConfigurationError
-from langchain_tooltree.experience.records import Record, Step, part_of, text_of
-from langchain_tooltree.experience.reference import as_reference
+from langchain_tooltree.experience.records import Record, Step, as_reference, part_of, text_of
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.text import GAP as GAP_MARK
 from langchain_tooltree.text import cut, one_line, weight, words_of

@@ -15,8 +15,14 @@ from langchain_tooltree.cfgm.anomaly.rules import Anomaly, AnomalyKind
 from langchain_tooltree.cfgm.tips import Tip
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError, check_count
-from langchain_tooltree.experience.records import DEFAULT_MAX_CHARACTERS, FEWEST_CHARACTERS, Record, excerpt
-from langchain_tooltree.experience.reference import TAG, as_reference
+from langchain_tooltree.experience.records import (
+    DEFAULT_MAX_CHARACTERS,
+    FEWEST_CHARACTERS,
+    TAG,
+    Record,
+    as_reference,
+    excerpt,
+)
 from langchain_tooltree.experience.trajectory import to_chat
 from langchain_tooltree.flows import Flow, async_twin, driven
 from langchain_tooltree.models import ATTEMPTS, Meter, StructuredQuestion, document_prompt, inner_config, resolve_model

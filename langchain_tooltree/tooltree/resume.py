@@ -16,7 +16,7 @@ from langchain_core.runnables.config import ensure_config
 from langchain_tooltree._langgraph import appending, config_at, graph_around, namespace_here, namespace_of, nodes_in
 from langchain_tooltree.conversation import Conversation, calls_in, is_observation
 from langchain_tooltree.errors import ResumeError
-from langchain_tooltree.experience.reference import without_reference
+from langchain_tooltree.experience.records import without_reference
 from langchain_tooltree.tooltree.planner import SearchSession
 from langchain_tooltree.tooltree.result import plan_metadata
 from langchain_tooltree.tooltree.search import Effect, Node, OperationOutcome, TreeSearch, WarmStart, call_key

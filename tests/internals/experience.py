@@ -9,16 +9,18 @@ from langchain_tooltree.experience.files import from_json, to_json
 from langchain_tooltree.experience.recording import GraphRun, ThreadDialogue, path_of, update_in
 from langchain_tooltree.experience.records import (
     DEFAULT_MAX_CHARACTERS,
+    TAG,
     ChatMessage,
     Record,
+    as_reference,
     excerpt,
     first_request,
     function_of,
     said_without_reference,
     steps_in,
     text_of,
+    without_reference,
 )
-from langchain_tooltree.experience.reference import TAG, as_reference, without_reference
 from langchain_tooltree.experience.run_identity import COLLECTING, as_metadata, tools_in
 from langchain_tooltree.experience.store import NamespaceTemplate, RunRanking
 from langchain_tooltree.experience.trajectory import to_chat, to_message, to_messages

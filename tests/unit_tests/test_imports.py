@@ -24,7 +24,6 @@ PURE = {
     "cfgm/condense.py",
     "events.py",
     "experience/records.py",
-    "experience/reference.py",
     "sitgraph/graph.py",
     "sitgraph/states.py",
     "sitgraph/suggest.py",

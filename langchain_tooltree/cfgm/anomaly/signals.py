@@ -10,8 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from langchain_tooltree.experience.records import text_of
-from langchain_tooltree.experience.reference import without_reference
+from langchain_tooltree.experience.records import text_of, without_reference
 from langchain_tooltree.text import one_line
 
 # In characters of an observation. They bound the cost of a check; refusals are shorter than each of them.

@@ -10,8 +10,7 @@ from langchain_core.messages import BaseMessage
 
 from langchain_tooltree.cfgm.collect.report import Cost, NamedTask
 from langchain_tooltree.errors import ToolTreeError
-from langchain_tooltree.experience.records import EXTRAS, Branch, ChatMessage
-from langchain_tooltree.experience.reference import as_reference
+from langchain_tooltree.experience.records import EXTRAS, Branch, ChatMessage, as_reference
 from langchain_tooltree.experience.store import RecordCollection
 from langchain_tooltree.experience.trajectory import to_chat
 from langchain_tooltree.flows import Flow
