@@ -282,14 +282,13 @@ def read_question(
 
     Returns the question, and the calls to be scored with their ids.
     """
-    said = Conversation(messages)
-    system = said.instructions
+    system = str(messages[0].text) if messages else ""  # a prompt that begins with another message is the user's own
     first_line = system.split("\n", 1)[0]
     kind = next((kind for opening, kind in _OPENINGS.items() if opening.split("\n", 1)[0] == first_line), None)
     names = tuple(tool["function"]["name"] for tool in tools if "function" in tool)
     if kind in {"pre", "post", "plan"}:
         return _read_document(kind, json.loads(messages[1].text), attempt=len(messages) // 2)
-    request, path = _read_dialogue(said)
+    request, path = _read_dialogue(Conversation(messages))
     if kind is None:
         return Question("answer", request, path), []
     attempt = _number_after("This is attempt ", system, 1)

@@ -96,7 +96,7 @@ class Proposer:
         settings: Mapping[str, Any] | None = None,
     ) -> None:
         self._model = model
-        self._tools = {tool.name: tool for tool in library}
+        self._tools = library.by_name
         self._effects = effects
         self._config = config
         self._settings = settings
@@ -113,9 +113,9 @@ class Proposer:
                 yield from self._ask_for_others(request, tools, meter, proposal)
         else:
             for tool in tools:
-                if meter.left:
-                    yield from self._ask(request, [tool], DEFAULT_DRAFT_PROMPT.format(tool=tool.name), meter, proposal)
-                else:
+                instruction = DEFAULT_DRAFT_PROMPT.format(tool=tool.name)
+                asked = yield from self._ask(request, [tool], instruction, meter, proposal)
+                if not asked:
                     unasked = Problem(tool.name, f"{tool.name}()", "the budget left no question about this tool")
                     proposal.problems.append(unasked)
         if proposal.problems and meter.left:
@@ -127,21 +127,22 @@ class Proposer:
 
     def _ask(
         self, request: ProposalRequest, tools: Sequence[BaseTool], instruction: str, meter: Meter, proposal: Proposal
-    ) -> Flow[None]:
-        """One question; asked a second time if the model cannot be reached."""
+    ) -> Flow[int]:
+        """One question; asked a second time if the model cannot be reached. Returns how often the budget allows it."""
         messages = _prompt(request, instruction)
-        attempts = ATTEMPTS if self._config.proposals == "together" else 1
-        for _ in range(min(attempts, meter.left)):
+        attempts = min(ATTEMPTS if self._config.proposals == "together" else 1, meter.left)
+        for _ in range(attempts):
             try:
                 reply = yield from self._call(request, tools, messages, meter)
             except Exception as error:  # noqa: BLE001 - any failure of a model ends in the fallback, not in a crash
                 proposal.error = f"the model failed: {type(error).__name__}: {error}"
                 if was_refused(error):
-                    return  # it would be refused again
+                    break  # it would be refused again
             else:
                 proposal.error = None
                 self._read(reply, tools, proposal)
-                return
+                break
+        return attempts
 
     def _ask_for_others(
         self, request: ProposalRequest, tools: Sequence[BaseTool], meter: Meter, proposal: Proposal

@@ -46,6 +46,7 @@ class PathDialogue:
         failed = (step for step in said.steps if step.outcome and step.outcome.status == "error")
         self.failures = Counter(call_key(step.tool, step.arguments or {}) for step in failed)
         self._tree = tree
+        self._said = said
         self._messages = said.messages
         self._system = list(system)
         self._used_ids = said.call_ids
@@ -75,7 +76,7 @@ class PathDialogue:
     def history_at(self, node: Node) -> list[dict[str, Any]]:
         """What was said and done until a node as JSON-like data, so that a judge needs no tools bound to read it."""
         if self._history is None:
-            self._history = transcript([*self._system, *self._messages])
+            self._history = [*transcript(self._system), *transcript(self._said)]
         history = [*self._history]
         for step in self._path(node):
             if step.call:
@@ -125,7 +126,7 @@ class PathDialogue:
         return f"call_{digest(f'{self.run_key}:{node.id}', 24)}"
 
 
-def transcript(conversation: Sequence[BaseMessage]) -> list[dict[str, Any]]:
+def transcript(conversation: Sequence[BaseMessage] | Conversation) -> list[dict[str, Any]]:
     """A conversation as JSON-like data: one entry for each text, call and observation, in order."""
     entries: list[dict[str, Any]] = []
     for part, message in Conversation.of(conversation).parts:

@@ -52,7 +52,7 @@ from langchain_tooltree.tooltree.resume import (
     placed,
     segment_end,
 )
-from langchain_tooltree.tooltree.search import Operation, OperationOutcome
+from langchain_tooltree.tooltree.search import Operation
 
 CALL = "tooltree_call"
 """Name of the tasks, in traces and in the identifiers by which a resumed search finds their results."""
@@ -159,23 +159,21 @@ def run_search(session: SearchSession, config: RunnableConfig | None = None) -> 
 
 def _in_order(session: SearchSession) -> Flow[Outcomes]:
     """Launch what the search asks for and tell it the outcomes in the order of launch, for one segment."""
-    search = session.search
     end = segment_end(session)
     is_heard = bool(session.sinks) or has_handlers()
     outstanding: deque[_Outcome] = deque()
     outcomes: Outcomes = []
+    outcome = None
     while True:
-        if search.launched < end:
-            for operation in search.ask():
-                session.launched_at[operation.id] = time.monotonic()  # waiting for its turn counts as well
-                outstanding.append((yield _Launch(operation)))
-        events = session.take_events()
+        operations, events = session.advance(outcome, end)
+        for operation in operations:
+            outstanding.append((yield _Launch(operation)))
         if is_heard:
             yield EmitStep(events, session.sinks)
         if not outstanding:
             return outcomes
-        outcomes.append((yield outstanding.popleft()))
-        search.tell(OperationOutcome.model_validate(outcomes[-1]))
+        outcome = yield outstanding.popleft()
+        outcomes.append(outcome)
 
 
 @contextmanager

@@ -169,7 +169,6 @@ class SearchSession:
         search: The pure search.
         dialogue: The conversation along the paths of its tree.
         identity: A digest of what may tell one user's run from another's.
-        launched_at: When an operation was launched, by number: the time it waits for its turn counts, too.
 
     Raises:
         EmptyQueryError: If the conversation holds no user message with text.
@@ -197,7 +196,7 @@ class SearchSession:
         self._executor = ToolExecutor(
             self._tree,
             self.dialogue,
-            planner.library,
+            planner.library.by_name,
             sandbox=planner.sandbox,
             host_hooks=planner.host_hooks,
             config=planner.config,
@@ -209,7 +208,7 @@ class SearchSession:
         self._recursion_limit = host["recursion_limit"]  # the host's: a tool may be an agent
         self._host_state = state_reader(host)
         self.identity = caller_of(host)
-        self.launched_at: dict[int, float] = {}
+        self._launched_at: dict[int, float] = {}
         self._begun = self._announced = self._concluded = False
 
     def warm_start(self, start: Mapping[str, Any]) -> None:
@@ -218,9 +217,23 @@ class SearchSession:
             self._begun = True
             self.search.warm_start(WarmStart.model_validate(start))
 
-    def take_events(self) -> list[Event]:
-        """What happened since the last call, in order; the announcement of the search first."""
+    def advance(self, outcome: Mapping[str, Any] | None, until: int) -> tuple[list[Operation], list[Event]]:
+        """Give the search an outcome, and say what to launch now, if not `until` so many are, and what has happened.
+
+        The driver of a search and the replay of one both go through here: the same outcomes give the same tree.
+        """
+        if outcome is not None:
+            self.search.tell(OperationOutcome.model_validate(outcome))
+        operations = self.search.ask() if self.search.launched < until else []
+        launched_at = time.monotonic()  # the time that an operation waits for its turn counts, too
+        self._launched_at.update({operation.id: launched_at for operation in operations})
         events = self.search.take_events()
+        if self._announced and self.search.stop_reason is None:
+            return operations, events
+        return operations, self._with_announcements(events)
+
+    def _with_announcements(self, events: list[Event]) -> list[Event]:
+        """What happened in the search, its beginning announced, and its end where no plan came of it."""
         if not self._announced:
             self._announced = True
             limits = self.search.limits
@@ -245,7 +258,7 @@ class SearchSession:
     def perform(self, operation: Operation) -> Flow[dict[str, Any]]:
         """Carry out one operation; its `OperationOutcome` is plain data, so that a checkpointer can keep it."""
         planner = self.planner
-        began = self.launched_at.pop(operation.id, time.monotonic())
+        began = self._launched_at.pop(operation.id, time.monotonic())
         patience = Patience(deadline=began + (planner.config.max_seconds or math.inf) - operation.elapsed)
         if self._cancelled is not None:
             patience.cancelled = self._cancelled

@@ -19,7 +19,7 @@ from langchain_tooltree.errors import ResumeError
 from langchain_tooltree.experience.records import without_reference
 from langchain_tooltree.tooltree.planner import SearchSession
 from langchain_tooltree.tooltree.result import plan_metadata
-from langchain_tooltree.tooltree.search import Effect, Node, OperationOutcome, TreeSearch, WarmStart, call_key
+from langchain_tooltree.tooltree.search import Effect, Node, TreeSearch, WarmStart, call_key
 from langchain_tooltree.tooltree.tool_executor import clip
 
 
@@ -242,15 +242,10 @@ def segment_end(session: SearchSession) -> int:
 
 
 def _replay(session: SearchSession, outcomes: Outcomes) -> None:
-    """Tell a search the outcomes of one segment, asking it in between as its driver has."""
-    search = session.search
+    """Give a search the outcomes of one segment, as its driver has."""
     end = segment_end(session)
-    search.ask()
-    for outcome in outcomes:
-        search.tell(OperationOutcome.model_validate(outcome))
-        if search.launched < end:
-            search.ask()
-    session.take_events()
+    for outcome in (None, *outcomes):
+        session.advance(outcome, end)
 
 
 def _fingerprint(session: SearchSession) -> str:

@@ -294,7 +294,7 @@ class ToolExecutor:
         self,
         tree: Tree,
         dialogue: PathDialogue,
-        tools: Iterable[BaseTool],
+        tools: Mapping[str, BaseTool],
         *,
         sandbox: Sandbox | None,
         host_hooks: HostHooks,
@@ -304,7 +304,7 @@ class ToolExecutor:
     ) -> None:
         self._tree = tree
         self._dialogue = dialogue
-        self._tools = {tool.name: tool for tool in tools}
+        self._tools = tools
         self._worlds = Worlds(sandbox) if sandbox else None
         self._bound = frozenset(tool.name for tool in sandbox.tools) if sandbox else frozenset()
         self._host_hooks = host_hooks

@@ -133,13 +133,14 @@ class ToolLibrary(Sequence[BaseTool]):
 
     Attributes:
         names: Names of the tools, in their order.
+        by_name: The tools.
 
     Raises:
         ToolDefinitionError: If there are no tools, two share a name, something is not a tool, or a card names none.
     """
 
     def __init__(self, tools: Iterable[BaseTool], cards: Iterable[ToolCard] = ()) -> None:
-        self._tools: dict[str, BaseTool] = {}
+        self.by_name: dict[str, BaseTool] = {}
         self._cards: dict[str, ToolCard] = {}
         if not isinstance(tools, Iterable):
             msg = f"tools must be a list of LangChain tools or a ToolLibrary, got {type(tools).__name__}."
@@ -151,35 +152,35 @@ class ToolLibrary(Sequence[BaseTool]):
                     "Decorate a function with langchain_core.tools.tool."
                 )
                 raise ToolDefinitionError(msg)
-            if tool.name in self._tools:
+            if tool.name in self.by_name:
                 msg = f"Two tools are named {tool.name!r}. Rename one: the model tells tools apart by name."
                 raise ToolDefinitionError(msg)
-            self._tools[tool.name] = tool
+            self.by_name[tool.name] = tool
             self._cards[tool.name] = (
                 tools.card(tool.name) if isinstance(tools, ToolLibrary) else ToolCard.from_tool(tool)
             )
-        if not self._tools:
+        if not self.by_name:
             msg = "There are no tools to plan with. Pass at least one LangChain tool."
             raise ToolDefinitionError(msg)
         for card in cards:
-            if card.name not in self._tools:
-                msg = f"A card names the tool {card.name!r}, but the tools are {', '.join(self._tools)}."
+            if card.name not in self.by_name:
+                msg = f"A card names the tool {card.name!r}, but the tools are {', '.join(self.by_name)}."
                 raise ToolDefinitionError(msg)
             self._cards[card.name] = self._cards[card.name].enriched(card)
-        self.names = tuple(self._tools)
+        self.names = tuple(self.by_name)
 
     def __len__(self) -> int:
-        return len(self._tools)
+        return len(self.by_name)
 
     def __iter__(self) -> Iterator[BaseTool]:
-        return iter(self._tools.values())
+        return iter(self.by_name.values())
 
     def __getitem__(self, index: Any) -> Any:
-        return list(self._tools.values())[index]
+        return list(self.by_name.values())[index]
 
     def tool(self, name: str) -> BaseTool | None:
         """The tool of this name, `None` if there is none."""
-        return self._tools.get(name)
+        return self.by_name.get(name)
 
     def card(self, name: str) -> ToolCard:
         """The card of a tool.
