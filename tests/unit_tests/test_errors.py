@@ -2,7 +2,8 @@ import inspect
 
 import pytest
 
-from langchain_tooltree import errors
+from langchain_tooltree import ConfigurationError, errors
+from tests.internals.hall import check_count
 
 
 @pytest.mark.parametrize(
@@ -22,3 +23,14 @@ def test_the_drawing_shows_every_error():
     defined = [name for name, value in vars(errors).items() if inspect.isclass(value)]
     assert all(name in errors.__doc__ for name in defined)
     assert all(issubclass(getattr(errors, name), errors.ToolTreeError) for name in defined)
+
+
+@pytest.mark.parametrize("value", [2, 3, 10**9])
+def test_counts_that_are_large_enough_pass(value):
+    check_count("k", value, 2)
+
+
+@pytest.mark.parametrize("value", [1, 0, -1, True, 2.0, "2", None])
+def test_others_are_refused_by_their_name_and_value(value):
+    with pytest.raises(ConfigurationError, match=rf"^k must be a whole number of 2 or more, got {value!r}\.$"):
+        check_count("k", value, 2)

@@ -1,4 +1,5 @@
 import gc
+import json
 import logging
 import weakref
 
@@ -15,6 +16,8 @@ from tests.internals.hall import (
     StructuredQuestion,
     bind_tools,
     call_tools,
+    document_prompt,
+    extended,
     inner_config,
     resolve_model,
     run_flow,
@@ -268,3 +271,37 @@ async def test_user_and_model_take_turns_in_every_prompt(drive, kind, reply):
     roles = [[message.type for message in prompt] for prompt in model.calls]
     assert roles == [["system", "human"], ["system", "human", "ai", "human"]]
     assert all(message.text for prompt in model.calls for message in prompt)
+
+
+def test_a_question_is_an_instruction_and_one_json_document():
+    system, human = document_prompt("Judge.", {"request": "Zürich?", "odd": {1, 2}.__class__})
+    assert system.text == "Judge."
+    assert json.loads(human.text)["request"] == "Zürich?"
+    assert "Zürich" in human.text
+
+
+def test_a_text_is_added_at_the_end_and_all_else_stays():
+    system = extended(SystemMessage("Be kind.", id="1"), "More.")
+
+    assert system == SystemMessage("Be kind.\n\nMore.", id="1")
+
+
+def test_blocks_of_a_system_message_stay_as_they_are():
+    marked = {"type": "text", "text": "Be kind.", "cache_control": {"type": "ephemeral"}}
+
+    system = extended(SystemMessage([marked]), "More.")
+
+    assert system.content == [marked, {"type": "text", "text": "\n\nMore."}]
+
+
+def test_the_message_that_is_passed_stays_as_it_is():
+    system = SystemMessage("Be kind.")
+
+    extended(system, "More.")
+
+    assert system == SystemMessage("Be kind.")
+
+
+@pytest.mark.parametrize("empty", [None, SystemMessage(""), SystemMessage([])])
+def test_an_empty_system_message_leaves_no_trace(empty):
+    assert extended(empty, "More.") == SystemMessage("More.")

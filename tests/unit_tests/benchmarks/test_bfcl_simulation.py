@@ -98,6 +98,7 @@ def test_a_solved_task_is_done_and_gets_no_more_proposals():
     assert policy().propose(question(*TASK.gold)) == []
 
 
+@pytest.mark.slow
 def test_the_right_call_is_offered_as_often_as_hit_says_and_first_half_of_the_time():
     offers = [keys(policy(hit=0.8, seed=seed).propose(question(PUT))) for seed in range(1500)]
     hits = [offer for offer in offers if ADD.key in offer]

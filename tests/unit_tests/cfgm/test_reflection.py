@@ -211,7 +211,6 @@ async def test_words_complete_a_reply_that_lacks_a_next_step(reflect):
     assert reflection == Reflection(**KEY_INFORMATION, next_step="Turn the red one.")
 
 
-@pytest.mark.slow
 async def test_a_long_speech_is_shortened(reflect):
     reflection, _, _ = await reflect("word " * 5_000, "word " * 5_000)
 

@@ -3,6 +3,7 @@
 import logging
 
 import pytest
+from boiler_room import TIP as VALVE_TIP
 from langgraph.store.memory import InMemoryStore
 from teacher import Teacher, attempt
 
@@ -184,6 +185,7 @@ def test_what_another_version_has_kept_is_read_as_far_as_it_can_be(part):
     assert ours.extract_tips() == tips
 
 
+@pytest.mark.slow
 def test_the_work_grows_with_the_number_of_tasks_and_no_faster(monkeypatch):
     def readings(count):
         read = []
@@ -280,3 +282,15 @@ def test_tips_about_different_things_are_no_repeats():
 def test_two_known_tips_survive_a_round_trip():
     tip = Tip("Use act.", "r", "comparison", "alpha", ("act",), ("1", "2"))
     assert Tip.from_dict(tip.to_dict()) == tip
+
+
+def test_a_tip_comes_back_from_plain_data():
+    tip = Tip("Pull.", "Pushing failed.", "comparison", "Open the door.", ("pull",), ("a", "b"))
+
+    assert Tip.from_dict(tip.to_dict()) == tip
+    assert Tip.from_dict({**VALVE_TIP.to_dict(), "tools": ["a"]}).tools == ("a",)
+
+
+def test_a_tip_of_another_version_is_read_as_far_as_it_can_be():
+    assert Tip.from_dict({"text": "Pull.", "votes": 3, "source": "hearsay"}) == Tip("Pull.", "", "success", "")
+    assert Tip.from_dict({}).text == ""

@@ -70,6 +70,7 @@ def test_a_message_survives_the_chat_format_and_json(message):
     assert to_message(json.loads(json.dumps(to_chat(message)))) == message
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(messages)
 def test_what_the_chat_format_says_is_said_again(message):
@@ -110,6 +111,7 @@ chat = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(chat)
 def test_a_chat_message_survives_langchain_with_the_keys_that_only_it_knows(said):

@@ -102,6 +102,7 @@ SCALARS = (
 VALUES = st.dictionaries(st.sampled_from(["a", "b", "$c"]), SCALARS | st.lists(SCALARS, max_size=2), max_size=3)
 
 
+@pytest.mark.slow
 @given(VALUES, VALUES.map(lambda value: {key: entry for key, entry in value.items() if not isinstance(entry, list)}))
 def test_whatever_matches_is_among_what_chroma_is_asked_for(value, conditions):
     if matches(value, conditions):
