@@ -87,7 +87,7 @@ def import_extra(module: str, extra: str, user: str) -> types.ModuleType:
         if error.name != module:
             raise
         msg = f"{user} needs {module}, which is not installed: pip install 'langchain-tooltree[{extra}]'"
-        raise MissingExtraError(msg, name=module) from error
+        raise MissingExtraError(msg, name=module) from None
 
 
 def check_count(name: str, value: object, least: int = 1) -> None:

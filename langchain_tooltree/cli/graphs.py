@@ -152,9 +152,9 @@ def _summarized(runs: Iterable[Trajectory], model: BaseChatModel, meter: Meter) 
         return (backfill_summaries(run, model, meter=own) if run.success else run), own
 
     with ThreadPoolExecutor(SUMMARIZED_AT_ONCE) as pool:
-        for told, own in pool.map(write, runs):
+        for written, own in pool.map(write, runs):
             meter.add(own)
-            yield told
+            yield written
 
 
 def _suggest(options: argparse.Namespace, console: Console) -> int:
@@ -166,8 +166,8 @@ def _suggest(options: argparse.Namespace, console: Console) -> int:
     table = Table("tool", "share", "mode", "came next", "for example in")
     for each in suggestions:
         example = each.evidence[0] if each.evidence else None
-        told = (example.summary or example.trajectory) if example else ""
-        table.add_row(*map(Text, (each.tool, f"{each.score:.0%}", each.mode, str(each.support), told)))
+        seen = (example.summary or example.trajectory) if example else ""
+        table.add_row(*map(Text, (each.tool, f"{each.score:.0%}", each.mode, str(each.support), seen)))
     console.print(table)
     return 0
 

@@ -60,7 +60,7 @@ else:
 class FolderLock:
     """The exclusive right of this process to a folder, which the system takes back when the process dies.
 
-    It is no `filelock.FileLock`, which does not write down who holds it: a second process is told that at once.
+    Not `filelock.FileLock`: it does not write down who holds it, and the error for a second process names the holder.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -91,7 +91,7 @@ def nearest(
                 vectors.delete(ids=leftovers)
             break
         # On a server, an item may have been rewritten after its vector was found. If the same rows are left over again,
-        # they stem from a process that died, and cannot be told from those of a write that is under way.
+        # they stem from a process that died, and look like those of a write that is under way.
         if known.issuperset(leftovers):
             break
         known.update(leftovers)
