@@ -108,7 +108,7 @@ class Recovery:
         if not observations or any(map(was_reviewed, observations)):
             return None
         try:
-            anomaly = yield from self.detector.checking(said, tools=names)
+            anomaly = yield from flow_of(self.detector.check)(said, tools=names)
         except GraphBubbleUp:
             raise
         except Exception as error:  # noqa: BLE001 - a classifier may be down, and the agent can do without

@@ -16,7 +16,7 @@ from langchain_tooltree.cfgm.anomaly.phrases import (
 )
 from langchain_tooltree.cfgm.anomaly.rules import AnomalyKind
 from langchain_tooltree.cfgm.anomaly.signals import HEAD, signals_in
-from langchain_tooltree.cfgm.collect.attempt import ENDED, SHELF, Journal, journals, place, said
+from langchain_tooltree.cfgm.collect.attempt import ENDED, SHELF, Journal, journals
 from langchain_tooltree.cfgm.collect.collect import acollect, collect
 from langchain_tooltree.cfgm.collect.collection import DEFAULT_FAILURE_PROMPT, FailureForm
 from langchain_tooltree.cfgm.collect.environment import (
@@ -27,7 +27,9 @@ from langchain_tooltree.cfgm.collect.environment import (
     as_text,
     closing,
     is_environment,
+    place,
     read_step,
+    said,
 )
 from langchain_tooltree.cfgm.collect.report import NamedTask, named
 from langchain_tooltree.cfgm.condense import GAP, Move, condensed, flat, in_short, news_in, pieces_of

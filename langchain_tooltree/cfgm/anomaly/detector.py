@@ -18,7 +18,7 @@ from langchain_tooltree.cfgm.anomaly.rules import Anomaly
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError, check_count
 from langchain_tooltree.experience.records import Step
-from langchain_tooltree.flows import Flow, arun_flow, run_flow
+from langchain_tooltree.flows import Flow, async_twin, driven
 
 logger = logging.getLogger(__name__)
 
@@ -67,7 +67,7 @@ class AnomalyDetector:
        and declared pollers do not;
     5. the classifier says so (`classified`).
 
-    A call that a person rejected (`HumanInTheLoopMiddleware`, `PlanReviewMiddleware`) is no anomaly: the agent was told
+    A call that a person rejected (`HumanInTheLoopMiddleware`, `PlanReviewMiddleware`) is no anomaly: the agent knows
     what to do. Empty results are none either, until they stagnate. What this package itself has put into an observation
     is not looked at. A check reads the end of the conversation, as far back as a loop may reach; it costs the same in a
     long one.
@@ -80,7 +80,7 @@ class AnomalyDetector:
         pollers: Calls that may be made again and again: names of tools, or calls as `tool(value, value)`, values in
             the order of the call. `*` stands for anything: `"act(wait*)"`.
         classifier: Asked where no rule has found anything: a function (see `ClassifierFunction`), a chat model or the
-            name of one. A model is asked once for all parallel observations, once more if its reply is unusable.
+            name of one. A model is asked once for all parallel observations, and again if its reply is unusable.
 
     Raises:
         ConfigurationError: If an argument is invalid.
@@ -103,7 +103,8 @@ class AnomalyDetector:
         self._pollers = Pollers(pollers)
         self._classify = None if classifier is None else resolve_classifier(classifier)
 
-    def check(self, messages: Sequence[Any] | Conversation, *, tools: Tools | None = None) -> Anomaly | None:
+    @driven
+    def check(self, messages: Sequence[Any] | Conversation, *, tools: Tools | None = None) -> Flow[Anomaly | None]:
         """Look at the observations that came after the latest calls.
 
         Args:
@@ -117,14 +118,6 @@ class AnomalyDetector:
         Raises:
             Exception: What a classifier function raised.
         """
-        return run_flow(self.checking(messages, tools=tools))
-
-    async def acheck(self, messages: Sequence[Any] | Conversation, *, tools: Tools | None = None) -> Anomaly | None:
-        """The async twin of `check`."""
-        return await arun_flow(self.checking(messages, tools=tools))
-
-    def checking(self, messages: Sequence[Any] | Conversation, tools: Tools | None = None) -> Flow[Anomaly | None]:
-        """Look at the observations that came after the latest calls, as a flow."""
         said = Conversation.of(messages)
         if not said.observations:
             return None
@@ -137,6 +130,8 @@ class AnomalyDetector:
         if found is not None or self._classify is None:
             return found
         return (yield from self._classify(latest))
+
+    acheck = async_twin(check)
 
     def _by_rules(
         self, latest: Sequence[rules.ObservedCall], said: Conversation, tools: Tools | None

@@ -1,21 +1,17 @@
 """An attempt under way: what it is shown, what is kept of it, what it has spent, and what it came to."""
 
-import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from langchain_core.messages import BaseMessage
-
 from langchain_tooltree.cfgm.collect.report import Cost, NamedTask
 from langchain_tooltree.errors import ToolTreeError
-from langchain_tooltree.experience.records import EXTRAS, Branch, ChatMessage, as_reference
+from langchain_tooltree.experience.records import Branch, ChatMessage, as_reference
 from langchain_tooltree.experience.store import RecordCollection
-from langchain_tooltree.experience.trajectory import to_chat
 from langchain_tooltree.flows import Flow
 from langchain_tooltree.models import Meter, Patience, http_status, was_refused
-from langchain_tooltree.text import cut, digest
+from langchain_tooltree.text import cut
 
 UNACCEPTABLE = frozenset({400, 413, 422})
 """HTTP statuses by which providers refuse a conversation as such, for its length or its form."""
@@ -114,29 +110,6 @@ def journals(records: RecordCollection) -> Flow[dict[str, Records]]:
     return found
 
 
-def place(*parts: Any) -> str:
-    """A short name for what had been said at some point: the same whenever the same was said.
-
-    Of messages counts what was said and called, not their ids; of objects that JSON has no form for, their type.
-    """
-    return digest(json.dumps(_plain(parts), sort_keys=True, default=lambda other: type(other).__qualname__))
-
-
-def said(message: BaseMessage) -> dict[str, Any]:
-    """A message in the OpenAI chat format, without what only LangChain knows, such as its id."""
-    return {key: value for key, value in to_chat(message).items() if key != EXTRAS}
-
-
-def _plain(data: Any) -> Any:
-    if isinstance(data, BaseMessage):
-        return said(data) if data.type != "remove" else {"removed": True}
-    if isinstance(data, Mapping):
-        return {str(key): _plain(value) for key, value in data.items()}
-    if isinstance(data, Sequence) and not isinstance(data, str | bytes):
-        return [_plain(value) for value in data]
-    return data
-
-
 FOCUS_POINTS_TEXT = "Points that matter in this environment:\n{points}"
 
 REFLECTIONS_TEXT = "You have tried this task before and failed. What was learnt from it:\n{reflections}"
@@ -166,36 +139,20 @@ class StoppedError(ToolTreeError, RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class AttemptResult:
-    """What an attempt came to, before it is evaluated.
-
-    Attributes:
-        messages: The dialogue in the OpenAI chat format.
-        result: What the user's `evaluate` is given.
-        branches: Dialogues of sub-agents.
-        problem: Why it failed before it could be evaluated; empty if it did not.
-        success: What the environment itself says; `None` if it does not.
-        reward: The sum of the environment's rewards; `None` if there were none.
-    """
+    """What an attempt came to, before it is evaluated."""
 
     messages: tuple[ChatMessage, ...]
-    result: Any = None
-    branches: tuple[Branch, ...] = ()
-    problem: str = ""
-    success: bool | None = None
-    reward: float | None = None
+    result: Any = None  # what the user's `evaluate` is given
+    branches: tuple[Branch, ...] = ()  # dialogues of sub-agents
+    problem: str = ""  # why it failed before it could be evaluated
+    success: bool | None = None  # what the environment itself says
+    reward: float | None = None  # the sum of the environment's rewards
 
 
 class Attempt:
-    """One attempt at a task.
+    """One attempt at a task: the `number`-th, from 1, of at most `max_steps` tool calls or environment steps.
 
-    Args:
-        task: The task.
-        number: Which attempt it is, from 1.
-        request: What the agent is given: the task, with focus points and earlier reflections in front.
-        journal: What is kept of it.
-        max_steps: Tool calls or environment steps that it may make.
-        spend: Called with every cost of this run.
-        stopped: Whether the collection is being stopped.
+    `spend` is called with every cost of this run; `stopped` says whether the collection is being stopped.
     """
 
     def __init__(

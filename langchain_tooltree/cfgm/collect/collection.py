@@ -1,4 +1,4 @@
-"""Collecting experience: the course of one task, attempt after attempt, written once for both drivers."""
+"""Collecting experience: the course of one task, attempt after attempt."""
 
 import logging
 import math
@@ -45,18 +45,10 @@ Evaluate = Callable[[Any, Any], bool | float | Awaitable[bool | float]]
 
 
 def evaluating(evaluate: Evaluate | None, task: NamedTask, run: AttemptResult) -> Flow[tuple[bool, float | None, str]]:
-    """Judge an attempt, as a flow.
+    """Judge an attempt, as a flow: whether it succeeded, its reward if it has one, and why.
 
-    Args:
-        evaluate: The user's function; the environment decides without one.
-        task: The task.
-        run: What the attempt came to.
-
-    Returns:
-        Whether it succeeded, its reward if it has one, and why.
-
-    Raises:
-        UnfinishedError: If the function raises, or returns neither a bool nor a number.
+    Without a function of the user's the environment decides. If the function raises, or returns neither a bool nor a
+    number, the attempt is unfinished.
     """
     if run.problem:
         return False, run.reward, run.problem
@@ -115,7 +107,7 @@ out first. Go by what the record shows, make nothing up, and do not repeat earli
 followed and did not help, say so. A few sentences each."""
 
 MAX_REFLECTION = 2_000
-"""Characters of a reflection that are kept."""
+"""Characters of a reflection that are kept: about 500 tokens, in every later attempt's prompt."""
 
 
 class FailureForm(BaseModel):
@@ -135,15 +127,7 @@ def reflecting_on_failure(
 ) -> Flow[str]:
     """Have a model reflect on a failed attempt, as a flow (CFGM, Alg. 1).
 
-    Args:
-        model: The chat model.
-        trajectory: The attempt.
-        earlier: The reflections on the attempts before it.
-        focus_points: What matters in the environment.
-        meter: Counts the calls.
-
-    Returns:
-        The reflection; empty if the model cannot be asked, which is logged.
+    The reflection is empty if the model cannot be asked, which is logged.
     """
     document = {
         "task": shortened(trajectory.task),
@@ -226,12 +210,7 @@ class Tally:
 
 
 class Collection:
-    """The course of the tasks of one collection.
-
-    Args:
-        settings: What they share.
-        journals: What was kept of attempts under way, by their ids.
-    """
+    """The course of the tasks of one collection. `journals` is what was kept of attempts under way, by their ids."""
 
     def __init__(self, settings: Settings, journals: Mapping[str, Records]) -> None:
         self.tally = Tally()
@@ -240,17 +219,7 @@ class Collection:
         self._worlds: dict[int, Any] = {}
 
     def trying(self, task: NamedTask) -> Flow[TaskOutcome]:
-        """Try a task until it succeeds or there are no retries left, as a flow (CFGM, Alg. 1).
-
-        Args:
-            task: The task.
-
-        Returns:
-            What became of it.
-
-        Raises:
-            StoppedError: If the collection is being stopped.
-        """
+        """Try a task until it succeeds or there are no retries left, as a flow (CFGM, Alg. 1)."""
         ids: list[str] = []
         reflections: list[str] = []
         last: Trajectory | None = None
@@ -284,11 +253,10 @@ class Collection:
         stored = yield from flow_of(experience.get)(key)
         made = stored is None
         if stored is None:
-            request = request_for(task.text, settings.focus_points, reflections)
             attempt = Attempt(
                 task,
                 number,
-                request,
+                request_for(task.text, settings.focus_points, reflections),
                 journal,
                 max_steps=settings.max_steps,
                 spend=self.tally.spend,
@@ -316,12 +284,9 @@ class Collection:
             return trajectory
         attempt.check()
         meter = attempt.meter(allowance=ATTEMPTS)
+        settings = self._settings
         reflection = yield from reflecting_on_failure(
-            self._settings.model,
-            trajectory,
-            earlier=reflections,
-            focus_points=self._settings.focus_points,
-            meter=meter,
+            settings.model, trajectory, earlier=reflections, focus_points=settings.focus_points, meter=meter
         )
         cost = cost_of(meter)
         self.tally.spend(cost)
@@ -404,7 +369,7 @@ def _ended(journal: Journal) -> Trajectory | None:
     try:
         return None if ended is None else from_json(ended)
     except TrajectoryFormatError as error:
-        logger.warning("An attempt is ended once more, since what was kept of it cannot be read: %s", error)
+        logger.warning("An attempt is made again, since what was kept of it cannot be read: %s", error)
         return None
 
 

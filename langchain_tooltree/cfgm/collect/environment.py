@@ -20,22 +20,18 @@ from langchain_tooltree.cfgm.collect.attempt import (
     described,
     is_outage,
     is_unacceptable,
-    place,
-    said,
 )
 from langchain_tooltree.cfgm.collect.report import Cost
 from langchain_tooltree.errors import ConfigurationError, ToolTreeError
 from langchain_tooltree.experience.files import SUCCESS_REWARD
+from langchain_tooltree.experience.records import EXTRAS
 from langchain_tooltree.experience.trajectory import to_chat, to_message
 from langchain_tooltree.flows import Flow, FunctionStep
 from langchain_tooltree.models import call_tools, inner_config
-
-OBSERVATION_PARTS = 2
-"""Length of what `reset` returns with information beside the observation."""
-
+from langchain_tooltree.text import digest
 
 STEP_LENGTHS = (3, 4, 5)
-"""Lengths of what `step` returns as values in a row."""
+"""Values that `step` returns in a row: those of old gym without or with an info, and those of gymnasium."""
 
 OBSERVATION_NAMES = ("observation", "obs")
 
@@ -46,61 +42,35 @@ class UnreadableStepError(ConfigurationError):
 
 @dataclass(frozen=True, slots=True)
 class StepReading:
-    """What a step brought.
-
-    Attributes:
-        observation: What there is to see, as text.
-        reward: The reward of this step; `None` if there is none.
-        done: Whether the episode is over.
-        truncated: Whether it was cut off, by a limit of the environment, before its end.
-    """
+    """What a step brought."""
 
     observation: str
     reward: float | None = None
     done: bool = False
-    truncated: bool = False
+    truncated: bool = False  # cut off, by a limit of the environment, before the end
 
 
 @dataclass(frozen=True, slots=True)
 class Environment:
     """An environment with `reset` and `step`, sync or async.
 
-    Args:
-        world: `reset(task)` returns an observation, or one and an info; `reset()` will do, as will one whose first
-            argument can be left out and is not called `task`: it is called without. `step(action)` returns
-            observation, reward, done and perhaps an info; or the five values of gymnasium; or the same as a mapping or
-            an object; or the observation alone.
+    `reset(task)` returns an observation, or one and an info. A `reset` without an argument is called without, as is one
+    whose first argument can be left out and is not called `task`. `read_step` says what `step(action)` may return.
     """
 
     world: Any
 
     def resetting(self, task: Any) -> Flow[str]:
-        """Begin an episode, as a flow.
-
-        Args:
-            task: What the user passed as the task.
-
-        Returns:
-            The first observation.
-        """
+        """Begin an episode, as a flow; returns the first observation."""
         reset = self.world.reset
-        brought = yield FunctionStep(reset if _takes_task(reset) else lambda _: reset(), task)
-        if isinstance(brought, tuple) and len(brought) == OBSERVATION_PARTS and isinstance(brought[1], Mapping):
-            brought = brought[0]
-        return as_text(brought)
+        match (yield FunctionStep(reset if _takes_task(reset) else lambda _: reset(), task)):
+            case tuple((observation, Mapping())):
+                return as_text(observation)
+            case observation:
+                return as_text(observation)
 
     def stepping(self, action: str) -> Flow[StepReading]:
-        """Take an action, as a flow.
-
-        Args:
-            action: The action, in words.
-
-        Returns:
-            What it brought.
-
-        Raises:
-            UnreadableStepError: If `step` returned something that cannot be read.
-        """
+        """Take an action, as a flow."""
         return read_step((yield FunctionStep(self.world.step, action)))
 
 
@@ -120,14 +90,9 @@ def closing(world: object) -> Flow[None]:
 def read_step(brought: Any) -> StepReading:
     """Read what a `step` returned.
 
-    Args:
-        brought: Three, four (with an info) or five values (gymnasium), as a tuple or as a list of which the third is
-            a bool; a mapping or an object with `observation` or `obs`, and perhaps `reward` and `done`, or `terminated`
-            and `truncated`; or the observation alone. One-element lists, which environments for batches return, count
-            as their element.
-
-    Returns:
-        What the step brought.
+    Three, four (with an info) or five values (gymnasium), as a tuple or as a list of which the third is a bool; a
+    mapping or an object with `observation` or `obs`, and perhaps `reward` and `done`, or `terminated` and `truncated`;
+    or the observation alone. One-element lists, which environments for batches return, count as their element.
 
     Raises:
         UnreadableStepError: If it is a tuple of another length, or that of several episodes at once.
@@ -178,7 +143,7 @@ def as_text(observation: Any) -> str:
 
 
 def _takes_task(function: Any) -> bool:
-    """Whether a `reset` is to be told the task; the first argument of gymnasium's is a seed, and can be left out."""
+    """Whether a `reset` takes the task; the first argument of gymnasium's is a seed, and can be left out."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except ValueError:  # some built-in functions have no signature
@@ -224,7 +189,7 @@ where it fits. Stop calling the tool only when the task is done."""
 
 NUDGE = """\
 That was no action. Call the tool `act` with the next action, or write it on a line of its own: "Action: ...". If the \
-task is done, say so once more."""
+task is done, say so again."""
 
 MISCALLED = 'Nothing was done: call `act` with the action as a text, as in act(action="look around").'
 
@@ -247,15 +212,7 @@ _ACTION = re.compile(r"^[\s>*_#`-]*action[\s*_`]*:[\s*_`]*(\S.*?)[\s*_`]*$", re.
 
 
 def run_in_environment(attempt: Attempt, environment: Environment, model: BaseChatModel) -> Flow[AttemptResult]:
-    """Try a task, as a flow.
-
-    Args:
-        attempt: The attempt.
-        environment: The world, which is reset first.
-        model: Acts in it.
-
-    Returns:
-        What it came to.
+    """Reset a world and let a model try a task in it, as a flow.
 
     Raises:
         UnfinishedError: If the model or the world cannot be reached, or `step` returned something that cannot be read.
@@ -270,17 +227,29 @@ def run_in_environment(attempt: Attempt, environment: Environment, model: BaseCh
     return (yield from _Episode(attempt, environment, model).playing(observation))
 
 
+def said(message: BaseMessage) -> dict[str, Any]:
+    """A message in the OpenAI chat format, without what only LangChain knows, such as its id."""
+    return {key: value for key, value in to_chat(message).items() if key != EXTRAS}
+
+
+def place(before: str, message: BaseMessage) -> str:
+    """A short name for a point in a dialogue: the same whenever the same was said and called, whatever the ids."""
+    return digest([before, said(message)])
+
+
 class _RefusedError(ToolTreeError, RuntimeError):
     """A provider did not take a conversation that has grown in the attempt, as one too long: the agent has failed."""
 
 
 class _Episode:
+    """One dialogue of a model with a world, and how far it is."""
+
     def __init__(self, attempt: Attempt, environment: Environment, model: BaseChatModel) -> None:
         self._attempt = attempt
         self._environment = environment
         self._model = model
         self._messages: list[BaseMessage] = []
-        self._place = place(DEFAULT_ACT_PROMPT)
+        self._place = digest(DEFAULT_ACT_PROMPT)
         self._steps = 0
         self._rewards: list[float] = []
         self._done = False
@@ -314,7 +283,7 @@ class _Episode:
         return self._run(f"The limit of {self._attempt.max_steps} steps was reached.")
 
     def _reply(self) -> Flow[AIMessage]:
-        """What the model says next: as it was recorded, or live and recorded before anything is done about it."""
+        """What the model says next: as it was kept, or live and kept before anything is done about it."""
         journal, key = self._attempt.journal, self._place
         recorded = journal.recorded(key)
         if recorded is not None and "reply" in recorded:
@@ -372,14 +341,10 @@ class _Episode:
 
     def _run(self, problem: str = "") -> AttemptResult:
         reward = sum(self._rewards) if self._rewards else None
+        ended = {"reward": reward, "done": self._done, "truncated": self._truncated}
         return AttemptResult(
             messages=tuple(said(message) for message in self._messages),
-            result={
-                "messages": self._messages,
-                "reward": reward,
-                "done": self._done,
-                "truncated": self._truncated,
-            },
+            result={"messages": self._messages, **ended},
             problem=problem,
             success=self._done and not self._truncated and (reward is None or reward >= SUCCESS_REWARD),
             reward=reward,
@@ -387,7 +352,7 @@ class _Episode:
 
 
 def _with_action(reply: BaseMessage, key: str) -> AIMessage:
-    """A reply whose action is a tool call, be it written in words; ids that are missing or doubled are made up."""
+    """A reply whose action is a tool call, also if it was written in words; calls without an id get one."""
     if not isinstance(reply, AIMessage):  # what was recorded was written by `to_chat`
         msg = f"A recorded reply is a {type(reply).__name__}."
         raise TypeError(msg)

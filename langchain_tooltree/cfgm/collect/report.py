@@ -26,27 +26,14 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class NamedTask:
-    """A task under the name by which its attempts are found again.
+    """A task under the name by which its attempts are found again."""
 
-    Attributes:
-        given: What the user passed: a text or a `Task`.
-        text: Its text.
-        id: Its id; empty if it has none.
-    """
-
-    given: str | Task
+    given: str | Task  # what the user passed
     text: str
     id: str
 
     def attempt_id(self, number: int) -> str:
-        """The id of an attempt's trajectory: the same one in every collection.
-
-        Args:
-            number: Which attempt it is, from 1.
-
-        Returns:
-            The id.
-        """
+        """The id of the trajectory of its `number`-th attempt, from 1: the same in every collection."""
         name = digest(json.dumps([self.id, self.text]), 24)
         return f"collected-{name}-{number}"
 
@@ -60,17 +47,7 @@ SHOWN_TEXT = 60
 
 
 def named(tasks: Iterable[str | Task]) -> list[NamedTask]:
-    """Check tasks and name them.
-
-    Args:
-        tasks: Texts or `Task` records.
-
-    Returns:
-        The tasks, in order.
-
-    Raises:
-        ConfigurationError: If there are none, one of them is no task or says nothing, or two are the same.
-    """
+    """Check tasks and name them; a `ConfigurationError` if there are none, one says nothing, or two are the same."""
     if isinstance(tasks, str | Task) or not isinstance(tasks, Iterable):
         msg = f"tasks must be a list of texts or Task records, got {type(tasks).__name__}. Put a single task in a list."
         raise ConfigurationError(msg)
