@@ -22,7 +22,7 @@ from langchain_tooltree.experience.records import (
     text_of,
     without_reference,
 )
-from langchain_tooltree.experience.trajectory import role_of, to_chat
+from langchain_tooltree.experience.trajectory import ROLES, role_of, to_chat
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,7 +326,8 @@ class _Said(NamedTuple):
 
 
 def _part(message: BaseMessage) -> Part:
-    if (role := role_of(message)) in PARTS:  # most messages; a long conversation has many
+    role = ROLES.get(message.type) or role_of(message)
+    if role in PARTS:  # most messages; a long conversation has many
         return PARTS[role]
     extras = {"additional_kwargs": message.additional_kwargs}
     return part_of({"role": role, "content": message.content, EXTRAS: extras})

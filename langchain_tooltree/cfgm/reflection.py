@@ -241,7 +241,8 @@ class Reflector:
     ) -> dict[str, Any]:
         # An excerpt leaves out the middle, so in a long run it need not be read.
         ends, between = said.ends(self._max_characters, longest=LONGEST_TEXT, call=LEAST_OF_A_CALL)
-        earlier = [advice for each in said.earlier_rounds() for one in each.observations if (advice := advice_in(one))]
+        rounds = list(said.earlier_rounds())
+        earlier = [advice for each in rounds for one in each.observations if (advice := advice_in(one))]
         record = Record.from_chat([to_chat(message) for message in ends], id="running")
         shown = excerpt(record, max_characters=self._max_characters)
         task = shortened(said.task or task)

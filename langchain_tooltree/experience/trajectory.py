@@ -24,17 +24,17 @@ from langchain_tooltree.experience.records import EXTRAS, Record, arguments_of, 
 UNKNOWN = "chat_format"
 """Key of `additional_kwargs` under which keys stand that only the chat format knew."""
 
-_ROLES = {"human": "user", "ai": "assistant", "system": "system", "tool": "tool", "function": "function"}
-_SPECIAL = {*_ROLES.values(), "developer"}
+ROLES = {"human": "user", "ai": "assistant", "system": "system", "tool": "tool", "function": "function"}
+_SPECIAL = {*ROLES.values(), "developer"}
 _SAID = {"role", "content", "name", "tool_calls", "tool_call_id", "error", EXTRAS}
 
 
 def role_of(message: BaseMessage) -> str:
     """The role of a message in the OpenAI chat format; that of a chunk is the role of the whole message."""
-    if role := _ROLES.get(message.type):
+    if role := ROLES.get(message.type):
         return role
     kind = message.type.removesuffix("MessageChunk").lower()
-    return _ROLES.get(kind) or str(getattr(message, "role", kind))
+    return ROLES.get(kind) or str(getattr(message, "role", kind))
 
 
 def to_chat(message: BaseMessage) -> dict[str, Any]:
