@@ -8,40 +8,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
+from uuid import UUID
 
 from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import ensure_config
 from langgraph.channels.delta import DeltaChannel
 from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.config import get_config
 from langgraph.constants import START
 from langgraph.errors import GraphInterrupt
-from langgraph.prebuilt.tool_node import ToolInvocationError
 from langgraph.runtime import Runtime
-
-__all__ = [
-    "NodeRun",
-    "SavedState",
-    "ToolInvocationError",
-    "appending",
-    "checkpoint_of",
-    "config_at",
-    "configurable_here",
-    "graph_around",
-    "interrupts_in",
-    "is_for_graph_of",
-    "is_inside",
-    "levels",
-    "namespace_here",
-    "namespace_of",
-    "nodes_in",
-    "questions_once",
-    "runtime_in",
-    "state_reader",
-    "tool_node_input",
-    "variables_in",
-    "without_graph",
-    "without_reserved",
-]
 
 # Checkpoint namespaces: `node:task|node:task`, and `node:task|2` for the third call of a graph in one task.
 
@@ -149,6 +125,13 @@ def state_reader(config: Mapping[str, Any]) -> RunnableConfig:
 
 
 # What callback handlers hear of nodes.
+
+
+def callbacks_here() -> tuple[Sequence[Any], UUID | None]:
+    """The callback handlers of the node that is running, and the run as which they know it."""
+    callbacks = ensure_config().get("callbacks")
+    return getattr(callbacks, "handlers", ()), getattr(callbacks, "parent_run_id", None)
+
 
 _NODE_TAG, _PULL = "graph:step:", "__pregel_pull"
 

@@ -13,9 +13,8 @@ from uuid import UUID
 
 from langchain_core.messages import BaseMessage
 from langgraph.callbacks import GraphCallbackHandler, GraphInterruptEvent
-from langgraph.config import get_config
 
-from langchain_tooltree._langgraph import NodeRun, configurable_here, graph_around
+from langchain_tooltree._langgraph import NodeRun, callbacks_here, configurable_here, graph_around
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.experience.recording import (
@@ -434,9 +433,7 @@ def _hear_variables(run: CallbackRun) -> None:
 
 def _hearing() -> Iterator[tuple[TrajectoryRecorder, Recording]]:
     """The handlers in the callbacks of the node that is running, with what they have heard of its graph."""
-    callbacks = get_config().get("callbacks")
-    for handler in getattr(callbacks, "handlers", ()):
-        if isinstance(handler, TrajectoryRecorder):
-            recording = handler.recording_at(getattr(callbacks, "parent_run_id", None))
-            if recording is not None:
-                yield handler, recording
+    handlers, run = callbacks_here()
+    for handler in handlers:
+        if isinstance(handler, TrajectoryRecorder) and (recording := handler.recording_at(run)) is not None:
+            yield handler, recording

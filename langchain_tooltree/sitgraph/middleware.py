@@ -49,7 +49,7 @@ class SITGraphMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         verdict: Says whether a run succeeded: a function (see `VerdictFunction`), a chat model, the name of one, or a
             `ModelVerdict`. Whenever a run has come to its end, the conversation is judged and, if it went well, part
             of the graph at once; if it goes on and fails after all, it is taken out again. Without a verdict nothing
-            is learnt. Leave it out where a recorder feeds the same graph.
+            is learnt. Where a `TrajectoryRecorder` or a `CFGMMiddleware` also has a verdict, one is asked, for all.
 
     Raises:
         ConfigurationError: If an argument is invalid.

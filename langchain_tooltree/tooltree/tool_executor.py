@@ -17,10 +17,10 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config, merge_configs
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
 from langgraph.prebuilt import ToolNode
-from langgraph.prebuilt.tool_node import ToolCallRequest
+from langgraph.prebuilt.tool_node import ToolCallRequest, ToolInvocationError
 from langgraph.runtime import get_runtime
 
-from langchain_tooltree._langgraph import ToolInvocationError, tool_node_input
+from langchain_tooltree._langgraph import tool_node_input
 from langchain_tooltree.conversation import is_observation
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.flows import Flow, FunctionStep

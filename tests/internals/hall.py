@@ -6,8 +6,8 @@ from langchain_tooltree import events
 from langchain_tooltree._langgraph import (
     NodeRun,
     SavedState,
-    ToolInvocationError,
     appending,
+    callbacks_here,
     checkpoint_of,
     config_at,
     configurable_here,

@@ -4,6 +4,7 @@ A test that fails here names the one thing in `langchain_tooltree/_langgraph.py`
 """
 
 import ast
+import asyncio
 import operator
 import re
 from pathlib import Path
@@ -20,6 +21,7 @@ from langgraph.errors import GraphInterrupt, ParentCommand
 from langgraph.func import task
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import InjectedState, ToolNode
+from langgraph.prebuilt.tool_node import ToolInvocationError
 from langgraph.runtime import get_runtime
 from langgraph.types import Command, Interrupt, Send, interrupt
 
@@ -31,8 +33,9 @@ THREAD = {"configurable": {"thread_id": "1"}}
 
 SPELT_OUT_ONCE = re.compile(
     r"__pregel_|langgraph_(path|step|node|checkpoint_ns|triggers)|checkpoint_(ns|id|map)|graph:step|__interrupt__"
-    r"|tool_call_with_context|^checkpoint_$"
+    r"|tool_call_with_context|\bcheckpoint_(?![a-z])"
 )
+INTERNAL_MODULES = re.compile(r"from langgraph\.(?:_internal|channels|pregel\.)|DeltaChannel")
 
 
 class Listed(TypedDict):
@@ -80,20 +83,18 @@ def namespaces(seen):
 
 
 def test_internals_are_spelt_out_in_one_file_only():
-    found = [
+    others = {path: path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py") if path.name != "_langgraph.py"}
+    spelt_out = [
         f"{path.relative_to(PACKAGE)}:{node.lineno}: {node.value!r:.60}"
-        for path in sorted(PACKAGE.rglob("*.py"))
-        if path.name != "_langgraph.py"
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for path, text in sorted(others.items())
+        if SPELT_OUT_ONCE.search(text)
+        for node in ast.walk(ast.parse(text))
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and SPELT_OUT_ONCE.search(node.value)
     ]
-    modules = re.compile(r"from langgraph\.(_internal|channels|pregel\.)|DeltaChannel")
-    found += [
-        f"{path.relative_to(PACKAGE)}: {hit[0]}"
-        for path in sorted(PACKAGE.rglob("*.py"))
-        if path.name != "_langgraph.py" and (hit := modules.search(path.read_text(encoding="utf-8")))
-    ]
-    assert found == []
+    imported = {path.relative_to(PACKAGE).as_posix(): INTERNAL_MODULES.findall(text) for path, text in others.items()}
+
+    assert spelt_out == []
+    assert {path: found for path, found in imported.items() if found} == {}
 
 
 def test_a_namespace_names_the_nodes_and_their_tasks():
@@ -222,6 +223,32 @@ def test_callbacks_tell_step_path_namespace_and_name_of_a_node():
     assert [inside.nodes_in(run.namespace) for run in runs] == [["first"], ["second"]]
     assert [given["said"] for run, given in nodes.seen if run.gets_state] == [["zero"], ["zero", "one"]]
     assert {each["thread_id"] for each in nodes.metadata} == {"1"}
+
+
+@pytest.mark.parametrize("drive", ["sync", "async"])
+def test_callbacks_know_the_node_that_is_running(drive):
+    class Runs(BaseCallbackHandler):
+        run_inline = True
+
+        def __init__(self):
+            self.nodes = {}
+
+        def on_chain_start(self, serialized, inputs, *, run_id, parent_run_id=None, tags=None, metadata=None, **_):
+            node = inside.NodeRun.of(tags or (), metadata or {})
+            self.nodes[run_id] = node.name if node else self.nodes.get(parent_run_id)
+
+    seen, runs = [], Runs()
+    graph = a_graph(inner=lambda _: seen.append(inside.callbacks_here()) or {"said": []}, outer=says())
+    config = {"callbacks": [runs]}
+    if drive == "sync":
+        graph.invoke({"said": []}, config)
+    else:
+        asyncio.run(graph.ainvoke({"said": []}, config))
+
+    ((handlers, run),) = seen
+    assert runs in handlers
+    assert runs.nodes[run] == "inner"
+    assert inside.callbacks_here() == ((), None)
 
 
 def test_other_runs_are_no_nodes():
@@ -409,7 +436,7 @@ def test_a_tool_node_raises_for_arguments_that_do_not_fit():
 
     def node(_):
         given = inside.tool_node_input("look", {"place": "nowhere"}, "call-1", {"messages": []})
-        with pytest.raises(inside.ToolInvocationError):
+        with pytest.raises(ToolInvocationError):
             ToolNode([look], handle_tool_errors=False).invoke(given)
         return {"said": []}
 
