@@ -75,7 +75,7 @@ class Observation(BaseModel):
     snapshot: Any = None  # the sandbox after the call, if it can be stored
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)  # a node equals itself alone, so finding one in a list compares no fields
 class Node:
     """A state of the search and the call that led to it."""
 
@@ -140,6 +140,7 @@ class Tree:
 
     def __init__(self, *, seed: int = 0) -> None:
         self._seed = seed
+        self._jitter: dict[int, float] = {}
         self.changed: set[int] = set()
         self.adopt([Node(ROOT)])
 
@@ -232,7 +233,10 @@ class Tree:
 
     def jitter(self, node: Node) -> float:
         """A number in [0, 1) that depends on the seed and the node alone; breaks ties."""
-        return random.Random(f"{self._seed}:{node.id}").random()  # noqa: S311 - no secret depends on it
+        if node.id not in self._jitter:
+            chance = random.Random(f"{self._seed}:{node.id}").random()  # noqa: S311 - no secret depends on it
+            self._jitter[node.id] = chance
+        return self._jitter[node.id]
 
 
 class Work(NamedTuple):
