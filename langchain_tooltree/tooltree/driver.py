@@ -13,7 +13,7 @@ from typing import Any, Unpack
 
 from langchain_core.callbacks import Callbacks
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import BaseMessage, HumanMessage, convert_to_messages
+from langchain_core.messages import BaseMessage, HumanMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
 from langgraph.constants import TAG_NOSTREAM
@@ -23,6 +23,7 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.runtime import Runtime, get_runtime
 
 from langchain_tooltree._langgraph import questions_once
+from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.events import Event
 from langchain_tooltree.flows import (
     EmitStep,
@@ -334,7 +335,7 @@ def search(
     """
     turn = Turn(
         planner=Planner(model, tools, **options),
-        messages=[HumanMessage(query)] if isinstance(query, str) else convert_to_messages(list(query)),
+        messages=Conversation([HumanMessage(query)] if isinstance(query, str) else list(query)).messages,
         config={"callbacks": callbacks} if callbacks else {},
         cancelled=cancel.is_set if cancel else None,
         sinks=[on_event] if on_event else [],

@@ -5,10 +5,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Unpack
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import BaseMessage, SystemMessage, convert_to_messages
+from langchain_core.messages import BaseMessage, SystemMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.tools import BaseTool
 
+from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.tooltree.driver import Turn
 from langchain_tooltree.tooltree.planner import Planner, PlannerOptions, with_options
 
@@ -91,7 +92,7 @@ class ToolTreeNode(Runnable[Any, dict[str, list[BaseMessage]]]):
         values: Mapping[str, Any] = state if isinstance(state, Mapping) else _fields(state)
         return Turn(
             planner=self._planner,
-            messages=convert_to_messages(values.get(self._messages_key) or []),
+            messages=Conversation.of(values, self._messages_key).messages,
             system=self._system,
             config=config,
             state=values,

@@ -46,8 +46,8 @@ IMPURE_MODULES = {"time", "datetime", "socket", "os", "io", "pathlib", "subproce
 MAX_LINES = 600
 FOR_TESTS = {*langchain_tooltree.__all__, "testing", "cli", "demo", "errors"}
 """What tests may import from the package. For all else there is one helper a room: `tests/internals/`."""
-READERS = {"conversation.py", "experience/records.py", "experience/threads.py", "experience/trajectory.py"}
-"""What takes messages apart: the one reader of conversations, the record, and what loads it."""
+READERS = {"conversation.py", "experience/records.py", "experience/trajectory.py"}
+"""What takes messages apart: the one reader of conversations, the record, and what loads it from messages."""
 
 CLASSES = {"HumanMessage", "HumanMessageChunk", "ToolMessage", "ToolMessageChunk"}
 KINDS = {"'human'", "'user'", "'tool'"}
@@ -157,11 +157,9 @@ def taken_apart(tree):
     return [line for line, asked, of in questions(tree) if asking & asked and kinds & of]
 
 
-def test_conversations_are_read_by_one_reader(subtests):
-    for path in FILES:
-        if name_of(path) not in READERS:
-            with subtests.test(name_of(path)):
-                assert not taken_apart(parse(path)), "ask Conversation instead"
+def test_conversations_are_read_by_one_reader():
+    found = {name_of(path): lines for path in FILES if (lines := taken_apart(parse(path)))}
+    assert found.keys() == READERS, f"ask Conversation instead: {found}"
 
 
 @pytest.mark.parametrize(
