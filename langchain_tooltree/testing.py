@@ -50,23 +50,11 @@ class _Double(BaseChatModel):
         """Bind tools, as any chat model with tool calling does."""
         return self.bind(tools=[convert_to_openai_tool(tool) for tool in tools], tool_choice=tool_choice, **kwargs)
 
-    def _generate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,  # noqa: ARG002 - part of the interface
-        run_manager: CallbackManagerForLLMRun | None = None,  # noqa: ARG002 - part of the interface
-        **kwargs: Any,
-    ) -> ChatResult:
+    def _generate(self, messages: list[BaseMessage], *_: Any, **kwargs: Any) -> ChatResult:
         return ChatResult(generations=[ChatGeneration(message=self._message(messages, kwargs))])
 
-    async def _agenerate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: AsyncCallbackManagerForLLMRun | None = None,  # noqa: ARG002 - part of the interface
-        **kwargs: Any,
-    ) -> ChatResult:
-        return self._generate(messages, stop, **kwargs)
+    async def _agenerate(self, messages: list[BaseMessage], *_: Any, **kwargs: Any) -> ChatResult:
+        return self._generate(messages, **kwargs)
 
     def _stream(
         self,

@@ -265,7 +265,7 @@ def plan_tools(
         schema=CoarsePlan,
         prompt=document_prompt(
             DEFAULT_PLAN_PROMPT,
-            {"request": query, "tools": [library.card(name).to_dict() for name in library.names]},
+            {"request": query, "tools": list(library.to_dicts().values())},
         ),
         usable=lambda reply: isinstance(reply.get("tools"), list) and isinstance(reply.get("domains"), list),
         config=inner_config("plan", {}),

@@ -51,7 +51,7 @@ from langchain_tooltree.tooltree.search import (
     WarmStart,
 )
 from langchain_tooltree.tooltree.tool_executor import HostHooks, ToolExecutor, clip
-from langchain_tooltree.tooltree.tools import DeclaredEffect, ToolLibrary, classify_tools, injected_names
+from langchain_tooltree.tooltree.tools import DeclaredEffect, ToolLibrary, classify_tools, tools_with_injection
 
 logger = logging.getLogger(__name__)
 
@@ -134,15 +134,15 @@ class Planner:
             )
         self.sandbox = sandbox
         self.bound_tools = frozenset(tool.name for tool in sandbox.tools) if sandbox else frozenset()
-        self.cards = {name: self.library.card(name).to_dict() for name in self.library.names}
+        self.cards = self.library.to_dicts()
         self.proposer = Proposer(self.model, self.library, self.effects, self.config, model_settings)
         judge = self.model if (given := options.get("judge")) is None else given
         self.pre_judge = resolve_judge(judge, seed=self.config.seed)
         post_judge = options.get("post_judge")
-        self.post_judge = resolve_judge(judge if post_judge is None else post_judge, seed=self.config.seed)
+        self.post_judge = self.pre_judge if post_judge is None else resolve_judge(post_judge, seed=self.config.seed)
         self.judge_calls = max(self.pre_judge.calls_per_question, self.post_judge.calls_per_question)
         # What is injected, such as the state, may change from one request to the next.
-        self.repeatable = frozenset(tool.name for tool in self.library if not injected_names(tool))
+        self.repeatable = frozenset(self.library.names) - tools_with_injection(self.library)
         self.retriever = ToolRetriever(self.library, options.get("embeddings"), self.config)
 
     @cached_property
@@ -158,7 +158,7 @@ class Planner:
 
         Its tokens are the user's, so this is the one model call that is not hidden from streams.
         """
-        model = bind_tools(self.model, list(self.library))
+        model = bind_tools(self.model, list(self.library.by_name.values()))
         return ask_patiently(ModelStep(model, conversation, {**config, "run_name": f"{TAG}.answer"}), patience)
 
 
@@ -189,7 +189,7 @@ class SearchSession:
         self.messages = messages
         self.sinks = sinks
         self.search = TreeSearch(
-            planner.config, tools=len(planner.library), judge_calls=planner.judge_calls, reserved_model_calls=1
+            planner.config, tools=len(planner.cards), judge_calls=planner.judge_calls, reserved_model_calls=1
         )
         self._tree = self.search.tree
         self.dialogue = PathDialogue(self._tree, messages, system=system)

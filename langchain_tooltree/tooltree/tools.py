@@ -196,6 +196,10 @@ class ToolLibrary(Sequence[BaseTool]):
         """
         return self._cards[name]
 
+    def to_dicts(self) -> dict[str, dict[str, Any]]:
+        """The cards as JSON-like data, by name."""
+        return {name: card.to_dict() for name, card in self._cards.items()}
+
     def by_domain(self) -> dict[str, list[ToolCard]]:
         """Cards grouped by domain; a card with several domains stands in each, one without under `""`."""
         groups: dict[str, list[ToolCard]] = {}
@@ -250,6 +254,11 @@ def injected_names(tool: BaseTool) -> set[str]:
         if name not in shown:
             names |= {name, *_aliases(field)}
     return names
+
+
+def tools_with_injection(library: ToolLibrary) -> set[str]:
+    """Names of the tools into which the host injects something."""
+    return {name for name, tool in library.by_name.items() if injected_names(tool)}
 
 
 def _aliases(field: Any) -> set[str]:
