@@ -34,7 +34,7 @@ MOST_FOCUS_POINTS = 10
 """Focus points there are at the most, as in the paper."""
 
 LONGEST_FOCUS_POINT = 500
-"""Characters of a focus point that are kept."""
+"""Characters of a focus point that are kept: about 125 tokens."""
 
 MOST_EXAMPLES = 12
 """Examples a model is shown, so that there is room for something of each."""

@@ -63,7 +63,7 @@ MOST_QUESTIONS = 5
 """Questions that are asked, or kept: the prompt asks for two or three."""
 
 MOST_TIPS = 10
-"""Tips that a model is shown: those of two runs."""
+"""Tips that a model is shown: the first ones of those that were recalled."""
 
 MOST_TOOLS = 20
 """Tools that a model is shown with their descriptions, as many as a search considers; of others it gets the names."""
@@ -396,7 +396,7 @@ SOURCE = "reflection"
 NEXT_STEP = "Next step: "
 
 LONGEST_EVIDENCE = 300
-"""Characters of the evidence that the model is shown; it has the observation itself above."""
+"""Characters of the evidence that the model is shown: about 75 tokens, since it has the observation itself above."""
 
 ADVICE = "This is advice from a review of the course so far, and not output of the tool."
 

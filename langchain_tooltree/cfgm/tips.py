@@ -98,10 +98,10 @@ MOST_FROM_SUCCESS = 3
 """Tips from one success alone at the most, as in the paper."""
 
 MOST_KNOWN = 40
-"""Known tips that a model is shown: those whose words are most like the task's."""
+"""Known tips that a model is shown, those whose words are most like the task's: about 2,000 tokens."""
 
 LONGEST_TIP = 600
-"""Characters of a tip, and of its reasoning, that are kept."""
+"""Characters of a tip, and of its reasoning, that are kept: about 150 tokens each."""
 
 _LITTLE = frozenset(words_of("a an the this that these those it its you your is are be and then so"))
 _ADVICE = ("tip", "text", "advice", "content", "title")
@@ -258,7 +258,7 @@ LABEL = "tips"
 """Under what label tips are kept."""
 
 MOST_FAILURES = 3
-"""Failed attempts that a successful one is compared with."""
+"""Failed attempts that a successful one is compared with: the paper tries a task once and three times again."""
 
 Part = Literal["comparison", "success"]
 PARTS: tuple[Part, ...] = ("comparison", "success")

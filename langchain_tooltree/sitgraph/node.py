@@ -36,7 +36,7 @@ the request has changed) call summarize_state first, and the next hints will be 
 routine steps it is not needed."""
 
 MAX_SUMMARY = 300
-"""Characters of a stored summary that a prompt shows."""
+"""Characters of a stored summary that a prompt shows: about 75 tokens."""
 
 
 def with_suggestions(

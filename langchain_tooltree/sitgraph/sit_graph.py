@@ -35,7 +35,7 @@ SETTINGS = ("alpha", "contextual", "max_states", "min_support", "aliases")
 """What is saved with a graph."""
 
 BATCH = 16
-"""Trajectories whose texts are embedded together."""
+"""Trajectories whose texts are embedded together: few requests, and little memory."""
 
 MAX_LABEL = 40
 """Characters of a tool's name in a chart."""
