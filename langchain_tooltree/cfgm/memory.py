@@ -111,7 +111,7 @@ class CFGMMemory:
     ) -> Flow[list[str]]:
         """Say what to watch while exploring an environment (CFGM, Alg. 1).
 
-        They are kept: asking again with the same arguments asks no model. `collect` uses those asked for last.
+        They are kept: with the same arguments, the model is asked once. `collect` uses the ones made or asked for last.
 
         Args:
             description: What the environment is, what its tools do, what tasks are like.

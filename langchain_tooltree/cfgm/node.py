@@ -41,7 +41,7 @@ class CFGMReflectionNode(Runnable[Any, Update]):
 
     The state needs the `add_messages` reducer for its messages, as `MessagesState` has it: the observation with the
     correction takes the place of the one without. In a graph, an observation without an id cannot be replaced, and is
-    left alone; that is logged once. A model that fails costs the correction, and not the run.
+    left alone; that is logged once. If the model fails, there is no correction, and the run goes on.
 
     Args:
         model: Reflects: a chat model, a name for `init_chat_model`, or a `Reflector` with settings of its own.
@@ -101,7 +101,7 @@ class CFGMReflectionNode(Runnable[Any, Update]):
         said = Conversation.of(input, self._messages_key)
         writer = current_writer()
         corrected: list[BaseMessage] = []
-        # Outside of any graph, whoever calls the node puts the correction in its place.
+        # Outside of any graph, the caller puts the correction in its place.
         if writer is None or self._can_replace(said.observations):
             message = yield from self._recovery.correction(
                 said, names=self._names, tools=self._tools, tips=self._tips(said, writer), writer=writer
@@ -114,7 +114,7 @@ class CFGMReflectionNode(Runnable[Any, Update]):
     ainvoke = async_twin(invoke)  # type: ignore[arg-type] # mypy takes `self` from the declaration in Runnable
 
     def _can_replace(self, observations: Sequence[BaseMessage]) -> bool:
-        """Whether corrections can take the place of observations: asked first, since a reflection costs something."""
+        """Whether corrections can take the place of observations: checked first, since a reflection costs a model call."""
         if all(each.id is not None for each in observations):
             return True
         if not self._has_warned:
