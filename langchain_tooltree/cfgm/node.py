@@ -114,7 +114,7 @@ class CFGMReflectionNode(Runnable[Any, Update]):
     ainvoke = async_twin(invoke)  # type: ignore[arg-type] # mypy takes `self` from the declaration in Runnable
 
     def _can_replace(self, observations: Sequence[BaseMessage]) -> bool:
-        """Whether corrections can take the place of observations: checked first, since a reflection costs a model call."""
+        """Whether corrections can take the place of observations: checked first, since a reflection asks a model."""
         if all(each.id is not None for each in observations):
             return True
         if not self._has_warned:
