@@ -27,7 +27,7 @@ from langchain_tooltree._langgraph import (
     without_graph,
     without_reserved,
 )
-from langchain_tooltree.cli.graphs import REFUSED, UNHEALTHY
+from langchain_tooltree.cli import REFUSED, UNHEALTHY
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import check_count, import_extra
 from langchain_tooltree.flows import Flow, FunctionStep, arun_flow, async_twin, driven, flow_of, run_flow

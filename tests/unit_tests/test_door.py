@@ -24,6 +24,7 @@ def loaded_by(code):
     return {name.partition(".")[0] for name in shown.stdout.split()}
 
 
+@pytest.mark.slow
 def test_importing_the_package_loads_nothing_but_its_door():
     assert loaded_by("import langchain_tooltree") == {"langchain_tooltree"}
 

@@ -6,7 +6,8 @@ import pytest
 from langchain_core.tools import ToolException
 
 from langchain_tooltree import SearchConfig, demo, search
-from langchain_tooltree.cli import MODEL_UNAVAILABLE, main
+from langchain_tooltree.cli import main
+from tests.internals.hall import REFUSED
 
 
 def test_the_demo_finds_the_miles_and_prints_tree_and_cost(capsys, monkeypatch):
@@ -41,7 +42,7 @@ def test_the_demo_writes_its_tree_as_a_mermaid_chart(tmp_path, capsys):
 def test_a_model_that_cannot_be_used_is_told_in_one_line(model, capsys, monkeypatch):
     for key in ("OPENAI_API_KEY", "OPENAI_ADMIN_KEY", "ANTHROPIC_API_KEY"):
         monkeypatch.delenv(key, raising=False)
-    assert main(["demo", "--model", model]) == MODEL_UNAVAILABLE
+    assert main(["demo", "--model", model]) == REFUSED
     told = capsys.readouterr().err
     assert told.count("\n") == 1
     assert model in told

@@ -155,7 +155,7 @@ def test_an_embedder_that_cannot_be_used_is_told_in_one_line(runs, graph, capsys
 
 def test_a_place_that_is_taken_is_refused_before_any_model_is_paid(runs, tmp_path, monkeypatch, capsys):
     model = ScriptedChatModel(replies=["State."] * 5)
-    monkeypatch.setattr("langchain_tooltree.cli.graphs.resolve_model", lambda _: model)
+    monkeypatch.setattr("langchain_tooltree.cli.resolve_model", lambda _: model)
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "notes.txt").write_text("mine")
     assert main(["mine", runs, "-o", "taken", "--summarize", "some:model"]) == REFUSED
@@ -189,7 +189,7 @@ def test_the_doctor_says_what_it_could_not_compare(tmp_path, monkeypatch, capsys
 
 def test_mining_has_a_model_write_the_missing_summaries(runs, monkeypatch, capsys):
     model = ScriptedChatModel(replies=[f"State {number}." for number in range(5)])
-    monkeypatch.setattr("langchain_tooltree.cli.graphs.resolve_model", lambda _: model)
+    monkeypatch.setattr("langchain_tooltree.cli.resolve_model", lambda _: model)
     assert main(["mine", runs, "-o", "graph", "--summarize", "some:model"]) == 0
     assert "5 model calls" in capsys.readouterr().out
     evidence = SITGraph.load("graph").suggest("look", state="State")[0].evidence

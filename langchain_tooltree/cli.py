@@ -1,10 +1,10 @@
-"""The commands of the command line that are about graphs: mine, suggest, show, doctor."""
+"""The command line: `langchain-tooltree demo`, and `mine`, `suggest`, `show`, `doctor` for graphs."""
 
 import argparse
 import importlib
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,11 +12,13 @@ from typing import Any, TypeVar
 from langchain_core.embeddings import Embeddings
 from langchain_core.language_models import BaseChatModel
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
+from langchain_tooltree import demo
 from langchain_tooltree.errors import ConfigurationError, ToolTreeError
+from langchain_tooltree.events import Event
 from langchain_tooltree.experience.embeddings import resolve_embeddings
 from langchain_tooltree.experience.files import count_trajectories, load_trajectories
 from langchain_tooltree.experience.trajectory import Trajectory
@@ -26,12 +28,15 @@ from langchain_tooltree.sitgraph.files import check_target
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
 from langchain_tooltree.sitgraph.summarize import backfill_summaries
 from langchain_tooltree.sitgraph.transitions import START
+from langchain_tooltree.tooltree.driver import search
+from langchain_tooltree.tooltree.result import SearchResult
+from langchain_tooltree.tooltree.search import SearchConfig
 
 UNHEALTHY = 1
 """Exit code of `doctor` if a tool that the graph knows has been removed or has changed."""
 
 REFUSED = 2
-"""Exit code if a command cannot be carried out."""
+"""Exit code if a command cannot be carried out, such as when the model asked for cannot be used."""
 
 SUMMARIZED_AT_ONCE = 8
 """Runs whose summaries are written at the same time. A guess: a few requests at once are within common rate limits."""
@@ -45,8 +50,33 @@ SHOWN_EDGES = 40
 M = TypeVar("M")
 
 
-def add_graph_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add the commands to a parser; each sets `run` to a function that takes the options and returns the exit code."""
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line, with the words after the program's name; those of the process if left out.
+
+    Returns:
+        The exit code: 0; 2 with one line of explanation if the command cannot be carried out; 1 if `doctor` has
+        something to report.
+    """
+    options = _parser().parse_args(arguments)
+    try:
+        code: int = options.run(options, Console())
+    except (ToolTreeError, OSError, ImportError) as error:
+        sys.stderr.write(f"{error}\n")
+        return REFUSED
+    return code
+
+
+def _parser() -> argparse.ArgumentParser:
+    """The parser; each command sets `run` to a function that takes the options and returns the exit code."""
+    parser = argparse.ArgumentParser(prog="langchain-tooltree", description="Planning and experience for agents.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    tried = commands.add_parser("demo", help="watch a search solve a small task with real local tools")
+    tried.add_argument("--model", help="a model such as openai:gpt-4.1-mini; without it, a stand-in that needs no key")
+    tried.add_argument("--rollouts", type=int, default=30, help="rollouts at the most (default: %(default)s)")
+    tried.add_argument("--seed", type=int, default=0, help="seed of the search (default: %(default)s)")
+    tried.add_argument("--mermaid", type=Path, metavar="PATH", help="also write the tree as a Mermaid chart")
+    tried.set_defaults(run=_demo)
+
     mined = commands.add_parser("mine", help="make a graph of the successful runs in files")
     mined.add_argument(
         "files", nargs="+", type=Path, metavar="FILE", help="trajectories, one JSON object a line; .gz too"
@@ -75,21 +105,72 @@ def add_graph_commands(commands: "argparse._SubParsersAction[argparse.ArgumentPa
     examined.add_argument("--tools", required=True, metavar="MODULE:NAME", help="the list of the agent's tools")
     _add_embeddings(examined)
     examined.set_defaults(run=_examine)
-
-
-def run_graph_command(options: argparse.Namespace) -> int:
-    """Carry out a command."""
-    try:
-        code: int = options.run(options, Console())
-    except (ToolTreeError, OSError, ImportError) as error:
-        sys.stderr.write(f"{error}\n")
-        return REFUSED
-    return code
+    return parser
 
 
 def _add_embeddings(parser: argparse.ArgumentParser) -> None:
     text = "embeds texts, such as openai:text-embedding-3-small; by hashing, without a model, if left out"
     parser.add_argument("--embeddings", metavar="MODEL", help=text)
+
+
+def _demo(options: argparse.Namespace, console: Console) -> int:
+    model = _made(resolve_model, options.model) if options.model else demo.offline_model()
+    speaker = options.model or "an offline stand-in that follows a few rules (use --model for a real model)"
+    console.print(f"[bold]{demo.REQUEST}[/bold]\nModel: {speaker}\n")
+    # Every observation is judged, so that the tree shows why each branch was left.
+    config = SearchConfig(max_rollouts=options.rollouts, seed=options.seed, post_evaluation="always")
+    try:
+        result = _search(console, model, config)
+    except Exception as error:
+        if not options.model:
+            raise
+        raise _unusable(options.model, error) from error
+    console.print(result.to_rich())
+    console.print("[dim]Q mean reward, N visits, r_pre / r_post scores before / after the call, ✔ the plan[/]")
+    if recovery := _recovery(result):
+        console.print(f"\n{recovery}")
+    console.print(f"\n[bold green]{result.answer.text if result.answer else 'The plan waits for approval.'}[/]\n")
+    console.print(_cost_table(result))
+    if options.mermaid:
+        options.mermaid.write_text(result.to_mermaid(), encoding="utf-8")
+    return 0
+
+
+def _search(console: Console, model: BaseChatModel, config: SearchConfig) -> SearchResult:
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        bar = progress.add_task("searching", total=config.max_rollouts)
+
+        def follow(event: Event) -> None:
+            match event["type"]:
+                case "budget":
+                    progress.update(bar, completed=event["rollouts"])
+                case "execute" | "evaluate" | "prune":
+                    progress.update(bar, description=f"{event['type']} {event['call']}"[:60].ljust(60))
+
+        return search(demo.REQUEST, demo.TOOLS, model=model, config=config, effects=demo.EFFECTS, on_event=follow)
+
+
+def _recovery(result: SearchResult) -> str | None:
+    """The story of a first step that looked best and was given up, if there is one."""
+    first_steps = [node for node in result.tree.children(result.tree.root) if node.r_pre is not None]
+    favourite = max(first_steps, key=lambda node: node.r_pre or 0.0, default=None)
+    if favourite is None or favourite.r_post is None or not favourite.pruned or not result.steps:
+        return None
+    plan = " → ".join(call.tool for call in result.calls)
+    return (
+        f"Recovered: {favourite.label} looked best (r_pre {favourite.r_pre:.2f}) but did not deliver "
+        f"(r_post {favourite.r_post:.2f}). The plan: {plan}."
+    )
+
+
+def _cost_table(result: SearchResult) -> Table:
+    cost = result.cost
+    pruned = f"{cost.pruned_before} / {cost.pruned_after}"
+    figures = (cost.rollouts, cost.nodes, pruned, cost.model_calls, cost.tokens, cost.tool_calls, cost.cache_hits)
+    table = Table("rollouts", "nodes", "pruned before / after", "model calls", "tokens", "tool calls", "cached", "stop")
+    table.add_row(*map(str, figures), result.stop_reason)
+    return table
 
 
 def _mine(options: argparse.Namespace, console: Console) -> int:
@@ -139,9 +220,12 @@ def _made(make: Callable[[str], M], name: str) -> M:
     try:
         return make(name)
     except Exception as error:  # a missing key or package raises whatever the provider likes
-        reason = str(error).strip().split("\n", 1)[0] or type(error).__name__
-        msg = f"Cannot use the model {name!r}: {reason}"
-        raise ConfigurationError(msg) from error
+        raise _unusable(name, error) from error
+
+
+def _unusable(name: str, error: Exception) -> ConfigurationError:
+    reason = str(error).strip().split("\n", 1)[0] or type(error).__name__
+    return ConfigurationError(f"Cannot use the model {name!r}: {reason}")
 
 
 def _summarized(runs: Iterable[Trajectory], model: BaseChatModel, meter: Meter) -> Iterator[Trajectory]:
