@@ -310,6 +310,7 @@ class Frontier:
                 if self._may_ask(node) or node.proposing or not self.spent(node):
                     return
                 node.closed = True
+                self._tree.changed.add(node.id)
             node = self._tree.parent(node)
 
     def _may_ask(self, node: Node) -> bool:
