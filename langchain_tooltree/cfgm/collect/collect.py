@@ -18,7 +18,7 @@ from langgraph.graph import StateGraph
 from langgraph.pregel import Pregel
 
 from langchain_tooltree.cfgm.collect.attempt import SHELF, StoppedError, journals
-from langchain_tooltree.cfgm.collect.collection import Collection, Evaluate, Settings, Tally, is_agent, is_maker
+from langchain_tooltree.cfgm.collect.collection import Collection, Evaluate, Tally, is_agent, is_maker
 from langchain_tooltree.cfgm.collect.environment import is_environment
 from langchain_tooltree.cfgm.collect.report import CollectionReport, NamedTask, Task, TaskOutcome, named
 from langchain_tooltree.errors import ConfigurationError, check_count
@@ -80,8 +80,8 @@ def collect(
       on the last one is written again.
     - an attempt under way in an environment: its actions, in a fresh world, with the kept replies instead of the
       model's. Where the world answers otherwise than before, the attempt goes on live from there.
-    - an attempt under way by a graph: all of it, its model calls too. So at most one attempt for each task that was
-      being tried is paid for twice.
+    - an attempt under way by a graph, which includes one that could not be evaluated: all of it, its model calls too.
+      So at most one attempt for each task that was being tried is paid for twice.
 
     Raises:
         ConfigurationError: If an argument is invalid.
@@ -96,24 +96,28 @@ def collect(
         raise ConfigurationError(msg)
     _check_agent(agent)
     _check_evaluate(evaluate, agent)
-    _check_focus_points(focus_points)
+    listed = isinstance(focus_points, Sequence) and not isinstance(focus_points, str)
+    if not listed or not all(isinstance(point, str) for point in focus_points):
+        msg = f"focus_points must be a list of texts, got {focus_points!r:.120}. Pass () for none."
+        raise ConfigurationError(msg)
     check_count("max_retries", max_retries, 0)
     check_count("max_steps", max_steps, 1)
     check_count("max_concurrency", max_concurrency, 1)
     to_try = named(tasks)
-    settings = Settings(
+    begun = time.monotonic()
+    experience = experience.within_config(config)
+    collection = Collection(
         model=resolve_model(model),
-        experience=experience.within_config(config),
+        experience=experience,
         agent=agent,
         evaluate=evaluate,
-        focus_points=tuple(focus_points),
+        focus_points=focus_points,
         max_retries=max_retries,
         max_steps=max_steps,
         config=config,
         context=context,
+        journals=(yield from journals(experience.collection(SHELF))),
     )
-    begun = time.monotonic()
-    collection = Collection(settings, (yield from journals(settings.experience.collection(SHELF))))
     concurrency = 1 if is_environment(agent) else min(max_concurrency, len(to_try))
     shown = sys.stderr.isatty() if progress is None else progress
     bar = _progress_bar(collection.tally, len(to_try)) if shown else nullcontext()
@@ -210,23 +214,11 @@ def _progress_bar(tally: Tally, tasks: int) -> AbstractContextManager[Any]:
     row = bar.add_task("", total=tasks, attempts=0, successes=0, calls=0)
 
     def drawn() -> RenderableType:
-        bar.update(
-            row,
-            completed=tally.done,
-            attempts=tally.attempts,
-            successes=tally.successes,
-            calls=tally.cost.model_calls,
-        )
+        attempts, successes, calls = tally.attempts, tally.successes, tally.cost.model_calls
+        bar.update(row, completed=tally.done, attempts=attempts, successes=successes, calls=calls)
         return bar.get_renderable()
 
     return Live(get_renderable=drawn, console=Console(file=sys.stderr), refresh_per_second=10)
-
-
-def _check_focus_points(focus_points: Any) -> None:
-    listed = isinstance(focus_points, Sequence) and not isinstance(focus_points, str)
-    if not listed or not all(isinstance(point, str) for point in focus_points):
-        msg = f"focus_points must be a list of texts, got {focus_points!r:.120}. Pass () for none."
-        raise ConfigurationError(msg)
 
 
 def _check_agent(agent: Any) -> None:
@@ -257,8 +249,6 @@ def _check_evaluate(evaluate: Any, agent: Any) -> None:
 def _takes_two(function: Any) -> bool:
     try:
         inspect.signature(function).bind(None, None)
-    except TypeError:
-        return False
-    except ValueError:  # some built-in functions have no signature
-        return True
+    except (TypeError, ValueError) as error:
+        return isinstance(error, ValueError)  # some built-in functions have no signature
     return True

@@ -4,7 +4,7 @@ import logging
 import math
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -74,12 +74,10 @@ def evaluating(evaluate: Evaluate | None, task: NamedTask, run: AttemptResult) -
 
 
 def _finite(said: Any) -> float | None:
-    """A number as a reward; `None` if it cannot be one."""
     try:
-        reward = float(said)
+        return reward if math.isfinite(reward := float(said)) else None
     except (OverflowError, TypeError):  # too large for a float, or complex
         return None
-    return reward if math.isfinite(reward) else None
 
 
 def _by_environment(run: AttemptResult) -> str:
@@ -162,33 +160,18 @@ def _text(reply: Mapping[str, Any]) -> str:
     return "\n".join(text for text in texts if text)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """What all attempts of a collection share."""
-
-    model: BaseChatModel
-    experience: ExperienceStore
-    agent: Any
-    evaluate: Evaluate | None
-    focus_points: tuple[str, ...]
-    max_retries: int
-    max_steps: int
-    config: RunnableConfig | None
-    context: Any
-
-
+@dataclass
 class Tally:
-    """What a collection has done so far, for several threads at once."""
+    """What a collection has done so far, counted by several threads at once."""
 
-    def __init__(self) -> None:
-        self.cost = Cost()
-        self.made = 0
-        self.attempts = 0
-        self.successes = 0
-        self.done = 0
-        self.total = Cost()
-        self.stopped = threading.Event()
-        self._lock = threading.Lock()
+    cost: Cost = field(default_factory=Cost)
+    total: Cost = field(default_factory=Cost)
+    made: int = 0
+    attempts: int = 0
+    successes: int = 0
+    done: int = 0
+    stopped: threading.Event = field(default_factory=threading.Event)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def spend(self, cost: Cost) -> None:
         """Count what was spent in this run."""
@@ -209,14 +192,22 @@ class Tally:
             self.done += 1
 
 
+@dataclass(kw_only=True)
 class Collection:
-    """The course of the tasks of one collection. `journals` is what was kept of attempts under way, by their ids."""
+    """The arguments of a collection, and the course of its tasks."""
 
-    def __init__(self, settings: Settings, journals: Mapping[str, Records]) -> None:
-        self.tally = Tally()
-        self._settings = settings
-        self._journals = journals
-        self._worlds: dict[int, Any] = {}
+    model: BaseChatModel
+    experience: ExperienceStore
+    agent: Any
+    evaluate: Evaluate | None
+    focus_points: Sequence[str]
+    max_retries: int
+    max_steps: int
+    config: RunnableConfig | None
+    context: Any
+    journals: Mapping[str, Records]  # what was kept of attempts under way, by their ids
+    tally: Tally = field(default_factory=Tally)
+    _worlds: dict[int, Any] = field(default_factory=dict)
 
     def trying(self, task: NamedTask) -> Flow[TaskOutcome]:
         """Try a task until it succeeds or there are no retries left, as a flow (CFGM, Alg. 1)."""
@@ -224,7 +215,7 @@ class Collection:
         reflections: list[str] = []
         last: Trajectory | None = None
         problem = ""
-        for number in range(1, self._settings.max_retries + 2):
+        for number in range(1, self.max_retries + 2):
             try:
                 last = yield from self._attempt(task, number, reflections)
             except UnfinishedError as error:
@@ -247,18 +238,17 @@ class Collection:
 
     def _attempt(self, task: NamedTask, number: int, reflections: list[str]) -> Flow[Trajectory]:
         """One attempt: read if it is stored, made or gone on with otherwise."""
-        settings, experience = self._settings, self._settings.experience
         key = task.attempt_id(number)
-        journal = Journal(experience.collection(SHELF), key, self._journals.get(key))
-        stored = yield from flow_of(experience.get)(key)
+        journal = Journal(self.experience.collection(SHELF), key, self.journals.get(key))
+        stored = yield from flow_of(self.experience.get)(key)
         made = stored is None
         if stored is None:
             attempt = Attempt(
                 task,
                 number,
-                request_for(task.text, settings.focus_points, reflections),
+                request_for(task.text, self.focus_points, reflections),
                 journal,
-                max_steps=settings.max_steps,
+                max_steps=self.max_steps,
                 spend=self.tally.spend,
                 stopped=self.tally.stopped.is_set,
             )
@@ -266,7 +256,7 @@ class Collection:
             stored = yield from self._making(attempt, reflections)
         if made or journal.holds:
             # Storing takes several writes: what a kill in between has left undone is done again.
-            yield from flow_of(experience.add)(stored)
+            yield from flow_of(self.experience.add)(stored)
             yield from journal.clearing()
         self.tally.count(stored, made=made)
         return stored
@@ -284,9 +274,8 @@ class Collection:
             return trajectory
         attempt.check()
         meter = attempt.meter(allowance=ATTEMPTS)
-        settings = self._settings
         reflection = yield from reflecting_on_failure(
-            settings.model, trajectory, earlier=reflections, focus_points=settings.focus_points, meter=meter
+            self.model, trajectory, earlier=reflections, focus_points=self.focus_points, meter=meter
         )
         cost = cost_of(meter)
         self.tally.spend(cost)
@@ -296,7 +285,7 @@ class Collection:
     def _ending(self, attempt: Attempt) -> Flow[Trajectory]:
         """Let the agent try, and judge what came of it."""
         run: AttemptResult = yield from self._in_world(attempt)
-        success, reward, reasons = yield from evaluating(self._settings.evaluate, attempt.task, run)
+        success, reward, reasons = yield from evaluating(self.evaluate, attempt.task, run)
         return Trajectory.from_chat(
             run.messages,
             id=attempt.id,
@@ -315,11 +304,10 @@ class Collection:
 
     def _in_world(self, attempt: Attempt) -> Flow[AttemptResult]:
         """Run the agent, in a world of its own if there is a function that makes one."""
-        agent = self._settings.agent
-        if not is_maker(agent):
-            return (yield from self._run(attempt, agent))
+        if not is_maker(self.agent):
+            return (yield from self._run(attempt, self.agent))
         try:
-            world = yield FunctionStep(agent, attempt.task.given)
+            world = yield FunctionStep(self.agent, attempt.task.given)
         except Exception as error:
             msg = f"No world could be made: {described(error)}"
             raise UnfinishedError(msg) from error
@@ -339,10 +327,9 @@ class Collection:
         return run
 
     def _run(self, attempt: Attempt, world: Any) -> Flow[AttemptResult]:
-        settings = self._settings
         if isinstance(world, Pregel):
-            return (yield from run_graph(attempt, world, settings.config, settings.context))
-        return (yield from run_in_environment(attempt, Environment(world), settings.model))
+            return (yield from run_graph(attempt, world, self.config, self.context))
+        return (yield from run_in_environment(attempt, Environment(world), self.model))
 
     def _closing(self, world: Any) -> Flow[None]:
         if self._worlds.pop(id(world), None) is None:
