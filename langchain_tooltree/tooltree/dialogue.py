@@ -76,7 +76,7 @@ class PathDialogue:
     def history_at(self, node: Node) -> list[dict[str, Any]]:
         """What was said and done until a node as JSON-like data, so that a judge needs no tools bound to read it."""
         if self._history is None:
-            self._history = [*transcript(self._system), *transcript(self._said)]
+            self._history = [*(transcript(self._system) if self._system else ()), *transcript(self._said)]
         history = [*self._history]
         for step in self._path(node):
             if step.call:
@@ -99,9 +99,11 @@ class PathDialogue:
         seen = [f"{step.label} {readable(step.observation.content)}" for step in self._path(node) if step.observation]
         return self.requests[-RECENT_MESSAGES:] + seen
 
-    def call_id(self, node: Node) -> str:
-        """The tool call id of a node's call, unique in the conversation."""
-        return self._call_ids(self._path(node))[-1]
+    def request_at(self, node: Node) -> tuple[str, list[BaseMessage]]:
+        """The id of a node's call, unique in the conversation, and the messages until the call, it included."""
+        *before, made = self.steps_to(node)
+        path = (message for step in before for message in self._messages_of(step, signed=True))
+        return made.call_id, [*self._messages, *path, made.request()]
 
     def _path(self, node: Node) -> list[Node]:
         """The path to a node; a tree only grows, so it stays what it is."""

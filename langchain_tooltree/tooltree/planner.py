@@ -225,8 +225,8 @@ class SearchSession:
         if outcome is not None:
             self.search.tell(OperationOutcome.model_validate(outcome))
         operations = self.search.ask() if self.search.launched < until else []
-        launched_at = time.monotonic()  # the time that an operation waits for its turn counts, too
-        self._launched_at.update({operation.id: launched_at for operation in operations})
+        for operation in operations:
+            self._launched_at[operation.id] = time.monotonic()  # the time that it waits for its turn counts, too
         events = self.search.take_events()
         if self._announced and self.search.stop_reason is None:
             return operations, events
@@ -319,11 +319,13 @@ class SearchSession:
         self, operation: Operation, node: Node, place: Mapping[str, Any], meter: Meter
     ) -> Flow[dict[str, Any]]:
         allowed = self.search.kept_tools or self.planner.library.names
-        try:
-            context = self.dialogue.context_at(node)
-            shown = yield from self.planner.retriever.retrieve(context, allowed, attempt=operation.attempt)
-        except Exception as error:  # noqa: BLE001 - embeddings that are down end in the fallback, not in a crash
-            return {"error": f"the tools could not be ranked: {type(error).__name__}: {error}"}
+        shown = allowed
+        if len(allowed) > self.planner.config.retrieve_above:
+            try:
+                context = self.dialogue.context_at(node)
+                shown = yield from self.planner.retriever.retrieve(context, allowed, attempt=operation.attempt)
+            except Exception as error:  # noqa: BLE001 - embeddings that are down end in the fallback, not in a crash
+                return {"error": f"the tools could not be ranked: {type(error).__name__}: {error}"}
         asked = ProposalRequest(
             conversation=self.dialogue.prompt_at(node),
             tools=shown,

@@ -12,7 +12,7 @@ from functools import partial, reduce
 from typing import Any
 
 from langchain.agents.middleware import AgentMiddleware, AgentState, HumanInTheLoopMiddleware, PIIMiddleware
-from langchain_core.messages import LC_AUTO_PREFIX, AIMessage, ToolMessage
+from langchain_core.messages import LC_AUTO_PREFIX, AIMessage, BaseMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config, merge_configs
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
@@ -371,34 +371,33 @@ class ToolExecutor:
     def _observe(self, tool: BaseTool | None, node: Node, config: RunnableConfig) -> Flow[Observation]:
         if tool is None or node.call is None:
             return Observation(content=f"There is no tool to run {node.label}.", kind="unsupported")
+        call_id, messages = self._dialogue.request_at(node)  # in an agent, the call's own message stands last
         step = ToolStep(
             tool=tool,
             call=node.call,
-            call_id=self._dialogue.call_id(node),
-            state=self._injected_state(tool, node),
+            call_id=call_id,
+            state=self._injected_state(tool, node, messages),
             timeout=self._config.tool_timeout,
             config=config,
             host_hooks=self._host_hooks,
         )
         return (yield from observe(step, max_chars=self._config.max_observation_chars))
 
-    def _injected_state(self, tool: BaseTool, node: Node) -> dict[str, Any]:
+    def _injected_state(self, tool: BaseTool, node: Node, messages: list[BaseMessage]) -> dict[str, Any]:
         """The graph state for injected arguments: a copy, because what a search tries must not reach the host's."""
-        parent = self._parent(node)
-        request = self._dialogue.steps_to(node)[-1].request()  # in an agent, the call's own message stands last
-        state = {**self._state, self._messages_key: [*self._dialogue.messages_at(parent), request]}
+        state = {**self._state, self._messages_key: messages}
         if not injected_names(tool):
             return state
         try:
             return copy.deepcopy(state)
         except Exception as error:
-            if node.world == parent.world:
+            if node.world == self._parent(node).world:
                 return state  # declared a read
             msg = f"{tool.name!r} has the graph state injected, which cannot be copied for a fork: {error}."
             raise ConfigurationError(msg) from error
 
     def _parent(self, node: Node) -> Node:
-        return self._tree.parent(node) or self._tree.root
+        return self._tree.nodes[node.parent or 0]
 
 
 def _bound(world: Sandbox, node: Node) -> BaseTool | None:

@@ -42,6 +42,6 @@ def test_ids_follow_the_key_of_the_run(tree):
     given = set()
     for key in ("one", "other"):
         dialogue.run_key = key
-        assert dialogue.messages_at(node)[-1].tool_call_id == dialogue.call_id(node)
-        given.add(dialogue.call_id(node))
+        assert dialogue.messages_at(node)[-1].tool_call_id == dialogue.request_at(node)[0]
+        given.add(dialogue.request_at(node)[0])
     assert len(given) == 2

@@ -201,7 +201,7 @@ def test_a_call_with_a_frame_has_its_providers_id_and_the_others_have_one_of_our
     given = ids(dialogue.messages_at(node))
     assert (given[0], given[2]) == ("toolu_1", "toolu_2")
     assert [key.startswith("call_") for key in given] == [False, True, False, True]
-    assert dialogue.call_id(node) == given[3]
+    assert dialogue.request_at(node)[0] == given[3]
     answered = [message.tool_call_id for message in dialogue.messages_at(node) if isinstance(message, ToolMessage)]
     assert answered == given
 
