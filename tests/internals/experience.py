@@ -3,7 +3,6 @@
 # ruff: noqa: F401 - names for tests to import
 
 from langchain_tooltree._langgraph import NodeRun
-from langchain_tooltree.experience import store as record_collection_module
 from langchain_tooltree.experience import store as store_module
 from langchain_tooltree.experience.files import from_json, to_json
 from langchain_tooltree.experience.recording import GraphRun, ThreadDialogue, path_of, update_in
@@ -21,7 +20,7 @@ from langchain_tooltree.experience.records import (
     text_of,
     without_reference,
 )
-from langchain_tooltree.experience.run_identity import COLLECTING, as_metadata, tools_in
+from langchain_tooltree.experience.run_identity import COLLECTING, MOST_RUNS, OfferedTools, as_metadata, tools_in
 from langchain_tooltree.experience.store import NamespaceTemplate, RunRanking
 from langchain_tooltree.experience.trajectory import to_chat, to_message, to_messages
 from langchain_tooltree.experience.verdict import DEFAULT_VERDICT_PROMPT, resolve_verdict

@@ -1,12 +1,13 @@
 """The tools that models were offered: in OpenAI form whatever the provider's, by name, as JSON gives them back."""
 
+import gc
 import json
 from uuid import UUID
 
 import pytest
-from langchain_core.tools import tool
+from langchain_core.tools import StructuredTool, tool
 
-from tests.internals.experience import as_metadata, tools_in
+from tests.internals.experience import MOST_RUNS, OfferedTools, as_metadata, tools_in
 
 SCHEMA = {"type": "object", "properties": {"place": {"type": "string"}}, "required": ["place"]}
 FUNCTION = {"name": "look", "description": "Look somewhere.", "parameters": SCHEMA}
@@ -64,3 +65,41 @@ def test_the_order_is_that_of_the_names():
         as_metadata({"b": second, "a": first}) == as_metadata({"a": first, "b": second}) == {"tools": [first, second]}
     )
     assert as_metadata({}) == {}
+
+
+def called(name):
+    return StructuredTool.from_function(lambda: "x", name=name, description="Does something.")
+
+
+def test_a_run_knows_all_tools_that_it_was_offered_under_their_names():
+    offered = OfferedTools()
+    one, two = called("one"), called("two")
+    in_openai_form = {"type": "function", "function": {"name": "three"}}
+    of_the_provider = {"type": "web_search_20250305", "name": "web_search"}
+    offered.hear("run", [one, in_openai_form, {"strict": True}])
+    offered.hear("run", [two, of_the_provider])
+    offered.hear("other", [one])
+
+    assert offered.of("run") == {"one": one, "three": in_openai_form, "two": two, "web_search": of_the_provider}
+    assert offered.take("run") == {"one": one, "three": in_openai_form, "two": two, "web_search": of_the_provider}
+    assert list(offered.runs) == ["other"]
+    assert offered.of("run") == offered.take("nobody") == {}
+
+
+def test_tools_that_are_offered_are_not_kept_alive():
+    offered = OfferedTools()
+    offered.hear("run", [called("gone")])
+    gc.collect()
+
+    assert offered.of("run") == {"gone": None}
+
+
+def test_of_runs_that_never_end_the_latest_are_known():
+    offered = OfferedTools()
+    for number in range(MOST_RUNS + 2):
+        offered.hear(str(number), [])
+        offered.hear("0", [])
+
+    assert len(offered.runs) == MOST_RUNS
+    assert "0" in offered.runs
+    assert "1" not in offered.runs

@@ -16,7 +16,6 @@ from langgraph.store.sqlite import SqliteStore
 
 from langchain_tooltree import Branch, ConfigurationError, ExperienceStore, HashingEmbeddings, Trajectory
 from langchain_tooltree.errors import TrajectoryFormatError
-from tests.internals.experience import record_collection_module as record_collection
 from tests.internals.experience import store_module as module
 
 INDEX = {"embed": HashingEmbeddings(dims=256), "dims": 256}
@@ -115,7 +114,7 @@ async def test_what_a_database_does_not_take_is_kept_all_the_same(base, both):
 
 async def test_all_are_listed_by_their_ids_whatever_their_number(base, both, monkeypatch):
     monkeypatch.setattr(module, "PAGE", 3)
-    monkeypatch.setattr(record_collection, "LISTED", 2)
+    monkeypatch.setattr(module, "LISTED", 2)
     experience = both(ExperienceStore(base))
     ids = [f"{number:02}" for number in range(20)]
     for key in reversed(ids):

@@ -8,7 +8,7 @@ from langgraph.store.sqlite import SqliteStore
 
 from langchain_tooltree import ExperienceStore, Trajectory
 from langchain_tooltree.errors import StoreError
-from tests.internals.experience import record_collection_module as module
+from tests.internals.experience import store_module as module
 from tests.internals.hall import arun_flow, run_flow
 
 
