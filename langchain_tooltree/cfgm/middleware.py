@@ -133,7 +133,7 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
         self._memory = memory if recall or record else None
         self._recalls_from = memory if recall else None
         self._records_in = memory if record else None
-        self._recorder = RunRecorder([], verdict)
+        self._recorder = RunRecorder(verdict)
         if self._records_in is not None and verdict is None:
             logger.info("Runs are kept without a verdict, so that they will not be recalled. Pass verdict=.")
         self._k = k

@@ -72,27 +72,10 @@ class RunRecorder:
       middleware of that graph leaves it the record, and its verdict with it: the handler comes last, and also knows
       the tools, the sub-agents and what was removed.
 
-    Args:
-        store: Where trajectories go; see `TrajectoryRecorder`.
-        verdict: Says whether a run succeeded; see `TrajectoryRecorder`.
-
-    Attributes:
-        keepers: Where they go, as a list.
-        tools: What runs under way were offered.
+    `tools` are what runs under way were offered, and `judge` is the verdict as a flow.
     """
 
-    def __init__(
-        self, store: ExperienceStore | Keeper | Sequence[ExperienceStore | Keeper], verdict: AnyVerdict | None
-    ) -> None:
-        stores: Sequence[Any] = store if isinstance(store, list | tuple) else [store]
-        self.keepers: list[ExperienceStore | Keeper] = list(stores)
-        for keeper in self.keepers:
-            if not isinstance(keeper, ExperienceStore) and not callable(keeper):
-                msg = (
-                    "store must be an ExperienceStore, a function that takes a Trajectory, or a list of these; "
-                    f"got {type(keeper).__name__}. Wrap a BaseStore: ExperienceStore(store)."
-                )
-                raise ConfigurationError(msg)
+    def __init__(self, verdict: AnyVerdict | None) -> None:
         self.judge = None if verdict is None else resolve_verdict(verdict)
         self.tools = OfferedTools()
 
@@ -191,7 +174,16 @@ class TrajectoryRecorder(GraphCallbackHandler):
         verdict: AnyVerdict | None = None,
         messages_key: str = MESSAGES_KEY,
     ) -> None:
-        self._recorder = RunRecorder(store, verdict)
+        stores: Sequence[Any] = store if isinstance(store, list | tuple) else [store]
+        self._keepers: list[ExperienceStore | Keeper] = list(stores)
+        for keeper in self._keepers:
+            if not isinstance(keeper, ExperienceStore) and not callable(keeper):
+                msg = (
+                    "store must be an ExperienceStore, a function that takes a Trajectory, or a list of these; "
+                    f"got {type(keeper).__name__}. Wrap a BaseStore: ExperienceStore(store)."
+                )
+                raise ConfigurationError(msg)
+        self._recorder = RunRecorder(verdict)
         self._messages_key = messages_key
         self._lock = threading.Lock()
         self._runs: dict[UUID, CallbackRun] = {}
@@ -371,7 +363,7 @@ class TrajectoryRecorder(GraphCallbackHandler):
 
     def _keepers_of(self, recording: Recording) -> Iterator[ExperienceStore | Keeper]:
         """Functions, and the stores whose namespace is known, each for the user or tenant whose run it is."""
-        for keeper in self._recorder.keepers:
+        for keeper in self._keepers:
             with _undisturbed():
                 yield _store_of(recording, keeper) if isinstance(keeper, ExperienceStore) else keeper
 
@@ -385,7 +377,7 @@ class TrajectoryRecorder(GraphCallbackHandler):
 
     def keeps_in(self, recording: Recording, store: ExperienceStore) -> bool:
         """Whether this recording will be kept where `store` keeps its records."""
-        for keeper in self._recorder.keepers if recording.last is not None else ():
+        for keeper in self._keepers if recording.last is not None else ():
             with suppress(ConfigurationError):  # it is not known whose run this is
                 if isinstance(keeper, ExperienceStore) and _store_of(recording, keeper).place == store.place:
                     return True

@@ -65,7 +65,7 @@ class SITGraphMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     ) -> None:
         super().__init__()
         self._suggester = Suggester(graph, k)
-        self._recorder = RunRecorder([], verdict)
+        self._recorder = RunRecorder(verdict)
         # Without the graph: its result stays in the thread, and suggestions are not to.
         self.tools = [create_summarize_state_tool(model=model)]
 
