@@ -19,6 +19,7 @@ ChatMessage = Mapping[str, Any]
 TAG = "reference_material"
 
 # Bounded, and looked for one at a time: an observation may be long, and be written by somebody who means ill.
+_MARK = f"<{TAG} "
 _BEGIN = re.compile(rf'<{TAG} source="[^"<>]{{0,40}}" id="([0-9a-f]{{12}})">\n')
 _END = f"\n</{TAG}>"
 _WORD = re.compile(r"\S")
@@ -55,6 +56,8 @@ def is_reference(content: Any) -> bool:
 
 def _text_unmarked(text: str) -> str:
     """The text around the marked parts, with an empty line where one was taken out."""
+    if _MARK not in text:  # nearly always, and much sooner known
+        return text
     rest: list[str] = []
     place, end = 0, -1
     begin = _BEGIN.search(text)
@@ -111,15 +114,14 @@ def part_of(message: ChatMessage) -> Part:
     role = message.get("role")
     if role not in ("user", "system", "developer"):
         return PARTS.get(role, "other") if isinstance(role, str) else "other"
-    if role == "user" and _is_summary(message):
+    if role == "user" and (extras := message.get(EXTRAS)) and _is_summary(extras):
         return "summary"
     if is_reference(message.get("content")):
         return "reference"
     return "request" if role == "user" else "instruction"
 
 
-def _is_summary(message: ChatMessage) -> bool:
-    extras = message.get(EXTRAS)
+def _is_summary(extras: Any) -> bool:
     fields = extras.get("additional_kwargs") if isinstance(extras, Mapping) else None
     return isinstance(fields, Mapping) and fields.get("lc_source") == "summarization"
 
@@ -299,7 +301,8 @@ def said_in(messages: Iterable[ChatMessage]) -> tuple[ChatMessage, ...]:
 
 def requests_in(messages: Iterable[ChatMessage]) -> Iterator[str]:
     """The texts of the requests among messages that hold no reference material."""
-    return (text_of(message.get("content")) for message in messages if part_of(message) == "request")
+    by_user = (message for message in messages if message.get("role") == "user")  # few, and soon known
+    return (text_of(message.get("content")) for message in by_user if part_of(message) == "request")
 
 
 def first_request(messages: Iterable[ChatMessage]) -> str:

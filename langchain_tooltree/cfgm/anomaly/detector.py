@@ -17,14 +17,14 @@ from langchain_tooltree.cfgm.anomaly.phrases import Phrase, default_phrases, phr
 from langchain_tooltree.cfgm.anomaly.rules import Anomaly
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError, check_count
-from langchain_tooltree.experience.records import Step
+from langchain_tooltree.experience.records import Step, text_of
 from langchain_tooltree.flows import Flow, async_twin, driven
 
 logger = logging.getLogger(__name__)
 
 
 MOST_MESSAGES = 400
-"""Messages from the end that are read for one check."""
+"""Messages from the end that are read for one check, so that it costs the same in a long conversation."""
 
 HORIZON = 1_000
 """Messages from the end in which a tool may have been used before it was gone."""
@@ -32,11 +32,11 @@ HORIZON = 1_000
 
 def _worked_before(said: Conversation, tool: str) -> bool:
     """Whether a call of a tool before the latest round has brought something, and no error."""
-    refusal = f"error: {tool} is not a valid tool"  # what LangGraph's tools node writes, in any case of letters
+    refusal = f"error: {tool} is not a valid tool".lower()  # what LangGraph's tools node writes
     earlier = islice(said.rounds(limit=HORIZON, beyond_request=True), 1, None)
-    outcomes = (step.outcome for each in earlier for step in each.steps() if step.tool == tool and step.outcome)
+    answers = (answer for each in earlier for call, answer in each.pairs() if call and call["name"] == tool)
     return any(
-        outcome.status != "error" and not outcome.text.lower().startswith(refusal.lower()) for outcome in outcomes
+        answer.status != "error" and text_of(answer.content)[: len(refusal)].lower() != refusal for answer in answers
     )
 
 
