@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_type_hints
 
+import jsonschema  # here, since an import at the first call would block the event loop that the call runs on
 from langchain_core.tools import BaseTool, StructuredTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from langchain_core.utils.pydantic import get_fields
@@ -229,8 +230,6 @@ def checked_arguments(tool: BaseTool, written: Mapping[str, Any]) -> tuple[dict[
 
 
 def _json_schema_problem(schema: dict[str, Any], arguments: Mapping[str, Any]) -> str | None:
-    import jsonschema  # noqa: PLC0415 - most tools describe their arguments with pydantic
-
     try:
         validator = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)(schema)
         problems = list(validator.iter_errors(dict(arguments)))

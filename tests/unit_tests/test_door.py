@@ -35,10 +35,10 @@ def test_importing_the_package_loads_nothing_but_its_door():
     [
         ("import langchain_tooltree.testing", set()),
         ("import langchain_tooltree.errors", set()),
-        ("from langchain_tooltree import ToolTreeNode, SearchConfig, search", {"numpy"}),
+        ("from langchain_tooltree import ToolTreeNode, SearchConfig, search", {"numpy", "jsonschema"}),
         ("from langchain_tooltree import CFGMMiddleware, CFGMMemory, AnomalyDetector", {"numpy"}),
         ("from langchain_tooltree import SITGraph, SITGraphMiddleware", {"numpy"}),
-        ("from langchain_tooltree import create_tooltree_agent", {"numpy"}),
+        ("from langchain_tooltree import create_tooltree_agent", {"numpy", "jsonschema"}),
         ("from langchain_tooltree import ExperienceStore, TrajectoryRecorder, load_trajectories", {"numpy"}),
     ],
 )
