@@ -1,7 +1,7 @@
-"""What this package takes from LangGraph without its documentation's word: names, forms and orders.
+"""What this package relies on in LangGraph and its documentation does not promise: names, forms and orders.
 
-No other file spells these out. `tests/unit_tests/test_langgraph_contract.py` holds the installed LangGraph to each one,
-so a release that changes something fails there, with a name, before it fails in a user's graph.
+They stand in no other file. `tests/unit_tests/test_langgraph_contract.py` checks each one against the installed
+LangGraph, so that a release that changes something fails there first, and not in a user's graph.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,6 +1,5 @@
 """The tools that models were offered: in OpenAI form whatever the provider's, by name, as JSON gives them back."""
 
-import gc
 import json
 from uuid import UUID
 
@@ -89,7 +88,6 @@ def test_a_run_knows_all_tools_that_it_was_offered_under_their_names():
 def test_tools_that_are_offered_are_not_kept_alive():
     offered = OfferedTools()
     offered.hear("run", [called("gone")])
-    gc.collect()
 
     assert offered.of("run") == {"gone": None}
 
