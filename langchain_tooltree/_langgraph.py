@@ -141,14 +141,7 @@ _CALL = True
 
 @dataclass(frozen=True, slots=True)
 class NodeRun:
-    """One run of a node or of a `@task`.
-
-    Attributes:
-        step: Number of the super-step.
-        path: Where it stands among the tasks of that step.
-        namespace: Its checkpoint namespace.
-        name: The name of the node.
-    """
+    """One run of a node or of a `@task`: the super-step, and where it stands among the tasks of that step."""
 
     step: int
     path: tuple[Any, ...]
@@ -210,21 +203,13 @@ def _joined(held: list[Any], more: Sequence[list[Any]]) -> list[Any]:
 
 @dataclass(frozen=True, slots=True)
 class SavedState:
-    """What one checkpoint holds.
+    """What one checkpoint holds."""
 
-    Attributes:
-        id: Its id; later ones sort behind.
-        namespace: That of its graph.
-        root: Id of the checkpoint of the outermost graph in which its graph began; empty if it is that graph's own.
-        channels: Names of what the state holds.
-        metadata: Names of what the run was started with.
-    """
-
-    id: str
+    id: str  # later ones sort behind
     namespace: str
-    root: str
-    channels: frozenset[str]
-    metadata: frozenset[str]
+    root: str  # id of the checkpoint of the outermost graph in which its graph began; empty for that graph itself
+    channels: frozenset[str]  # names of what the state holds
+    metadata: frozenset[str]  # names of what the run was started with
     _saved: CheckpointTuple
 
     @classmethod

@@ -32,10 +32,8 @@ def path_of(namespace: str) -> str:
 class ThreadDialogue:
     """All that was ever said in one graph, in order of first appearance, each message in its last form.
 
-    Args:
-        name: The nodes that lead to the graph, joined by `/`; empty for the outermost one.
-        after: How many messages of the outermost graph's dialogue were there when this one began.
-        within: The dialogue of the graph that this one runs in, if that is not the outermost one.
+    `name` are the nodes that lead to the graph, joined by `/`; empty for the outermost graph. When this dialogue began,
+    that of the outermost graph had `after` messages. `within` is the dialogue around it, if not the outermost one.
     """
 
     def __init__(self, name: str = "", *, after: int = 0, within: "ThreadDialogue | None" = None) -> None:
@@ -255,15 +253,11 @@ class CallbackRun:
 class Recording:
     """What is heard of a graph and the graphs inside it.
 
-    Args:
-        top: The run of the outermost graph.
-        namespace: Its checkpoint namespace: empty unless it runs inside a graph that is not recorded.
-        own_thread: Whether it was called inside another graph, with a thread of its own: its metadata name the thread
-            of the other graph.
+    `top` is the run of the outermost graph. Its namespace is empty unless it runs inside a graph that is not recorded.
+    Where it was called inside another graph with a thread of its own, its metadata name the thread of that graph.
 
-    Attributes:
-        variables: What may say whose run it is, once it is known; the namespace of a store is filled from it.
-        judging: How a middleware that has left its record to this one would judge it.
+    `variables` may say whose run it is, once they are known. `judging` is how a middleware that has left its record to
+    this one would judge it.
     """
 
     def __init__(self, top: CallbackRun, namespace: str, *, own_thread: bool = False) -> None:

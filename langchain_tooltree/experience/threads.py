@@ -101,20 +101,15 @@ def _inside(histories: Mapping[str, "_History"], lengths: list[tuple[str, int]])
 class _History:
     """The lists of messages that one graph went through. It holds every message once, not once for each checkpoint.
 
-    Attributes:
-        parent: The checkpoint of the outermost graph in which it began.
-        forms: The last form of each message.
-        channels: Names of what the state holds.
-        in_parts: Whether checkpoints hold changes alone, which the graph has to add up.
-        searched: Whether it ran while a planner was searching, so that it is no part of the conversation.
+    `parent` is the checkpoint of the outermost graph in which it began.
     """
 
     def __init__(self, parent: str = "") -> None:
         self.parent = parent
-        self.forms: dict[Key, Any] = {}
-        self.channels: set[str] = set()
-        self.in_parts = False
-        self.searched = False
+        self.forms: dict[Key, Any] = {}  # the last form of each message
+        self.channels: set[str] = set()  # names of what the state holds
+        self.in_parts = False  # whether checkpoints hold changes alone, which the graph has to add up
+        self.searched = False  # whether a planner was searching, so that this is no part of the conversation
         self._lists: list[tuple[str, list[Key]]] = []
 
     def take(self, saved: SavedState, messages_key: str) -> None:
