@@ -12,8 +12,7 @@ from langchain_tooltree.cfgm.tips import Tip
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.experience.records import Record, Step, as_reference, part_of, text_of
 from langchain_tooltree.experience.trajectory import Trajectory
-from langchain_tooltree.text import GAP as GAP_MARK
-from langchain_tooltree.text import cut, one_line, weight, words_of
+from langchain_tooltree.text import GAP, cut, one_line, weight, words_of
 
 CANDIDATES = 8
 """Runs that are looked at for each one that is recalled, so that there is something to choose from."""
@@ -126,7 +125,7 @@ FEWEST_CHARACTERS = 60
 TIPS = "Tips:"
 RUN = "Run: "
 ANSWER = "[answer]"
-GAP = "\n\n"
+PARAGRAPH = "\n\n"
 
 
 def recall_text(recollection: Recollection, *, max_characters: int) -> str:
@@ -196,7 +195,7 @@ class _RunText:
 def _body(recollection: Recollection, runs: Sequence[_RunText], room: int) -> str:
     wanted = f"{recollection.task} {' '.join(tip.text for tip in recollection.tips)}"
     needs = [len(_tips(recollection.tips, room)), *(run.needs for run in runs)]
-    shares = _shared(room - len(GAP) * len(runs), needs, [FOR_TIPS, *((1 - FOR_TIPS) / len(runs) for _ in runs)])
+    shares = _shared(room - len(PARAGRAPH) * len(runs), needs, [FOR_TIPS, *((1 - FOR_TIPS) / len(runs) for _ in runs)])
     parts: list[str] = []
     spare = 0
     for number, share in enumerate(shares):
@@ -206,7 +205,7 @@ def _body(recollection: Recollection, runs: Sequence[_RunText], room: int) -> st
         parts.append(part)
     if len(tips := _tips(recollection.tips, len(parts[0]) + spare)) > len(parts[0]):
         parts[0] = tips
-    return GAP.join(part for part in parts if part)
+    return PARAGRAPH.join(part for part in parts if part)
 
 
 def _shared(room: int, needs: Sequence[int], weights: Sequence[float]) -> list[int]:
@@ -262,7 +261,7 @@ def moves_of(record: Record) -> Iterator[Move]:
 def _ends(text: str, tail: int) -> str:
     """The beginning and the end of a very long text, whose middle would take time and not be shown."""
     head = tail * HEAD // TAIL
-    return text if len(text) <= head + tail else f"{text[:head]}\n{GAP_MARK}\n{text[-tail:]}"
+    return text if len(text) <= head + tail else f"{text[:head]}\n{GAP}\n{text[-tail:]}"
 
 
 def _call(step: Step) -> str:
