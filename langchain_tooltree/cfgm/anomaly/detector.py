@@ -27,7 +27,7 @@ MOST_MESSAGES = 400
 """Messages from the end that are read for one check, so that it costs the same in a long conversation."""
 
 HORIZON = 1_000
-"""Messages from the end in which a tool may have been used before it was gone."""
+"""Messages from the end in which a tool may have been used before it was gone; they are read where one is missing."""
 
 
 def _worked_before(said: Conversation, tool: str) -> bool:

@@ -133,7 +133,6 @@ def _line_around(found: re.Match[str]) -> str:
 _ASIDE = re.compile(r"""(?<!\w)["`\u201c][^"`\u201d]{0,200}["`\u201d]|(?<=\s)\([^()\n]{0,200}\)""")
 """What a sentence quotes, and what it says in brackets, is not what it says."""
 
-_PACKS = {"ALFWORLD_PHRASES": "alfworld", "WEBSHOP_PHRASES": "webshop", "SCIENCEWORLD_PHRASES": "scienceworld"}
 _NAME = re.compile(r"\{([A-Z]+)\}")
 _LINE_BREAK = re.compile(r"\n *")
 
@@ -204,7 +203,8 @@ def _expression(written: Written, pieces: Mapping[str, Written]) -> str:
 def __getattr__(name: str) -> tuple[Phrase, ...]:
     if name == "DEFAULT_PHRASES":
         return default_phrases()
-    if name in _PACKS:
-        return phrase_book().packs[_PACKS[name]]
+    pack, ending, _ = name.rpartition("_PHRASES")
+    if ending and pack.lower() in phrase_book().packs:
+        return phrase_book().packs[pack.lower()]
     msg = f"module {__name__!r} has no attribute {name!r}"
     raise AttributeError(msg)

@@ -361,5 +361,5 @@ def _ended(journal: Journal) -> Trajectory | None:
 
 
 def _usage_of(trajectory: Trajectory) -> Cost:
-    """What an attempt has cost, as far as its record tells."""
+    """What an attempt has cost, as far as its record says."""
     return Cost.read(trajectory.metadata.get("usage"))

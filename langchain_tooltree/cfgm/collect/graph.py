@@ -28,7 +28,7 @@ from langchain_tooltree.cfgm.collect.attempt import (
 from langchain_tooltree.cfgm.collect.report import Cost
 from langchain_tooltree.errors import ConfigurationError, ToolTreeError
 from langchain_tooltree.experience.recorder import TrajectoryRecorder
-from langchain_tooltree.experience.records import EXTRAS, Branch, ChatMessage
+from langchain_tooltree.experience.records import EXTRAS, ChatMessage
 from langchain_tooltree.experience.run_identity import COLLECTING
 from langchain_tooltree.experience.threads import MESSAGES_KEY
 from langchain_tooltree.experience.trajectory import Trajectory
@@ -169,8 +169,8 @@ def run_graph(attempt: Attempt, graph: Graph, config: RunnableConfig | None, con
         msg = f"The state of the agent has no {MESSAGES_KEY!r}; collect needs an agent that keeps its messages there."
         raise UnfinishedError(msg)
     return AttemptResult(
-        messages=tuple(_bare(message) for message in seen[-1].messages),
-        branches=tuple(_bare_branch(branch) for branch in seen[-1].branches),
+        messages=tuple(map(_bare, seen[-1].messages)),
+        branches=tuple(replace(each, messages=tuple(map(_bare, each.messages))) for each in seen[-1].branches),
         result=state,
         problem=problem,
     )
@@ -259,8 +259,4 @@ def _bare(message: ChatMessage) -> ChatMessage:
         return message
     rest = {key: value for key, value in extras.items() if key != "id"}
     bare = {key: value for key, value in message.items() if key != EXTRAS}
-    return {**bare, EXTRAS: rest} if rest else bare
-
-
-def _bare_branch(branch: Branch) -> Branch:
-    return replace(branch, messages=tuple(_bare(message) for message in branch.messages))
+    return bare | ({EXTRAS: rest} if rest else {})
