@@ -172,5 +172,5 @@ Event = (
 
 
 def stream_payload(event: Event) -> dict[str, Any]:
-    """The form in which an event travels in `stream_mode="custom"`, told apart from the application's own."""
+    """The form in which an event travels in `stream_mode="custom"`, so that the application knows it from its own."""
     return {"tooltree": event}

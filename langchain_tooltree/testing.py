@@ -1,6 +1,6 @@
 """Deterministic chat models, for tests of this package and of agents built on it. No key, no network.
 
-`ScriptedChatModel` says what it is told to, in order. `OfflineChatModel` stands in for a model that works with the
+`ScriptedChatModel` says what is prepared, in order. `OfflineChatModel` stands in for a model that works with the
 planner: it reads the planner's ordinary prompts and answers each kind of question from a policy, so that everything
 but the intelligence is real.
 """
@@ -28,7 +28,7 @@ from langchain_tooltree.tooltree import prompts
 __all__ = ["Made", "OfflineChatModel", "Policy", "Question", "ScriptedChatModel", "read_question"]
 
 CHARACTERS_PER_TOKEN = 4
-"""The doubles report usage by this rule of thumb."""
+"""The doubles report usage by this rule of thumb for English text."""
 
 Response = AIMessage | str | Mapping[str, Any] | Exception
 

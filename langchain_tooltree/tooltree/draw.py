@@ -60,8 +60,8 @@ def _terminal_label(node: Node, best: Collection[int]) -> str:
 
     call = escape(one_line(node.label, MAX_LABEL))
     style = "bold green" if node.id in best else "dim" if node.pruned else "default"
-    mark = "✔ " if node.id in best else ""
-    lines = [f"[{style}]{mark}{call}[/]"]
+    tick = "✔ " if node.id in best else ""
+    lines = [f"[{style}]{tick}{call}[/]"]
     if node.observation:
         seen = one_line(readable(node.observation.content), MAX_OBSERVATION)
         lines.append(f"[dim]{escape(seen)}[/]")

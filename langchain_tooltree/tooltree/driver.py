@@ -39,20 +39,9 @@ from langchain_tooltree.flows import (
     to_stream,
 )
 from langchain_tooltree.models import AGENT_NAME, Meter, Patience
+from langchain_tooltree.tooltree import resume
 from langchain_tooltree.tooltree.planner import Planner, PlannerOptions, SearchSession, with_options
 from langchain_tooltree.tooltree.result import SearchResult
-from langchain_tooltree.tooltree.resume import (
-    MAX_SEGMENTS,
-    Outcomes,
-    SegmentEnd,
-    SegmentState,
-    adopt,
-    beginning,
-    earlier_place,
-    finished,
-    placed,
-    segment_end,
-)
 from langchain_tooltree.tooltree.search import Operation
 
 CALL = "tooltree_call"
@@ -105,7 +94,7 @@ class _Outcome:
 class _Compile:
     """Making the graph of a search, as a step: its node is a sync function on one path, an async one on the other."""
 
-    segment: Callable[[SegmentState], SegmentEnd]
+    segment: Callable[[resume.SegmentState], resume.SegmentEnd]
 
     def run(self) -> Any:
         return self._graph_of(self.segment)
@@ -114,7 +103,7 @@ class _Compile:
         return self._graph_of(async_twin(self.segment))
 
     def _graph_of(self, node: Any) -> Any:
-        graph = StateGraph(SegmentState)
+        graph = StateGraph(resume.SegmentState)
         graph.add_node("segment", node)
         graph.add_edge(START, "segment")
         graph.add_conditional_edges("segment", _next_segment, ["segment", END])
@@ -126,7 +115,7 @@ class _Search:
     """The graph of a search, run to its end, as a step."""
 
     graph: Any
-    state: SegmentState
+    state: resume.SegmentState
     config: RunnableConfig
 
     def run(self) -> Any:
@@ -145,25 +134,25 @@ def run_search(session: SearchSession, config: RunnableConfig | None = None) -> 
     """
 
     @driven
-    def segment(state: SegmentState) -> Flow[SegmentEnd]:
+    def segment(state: resume.SegmentState) -> Flow[resume.SegmentEnd]:
         _SESSION.set(session)  # in the context of this node and of the tasks that it starts
-        adopt(session, placed(state))
-        return finished(session, (yield from _in_order(session)))
+        resume.adopt(session, resume.placed(state))
+        return resume.finished(session, (yield from _in_order(session)))
 
     graph = yield _Compile(segment)
     earlier = None
-    if place := earlier_place(session):
+    if place := resume.earlier_place(session):
         with suppress(ValueError):  # the host has no checkpointer
             earlier = (yield TwinStep(graph.get_state, graph.aget_state, (place,))).values
-    adopt(session, (yield _Search(graph, beginning(session, earlier), _inside(config))))
+    resume.adopt(session, (yield _Search(graph, resume.beginning(session, earlier), _inside(config))))
 
 
-def _in_order(session: SearchSession) -> Flow[Outcomes]:
+def _in_order(session: SearchSession) -> Flow[resume.Outcomes]:
     """Launch what the search asks for and tell it the outcomes in the order of launch, for one segment."""
-    end = segment_end(session)
+    end = resume.segment_end(session)
     is_heard = bool(session.sinks) or has_handlers()
     outstanding: deque[_Outcome] = deque()
-    outcomes: Outcomes = []
+    outcomes: resume.Outcomes = []
     outcome = None
     while True:
         operations, events = session.advance(outcome, end)
@@ -192,7 +181,7 @@ def _see_exception(future: "asyncio.Future[Any]") -> None:
         future.exception()
 
 
-def _next_segment(state: SegmentState) -> str:
+def _next_segment(state: resume.SegmentState) -> str:
     """A function with a name, for traces."""
     return END if state["done"] else "segment"
 
@@ -202,7 +191,7 @@ def _inside(config: RunnableConfig | None) -> RunnableConfig:
     host = config or {}
     return {
         **host,
-        "recursion_limit": MAX_SEGMENTS,
+        "recursion_limit": resume.MAX_SEGMENTS,
         "tags": [*(host.get("tags") or ()), TAG_NOSTREAM],
         "metadata": {**(host.get("metadata") or {}), AGENT_NAME: None},
     }

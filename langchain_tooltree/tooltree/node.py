@@ -10,6 +10,7 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.tools import BaseTool
 
 from langchain_tooltree.conversation import Conversation
+from langchain_tooltree.flows import Flow, async_twin, driven, flow_of
 from langchain_tooltree.tooltree.driver import Turn
 from langchain_tooltree.tooltree.planner import Planner, PlannerOptions, with_options
 
@@ -57,12 +58,8 @@ class ToolTreeNode(Runnable[Any, dict[str, list[BaseMessage]]]):
         self._system = [SystemMessage(system_prompt)] if system_prompt else []
         self._planner = Planner(model, tools, **options)
 
-    def invoke(
-        self,
-        input: Any,  # noqa: A002 - the name in Runnable
-        config: RunnableConfig | None = None,
-        **_: Any,
-    ) -> dict[str, list[BaseMessage]]:
+    @driven
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Flow[dict[str, list[BaseMessage]]]:  # noqa: A002 - the name in Runnable
         """Plan the next step of a conversation.
 
         Args:
@@ -75,16 +72,10 @@ class ToolTreeNode(Runnable[Any, dict[str, list[BaseMessage]]]):
         Raises:
             EmptyQueryError: If there is no user message with text.
         """
-        return {self._messages_key: self._turn(input, config).plan().messages}
+        result = yield from flow_of(self._turn(input, config).plan)()
+        return {self._messages_key: result.messages}
 
-    async def ainvoke(
-        self,
-        input: Any,  # noqa: A002 - the name in Runnable
-        config: RunnableConfig | None = None,
-        **_: Any,
-    ) -> dict[str, list[BaseMessage]]:
-        """The async twin of `invoke`."""
-        return {self._messages_key: (await self._turn(input, config).aplan()).messages}
+    ainvoke = async_twin(invoke)  # type: ignore[arg-type] # mypy takes `self` from the declaration in Runnable
 
     def _turn(self, state: Any, config: RunnableConfig | None) -> Turn:
         if isinstance(state, list):

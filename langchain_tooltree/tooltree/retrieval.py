@@ -93,8 +93,8 @@ RANK_OFFSET = 5
 the tools are wanted at a time."""
 
 _SENTENCE = re.compile(r"(?<=[.!?;])\s+|\n+")
-_MAX_SEGMENTS = 60
-_MAX_SEGMENT_CHARS = 400
+_MAX_SEGMENTS = 60  # sentences that are embedded for one state: the latest say most about the next step
+_MAX_SEGMENT_CHARS = 400  # of a sentence: twice a long one; more is a table or a log
 _COSINE_DIGITS = 6  # as far as single precision goes: equal cards are equally near
 
 
