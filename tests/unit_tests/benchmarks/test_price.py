@@ -1,0 +1,138 @@
+"""What a search costs beside the plain agent: the counting, the tasks, and the form of the figures."""
+
+import asyncio
+import json
+import threading
+
+import pytest
+
+from langchain_tooltree.testing import Made, Question
+from tests.benchmarks.price.__main__ import PLANNERS, main, measure
+from tests.benchmarks.price.clock import VirtualLoop
+from tests.benchmarks.price.model import LATER, NOW, WRONG, CountingModel, Worker
+from tests.benchmarks.price.tasks import tasks
+
+TASKS = tasks()
+
+PLAIN_CALLS = {
+    "hello": 1,
+    "weather": 2,
+    "retrieval": 2,
+    "sql": 4,
+    "chain_3": 4,
+    "chain_5": 6,
+    **{f"reads_{count}": 3 for count in range(1, 7)},
+    "mail": 3,
+    "four_writes": 5,
+    "two_writes": 3,
+    "errs_call": 5,
+    "errs_sql": 5,
+    "errs_stop_chain": 4,
+    "errs_stop_reads": 2,
+    "errs_stop_mail": 2,
+    "errs_stop_writes": 2,
+    "errs_write": 2,
+}
+DETOURS = {"errs_call", "errs_sql"}
+
+
+def on_clock(work):
+    """Runs `work`; returns how long that took on the virtual clock, and whether the clock can be trusted."""
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        runner.run(work)
+        loop = runner.get_loop()
+        return loop.time(), loop.single_threaded
+
+
+def made(task, *keys):
+    """The first calls of a task's steps, as a path with results."""
+    calls = [call for step in task.steps for call in step]
+    return tuple(Made(call.tool, call.arguments, "result") for call in calls[slice(*keys)])
+
+
+def test_clock_counts_waits_one_after_the_other_and_those_at_once_only_once():
+    async def work():
+        await asyncio.gather(asyncio.sleep(1), asyncio.sleep(1), asyncio.to_thread(len, "runs at once"))
+        await asyncio.sleep(2)
+
+    assert on_clock(work()) == (3, True)
+
+
+def test_clock_notices_a_thread_that_it_does_not_wait_for():
+    async def work():
+        done = asyncio.Event()
+        threading.Thread(target=asyncio.get_running_loop().call_soon_threadsafe, args=(done.set,)).start()
+        await done.wait()
+
+    assert on_clock(work()) == (0, False)
+
+
+def test_model_counts_its_calls_and_tokens():
+    model = CountingModel(policy=Worker(TASKS["hello"]))
+    said = []
+
+    async def work():
+        said.extend(await asyncio.gather(model.ainvoke("Hello!"), model.ainvoke("Hello!")))
+        said.append(await model.ainvoke("Hello!"))
+
+    assert on_clock(work()) == (2, True)
+    assert model.calls == 3
+    assert model.tokens == sum(each.usage_metadata["total_tokens"] for each in said)
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_plain_agent_solves_what_its_model_is_right_in(name):
+    price = measure(TASKS[name], "plain")
+    assert (price.calls, price.latencies) == (PLAIN_CALLS[name],) * 2
+    assert price.solved == (not name.startswith("errs") or name in DETOURS)
+
+
+def test_judge_tells_right_calls_from_early_and_wrong_ones():
+    worker, task = Worker(TASKS["reads_2"]), TASKS["reads_2"]
+    first, second, mail = made(task, 0, 3)
+    start, both = Question("pre", task.request), Question("pre", task.request, (first, second))
+    assert [worker.score_call(start, call) for call in (first, second, mail)] == [NOW, NOW, LATER]
+    assert [worker.score_call(both, call) for call in (first, mail)] == [WRONG, NOW]
+    assert worker.score_observation(start, first) == (NOW, WRONG)
+    assert worker.score_observation(both, mail) == (NOW, NOW)
+
+
+def test_model_errs_once():
+    task = TASKS["errs_stop_mail"]
+    worker, path = Worker(task), made(task, 0, 1)
+    assert worker.act(()) == list(task.steps[0])
+    assert worker.act(path) == []
+    assert worker.act(path) == list(task.steps[1])
+
+
+def test_nothing_is_right_after_a_fatal_call():
+    task = TASKS["errs_write"]
+    worker = Worker(task)
+    (wrong,) = worker.act(())
+    path = (Made(wrong.tool, wrong.arguments, "Deleted."),)
+    assert worker.act(path) == []
+    assert worker.score_call(Question("pre", task.request, path), made(task, 0, 1)[0]) == WRONG
+    assert worker.act(()) == list(task.steps[0])
+
+
+@pytest.mark.parametrize("planner", PLANNERS)
+def test_every_planner_solves_a_read(planner):
+    price = measure(TASKS["weather"], planner)
+    assert price.solved
+    assert price.calls >= price.latencies >= PLAIN_CALLS["weather"]
+
+
+def test_figures_are_the_same_each_time():
+    assert measure(TASKS["weather"], "default") == measure(TASKS["weather"], "default")
+
+
+def test_figures_are_written_by_task_and_planner(tmp_path, capsys):
+    file = tmp_path / "out.json"
+    main(["--json", str(file), "--tasks", "hello", "errs_stop_writes"])
+    prices = json.loads(file.read_text())["tasks"]
+    assert list(prices) == ["hello", "errs_stop_writes"]
+    assert all(list(row) == list(PLANNERS) for row in prices.values())
+    assert {*prices["hello"]["plain"]} == {"calls", "tokens", "latencies", "solved"}
+    assert prices["errs_stop_writes"]["plain"]["solved"] is False
+    printed = capsys.readouterr().out
+    assert all(word in printed for word in ("hello", "all right and sure", "all erring once", *PLANNERS))
