@@ -3,13 +3,14 @@
 A `Planner` is shared by all its searches, so it holds no state; a `SearchSession` holds that of one search.
 """
 
+import functools
 import inspect
 import logging
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Literal, TypedDict, TypeVar, Unpack, get_type_hints
+from typing import Any, Literal, TypedDict, TypeVar, Unpack, cast, get_type_hints
 
 from langchain_core.embeddings import Embeddings
 from langchain_core.language_models import BaseChatModel
@@ -76,7 +77,7 @@ class PlannerOptions(TypedDict, total=False):
 
 
 def with_options(function: FunctionT) -> FunctionT:
-    """Show `**options` as the keyword arguments that they are, in `help()` and `inspect.signature`."""
+    """Show `**options` as the keyword arguments that they are, in `help()` and signatures, and refuse any other."""
     signature = inspect.signature(function)
     *own, _ = signature.parameters.values()
     shown = [
@@ -87,8 +88,19 @@ def with_options(function: FunctionT) -> FunctionT:
         (at for at, each in enumerate(own) if each.kind is each.KEYWORD_ONLY and each.default is not each.empty),
         len(own),
     )
-    function.__dict__["__signature__"] = signature.replace(parameters=[*own[:end], *shown, *own[end:]])
-    return function
+    parameters = {each.name: each for each in (*own[:end], *shown, *own[end:])}
+
+    @functools.wraps(function)
+    def checked(*arguments: Any, **options: Any) -> Any:
+        if unknown := sorted(options.keys() - parameters.keys()):
+            name = function.__qualname__.removesuffix(".__init__")
+            msg = f"{name}() got an unexpected keyword argument {unknown[0]!r}; see help({name})."
+            raise TypeError(msg)
+        return function(*arguments, **options)
+
+    checked.__dict__["__signature__"] = signature.replace(parameters=list(parameters.values()))
+    checked.__annotations__ = {each.name: each.annotation for each in parameters.values()}
+    return cast("FunctionT", checked)
 
 
 class Planner:
@@ -102,6 +114,7 @@ class Planner:
         ConfigurationError: If a part cannot work, or parts do not fit together.
     """
 
+    @with_options
     def __init__(
         self,
         model: str | BaseChatModel,

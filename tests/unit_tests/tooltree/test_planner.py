@@ -1,9 +1,21 @@
 """The parts of a planner: what stands in for what is left out, what is refused, and the one visible model call."""
 
+import inspect
+
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
-from langchain_tooltree import ConfigurationError, ObjectSandbox, SearchConfig, ToolLibrary
+from langchain_tooltree import (
+    ConfigurationError,
+    ObjectSandbox,
+    SearchConfig,
+    ToolLibrary,
+    ToolTreeMiddleware,
+    ToolTreeNode,
+    asearch,
+    create_tooltree_agent,
+    search,
+)
 from langchain_tooltree.errors import ToolDefinitionError
 from langchain_tooltree.testing import ScriptedChatModel
 from tests.internals.hall import Patience
@@ -120,3 +132,29 @@ async def test_a_model_that_is_down_when_it_should_answer_is_not_hidden(drive, n
     planner = Planner(ScriptedChatModel(replies=[ConnectionError("down")]), numbered_tools("alpha"))
     with pytest.raises(ConnectionError, match="down"):
         await drive(planner.answer([HumanMessage("Go.")], {}, Patience()))
+
+
+OPTIONS = ["judge", "post_judge", "config", "effects", "sandbox", "embeddings"]
+
+
+@pytest.mark.parametrize("made", [search, asearch, ToolTreeNode, ToolTreeMiddleware, create_tooltree_agent])
+def test_the_options_of_a_planner_can_be_read_wherever_one_is_made(made):
+    parameters = inspect.signature(made).parameters
+    assert [name for name in parameters if name in OPTIONS] == OPTIONS
+    assert all(parameters[name].kind is inspect.Parameter.KEYWORD_ONLY for name in OPTIONS)
+    assert {parameters[name].default for name in OPTIONS} == {None}
+    assert "options" not in parameters
+    documented = inspect.getdoc(made).partition("Args:")[2]
+    assert all(f"\n    {name}: " in documented for name in OPTIONS)
+
+
+@pytest.mark.parametrize("make", [search, ToolTreeNode, Planner])
+def test_a_misspelt_option_is_refused(numbered_tools, make):
+    given = {"model": ScriptedChatModel(), "tools": numbered_tools("alpha")}
+    with pytest.raises(TypeError, match=r"unexpected keyword argument 'effect'; see help\("):
+        make(**given, effect={"alpha": "read"})
+
+
+def test_a_misspelt_option_is_refused_before_there_are_tools():
+    with pytest.raises(TypeError, match=r"ToolTreeMiddleware\(\) got an unexpected keyword argument 'effect'"):
+        ToolTreeMiddleware(effect={"alpha": "read"})
