@@ -148,7 +148,7 @@ _UNSPACED = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
 
 WORD = re.compile(rf"[{_UNSPACED}]|(?:(?![{_UNSPACED}])[^\W_])+")
 
-LONGEST = 8
+FULL_LENGTH = 8
 """Letters from which on a word counts in full: in English, few words of that length only join others."""
 
 
@@ -166,7 +166,7 @@ def overlap(one: frozenset[str], other: frozenset[str]) -> float:
 
 def weight(word: str) -> float:
     """What a word counts for, up to 1: long ones say more than short ones, of which many only join others."""
-    return min(len(word), LONGEST) / LONGEST
+    return min(len(word), FULL_LENGTH) / FULL_LENGTH
 
 
 def mermaid_text(text: str) -> str:
