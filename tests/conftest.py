@@ -4,6 +4,8 @@ import os
 import shutil
 from pathlib import Path
 
+from hypothesis import settings
+
 ROOT = Path(__file__).parent.parent
 
 # Programs that tests start as processes of their own import `tests.internals`, too.
@@ -16,6 +18,9 @@ ENOUGH_MEMORY = 2 * 2**30
 # Stores wait for the disk at each write: folders in memory make their tests up to ten times as fast.
 if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > ENOUGH_MEMORY:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
+
+settings.register_profile("no deadline", deadline=None)  # 0.2 s an example is soon over on a busy machine
+settings.load_profile("no deadline")
 
 LONGEST_QUICK_TEST = 1.0
 """Seconds that a test may take and not be marked `slow`; a generous bound, for machines that are busy."""
