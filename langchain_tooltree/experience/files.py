@@ -2,26 +2,19 @@
 
 import gzip
 import json
-import math
 import os
 import uuid
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any
 
 from langchain_tooltree.errors import TrajectoryFormatError
-from langchain_tooltree.experience.records import Branch, Record, first_request
-from langchain_tooltree.experience.trajectory import Trajectory
-
-SUCCESS_REWARD = 1.0
-"""The reward from which on a run has succeeded, where the record does not say so itself: benchmarks such as tau-bench
-give 1 for a solved task."""
+from langchain_tooltree.experience.records import Record
+from langchain_tooltree.experience.trajectory import Trajectory, from_json, to_json
 
 _UNREADABLE = (UnicodeDecodeError, EOFError, gzip.BadGzipFile, zlib.error)
-_OWN = {"id", "task", "success", "messages", "branches", "reasons"}
 
 
 def load_trajectories(path: str | os.PathLike[str]) -> Iterator[Trajectory]:
@@ -52,12 +45,7 @@ def load_trajectories(path: str | os.PathLike[str]) -> Iterator[Trajectory]:
 
 
 def count_trajectories(path: str | os.PathLike[str]) -> int:
-    """How many trajectories a file holds by the number of its lines, without reading them.
-
-    Raises:
-        TrajectoryFormatError: If it is no text in UTF-8, or not compressed though its name says so.
-        OSError: If the file cannot be read.
-    """
+    """How many trajectories a file holds by the number of its lines, without reading them."""
     path = Path(path)
     try:
         with _opened(path, "rt") as lines:
@@ -96,67 +84,6 @@ def dump_trajectories(trajectories: Iterable[Record], path: str | os.PathLike[st
     return count
 
 
-def to_json(trajectory: Record) -> dict[str, Any]:
-    """A trajectory as an object for JSON: metadata, `id`, `messages`, and what does not follow from these.
-
-    What JSON has no form for, such as the artifact of a tool, is written as its text.
-    """
-    written = {key: value for key, value in trajectory.metadata.items() if key not in _OWN}
-    messages = trajectory.messages if trajectory.branches or not trajectory.steps else trajectory.chat()
-    written |= {"id": trajectory.id, "messages": list(messages)}
-    if trajectory.task != first_request(messages):
-        written["task"] = trajectory.task
-    if trajectory.success != _rewarded(trajectory.metadata):
-        written["success"] = trajectory.success
-    if trajectory.reasons:
-        written["reasons"] = trajectory.reasons
-    if trajectory.branches:
-        written["branches"] = [asdict(branch) for branch in trajectory.branches]
-    return written
-
-
-def from_json(written: Mapping[str, Any], *, where: str = "The record") -> Trajectory:
-    """A trajectory from what `to_json` returned, or from a record of somebody else's with `messages` and a `reward`.
-
-    `where` it stands is for error messages.
-
-    Raises:
-        TrajectoryFormatError: If it has no usable `messages`, or `success` or `branches` are no such thing.
-    """
-    messages = _messages(written.get("messages"), where)
-    metadata = {key: value for key, value in written.items() if key not in _OWN}
-    return Trajectory.from_chat(
-        messages,
-        id=None if written.get("id") is None else str(written["id"]),
-        task=written.get("task"),
-        success=_success(written["success"], where) if "success" in written else _rewarded(metadata),
-        branches=[_branch(each, where) for each in written.get("branches") or ()],
-        reasons=written.get("reasons") or "",
-        metadata=metadata,
-    )
-
-
-def _rewarded(metadata: Mapping[str, Any]) -> bool | None:
-    reward = metadata.get("reward")
-    return None if not isinstance(reward, int | float) or math.isnan(reward) else reward >= SUCCESS_REWARD
-
-
-def _success(written: Any, where: str) -> bool | None:
-    if written not in (None, True, False):
-        msg = f"{where}: 'success' is {written!r:.80}. It has to be true, false or null; a number goes under 'reward'."
-        raise TrajectoryFormatError(msg)
-    return None if written is None else bool(written)
-
-
-def _branch(written: Any, where: str) -> Branch:
-    try:
-        name, after, messages = str(written["name"]), int(written["after"]), written["messages"]
-    except (KeyError, TypeError, ValueError) as error:
-        msg = f"{where}: a branch has to be an object with 'name', 'after' and 'messages', got {written!r:.120}."
-        raise TrajectoryFormatError(msg) from error
-    return Branch(name, after, tuple(_messages(messages, where)))
-
-
 def _line(written: Mapping[str, Any]) -> str:
     """A line of JSON. What UTF-8 cannot say (lone surrogates, which some tools return) is escaped."""
     line = json.dumps(written, ensure_ascii=False, default=str)
@@ -176,20 +103,6 @@ def _parsed(line: str, where: str) -> Mapping[str, Any]:
     if not isinstance(written, Mapping):
         msg = f"{where} holds a {type(written).__name__}. Every line has to be one JSON object with 'messages'."
         raise TrajectoryFormatError(msg)
-    return written
-
-
-def _messages(written: Any, where: str) -> list[Mapping[str, Any]]:
-    if not isinstance(written, list):
-        found = "is missing" if written is None else f"is a {type(written).__name__}"
-        msg = f"{where}: 'messages' {found}. It has to be a list of messages in the OpenAI chat format."
-        raise TrajectoryFormatError(msg)
-    for position, message in enumerate(written):
-        if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
-            msg = (
-                f"{where}: message {position} has no role: {message!r:.120}. Expected {{'role': ..., 'content': ...}}."
-            )
-            raise TrajectoryFormatError(msg)
     return written
 
 

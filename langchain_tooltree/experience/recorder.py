@@ -189,68 +189,41 @@ class TrajectoryRecorder(GraphCallbackHandler):
         self._runs: dict[UUID, CallbackRun] = {}
         self._abandoned: dict[UUID, None] = {}
 
-    def on_chain_start(
-        self,
-        serialized: dict[str, Any] | None,  # noqa: ARG002 - part of the interface
-        inputs: Any,
-        *,
-        run_id: UUID,
-        parent_run_id: UUID | None = None,
-        tags: list[str] | None = None,
-        metadata: dict[str, Any] | None = None,
-        **_: Any,
-    ) -> None:
+    # Arguments of the interface that are not needed here are left in `about` and `_`.
+
+    def on_chain_start(self, serialized: Any, inputs: Any, *, run_id: UUID, **about: Any) -> None:  # noqa: ARG002
         """Take note of a chain, a graph or a node."""
         with _undisturbed(), self._lock:
-            run = self._started(run_id, parent_run_id, tags or (), metadata or {})
+            run = self._started(run_id, **about)
             graph = run.parent
-            if graph is not None and not run.inner and (node := NodeRun.of(tags or (), run.metadata)) is not None:
+            node = None if graph is None or run.inner else NodeRun.of(about.get("tags") or (), run.metadata)
+            if graph is not None and node is not None:
                 self._node_started(node, run, graph, inputs)
 
-    def on_tool_start(
-        self,
-        serialized: dict[str, Any] | None,  # noqa: ARG002 - part of the interface
-        input_str: str,  # noqa: ARG002 - part of the interface
-        *,
-        run_id: UUID,
-        parent_run_id: UUID | None = None,
-        tags: list[str] | None = None,
-        metadata: dict[str, Any] | None = None,
-        **_: Any,
-    ) -> None:
+    def on_tool_start(self, serialized: Any, input_str: str, *, run_id: UUID, **about: Any) -> None:  # noqa: ARG002
         """Take note of a tool: an agent may run inside it."""
         with _undisturbed(), self._lock:
-            self._started(run_id, parent_run_id, tags or (), metadata or {})
+            self._started(run_id, **about)
 
-    def on_tool_end(self, output: Any, *, run_id: UUID, **_: Any) -> None:  # noqa: ARG002 - part of the interface
+    def on_tool_end(self, output: Any, *, run_id: UUID, **_: Any) -> None:  # noqa: ARG002
         """Forget the tool."""
         with self._lock:
             self._forget(run_id)
 
-    def on_tool_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:  # noqa: ARG002 - as above
+    def on_tool_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:  # noqa: ARG002
         """Forget the tool."""
         with self._lock:
             self._forget(run_id)
 
-    def on_chat_model_start(
-        self,
-        serialized: dict[str, Any],  # noqa: ARG002 - part of the interface
-        messages: list[Any],  # noqa: ARG002 - part of the interface
-        *,
-        run_id: UUID,  # noqa: ARG002 - part of the interface
-        parent_run_id: UUID | None = None,
-        tags: list[str] | None = None,
-        invocation_params: Mapping[str, Any] | None = None,
-        **_: Any,
-    ) -> None:
+    def on_chat_model_start(self, serialized: Any, messages: Any, *, run_id: UUID, **about: Any) -> None:  # noqa: ARG002
         """A model is called, with tools, where the run's configuration is known."""
         with _undisturbed(), self._lock:
-            parent = self._known(parent_run_id)
+            parent = self._known(about.get("parent_run_id"))
             if parent is None or parent.recording is None:
                 return
             _hear_variables(parent)
-            if not parent.inner and TAG not in (tags or ()):
-                parent.recording.tools |= tools_in((invocation_params or {}).get("tools"))
+            if not parent.inner and TAG not in (about.get("tags") or ()):
+                parent.recording.tools |= tools_in((about.get("invocation_params") or {}).get("tools"))
 
     def on_interrupt(self, event: GraphInterruptEvent) -> None:
         """Note that a run is interrupted."""
@@ -285,14 +258,18 @@ class TrajectoryRecorder(GraphCallbackHandler):
         return None if run_id is None else self._runs.get(run_id)
 
     def _started(
-        self, run_id: UUID, parent_id: UUID | None, tags: Sequence[str], metadata: Mapping[str, Any]
+        self,
+        run_id: UUID,
+        parent_run_id: UUID | None = None,
+        tags: Sequence[str] | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        **_: Any,
     ) -> CallbackRun:
-        parent = self._known(parent_id)
-        inner = TAG in tags or (parent is not None and parent.inner)
-        inner |= parent_id in self._abandoned
+        parent = self._known(parent_run_id)
+        inner = TAG in (tags or ()) or (parent is not None and parent.inner) or parent_run_id in self._abandoned
         family = set() if parent is None else parent.family
         family.add(run_id)
-        run = self._runs[run_id] = CallbackRun(run_id, parent, metadata, inner, family, _running_loop())
+        run = self._runs[run_id] = CallbackRun(run_id, parent, metadata or {}, inner, family, _running_loop())
         if parent is not None and parent.recording is not None:
             _hear_variables(parent)
             run.recording = parent.recording

@@ -33,7 +33,7 @@ def as_reference(text: str, *, source: str) -> str:
     mark bears a checksum of the text, so that what a tool happens to return is no mark.
     """
     inside = _LIKE_A_MARK.sub("&lt;", text)
-    return f'<{TAG} source="{source}" id="{_checksum(inside)}">\n{inside}{_END}'
+    return f'<{TAG} source="{source}" id="{digest(inside, 12)}">\n{inside}{_END}'
 
 
 def without_reference(content: Any) -> Any:
@@ -43,9 +43,11 @@ def without_reference(content: Any) -> Any:
     """
     if isinstance(content, str):
         return _text_unmarked(content)
-    if not isinstance(content, Sequence) or not any(_is_marked(block) for block in content):
+    if not isinstance(content, Sequence):
         return content
-    return [rest for block in content if (rest := _without(block) if _is_marked(block) else block)]
+    rest = [_block_unmarked(block) for block in content]
+    unmarked = all(left is block for left, block in zip(rest, content, strict=True))
+    return content if unmarked else [left for left in rest if left]
 
 
 def is_reference(content: Any) -> bool:
@@ -69,7 +71,7 @@ def _text_unmarked(text: str) -> str:
             if end < 0:
                 break
         nested = following is not None and following.start() < end  # what is marked holds no mark
-        if not nested and _checksum(text[inside:end]) == begin[1]:
+        if not nested and digest(text[inside:end], 12) == begin[1]:
             rest.append(text[place : begin.start()].rstrip())
             further = _WORD.search(text, end + len(_END))
             place = further.start() if further else len(text)
@@ -79,20 +81,11 @@ def _text_unmarked(text: str) -> str:
     return "\n\n".join(part for part in (*rest, text[place:]) if part)
 
 
-def _checksum(text: str) -> str:
-    return digest(text, 12)
-
-
-def _is_marked(block: Any) -> bool:
+def _block_unmarked(block: Any) -> Any:
     text = block.get("text") if isinstance(block, Mapping) else block
-    return isinstance(text, str) and _text_unmarked(text) != text
-
-
-def _without(block: Any) -> Any:
-    if isinstance(block, str):
-        return _text_unmarked(block)
-    text = _text_unmarked(block["text"])
-    return {**block, "text": text} if text else None
+    if not isinstance(text, str) or (rest := _text_unmarked(text)) is text:
+        return block
+    return {**block, "text": rest} if rest and isinstance(block, Mapping) else rest
 
 
 EXTRAS = "langchain"

@@ -15,10 +15,15 @@ from langgraph.store.base import BaseStore, GetOp, Item, SearchItem
 from numpy.typing import NDArray
 
 from langchain_tooltree._langgraph import configurable_here, runtime_in
-from langchain_tooltree.errors import ConfigurationError, StoreError, TrajectoryFormatError, check_count
+from langchain_tooltree.errors import (
+    ConfigurationError,
+    StoreError,
+    ToolTreeError,
+    TrajectoryFormatError,
+    check_count,
+)
 from langchain_tooltree.experience.embeddings import EmbedStep, resolve_embeddings
-from langchain_tooltree.experience.files import from_json, to_json
-from langchain_tooltree.experience.trajectory import Trajectory
+from langchain_tooltree.experience.trajectory import Trajectory, from_json, to_json
 from langchain_tooltree.flows import Flow, arun_flow, async_twin, driven, run_flow
 
 Namespace = tuple[str, ...]
@@ -30,11 +35,7 @@ RESERVED = "langgraph"
 
 
 class NamespaceTemplate:
-    """A namespace with variables, such as `("tooltree", "{user_id}")`.
-
-    Raises:
-        ConfigurationError: If a label cannot stand in a namespace.
-    """
+    """A namespace with variables, such as `("tooltree", "{user_id}")`."""
 
     def __init__(self, labels: Sequence[str]) -> None:
         if isinstance(labels, str) or not labels:
@@ -56,12 +57,7 @@ class NamespaceTemplate:
         self.variables = tuple(dict.fromkeys(name for label in labels for name in _VARIABLE.findall(label)))
 
     def fill(self, values: Mapping[str, Any]) -> Namespace:
-        """The namespace for these values of its variables; others are ignored.
-
-        Raises:
-            ConfigurationError: If a value is missing, is neither a text, a whole number nor an identifier such as a
-                UUID, or would lead to somebody else's namespace.
-        """
+        """The namespace for these values of its variables; none of them may lead to somebody else's namespace."""
         texts = {name: _label(name, values) for name in self.variables}
         filled = tuple(_VARIABLE.sub(lambda found: texts[found[1]], label) for label in self.labels)
         if filled[0] == RESERVED:
@@ -178,18 +174,16 @@ class RecordCollection:
         yield StoreCall(self.store, "delete", (self.namespace(), key), {})
 
 
-def _record(item: Item) -> dict[str, Any]:
+def _record(item: Item, what: str = "Item", error: type[ToolTreeError] = StoreError) -> dict[str, Any]:
     try:
         record = json.loads(item.value["record"])
     except (KeyError, TypeError, ValueError):
         record = None
     if isinstance(record, dict):
         return record
-    msg = (
-        f"Item {item.key!r} in namespace {item.namespace!r} was not written by this package: {item.value!r:.80}. "
-        "Delete it or choose another namespace."
-    )
-    raise StoreError(msg)
+    where = f"{what} {item.key!r} in namespace {item.namespace!r}"
+    msg = f"{where} was not written by this package: {item.value!r:.80}. Delete it or choose another namespace."
+    raise error(msg)
 
 
 Vector = NDArray[np.float16]
@@ -208,6 +202,8 @@ class RunRanking:
 
     def scores(self, query: str, texts: Sequence[str]) -> Flow[list[float]]:
         """A score for each text, in their order, as a flow."""
+        if not texts:
+            return []
         with self._lock:
             vectors = {text: self._vectors[text] for text in texts if text in self._vectors}
         missing = [text for text in dict.fromkeys([*texts, query]) if text not in vectors]
@@ -217,8 +213,6 @@ class RunRanking:
             self._vectors |= {text: vectors[text] for text in texts}  # the query is not kept, it seldom comes again
             for text in list(self._vectors)[: max(0, len(self._vectors) - MOST_VECTORS)]:
                 del self._vectors[text]
-        if not texts:
-            return []
         matrix = np.stack([vectors[text] for text in texts]).astype(np.float32)
         similarities: list[float] = (matrix @ vectors[query].astype(np.float32)).tolist()
         return similarities
@@ -254,7 +248,9 @@ class ExperienceStore:
 
     The variables of the namespace are filled from `within`; then from `config["configurable"]` where a method is given
     one, and otherwise from that of the graph that is running; then from the runtime context of that graph
-    (`graph.invoke(..., context=...)`), a mapping or an object with attributes. Metadata are never used.
+    (`graph.invoke(..., context=...)`), a mapping or an object with attributes. Metadata are never used. A
+    method raises `ConfigurationError` if a variable is not known, and `TrajectoryFormatError` if what it reads is no
+    trajectory.
 
     Args:
         store: The store. If it has an index (`index={"embed": ..., "dims": ...}`), tasks are searched with it.
@@ -283,17 +279,7 @@ class ExperienceStore:
         self._values: dict[str, Any] = {}
 
     def within(self, **values: Any) -> "ExperienceStore":
-        """The same store for one user or tenant.
-
-        Args:
-            **values: Values of the namespace's variables.
-
-        Returns:
-            A store whose variables have these values.
-
-        Raises:
-            ConfigurationError: If the namespace has no such variable.
-        """
+        """The same store for one user or tenant: the namespace's variables have these values."""
         for name in values:
             if name not in self._template.variables:
                 known = ", ".join(self._template.variables) or "none"
@@ -302,17 +288,7 @@ class ExperienceStore:
         return self._bound({**self._values, **values})
 
     def within_config(self, config: RunnableConfig | None = None) -> "ExperienceStore":
-        """The same store for the user or tenant whom a configuration names.
-
-        Args:
-            config: Fills the variables of the namespace.
-
-        Returns:
-            A store that keeps to this namespace.
-
-        Raises:
-            ConfigurationError: If a variable of the namespace is not known.
-        """
+        """The same store for the user or tenant whom a configuration names."""
         values = self._known(config)
         self._template.fill(values)
         return self._bound(values)
@@ -328,14 +304,7 @@ class ExperienceStore:
         return self._store, self._namespace(None)
 
     def collection(self, label: str) -> RecordCollection:
-        """Records of another kind, in the same namespace; its variables are filled at each call.
-
-        Args:
-            label: Names the kind.
-
-        Returns:
-            The collection.
-        """
+        """Records of another kind, named by a label, in the same namespace; its variables are filled at each call."""
         return RecordCollection(self._store, lambda: (*self._namespace(None), label))
 
     def _bound(self, values: dict[str, Any]) -> "ExperienceStore":
@@ -346,15 +315,7 @@ class ExperienceStore:
 
     @driven
     def add(self, trajectory: Trajectory, *, config: RunnableConfig | None = None) -> Flow[None]:
-        """Keep a trajectory, in place of one with the same id.
-
-        Args:
-            trajectory: What to keep.
-            config: Fills the variables of the namespace.
-
-        Raises:
-            ConfigurationError: If a variable of the namespace is not known.
-        """
+        """Keep a trajectory, in place of one with the same id."""
         namespace = self._namespace(config)
         # As one ASCII text, since not every database takes NUL characters or lone surrogates, which tools do return.
         record = {"record": json.dumps(to_json(trajectory), default=str)}
@@ -367,19 +328,7 @@ class ExperienceStore:
 
     @driven
     def get(self, id: str, *, config: RunnableConfig | None = None) -> Flow[Trajectory | None]:  # noqa: A002 - the field's name
-        """Read one trajectory.
-
-        Args:
-            id: Its id.
-            config: Fills the variables of the namespace.
-
-        Returns:
-            The trajectory; `None` if there is none with this id.
-
-        Raises:
-            ConfigurationError: If a variable of the namespace is not known.
-            TrajectoryFormatError: If what is stored is no trajectory.
-        """
+        """Read the trajectory with this id; `None` if there is none."""
         item: Item | None = yield self._call("get", (*self._namespace(config), TRAJECTORIES), id)
         return None if item is None else _trajectory(item)
 
@@ -387,15 +336,7 @@ class ExperienceStore:
 
     @driven
     def delete(self, id: str, *, config: RunnableConfig | None = None) -> Flow[None]:  # noqa: A002 - as above
-        """Delete a trajectory; one that does not exist is no error.
-
-        Args:
-            id: Its id.
-            config: Fills the variables of the namespace.
-
-        Raises:
-            ConfigurationError: If a variable of the namespace is not known.
-        """
+        """Delete a trajectory; one that does not exist is no error."""
         namespace = self._namespace(config)
         yield self._call("delete", (*namespace, TASKS), id)
         yield self._call("delete", (*namespace, TRAJECTORIES), id)
@@ -405,19 +346,7 @@ class ExperienceStore:
     def trajectories(
         self, *, success: bool | None = None, config: RunnableConfig | None = None
     ) -> Iterator[Trajectory]:
-        """Read all trajectories, some at a time.
-
-        Args:
-            success: Only those that succeeded, or only those that failed; all if left out.
-            config: Fills the variables of the namespace.
-
-        Yields:
-            The trajectories in the order of their ids.
-
-        Raises:
-            ConfigurationError: If a variable of the namespace is not known.
-            TrajectoryFormatError: If what is stored is no trajectory.
-        """
+        """Read all trajectories in the order of their ids, some at a time; with `success`, only those with this end."""
         for page in run_flow(self.pages(success=success, config=config)):
             yield from run_flow(page)
 
@@ -434,7 +363,8 @@ class ExperienceStore:
     ) -> Flow[list[Flow[list[Trajectory]]]]:
         """The trajectories in the order of their ids, as flows that read some at a time."""
         namespace = self._namespace(config)
-        ids = [entry.key for entry in (yield from self._entries(namespace, success=success))]
+        entries = yield from listing(self._store, (*namespace, TASKS), wanted=_wanted(success))
+        ids = [entry.key for entry in entries]
         return [self._read_all(namespace, ids[start : start + PAGE]) for start in range(0, len(ids), PAGE)]
 
     @driven
@@ -447,20 +377,16 @@ class ExperienceStore:
             task: What is asked for.
             k: How many to find at the most.
             success: Only those that succeeded, or only those that failed; all if left out.
-            config: Fills the variables of the namespace.
+            config: Says whose namespace it is.
 
         Returns:
             The trajectories, most similar first.
-
-        Raises:
-            ConfigurationError: If `k` is less than 1, or a variable of the namespace is not known.
-            TrajectoryFormatError: If what is stored is no trajectory.
         """
         check_count("k", k)
         namespace = self._namespace(config)
         ids = yield from self._indexed(namespace, task, k, success=success)
         if ids is None:
-            entries = yield from self._entries(namespace, success=success)
+            entries = yield from listing(self._store, (*namespace, TASKS), wanted=_wanted(success))
             scores = yield from self._ranking.scores(task, [str(entry.value.get("task")) for entry in entries])
             ranked = sorted(zip(scores, entries, strict=True), key=lambda pair: (-pair[0], pair[1].key))
             ids = [entry.key for _, entry in ranked[:k]]
@@ -483,10 +409,6 @@ class ExperienceStore:
                 return own[:k]
             limit *= 4
         return None
-
-    def _entries(self, namespace: Namespace, *, success: bool | None) -> Flow[list[SearchItem]]:
-        """All entries in the order of their ids."""
-        return (yield from listing(self._store, (*namespace, TASKS), wanted=_wanted(success)))
 
     def _read_all(self, namespace: Namespace, ids: Sequence[str]) -> Flow[list[Trajectory]]:
         """The trajectories with these ids; those that were deleted meanwhile are left out."""
@@ -525,15 +447,8 @@ def _held(context: Any, name: str) -> Any:
 
 
 def _trajectory(item: Item) -> Trajectory:
-    where = f"Trajectory {item.key!r} in namespace {item.namespace!r}"
-    try:
-        written = json.loads(item.value["record"])
-    except (KeyError, TypeError, ValueError) as error:
-        msg = (
-            f"{where} was not written by an ExperienceStore: {item.value!r:.80}. Delete it or choose another namespace."
-        )
-        raise TrajectoryFormatError(msg) from error
-    return from_json(written, where=where)
+    written = _record(item, "Trajectory", TrajectoryFormatError)
+    return from_json(written, where=f"Trajectory {item.key!r} in namespace {item.namespace!r}")
 
 
 def _storable(text: str) -> str:

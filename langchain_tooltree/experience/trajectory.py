@@ -1,7 +1,9 @@
-"""Trajectory: what happened in one run, read from and written as messages of LangChain and OpenAI."""
+"""Trajectory: what happened in one run, read from and written as messages of LangChain and OpenAI, and JSON."""
 
 import json
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from functools import cache
 from typing import Any
 
@@ -19,7 +21,15 @@ from langchain_core.messages import (
 from langchain_core.messages import ChatMessage as LangChainChatMessage
 
 from langchain_tooltree.errors import TrajectoryFormatError
-from langchain_tooltree.experience.records import EXTRAS, Record, arguments_of, entries_in, function_of
+from langchain_tooltree.experience.records import (
+    EXTRAS,
+    Branch,
+    Record,
+    arguments_of,
+    entries_in,
+    first_request,
+    function_of,
+)
 
 UNKNOWN = "chat_format"
 """Key of `additional_kwargs` under which keys stand that only the chat format knew."""
@@ -200,3 +210,81 @@ class Trajectory(Record):
             TrajectoryFormatError: If a message has no role.
         """
         return to_messages(self.chat())
+
+
+SUCCESS_REWARD = 1.0
+"""The reward from which on a run has succeeded, where the record does not say so itself: benchmarks such as tau-bench
+give 1 for a solved task."""
+
+_OWN = {"id", "task", "success", "messages", "branches", "reasons"}
+
+
+def to_json(trajectory: Record) -> dict[str, Any]:
+    """A trajectory as an object for JSON: metadata, `id`, `messages`, and what does not follow from these.
+
+    What JSON has no form for, such as the artifact of a tool, is written as its text.
+    """
+    written = {key: value for key, value in trajectory.metadata.items() if key not in _OWN}
+    messages = trajectory.messages if trajectory.branches or not trajectory.steps else trajectory.chat()
+    written |= {"id": trajectory.id, "messages": list(messages)}
+    if trajectory.task != first_request(messages):
+        written["task"] = trajectory.task
+    if trajectory.success != _rewarded(trajectory.metadata):
+        written["success"] = trajectory.success
+    if trajectory.reasons:
+        written["reasons"] = trajectory.reasons
+    if trajectory.branches:
+        written["branches"] = [asdict(branch) for branch in trajectory.branches]
+    return written
+
+
+def from_json(written: Mapping[str, Any], *, where: str = "The record") -> Trajectory:
+    """A trajectory from what `to_json` returned, or from a record of somebody else's with `messages` and a `reward`.
+
+    `where` it stands is for error messages.
+    """
+    metadata = {key: value for key, value in written.items() if key not in _OWN}
+    return Trajectory.from_chat(
+        _messages(written.get("messages"), where),
+        id=None if written.get("id") is None else str(written["id"]),
+        task=written.get("task"),
+        success=_success(written["success"], where) if "success" in written else _rewarded(metadata),
+        branches=[_branch(each, where) for each in written.get("branches") or ()],
+        reasons=written.get("reasons") or "",
+        metadata=metadata,
+    )
+
+
+def _rewarded(metadata: Mapping[str, Any]) -> bool | None:
+    reward = metadata.get("reward")
+    return None if not isinstance(reward, int | float) or math.isnan(reward) else reward >= SUCCESS_REWARD
+
+
+def _success(written: Any, where: str) -> bool | None:
+    if written not in (None, True, False):
+        msg = f"{where}: 'success' is {written!r:.80}. It has to be true, false or null; a number goes under 'reward'."
+        raise TrajectoryFormatError(msg)
+    return None if written is None else bool(written)
+
+
+def _branch(written: Any, where: str) -> Branch:
+    try:
+        name, after, messages = str(written["name"]), int(written["after"]), written["messages"]
+    except (KeyError, TypeError, ValueError) as error:
+        msg = f"{where}: a branch has to be an object with 'name', 'after' and 'messages', got {written!r:.120}."
+        raise TrajectoryFormatError(msg) from error
+    return Branch(name, after, tuple(_messages(messages, where)))
+
+
+def _messages(written: Any, where: str) -> list[Mapping[str, Any]]:
+    if not isinstance(written, list):
+        found = "is missing" if written is None else f"is a {type(written).__name__}"
+        msg = f"{where}: 'messages' {found}. It has to be a list of messages in the OpenAI chat format."
+        raise TrajectoryFormatError(msg)
+    for position, message in enumerate(written):
+        if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
+            msg = (
+                f"{where}: message {position} has no role: {message!r:.120}. Expected {{'role': ..., 'content': ...}}."
+            )
+            raise TrajectoryFormatError(msg)
+    return written

@@ -11,9 +11,8 @@ from langchain_core.language_models import BaseChatModel
 from pydantic import BaseModel, Field
 
 from langchain_tooltree.errors import ConfigurationError, check_count
-from langchain_tooltree.experience.files import SUCCESS_REWARD
 from langchain_tooltree.experience.records import DEFAULT_MAX_CHARACTERS, FEWEST_CHARACTERS, excerpt
-from langchain_tooltree.experience.trajectory import Trajectory
+from langchain_tooltree.experience.trajectory import SUCCESS_REWARD, Trajectory
 from langchain_tooltree.flows import Flow, FunctionStep, async_twin, driven, flow_of
 from langchain_tooltree.models import (
     ATTEMPTS,

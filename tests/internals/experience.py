@@ -4,7 +4,6 @@
 
 from langchain_tooltree._langgraph import NodeRun
 from langchain_tooltree.experience import store as store_module
-from langchain_tooltree.experience.files import from_json, to_json
 from langchain_tooltree.experience.recording import GraphRun, ThreadDialogue, path_of, update_in
 from langchain_tooltree.experience.records import (
     DEFAULT_MAX_CHARACTERS,
@@ -22,7 +21,7 @@ from langchain_tooltree.experience.records import (
 )
 from langchain_tooltree.experience.run_identity import COLLECTING, MOST_RUNS, OfferedTools, as_metadata, tools_in
 from langchain_tooltree.experience.store import NamespaceTemplate, RunRanking
-from langchain_tooltree.experience.trajectory import to_chat, to_message, to_messages
+from langchain_tooltree.experience.trajectory import from_json, to_chat, to_json, to_message, to_messages
 from langchain_tooltree.experience.verdict import DEFAULT_VERDICT_PROMPT, resolve_verdict
 from langchain_tooltree.flows import async_twin, driven
 from langchain_tooltree.text import LONGEST_TEXT, digest, shortened

@@ -29,10 +29,9 @@ from langchain_tooltree.cfgm.collect.environment import Environment, closing, is
 from langchain_tooltree.cfgm.collect.graph import run_graph
 from langchain_tooltree.cfgm.collect.report import Cost, NamedTask, Task, TaskOutcome
 from langchain_tooltree.errors import ConfigurationError, TrajectoryFormatError
-from langchain_tooltree.experience.files import SUCCESS_REWARD, from_json, to_json
 from langchain_tooltree.experience.records import DEFAULT_MAX_CHARACTERS, excerpt
 from langchain_tooltree.experience.store import ExperienceStore
-from langchain_tooltree.experience.trajectory import Trajectory
+from langchain_tooltree.experience.trajectory import SUCCESS_REWARD, Trajectory, from_json, to_json
 from langchain_tooltree.flows import Flow, FunctionStep, flow_of
 from langchain_tooltree.models import ATTEMPTS, Meter, StructuredQuestion, document_prompt, inner_config
 from langchain_tooltree.text import shortened

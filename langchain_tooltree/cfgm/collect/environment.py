@@ -23,9 +23,8 @@ from langchain_tooltree.cfgm.collect.attempt import (
 )
 from langchain_tooltree.cfgm.collect.report import Cost
 from langchain_tooltree.errors import ConfigurationError, ToolTreeError
-from langchain_tooltree.experience.files import SUCCESS_REWARD
 from langchain_tooltree.experience.records import EXTRAS
-from langchain_tooltree.experience.trajectory import to_chat, to_message
+from langchain_tooltree.experience.trajectory import SUCCESS_REWARD, to_chat, to_message
 from langchain_tooltree.flows import Flow, FunctionStep
 from langchain_tooltree.models import call_tools, inner_config
 from langchain_tooltree.text import digest
