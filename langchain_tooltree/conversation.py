@@ -27,14 +27,9 @@ from langchain_tooltree.experience.trajectory import ROLES, role_of, to_chat
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One message of the model that made calls, and what they brought back.
+    """One message of the model that made calls, and what they brought back, in order."""
 
-    Attributes:
-        reply: The model's message; `None` if it does not stand in the conversation (any more).
-        observations: What came back, in order.
-    """
-
-    reply: AIMessage | None
+    reply: AIMessage | None  # `None` if it does not stand in the conversation (any more)
     observations: list[ToolMessage]
 
     def pairs(self) -> list[tuple[ToolCall | None, ToolMessage]]:
@@ -82,6 +77,7 @@ class Conversation:
         self._begin = 0  # what stands before was removed
         self._beginning: dict[int, BaseMessage] = {}  # those of them that were looked at all the same
         self._removed: set[str | None] = set()
+        self._texts: dict[int, str] = {}  # by the identity of a message, which this conversation holds
 
     @classmethod
     def of(cls, state: Any, key: str = "messages") -> "Conversation":
@@ -128,17 +124,17 @@ class Conversation:
     @cached_property
     def task(self) -> str:
         """What the user asked for last, in words; empty if nobody asked for anything, or with a picture alone."""
-        return "" if self.request is None else _words(self.request)
+        return self._words(self.request)
 
     @cached_property
     def first_task(self) -> str:
         """What the user asked for first, in words: the task of the record."""
-        return next(filter(None, (_words(said.message) for said in self._all if said.part == "request")), "")
+        return next(filter(None, (self._words(said.message) for said in self._all if said.part == "request")), "")
 
     @cached_property
     def requests(self) -> list[str]:
         """All that the user asked for, latest last; a request without words is named by its parts, as `[image]`."""
-        return [_named(said.message) for said in self._all if said.part == "request"]
+        return [self._named(said.message) for said in self._all if said.part == "request"]
 
     @cached_property
     def wanted(self) -> list[str]:
@@ -147,12 +143,12 @@ class Conversation:
         Where a summary stands in place of them all, it is the text of the summary: nothing else tells what the user
         wants. As soon as there is one request, a summary is not taken for another.
         """
-        return self.requests or [_summed_up(said.message) for said in self._all if said.part == "summary"]
+        return self.requests or [self._summed_up(said.message) for said in self._all if said.part == "summary"]
 
-    @property
+    @cached_property
     def goal(self) -> str:
         """The latest of what is `wanted`; empty if there is nothing to plan for."""
-        return _named(self.request) if self.request is not None else next(reversed(self.wanted), "")
+        return self._named(self.request) if self.request is not None else next(reversed(self.wanted), "")
 
     @property
     def is_summarized(self) -> bool:
@@ -163,7 +159,7 @@ class Conversation:
     def instructions(self) -> str:
         """The system prompt: the text of the system messages that the conversation begins with."""
         opening = takewhile(lambda said: said.part == "instruction", self._all)
-        return "\n\n".join(filter(None, (_words(said.message) for said in opening)))
+        return "\n\n".join(filter(None, (self._words(said.message) for said in opening)))
 
     # --- calls and observations ---
 
@@ -191,7 +187,7 @@ class Conversation:
     @cached_property
     def open_calls(self) -> dict[int, ToolCall]:
         """The calls of the model's latest message that nobody has answered yet, by their place in it."""
-        since = takewhile(lambda message: message is not self.reply, self._messages_latest_first())
+        since = takewhile(lambda message: message is not self.reply, (said.message for said in self._latest_first()))
         answered = {message.tool_call_id for message in since if is_observation(message)}
         calls = [] if self.reply is None else self.reply.tool_calls
         return {place: call for place, call in enumerate(calls) if call["id"] not in answered}
@@ -199,7 +195,7 @@ class Conversation:
     @cached_property
     def since_last_call(self) -> list[BaseMessage]:
         """What was said and observed since the model made calls for the last time; everything if it made none."""
-        since = takewhile(lambda message: not calls_in(message), self._messages_latest_first())
+        since = takewhile(lambda message: not calls_in(message), (said.message for said in self._latest_first()))
         return list(since)[::-1]
 
     @cached_property
@@ -253,7 +249,7 @@ class Conversation:
             if left < 0 and replied:
                 break
             end.append(said)
-            left -= _least_size(said.message, longest, call)
+            left -= self._least_size(said.message, longest, call)
             replied = replied or isinstance(said.message, AIMessage)
         last = end[-1].place if end else 0
         known = {said.place: said.message for said in self._read}
@@ -264,7 +260,7 @@ class Conversation:
             first += 1
             if not isinstance(message, RemoveMessage) and (message.id is None or message.id not in self._removed):
                 beginning.append(message)
-                left -= _least_size(message, longest, call)
+                left -= self._least_size(message, longest, call)
         return [*beginning, *(said.message for said in reversed(end))], max(0, last - first)
 
     @cached_property
@@ -276,9 +272,6 @@ class Conversation:
         while self._read_on():
             pass
         return self._read[::-1]
-
-    def _messages_latest_first(self) -> Iterator[BaseMessage]:
-        return (said.message for said in self._latest_first())
 
     def _latest_first(self, limit: int | None = None) -> "Iterator[_Said]":
         for number in count() if limit is None else range(limit):
@@ -306,6 +299,25 @@ class Conversation:
         given = self._given[place]
         return given if isinstance(given, BaseMessage) else convert_to_messages([given])[0]
 
+    def _words(self, message: BaseMessage | None) -> str:
+        """The text of a message without reference material, which is looked for once."""
+        if message is None:
+            return ""
+        if id(message) not in self._texts:
+            self._texts[id(message)] = text_of(without_reference(message.content)).strip()
+        return self._texts[id(message)]
+
+    def _named(self, message: BaseMessage) -> str:
+        return self._words(message) or readable(without_reference(message.content)).strip()
+
+    def _summed_up(self, summary: BaseMessage) -> str:
+        """A summary without the line by which LangChain says that it is one."""
+        heading, _, text = self._words(summary).partition("\n\n")
+        return text if text and heading.endswith(":") else self._words(summary)
+
+    def _least_size(self, message: BaseMessage, longest: int, call: int) -> int:
+        return min(len(self._words(message)), longest) + call * (is_observation(message) or len(calls_in(message)))
+
 
 def is_observation(message: Any) -> TypeGuard[ToolMessage]:
     """Whether something is what a tool call brought back."""
@@ -331,24 +343,6 @@ def _part(message: BaseMessage) -> Part:
         return PARTS[role]
     extras = {"additional_kwargs": message.additional_kwargs}
     return part_of({"role": role, "content": message.content, EXTRAS: extras})
-
-
-def _least_size(message: BaseMessage, longest: int, call: int) -> int:
-    return min(len(_words(message)), longest) + call * (is_observation(message) or len(calls_in(message)))
-
-
-def _words(message: BaseMessage) -> str:
-    return text_of(without_reference(message.content)).strip()
-
-
-def _summed_up(summary: BaseMessage) -> str:
-    """A summary without the line by which LangChain says that it is one."""
-    heading, _, text = _words(summary).partition("\n\n")
-    return text if text and heading.endswith(":") else _words(summary)
-
-
-def _named(message: BaseMessage) -> str:
-    return _words(message) or readable(without_reference(message.content)).strip()
 
 
 def _step(call: ToolCall | None, answer: ToolMessage | None, turn: int = 0) -> Step:
