@@ -11,6 +11,7 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
 from langchain_tooltree.experience.records import (
     EXTRAS,
+    MARK,
     PARTS,
     ChatMessage,
     Outcome,
@@ -304,11 +305,12 @@ class Conversation:
         if message is None:
             return ""
         if id(message) not in self._texts:
-            self._texts[id(message)] = text_of(without_reference(message.content)).strip()
+            content = _unmarked(message.content)
+            self._texts[id(message)] = (content if isinstance(content, str) else text_of(content)).strip()
         return self._texts[id(message)]
 
     def _named(self, message: BaseMessage) -> str:
-        return self._words(message) or readable(without_reference(message.content)).strip()
+        return self._words(message) or readable(_unmarked(message.content)).strip()
 
     def _summed_up(self, summary: BaseMessage) -> str:
         """A summary without the line by which LangChain says that it is one."""
@@ -339,14 +341,21 @@ class _Said(NamedTuple):
 
 def _part(message: BaseMessage) -> Part:
     role = ROLES.get(message.type) or role_of(message)
-    if role in PARTS:  # most messages; a long conversation has many
-        return PARTS[role]
+    part, content = PARTS.get(role, "other"), message.content
+    unmarked = isinstance(content, str) and MARK not in content and not message.additional_kwargs
+    if unmarked or part not in ("request", "instruction"):
+        return part  # most messages; a long conversation has many
     extras = {"additional_kwargs": message.additional_kwargs}
-    return part_of({"role": role, "content": message.content, EXTRAS: extras})
+    return part_of({"role": role, "content": content, EXTRAS: extras})
+
+
+def _unmarked(content: Any) -> Any:
+    """The content without reference material, of which there nearly always is none."""
+    return content if isinstance(content, str) and MARK not in content else without_reference(content)
 
 
 def _step(call: ToolCall | None, answer: ToolMessage | None, turn: int = 0) -> Step:
-    outcome = None if answer is None else Outcome(without_reference(answer.content), answer.status)
+    outcome = None if answer is None else Outcome(_unmarked(answer.content), answer.status)
     tool = call["name"] if call else (answer and answer.name) or ""
     call_id = call["id"] if answer is None and call else answer and answer.tool_call_id
     return Step(tool, call["args"] if call else None, outcome, call_id or None, turn)

@@ -169,8 +169,3 @@ Event = (
     | AnomalyEvent
     | ReflectEvent
 )
-
-
-def stream_payload(event: Event) -> dict[str, Any]:
-    """The form in which an event travels in `stream_mode="custom"`, so that the application knows it from its own."""
-    return {"tooltree": event}

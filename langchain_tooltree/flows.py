@@ -30,7 +30,7 @@ from langchain_core.runnables.config import ensure_config
 from langgraph.errors import GraphBubbleUp
 from langgraph.runtime import get_runtime
 
-from langchain_tooltree.events import Event, stream_payload
+from langchain_tooltree.events import Event
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -222,15 +222,14 @@ def has_handlers() -> bool:
     return not isinstance(callbacks, BaseCallbackManager) or bool(callbacks.handlers)
 
 
-def emit(event: Event, writer: Writer | None) -> Flow[None]:
-    """Emit an event to a writer and to callback handlers; without a writer nobody listens."""
-    if writer is not None:
-        yield EmitStep((event,), (to_stream(writer),))
+def emitted(event: Event, writer: Writer | None) -> EmitStep:
+    """An event on its way to a writer and to callback handlers; without a writer nobody listens."""
+    return EmitStep((), ()) if writer is None else EmitStep((event,), (to_stream(writer),))
 
 
 def to_stream(writer: Writer) -> EventSink:
-    """A sink that writes to `stream_mode="custom"`."""
-    return lambda event: writer(stream_payload(event))
+    """A sink that writes to `stream_mode="custom"`, in a form that the application knows from its own."""
+    return lambda event: writer({"tooltree": event})
 
 
 def current_writer() -> Writer | None:

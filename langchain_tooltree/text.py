@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from itertools import islice
 from typing import Any
@@ -36,6 +36,15 @@ def shortened(text: str, longest: int = LONGEST_TEXT) -> str:
     tail = longest // 3
     end = text[len(text) - tail :]
     return f"{text[: longest - tail]} [... {len(text) - longest} characters left out ...] {end}"
+
+
+def shortened_in(data: Any, longest: int = LONGEST_TEXT) -> Any:
+    """Data with each text in it shortened, keys aside."""
+    if isinstance(data, str):
+        return shortened(data, longest)
+    if isinstance(data, Mapping):
+        return {key: shortened_in(value, longest) for key, value in data.items()}
+    return [shortened_in(each, longest) for each in data] if isinstance(data, list | tuple) else data
 
 
 def digest(content: Any, length: int = 32) -> str:

@@ -19,7 +19,7 @@ from langchain_tooltree.cfgm.tips import Tip, extract_tips, task_id_of, tips_of
 from langchain_tooltree.errors import ConfigurationError, check_count
 from langchain_tooltree.experience.store import DEFAULT_NAMESPACE, ExperienceStore
 from langchain_tooltree.experience.trajectory import Trajectory
-from langchain_tooltree.flows import Flow, Writer, async_twin, driven, emit, flow_of
+from langchain_tooltree.flows import Flow, Writer, async_twin, driven, emitted, flow_of
 from langchain_tooltree.models import resolve_model
 
 logger = logging.getLogger(__name__)
@@ -284,5 +284,5 @@ def recall_for(
     others = tuple(each for each in recollection.runs if each.trajectory.id != own)
     recollection = replace(recollection, runs=others[:k])
     tasks, tips = [run.trajectory.task for run in recollection.runs], [tip.text for tip in recollection.tips]
-    yield from emit({"type": "recall", "task": task, "runs": tasks, "tips": tips}, writer)
+    yield emitted({"type": "recall", "task": task, "runs": tasks, "tips": tips}, writer)
     return recollection

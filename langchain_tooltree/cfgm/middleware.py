@@ -1,7 +1,7 @@
 """CFGMMiddleware: experience recalled, trouble reflected upon and runs recorded, inside agents of `create_agent`."""
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Annotated, Any, NotRequired, TypedDict
 
 from langchain.agents.middleware import AgentMiddleware, AgentState, ModelRequest, ModelResponse
@@ -15,8 +15,7 @@ from langgraph.runtime import Runtime
 from langchain_tooltree.cfgm.anomaly.detector import AnomalyDetector
 from langchain_tooltree.cfgm.memory import DEFAULT_K, CFGMMemory, check_memory, recall_for
 from langchain_tooltree.cfgm.recall import recall_text
-from langchain_tooltree.cfgm.recovery import DEFAULT_COOLDOWN, DEFAULT_MAX_REFLECTIONS, Recovery
-from langchain_tooltree.cfgm.reflection import Reflector
+from langchain_tooltree.cfgm.reflection import DEFAULT_COOLDOWN, DEFAULT_MAX_REFLECTIONS, AnyTool, Recovery, Reflector
 from langchain_tooltree.cfgm.tips import Tip
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import check_count
@@ -161,15 +160,13 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
 
         It is a step of the graph of its own: no model is asked twice where a run is resumed or a model call repeated.
         """
-        if self._recovery is None:
+        said = Conversation.of(state)
+        if self._recovery is None or not said.observations:
             return None
         begun = state.get("cfgm_begun")
+        task = begun["latest"] if begun else ""
         message = yield from self._recovery.correction(
-            Conversation.of(state),
-            tools=[tool for tool in self._recorder.tools.of(run_id(runtime)).values() if tool is not None],
-            tips=_tips(state),
-            task=begun["latest"] if begun else "",
-            writer=runtime.stream_writer,
+            said, known=self._known(state, runtime), task=task, writer=runtime.stream_writer
         )
         return None if message is None else {"messages": [message]}
 
@@ -205,6 +202,13 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
             logger.exception("A run was not recorded: %s", error)  # noqa: TRY401 - names the reason in one line
 
     aafter_agent = async_twin(after_agent)  # type: ignore[arg-type] # as above
+
+    def _known(self, state: CFGMState, runtime: Runtime[Any]) -> Flow[tuple[Iterable[Tip], Sequence[AnyTool]]]:
+        """The tips that were recalled when the run began, and the tools that its model was offered."""
+        yield from ()
+        recalled: Mapping[str, Any] = state.get("cfgm_recalled") or {}
+        tips = [tip for tip in map(Tip.from_dict, recalled.get("tips", ())) if tip.text]
+        return tips, [tool for tool in self._recorder.tools.of(run_id(runtime)).values() if tool is not None]
 
     def _recall(
         self, state: CFGMState, said: Conversation, begun: Begun, runtime: Runtime[Any]
@@ -263,10 +267,3 @@ def _forms(request: ModelRequest[Any]) -> list[dict[str, Any]]:
         form = ToolStrategy(form.schema)
     specs = form.schema_specs if isinstance(form, ToolStrategy) else ()
     return [{"name": spec.name, "description": spec.description, "parameters": spec.json_schema} for spec in specs]
-
-
-def _tips(state: CFGMState) -> Flow[Iterable[Tip]]:
-    """The tips that were recalled when the run began."""
-    yield from ()
-    recalled: Mapping[str, Any] = state.get("cfgm_recalled") or {}
-    return [tip for tip in map(Tip.from_dict, recalled.get("tips", ())) if tip.text]

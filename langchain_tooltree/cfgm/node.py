@@ -10,8 +10,7 @@ from langchain_core.runnables import Runnable, RunnableConfig
 
 from langchain_tooltree.cfgm.anomaly.detector import AnomalyDetector, names_of
 from langchain_tooltree.cfgm.memory import DEFAULT_K, CFGMMemory, check_memory, recall_for
-from langchain_tooltree.cfgm.recovery import DEFAULT_COOLDOWN, DEFAULT_MAX_REFLECTIONS, AnyTool, Recovery
-from langchain_tooltree.cfgm.reflection import Reflector
+from langchain_tooltree.cfgm.reflection import DEFAULT_COOLDOWN, DEFAULT_MAX_REFLECTIONS, AnyTool, Recovery, Reflector
 from langchain_tooltree.cfgm.tips import Tip
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import check_count
@@ -104,7 +103,7 @@ class CFGMReflectionNode(Runnable[Any, Update]):
         # Outside of any graph, the caller puts the correction in its place.
         if writer is None or self._can_replace(said.observations):
             message = yield from self._recovery.correction(
-                said, names=self._names, tools=self._tools, tips=self._tips(said, writer), writer=writer
+                said, names=self._names, known=self._known(said, writer), writer=writer
             )
             corrected = [] if message is None else [message]
         if isinstance(input, list):
@@ -125,7 +124,7 @@ class CFGMReflectionNode(Runnable[Any, Update]):
             )
         return False
 
-    def _tips(self, said: Conversation, writer: Writer | None) -> Flow[Iterable[Tip]]:
+    def _known(self, said: Conversation, writer: Writer | None) -> Flow[tuple[Iterable[Tip], Sequence[AnyTool]]]:
         if self._memory is None or not said.task:
-            return ()
-        return (yield from recall_for(self._memory, said.task, k=self._k, writer=writer)).tips
+            return (), self._tools
+        return (yield from recall_for(self._memory, said.task, k=self._k, writer=writer)).tips, self._tools

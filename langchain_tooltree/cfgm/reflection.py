@@ -1,16 +1,21 @@
 """Reflection: what a model is asked about an anomaly, and what it says (CFGM, Alg. 3)."""
 
 import json
+import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import chain, islice
-from typing import Any
+from typing import Any, Self
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import ToolMessage
+from langchain_core.tools import BaseTool
+from langgraph.errors import GraphBubbleUp
 from pydantic import BaseModel, Field
 
+from langchain_tooltree.cfgm.anomaly.classifier import LONGEST_WAIT
+from langchain_tooltree.cfgm.anomaly.detector import AnomalyDetector
 from langchain_tooltree.cfgm.anomaly.rules import Anomaly, AnomalyKind
 from langchain_tooltree.cfgm.tips import Tip
 from langchain_tooltree.conversation import Conversation
@@ -23,10 +28,19 @@ from langchain_tooltree.experience.records import (
     as_reference,
     excerpt,
 )
-from langchain_tooltree.experience.trajectory import to_chat
-from langchain_tooltree.flows import Flow, async_twin, driven
-from langchain_tooltree.models import ATTEMPTS, Meter, StructuredQuestion, document_prompt, inner_config, resolve_model
-from langchain_tooltree.text import LONGEST_TEXT, shortened, words_of
+from langchain_tooltree.experience.run_identity import tools_in
+from langchain_tooltree.experience.trajectory import Trajectory
+from langchain_tooltree.flows import Flow, Writer, async_twin, driven, emitted, flow_of
+from langchain_tooltree.models import (
+    ATTEMPTS,
+    Meter,
+    Patience,
+    StructuredQuestion,
+    document_prompt,
+    inner_config,
+    resolve_model,
+)
+from langchain_tooltree.text import LONGEST_TEXT, shortened, shortened_in, words_of
 
 _OPENING = """\
 You watch over the work of an assistant with tools. Something has just gone wrong, and you help it back on course.
@@ -241,26 +255,26 @@ class Reflector:
     ) -> dict[str, Any]:
         # An excerpt leaves out the middle, so in a long run it need not be read.
         ends, between = said.ends(self._max_characters, longest=LONGEST_TEXT, call=LEAST_OF_A_CALL)
-        rounds = list(said.earlier_rounds())
+        rounds, task = list(said.earlier_rounds()), said.task or task
         earlier = [advice for each in rounds for one in each.observations if (advice := advice_in(one))]
-        record = Record.from_chat([to_chat(message) for message in ends], id="running")
+        record = Trajectory.from_messages(ends, id="running")
         shown = excerpt(record, max_characters=self._max_characters)
-        task = shortened(said.task or task)
-        described, others = _described_among(tools, [step.tool for step in record.steps], task)
+        descriptions = list(map(_described, tools))
+        advised = [{"text": tip.text, "reasoning": tip.reasoning} for tip in islice(tips, MOST_TIPS)]
+        task, step = shortened_in((task, _step(record, anomaly)))
+        advised, descriptions = shortened_in(advised, LONGEST_ANSWER), shortened_in(descriptions, LONGEST_DESCRIPTION)
+        described, others = _described_among(descriptions, [step.tool for step in record.steps], task)
         document = {
             "task": task,
             "anomaly": anomaly.to_dict(),
-            "step": _step(record, anomaly),
+            "step": step,
             "record": [
                 # There is more in between than this excerpt of both ends knows of.
                 {"left_out": f"more than {between} messages"} if between and "left_out" in entry else entry
                 for entry in shown
             ],
             "tools": described,
-            "tips": [
-                {"text": shortened(tip.text, LONGEST_ANSWER), "reasoning": shortened(tip.reasoning, LONGEST_ANSWER)}
-                for tip in islice(tips, MOST_TIPS)
-            ],
+            "tips": advised,
         }
         sometimes = {"other_tools": others, "earlier_advice": earlier[::-1], "questions": self._questions}
         return document | {name: value for name, value in sometimes.items() if value}
@@ -274,16 +288,14 @@ def _step(record: Record, anomaly: Anomaly) -> dict[str, Any]:
     step = next(chain(by_id, by_tool, answered), None)
     if step is None or step.outcome is None:
         return {}
-    observation = step.outcome.text
     arguments = json.dumps(step.arguments, ensure_ascii=False, default=str)
-    return {"tool": step.tool, "arguments": shortened(arguments), "observation": shortened(observation)}
+    return {"tool": step.tool, "arguments": arguments, "observation": step.outcome.text}
 
 
 def _described_among(
-    tools: Iterable[Mapping[str, Any]], called: Sequence[str], task: str
+    described: list[dict[str, Any]], called: Sequence[str], task: str
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """The tools that matter most, described, and the names of others: those called lately, then those for the task."""
-    described = [_described(tool) for tool in tools]
     if len(described) <= MOST_TOOLS:
         return described, []
     lately = {name: place for place, name in enumerate(called, start=1)}
@@ -306,7 +318,7 @@ def _described(tool: Mapping[str, Any]) -> dict[str, Any]:
     properties = parameters.get("properties") if isinstance(parameters, Mapping) else None
     return {
         "name": function.get("name") or function.get("type"),
-        "description": shortened(str(function.get("description") or ""), LONGEST_DESCRIPTION),
+        "description": str(function.get("description") or ""),
         "arguments": list(properties or ()),
     }
 
@@ -344,14 +356,8 @@ def read_reflection(reply: Mapping[str, Any]) -> Reflection:
     key_information = [_text(information.get(name)) for name in names]
     pairs = list(islice(_pairs(said.get("questions")), MOST_QUESTIONS))
     next_step = _text(next((said[name] for name in _NEXT_STEPS if said.get(name)), _only_text(said)))
-    objective, environment, progress = [shortened(text, LONGEST_ANSWER) for text in key_information]
-    return Reflection(
-        objective=objective,
-        initial_environment=environment,
-        progress=progress,
-        questions=tuple([(shortened(one, LONGEST_ANSWER), shortened(other, LONGEST_ANSWER)) for one, other in pairs]),
-        next_step=shortened(next_step),
-    )
+    (objective, environment, progress), pairs = shortened_in((key_information, pairs), LONGEST_ANSWER)
+    return Reflection(objective, environment, progress, tuple(map(tuple, pairs)), shortened(next_step))
 
 
 def _named(reply: Mapping[str, Any]) -> dict[str, Any]:
@@ -469,3 +475,121 @@ def _on_one_line(text: str) -> str:
 def _mark(message: ToolMessage) -> Mapping[str, Any]:
     mark = message.response_metadata.get(KEY)
     return mark if isinstance(mark, dict) else {}
+
+
+logger = logging.getLogger(__name__)
+
+DEFAULT_COOLDOWN = 3
+"""Rounds of calls from one reflection to the next: the corrected step, and one more to see what came of it."""
+
+DEFAULT_MAX_REFLECTIONS = 5
+"""Reflections for one message of the user: an agent that five have not helped needs a person."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReflectionBudget:
+    """How often an agent is helped in one run, which begins with the latest message of its user.
+
+    A *round* is what came back of the calls in one message of the model. Calls that were made in parallel are one
+    round: the model has seen none of their results when it makes the others. A reflection is followed by another one in
+    the `cooldown`th round after it at the earliest. Reflections that failed count for `max_reflections`.
+    """
+
+    cooldown: int = DEFAULT_COOLDOWN
+    max_reflections: int = DEFAULT_MAX_REFLECTIONS
+
+    def __post_init__(self) -> None:
+        check_count("cooldown", self.cooldown)
+        check_count("max_reflections", self.max_reflections)
+
+    def allows(self, reflected: Iterable[bool]) -> bool:
+        """Whether to reflect now, by whether there was a reflection on each earlier round of the run, latest first."""
+        spent = 0
+        for rounds_ago, there_was in enumerate(reflected, start=1):
+            if there_was:
+                spent += 1
+                if rounds_ago < self.cooldown or spent >= self.max_reflections:
+                    return False
+        return True
+
+
+AnyTool = BaseTool | Callable[..., Any] | dict[str, Any]
+"""A tool of an agent, or one that the provider runs, which may have no name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """Watches the observations of a running conversation, and corrects its course where something is off."""
+
+    reflector: Reflector
+    detector: AnomalyDetector
+    budget: ReflectionBudget
+
+    @classmethod
+    def of(cls, model: str | BaseChatModel | Reflector, detector: AnomalyDetector | None, **budget: int) -> Self:
+        """Put the parts together that a user has passed; raises `ConfigurationError` if one of them is invalid."""
+        if detector is not None and not isinstance(detector, AnomalyDetector):
+            msg = f"detector must be an AnomalyDetector, got {type(detector).__name__}."
+            raise ConfigurationError(msg)
+        return cls(
+            model if isinstance(model, Reflector) else Reflector(model),
+            AnomalyDetector() if detector is None else detector,
+            ReflectionBudget(**budget),
+        )
+
+    def correction(
+        self,
+        said: Conversation,
+        *,
+        names: Collection[str] | None = None,
+        known: Flow[tuple[Iterable[Tip], Sequence[AnyTool]]],
+        task: str = "",
+        writer: Writer | None,
+    ) -> Flow[ToolMessage | None]:
+        """Look at the latest observations, and reflect on them if need be.
+
+        The result is the anomalous observation with the correction, to take the place of the one in the state; `None`
+        if there is nothing to correct. A detector or a model that fails is logged, not raised. `names` are all tools
+        that the agent has, if they are known. The flow `known` gives tips, and the tools to describe; it only runs
+        where there is a reflection.
+        """
+        observations = said.observations
+        if not observations or any(map(was_reviewed, observations)):
+            return None
+        try:
+            anomaly = yield from flow_of(self.detector.check)(said, tools=names)
+        except GraphBubbleUp:
+            raise
+        except Exception as error:  # noqa: BLE001 - a classifier may be down, and the agent can do without
+            logger.warning("An observation was not checked: %s: %s", type(error).__name__, error)
+            return None
+        if anomaly is None:
+            return None
+        yield emitted({"type": "anomaly", "anomaly": anomaly.to_dict()}, writer)
+        reviewed = (any(map(was_reviewed, each.observations)) for each in said.earlier_rounds())
+        if not anomaly.recoverable or not self.budget.allows(reviewed):
+            return None
+        tips, tools = yield from known
+        meter = Meter(allowance=ATTEMPTS, patience=Patience(LONGEST_WAIT))
+        reflection: Reflection | None = None
+        problem = ""
+        try:
+            reflect, described = flow_of(self.reflector.reflect), tools_in(list(tools)).values()
+            reflection = yield from reflect(said, anomaly, tips=tips, tools=described, task=task, meter=meter)
+        except GraphBubbleUp:
+            raise
+        except Exception as error:  # noqa: BLE001 - the agent goes on as it would have without a reflection
+            problem = f"{type(error).__name__}: {error}"
+        if reflection is None:
+            problem = problem or "; ".join(meter.problems) or "the model has said nothing"
+            logger.warning("There is no reflection on the result of %s: %s", anomaly.tool, problem)
+        found = None if reflection is None else reflection.to_dict()
+        yield emitted({"type": "reflect", "call_id": anomaly.call_id, "reflection": found, "problem": problem}, writer)
+        return corrected(_observation_of(anomaly, observations), anomaly, reflection)
+
+
+def _observation_of(anomaly: Anomaly, observations: Sequence[ToolMessage]) -> ToolMessage:
+    """The observation that is anomalous: by the id of its call, or else the latest of its tool."""
+    by_tool = [each for each in observations if each.name == anomaly.tool]
+    by_id = [each for each in observations if anomaly.call_id is not None and each.tool_call_id == anomaly.call_id]
+    return (by_id or by_tool or list(observations))[-1]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any, Literal, Self
 
-from langchain_tooltree.text import LONGEST_TEXT, digest, shortened
+from langchain_tooltree.text import LONGEST_TEXT, digest, shortened_in
 
 ChatMessage = Mapping[str, Any]
 """A message in the OpenAI chat format: `role`, `content`, `tool_calls`, `tool_call_id`, and whatever it came with."""
@@ -19,7 +19,9 @@ ChatMessage = Mapping[str, Any]
 TAG = "reference_material"
 
 # Bounded, and looked for one at a time: an observation may be long, and be written by somebody who means ill.
-_MARK = f"<{TAG} "
+MARK = f"<{TAG} "
+"""With which all reference material begins: a text without it, as nearly all are, has none."""
+
 _BEGIN = re.compile(rf'<{TAG} source="[^"<>]{{0,40}}" id="([0-9a-f]{{12}})">\n')
 _END = f"\n</{TAG}>"
 _WORD = re.compile(r"\S")
@@ -58,7 +60,7 @@ def is_reference(content: Any) -> bool:
 
 def _text_unmarked(text: str) -> str:
     """The text around the marked parts, with an empty line where one was taken out."""
-    if _MARK not in text:  # nearly always, and much sooner known
+    if MARK not in text:
         return text
     rest: list[str] = []
     place, end = 0, -1
@@ -94,8 +96,15 @@ EXTRAS = "langchain"
 Part = Literal["request", "summary", "reference", "reply", "observation", "instruction", "other"]
 """What a message is in a conversation."""
 
-PARTS: Mapping[str, Part] = {"assistant": "reply", "tool": "observation", "function": "observation"}
-"""Parts that the role alone decides; a function is what a tool was called before."""
+PARTS: Mapping[str, Part] = {
+    "assistant": "reply",
+    "tool": "observation",
+    "function": "observation",
+    "user": "request",
+    "system": "instruction",
+    "developer": "instruction",
+}
+"""Parts by role, as long as nothing is marked; a function is what a tool was called before."""
 
 
 def part_of(message: ChatMessage) -> Part:
@@ -105,13 +114,10 @@ def part_of(message: ChatMessage) -> Part:
     mark. *Reference* is a message that holds nothing but reference material; an empty one is an empty request.
     """
     role = message.get("role")
-    if role not in ("user", "system", "developer"):
-        return PARTS.get(role, "other") if isinstance(role, str) else "other"
-    if role == "user" and (extras := message.get(EXTRAS)) and _is_summary(extras):
+    part = PARTS.get(role, "other") if isinstance(role, str) else "other"
+    if part == "request" and (extras := message.get(EXTRAS)) and _is_summary(extras):
         return "summary"
-    if is_reference(message.get("content")):
-        return "reference"
-    return "request" if role == "user" else "instruction"
+    return "reference" if part in ("request", "instruction") and is_reference(message.get("content")) else part
 
 
 def _is_summary(extras: Any) -> bool:
@@ -439,7 +445,7 @@ def excerpt(record: Record, *, max_characters: int) -> list[Entry]:
     As JSON, they have about `max_characters`. Long texts lose their middle, and so does a long run: how it began and
     how it ended stays, and an entry `left_out` says how much is missing.
     """
-    entries = list(_entries(record))
+    entries: list[Entry] = shortened_in(list(_entries(record)))
     sizes = [len(json.dumps(entry, ensure_ascii=False, default=str)) for entry in entries]
     if sum(sizes) <= max_characters:
         return entries
@@ -469,7 +475,7 @@ def _entries(record: Record) -> Iterator[Entry]:
 def _told(messages: Sequence[ChatMessage], by: Mapping[str, str]) -> Iterator[Entry]:
     for message in messages:
         role, content = message.get("role"), message.get("content")
-        said = shortened(readable(content))
+        said = readable(content)
         if part_of(message) == "observation":
             failed = {"failed": True} if message.get("error") else {}
             tool = {"tool": message["name"]} if message.get("name") else {}
@@ -486,7 +492,4 @@ def _call(call: Mapping[str, Any]) -> Entry:
     if arguments is None:
         arguments = str(function_of(call).get("arguments"))
     written = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False, default=str)
-    return {
-        "tool": function_of(call).get("name"),
-        "arguments": arguments if len(written) <= LONGEST_TEXT else shortened(written),
-    }
+    return {"tool": function_of(call).get("name"), "arguments": arguments if len(written) <= LONGEST_TEXT else written}

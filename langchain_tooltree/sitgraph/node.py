@@ -11,7 +11,7 @@ from langchain_core.runnables import Runnable, RunnableConfig
 
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError, check_count
-from langchain_tooltree.flows import Flow, Writer, async_twin, current_writer, driven, emit, flow_of
+from langchain_tooltree.flows import Flow, Writer, async_twin, current_writer, driven, emitted, flow_of
 from langchain_tooltree.models import extended
 from langchain_tooltree.sitgraph.drift import Tools, toolset_of
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
@@ -132,7 +132,7 @@ class Suggester:
             return []
         if suggestions:
             given = [suggestion.to_dict() for suggestion in suggestions]
-            yield from emit({"type": "suggest", "last_tool": last_tool, "suggestions": given}, writer)
+            yield emitted({"type": "suggest", "last_tool": last_tool, "suggestions": given}, writer)
         return suggestions
 
 

@@ -4,18 +4,18 @@
 
 from langchain_tooltree.cfgm import condense as condense_module
 from langchain_tooltree.cfgm import tips as tips_module
-from langchain_tooltree.cfgm.anomaly.error_fields import error_in, fields_of
 from langchain_tooltree.cfgm.anomaly.loops import acknowledges
 from langchain_tooltree.cfgm.anomaly.phrases import (
     ALFWORLD_PHRASES,
+    HEAD,
     SCIENCEWORLD_PHRASES,
     WEBSHOP_PHRASES,
     Phrase,
     phrase_book,
     phrases_from,
+    signals_in,
 )
-from langchain_tooltree.cfgm.anomaly.rules import AnomalyKind
-from langchain_tooltree.cfgm.anomaly.signals import HEAD, signals_in
+from langchain_tooltree.cfgm.anomaly.rules import AnomalyKind, error_in, fields_of
 from langchain_tooltree.cfgm.collect.attempt import ENDED, SHELF, Journal, journals
 from langchain_tooltree.cfgm.collect.collect import acollect, collect
 from langchain_tooltree.cfgm.collect.collection import DEFAULT_FAILURE_PROMPT, FailureForm
@@ -35,13 +35,15 @@ from langchain_tooltree.cfgm.collect.report import NamedTask, named
 from langchain_tooltree.cfgm.condense import GAP, Move, condensed, flat, in_short, news_in, pieces_of
 from langchain_tooltree.cfgm.focus import DEFAULT_FOCUS_PROMPT, LONGEST_FOCUS_POINT
 from langchain_tooltree.cfgm.recall import ANSWER, LOOKED_AT, Recollection, complementary, moves_of
-from langchain_tooltree.cfgm.recovery import DEFAULT_COOLDOWN, DEFAULT_MAX_REFLECTIONS, ReflectionBudget
 from langchain_tooltree.cfgm.reflection import (
     ADVICE,
+    DEFAULT_COOLDOWN,
+    DEFAULT_MAX_REFLECTIONS,
     DEFAULT_REFLECTION_PROMPT,
     DEFAULT_SELF_QA_PROMPT,
     NOTICED,
     Reflection,
+    ReflectionBudget,
     advice_in,
     corrected,
     correction_text,

@@ -15,11 +15,9 @@ PACKAGE = Path(langchain_tooltree.__file__).parent
 FILES = sorted(PACKAGE.rglob("*.py"))
 ROOMS = ("tooltree", "sitgraph", "cfgm")
 PURE = {
-    "cfgm/anomaly/error_fields.py",
     "cfgm/anomaly/loops.py",
     "cfgm/anomaly/phrases.py",
     "cfgm/anomaly/rules.py",
-    "cfgm/anomaly/signals.py",
     "cfgm/collect/report.py",
     "cfgm/condense.py",
     "events.py",

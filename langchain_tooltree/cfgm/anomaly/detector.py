@@ -126,24 +126,14 @@ class AnomalyDetector:
         if not seen:
             return None
         latest = [each.step for each in seen]
-        found = self._by_rules(seen, said, tools) or self._by_loops(latest, turns)
+        names = None if tools is None else names_of(tools)
+        found = rules.found_in(seen, names, lambda tool: _worked_before(said, tool), self._phrases)
+        found = found or self._by_loops(latest, turns)
         if found is not None or self._classify is None:
             return found
         return (yield from self._classify(latest))
 
     acheck = async_twin(check)
-
-    def _by_rules(
-        self, latest: Sequence[rules.ObservedCall], said: Conversation, tools: Tools | None
-    ) -> Anomaly | None:
-        names = None if tools is None else names_of(tools)
-        checks: tuple[Callable[[rules.ObservedCall], Anomaly | None], ...] = (
-            lambda seen: rules.missing_tool(seen, names, lambda tool: _worked_before(said, tool)),
-            rules.error,
-            rules.error_field,
-            lambda seen: rules.phrase(seen, self._phrases),
-        )
-        return next((found for check in checks for seen in latest if (found := check(seen))), None)
 
     def _by_loops(self, latest: Sequence[Step], earlier: Iterator[list[Step]]) -> Anomaly | None:
         steps = chain(reversed(latest), chain.from_iterable(reversed(turn) for turn in earlier))

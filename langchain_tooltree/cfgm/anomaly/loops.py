@@ -11,7 +11,7 @@ from fnmatch import translate
 from itertools import islice
 from typing import Any, Literal
 
-from langchain_tooltree.cfgm.anomaly.signals import said
+from langchain_tooltree.cfgm.anomaly.phrases import said
 from langchain_tooltree.experience.records import Step
 
 PERIODS = (2, 3, 4)
