@@ -89,17 +89,9 @@ def config_at(configurable: Mapping[str, Any], namespace: str) -> RunnableConfig
 
 
 def without_reserved(configurable: Mapping[str, Any], *, place: bool = True) -> dict[str, Any]:
-    """What users have put under `configurable`.
-
-    Args:
-        configurable: The values.
-        place: Whether to keep what says where a run stands: thread, checkpoint, namespace.
-    """
-    return {
-        key: value
-        for key, value in configurable.items()
-        if not key.startswith(_RESERVED) and (place or key not in _PLACE)
-    }
+    """What users have put under `configurable`; with `place`, also what says where a run stands, such as its thread."""
+    left_out = frozenset() if place else _PLACE
+    return {key: value for key, value in configurable.items() if not key.startswith(_RESERVED) and key not in left_out}
 
 
 def variables_in(configurable: Mapping[str, Any]) -> dict[str, Any]:
@@ -189,10 +181,9 @@ def questions_once(interrupted: GraphInterrupt) -> GraphInterrupt:
 
 
 def appending(snapshot_frequency: int) -> "DeltaChannel[Any]":
-    """A state channel for a growing list, of which a checkpoint holds what was added and not all that is there.
+    """A state channel for a growing list, of which a checkpoint holds only what was added.
 
-    Args:
-        snapshot_frequency: After how many additions a checkpoint holds all of it.
+    After so many additions as `snapshot_frequency` says, one holds all of it.
     """
     return DeltaChannel(_joined, list, snapshot_frequency=snapshot_frequency)
 
@@ -215,17 +206,10 @@ class SavedState:
     @classmethod
     def of(cls, saved: CheckpointTuple) -> "SavedState":
         """Read a checkpoint."""
-        parents: Mapping[str, str] = (saved.metadata or {}).get("parents") or {}
-        return cls(
-            id=saved.checkpoint["id"],
-            namespace=namespace_of(saved.config),
-            root=parents.get("", ""),
-            channels=frozenset(
-                name for name in saved.checkpoint["channel_values"] if not name.startswith((_RESERVED, "branch:"))
-            ),
-            metadata=frozenset(saved.metadata or ()),
-            _saved=saved,
-        )
+        root = ((saved.metadata or {}).get("parents") or {}).get("", "")
+        names = (name for name in saved.checkpoint["channel_values"] if not name.startswith((_RESERVED, "branch:")))
+        place, metadata = namespace_of(saved.config), frozenset(saved.metadata or ())
+        return cls(saved.checkpoint["id"], place, root, frozenset(names), metadata, saved)
 
     def value(self, channel: str) -> Any:
         """What it holds under this name."""
@@ -233,9 +217,8 @@ class SavedState:
 
     def in_parts(self, channel: str) -> bool:
         """Whether it holds only what was added to a list, so that the graph has to add up the checkpoints."""
-        return channel in self._saved.checkpoint["channel_versions"] and not isinstance(
-            self.value(channel), list | tuple
-        )
+        known = channel in self._saved.checkpoint["channel_versions"]
+        return known and not isinstance(self.value(channel), list | tuple)
 
 
 # ToolNode.

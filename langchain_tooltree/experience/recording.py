@@ -53,11 +53,7 @@ class ThreadDialogue:
 
 
 def keyed(messages: Any) -> Iterator[tuple[Key, BaseMessage | ChatMessage]]:
-    """The messages of a list, or a single one, each with what identifies it.
-
-    Raises:
-        TrajectoryFormatError: If something in the list is no message.
-    """
+    """The messages of a list, or a single one, each with what identifies it."""
     times: dict[str, int] = {}
     for given in messages if isinstance(messages, list | tuple) else [] if messages is None else [messages]:
         message = given if isinstance(given, BaseMessage) else _converted(given)
@@ -298,18 +294,15 @@ class Recording:
     def graph(self, run: CallbackRun, namespace: str) -> GraphRun:
         """What is heard of the graph of this run, from now on if it was not heard of before."""
         if namespace not in self._graphs:
-            self._graphs[namespace] = self._begun(run, namespace)
+            dialogue = ThreadDialogue()
+            if visits := list(self._visits(run)):
+                (inner, _), (top, node) = visits[0], visits[-1]
+                top.apply_before(node.step)
+                name = path_of(namespace.removeprefix(self._namespace))
+                within = None if inner is top else inner.dialogue
+                dialogue = ThreadDialogue(name, after=len(top.dialogue.messages), within=within)
+            self._graphs[namespace] = GraphRun(dialogue)
         return self._graphs[namespace]
-
-    def _begun(self, run: CallbackRun, namespace: str) -> GraphRun:
-        visits = list(self._visits(run))
-        if not visits:
-            return GraphRun(ThreadDialogue())
-        (inner, _), (top, node) = visits[0], visits[-1]
-        top.apply_before(node.step)
-        name = path_of(namespace.removeprefix(self._namespace))
-        within = None if inner is top else inner.dialogue
-        return GraphRun(ThreadDialogue(name, after=len(top.dialogue.messages), within=within))
 
     @property
     def last(self) -> Any:
@@ -321,10 +314,9 @@ class Recording:
         root, *inside = [graph.dialogue for graph in self._graphs.values()]
         if self.last is None and earlier is None:
             return None
+        reasons = "" if error is None else f"The run raised {type(error).__name__}: {error}"
         if self.unfinished(error):
             reasons = STOPPED
-        else:
-            reasons = "" if error is None else f"The run raised {type(error).__name__}: {error}"
         return together(root, inside, id=self.id, reasons=reasons, tools=self.tools, earlier=earlier)
 
     def unfinished(self, error: BaseException | None) -> bool:

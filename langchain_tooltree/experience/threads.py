@@ -69,10 +69,9 @@ def load_thread(
             yield _ForEach(partial(graph.get_state_history, place), partial(graph.aget_state_history, place), visit)
     root = histories.pop("", _History())
     if not root.forms:
-        msg = (
-            f"The state of thread {thread_id!r} has no messages under {messages_key!r}; "
-            f"it has {', '.join(sorted(root.channels)) or 'nothing'}. Pass messages_key=."
-        )
+        held = ", ".join(sorted(root.channels)) or "nothing"
+        where = f"The state of thread {thread_id!r}"
+        msg = f"{where} has no messages under {messages_key!r}; it has {held}. Pass messages_key=."
         raise TrajectoryFormatError(msg)
     dialogue, lengths = root.read()
     return together(dialogue, _inside(histories, lengths), id=thread_id, task=task, success=success)

@@ -137,11 +137,7 @@ AnyVerdict = VerdictFunction | ModelVerdict | BaseChatModel | str
 
 
 def resolve_verdict(verdict: AnyVerdict) -> VerdictFlow:
-    """Turn what a user passed as `verdict` into a function from a trajectory to a flow.
-
-    Raises:
-        ConfigurationError: If it is nothing of the kind.
-    """
+    """Turn what a user passed as `verdict` into a function from a trajectory to a flow."""
     if isinstance(verdict, str) or is_chat_model(verdict):
         return flow_of(ModelVerdict(verdict).judge)
     if isinstance(verdict, ModelVerdict):

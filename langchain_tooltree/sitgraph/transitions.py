@@ -41,12 +41,9 @@ SUGGESTIONS_HEADING = "Tools that came next in past runs:"
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A point of a dialogue at which a tool is about to be called.
+    """A point of a dialogue at which a tool is about to be called, with all messages and tool calls before it.
 
-    Attributes:
-        messages: All messages before it, in the OpenAI chat format. Calls of `summarize_state` and their results are
-            left out, here and in `steps`: a state is the same whether or not it was summed up.
-        steps: All tool calls before it.
+    Calls of `summarize_state` and their results are left out: a state is the same whether or not it was summed up.
     """
 
     messages: Sequence[ChatMessage]
@@ -60,19 +57,12 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """One tool followed another.
+    """One tool followed another."""
 
-    Attributes:
-        source: The tool called before; `START` for the first call of a dialogue.
-        target: The tool called next.
-        summaries: What the agent said of the state in between.
-        moment: What had happened until then.
-    """
-
-    source: str
-    target: str
-    summaries: tuple[str, ...]
-    moment: Moment
+    source: str  # the tool called before; `START` for the first call of a dialogue
+    target: str  # the tool called next
+    summaries: tuple[str, ...]  # what the agent said of the state in between
+    moment: Moment  # what had happened until then
 
 
 def transitions_of(record: Record, aliases: Mapping[str, str] = MappingProxyType({})) -> Iterator[Transition]:
@@ -274,6 +264,5 @@ def _shape(value: Any) -> str:
     """What kind of value it is: digits are alike, and so are long texts."""
     if isinstance(value, str):
         return re.sub(r"\d+", "0", value) if len(value) <= MAX_VALUE else "long"
-    return (
-        "number" if isinstance(value, int | float) and not isinstance(value, bool) else json.dumps(value, default=str)
-    )
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return "number" if is_number else json.dumps(value, default=str)

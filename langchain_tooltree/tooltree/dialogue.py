@@ -19,18 +19,7 @@ RECENT_MESSAGES = 3
 
 
 class PathDialogue:
-    """One conversation, continued along the paths of a tree; `system` messages are put before it for the models.
-
-    Attributes:
-        query: What to plan for: the user's latest request. If a summary stands in place of all user messages, the text
-            of the summary: a thread that was summarised in the middle of a task is planned on.
-        requests: All that the user has asked for, latest last.
-        failures: How often a call, by its key, has failed in the conversation since the latest request.
-        run_key: Unique to this search and the same when it is resumed; the ids of tool calls derive from it.
-
-    Raises:
-        EmptyQueryError: If there is no user message and no summary, or the last user message is empty.
-    """
+    """One conversation, continued along the paths of a tree; `system` messages are put before it for the models."""
 
     def __init__(self, tree: Tree, messages: Sequence[BaseMessage], *, system: Sequence[BaseMessage] = ()) -> None:
         said = Conversation.of(messages)
@@ -41,8 +30,10 @@ class PathDialogue:
             )
             raise EmptyQueryError(msg)
         self.query = said.goal
+        # Unique to this search and the same when it is resumed; the ids of tool calls derive from it.
         self.run_key = uuid.uuid4().hex
         self.requests = said.wanted
+        # How often a call, by its key, has failed since the latest request.
         failed = (step for step in said.steps if step.outcome and step.outcome.status == "error")
         self.failures = Counter(call_key(step.tool, step.arguments or {}) for step in failed)
         self._tree = tree
@@ -119,13 +110,10 @@ class PathDialogue:
             if key not in self._ids:
                 own = node.call.signed_reasoning.call_id if node.call and node.call.signed_reasoning else None
                 taken = own in self._used_ids or own in ids
-                self._ids[key] = self._derived_id(node) if own is None or taken else own
+                # Otherwise an id in a form that every provider accepts.
+                self._ids[key] = f"call_{digest(f'{self.run_key}:{node.id}', 24)}" if own is None or taken else own
             ids.append(self._ids[key])
         return ids
-
-    def _derived_id(self, node: Node) -> str:
-        """An id in a form that every provider accepts."""
-        return f"call_{digest(f'{self.run_key}:{node.id}', 24)}"
 
 
 def transcript(conversation: Sequence[BaseMessage] | Conversation) -> list[dict[str, Any]]:

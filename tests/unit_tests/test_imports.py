@@ -34,7 +34,6 @@ PURE = {
     "tooltree/search/posterior.py",
     "tooltree/search/scheduler.py",
     "tooltree/search/search.py",
-    "tooltree/search/stopping.py",
     "tooltree/search/tree.py",
     "tooltree/search/warm_start.py",
     "tooltree/signed_reasoning.py",

@@ -23,15 +23,14 @@ What `perform` does is up to the driver. One that asks nobody and knows a single
                 found = {"reward": 0.9, "goal": 1.0}
         return OperationOutcome(operation=operation.id, kind=operation.kind, node=operation.node, **found)
 
-Read `search` for the rollout, `policies` for where it works (Eq. 1), `posterior` for the default policy's arithmetic,
-`tree` for values and pruning, `scheduler` for budgets and the order of launches, `stopping` for the end.
+Read `search` for the rollout, `policies` for where it works (Eq. 1) and for the end, `posterior` for the default
+policy's arithmetic, `tree` for values and pruning, `scheduler` for budgets and the order of launches.
 """
 
 from langchain_tooltree.tooltree.search.config import Estimate, SearchConfig
-from langchain_tooltree.tooltree.search.policies import PosteriorPolicy, SelectionPolicy, UCTPolicy
+from langchain_tooltree.tooltree.search.policies import PosteriorPolicy, SelectionPolicy, StopReason, UCTPolicy
 from langchain_tooltree.tooltree.search.scheduler import Operation, OperationOutcome, Spent
 from langchain_tooltree.tooltree.search.search import TreeSearch
-from langchain_tooltree.tooltree.search.stopping import StopReason
 from langchain_tooltree.tooltree.search.tree import Call, Effect, Frontier, Node, Observation, Tree, Work, call_key
 from langchain_tooltree.tooltree.search.warm_start import WarmStart
 

@@ -2,8 +2,8 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal, get_args, get_origin
 
 from langchain_tooltree.errors import ConfigurationError
 
@@ -132,11 +132,7 @@ class SearchConfig:
             self._check(name, lambda value: value > 0, "a number above 0, or None for no limit", optional=True)
         self._check("seed", lambda value: isinstance(value, int), "a whole number")
         self._check("confidence", lambda value: 0 < value <= 1, "a number above 0 and at most 1")
-        self._check_choice("selection", ("posterior", "smoothed", "printed"))
-        self._check_choice("first_play", ("parent_mean", "r_pre", "zero"))
-        self._check_choice("proposals", ("together", "per_tool"))
-        self._check_choice("pre_evaluation", ("batched", "single"))
-        self._check_choice("post_evaluation", ("needed", "always"))
+        self._check_choices()
         if self.selection == "posterior" and not self.goal_score:
             msg = (
                 "selection='posterior' weighs whether a path fulfils the request, so it needs goal_score=True; "
@@ -144,10 +140,8 @@ class SearchConfig:
             )
             raise ConfigurationError(msg)
         if isinstance(self.always_include, str):
-            msg = (
-                f"always_include must be a collection of tool names, got the string {self.always_include!r}; "
-                f"write ({self.always_include!r},)."
-            )
+            given = repr(self.always_include)
+            msg = f"always_include must be a collection of tool names, got the string {given}; write ({given},)."
             raise ConfigurationError(msg)
         object.__setattr__(self, "always_include", tuple(sorted(self.always_include)))
 
@@ -160,10 +154,12 @@ class SearchConfig:
             msg = f"{name} must be {wanted}, got {value!r}."
             raise ConfigurationError(msg)
 
-    def _check_choice(self, name: str, choices: tuple[str, ...]) -> None:
-        if (value := getattr(self, name)) not in choices:
-            msg = f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}."
-            raise ConfigurationError(msg)
+    def _check_choices(self) -> None:
+        for each in fields(self):
+            value, choices = getattr(self, each.name), get_args(each.type)
+            if get_origin(each.type) is Literal and value not in choices:
+                msg = f"{each.name} must be one of {', '.join(map(repr, choices))}, got {value!r}."
+                raise ConfigurationError(msg)
 
     @classmethod
     def paper(cls, **changes: Any) -> "SearchConfig":

@@ -1,13 +1,13 @@
-"""Selection policies: where the next rollout works. Pure.
+"""Where the next rollout works, which path is the best so far, and whether searching on can gain anything. Pure.
 
-A policy sees the whole tree and returns the node to work at: a call that has not run yet, a state to ask for calls, or
-an observation to judge.
+A selection policy sees the whole tree and returns the node to work at: a call that has not run yet, a state to ask for
+calls, or an observation to judge.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 from langchain_tooltree.tooltree.search.config import SearchConfig
 from langchain_tooltree.tooltree.search.posterior import PathPosterior
@@ -53,15 +53,7 @@ class UCTPolicy:
             smoothed:  Q + lambda * r_pre(s, a) * sqrt(ln(1 + N(s))) / (1 + N)     (Eq. 1 as the authors' code has it)
 
         `printed` visits every child once first, in the order of r_pre. `smoothed` is made defined at N = 0: a child
-        never visited takes the configured first-play value for Q.
-
-        Args:
-            state: The parent.
-            state_visits: N(s), rollouts in flight included.
-            child: The child.
-
-        Returns:
-            The upper confidence bound; infinite for an unvisited child under `printed`.
+        never visited takes the configured first-play value for Q. `state_visits` is N(s), rollouts in flight included.
         """
         prior = child.r_pre or 0.0
         weight = self.config.exploration * self.config.exploration_decay**state.depth
@@ -70,17 +62,9 @@ class UCTPolicy:
             if visits == 0:
                 return math.inf
             return child.value + weight * prior * math.sqrt(math.log(max(state_visits, 1)) / visits)
-        value = child.value if child.visits else self._first_play(state, child)
+        first_play = {"parent_mean": state.value, "r_pre": prior, "zero": 0.0}[self.config.first_play]
+        value = child.value if child.visits else first_play
         return value + weight * prior * math.sqrt(math.log1p(state_visits)) / (1 + visits)
-
-    def _first_play(self, state: Node, child: Node) -> float:
-        match self.config.first_play:
-            case "parent_mean":
-                return state.value
-            case "r_pre":
-                return child.r_pre or 0.0
-            case "zero":
-                return 0.0
 
     def select(self, tree: Tree, frontier: Frontier) -> Work | None:
         """Descend along the best scores; where a branch is wholly in flight, take the next best."""
@@ -145,3 +129,106 @@ class PosteriorPolicy:
         changes = node.call is not None and node.call.effect != "read"
         failed = node.observation is None or node.observation.kind != "ok"
         return changes or failed or frontier.is_deepest(node) or self.config.post_evaluation == "always"
+
+
+Limit = Literal["max_rollouts", "max_model_calls", "max_tool_calls", "max_tokens", "max_seconds"]
+
+StopReason = Limit | Literal["solved", "converged", "exhausted", "cancelled", "proposer_failed", "judge_failed"]
+"""Why a search ended: a limit of the configuration is reached, a path is good enough, more rollouts bring nothing,
+nothing is left to try, the caller cancelled, or the model in one of its roles keeps failing."""
+
+
+@dataclass(slots=True)
+class Convergence:
+    """Counts rollouts without a gain, from the first solution on."""
+
+    config: SearchConfig
+    counting: bool = False
+    _compared: float | None = None
+    _stale_rollouts: int = 0
+
+    def compare(self, value: float) -> None:
+        """Take in the value of the best path; a gain of `min_gain` starts the count again."""
+        if self._compared is None or value - self._compared >= self.config.min_gain:
+            self._compared, self._stale_rollouts = value, 0
+
+    def rollout_ended(self) -> bool:
+        """Count a rollout; whether there were more than `patience` in a row without a gain."""
+        self._stale_rollouts += self.counting
+        return self._stale_rollouts > self.config.patience
+
+
+class BestPath:
+    """The path of the best value: its goal score times its mean r_post.
+
+    In the paper's form, without goal scores, the best Q of a first call stands in for the value, and rollouts without a
+    gain count from the start.
+    """
+
+    def __init__(self, config: SearchConfig) -> None:
+        self.value: float | None = None  # of the best path, once there is one
+        self.convergence = Convergence(config, counting=not config.goal_score)
+        self._config = config
+        self._end: int | None = None
+        self._depth = 0
+        self._goals_known = False
+
+    def consider(self, tree: Tree, node: Node) -> bool:
+        """Take in a node that was just evaluated; whether goal score and value of its path suffice to stop at once."""
+        self._goals_known = self._goals_known or node.goal_scored
+        if not node.accepted:
+            return False
+        fulfilled = False
+        if self._config.goal_score:
+            value = tree.path_value(node)
+            fulfilled = (node.goal or 0.0) >= self._config.goal_threshold
+            self.convergence.counting = self.convergence.counting or fulfilled
+        else:
+            value = max(child.value for child in tree.children(tree.root))
+        self.convergence.compare(value)
+        if self.value is None or (value, -node.depth) > (self.value, -self._depth):
+            self.value, self._end, self._depth = value, node.id, node.depth
+        return fulfilled and value >= self._config.value_threshold
+
+    def find(self, tree: Tree) -> Node | None:
+        """The end of the path to return, `None` if no call is accepted.
+
+        With goal scores that of the highest value, ties to fewer calls; without, or if the judge never gave one, the
+        end of the descent along the best Q.
+        """
+        if self._config.goal_score and self._goals_known:
+            return None if self._end is None else tree.nodes[self._end]
+        return tree.best_descent()
+
+
+class MostProbablePath:
+    """The path that is right and fulfils the request with the highest posterior probability."""
+
+    def __init__(self, config: SearchConfig, posterior: PathPosterior) -> None:
+        self.convergence = Convergence(config)
+        self.convergence.compare(0.0)
+        self._config = config
+        self._posterior = posterior
+
+    @property
+    def value(self) -> float | None:
+        """The probability; `None` before there is a path."""
+        root = self._posterior.root
+        return None if root.solution_at is None else root.solution
+
+    def consider(self, tree: Tree, node: Node) -> bool:
+        """Take in a node that was just evaluated; whether some path is right and complete with enough confidence.
+
+        The end of that path, which need not be the node, must have been judged.
+        """
+        fulfilled = node.accepted and (node.goal or 0.0) >= self._config.goal_threshold
+        self.convergence.counting = self.convergence.counting or fulfilled
+        root = self._posterior.root
+        self.convergence.compare(root.solution)
+        confident = root.solution_at is not None and root.solution >= self._config.confidence
+        return confident and tree.nodes[root.solution_at or 0].accepted
+
+    def find(self, tree: Tree) -> Node | None:
+        """The end of the most probable plan."""
+        end = self._posterior.root.solution_at
+        return None if end is None else tree.nodes[end]

@@ -185,7 +185,10 @@ class PathPosterior:
             node, own = nodes[node_id], self._nodes[node_id]
             before = own.message()
             if node_id in changed:
-                self._weigh(node, own)
+                # What the scores of a call say of it; a score that no judge gave is no evidence.
+                given = ((node.r_pre, node.pre_scored), (node.r_post, node.post_scored))
+                known = [score for score, scored in given if scored and score is not None]
+                own.happened, own.ratio = node.observation is not None, self._calibration.call_ratio(*known)
             self._infer(node, own, may[node_id])
             if node.parent is not None and (node_id in changed or own.message() != before):
                 stale.add(node.parent)
@@ -220,12 +223,6 @@ class PathPosterior:
                 fitted = self._calibration.learn(score) or fitted
             self._learnt += 1
         return fitted
-
-    def _weigh(self, node: Node, own: NodePosterior) -> None:
-        """What the scores of a call say of it; a score that no judge gave is no evidence."""
-        given = ((node.r_pre, node.pre_scored), (node.r_post, node.post_scored))
-        own.happened = node.observation is not None
-        own.ratio = self._calibration.call_ratio(*[score for score, scored in given if scored and score is not None])
 
     def _infer(self, node: Node, own: NodePosterior, may: Openings) -> None:
         """Bayes' rule at one node, from what is inferred of its children; then the best work and plan below it."""

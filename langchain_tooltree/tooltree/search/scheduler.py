@@ -134,8 +134,7 @@ class Budget:
 
     def settle(self, spent: Spent, *, model_calls: int = 0, tool_calls: int = 0) -> None:
         """Take back the promise of so many calls and book what was really used."""
-        self.reserved_model_calls -= model_calls
-        self.reserved_tool_calls -= tool_calls
+        self.reserve(model_calls=-model_calls, tool_calls=-tool_calls)
         self.spent += spent
 
     def exceeded(self) -> Literal["max_tokens", "max_seconds"] | None:
@@ -199,11 +198,9 @@ class Scheduler:
         self.ready.append((operation, rollout))
 
     def launch(self) -> Operation | SpentBudget | None:
-        """Launch the operation that has waited longest among those that the budget allows.
+        """Launch the operation that has waited longest among those that the budget allows; `None` to wait for refunds.
 
-        Returns:
-            The operation; the budget that is spent if nothing waiting can be paid and nothing can come back; `None` to
-            wait for refunds.
+        If nothing waiting can be paid and nothing can come back, it is the budget that is spent.
         """
         lacking: SpentBudget = "max_model_calls"
         for position, (waiting, rollout) in enumerate(self.ready):
@@ -229,11 +226,7 @@ class Scheduler:
         return max(min(self._extra.wanted, spare), 0)
 
     def _reserve(self, operation: Operation, rollout: Rollout, extra: int) -> int | SpentBudget:
-        """Reserve what an operation may use.
-
-        Returns:
-            The model calls it may make, or the budget that does not allow it now.
-        """
+        """Reserve the model calls that an operation may make, or name the budget that does not allow it now."""
         held = rollout.held_model_calls if operation.kind == "evaluate" else 0
         wanted = self._wanted(operation, extra)
         granted = min(wanted, self._budget.free_model_calls + held)
@@ -263,14 +256,7 @@ class Scheduler:
                 return self._judge_calls
 
     def consume(self, outcome: OperationOutcome) -> tuple[Operation, Rollout]:
-        """Match an outcome to the oldest outstanding operation and book what it used.
-
-        Returns:
-            The operation and its rollout.
-
-        Raises:
-            ResumeError: If the outcome belongs to another operation.
-        """
+        """Book what the oldest outstanding operation used; an outcome of another one raises `ResumeError`."""
         expected = self.outstanding[0][0] if self.outstanding else None
         given = (outcome.operation, outcome.kind, outcome.node)
         if expected is None or given != (expected.id, expected.kind, expected.node):

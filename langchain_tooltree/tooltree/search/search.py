@@ -13,7 +13,14 @@ from typing import Any, Literal, cast
 
 from langchain_tooltree.events import BestEvent, BudgetEvent, Event, StopEvent
 from langchain_tooltree.tooltree.search.config import SearchConfig
-from langchain_tooltree.tooltree.search.policies import PosteriorPolicy, SelectionPolicy, UCTPolicy
+from langchain_tooltree.tooltree.search.policies import (
+    BestPath,
+    MostProbablePath,
+    PosteriorPolicy,
+    SelectionPolicy,
+    StopReason,
+    UCTPolicy,
+)
 from langchain_tooltree.tooltree.search.posterior import PathPosterior
 from langchain_tooltree.tooltree.search.scheduler import (
     Budget,
@@ -23,7 +30,6 @@ from langchain_tooltree.tooltree.search.scheduler import (
     Rollout,
     Scheduler,
 )
-from langchain_tooltree.tooltree.search.stopping import BestPath, MostProbablePath, StopReason
 from langchain_tooltree.tooltree.search.tree import ROOT, Call, Frontier, Node, Observation, Pruned, Tree, Work
 from langchain_tooltree.tooltree.search.warm_start import WarmStart
 
@@ -38,13 +44,9 @@ NEUTRAL_GOAL = 0.5
 class TreeSearch:
     """Monte Carlo tree search over tool calls, without any I/O.
 
-    Args:
-        config: The settings.
-        tools: How many tools the model may be shown; bounds the model calls.
-        judge_calls: Model calls that one judge question may need: 2 for a model (it may be asked again), 0 for a
-            function.
-        reserved_model_calls: Model calls kept back for the answer.
-        policy: Where rollouts work; the configured one if left out.
+    `tools`, how many the model may be shown, bounds the model calls. `judge_calls` is how many model calls a question
+    to the judge may need: 2 for a model, which may be asked again, 0 for a function. `reserved_model_calls` are kept
+    back for the answer. Without a `policy`, rollouts follow the configured one.
     """
 
     def __init__(
@@ -115,11 +117,7 @@ class TreeSearch:
     # --- ask ---
 
     def ask(self) -> list[Operation]:
-        """The operations to launch now, in this order.
-
-        Returns:
-            New operations; an empty list means: wait for an outcome, or, with none outstanding, the end.
-        """
+        """The operations to launch now, in order; no operation means to wait, or the end if none is outstanding."""
         operations: list[Operation] = []
         if exceeded := self.budget.exceeded():
             self._stop(exceeded)
@@ -209,11 +207,7 @@ class TreeSearch:
     # --- tell ---
 
     def tell(self, outcome: OperationOutcome) -> None:
-        """Take in the outcome of the oldest outstanding operation.
-
-        Raises:
-            ResumeError: If the outcome belongs to another operation.
-        """
+        """Take in the outcome of the oldest outstanding operation; that of another one raises `ResumeError`."""
         operation, rollout = self._scheduler.consume(outcome)
         spent = self.budget.spent
         self._events.append(
@@ -276,7 +270,7 @@ class TreeSearch:
             candidate.pre_scored = score is not None
             candidate.r_pre = threshold if score is None else score
             facts = {"r_pre": candidate.r_pre, "scored": candidate.pre_scored}
-            self._record("judge", rollout, candidate, call=_label(candidate), **facts)
+            self._record("judge", rollout, candidate, call=candidate.label, **facts)
         self.tree.changed.update(operation.candidates)
         ranked = self.tree.best_first([candidate for candidate in candidates if (candidate.r_pre or 0.0) >= threshold])
         kept = ranked[: self.config.top_k]
@@ -313,7 +307,7 @@ class TreeSearch:
         node = rollout.node
         node.observation = observation
         self.tree.changed.add(node.id)
-        self._record("execute", rollout, node, call=_label(node), status=observation.kind, cached=cached)
+        self._record("execute", rollout, node, call=node.label, status=observation.kind, cached=cached)
         if self._policy.judges_at_once(self._frontier, node):
             self._evaluate(rollout)
         else:
@@ -342,7 +336,7 @@ class TreeSearch:
         lost = node.world != parent.world and node.observation is not None and node.observation.transient
         node.closed = node.closed or lost or node.deferred or node.depth >= self.config.max_depth
         facts = {"r_post": reward, "goal": node.goal, "scored": node.post_scored}
-        self._record("evaluate", rollout, node, call=_label(node), **facts)
+        self._record("evaluate", rollout, node, call=node.label, **facts)
         if node.post_scored and reward < self.config.post_threshold:
             self._prune(rollout, node, "post_evaluation")
             node.closed = True
@@ -350,7 +344,7 @@ class TreeSearch:
         best = self._best.find(self.tree)
         if best and best.id != self._announced_best:
             self._announced_best = best.id
-            calls = [_label(step) for step in self.tree.path(best)]
+            calls = [step.label for step in self.tree.path(best)]
             self._events.append(BestEvent(type="best", node=best.id, value=self._best.value or 0.0, calls=calls))
         if solved:
             self._stop("solved")
@@ -358,7 +352,7 @@ class TreeSearch:
 
     def _prune(self, rollout: Rollout, node: Node, reason: Pruned) -> None:
         node.pruned = reason
-        self._record("prune", rollout, node, call=_label(node), reason=reason)
+        self._record("prune", rollout, node, call=node.label, reason=reason)
 
     def _end(self, rollout: Rollout) -> None:
         """Take a rollout out of the tree and see whether the search is over."""
@@ -391,19 +385,11 @@ class TreeSearch:
         self._events.append(cast("Event", {"type": kind, "node": node.id, "rollout": rollout.id, **facts}))
 
 
-def _label(node: Node) -> str:
-    return node.call.label if node.call else "root"
-
-
 class CallCache:
-    """Observations by world, tool and canonical arguments, with one run in flight for all that need the same call.
-
-    Attributes:
-        hits: Calls whose observation was reused instead of running them again.
-    """
+    """Observations by world, tool and canonical arguments, with one run in flight for all that need the same call."""
 
     def __init__(self, tree: Tree) -> None:
-        self.hits = 0
+        self.hits = 0  # calls whose observation was reused instead of running them again
         self._tree = tree
         self._known: dict[tuple[str, str], Observation] = {}
         self._running: dict[tuple[str, str], list[Rollout]] = {}

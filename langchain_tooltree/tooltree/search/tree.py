@@ -269,14 +269,8 @@ class Frontier:
         return {node_id: self._openings(nodes[node_id]) for node_id in node_ids}
 
     def _openings(self, node: Node) -> Openings:
-        if node.pruned is not None:
-            return Openings(run=False, ask=False, judge=False, end=False)
-        return Openings(
-            run=self.runnable(node),
-            ask=self.askable(node),
-            judge=self.judgeable(node),
-            end=node.accepted or node.acceptable,
-        )
+        end = node.accepted or node.acceptable
+        return Openings(self.runnable(node), self.askable(node), self.judgeable(node), end)
 
     def runnable(self, node: Node) -> bool:
         """Whether a call may be run now: a candidate that no rollout works on."""

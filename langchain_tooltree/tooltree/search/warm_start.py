@@ -14,17 +14,11 @@ from langchain_tooltree.tooltree.search.tree import Call, Node, Observation, Tre
 
 
 class WarmStart(BaseModel):
-    """What a search begins with; plain data, so that a checkpointer can keep it.
+    """What a search begins with; plain data, so that a checkpointer can keep it."""
 
-    Attributes:
-        nodes: The tree to begin with, its root first; empty to begin with nothing.
-        carried_out: Whether the plan ended in the root's state.
-        known: Reads made before in the world as it is now, with what they brought back.
-    """
-
-    nodes: list[Node] = []
-    carried_out: bool = False
-    known: list[tuple[Call, Observation]] = []
+    nodes: list[Node] = []  # the tree to begin with, its root first; empty to begin with nothing
+    carried_out: bool = False  # whether the plan ended in the root's state
+    known: list[tuple[Call, Observation]] = []  # reads made before in the world as it is now, with what they brought
 
     @classmethod
     def below(cls, tree: Tree, state: Node, *, carried_out: bool) -> "WarmStart":
@@ -32,11 +26,6 @@ class WarmStart(BaseModel):
 
         Calls that were proposed and never scored are left out; their state may be asked again. The root keeps the goal
         score, and as visits and value what was found below it.
-
-        Args:
-            tree: The tree of a finished search.
-            state: The state that the conversation has come to.
-            carried_out: Whether the plan ended here.
         """
         grown = Tree()
         root = grown.root
@@ -75,14 +64,10 @@ class WarmStart(BaseModel):
 
     @classmethod
     def from_reads(cls, tree: Tree, world: str, *, tools: Collection[str], shown: Collection[str]) -> "WarmStart":
-        """The reads that a search tried in one world, without a tree.
+        """The reads of `tools`, whose results still hold, that a search tried in the world that is now the real one.
 
-        Args:
-            tree: The tree of a finished search.
-            world: Version of the world that is the real one now.
-            tools: Names of the tools whose results still hold.
-            shown: Keys of calls whose results stand in the conversation: a model that makes one of them again wants a
-                new result.
+        `shown` are the keys of calls whose results stand in the conversation: a model that makes one of them again
+        wants a new result.
         """
         return cls(
             known=[
