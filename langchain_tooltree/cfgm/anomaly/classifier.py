@@ -49,8 +49,8 @@ LONGEST_WAIT = 5.0
 DEFAULT_CONFIDENCE = 0.7
 """Confidence where a classifier gives none: below that of every rule, since none of them has found anything."""
 
-Answer = bool | float | str | None
-ClassifierFunction = Callable[[Step], Answer | Awaitable[Answer]]
+ClassifierAnswer = bool | float | str | None
+ClassifierFunction = Callable[[Step], ClassifierAnswer | Awaitable[ClassifierAnswer]]
 """A function, sync or async, that gets a call with its observation (`step.outcome.text`). It returns whether that is
 anomalous: a bool, a probability, a text that says what is off, or `None` for no."""
 
@@ -123,11 +123,10 @@ def _ask_model(model: BaseChatModel, steps: Sequence[Step]) -> Flow[Anomaly | No
     )
     meter = Meter(allowance=ATTEMPTS, patience=Patience(LONGEST_WAIT))
     for reply in (yield from question.ask(meter)):
-        flag = _flag(reply)
-        if flag is not None:
-            return (
-                classified(_meant(reply, steps), str(reply.get("reason") or ""), DEFAULT_CONFIDENCE) if flag else None
-            )
+        if (flag := _flag(reply)) is not None:
+            number = reply.get("observation")
+            step = steps[number - 1] if isinstance(number, int) and 1 <= number <= len(steps) else steps[0]
+            return classified(step, str(reply.get("reason") or ""), DEFAULT_CONFIDENCE) if flag else None
     logger.warning("Observations were not classified: %s", "; ".join(meter.problems) or "the model was not asked")
     return None
 
@@ -135,8 +134,3 @@ def _ask_model(model: BaseChatModel, steps: Sequence[Step]) -> Flow[Anomaly | No
 def _flag(reply: Mapping[str, Any]) -> bool | None:
     said_so = str(reply.get("anomalous", "")).strip().strip(".").lower()
     return {"true": True, "yes": True, "false": False, "no": False}.get(said_so)
-
-
-def _meant(reply: Mapping[str, Any], steps: Sequence[Step]) -> Step:
-    number = reply.get("observation")
-    return steps[number - 1] if isinstance(number, int) and 1 <= number <= len(steps) else steps[0]

@@ -1,7 +1,7 @@
 """AnomalyDetector: tells whether the latest observations of a conversation show that something is off."""
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from itertools import chain, islice
 from typing import Any, Literal
@@ -12,12 +12,12 @@ from langgraph.errors import GraphBubbleUp
 
 from langchain_tooltree.cfgm.anomaly import rules
 from langchain_tooltree.cfgm.anomaly.classifier import ClassifierFunction, resolve_classifier
-from langchain_tooltree.cfgm.anomaly.loops import Pollers, loop_in
+from langchain_tooltree.cfgm.anomaly.loops import loop_in
 from langchain_tooltree.cfgm.anomaly.phrases import Phrase, default_phrases, phrases_from
 from langchain_tooltree.cfgm.anomaly.rules import Anomaly
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError, check_count
-from langchain_tooltree.experience.records import Step, text_of
+from langchain_tooltree.experience.records import text_of
 from langchain_tooltree.flows import Flow, async_twin, driven
 
 logger = logging.getLogger(__name__)
@@ -30,20 +30,10 @@ HORIZON = 1_000
 """Messages from the end in which a tool may have been used before it was gone; they are read where one is missing."""
 
 
-def _worked_before(said: Conversation, tool: str) -> bool:
-    """Whether a call of a tool before the latest round has brought something, and no error."""
-    refusal = f"error: {tool} is not a valid tool".lower()  # what LangGraph's tools node writes
-    earlier = islice(said.rounds(limit=HORIZON, beyond_request=True), 1, None)
-    answers = (answer for each in earlier for call, answer in each.pairs() if call and call["name"] == tool)
-    return any(
-        answer.status != "error" and text_of(answer.content)[: len(refusal)].lower() != refusal for answer in answers
-    )
-
-
 DEFAULT_REPEATS = 3
 """Times in a row from which on the same is a loop: twice may be a second try, three times is none."""
 
-Tools = Iterable[str | BaseTool | Mapping[str, Any] | Callable[..., Any]]
+AgentTools = Iterable[str | BaseTool | Mapping[str, Any] | Callable[..., Any]]
 """Tools by name, as LangChain tools, as functions, or as the dicts that providers take."""
 
 
@@ -100,11 +90,11 @@ class AnomalyDetector:
             raise ConfigurationError(msg)
         self._phrases = default_phrases() if phrases is None else phrases_from(phrases)
         self._repeats = repeats
-        self._pollers = Pollers(pollers)
+        self._pollers = tuple(pollers)
         self._classify = None if classifier is None else resolve_classifier(classifier)
 
     @driven
-    def check(self, messages: Sequence[Any] | Conversation, *, tools: Tools | None = None) -> Flow[Anomaly | None]:
+    def check(self, messages: Sequence[Any] | Conversation, *, tools: AgentTools | None = None) -> Flow[Anomaly | None]:
         """Look at the observations that came after the latest calls.
 
         Args:
@@ -126,22 +116,28 @@ class AnomalyDetector:
         if not seen:
             return None
         latest = [each.step for each in seen]
+        steps = chain(reversed(latest), chain.from_iterable(reversed(turn) for turn in turns))
         names = None if tools is None else names_of(tools)
         found = rules.found_in(seen, names, lambda tool: _worked_before(said, tool), self._phrases)
-        found = found or self._by_loops(latest, turns)
+        found = found or loop_in(steps, repeats=self._repeats, pollers=self._pollers)
         if found is not None or self._classify is None:
             return found
         return (yield from self._classify(latest))
 
     acheck = async_twin(check)
 
-    def _by_loops(self, latest: Sequence[Step], earlier: Iterator[list[Step]]) -> Anomaly | None:
-        steps = chain(reversed(latest), chain.from_iterable(reversed(turn) for turn in earlier))
-        found = loop_in(steps, repeats=self._repeats, pollers=self._pollers)
-        return None if found is None else rules.loop(found)
+
+def _worked_before(said: Conversation, tool: str) -> bool:
+    """Whether a call of a tool before the latest round has brought something, and no error."""
+    refusal = f"error: {tool} is not a valid tool".lower()  # what LangGraph's tools node writes
+    earlier = islice(said.rounds(limit=HORIZON, beyond_request=True), 1, None)
+    answers = (answer for each in earlier for call, answer in each.pairs() if call and call["name"] == tool)
+    return any(
+        answer.status != "error" and text_of(answer.content)[: len(refusal)].lower() != refusal for answer in answers
+    )
 
 
-def names_of(tools: Tools) -> frozenset[str]:
+def names_of(tools: AgentTools) -> frozenset[str]:
     """The names of tools; a `ConfigurationError` if they are no list, or an entry has no name."""
     if isinstance(tools, str):
         msg = f"tools are a list, got the text {tools!r:.80}; for a single tool, {[tools]!r:.80}."

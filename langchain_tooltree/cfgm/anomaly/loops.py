@@ -1,17 +1,12 @@
-"""Loops: calls that are made again and again and bring nothing new. Pure.
+"""Loops: calls that are made again and again and bring nothing new. Pure."""
 
-The calls come latest first and are looked at one by one, so that a conversation that goes well costs one comparison.
-"""
-
-import json
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from fnmatch import translate
-from itertools import islice
-from typing import Any, Literal
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
+from itertools import islice, takewhile
+from typing import Any
 
-from langchain_tooltree.cfgm.anomaly.phrases import said
+from langchain_tooltree.cfgm.anomaly.rules import Anomaly, ObservedCall, rendered
 from langchain_tooltree.experience.records import Step
 
 PERIODS = (2, 3, 4)
@@ -43,54 +38,19 @@ _ACKNOWLEDGED = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Loop:
-    """A loop at the end of a conversation: one turn of it, in order, and how often it came.
-
-    Of stagnation, `steps` has all of the calls.
-    """
-
-    kind: Literal["repetition", "cycle", "stagnation"]
-    steps: tuple[Step, ...]
-    times: int
-
-
-class Pollers:
-    """Calls that may be made again and again: names of tools, or calls as `rendered` writes them, as `act(wait*)`."""
-
-    def __init__(self, patterns: Iterable[str]) -> None:
-        given = tuple(patterns)
-        self._names = [re.compile(translate(pattern)) for pattern in given if "(" not in pattern]
-        self._calls = [re.compile(translate(pattern)) for pattern in given if "(" in pattern]
-
-    def __contains__(self, step: Step) -> bool:
-        """Whether a call is one of them."""
-        if any(pattern.match(step.tool) for pattern in self._names):
-            return True
-        return bool(self._calls) and any(pattern.match(rendered(step)) for pattern in self._calls)
-
-
-def rendered(step: Step) -> str:
-    """A call as text: `tool(value, value)`, texts as they are and other values as JSON, in the order of the call."""
-    arguments = step.arguments or {}
-    values = (value if isinstance(value, str) else json.dumps(value, default=str) for value in arguments.values())
-    return f"{step.tool}({', '.join(values)})"
-
-
-def loop_in(steps: Iterable[Step], *, repeats: int, pollers: Pollers) -> Loop | None:
+def loop_in(steps: Iterator[Step], *, repeats: int, pollers: Sequence[str]) -> Anomaly | None:
     """The loop that the latest call is part of, in answered calls, latest first.
 
     Pollers are exempt, and so is a cycle that contains one.
     """
-    window = _Window(iter(steps))
-    latest = window[0]
-    if latest is None or latest in pollers:
+    calls = list(islice(steps, max(PERIODS) + 1))
+    if not calls or _is_poller(calls[0], pollers):
         return None
-    return (
-        _repetition(window, latest, repeats)
-        or _cycle(window, repeats, pollers)
-        or _stagnation(window, latest, repeats + STAGNATION_BEYOND, repeats, pollers)
-    )
+    alike = any(_content(call) == _content(calls[0]) for call in calls[1:2])
+    if not alike and not any(_same(call, calls[0]) for call in calls[2:]):
+        return None  # a conversation that goes well is read no further
+    calls.extend(islice(steps, 2 * repeats * max(PERIODS) - len(calls)))  # as many as the longest cycle takes
+    return _repetition(calls, repeats) or _cycle(calls, repeats, pollers) or _stagnation(calls, repeats, pollers)
 
 
 def acknowledges(text: str) -> bool:
@@ -103,62 +63,62 @@ def acknowledges(text: str) -> bool:
     return bool(_BARE.fullmatch(text)) or (bool(_ACKNOWLEDGED.search(text)) and not _NEGATIVE.search(text))
 
 
-class _Window:
-    """Calls, read as far as they are asked for."""
-
-    def __init__(self, steps: Iterator[Step]) -> None:
-        self._rest = steps
-        self._read: list[Step] = []
-
-    def __getitem__(self, place: int) -> Step | None:
-        if place >= len(self._read):
-            self._read.extend(islice(self._rest, place + 1 - len(self._read)))
-        return self._read[place] if place < len(self._read) else None
+def _repetition(calls: Sequence[Step], repeats: int) -> Anomaly | None:
+    if len(calls) < repeats or not all(_same(call, calls[0]) for call in calls[1:repeats]):
+        return None
+    latest = ObservedCall(calls[0])
+    evidence = f"{latest.call} was called {repeats} times in a row and brought {latest.quoted or 'nothing'} each time."
+    return latest.anomaly("repetition", evidence, 0.9, recoverable=True)
 
 
-def _repetition(window: _Window, latest: Step, repeats: int) -> Loop | None:
-    times = 1
-    while times < repeats and (earlier := window[times]) is not None and _same(earlier, latest):
-        times += 1
-    return Loop("repetition", (latest,), times) if times >= repeats else None
-
-
-def _cycle(window: _Window, repeats: int, pollers: Pollers) -> Loop | None:
+def _cycle(calls: Sequence[Step], repeats: int, pollers: Sequence[str]) -> Anomaly | None:
     for period in PERIODS:
-        earlier = window[period]
-        if earlier is None:
-            return None
-        if not _same(earlier, window[0]):
+        if len(calls) <= period or not _same(calls[period], calls[0]):
             continue
-        turn = [step for place in reversed(range(period)) if (step := window[place]) is not None]
-        if all(_same(step, turn[0]) for step in turn) or any(step in pollers for step in turn):
+        turn = calls[:period]
+        if all(_same(step, turn[0]) for step in turn) or any(_is_poller(step, pollers) for step in turn):
             continue
         # An agent that fills a row of pots gets the same words each time, and rightly goes on.
-        needed = repeats * 2 if all(acknowledges(said(_content(step))) for step in turn) else repeats
-        if all(_same(window[place], window[place % period]) for place in range(period, needed * period)):
-            return Loop("cycle", tuple(turn), needed)
+        times = repeats * 2 if all(acknowledges(ObservedCall(step).text) for step in turn) else repeats
+        if len(calls) >= times * period and all(map(_same, calls[period : times * period], calls)):
+            shown = ", ".join(ObservedCall(step).call for step in reversed(turn))
+            evidence = f"The calls {shown} came {times} times in a row, with the same outcomes each time."
+            return ObservedCall(turn[0]).anomaly("cycle", evidence, 0.85, recoverable=True)
     return None
 
 
-def _stagnation(window: _Window, latest: Step, needed: int, turns: int, pollers: Pollers) -> Loop | None:
+def _stagnation(calls: Sequence[Step], repeats: int, pollers: Sequence[str]) -> Anomaly | None:
     """Different calls with the same outcome; those of one message count, but did not know of each other."""
-    calls = [latest]
-    while (earlier := window[len(calls)]) is not None and len(calls) < needed * 2:
-        if _content(earlier) != _content(latest) or earlier in pollers:
-            break
-        calls.append(earlier)
-        enough = len(calls) >= needed and len({step.turn for step in calls}) >= turns
-        if enough and not all(_same_call(call, latest) for call in calls[1:]):
-            return None if acknowledges(said(_content(latest))) else Loop("stagnation", tuple(calls[::-1]), len(calls))
+    needed, latest = repeats + STAGNATION_BEYOND, ObservedCall(calls[0])
+    alike = list(
+        takewhile(
+            lambda call: _content(call) == _content(calls[0]) and not _is_poller(call, pollers), calls[: 2 * needed]
+        )
+    )
+    for times in range(needed, len(alike) + 1):
+        same = alike[:times]
+        if len({step.turn for step in same}) < repeats or all(_same_call(call, calls[0]) for call in same):
+            continue
+        if acknowledges(latest.text):
+            return None
+        different = list(dict.fromkeys(ObservedCall(step).call for step in reversed(same)))
+        shown = f"{', '.join(different[:3])}{', …' if len(different) > 3 else ''}"  # noqa: PLR2004 - examples
+        evidence = f"{times} calls in a row ({shown}) brought the same: {latest.quoted or 'nothing'}."
+        return latest.anomaly("stagnation", evidence, 0.75, recoverable=True)
     return None
+
+
+def _is_poller(step: Step, pollers: Sequence[str]) -> bool:
+    """Whether a call may be made again and again; a pattern names a tool, or a call as `rendered` writes it."""
+    return any(fnmatchcase(rendered(step) if "(" in pattern else step.tool, pattern) for pattern in pollers)
 
 
 def _content(step: Step) -> Any:
     return step.outcome.content if step.outcome is not None else None
 
 
-def _same(one: Step | None, other: Step | None) -> bool:
-    return one is not None and other is not None and _same_call(one, other) and _content(one) == _content(other)
+def _same(one: Step, other: Step) -> bool:
+    return _same_call(one, other) and _content(one) == _content(other)
 
 
 def _same_call(one: Step, other: Step) -> bool:

@@ -112,9 +112,8 @@ def said(content: Any) -> str:
     return text_of(without_reference(content)) if content else ""
 
 
-def quoted(parts: Sequence[str] | str, longest: int = 160) -> str:
+def quoted(text: str, longest: int = 160) -> str:
     """A text as evidence quotes it: on one line, shortened, in quotation marks."""
-    text = parts if isinstance(parts, str) else " ".join(parts)
     return f'"{one_line(text[: 4 * longest], longest)}"'
 
 
@@ -145,14 +144,10 @@ of data, logs, programs and letters; in the last line alone."""
 DEFAULT_PHRASES: tuple["Phrase", ...]
 """The general language of failure, of no environment in particular."""
 
-ALFWORLD_PHRASES: tuple["Phrase", ...]
-"""How ALFWorld, household tasks in text, refuses an action."""
-
-WEBSHOP_PHRASES: tuple["Phrase", ...]
-"""How WebShop, shopping on a simulated web site, refuses an action."""
-
-SCIENCEWORLD_PHRASES: tuple["Phrase", ...]
-"""How ScienceWorld, elementary science in a simulated laboratory, refuses an action."""
+ALFWORLD_PHRASES: tuple["Phrase", ...]  # household tasks in text
+WEBSHOP_PHRASES: tuple["Phrase", ...]  # shopping on a simulated web site
+SCIENCEWORLD_PHRASES: tuple["Phrase", ...]  # elementary science in a simulated laboratory
+"""How these environments refuse an action."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +189,8 @@ class Phrase:
             msg = f"confidence must be between 0 and 1, got {self.confidence!r:.80}."
             raise ConfigurationError(msg)
         try:
-            pattern = re.compile(self.text if self.regex else _literal(self.text), re.IGNORECASE)
+            literal = r"\s+".join(re.escape(word.replace("\u2019", "'")) for word in self.text.split())
+            pattern = re.compile(self.text if self.regex else literal, re.IGNORECASE)
             normal = re.compile(self.unless, re.IGNORECASE) if self.unless else None
         except re.error as error:
             msg = f"{self.text!r:.80} is no regular expression: {error}. Leave regex out for a plain text."
@@ -213,20 +209,15 @@ class Phrase:
         """
         if self.longest is not None and observation.length > self.longest:
             return None
-        match self.place:
-            case "anywhere":
-                found = self._pattern.search(observation.ends)
-                return None if found is None else _line_around(found)
-            case "last_line":
-                sentences: Iterable[str] = (observation.last_line,)
-            case "start":
-                sentences = observation.sentences[:1]
-            case "opening":
-                sentences = () if observation.shows else observation.sentences[:1]
-            case _:
-                sentences = () if observation.shows else observation.sentences
-        for sentence in sentences:
-            words = sentence if self.place in {"start", "last_line"} else _ASIDE.sub(" ", sentence)
+        if self.place == "anywhere":
+            found = self._pattern.search(observation.ends)
+            return None if found is None else _line_around(found)
+        shown_too = self.place in {"start", "last_line"}
+        if observation.shows and not shown_too:
+            return None
+        sentences = (observation.last_line,) if self.place == "last_line" else observation.sentences
+        for sentence in sentences if self.place == "sentence" else sentences[:1]:
+            words = sentence if shown_too else _ASIDE.sub(" ", sentence)
             if self._pattern.search(words) and not (self._normal and self._normal.search(words)):
                 return sentence
         return None
@@ -238,11 +229,6 @@ def phrases_from(phrases: Iterable[str | Phrase]) -> tuple[Phrase, ...]:
         msg = f"phrases are a list, got the text {phrases!r:.80}; for a single phrase, {[phrases]!r:.80}."
         raise ConfigurationError(msg)
     return tuple(phrase if isinstance(phrase, Phrase) else Phrase(phrase) for phrase in phrases)
-
-
-def _literal(text: str) -> str:
-    """A plain text as a regular expression, blind to kinds of blanks."""
-    return r"\s+".join(re.escape(word.replace("\u2019", "'")) for word in text.split())
 
 
 def _line_around(found: re.Match[str]) -> str:
@@ -279,7 +265,9 @@ def phrase_book() -> PhraseBook:
     pieces = {name: f"(?:{'|'.join(words)})" for name, words in book["words"].items()} | book["fragments"]
     return PhraseBook(
         families={family["name"]: tuple(_general(book["defaults"] | family, pieces)) for family in book["general"]},
-        packs={name: tuple(_refusals(pack["refusals"], pieces)) for name, pack in book["packs"].items()},
+        packs={
+            name: tuple(_refusal(text, pieces) for text in pack["refusals"]) for name, pack in book["packs"].items()
+        },
         out_of_reach=_search(book["out_of_reach"], pieces),
         up_to_the_agent=_search(book["up_to_the_agent"], pieces),
     )
@@ -306,9 +294,8 @@ def _general(family: Mapping[str, Any], pieces: Mapping[str, Written]) -> Iterab
         )
 
 
-def _refusals(texts: Iterable[str], pieces: Mapping[str, Written]) -> Iterable[Phrase]:
-    for text in texts:
-        yield Phrase(f"^(?:{_expression(text, pieces)})", regex=True, place="start", confidence=0.98)
+def _refusal(text: str, pieces: Mapping[str, Written]) -> Phrase:
+    return Phrase(f"^(?:{_expression(text, pieces)})", regex=True, place="start", confidence=0.98)
 
 
 def _search(ways: Mapping[str, Written], pieces: Mapping[str, Written]) -> re.Pattern[str]:
@@ -316,10 +303,8 @@ def _search(ways: Mapping[str, Written], pieces: Mapping[str, Written]) -> re.Pa
 
 
 def _expression(written: Written, pieces: Mapping[str, Written]) -> str:
-    parts = [written] if isinstance(written, str) else written
-    return _NAME.sub(
-        lambda found: _expression(pieces[found[1]], pieces), "|".join(_LINE_BREAK.sub("", part) for part in parts)
-    )
+    joined = "|".join(_LINE_BREAK.sub("", part) for part in ([written] if isinstance(written, str) else written))
+    return _NAME.sub(lambda found: _expression(pieces[found[1]], pieces), joined)
 
 
 def __getattr__(name: str) -> tuple[Phrase, ...]:

@@ -1,24 +1,19 @@
 """The rules: what each of them says about a call and its observation, surest rule first. Pure."""
 
+import json
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, Literal
 
-from langchain_tooltree.cfgm.anomaly.loops import Loop, rendered
 from langchain_tooltree.cfgm.anomaly.phrases import Phrase, phrase_book, quoted, said, signals_in
 from langchain_tooltree.experience.records import Step
 from langchain_tooltree.text import cut
 
 SCANNED = 2_000
 """Characters of an observation that are read: fields that report an error stand at its beginning, or are its last."""
-
-LONGEST_VALUE = 2_000
-"""Characters of a value that are kept."""
-
-LONGEST_NAME = 40
-"""Characters of a name that are kept; no name below is longer."""
 
 DEEPEST = 4
 """Levels that are read: a list around everything, the result, a wrapper, and what an error has in it."""
@@ -61,9 +56,9 @@ _SHELL_CANNOT = frozenset({126, 127})
 
 _FENCE = re.compile(r"\s*```[a-z]{0,10}\s*")
 _TOKEN = re.compile(
-    r"""(?P<open>[{\[(])|(?P<close>[}\])])|(?P<colon>:)|(?P<comma>,)
-       |"(?P<double>[^"\\]*(?:\\.[^"\\]*)*)"?|'(?P<single>[^'\\]*(?:\\.[^'\\]*)*)'?
-       |(?P<bare>[^\s{}\[\](),:"']+)""",
+    r"""(?P<open>[{\[(])|(?P<close>[}\])])
+       |(?:"(?P<double>[^"\\]*(?:\\.[^"\\]*)*)"?|'(?P<single>[^'\\]*(?:\\.[^'\\]*)*)'?
+          |(?P<bare>[^\s{}\[\](),:"']+))(?P<is_key>\s*:)?""",
     re.VERBOSE | re.DOTALL,
 )
 _LAST_FIELD = re.compile(
@@ -71,32 +66,10 @@ _LAST_FIELD = re.compile(
 )
 
 
-@dataclass(slots=True)
-class Fields:
-    """The first two levels of a structured observation; names are in lower case, without underscores."""
+_BARE_WORDS = {"true": True, "false": False, "null": None, "none": None, "undefined": None, "nan": None}
 
-    values: dict[str, Any] = field(default_factory=dict)  # scalars as they are, and `_Entries` for what is none
-    children: dict[str, "Fields"] = field(default_factory=dict)
-
-    def texts(self) -> Iterator[str]:
-        """What the fields say in words."""
-        answers, sparse = len(self.values) <= MOST_IN_ANSWER, len(self.values) <= MOST_BESIDE
-        if any(AUTHORS.fullmatch(name) for name in self.values):
-            return
-        for name, value in self.values.items():
-            says = (answers and TEXTS.fullmatch(name)) or (sparse and CONTENTS.fullmatch(name))
-            if says and isinstance(value, str):
-                yield value
-        for name, child in self.children.items():
-            if WRAPPERS.fullmatch(name):
-                yield from child.texts()
-
-
-@dataclass(frozen=True, slots=True)
-class _Entries:
-    """An object or a list, by the number of its entries."""
-
-    count: int
+Fields = dict[str, Any]
+"""What a structured observation says: names in lower case, without underscores, and plain values."""
 
 
 def fields_of(text: str) -> Fields | None:
@@ -109,36 +82,61 @@ def fields_of(text: str) -> Fields | None:
     if text[begin : begin + 1] not in {"{", "[", "("}:
         return None
     fields = _read(text[begin : begin + SCANNED])
-    if fields is not None and len(text) > begin + SCANNED and (last := _LAST_FIELD.search(text[-400:])):
+    if isinstance(fields, list):
+        fields = fields[0] if len(fields) == 1 else None
+    if not isinstance(fields, dict) or not fields:
+        return None
+    if len(text) > begin + SCANNED and (last := _LAST_FIELD.search(text[-400:])):
         # The last field stands at the first level, whatever was left out before it.
         written = last[2]
-        value = written[1:-1] if written[0] in "\"'" else _scalar(written)
-        fields.values.setdefault(last[1].lower().replace("_", ""), value)
+        fields.setdefault(_name(last[1]), written[1:-1] if written[0] in "\"'" else _scalar(written))
     return fields
+
+
+def texts_in(fields: Fields) -> Iterator[str]:
+    """What the fields say in words."""
+    answers, sparse = len(fields) <= MOST_IN_ANSWER, len(fields) <= MOST_BESIDE
+    if any(AUTHORS.fullmatch(name) for name in fields):
+        return
+    for name, value in fields.items():
+        says = (answers and TEXTS.fullmatch(name)) or (sparse and CONTENTS.fullmatch(name))
+        if says and isinstance(value, str):
+            yield value
+    for _, below in _wrapped(fields):
+        yield from texts_in(below)
 
 
 def error_in(fields: Fields) -> tuple[str, float] | None:
     """The field that says that something went wrong, as text, and how sure this is, in [0, 1]; `None` if none does."""
-    found = _error_at(fields)
-    if found is not None:
+    if found := _error_at(fields):
         return found
-    for name, child in fields.children.items():
-        if WRAPPERS.fullmatch(name) and (found := _error_at(child)) is not None:
-            return f"{name}.{found[0]}", found[1]
-    return None
+    return next(
+        ((f"{name}.{found[0]}", found[1]) for name, below in _wrapped(fields) if (found := _error_at(below))), None
+    )
+
+
+def _wrapped(fields: Fields) -> Iterator[tuple[str, Fields]]:
+    for name, value in fields.items():
+        if WRAPPERS.fullmatch(name) and (below := _object_in(name, value)) is not None:
+            yield name, below
+
+
+def _object_in(name: str, value: Any) -> Fields | None:
+    """The object that a field holds, alone or in a list; several are records, unless they are errors."""
+    if isinstance(value, list) and value and (len(value) == 1 or _ERRORS.fullmatch(name)):
+        value = value[0]
+    return value if isinstance(value, dict) else None
 
 
 def _error_at(fields: Fields) -> tuple[str, float] | None:
-    values = fields.values
-    explained = any(_EXPLAINING.fullmatch(name) and not _is_empty(value) for name, value in values.items())
-    for name, value in values.items():
-        confidence = _confidence(name, value, values, explained=explained)
-        if confidence:
+    explained = any(_EXPLAINING.fullmatch(name) and not _is_empty(value) for name, value in fields.items())
+    for name, value in fields.items():
+        if confidence := _confidence(name, value, fields, explained=explained):
             return f"{name}: {_shown(name, fields)}", confidence
     return None
 
 
-def _confidence(name: str, value: Any, values: dict[str, Any], *, explained: bool) -> float:
+def _confidence(name: str, value: Any, fields: Fields, *, explained: bool) -> float:
     """How surely a field says that something went wrong; 0 if it does not."""
     sure = 0.0
     if _SUCCESSES.fullmatch(name):
@@ -151,10 +149,10 @@ def _confidence(name: str, value: Any, values: dict[str, Any], *, explained: boo
         sure = 0.9 * (explained or name == "status")
     elif _STATES.fullmatch(name) and isinstance(value, str):
         # A record may tell of something that failed; an answer that failed says little else.
-        answers = name != "type" and (explained or len(values) <= MOST_BESIDE)
+        answers = name != "type" and (explained or len(fields) <= MOST_BESIDE)
         sure = 0.9 if value.lower() in _FAILED else 0.85 * (value.lower() == "failed" and answers)
     elif _EXIT_CODES.fullmatch(name):
-        complains = not _is_empty(values.get("stderr"))
+        complains = not _is_empty(fields.get("stderr"))
         sure = 0.85 * (_code(value) in _SHELL_CANNOT or bool(_code(value) and complains))
     elif _ERRORS.fullmatch(name) and not _is_empty(value):
         number = isinstance(value, int | float) and not isinstance(value, bool)  # it may well be measured
@@ -163,20 +161,18 @@ def _confidence(name: str, value: Any, values: dict[str, Any], *, explained: boo
 
 
 def _is_empty(value: Any) -> bool:
-    if isinstance(value, str):
-        return _EMPTY.fullmatch(value) is not None
-    return value.count == 0 if isinstance(value, _Entries) else not value
+    return _EMPTY.fullmatch(value) is not None if isinstance(value, str) else not value
 
 
 def _shown(name: str, fields: Fields) -> str:
-    value = fields.values[name]
-    if isinstance(value, _Entries):
-        texts = [str(each) for each in fields.children[name].values.values()] if name in fields.children else []
-        return ", ".join(text for text in texts if not text.startswith("_Entries")) or f"{value.count} entries"
-    said = next((text for text in fields.texts() if text != value), "")
-    return (
-        f"{value} ({said})" if said and not (isinstance(value, str) and len(value) > len("exception")) else str(value)
-    )
+    value = fields[name]
+    if isinstance(value, dict | list):
+        below = _object_in(name, value) or {}
+        said = ", ".join(str(each) for each in below.values() if not isinstance(each, dict | list))
+        return said or f"{len(value)} entries"
+    said = next((text for text in texts_in(fields) if text != value), "")
+    explains_itself = isinstance(value, str) and len(value) > len("exception")
+    return f"{value} ({said})" if said and not explains_itself else str(value)
 
 
 def _code(value: Any) -> int | None:
@@ -185,103 +181,53 @@ def _code(value: Any) -> int | None:
     return int(value) if isinstance(value, str) and value.isdecimal() and len(value) <= 3 else None  # noqa: PLR2004 - HTTP
 
 
-def _scalar(word: str) -> Any:
-    known = {"true": True, "false": False, "null": None, "none": None, "undefined": None, "nan": None}
-    lowered = word.lower()
-    if lowered in known:
-        return known[lowered]
-    try:
-        return int(word) if len(word) <= 20 else word  # noqa: PLR2004 - longer ones are no codes
-    except ValueError:
-        pass
-    try:
-        return float(word)
-    except ValueError:
-        return word
+def _read(text: str) -> Any:
+    """Read a value from its tokens, without recursion and without a complaint about what is cut off.
 
-
-class _OpenValue:
-    """An object or a list that is being read."""
-
-    __slots__ = ("count", "fields", "is_object", "key", "name", "value_next")
-
-    def __init__(self, name: str, fields: Fields | None, *, is_object: bool) -> None:
-        self.name = name
-        self.fields = fields
-        self.is_object = is_object
-        self.key = ""
-        self.value_next = not is_object
-        self.count = 0
-
-    def child(self, depth: int, *, is_object: bool) -> "_OpenValue":
-        """The frame of what opens within this one."""
-        self.count += 1
-        if self.fields is None or depth > DEEPEST:
-            return _OpenValue("", None, is_object=is_object)
-        if not self.is_object:  # what a list holds stands for the list
-            return _OpenValue("", self.fields if is_object and self.count == 1 else None, is_object=is_object)
-        if not self.value_next:
-            return _OpenValue("", None, is_object=is_object)
-        return _OpenValue(self.key, self.fields.children.setdefault(self.key, Fields()), is_object=is_object)
-
-    def close(self, child: "_OpenValue") -> None:
-        """Note that what opened within this one has come to its end."""
-        self.value_next = not self.is_object
-        if self.fields is None or not child.name:
-            return
-        self.fields.values.setdefault(child.name, _Entries(child.count))
-        if not child.is_object and child.count > 1 and not _ERRORS.fullmatch(child.name):
-            self.fields.children.pop(child.name, None)  # records
-
-    def take(self, word: str, *, bare: bool) -> None:
-        """Note a key or a value."""
-        if self.is_object and not self.value_next:
-            self.key = word[:LONGEST_NAME].lower().replace("_", "")
-            return
-        self.count += 1
-        if self.is_object and self.fields is not None:
-            value = _scalar(word) if bare else _unescaped(word[:LONGEST_VALUE])
-            self.fields.values.setdefault(self.key, value)
-
-
-def _read(text: str) -> Fields | None:
-    """Read the first two levels from the tokens, without recursion and without a complaint about what is cut off."""
-    outermost = _OpenValue("", Fields(), is_object=False)
-    stack = [outermost]
+    `json` and `ast` read no part of what is cut off, and no object that holds another Python object.
+    """
+    outermost: list[Any] = []
+    stack: list[Any] = [outermost]  # what is open
+    names: list[str | None] = [None]  # the field that is read in each
     for token in _TOKEN.finditer(text):
-        if _step(stack, token):
-            break
-        if outermost.count > 1 or (len(stack) > 1 and not stack[1].is_object and stack[1].count > 1):
-            return None  # a list of records
-    while len(stack) > 1:  # the text was cut off
-        stack[-2].close(stack.pop())
-    fields = outermost.fields
-    return fields if fields is not None and (fields.values or fields.children) else None
+        if token["open"]:
+            value: Any = {} if token[0] == "{" else []
+            _put(stack[-1], names[-1], value)
+            stack.append(value if len(stack) <= DEEPEST else type(value)())  # deeper down, all are empty
+            names.append(None)
+        elif token["close"]:
+            stack.pop()
+            names.pop()
+            if len(stack) == 1:
+                break
+        else:
+            word = token["bare"] or token["double"] or token["single"] or ""
+            if token["is_key"] and isinstance(stack[-1], dict):
+                names[-1] = _name(word)
+            else:
+                plain = word.replace("\\n", "\n").replace('\\"', '"').replace("\\'", "'")
+                _put(stack[-1], names[-1], _scalar(word) if token["bare"] else plain)
+    return outermost[0]
 
 
-def _step(stack: list[_OpenValue], token: re.Match[str]) -> bool:
-    """Take in a token; whether it closes what was opened first."""
-    frame = stack[-1]
-    match token.lastgroup:
-        case "open":
-            stack.append(frame.child(len(stack), is_object=token[0] == "{"))
-            if len(stack) == 2 and not stack[-1].is_object:  # noqa: PLR2004 - a list around everything
-                stack[-1].fields = stack[0].fields
-        case "close":
-            if len(stack) > 1:
-                stack[-2].close(stack.pop())
-            return len(stack) == 1
-        case "colon":
-            frame.value_next = True
-        case "comma":
-            frame.value_next = not frame.is_object
-        case kind:
-            frame.take(token[kind or 0], bare=kind == "bare")
-    return False
+def _put(holder: Any, name: str | None, value: Any) -> None:
+    if isinstance(holder, list):
+        holder.append(value)
+    elif name is not None:
+        holder.setdefault(name, value)  # the first says it
 
 
-def _unescaped(word: str) -> str:
-    return word.replace("\\n", "\n").replace('\\"', '"').replace("\\'", "'") if "\\" in word else word
+def _name(written: str) -> str:
+    return written.lower().replace("_", "")
+
+
+def _scalar(word: str) -> Any:
+    if word.lower() in _BARE_WORDS:
+        return _BARE_WORDS[word.lower()]
+    for number in (int, float):
+        with suppress(ValueError):
+            return number(word)
+    return word
 
 
 AnomalyKind = Literal[
@@ -366,9 +312,38 @@ class ObservedCall:
         return fields_of(self.text)
 
     @property
+    def failed(self) -> bool:
+        """Whether the observation is marked as an error."""
+        return self.step.outcome is not None and self.step.outcome.status == "error"
+
+    @property
     def is_rejection(self) -> bool:
         """Whether a person has rejected the call: an instruction, and nothing that went wrong."""
         return _REJECTED.match(self.text[:200]) is not None
+
+    @property
+    def call(self) -> str:
+        """The call as evidence shows it."""
+        return f"`{cut(rendered(self.step), LONGEST_CALL)}`"
+
+    @property
+    def quoted(self) -> str:
+        """The observation as evidence shows it; empty if it says nothing."""
+        return quoted(self.text) if self.text.strip() else ""
+
+    def anomaly(
+        self, kind: AnomalyKind, evidence: str, confidence: float, *, recoverable: bool | None = None
+    ) -> Anomaly:
+        """Say that the call is anomalous; by its observation, the agent can do something about it or not."""
+        recoverable = is_recoverable(self.text) if recoverable is None else recoverable
+        return Anomaly(kind, evidence, confidence, recoverable, self.step.tool, self.step.call_id)
+
+
+def rendered(step: Step) -> str:
+    """A call as text: `tool(value, value)`, texts as they are and other values as JSON, in the order of the call."""
+    arguments = step.arguments or {}
+    values = (value if isinstance(value, str) else json.dumps(value, default=str) for value in arguments.values())
+    return f"{step.tool}({', '.join(values)})"
 
 
 def found_in(
@@ -395,100 +370,62 @@ def missing_tool(
     The observation decides: a tool that brings back a result is there, also if it is not in `tools`. Agents get tools
     at run time, and some calls are answered by something else than the tools node.
     """
-    step, text = seen.step, seen.text
-    refused = bool(_NO_SUCH_TOOL.match(text[:300]))
-    failed = step.outcome is not None and step.outcome.status == "error"
-    absent = failed and tools is not None and step.tool not in tools
-    if not step.tool or not (refused or absent):
+    tool = seen.step.tool
+    absent = seen.failed and tools is not None and tool not in tools
+    if not tool or not (absent or _NO_SUCH_TOOL.match(seen.text[:300])):
         return None
-    known = worked_before(step.tool)
+    known = worked_before(tool)
     there = "" if tools is None else f" There are {_listed(tools)}."
     before = "worked earlier in this conversation and is gone now" if known else "is no tool of this agent"
-    evidence = f"`{step.tool}` {before}.{there} The answer was {quoted(text) if text.strip() else 'empty'}."
-    return _anomaly("drift" if known else "unknown_tool", step, evidence, 1.0, recoverable=True)
+    evidence = f"`{tool}` {before}.{there} The answer was {seen.quoted or 'empty'}."
+    return seen.anomaly("drift" if known else "unknown_tool", evidence, 1.0, recoverable=True)
 
 
 def error(seen: ObservedCall) -> Anomaly | None:
     """A call whose observation is marked as an error, or is what a tools node makes of an exception."""
-    step, text = seen.step, seen.text
-    failed = step.outcome is not None and step.outcome.status == "error"
-    if not failed and not _BY_TOOL_NODE.match(text[:2_000]):
+    if not seen.failed and not _BY_TOOL_NODE.match(seen.text[:2_000]):
         return None
-    evidence = f"{_call(step)} failed: {quoted(text) if text.strip() else 'no reason was given'}."
-    return _anomaly("error", step, evidence, 1.0 if failed else 0.95, recoverable=is_recoverable(text))
+    evidence = f"{seen.call} failed: {seen.quoted or 'no reason was given'}."
+    return seen.anomaly("error", evidence, 1.0 if seen.failed else 0.95)
 
 
 def error_field(seen: ObservedCall) -> Anomaly | None:
     """A call whose observation has a field that says that something went wrong."""
-    step, text = seen.step, seen.text
-    found = error_in(seen.fields) if seen.fields is not None else None
+    found = error_in(seen.fields or {})
     if found is None:
         return None
-    evidence = f"The observation of {_call(step)} says {quoted(found[0])}."
-    return _anomaly("error_field", step, evidence, found[1], recoverable=is_recoverable(text))
+    return seen.anomaly("error_field", f"The observation of {seen.call} says {quoted(found[0])}.", found[1])
 
 
 def phrase(seen: ObservedCall, phrases: Sequence[Phrase]) -> Anomaly | None:
     """A call whose observation says in words that it did not work. What the agent wrote itself does not count."""
-    step = seen.step
-    for part in (seen.text, *(seen.fields.texts() if seen.fields is not None else ())):
+    for part in (seen.text, *texts_in(seen.fields or {})):
         observation = signals_in(part)
         for each in phrases:
             if seen.fields is not None and part is seen.text and each.place != "anywhere":
                 continue  # the sentences of structured output are those in its fields
             sentence = each.found_in(observation)
-            if sentence is not None and not _is_echo(sentence, step):
+            if sentence is not None and not _is_echo(sentence, seen.step):
                 recoverable = is_recoverable(part) if each.recoverable is None else each.recoverable
-                evidence = f"{_call(step)} was answered with {quoted(sentence)}."
-                return _anomaly("phrase", step, evidence, each.confidence, recoverable=recoverable)
+                evidence = f"{seen.call} was answered with {quoted(sentence)}."
+                return seen.anomaly("phrase", evidence, each.confidence, recoverable=recoverable)
     return None
-
-
-def loop(found: Loop) -> Anomaly:
-    """What a loop is as an anomaly."""
-    latest = found.steps[-1]
-    outcome = ObservedCall(latest).text
-    brought = quoted(outcome) if outcome.strip() else "nothing"
-    match found.kind:
-        case "repetition":
-            evidence = f"{_call(latest)} was called {found.times} times in a row and brought {brought} each time."
-            return _anomaly("repetition", latest, evidence, 0.9, recoverable=True)
-        case "cycle":
-            calls = ", ".join(_call(step) for step in found.steps)
-            evidence = f"The calls {calls} came {found.times} times in a row, with the same outcomes each time."
-            return _anomaly("cycle", latest, evidence, 0.85, recoverable=True)
-        case "stagnation":
-            different = list(dict.fromkeys(_call(step) for step in found.steps))
-            shown = f"{', '.join(different[:3])}{', …' if len(different) > 3 else ''}"  # noqa: PLR2004 - examples
-            evidence = f"{found.times} calls in a row ({shown}) brought the same: {brought}."
-            return _anomaly("stagnation", latest, evidence, 0.75, recoverable=True)
-
-
-def _listed(tools: Collection[str]) -> str:
-    names = sorted(tools)
-    shown = ", ".join(names[:LISTED_TOOLS])
-    return f"{shown}{', …' if len(names) > LISTED_TOOLS else ''}" if names else "no tools"
-
-
-def _is_echo(sentence: str, step: Step) -> bool:
-    """Whether the agent itself wrote this in the call, as in a ticket that is created and shown."""
-    return len(sentence) >= SHORTEST_ECHO and any(
-        isinstance(value, str) and sentence in value for value in (step.arguments or {}).values()
-    )
-
-
-def _call(step: Step) -> str:
-    return f"`{cut(rendered(step), LONGEST_CALL)}`"
-
-
-def _anomaly(kind: AnomalyKind, step: Step, evidence: str, confidence: float, *, recoverable: bool) -> Anomaly:
-    return Anomaly(kind, evidence, confidence, recoverable, step.tool, step.call_id)
 
 
 def classified(step: Step, reason: str, confidence: float) -> Anomaly:
     """What a classifier takes for an anomaly, as one."""
-    text = ObservedCall(step).text
-    seen = quoted(text) if text.strip() else "nothing"
+    seen = ObservedCall(step)
     verdict = f"says: {reason}" if reason else "takes it for an anomaly."
-    evidence = f"{_call(step)} brought {seen}. The classifier {verdict}"
-    return _anomaly("classified", step, evidence, confidence, recoverable=is_recoverable(text))
+    evidence = f"{seen.call} brought {seen.quoted or 'nothing'}. The classifier {verdict}"
+    return seen.anomaly("classified", evidence, confidence)
+
+
+def _listed(tools: Collection[str]) -> str:
+    names = sorted(tools)
+    return ", ".join(names[:LISTED_TOOLS]) + (", …" if len(names) > LISTED_TOOLS else "") if names else "no tools"
+
+
+def _is_echo(sentence: str, step: Step) -> bool:
+    """Whether the agent itself wrote this in the call, as in a ticket that is created and shown."""
+    values = (step.arguments or {}).values()
+    return len(sentence) >= SHORTEST_ECHO and any(isinstance(each, str) and sentence in each for each in values)
