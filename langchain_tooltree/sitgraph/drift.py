@@ -3,8 +3,9 @@
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
@@ -14,11 +15,11 @@ from langchain_tooltree.sitgraph.graph import Graph
 from langchain_tooltree.sitgraph.transitions import START, SUMMARIZE_STATE
 from langchain_tooltree.text import digest
 
-Tools = Iterable[str | BaseTool | Mapping[str, Any] | Callable[..., Any]]
+GivenTools = Iterable[str | BaseTool | Mapping[str, Any] | Callable[..., Any]]
 """Tools by name, as LangChain tools, as functions, or as the dicts that providers take."""
 
 
-def toolset_of(tools: Tools) -> dict[str, str]:
+def toolset_of(tools: GivenTools) -> dict[str, str]:
     """By name, a hash of the JSON schema of the arguments; empty for a tool that is given by name alone."""
     if isinstance(tools, str):
         msg = f"Tools are a list, got the text {tools!r:.80}; for a single tool, {[tools]!r:.80}."
@@ -33,23 +34,16 @@ def _name_and_hash(tool: Any) -> tuple[str, str]:
         function = tool["function"] if isinstance(tool.get("function"), Mapping) else tool
         name = function.get("name") or tool.get("type")
         schema = function.get("parameters", function.get("input_schema"))
-    elif isinstance(tool, BaseTool) or callable(tool):
-        function = _described(tool)
-        name, schema = function.get("name"), function.get("parameters")
     else:
-        name, schema = None, None
+        name = schema = None
+        if isinstance(tool, BaseTool) or callable(tool):
+            with suppress(TypeError, ValueError, NameError):  # its arguments cannot be described
+                function = convert_to_openai_tool(tool)["function"]
+                name, schema = function.get("name"), function.get("parameters")
     if not isinstance(name, str) or not name:
         msg = f"A tool is a name, a LangChain tool, a function, or a dict with a name; got {tool!r:.120}."
         raise ToolDefinitionError(msg)
     return name, schema_hash(schema) if schema is not None else ""
-
-
-def _described(tool: Any) -> Mapping[str, Any]:
-    """The name and the schema of a tool or a function; nothing of one whose arguments cannot be described."""
-    try:
-        return cast("dict[str, Any]", convert_to_openai_tool(tool)["function"])
-    except (TypeError, ValueError, NameError):
-        return {}
 
 
 def schema_hash(schema: Mapping[str, Any]) -> str:
@@ -66,25 +60,15 @@ def _without_prose(schema: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class DriftReport:
-    """The tools of a graph beside those that an agent has now.
+    """The tools of a graph beside those that an agent has now."""
 
-    Attributes:
-        removed: Tools that the graph knows and the agent has no more; they are not suggested.
-        added: Tools that the agent has and the graph knows nothing of.
-        changed: Tools that take other arguments than when the graph was mined.
-        renamed: For tools of `removed`, the one of `added` that takes the same arguments: candidates for `aliases`.
-        dead_ends: Tools of the agent after which only removed ones came.
-        unknown: Tools of both whose schema the graph does not know, so that a change could not be seen.
-        lost: Share of all transitions that lead to a removed tool, in [0, 1].
-    """
-
-    removed: tuple[str, ...]
-    added: tuple[str, ...]
-    changed: tuple[str, ...]
-    renamed: Mapping[str, str]
-    dead_ends: tuple[str, ...]
-    unknown: tuple[str, ...]
-    lost: float
+    removed: tuple[str, ...]  # the graph knows them and the agent has them no more; they are not suggested
+    added: tuple[str, ...]  # the agent has them and the graph knows nothing of them
+    changed: tuple[str, ...]  # they take other arguments than when the graph was mined
+    renamed: Mapping[str, str]  # of `removed`, the one of `added` that takes the same arguments, for `aliases`
+    dead_ends: tuple[str, ...]  # the agent has them, and only removed ones came after them
+    unknown: tuple[str, ...]  # both have them, and the graph does not know their schema: no change could be seen
+    lost: float  # share of all transitions that lead to a removed tool, in [0, 1]
 
     @property
     def healthy(self) -> bool:

@@ -26,6 +26,9 @@ FORMAT = 1
 
 MANIFEST = "manifest.json"
 NAMES = "names.json"
+LISTS = {"names": "names", "run_ids": "runs", "toolsets": "toolsets"}
+"""The parts of a snapshot that are no arrays, and their keys in the file of names."""
+
 CHECKSUM = "checksum"
 """Key of the manifest for the checksum of everything else in it."""
 
@@ -50,8 +53,7 @@ def save_graph(snapshot: Snapshot, settings: Mapping[str, Any], path: str | os.P
         scratch = Path(tempfile.mkdtemp(prefix=".", dir=path))
     try:
         scratch.chmod(0o755)
-        lists = {"names": snapshot.names, "runs": snapshot.run_ids, "toolsets": snapshot.toolsets}
-        (scratch / NAMES).write_bytes(_json(lists))
+        (scratch / NAMES).write_bytes(_json({key: getattr(snapshot, name) for name, key in LISTS.items()}))
         for name, column in _columns(snapshot):
             np.save(scratch / f"{name}.npy", column, allow_pickle=False)
         written = sorted(each.name for each in scratch.iterdir())
@@ -91,7 +93,10 @@ def load_graph(path: str | os.PathLike[str], *, verify: bool = False) -> tuple[S
 
 
 def _load(path: Path, manifest: dict[str, Any], *, verify: bool) -> Snapshot:
-    _check_format(manifest, path)
+    found = {name: manifest.get(name) for name in _shape()}
+    if found != _shape() or not isinstance(manifest.get("files"), dict):
+        msg = f"{path} was written in another format ({found}; this version reads {_shape()}). Mine the graph again."
+        raise GraphFileError(msg)
     seal = manifest.pop(CHECKSUM, None)
     if seal != _seal(manifest):
         raise _damaged(path, f"{MANIFEST} is not what was written")
@@ -100,20 +105,17 @@ def _load(path: Path, manifest: dict[str, Any], *, verify: bool) -> Snapshot:
         if (verify or name not in LARGE) and not _intact(folder, {name: checksum}):
             raise _damaged(path, f"{name} is missing or is not what was written")
     lists = _read_json(folder / NAMES, path)
-    columns = {name: _mapped(folder / f"{name}.npy", path, like) for name, like in _columns(Snapshot.empty())}
+    tables: dict[str, dict[str, NDArray[Any]]] = {}
+    for name, like in _columns(Snapshot.empty()):
+        table, _, column = name.rpartition(".")
+        tables.setdefault(table, {})[column] = _mapped(folder / f"{name}.npy", path, like)
+    plain: dict[str, Any] = tables.pop("")
     for name, offsets in (("states", "state_offsets"), ("summaries", "summary_offsets")):
-        if {len(column) for column in _under(columns, name).values()} != {int(columns[offsets][-1])}:
+        if {len(each) for each in tables[name].values()} != {int(plain[offsets][-1])}:
             raise _damaged(path, f"the columns of {name} are not equally long")
-    plain: dict[str, Any] = {name: column for name, column in columns.items() if "." not in name}
-    return Snapshot(
-        names=tuple(lists["names"]),
-        run_ids=tuple(lists["runs"]),
-        toolsets=tuple(lists["toolsets"]),
-        states=Rows(**_under(columns, "states")),
-        summaries=Rows(**_under(columns, "summaries")),
-        summary_texts=Texts(**_under(columns, "summary_texts")),
-        **plain,
-    )
+    plain |= {name: tuple(lists[key]) for name, key in LISTS.items()}
+    plain |= {name: (Texts if name == "summary_texts" else Rows)(**columns) for name, columns in tables.items()}
+    return Snapshot(**plain)
 
 
 def _columns(snapshot: Snapshot) -> Iterator[tuple[str, NDArray[Any]]]:
@@ -127,11 +129,6 @@ def _columns(snapshot: Snapshot) -> Iterator[tuple[str, NDArray[Any]]]:
                 yield f"{each.name}.{column.name}", getattr(value, column.name)
 
 
-def _under(columns: Mapping[str, NDArray[Any]], prefix: str) -> dict[str, NDArray[Any]]:
-    start = f"{prefix}."
-    return {name.removeprefix(start): column for name, column in columns.items() if name.startswith(start)}
-
-
 def _mapped(file: Path, path: Path, like: NDArray[Any]) -> NDArray[Any]:
     """A column of a file, which has to be of the kind of another one."""
     try:
@@ -142,13 +139,6 @@ def _mapped(file: Path, path: Path, like: NDArray[Any]) -> NDArray[Any]:
     if (column.dtype, column.shape[1:]) != (like.dtype, like.shape[1:]):
         raise _damaged(path, f"{file.name} holds something else")
     return column
-
-
-def _check_format(manifest: Mapping[str, Any], path: Path) -> None:
-    found = {name: manifest.get(name) for name in _shape()}
-    if found != _shape() or not isinstance(manifest.get("files"), dict):
-        msg = f"{path} was written in another format ({found}; this version reads {_shape()}). Mine the graph again."
-        raise GraphFileError(msg)
 
 
 def _shape() -> dict[str, Any]:

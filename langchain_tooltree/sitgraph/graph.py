@@ -5,9 +5,9 @@ whatever order they were added.
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,17 +21,11 @@ INVERSE_TURN = 1 << 40
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """The edges that leave one tool.
+    """The edges that leave one tool."""
 
-    Attributes:
-        targets: The tools they lead to, by the numbers of their nodes, ascending.
-        counts: N_ij, how often each was followed.
-        inverse_turns: Sum of 1 / T over the runs that contain it, in units of 1 / `INVERSE_TURN`.
-    """
-
-    targets: NDArray[np.int32]
-    counts: NDArray[np.int64]
-    inverse_turns: NDArray[np.int64]
+    targets: NDArray[np.int32]  # the tools they lead to, by the numbers of their nodes, ascending
+    counts: NDArray[np.int64]  # N_ij, how often each was followed
+    inverse_turns: NDArray[np.int64]  # sum of 1 / T over the runs that contain it, in units of 1 / `INVERSE_TURN`
 
     def taken(self, places: NDArray[np.bool_] | slice) -> "Outgoing":
         """Some of the edges."""
@@ -43,12 +37,6 @@ class Outgoing:
         N_ij is how often successful runs followed the edge, T the number of assistant messages of a run. The paper
         leaves open how several runs are summed up. Here each successful run that contains the edge adds its 1 / T
         once, however often it follows the edge.
-
-        Args:
-            alpha: How much a run of few messages counts for more.
-
-        Returns:
-            One weight an edge.
         """
         return self.counts + alpha * (self.inverse_turns / INVERSE_TURN)
 
@@ -212,10 +200,9 @@ class Contribution:
 
 @dataclass(frozen=True, slots=True)
 class _StoredRun:
-    id: str
     turns: int
     version: int
-    transitions: tuple[tuple[int, int], ...]
+    transitions: Sequence[tuple[int, int]]
     toolset: Mapping[str, str]
 
 
@@ -232,8 +219,7 @@ class Graph:
         self._added: dict[int, _StoredRun] = {}
         run_of = np.repeat(np.arange(len(kept.run_ids), dtype=np.int32), np.diff(kept.run_offsets))
         self._edges = Edges.of(kept.sources, kept.targets, run_of, kept.turns, len(kept.names))
-        self._states: dict[int, SourceStates] = {}
-        self._summaries: dict[int, SourceStates] = {}
+        self._tables: dict[tuple[int, str], SourceStates] = {}
         self._texts: dict[int, str] = {}
 
     def __contains__(self, run: str) -> bool:
@@ -257,23 +243,21 @@ class Graph:
         number = self._run_numbers[contribution.id] = len(self._run_ids)
         self._run_ids.append(contribution.id)
         transitions = tuple((self._number(source), self._number(target)) for source, target in contribution.transitions)
-        run = _StoredRun(
-            contribution.id, contribution.turns, contribution.version, transitions, contribution.toolset or {}
-        )
-        self._added[number] = run
-        self._edges.add(transitions, run.turns)
-        keys = [_key(run.id, "state", place) for place in range(len(transitions))]
+        turns, toolset = contribution.turns, contribution.toolset or {}
+        self._added[number] = _StoredRun(turns, contribution.version, transitions, toolset)
+        self._edges.add(transitions, turns)
         places: dict[int, list[int]] = {}
         for place, (source, _) in enumerate(transitions):
             places.setdefault(source, []).append(place)
         for source, here in places.items():
             targets = [transitions[place][1] for place in here]
-            self._states_of(source).add(_rows(targets, number, [keys[p] for p in here], contribution.states[here]))
+            keys = [_key(contribution.id, "state", place) for place in here]
+            self._table(source, "states").add(_rows(targets, number, keys, contribution.states[here]))
         for order, (place, text, codes) in enumerate(contribution.summaries):
             source, target = transitions[place]
-            key = _key(run.id, "summary", order)
+            key = _key(contribution.id, "summary", order)
             self._texts[key] = text
-            self._summaries_of(source).add(_rows([target], number, [key], codes[None]))
+            self._table(source, "summaries").add(_rows([target], number, [key], codes[None]))
         return True
 
     def remove(self, run_id: str) -> bool:
@@ -285,8 +269,8 @@ class Graph:
         self._added.pop(number, None)
         self._edges.add(run.transitions, run.turns, sign=-1)
         for source in {source for source, _ in run.transitions}:
-            self._states_of(source).remove(number)
-            for key in self._summaries_of(source).remove(number):
+            self._table(source, "states").remove(number)
+            for key in self._table(source, "summaries").remove(number):
                 self._texts.pop(key, None)
         return True
 
@@ -307,11 +291,11 @@ class Graph:
 
     def states(self, source: str) -> SourceStates:
         """The states derived from dialogues at the edges that leave a known tool."""
-        return self._states_of(self._numbers[source])
+        return self._table(self._numbers[source], "states")
 
     def summaries(self, source: str) -> SourceStates:
         """The summaries at the edges that leave a known tool."""
-        return self._summaries_of(self._numbers[source])
+        return self._table(self._numbers[source], "summaries")
 
     def run_id(self, number: int) -> str:
         """The id of a run by its number in rows."""
@@ -336,24 +320,28 @@ class Graph:
 
         Nodes that get the same name become one.
         """
-        renamed = [(names or {}).get(name, name) for name in self.names]
-        runs = [self._run(number) for _, number in sorted(self._run_numbers.items())]
+        names = names or {}
+        renamed = [names.get(name, name) for name in self.names]
+        run_ids = sorted(self._run_numbers)
+        run_numbers = [self._run_numbers[each] for each in run_ids]
+        runs = [self._run(number) for number in run_numbers]
         used = sorted({number for run in runs for pair in run.transitions for number in pair})
         kept = tuple(sorted({renamed[number] for number in used}))
         places = {name: place for place, name in enumerate(kept)}
         number_of = np.array([places.get(name, -1) for name in renamed], dtype=np.int32)
         run_of = np.full(len(self._run_ids), -1, dtype=np.int32)
-        run_of[[number for _, number in sorted(self._run_numbers.items())]] = np.arange(len(runs))
+        run_of[run_numbers] = np.arange(len(runs))
         pairs = np.array([pair for run in runs for pair in run.transitions], dtype=np.int64).reshape(-1, 2)
-        known = [_renamed(run.toolset, names or {}) for run in runs]
+        known = [_renamed(run.toolset, names) for run in runs]
         toolsets = sorted({toolset for toolset in known if toolset})
         toolset_places = {toolset: place for place, toolset in enumerate(toolsets)}
-        state_sources, states = self._gathered(used, self._states_of, number_of, run_of, len(VIEWS))
-        summary_sources, summaries = self._gathered(used, self._summaries_of, number_of, run_of, 1)
-        texts = self._all_texts()
+        state_sources, states = self._gathered("states", used, number_of, run_of)
+        summary_sources, summaries = self._gathered("summaries", used, number_of, run_of)
+        stored = self._snapshot
+        texts = {int(key): stored.summary_texts[place] for place, key in enumerate(stored.summaries.keys)} | self._texts
         return Snapshot(
             names=kept,
-            run_ids=tuple(run.id for run in runs),
+            run_ids=tuple(run_ids),
             turns=np.array([run.turns for run in runs], dtype=np.int32),
             versions=np.array([run.version for run in runs], dtype=np.uint64),
             toolset_of=np.array([toolset_places.get(toolset, -1) for toolset in known], dtype=np.int32),
@@ -372,7 +360,7 @@ class Graph:
         """A graph of its own with the same content under new names."""
         graph = Graph(self.snapshot(names), max_states=self._max_states)
         for source in range(len(graph.names)):
-            graph._states_of(source).spread()  # an edge may have become of two
+            graph._table(source, "states").spread()  # an edge may have become of two
         return graph
 
     def _number(self, name: str) -> int:
@@ -389,44 +377,35 @@ class Graph:
         pairs = zip(kept.sources[here].tolist(), kept.targets[here].tolist(), strict=True)
         toolset = int(kept.toolset_of[number])
         tools = kept.toolsets[toolset] if toolset >= 0 else {}
-        return _StoredRun(
-            self._run_ids[number], int(kept.turns[number]), int(kept.versions[number]), tuple(pairs), tools
-        )
+        return _StoredRun(int(kept.turns[number]), int(kept.versions[number]), tuple(pairs), tools)
 
-    def _states_of(self, source: int) -> SourceStates:
-        if source not in self._states:
+    def _table(self, source: int, kind: Literal["states", "summaries"]) -> SourceStates:
+        """The states or the summaries at the edges that leave a tool, read from the snapshot when first used."""
+        if (source, kind) not in self._tables:
             kept = self._snapshot
-            stored = kept.states.taken(_slice(kept.state_offsets, source)) if source < len(kept.names) else None
-            self._states[source] = SourceStates(len(VIEWS), max_states=self._max_states, stored=stored)
-        return self._states[source]
-
-    def _summaries_of(self, source: int) -> SourceStates:
-        if source not in self._summaries:
-            kept = self._snapshot
-            stored = kept.summaries.taken(_slice(kept.summary_offsets, source)) if source < len(kept.names) else None
-            self._summaries[source] = SourceStates(1, max_states=None, stored=stored)
-        return self._summaries[source]
+            if kind == "states":
+                rows, offsets, most = kept.states, kept.state_offsets, self._max_states
+            else:
+                rows, offsets, most = kept.summaries, kept.summary_offsets, None
+            stored = rows.taken(_slice(offsets, source) if source < len(kept.names) else slice(0))
+            self._tables[source, kind] = SourceStates(rows.codes.shape[1], max_states=most, stored=stored)
+        return self._tables[source, kind]
 
     def _gathered(
         self,
+        kind: Literal["states", "summaries"],
         sources: Iterable[int],
-        table: Callable[[int], SourceStates],
         number_of: NDArray[np.int32],
         run_of: NDArray[np.int32],
-        views: int,
     ) -> tuple[NDArray[np.int32], Rows]:
         """The rows of all tools under their new numbers, by source and key, and the source of each."""
-        parts = [(number_of[source], table(source).rows()) for source in sources]
-        rows = Rows.joined([Rows.empty(views), *(part for _, part in parts)])
+        parts = [(number_of[source], self._table(source, kind).rows()) for source in sources]
+        nothing: Rows = getattr(self._snapshot, kind).taken(slice(0))
+        rows = Rows.joined([nothing, *(part for _, part in parts)])
         rows = replace(rows, targets=number_of[rows.targets], runs=run_of[rows.runs])
         origin = np.repeat([source for source, _ in parts], [len(part) for _, part in parts]).astype(np.int32)
         order = np.lexsort((rows.keys, origin))
         return origin[order], rows.taken(order)
-
-    def _all_texts(self) -> dict[int, str]:
-        """All summaries by key."""
-        kept = self._snapshot
-        return {int(key): kept.summary_texts[place] for place, key in enumerate(kept.summaries.keys)} | self._texts
 
 
 def _renamed(toolset: Mapping[str, str], names: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
@@ -435,9 +414,8 @@ def _renamed(toolset: Mapping[str, str], names: Mapping[str, str]) -> tuple[tupl
 
 def _key(run: str, kind: str, place: int) -> int:
     """What a row is ordered by; as good as random, and unique to its run and place."""
-    return int.from_bytes(
-        hashlib.blake2b(f"{kind} {place} {run}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    )
+    text = f"{kind} {place} {run}".encode("utf-8", "surrogatepass")
+    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest())
 
 
 def _rows(targets: Sequence[int], run: int, keys: Sequence[int], codes: Codes) -> Rows:

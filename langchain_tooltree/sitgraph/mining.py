@@ -1,6 +1,7 @@
 """From runs to what they give to the graph, and from a dialogue to its state."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,9 +11,9 @@ from langchain_tooltree.errors import ToolDefinitionError
 from langchain_tooltree.experience.embeddings import EmbedStep
 from langchain_tooltree.experience.records import Record
 from langchain_tooltree.flows import Flow, FunctionStep
-from langchain_tooltree.sitgraph.drift import Tools, toolset_of
+from langchain_tooltree.sitgraph.drift import GivenTools, toolset_of
 from langchain_tooltree.sitgraph.graph import Contribution
-from langchain_tooltree.sitgraph.states import DIMENSIONS, Codes, Floats, fitted, packed, vector_of
+from langchain_tooltree.sitgraph.states import DIMENSIONS, Floats, fitted, packed, vector_of
 from langchain_tooltree.sitgraph.transitions import (
     SUMMARIZE_STATE,
     Moment,
@@ -43,21 +44,19 @@ class Encoder:
         if missing:
             found = fitted((yield EmbedStep(self.embeddings, missing)))
             vectors.update(zip(missing, found, strict=True))
-            self._remember(vectors.items())
+            self._known = dict([*self._known.items(), *vectors.items()][-REMEMBERED:])
         nothing = np.zeros(DIMENSIONS, dtype=np.float32)
         return np.stack([vectors.get(text, nothing) for text in texts])
 
-    def _remember(self, vectors: Iterable[tuple[str, Floats]]) -> None:
-        self._known = dict([*self._known.items(), *vectors][-REMEMBERED:])
-
 
 def mine(
-    runs: Sequence[Record], encoder: Encoder, *, aliases: Mapping[str, str], tools: Tools | None = None
+    runs: Sequence[Record], encoder: Encoder, *, aliases: Mapping[str, str], tools: GivenTools | None = None
 ) -> Flow[list[Contribution]]:
     """What the successful ones of some runs give to the graph; their texts are embedded together."""
     # Reading and packing long runs takes its time, so it must not hold up an event loop.
     found: list[_Found] = yield FunctionStep(_read, (runs, aliases, tools))
-    texts = [text for run in found for text in run.texts]
+    summaries = [both_ends(text) for run in found for each in run.transitions for text in each.summaries]
+    texts = [*(text for run in found for views in run.texts for text in views), *summaries]
     vectors = dict(zip(texts, (yield from encoder.encode(texts)), strict=True)) if texts else {}
     contributions: list[Contribution] = yield FunctionStep(_packed, (found, vectors))
     return contributions
@@ -69,38 +68,40 @@ class _Found:
 
     run: Record
     transitions: Sequence[Transition]
+    texts: Sequence[Sequence[str]]  # of the state before each transition, one a text view
     toolset: Mapping[str, str]
-    texts: Sequence[str]
 
 
-def _read(given: tuple[Sequence[Record], Mapping[str, str], Tools | None]) -> list[_Found]:
+def _read(given: tuple[Sequence[Record], Mapping[str, str], GivenTools | None]) -> list[_Found]:
     runs, aliases, tools = given
     found = []
     for run in runs:
         if run.success and (transitions := list(transitions_of(run, aliases))):
-            texts = [text for each in transitions for text in _texts(each)]
-            found.append(_Found(run, transitions, _toolset(run, tools, aliases), texts))
+            texts = [tuple(texts_of(each.moment).values()) for each in transitions]
+            found.append(_Found(run, transitions, texts, _toolset(run, tools, aliases)))
     return found
 
 
 def _packed(given: tuple[Sequence[_Found], Mapping[str, Floats]]) -> list[Contribution]:
     found, vectors = given
-    return [
-        Contribution(
-            id=each.run.id,
-            turns=each.run.turns,
-            version=_version(each.run, each.transitions, each.toolset),
-            transitions=[(transition.source, transition.target) for transition in each.transitions],
-            states=np.stack([_views(transition.moment, vectors) for transition in each.transitions]),
-            summaries=[
-                (place, text, packed(vectors[both_ends(text)][None]))
-                for place, transition in enumerate(each.transitions)
-                for text in transition.summaries
-            ],
-            toolset=each.toolset,
+    contributions = []
+    for each in found:
+        run, transitions = each.run, each.transitions
+        states = [
+            [*(vectors[text] for text in texts), vector_of(features_of(transition.moment))]
+            for transition, texts in zip(transitions, each.texts, strict=True)
+        ]
+        summaries = [
+            (place, text, packed(vectors[both_ends(text)][None]))
+            for place, transition in enumerate(transitions)
+            for text in transition.summaries
+        ]
+        pairs = [(transition.source, transition.target) for transition in transitions]
+        version = _version(run, transitions, each.toolset)
+        contributions.append(
+            Contribution(run.id, run.turns, version, pairs, packed(np.array(states)), summaries, each.toolset)
         )
-        for each in found
-    ]
+    return contributions
 
 
 def state_of(moment: Moment, encoder: Encoder) -> Flow[Floats]:
@@ -110,23 +111,11 @@ def state_of(moment: Moment, encoder: Encoder) -> Flow[Floats]:
     return np.concatenate([encoded, vector_of(features_of(moment))[None]])
 
 
-def _texts(transition: Transition) -> list[str]:
-    return [*texts_of(transition.moment).values(), *map(both_ends, transition.summaries)]
-
-
-def _views(moment: Moment, vectors: Mapping[str, Floats]) -> Codes:
-    texts = [vectors[text] for text in texts_of(moment).values()]
-    return packed(np.stack([*texts, vector_of(features_of(moment))]))
-
-
-def _toolset(run: Record, tools: Tools | None, aliases: Mapping[str, str]) -> dict[str, str]:
-    if tools is not None:
-        known = toolset_of(tools)
-    else:
-        try:
+def _toolset(run: Record, tools: GivenTools | None, aliases: Mapping[str, str]) -> dict[str, str]:
+    known = {} if tools is None else toolset_of(tools)
+    if tools is None:
+        with suppress(ToolDefinitionError, TypeError):  # a record from elsewhere, where the key means something else
             known = toolset_of(run.metadata.get("tools") or ())
-        except (ToolDefinitionError, TypeError):  # a record from elsewhere, where the key means something else
-            known = {}
     renamed = {aliases.get(name, name): schema for name, schema in sorted(known.items())}
     return {name: schema for name, schema in renamed.items() if name != SUMMARIZE_STATE}
 

@@ -13,7 +13,7 @@ from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError, check_count
 from langchain_tooltree.flows import Flow, Writer, async_twin, current_writer, driven, emitted, flow_of
 from langchain_tooltree.models import extended
-from langchain_tooltree.sitgraph.drift import Tools, toolset_of
+from langchain_tooltree.sitgraph.drift import GivenTools, toolset_of
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
 from langchain_tooltree.sitgraph.suggest import Suggestion, as_text
 from langchain_tooltree.sitgraph.transitions import moment_of
@@ -95,7 +95,7 @@ def _quoted(text: str) -> str:
 
 
 DEFAULT_K = 2
-"""Tools that are suggested, as in the paper."""
+"""GivenTools that are suggested, as in the paper."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ class Suggester:
         self,
         messages: Sequence[Any] | Conversation,
         *,
-        allowed: Tools | None = None,
+        allowed: GivenTools | None = None,
         summary: str | None = None,
         writer: Writer | None = None,
     ) -> Flow[list[Suggestion]]:
@@ -173,7 +173,7 @@ class SITGraphNode(Runnable[Any, dict[str, list[dict[str, Any]]]]):
         graph: SITGraph,
         *,
         k: int = DEFAULT_K,
-        tools: Tools | None = None,
+        tools: GivenTools | None = None,
         messages_key: str = "messages",
         suggestions_key: str = "suggestions",
     ) -> None:

@@ -14,7 +14,7 @@ from langchain_tooltree.experience.embeddings import embedder_name, resolve_embe
 from langchain_tooltree.experience.records import ChatMessage, Record
 from langchain_tooltree.experience.trajectory import to_chat
 from langchain_tooltree.flows import Flow, async_twin, driven, run_flow
-from langchain_tooltree.sitgraph.drift import DriftReport, Tools, drift, toolset_of
+from langchain_tooltree.sitgraph.drift import DriftReport, GivenTools, drift, toolset_of
 from langchain_tooltree.sitgraph.files import load_graph, save_graph
 from langchain_tooltree.sitgraph.graph import Graph
 from langchain_tooltree.sitgraph.mining import Encoder, mine, state_of
@@ -121,7 +121,7 @@ class SITGraph:
         return graph
 
     @driven
-    def add(self, trajectory: Record, *, tools: Tools | None = None) -> Flow[bool]:
+    def add(self, trajectory: Record, *, tools: GivenTools | None = None) -> Flow[bool]:
         """Learn from a run. One that did not succeed, or that nobody has judged, changes nothing.
 
         Args:
@@ -138,7 +138,7 @@ class SITGraph:
     aadd = async_twin(add)
 
     @driven
-    def learn(self, trajectory: Record, *, tools: Tools | None = None) -> Flow[bool]:
+    def learn(self, trajectory: Record, *, tools: GivenTools | None = None) -> Flow[bool]:
         """Take a run as the latest version of itself: learn from it if it succeeded, and forget it otherwise.
 
         For runs that go on, such as those of a thread. Made for `TrajectoryRecorder([experience, graph.learn],
@@ -178,7 +178,7 @@ class SITGraph:
         state: str | None = None,
         messages: Sequence[BaseMessage | ChatMessage] | None = None,
         k: int = 2,
-        allowed: Tools | None = None,
+        allowed: GivenTools | None = None,
     ) -> Flow[list[Suggestion]]:
         """Suggest the next tool.
 
@@ -211,7 +211,7 @@ class SITGraph:
 
     asuggest = async_twin(suggest)
 
-    def drift(self, tools: Tools) -> DriftReport:
+    def drift(self, tools: GivenTools) -> DriftReport:
         """Compare the tools that the graph knows with those that an agent has now.
 
         Args:
@@ -347,7 +347,7 @@ class SITGraph:
     def __len__(self) -> int:
         return len(self._graph)
 
-    def _add(self, trajectories: Sequence[Record], tools: Tools | None) -> Flow[bool]:
+    def _add(self, trajectories: Sequence[Record], tools: GivenTools | None) -> Flow[bool]:
         contributions = yield from mine(trajectories, self._encoder, aliases=self.aliases, tools=tools)
         with self._lock:
             changes = [self._graph.add(contribution) for contribution in contributions]

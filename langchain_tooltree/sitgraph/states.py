@@ -120,23 +120,14 @@ REMOVED = -1
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """States, in columns of equal length.
+    """States, in columns of equal length. Any order of adding them ends in the same order by key."""
 
-    Attributes:
-        targets: The tool that came next, by the number of its node; `REMOVED` where the run was taken out.
-        runs: The run that the state belongs to, by its number.
-        keys: What the rows are ordered by: a hash of run and place, so that any order of adding ends in the same one.
-        weights: How many states the row stands for when states are compared; 0 where another row stands for it.
-        codes: The packed views, shape `(n, views, DIMENSIONS // 2)`.
-        sketches: Their sketches, shape `(n, words)`.
-    """
-
-    targets: NDArray[np.int32]
-    runs: NDArray[np.int32]
-    keys: NDArray[np.uint64]
-    weights: NDArray[np.int32]
-    codes: Codes
-    sketches: Sketches
+    targets: NDArray[np.int32]  # the tool that came next, by the number of its node; `REMOVED` if the run was taken out
+    runs: NDArray[np.int32]  # the run that the state belongs to, by its number
+    keys: NDArray[np.uint64]  # what the rows are ordered by: a hash of run and place
+    weights: NDArray[np.int32]  # how many states the row stands for in comparisons; 0 where another row stands for it
+    codes: Codes  # the packed views, shape `(n, views, DIMENSIONS // 2)`
+    sketches: Sketches  # of the views, shape `(n, words)`
 
     def __len__(self) -> int:
         return len(self.targets)

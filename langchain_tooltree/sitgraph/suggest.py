@@ -1,8 +1,8 @@
 """From a state to suggestions: which edges may be followed, which mode applies, what speaks for it. Pure."""
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -18,17 +18,11 @@ Mode = Literal["episodic", "contextual", "procedural"]
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """A stored state that speaks for a suggestion.
+    """A stored state that speaks for a suggestion."""
 
-    Attributes:
-        trajectory: Id of the successful trajectory that it comes from.
-        similarity: How similar it is to the state now, at most 1.
-        summary: The summary that was written there; empty where none was.
-    """
-
-    trajectory: str
-    similarity: float
-    summary: str = ""
+    trajectory: str  # id of the successful trajectory that it comes from
+    similarity: float  # how similar it is to the state now, at most 1
+    summary: str = ""  # what was written there; empty where nothing was
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,15 +74,12 @@ Shares = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class ToolRanking:
-    """Shares of the tools that may come next; they sum to 1.
-
-    `evidence` holds for the place of a target the rows of `likeness` that speak most for it, best first.
-    """
+    """Shares of the tools that may come next; they sum to 1."""
 
     shares: Shares
     mode: Mode
     likeness: Likeness | None = None
-    evidence: Mapping[int, list[int]] = field(default_factory=dict)
+    evidence: Mapping[int, list[int]] = field(default_factory=dict)  # by place of a target: rows for it, best first
 
 
 def procedural(weights: Shares) -> ToolRanking:
@@ -182,9 +173,13 @@ class Recommender:
 
     def suggest(self, question: SuggestionQuery) -> list[Suggestion]:
         """The tools that came next, best first; none where nothing is known."""
-        edges = self._edges(question)
-        if not len(edges.targets):
+        edges = self._all_edges() if self.ablation == "w/o graph" else self.graph.outgoing(question.source)
+        kept = edges.counts >= self.min_support
+        if question.allowed is not None:
+            kept &= np.isin(edges.targets, self.graph.numbers(question.allowed))
+        if not kept.any():
             return []
+        edges = edges.taken(kept)
         ranked = self._ranked(question, edges)
         return [
             Suggestion(
@@ -196,14 +191,6 @@ class Recommender:
             )
             for place in self._best(ranked.shares, edges, question.k)
         ]
-
-    def _edges(self, question: SuggestionQuery) -> Outgoing:
-        """The edges that may be followed."""
-        edges = self._all_edges() if self.ablation == "w/o graph" else self.graph.outgoing(question.source)
-        kept = edges.counts >= self.min_support
-        if question.allowed is not None:
-            kept &= np.isin(edges.targets, self.graph.numbers(question.allowed))
-        return edges if kept.all() else edges.taken(kept)
 
     def _all_edges(self) -> Outgoing:
         """One edge to each tool, from anywhere."""
@@ -237,9 +224,10 @@ class Recommender:
             return by_summary
         if question.views is None:
             return by_weight
-        likeness = self._compare(self._states(question.source), question.views)
+        likeness = self._compare(self.graph.states, question.source, question.views)
         if self.ablation == "w/o adapt":
-            similar = most_similar(edges.targets, replace(likeness, similarities=_mean(likeness)))
+            mean: Floats = likeness.similarities.mean(axis=1, keepdims=True)
+            similar = most_similar(edges.targets, Likeness(likeness.rows, mean))
             shares = weights * similar
             return ToolRanking(shares / math.fsum(shares), "contextual") if shares.any() else by_weight
         prior = 0.0 if self.ablation == "w/o weight" else PRIOR
@@ -253,7 +241,7 @@ class Recommender:
         Where no summary is similar, the state derived from the dialogue says more than such a comparison.
         """
         summary = np.asarray(question.summary)[None]
-        likeness = self._compare(self._summaries(question.source), summary, centered=False)
+        likeness = self._compare(self.graph.summaries, question.source, summary, centered=False)
         similar = most_similar(edges.targets, likeness)
         if not similar.any() and question.views is not None:
             return None
@@ -261,26 +249,19 @@ class Recommender:
         if not summed_up.all():
             texts = np.zeros((len(VIEWS), summary.shape[1]), dtype=np.float32)
             texts[: len(TEXT_VIEWS)] = summary
-            derived = most_similar(edges.targets, self._compare(self._states(question.source), texts, centered=False))
-            similar = np.where(summed_up, similar, derived)
+            derived = self._compare(self.graph.states, question.source, texts, centered=False)
+            similar = np.where(summed_up, similar, most_similar(edges.targets, derived))
         return episodic(edges.targets, similar * weights if self.ablation == "w/o adapt" else similar, likeness)
 
-    def _compare(self, tables: list[SourceStates], state: Floats, *, centered: bool = True) -> Likeness:
-        compared = [table.compare(state, centered=centered) for table in tables]
-        if len(compared) == 1:
-            return compared[0]
+    def _compare(
+        self, table: Callable[[str], SourceStates], source: str, state: Floats, *, centered: bool = True
+    ) -> Likeness:
+        if self.ablation != "w/o graph":
+            return table(source).compare(state, centered=centered)
+        compared = [table(name).compare(state, centered=centered) for name, _ in self.graph.edges()]
         rows = Rows.joined([Rows.empty(len(state)), *(each.rows for each in compared)])
         similarities = [np.zeros((0, len(state)), dtype=np.float32), *(each.similarities for each in compared)]
         return Likeness(rows, np.concatenate(similarities))
-
-    def _states(self, source: str) -> list[SourceStates]:
-        return [self.graph.states(each) for each in self._sources(source)]
-
-    def _summaries(self, source: str) -> list[SourceStates]:
-        return [self.graph.summaries(each) for each in self._sources(source)]
-
-    def _sources(self, source: str) -> list[str]:
-        return [name for name, _ in self.graph.edges()] if self.ablation == "w/o graph" else [source]
 
     def _evidence(self, source: str, ranked: ToolRanking, place: int) -> Iterator[Evidence]:
         if ranked.likeness is None:
@@ -291,9 +272,3 @@ class Recommender:
             summarized = ranked.mode == "episodic" and self.ablation != "w/o graph"
             text = self.graph.summary_text(source, int(rows.keys[row])) if summarized else ""
             yield Evidence(trajectory, round(float(ranked.likeness.similarities[row].mean()), 4), text)
-
-
-def _mean(likeness: Likeness) -> Floats:
-    """The similarity over all views, as if it were of one."""
-    similarities: Floats = likeness.similarities.mean(axis=1, keepdims=True)
-    return similarities
