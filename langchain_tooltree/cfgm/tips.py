@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from langchain_core.language_models import BaseChatModel
 from pydantic import BaseModel, Field
@@ -23,6 +23,12 @@ from langchain_tooltree.text import LONGEST_TEXT, digest, listed, overlap, short
 logger = logging.getLogger(__name__)
 
 
+Source = Literal["comparison", "success"]
+"""What a tip comes from: failed attempts beside a successful one, or a success alone (the parts of CFGM, Alg. 2)."""
+
+PARTS: tuple[Source, ...] = get_args(Source)
+
+
 @dataclass(frozen=True, slots=True)
 class Tip:
     """A piece of advice for tasks like one that was tried before.
@@ -30,8 +36,7 @@ class Tip:
     Attributes:
         text: The advice.
         reasoning: Why it holds, from what happened.
-        source: Whether failed attempts were compared with a successful one (first part of CFGM's Alg. 2), or a success
-            was looked at alone (second part).
+        source: Whether failed attempts were compared with a successful one, or a success was looked at alone.
         task: The task that was tried.
         tools: Names of the tools that it names.
         trajectories: Ids of the trajectories that it was taken from.
@@ -39,7 +44,7 @@ class Tip:
 
     text: str
     reasoning: str
-    source: Literal["comparison", "success"]
+    source: Source
     task: str
     tools: tuple[str, ...] = ()
     trajectories: tuple[str, ...] = ()
@@ -136,10 +141,9 @@ def tips_by_comparison(
     """Ask what the successful attempt did better: at most 5 tips; `None` if the model gave no usable reply."""
     room = DEFAULT_MAX_CHARACTERS // 2
     failed = [_attempt(failure, room // len(failures)) for failure in failures]
-    document = {"task": shortened(success.task), "failed": failed, "succeeded": _attempt(success, room)}
-    attempts = [*failures, success]
-    reply = yield from _ask(model, ComparisonForm, DEFAULT_COMPARISON_PROMPT, document, success.id)
-    return None if reply is None else _tips(reply, "comparison", attempts)[:MOST_COMPARED]
+    document = {"failed": failed, "succeeded": _attempt(success, room)}
+    reply = yield from _ask(model, ComparisonForm, DEFAULT_COMPARISON_PROMPT, success, document)
+    return None if reply is None else _tips(reply, "comparison", [*failures, success])[:MOST_COMPARED]
 
 
 def tips_from_success(model: BaseChatModel, success: Trajectory, known: Sequence[Tip]) -> Flow[list[Tip] | None]:
@@ -147,14 +151,13 @@ def tips_from_success(model: BaseChatModel, success: Trajectory, known: Sequence
 
     Of the known tips, those most like the task are shown. `None` if the model gave no usable reply.
     """
-    shown = _related(success.task, known)
+    own = frozenset(words_of(success.task))
+    nearness = [overlap(own, _words(f"{tip.task} {tip.text}")) for tip in known]
+    nearest = sorted(range(len(known)), key=lambda place: (-nearness[place], place))[:MOST_KNOWN]
+    shown = [known[place] for place in sorted(nearest)]
     numbered = [{"number": number, "tip": tip.text} for number, tip in enumerate(shown, 1)]
-    document = {
-        "task": shortened(success.task),
-        "succeeded": _attempt(success, DEFAULT_MAX_CHARACTERS),
-        "known_tips": numbered,
-    }
-    reply = yield from _ask(model, SuccessForm, DEFAULT_SUCCESS_PROMPT, document, success.id)
+    document = {"succeeded": _attempt(success, DEFAULT_MAX_CHARACTERS), "known_tips": numbered}
+    reply = yield from _ask(model, SuccessForm, DEFAULT_SUCCESS_PROMPT, success, document)
     if reply is None:
         return None
     said = reply.get("bears_out") if isinstance(reply, Mapping) else None
@@ -169,23 +172,24 @@ def content_of(tip: Tip) -> frozenset[str]:
     return words - _LITTLE or words
 
 
-def _ask(model: BaseChatModel, form: type[BaseModel], prompt: str, document: Mapping[str, Any], run: str) -> Flow[Any]:
+def _ask(
+    model: BaseChatModel, form: type[BaseModel], prompt: str, success: Trajectory, document: Mapping[str, Any]
+) -> Flow[Any]:
     """Ask for tips; returns an object or a list that holds them, or `None`."""
     question = StructuredQuestion(
         model=model,
         schema=form,
-        prompt=document_prompt(prompt, document),
+        prompt=document_prompt(prompt, {"task": shortened(success.task), **document}),
         usable=lambda reply: _is_answer(reply.get("tips")),
-        config=inner_config("tips", {"trajectory": run}),
+        config=inner_config("tips", {"trajectory": success.id}),
     )
     meter = Meter(allowance=ATTEMPTS)
     replies = yield from question.ask(meter)
     candidates = [*reversed(replies), *(listed(text) for text in reversed(question.in_words))]
-    usable = (reply for reply in candidates if _is_answer(_entries(reply)))
-    found = next(usable, None)
+    found = next((reply for reply in candidates if _is_answer(_entries(reply))), None)
     if found is None:
         problem = "; ".join(meter.problems) or "it was not asked"
-        logger.warning("No tips from %s, which is left to the next time: %s", run, problem)
+        logger.warning("No tips from %s, which is left to the next time: %s", success.id, problem)
     return found
 
 
@@ -208,7 +212,7 @@ def _entries(reply: Any) -> Any:
     return next((value for value in texts if value and _is_answer(value)), None)
 
 
-def _tips(reply: Any, source: Literal["comparison", "success"], attempts: Sequence[Trajectory]) -> list[Tip]:
+def _tips(reply: Any, source: Source, attempts: Sequence[Trajectory]) -> list[Tip]:
     tools = sorted({step.tool for attempt in attempts for step in attempt.steps})
     ids = tuple(attempt.id for attempt in attempts)
     tips: dict[frozenset[str], Tip] = {}
@@ -246,27 +250,16 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(words_of(text))
 
 
-def _related(task: str, known: Sequence[Tip]) -> list[Tip]:
-    """The known tips whose words are most like those of a task, in the order they are known."""
-    own = frozenset(words_of(task))
-    nearness = [overlap(own, _words(f"{tip.task} {tip.text}")) for tip in known]
-    nearest = sorted(range(len(known)), key=lambda place: (-nearness[place], place))[:MOST_KNOWN]
-    return [known[place] for place in sorted(nearest)]
-
-
 LABEL = "tips"
 """Under what label tips are kept."""
 
 MOST_FAILURES = 3
 """Failed attempts that a successful one is compared with: the paper tries a task once and three times again."""
 
-Part = Literal["comparison", "success"]
-PARTS: tuple[Part, ...] = ("comparison", "success")
-
 Note = dict[str, Any]
 """What is kept of a task: its text, and for each part the tips and what they were made from."""
 
-Holder = tuple[str, Part]
+Holder = tuple[str, Source]
 """Key of a task, and the part of its tips."""
 
 
@@ -282,21 +275,26 @@ def extract_tips(model: BaseChatModel, experience: ExperienceStore, *, max_concu
     collection = experience.collection(LABEL)
     tasks = yield from _survey(experience)
     notes = yield from _current_notes(collection, tasks)
-    known = _Known(notes)
+    held = {(key, part): _by_content(_tips_in(note, part)) for key, note in _in_order(notes) for part in PARTS}
     tried = sorted((task for task in tasks.values() if task.successes), key=lambda task: (task.text, task.id))
     for part in PARTS:
         due = [task for task in tried if task.is_due(part, notes.get(task.key, {}))]
         for start in range(0, len(due), max_concurrency):
             together = due[start : start + max_concurrency]
-            others = [known.without((task.key, part)) for task in together]
-            pairs = zip(together, others, strict=True)
-            asked = [_tips_for(model, experience, part, task, tips) for task, tips in pairs]
+            others = [_held_besides(held, (task.key, part)).values() for task in together]
+            asked = [
+                _tips_for(model, experience, part, task, sorted(known, key=lambda tip: tip.task))
+                for task, known in zip(together, others, strict=True)
+            ]
             found: list[list[Tip] | None] = yield _Together(asked)
             for task, tips in zip(together, found, strict=True):
                 if tips is not None:
                     # A tip that another task has already is kept as it stands there, so that it is recalled once.
-                    kept = known.replace((task.key, part), tips)
-                    made = {"made_from": task.evidence(part), "tips": [tip.to_dict() for tip in kept]}
+                    held.pop((task.key, part), None)
+                    known = _held_besides(held, (task.key, part))
+                    kept = {content: known.get(content, tip) for content, tip in _by_content(tips).items()}
+                    held[task.key, part] = kept
+                    made = {"made_from": task.evidence(part), "tips": [tip.to_dict() for tip in kept.values()]}
                     notes[task.key] = {"task": task.text, **notes.get(task.key, {}), part: made}
                     yield from collection.putting(task.key, notes[task.key])
     return _all_tips(notes)
@@ -339,39 +337,18 @@ def _current_notes(collection: RecordCollection, tasks: Mapping[str, "_TaskAttem
     return notes
 
 
-class _Known:
-    """All tips there are, by what they say: a repeat is found without going through them."""
+def _by_content(tips: Iterable[Tip]) -> dict[frozenset[str], Tip]:
+    return {content_of(tip): tip for tip in tips}
 
-    def __init__(self, notes: Mapping[str, Note]) -> None:
-        self._holders: dict[frozenset[str], dict[Holder, Tip]] = {}
-        self._held: dict[Holder, list[frozenset[str]]] = {}
-        for key, note in _in_order(notes):
-            for part in PARTS:
-                self._hold((key, part), _tips_in(note, part))
 
-    def without(self, holder: Holder) -> list[Tip]:
-        """The tips that others than this part of this task hold, each once, in the order of their tasks."""
-        others = (
-            next((tip for other, tip in holders.items() if other != holder), None) for holders in self._holders.values()
-        )
-        return sorted((tip for tip in others if tip is not None), key=lambda tip: tip.task)
-
-    def replace(self, holder: Holder, tips: Iterable[Tip]) -> list[Tip]:
-        """Let a part of a task hold these tips in place of those before; returns them as they are known."""
-        for content in self._held.pop(holder, ()):
-            self._holders[content].pop(holder)
-            if not self._holders[content]:
-                del self._holders[content]
-        known = (next(iter(self._holders.get(content_of(tip), {}).values()), tip) for tip in tips)
-        kept = list(dict.fromkeys(known))
-        self._hold(holder, kept)
-        return kept
-
-    def _hold(self, holder: Holder, tips: Iterable[Tip]) -> None:
-        by_content = {content_of(tip): tip for tip in tips}
-        for content, tip in by_content.items():
-            self._holders.setdefault(content, {})[holder] = tip
-        self._held[holder] = list(by_content)
+def _held_besides(held: Mapping[Holder, Mapping[frozenset[str], Tip]], holder: Holder) -> dict[frozenset[str], Tip]:
+    """The tips that others than this part of this task hold, by what they say: of a repeat, the first."""
+    known: dict[frozenset[str], Tip] = {}
+    for other, tips in held.items():
+        if other != holder:
+            for content, tip in tips.items():
+                known.setdefault(content, tip)
+    return known
 
 
 @dataclass(slots=True)
@@ -394,16 +371,18 @@ class _TaskAttempts:
         if attempt.success:
             self.successes[attempt.id] = print_
             length = (len(attempt.steps), attempt.id)
-            self.best = length if self.best is None else min(self.best, length)
+            self.best = min(self.best or length, length)
         elif attempt.success is False:
             self.failures[attempt.id] = print_
-            self.last = sorted([*self.last, (_number(attempt), attempt.id)])[-MOST_FAILURES:]
+            number = attempt.metadata.get("attempt")
+            latest = (number if isinstance(number, int) else 0, attempt.id)
+            self.last = sorted([*self.last, latest])[-MOST_FAILURES:]
 
-    def evidence(self, part: Part) -> dict[str, str]:
+    def evidence(self, part: Source) -> dict[str, str]:
         """What the tips of a part are made from."""
         return {**self.successes, **self.failures} if part == "comparison" else self.successes
 
-    def is_due(self, part: Part, note: Note) -> bool:
+    def is_due(self, part: Source, note: Note) -> bool:
         """Whether there is something to ask that was not asked before."""
         possible = bool(self.failures) or part == "success"
         return possible and (note.get(part) or {}).get("made_from") != self.evidence(part)
@@ -413,13 +392,8 @@ def _key(task: str, task_id: str) -> str:
     return digest([{"task": task, "id": task_id} if task_id else {"task": task}])
 
 
-def _number(attempt: Trajectory) -> int:
-    number = attempt.metadata.get("attempt")
-    return number if isinstance(number, int) else 0
-
-
 def _tips_for(
-    model: BaseChatModel, experience: ExperienceStore, part: Part, task: _TaskAttempts, known: Sequence[Tip]
+    model: BaseChatModel, experience: ExperienceStore, part: Source, task: _TaskAttempts, known: Sequence[Tip]
 ) -> Flow[list[Tip] | None]:
     """The tips of one part of a task; attempts are read as late as this, since there may be many."""
     success = None if task.best is None else (yield from flow_of(experience.get)(task.best[1]))
@@ -439,7 +413,7 @@ def _in_order(notes: Mapping[str, Note]) -> list[tuple[str, Note]]:
     return sorted(notes.items(), key=lambda kept: (str(kept[1].get("task")), kept[0]))
 
 
-def _tips_in(note: Note, part: Part) -> list[Tip]:
+def _tips_in(note: Note, part: Source) -> list[Tip]:
     """The tips in a part of a note, apart from such as another version has written and this one cannot read."""
     kept = note.get(part)
     written = kept.get("tips") if isinstance(kept, dict) else None

@@ -9,7 +9,7 @@ from langchain_core.language_models import BaseChatModel
 from langgraph.runtime import Runtime
 
 from langchain_tooltree.experience.recorder import RunRecorder
-from langchain_tooltree.experience.run_identity import AnyTool, name_of, run_id
+from langchain_tooltree.experience.run_identity import name_of, run_id
 from langchain_tooltree.experience.verdict import ModelVerdict, VerdictFunction
 from langchain_tooltree.flows import Flow, async_twin, driven, flow_of
 from langchain_tooltree.models import extended
@@ -101,7 +101,7 @@ class SITGraphMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
 
     @driven
     def _hinted(self, request: ModelRequest[Any]) -> Flow[ModelRequest[Any]]:
-        tools = _own_tools(request)
+        tools = [tool for tool in request.tools if name_of(tool) != SUMMARIZE_STATE]
         if not tools:
             return request.override(tools=[])  # there is no state to sum up, and the model may know no tools at all
         named = {name: tool for tool in tools if (name := name_of(tool))}
@@ -115,8 +115,3 @@ class SITGraphMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         return request.override(system_message=extended(request.system_message, text))
 
     _ahinted = async_twin(_hinted)
-
-
-def _own_tools(request: ModelRequest[Any]) -> list[AnyTool]:
-    """The agent's tools, apart from the one that is only there to choose among them."""
-    return [tool for tool in request.tools if name_of(tool) != SUMMARIZE_STATE]

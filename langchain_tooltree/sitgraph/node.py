@@ -15,7 +15,7 @@ from langchain_tooltree.flows import Flow, Writer, async_twin, current_writer, d
 from langchain_tooltree.models import extended
 from langchain_tooltree.sitgraph.drift import GivenTools, toolset_of
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
-from langchain_tooltree.sitgraph.suggest import Suggestion, as_text
+from langchain_tooltree.sitgraph.suggest import Suggestion, as_text, plain
 from langchain_tooltree.sitgraph.transitions import moment_of
 from langchain_tooltree.text import one_line
 
@@ -57,14 +57,11 @@ def with_suggestions(
         A new list. The suggestions stand at the end of its system message, which is made if there is none. Without
         suggestions, the same messages.
     """
-    prompt = list(messages)
-    if text := hints(suggestions):
-        first = prompt[0] if prompt else None
-        if isinstance(first, SystemMessage):
-            prompt[0] = extended(first, text)
-        else:
-            prompt.insert(0, extended(None, text))
-    return prompt
+    text = hints(suggestions)
+    if not text:
+        return list(messages)
+    system = messages[0] if messages and isinstance(messages[0], SystemMessage) else None
+    return [extended(system, text), *messages[0 if system is None else 1 :]]
 
 
 def hints(suggestions: Sequence[Suggestion | Mapping[str, Any]], *, summarize: bool = False) -> str:
@@ -72,30 +69,17 @@ def hints(suggestions: Sequence[Suggestion | Mapping[str, Any]], *, summarize: b
     if not suggestions:
         return ""
     text = DEFAULT_HINTS_PROMPT.format(suggestions=listed(suggestions))
-    by_summary = any(each["mode"] == "episodic" for each in map(_plain, suggestions))
+    by_summary = any(each["mode"] == "episodic" for each in map(plain, suggestions))
     return f"{text}\n{DEFAULT_SUMMARIZE_PROMPT}" if summarize and not by_summary else text
 
 
 def listed(suggestions: Sequence[Suggestion | Mapping[str, Any]]) -> str:
     """Suggestions line by line. Recorded texts are cut, stand on one line and have no tags that could steer a model."""
-    return as_text([_as_data(each) for each in map(_plain, suggestions)])
-
-
-def _plain(suggestion: Suggestion | Mapping[str, Any]) -> Mapping[str, Any]:
-    return suggestion.to_dict() if isinstance(suggestion, Suggestion) else suggestion
-
-
-def _as_data(given: Mapping[str, Any]) -> dict[str, Any]:
-    evidence = [{**seen, "summary": _quoted(seen["summary"])} for seen in given["evidence"]]
-    return {**given, "tool": _quoted(given["tool"]), "evidence": evidence}
-
-
-def _quoted(text: str) -> str:
-    return html.escape(one_line(text, MAX_SUMMARY), quote=False)
+    return as_text(suggestions, quote=lambda text: html.escape(one_line(text, MAX_SUMMARY), quote=False))
 
 
 DEFAULT_K = 2
-"""GivenTools that are suggested, as in the paper."""
+"""Tools that are suggested, as in the paper."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,9 +137,9 @@ class SITGraphNode(Runnable[Any, dict[str, list[dict[str, Any]]]]):
     graph.add_edge("tools", "suggest")
     ```
 
-    The messages stay as they are. Where `summarize_state` was called since the last other tool, the suggestions are
-    those for the state that was described; otherwise they go by the course of the dialogue, without a model call. Each
-    is also an event: `{"type": "suggest", ...}` in `stream_mode="custom"`.
+    Where `summarize_state` was called since the last other tool, the suggestions are those for the state that was
+    described; otherwise they go by the course of the dialogue, without a model call. Each is also an event:
+    `{"type": "suggest", ...}` in `stream_mode="custom"`.
 
     Args:
         graph: Knows what came next in past runs.
@@ -191,11 +175,7 @@ class SITGraphNode(Runnable[Any, dict[str, list[dict[str, Any]]]]):
         config: RunnableConfig | None = None,  # noqa: ARG002 - part of the interface
         **_: Any,
     ) -> Flow[dict[str, list[dict[str, Any]]]]:
-        """Suggest what to call next.
-
-        Args:
-            input: The graph state, a mapping or an object, or just a list of messages.
-            config: Run configuration, supplied by LangGraph.
+        """Suggest what to call next, for a graph state or just a list of messages.
 
         Returns:
             The suggestions as plain data under `suggestions_key`, best first; an empty list if there are none.

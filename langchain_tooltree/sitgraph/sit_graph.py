@@ -31,6 +31,9 @@ DEFAULT_ALPHA = 1.0
 DEFAULT_MAX_STATES = 64
 """States an edge that are compared: in the next-tool benchmark as many hits as with all (tau2: .874; .804 with 8)."""
 
+FIGURES = ("weight", "raw_weight", "count", "states", "summaries")
+"""What is known of each edge that is drawn."""
+
 SETTINGS = ("alpha", "contextual", "max_states", "min_support", "aliases")
 """What is saved with a graph."""
 
@@ -78,8 +81,7 @@ class SITGraph:
         aliases: Mapping[str, str] | None = None,
         ablation: Ablation | None = None,
     ) -> None:
-        _check(alpha, max_states, min_support, ablation)
-        _check_aliases(aliases or {})
+        _check(alpha, max_states, min_support, aliases or {}, ablation)
         self.alpha = alpha
         self.contextual = contextual
         self.max_states = max_states
@@ -92,28 +94,12 @@ class SITGraph:
 
     @classmethod
     def paper(cls, *, alpha: float = DEFAULT_ALPHA, embeddings: Embeddings | str | None = None) -> Self:
-        """The graph of the paper: routine steps go by weight, and all states are compared.
-
-        Args:
-            alpha: As for `SITGraph`.
-            embeddings: As for `SITGraph`.
-
-        Returns:
-            An empty graph.
-        """
+        """An empty graph as in the paper: routine steps go by weight, and all states are compared."""
         return cls(alpha=alpha, embeddings=embeddings, contextual=False, max_states=None)
 
     @classmethod
     def from_trajectories(cls, trajectories: Iterable[Record], **settings: Any) -> Self:
-        """Mine runs.
-
-        Args:
-            trajectories: The runs; those that did not succeed are passed over.
-            **settings: Settings of the graph.
-
-        Returns:
-            The graph.
-        """
+        """Mine runs into a graph with these settings. Those that did not succeed are passed over."""
         graph = cls(**settings)
         rest = iter(trajectories)
         while batch := list(islice(rest, BATCH)):
@@ -159,14 +145,7 @@ class SITGraph:
     alearn = async_twin(learn)
 
     def remove(self, id: str) -> bool:  # noqa: A002 - the field's name
-        """Take a run out: exactly what it gave, no more and no less.
-
-        Args:
-            id: The run's id.
-
-        Returns:
-            Whether it was in the graph.
-        """
+        """Take out exactly what the run of this id gave; returns whether it was in the graph."""
         with self._lock:
             return self._graph.remove(id)
 
@@ -214,12 +193,6 @@ class SITGraph:
     def drift(self, tools: GivenTools) -> DriftReport:
         """Compare the tools that the graph knows with those that an agent has now.
 
-        Args:
-            tools: The tools now.
-
-        Returns:
-            What was removed, added, changed, and probably renamed.
-
         Raises:
             ToolDefinitionError: If an entry is no tool.
         """
@@ -228,13 +201,9 @@ class SITGraph:
             return drift(self._graph, now)
 
     def renamed(self, aliases: Mapping[str, str]) -> Self:
-        """The same graph after tools have got new names.
+        """A new graph with the same runs, after tools have got new names: `aliases` has them by the old ones.
 
-        Args:
-            aliases: New names by old ones. Two tools that get the same name become one.
-
-        Returns:
-            A new graph, which also takes the old names for the new ones in what is added and asked later.
+        Two tools that get the same name become one. What is added and asked later may have the old names, too.
         """
         earlier = {old: aliases.get(new, new) for old, new in self.aliases.items()}
         settings = {**self._settings(), "aliases": {**earlier, **aliases}}
@@ -246,8 +215,7 @@ class SITGraph:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the graph to a folder, to be shipped with an application. The same runs give the same bytes.
 
-        Args:
-            path: The folder; a graph that is there already is replaced.
+        A graph that is there already is replaced.
 
         Raises:
             GraphFileError: If something else stands there.
@@ -289,11 +257,10 @@ class SITGraph:
         return graph
 
     def to_networkx(self) -> "nx.DiGraph[str]":
-        """The graph for networkx.
+        """The graph for networkx, directed. The start node is named `START`, an empty string.
 
-        Returns:
-            A directed graph. Edges have `weight` (Eq. 2), `raw_weight` (Eq. 1), `count`, and `states` and `summaries`,
-            the numbers of those stored on them. The start node is named `START`, an empty string.
+        Edges have `weight` (Eq. 2), `raw_weight` (Eq. 1), `count`, and `states` and `summaries`, the numbers of those
+        stored on them.
         """
         import networkx as nx  # noqa: PLC0415 - costs 0.1 s, and only who looks at a graph needs it
 
@@ -302,14 +269,7 @@ class SITGraph:
         return drawn
 
     def to_mermaid(self, *, max_edges: int = 60) -> str:
-        """The graph as a Mermaid flowchart.
-
-        Args:
-            max_edges: Edges at the most; those followed most often stay.
-
-        Returns:
-            The text of the chart.
-        """
+        """The graph as a Mermaid flowchart, with the `max_edges` edges that were followed most often."""
         every = sorted(self._drawn(), key=lambda edge: (-edge[2]["count"], edge[0], edge[1]))
         shown = sorted(every[:max_edges], key=lambda edge: edge[:2])
         number = {name: place for place, name in enumerate(sorted({name for edge in shown for name in edge[:2]}))}
@@ -332,10 +292,9 @@ class SITGraph:
                 states, summaries = self._graph.states(source).counts(), self._graph.summaries(source).counts()
                 weights, raw_weights = edges.weights(self.alpha).tolist(), edges.raw_weights(self.alpha).tolist()
                 columns = zip(edges.targets.tolist(), weights, raw_weights, edges.counts.tolist(), strict=True)
-                for target, weight, raw_weight, count in columns:
-                    figures = {"weight": weight, "raw_weight": raw_weight, "count": count}
-                    held = {"states": states[target], "summaries": summaries[target]}
-                    drawn.append((source, self._graph.names[target], {**figures, **held}))
+                for target, *figures in columns:
+                    values = (*figures, states[target], summaries[target])
+                    drawn.append((source, self._graph.names[target], dict(zip(FIGURES, values, strict=True))))
         return drawn
 
     def _settings(self) -> dict[str, Any]:
@@ -354,17 +313,16 @@ class SITGraph:
         return any(changes)
 
 
-def _check_aliases(aliases: Mapping[str, str]) -> None:
+def _check(
+    alpha: float, max_states: int | None, min_support: int, aliases: Mapping[str, str], ablation: str | None
+) -> None:
+    if isinstance(alpha, bool) or not isinstance(alpha, int | float) or not 0 <= alpha < float("inf"):
+        msg = f"alpha must be a number of 0 or more, got {alpha!r}."
+        raise ConfigurationError(msg)
     for name in (each for pair in aliases.items() for each in pair):
         if not isinstance(name, str) or name in {START, SUMMARIZE_STATE}:
             msg = f"aliases are new names of tools by old ones; {name!r} cannot be the name of a tool here."
             raise ConfigurationError(msg)
-
-
-def _check(alpha: float, max_states: int | None, min_support: int, ablation: str | None) -> None:
-    if isinstance(alpha, bool) or not isinstance(alpha, int | float) or not 0 <= alpha < float("inf"):
-        msg = f"alpha must be a number of 0 or more, got {alpha!r}."
-        raise ConfigurationError(msg)
     if max_states is not None:
         check_count("max_states", max_states)
     check_count("min_support", min_support)

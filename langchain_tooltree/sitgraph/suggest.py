@@ -49,14 +49,18 @@ class Suggestion:
         return {**data, "evidence": list(data["evidence"])}
 
 
-def as_text(suggestions: Sequence[Suggestion | Mapping[str, Any]]) -> str:
-    """Suggestions, or what their `to_dict` returned, one line each, for a prompt or the terminal."""
+def plain(suggestion: Suggestion | Mapping[str, Any]) -> Mapping[str, Any]:
+    """What the suggestion's `to_dict` returns, or has returned."""
+    return suggestion.to_dict() if isinstance(suggestion, Suggestion) else suggestion
+
+
+def as_text(suggestions: Sequence[Suggestion | Mapping[str, Any]], quote: Callable[[str], str] = str) -> str:
+    """Suggestions one line each, for a prompt or the terminal; `quote` makes recorded texts safe to read."""
     lines = []
-    for each in suggestions:
-        given = each.to_dict() if isinstance(each, Suggestion) else each
+    for given in map(plain, suggestions):
         times = "once" if given["support"] == 1 else f"{given['support']} times"
-        lines.append(f"- {given['tool']}: {given['score']:.0%}, came next {times}")
-        lines += [f'  when: "{seen["summary"]}"' for seen in given["evidence"][:1] if seen["summary"]]
+        lines.append(f"- {quote(given['tool'])}: {given['score']:.0%}, came next {times}")
+        lines += [f'  when: "{quote(seen["summary"])}"' for seen in given["evidence"][:1] if seen["summary"]]
     return "\n".join(lines)
 
 
