@@ -5,13 +5,10 @@ import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
-from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_function
-from langgraph.runtime import get_runtime
 
-from langchain_tooltree._langgraph import configurable_here, graph_around, namespace_here, without_reserved
-from langchain_tooltree.text import digest
+from langchain_tooltree._langgraph import configurable_here, graph_around, namespace_here
 
 COLLECTING = "tooltree_collecting"
 """Key under `configurable` that marks runs by which a collection gathers experience; it records them by itself."""
@@ -33,20 +30,6 @@ def run_id(runtime: Any) -> str | None:
 def is_collecting() -> bool:
     """Whether the graph that is running is tried by a collection, which keeps a record of it by itself."""
     return bool((configurable_here() or {}).get(COLLECTING))
-
-
-def caller_of(host: RunnableConfig) -> str:
-    """A digest of what may tell one user's run from another's: configurable values and the runtime's context.
-
-    A context that is written differently each time, such as one with addresses in it, never gives the same digest.
-    """
-    given = without_reserved(host.get("configurable", {}), place=False)
-    values = sorted((key, repr(value)) for key, value in given.items())
-    try:
-        context = get_runtime().context
-    except (RuntimeError, KeyError):
-        context = None  # outside of any graph
-    return digest(repr((values, context)))
 
 
 AnyTool = BaseTool | dict[str, Any]

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
@@ -95,11 +96,10 @@ class Proposer:
         config: SearchConfig,
         settings: Mapping[str, Any] | None = None,
     ) -> None:
-        self._model = model
+        self._call = partial(call_tools, model, settings=settings)
         self._tools = library.by_name
         self._effects = effects
         self._config = config
-        self._settings = settings
 
     def propose(self, request: ProposalRequest, meter: Meter) -> Flow[Proposal]:
         """Ask a state for candidate calls."""
@@ -133,7 +133,7 @@ class Proposer:
         attempts = min(ATTEMPTS if self._config.proposals == "together" else 1, meter.left)
         for _ in range(attempts):
             try:
-                reply = yield from self._call(request, tools, messages, meter)
+                reply = yield from self._call(tools, messages, meter, inner_config("propose", request.metadata))
             except Exception as error:  # noqa: BLE001 - any failure of a model ends in the fallback, not in a crash
                 proposal.error = f"the model failed: {type(error).__name__}: {error}"
                 if was_refused(error):
@@ -153,8 +153,9 @@ class Proposer:
             if not meter.left or len(offered) >= self._config.top_k or proposal.largest_reply > 1:
                 return
             instruction = DEFAULT_PROPOSE_PROMPT.format(count=self._config.top_k - len(offered))
+            messages = _prompt(request, instruction, offered)
             try:
-                reply = yield from self._call(request, tools, _prompt(request, instruction, offered), meter)
+                reply = yield from self._call(tools, messages, meter, inner_config("propose", request.metadata))
             except Exception:  # noqa: BLE001 - the call that there is will do
                 return
             more = Proposal()
@@ -178,18 +179,12 @@ class Proposer:
         instruction = f"{propose}\n\n{DEFAULT_REPAIR_PROMPT.format(problems=listed)}"
         messages = propose_messages(request.conversation, instruction=instruction, attempt=1, tried=())
         try:
-            reply = yield from self._call(request, tools, messages, meter)
+            reply = yield from self._call(tools, messages, meter, inner_config("propose", request.metadata))
         except Exception:  # noqa: BLE001 - without a repair the calls are dropped for the reason they had
             return
         rewritten = {call["name"] for call in (*reply.tool_calls, *reply.invalid_tool_calls)}
         proposal.problems = [problem for problem in proposal.problems if problem.tool not in rewritten]
         self._read(reply, tools, proposal)
-
-    def _call(
-        self, request: ProposalRequest, tools: Sequence[BaseTool], messages: Sequence[BaseMessage], meter: Meter
-    ) -> Flow[AIMessage]:
-        config = inner_config("propose", {**request.metadata, "attempt": request.attempt})
-        return call_tools(self._model, tools, messages, meter, config, settings=self._settings)
 
     def _read(self, reply: AIMessage, tools: Sequence[BaseTool], proposal: Proposal) -> None:
         """Sort the calls of a reply into valid ones and problems."""
@@ -204,7 +199,9 @@ class Proposer:
                 proposal.problems.append(Problem(written["name"], f"{written['name']}({written['args']})", reason))
                 continue
             arguments, problem = checked_arguments(tool, written["args"])
-            reasoning = None if problem else signed_reasoning_of(origin, position, arguments)
+            # Nearly all replies are plain: a text and the calls.
+            plain = isinstance(reply.content, str) and not reply.additional_kwargs
+            reasoning = None if problem or plain else signed_reasoning_of(origin, position, arguments)
             call = Call(
                 tool=tool.name, arguments=arguments, effect=self._effects[tool.name], signed_reasoning=reasoning
             )

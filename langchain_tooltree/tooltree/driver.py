@@ -221,9 +221,7 @@ class Turn:
         Raises:
             EmptyQueryError: If there is no request to plan for.
         """
-        session = self._session()
-        yield from run_search(session, self.config)
-        return session.result()
+        return self._searched()
 
     @driven
     def plan(self) -> Flow[SearchResult]:
@@ -232,10 +230,15 @@ class Turn:
         Raises:
             EmptyQueryError: If there is no request to plan for.
         """
-        result = yield from flow_of(self.search)()
+        result = yield from self._searched()
         return result if result.pending else (yield from self._answered(result))
 
     asearch, aplan = async_twin(search), async_twin(plan)
+
+    def _searched(self) -> Flow[SearchResult]:
+        session = self._session()
+        yield from run_search(session, self.config)
+        return session.result()
 
     def _session(self) -> SearchSession:
         """A search that belongs to the current graph task, if there is one: resumed with it, drained with it."""

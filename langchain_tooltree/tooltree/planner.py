@@ -18,12 +18,12 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config
 from langchain_core.tools import BaseTool
+from langgraph.runtime import get_runtime
 
-from langchain_tooltree._langgraph import state_reader
+from langchain_tooltree._langgraph import state_reader, without_reserved
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.events import Event, FallbackEvent, StartEvent
 from langchain_tooltree.experience.records import readable
-from langchain_tooltree.experience.run_identity import caller_of
 from langchain_tooltree.flows import EventSink, Flow
 from langchain_tooltree.models import (
     TAG,
@@ -38,7 +38,7 @@ from langchain_tooltree.models import (
 from langchain_tooltree.text import digest
 from langchain_tooltree.tooltree.ask import ProposalRequest, Proposer, plan_tools
 from langchain_tooltree.tooltree.dialogue import PathDialogue
-from langchain_tooltree.tooltree.judge import Judge, JudgedCall, JudgeRequest, Score, resolve_judge
+from langchain_tooltree.tooltree.judge import Judge, JudgedCall, JudgeRequest, ModelEvaluator, Score, resolve_judge
 from langchain_tooltree.tooltree.result import SearchCost, SearchResult
 from langchain_tooltree.tooltree.retrieval import ToolRetriever
 from langchain_tooltree.tooltree.sandbox import Sandbox
@@ -148,15 +148,15 @@ class Planner:
         self.sandbox = sandbox
         self.bound_tools = frozenset(tool.name for tool in sandbox.tools) if sandbox else frozenset()
         self.cards = self.library.to_dicts()
-        self.proposer = Proposer(self.model, self.library, self.effects, self.config, model_settings)
-        judge = self.model if (given := options.get("judge")) is None else given
-        self.pre_judge = resolve_judge(judge, seed=self.config.seed)
-        post_judge = options.get("post_judge")
-        self.post_judge = self.pre_judge if post_judge is None else resolve_judge(post_judge, seed=self.config.seed)
-        self.judge_calls = max(self.pre_judge.calls_per_question, self.post_judge.calls_per_question)
         # What is injected, such as the state, may change from one request to the next.
         self.repeatable = frozenset(self.library.names) - tools_with_injection(self.library)
-        self.retriever = ToolRetriever(self.library, options.get("embeddings"), self.config)
+        self.proposer = Proposer(self.model, self.library, self.effects, self.config, model_settings)
+        seed, judge, post_judge = self.config.seed, options.get("judge"), options.get("post_judge")
+        self.pre_judge = ModelEvaluator(self.model, seed) if judge is None else resolve_judge(judge, seed=seed)
+        self.post_judge = self.pre_judge if post_judge is None else resolve_judge(post_judge, seed=seed)
+        self.judge_calls = max(self.pre_judge.calls_per_question, self.post_judge.calls_per_question)
+        are_many = len(self.library.names) > self.config.retrieve_above or self.config.always_include
+        self.retriever = ToolRetriever(self.library, options.get("embeddings"), self.config) if are_many else None
 
     @cached_property
     def fingerprint(self) -> str:
@@ -220,7 +220,7 @@ class SearchSession:
         host = ensure_config()
         self._recursion_limit = host["recursion_limit"]  # the host's: a tool may be an agent
         self._host_state = state_reader(host)
-        self.identity = caller_of(host)
+        self.identity = _caller_of(host)
         self._launched_at: dict[int, float] = {}
         self._begun = self._announced = self._concluded = False
 
@@ -333,10 +333,11 @@ class SearchSession:
     ) -> Flow[dict[str, Any]]:
         allowed = self.search.kept_tools or self.planner.library.names
         shown = allowed
-        if len(allowed) > self.planner.config.retrieve_above:
+        retriever = self.planner.retriever
+        if retriever and len(allowed) > self.planner.config.retrieve_above:
             try:
                 context = self.dialogue.context_at(node)
-                shown = yield from self.planner.retriever.retrieve(context, allowed, attempt=operation.attempt)
+                shown = yield from retriever.retrieve(context, allowed, attempt=operation.attempt)
             except Exception as error:  # noqa: BLE001 - embeddings that are down end in the fallback, not in a crash
                 return {"error": f"the tools could not be ranked: {type(error).__name__}: {error}"}
         asked = ProposalRequest(
@@ -345,7 +346,7 @@ class SearchSession:
             attempt=operation.attempt,
             tried=[self._tree.nodes[child].label for child in node.children],
             extra_candidates=operation.extra_candidates,
-            metadata=place,
+            metadata={**place, "attempt": operation.attempt},
         )
         proposal = yield from self.planner.proposer.propose(asked, meter)
         failures = self.dialogue.failures
@@ -421,3 +422,17 @@ class SearchSession:
 
 def _cause(meter: Meter) -> str:
     return meter.problems[-1] if meter.problems else "the budget left no question"
+
+
+def _caller_of(host: RunnableConfig) -> str:
+    """A digest of what may tell one user's run from another's: configurable values and the runtime's context.
+
+    A context that is written differently each time, such as one with addresses in it, never gives the same digest.
+    """
+    given = without_reserved(host.get("configurable", {}), place=False)
+    values = sorted((key, repr(value)) for key, value in given.items())
+    try:
+        context = get_runtime().context
+    except (RuntimeError, KeyError):
+        context = None  # outside of any graph
+    return digest(repr((values, context)))
