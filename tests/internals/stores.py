@@ -4,6 +4,5 @@
 
 from langchain_tooltree.stores.chroma import items as items_module
 from langchain_tooltree.stores.chroma import queries as queries_module
-from langchain_tooltree.stores.chroma.connection import LOCK_FILE
+from langchain_tooltree.stores.chroma.connection import CATALOGUE, LOCK_FILE
 from langchain_tooltree.stores.chroma.filters import FIELD, MAX_TEXT, check_filter, matches, scalar_fields, where_clause
-from langchain_tooltree.stores.chroma.items import CATALOGUE

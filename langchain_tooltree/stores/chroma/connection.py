@@ -1,19 +1,24 @@
-"""How a store reaches chromadb: a local folder that this process alone may use, or a client of the user's."""
+"""How a store reaches chromadb, in a local folder that this process alone may use or through a client of the user's."""
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import json
 import os
 import sys
 import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from langchain_tooltree.errors import ConfigurationError, StoreError, StoreLockedError, import_extra
+import numpy as np
+
+from langchain_tooltree.errors import ConfigurationError, StoreLockedError, import_extra
+from langchain_tooltree.text import digest
 
 if TYPE_CHECKING:
     from chromadb.api import ClientAPI
@@ -21,8 +26,20 @@ if TYPE_CHECKING:
 
 LOCK_FILE = "tooltree.lock"
 
-_held: dict[int, FolderLock] = {}
-"""Locks of this process by file descriptor, so that a forked child can drop its copies."""
+CATALOGUE = "tooltree-catalogue"
+"""Name of the collection with a row for each namespace, and one about the embedder."""
+
+EMBEDDER = "embedder"
+"""Id of the catalogue's row about the embedder; those of namespaces are JSON, which starts with a bracket."""
+
+PLACEHOLDER = np.ones((1, 1), dtype=np.float32)
+"""The vector of a row that has none: without one, chromadb would embed it with a model that it downloads."""
+
+COSINE: Any = {"hnsw": {"space": "cosine", "max_neighbors": 32, "ef_construction": 200, "ef_search": 200}}
+"""Chroma's defaults leave some 0.5 % of 10,000 text vectors unreachable in the graph; these leave 0.03 %."""
+
+Place = tuple[str, ...]
+"""A namespace of LangGraph's stores."""
 
 if sys.platform == "win32":
     import msvcrt
@@ -57,85 +74,58 @@ else:
         fcntl.flock(descriptor, fcntl.LOCK_UN)
 
 
-class FolderLock:
-    """The exclusive right of this process to a folder, which the system takes back when the process dies.
-
-    Not `filelock.FileLock`: it does not write down who holds it, and the error for a second process names the holder.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self._descriptor: int | None = None
-        descriptor = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o644)
-        try:
-            if not _lock(descriptor):
-                holder = os.read(descriptor, 32).decode(errors="replace").strip() or "unknown"
-                msg = (
-                    f"{str(folder)!r} is open in another process (id {holder}), and a local Chroma folder loses data "
-                    f"when two processes write to it. Stop that process or close its store, or let both use one Chroma "
-                    f"server: ChromaStore(chromadb.HttpClient(...))."
-                )
-                raise StoreLockedError(msg)  # noqa: TRY301 - the descriptor is closed below
-            os.ftruncate(descriptor, 0)
-            os.write(descriptor, f"{os.getpid()}\n".encode())
-        except BaseException:
-            os.close(descriptor)
-            raise
-        self._descriptor = descriptor
-        _held[descriptor] = self
-
-    def release(self) -> None:
-        """Let others have the folder; releasing twice, or in a forked child, does nothing."""
-        descriptor, self._descriptor = self._descriptor, None
-        if descriptor is not None:
-            del _held[descriptor]
-            _unlock(descriptor)
-            os.close(descriptor)
-
-    def drop(self) -> None:
-        """In a forked child: close the copy of the parent's lock, or it would outlive the parent.
-
-        Closing does not unlock as long as the parent has the file open; unlocking here would.
-        """
-        descriptor, self._descriptor = self._descriptor, None
-        if descriptor is not None:
-            with contextlib.suppress(OSError):
-                os.close(descriptor)
-
-
 @dataclass
 class Connection:
-    """A client of chromadb, shared by all stores of this process on the same folder.
-
-    Attributes:
-        client: The client.
-        exclusive: Whether nobody but this process can write, so that holding `mutex` keeps everything still.
-        mutex: Held while writing, and while reading what only this process can write.
-        orders: When the items of a collection were written, as far as it was asked for; see `write_order`.
-    """
+    """A chromadb client with the collections of the namespaces; all stores of this process on a folder share one."""
 
     client: ClientAPI
-    exclusive: bool
+    folder: Path | None = None  # `None` for a server
+    directory: str = ""  # the folder as it was spelt
+    lock: int = -1  # descriptor of the folder's lock file
+    owned: bool = False  # whether the client was made here, and is closed here
+    users: int = 0  # stores of this process that have not been closed
+    # Held while writing, and while reading what only this process can write.
     mutex: threading.RLock = field(default_factory=threading.RLock)
-    orders: dict[str, dict[str, int]] = field(default_factory=dict)
+    orders: dict[str, dict[str, int]] = field(default_factory=dict)  # by collection, what `write_order` has found
     _process: int = field(default_factory=os.getpid)
     _last_tick: int = 0
-    _max_batch: int | None = None
     _collections: dict[str, Collection] = field(default_factory=dict)
 
     @property
-    def inherited(self) -> bool:
-        """Whether this is a forked child of the process that opened the connection."""
-        return os.getpid() != self._process
+    def exclusive(self) -> bool:
+        """Whether nobody but this process can write, so that holding `mutex` keeps everything still."""
+        return self.folder is not None
+
+    def reading(self) -> contextlib.AbstractContextManager[object]:
+        """Keeps writers of this process away while reading, where there are no others; a server is read freely."""
+        return self.mutex if self.exclusive else contextlib.nullcontext()
 
     def check(self) -> None:
         """Refuse to work in a forked child."""
-        if self.inherited:
+        if os.getpid() != self._process:
             msg = (
                 f"This ChromaStore was opened by process {self._process} and inherited by process {os.getpid()} over a "
                 f"fork, where chromadb hangs or loses data. Open stores after forking: one process may have a local "
                 f"folder, several share a Chroma server (ChromaStore(chromadb.HttpClient(...)))."
             )
             raise StoreLockedError(msg)
+
+    def release(self) -> None:
+        """End the use by one store; the last one closes the folder. In a forked child, nothing happens."""
+        if os.getpid() != self._process:
+            return
+        with _folders_lock:
+            self.users -= 1
+            if self.users or self.folder is None:
+                return
+            del _folders[self.folder]
+            try:
+                if self.owned:
+                    with self.mutex:  # a write under way in another thread is finished first
+                        self.client.close()  # type: ignore[attr-defined]  # those of folders have it
+            finally:
+                _unlock(self.lock)
+                os.close(self.lock)
 
     def tick(self) -> int:
         """The time in microseconds since 1970, never the same twice, so that writes have an order."""
@@ -148,15 +138,63 @@ class Connection:
         with self.mutex:
             self._last_tick = max(self._last_tick, time)
 
-    @property
+    @cached_property
     def max_batch(self) -> int:
         """How many rows the client takes at once."""
-        if self._max_batch is None:
-            self._max_batch = self.client.get_max_batch_size()
-        return self._max_batch
+        return self.client.get_max_batch_size()
 
-    def find(self, name: str) -> Collection | None:
-        """A collection, if it exists."""
+    def items(self, namespace: Place) -> Collection | None:
+        """The collection of a namespace's items: one row for each, with its value."""
+        return self._find(_name("items", namespace))
+
+    def vectors(self, namespace: Place) -> Collection | None:
+        """The collection of a namespace's vectors: one row for each indexed text of an item."""
+        return self._find(_name("vectors", namespace))
+
+    def make_items(self, namespace: Place) -> Collection:
+        """As `items`, made if need be."""
+        found = self.items(namespace)
+        if found is None:
+            # The catalogue comes first: a namespace that it lists without items is harmless, the reverse is a loss.
+            self._make(CATALOGUE).upsert(ids=[json.dumps(namespace)], embeddings=PLACEHOLDER)
+            found = self._make(_name("items", namespace), {"namespace": json.dumps(namespace)})
+        return found
+
+    def make_vectors(self, namespace: Place) -> Collection:
+        """As `vectors`, made if need be."""
+        return self._make(_name("vectors", namespace), {"namespace": json.dumps(namespace)}, COSINE)
+
+    def drop(self, namespace: Place) -> None:
+        """Remove an empty namespace; only safe where nobody else can be filling it at the same time."""
+        for name in (_name("vectors", namespace), _name("items", namespace)):
+            self._collections.pop(name, None)
+            self.orders.pop(name, None)
+            with contextlib.suppress(_not_found()):
+                self.client.delete_collection(name)
+        self._make(CATALOGUE).delete(ids=[json.dumps(namespace)])
+
+    def below(self, prefix: Place = ()) -> list[Place]:
+        """The namespaces that start with a prefix."""
+        rows = self._find(CATALOGUE)
+        if rows is None:
+            return []
+        known = (tuple(json.loads(row)) for row in rows.get(include=[])["ids"] if row != EMBEDDER)
+        return sorted(namespace for namespace in known if namespace[: len(prefix)] == prefix)
+
+    def embedder(self) -> Mapping[str, Any] | None:
+        """What is known of the embedder that filled the store."""
+        rows = self._find(CATALOGUE)
+        found = rows.get(ids=[EMBEDDER], include=["metadatas"])["metadatas"] if rows else None
+        return found[0] if found else None
+
+    def claim(self, name: str, dims: int) -> Mapping[str, Any]:
+        """Record the embedder, unless one was recorded before."""
+        # Chroma's `add` keeps a row that is there already, so that of two clients one wins.
+        entry: dict[str, str | int] = {"name": name, "dims": dims}
+        self._make(CATALOGUE).add(ids=[EMBEDDER], embeddings=PLACEHOLDER, metadatas=[entry])
+        return self.embedder() or entry
+
+    def _find(self, name: str) -> Collection | None:
         if name not in self._collections:
             try:
                 self._collections[name] = self.client.get_collection(name, embedding_function=None)
@@ -164,28 +202,18 @@ class Connection:
                 return None
         return self._collections[name]
 
-    def make(self, name: str, metadata: Mapping[str, Any] | None = None, configuration: Any = None) -> Collection:
-        """A collection, made with these settings if there is none."""
-        found = self.find(name)
+    def _make(self, name: str, metadata: dict[str, Any] | None = None, configuration: Any = None) -> Collection:
+        found = self._find(name)
         if found is None:
             found = self._collections[name] = self.client.get_or_create_collection(
-                name,
-                embedding_function=None,
-                metadata=dict(metadata) if metadata else None,
-                configuration=configuration,
+                name, embedding_function=None, metadata=metadata, configuration=configuration
             )
         return found
 
-    def drop(self, name: str) -> None:
-        """Remove a collection, if it exists."""
-        self._collections.pop(name, None)
-        self.orders.pop(name, None)
-        with contextlib.suppress(_not_found()):
-            self.client.delete_collection(name)
 
-    def reading(self) -> contextlib.AbstractContextManager[object]:
-        """Keeps writers of this process away while reading, where there are no others; a server is read freely."""
-        return self.mutex if self.exclusive else contextlib.nullcontext()
+def _name(kind: str, namespace: Place) -> str:
+    """Chroma's names are short and of few characters, namespaces are not."""
+    return f"tooltree-{kind}-{digest(json.dumps(namespace), 48)}"
 
 
 def _not_found() -> type[Exception]:
@@ -194,123 +222,94 @@ def _not_found() -> type[Exception]:
     return NotFoundError
 
 
-@dataclass
-class _Folder:
-    """A local folder that is open in this process."""
-
-    lock: FolderLock
-    connection: Connection
-    directory: str
-    owned: bool
-    users: int = 0
-
-
-_folders: dict[Path, _Folder] = {}
-_folders_lock = threading.RLock()  # a store may be collected, and so release its folder, while another one is opened
-_inherited: dict[Path, _Folder] = {}
+_folders: dict[Path, Connection] = {}
+_inherited: dict[Path, Connection] = {}
 """What was open when this process was forked."""
+
+# A store may be collected, and so release its folder, while another one is opened. A fork waits until nobody does that.
+_folders_lock = threading.RLock()
 
 
 def _after_fork() -> None:
-    global _folders_lock  # noqa: PLW0603 - another thread may have held it when the process was forked
-    _folders_lock = threading.RLock()
-    for lock in _held.values():
-        lock.drop()
-    _held.clear()
-    for folder in _folders.values():
+    for connection in _folders.values():
+        # A copy of the parent's lock would outlive the parent. Closing it does not unlock as long as the parent has the
+        # file open; unlocking here would.
+        with contextlib.suppress(OSError):
+            os.close(connection.lock)
         # chromadb hangs when an inherited client is torn down, even as the interpreter exits: one reference too many.
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(folder.connection.client))
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection.client))
     _inherited.update(_folders)
     _folders.clear()
+    _folders_lock.release()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+    os.register_at_fork(before=_folders_lock.acquire, after_in_parent=_folders_lock.release, after_in_child=_after_fork)
 
 
-class Lease:
-    """A store's share in a connection: of a folder, which is made and locked, or of a client of chromadb."""
+def connect(path_or_client: str | os.PathLike[str] | ClientAPI) -> Connection:
+    """A store's connection: to a folder, which is made and locked, or through a client of chromadb."""
+    client_api = import_extra("chromadb", "chroma", "ChromaStore").api.ClientAPI
+    if isinstance(path_or_client, str | os.PathLike):
+        folder = Path(path_or_client).resolve()
+        return _share(folder, str(folder), None)
+    if not isinstance(path_or_client, client_api):
+        msg = (
+            f"ChromaStore takes a folder or a sync client of chromadb (PersistentClient, HttpClient, EphemeralClient), "
+            f"got {path_or_client!r}."
+        )
+        raise ConfigurationError(msg)
+    settings = path_or_client.get_settings()
+    if settings.is_persistent and not settings.chroma_api_impl.endswith("FastAPI"):  # a client of no server
+        directory = settings.persist_directory
+        return _share(Path(directory).resolve(), directory, path_or_client)
+    return Connection(path_or_client)
 
-    def __init__(self, path_or_client: str | os.PathLike[str] | ClientAPI) -> None:
-        self._folder: Path | None = None
-        self._released = False
-        client_api = import_extra("chromadb", "chroma", "ChromaStore").api.ClientAPI
-        if isinstance(path_or_client, str | os.PathLike):
-            folder = Path(path_or_client).resolve()
-            self.connection = self._share(folder, str(folder), None)
-        elif isinstance(path_or_client, client_api):
-            settings = path_or_client.get_settings()
-            if settings.is_persistent and not settings.chroma_api_impl.endswith("FastAPI"):  # a client of no server
-                directory = settings.persist_directory
-                self.connection = self._share(Path(directory).resolve(), directory, path_or_client)
-            else:
-                self.connection = Connection(path_or_client, exclusive=False)
-        else:
+
+def _share(folder: Path, directory: str, client: ClientAPI | None) -> Connection:
+    with _folders_lock:
+        if folder in _inherited:
             msg = (
-                f"ChromaStore takes a folder or a sync client of chromadb (PersistentClient, HttpClient, "
-                f"EphemeralClient), got {path_or_client!r}."
+                f"{str(folder)!r} was open when this process was forked, and chromadb cannot open it again here. "
+                f"Use the 'spawn' start method for processes, or fork before opening it."
+            )
+            raise StoreLockedError(msg)
+        shared = _folders.get(folder)
+        if shared is None:
+            shared = _folders[folder] = _open(folder, directory, client)
+        elif shared.directory != directory:  # chromadb would not know that it is the same
+            msg = (
+                f"{str(folder)!r} is open in this process already, as {shared.directory!r}. Use one spelling, best an "
+                f"absolute path without links."
             )
             raise ConfigurationError(msg)
-
-    def _share(self, folder: Path, directory: str, client: ClientAPI | None) -> Connection:
-        with _folders_lock:
-            if folder in _inherited:
-                msg = (
-                    f"{str(folder)!r} was open when this process was forked, and chromadb cannot open it again here. "
-                    f"Use the 'spawn' start method for processes, or fork before opening it."
-                )
-                raise StoreLockedError(msg)
-            shared = _folders.get(folder)
-            if shared is None:
-                shared = _folders[folder] = _open(folder, directory, client)
-            elif shared.directory != directory:  # chromadb would not know that it is the same
-                msg = (
-                    f"{str(folder)!r} is open in this process already, as {shared.directory!r}. Use one spelling, best "
-                    f"an absolute path without links."
-                )
-                raise ConfigurationError(msg)
-            shared.users += 1
-        self._folder = folder
-        return shared.connection
-
-    def check(self) -> None:
-        """Raise unless the store may be used: not in a forked child, and not after `release`."""
-        self.connection.check()
-        if self._released:
-            msg = "This ChromaStore is closed. Open a new one."
-            raise StoreError(msg)
-
-    def release(self) -> None:
-        """Give the share back; the last one closes the folder. A second time, or in a forked child, nothing happens."""
-        if self._released or self.connection.inherited:
-            return
-        self._released = True
-        if self._folder is None:
-            return
-        with _folders_lock:
-            shared = _folders[self._folder]
-            shared.users -= 1
-            if shared.users:
-                return
-            del _folders[self._folder]
-            try:
-                if shared.owned:
-                    with shared.connection.mutex:  # a write under way in another thread is finished first
-                        shared.connection.client.close()  # type: ignore[attr-defined]  # those of folders have it
-            finally:
-                shared.lock.release()
+        shared.users += 1
+        return shared
 
 
-def _open(folder: Path, directory: str, client: ClientAPI | None) -> _Folder:
+def _open(folder: Path, directory: str, client: ClientAPI | None) -> Connection:
+    """Lock and open a folder. The system takes the lock back when the process dies.
+
+    Not `filelock.FileLock`: it does not write down who holds it, and the error for a second process names the holder.
+    """
     import chromadb  # noqa: PLC0415 - as above
 
     folder.mkdir(parents=True, exist_ok=True)
-    lock = FolderLock(folder)
+    lock = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o644)
     try:
-        # Telemetry would use the network.
-        settings = chromadb.config.Settings(anonymized_telemetry=False)
+        if not _lock(lock):
+            holder = os.read(lock, 32).decode(errors="replace").strip() or "unknown"
+            msg = (
+                f"{str(folder)!r} is open in another process (id {holder}), and a local Chroma folder loses data when "
+                f"two processes write to it. Stop that process or close its store, or let both use one Chroma server: "
+                f"ChromaStore(chromadb.HttpClient(...))."
+            )
+            raise StoreLockedError(msg)  # noqa: TRY301 - the lock file is closed below
+        os.ftruncate(lock, 0)
+        os.write(lock, f"{os.getpid()}\n".encode())
+        settings = chromadb.config.Settings(anonymized_telemetry=False)  # telemetry would use the network
         used = client or chromadb.PersistentClient(path=directory, settings=settings)
     except BaseException:
-        lock.release()
+        os.close(lock)  # and so unlock it
         raise
-    return _Folder(lock, Connection(used, exclusive=True), directory, owned=client is None)
+    return Connection(used, folder, directory, lock, owned=client is None)

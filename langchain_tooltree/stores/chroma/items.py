@@ -19,28 +19,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from langchain_tooltree.stores.chroma.connection import Connection
+from langchain_tooltree.stores.chroma.connection import Connection, Place
 from langchain_tooltree.stores.chroma.filters import FIELD, both, scalar_fields
-from langchain_tooltree.text import digest
 
 if TYPE_CHECKING:
     from chromadb.api.models.Collection import Collection
 
-Namespace = tuple[str, ...]
-Vector = Sequence[float]
 T = TypeVar("T")
-
-CATALOGUE = "tooltree-catalogue"
-"""Name of the collection with a row for each namespace, and one about the embedder."""
-
-EMBEDDER = "embedder"
-"""Id of the catalogue's row about the embedder; those of namespaces are JSON, which starts with a bracket."""
-
-PLACEHOLDER = np.ones((1, 1), dtype=np.float32)
-"""The vector of a row that has none: without one, chromadb would embed it with a model that it downloads."""
-
-COSINE: Any = {"hnsw": {"space": "cosine", "max_neighbors": 32, "ef_construction": 200, "ef_search": 200}}
-"""Chroma's defaults leave some 0.5 % of 10,000 text vectors unreachable in the graph; these leave 0.03 %."""
 
 READ = 500
 """Rows read at once: chromadb fails above some 30,000."""
@@ -84,74 +69,14 @@ def note_written(connection: Connection, items: Collection, times: Mapping[str, 
         known.update(times)
 
 
-def newest_first(orders: Mapping[Namespace, dict[str, int]]) -> Iterator[tuple[Namespace, str]]:
+def newest_first(orders: Mapping[Place, dict[str, int]]) -> Iterator[tuple[Place, str]]:
     """The items of several namespaces, the last written ones first."""
 
-    def backwards(namespace: Namespace, order: dict[str, int]) -> Iterator[tuple[int, str, Namespace]]:
+    def backwards(namespace: Place, order: dict[str, int]) -> Iterator[tuple[int, str, Place]]:
         return ((-order[key], key, namespace) for key in reversed(order))
 
     for _, key, namespace in heapq.merge(*(backwards(*each) for each in orders.items())):
         yield namespace, key
-
-
-@dataclass(frozen=True)
-class Catalogue:
-    """Finds and makes the collections of namespaces."""
-
-    connection: Connection
-
-    def items(self, namespace: Namespace) -> Collection | None:
-        """The collection of a namespace's items: one row for each, with its value."""
-        return self.connection.find(_name("items", namespace))
-
-    def vectors(self, namespace: Namespace) -> Collection | None:
-        """The collection of a namespace's vectors: one row for each indexed text of an item."""
-        return self.connection.find(_name("vectors", namespace))
-
-    def make_items(self, namespace: Namespace) -> Collection:
-        """As `items`, made if need be."""
-        found = self.items(namespace)
-        if found is None:
-            # The catalogue comes first: a namespace that it lists without items is harmless, the reverse is a loss.
-            self.connection.make(CATALOGUE).upsert(ids=[json.dumps(namespace)], embeddings=PLACEHOLDER)
-            found = self.connection.make(_name("items", namespace), {"namespace": json.dumps(namespace)})
-        return found
-
-    def make_vectors(self, namespace: Namespace) -> Collection:
-        """As `vectors`, made if need be."""
-        return self.connection.make(_name("vectors", namespace), {"namespace": json.dumps(namespace)}, COSINE)
-
-    def drop(self, namespace: Namespace) -> None:
-        """Remove an empty namespace; only safe where nobody else can be filling it at the same time."""
-        self.connection.drop(_name("vectors", namespace))
-        self.connection.drop(_name("items", namespace))
-        self.connection.make(CATALOGUE).delete(ids=[json.dumps(namespace)])
-
-    def below(self, prefix: Namespace = ()) -> list[Namespace]:
-        """The namespaces that start with a prefix."""
-        rows = self.connection.find(CATALOGUE)
-        if rows is None:
-            return []
-        known = (tuple(json.loads(row)) for row in rows.get(include=[])["ids"] if row != EMBEDDER)
-        return sorted(namespace for namespace in known if namespace[: len(prefix)] == prefix)
-
-    def embedder(self) -> Mapping[str, Any] | None:
-        """What is known of the embedder that filled the store."""
-        rows = self.connection.find(CATALOGUE)
-        found = rows.get(ids=[EMBEDDER], include=["metadatas"])["metadatas"] if rows else None
-        return found[0] if found else None
-
-    def claim(self, name: str, dims: int) -> Mapping[str, Any]:
-        """Record the embedder, unless one was recorded before."""
-        # Chroma's `add` keeps a row that is there already, so that of two clients one wins.
-        entry: dict[str, str | int] = {"name": name, "dims": dims}
-        self.connection.make(CATALOGUE).add(ids=[EMBEDDER], embeddings=PLACEHOLDER, metadatas=[entry])
-        return self.embedder() or entry
-
-
-def _name(kind: str, namespace: Namespace) -> str:
-    """Chroma's names are short and of few characters, namespaces are not."""
-    return f"tooltree-{kind}-{digest(json.dumps(namespace), 48)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,11 +137,11 @@ def read_items(items: Collection, keys: Sequence[str]) -> dict[str, StoredItem]:
 
 
 def read_in_order(
-    spaces: Mapping[Namespace, Collection], places: Iterator[tuple[Namespace, str]], size: int
-) -> Iterator[tuple[Namespace, StoredItem]]:
+    spaces: Mapping[Place, Collection], places: Iterator[tuple[Place, str]], size: int
+) -> Iterator[tuple[Place, StoredItem]]:
     """Items of several namespaces in the order given, read in portions, as far as they are asked for."""
     while portion := list(islice(places, size)):
-        wanted: dict[Namespace, list[str]] = {}
+        wanted: dict[Place, list[str]] = {}
         for namespace, key in portion:
             wanted.setdefault(namespace, []).append(key)
         found = {namespace: read_items(spaces[namespace], keys) for namespace, keys in wanted.items()}
@@ -232,32 +157,32 @@ def matching_keys(items: Collection, clauses: Sequence[dict[str, Any]]) -> set[s
 
 
 def write_items(
-    catalogue: Catalogue, namespace: Namespace, writes: Sequence[Write], vectors: Mapping[str, Vector]
+    connection: Connection, namespace: Place, writes: Sequence[Write], vectors: Mapping[str, Sequence[float]]
 ) -> None:
     """Put and delete items of one namespace; the caller holds the connection's mutex."""
     puts = [write for write in writes if write.value is not None]
-    items = catalogue.make_items(namespace) if puts else catalogue.items(namespace)
+    items = connection.make_items(namespace) if puts else connection.items(namespace)
     if items is None:
         return
     before = read_items(items, [write.key for write in writes])
-    rows = {write.key: _row(write, before.get(write.key), catalogue.connection.tick()) for write in puts}
+    rows = {write.key: _row(write, before.get(write.key), connection.tick()) for write in puts}
     gone = [write.key for write in writes if write.value is None and write.key in before]
     try:
         if any(write.texts for write in puts):
-            _write_vectors(catalogue, namespace, puts, rows, vectors)
-        _write_rows(catalogue, items, puts, rows)
+            _write_vectors(connection, namespace, puts, rows, vectors)
+        _write_rows(connection, items, puts, rows)
         for ids in portions([_row_id(key) for key in gone]):
             items.delete(ids=ids)
     except BaseException:
-        catalogue.connection.orders.pop(items.name, None)  # nobody knows how far it came
+        connection.orders.pop(items.name, None)  # nobody knows how far it came
         raise
-    note_written(catalogue.connection, items, {key: row["updated"] for key, row in rows.items()}, gone)
+    note_written(connection, items, {key: row["updated"] for key, row in rows.items()}, gone)
     outdated = [row for item in before.values() for row in item.vector_ids()]
-    if outdated and (stored := catalogue.vectors(namespace)) is not None:
+    if outdated and (stored := connection.vectors(namespace)) is not None:
         for ids in portions(outdated):
             stored.delete(ids=ids)
-    if gone and catalogue.connection.exclusive and items.count() == 0:
-        catalogue.drop(namespace)
+    if gone and connection.exclusive and items.count() == 0:
+        connection.drop(namespace)
 
 
 def _row_id(key: str) -> str:
@@ -279,9 +204,9 @@ def _row(write: Write, before: StoredItem | None, now: int) -> dict[str, Any]:
 
 
 def _write_rows(
-    catalogue: Catalogue, items: Collection, puts: Sequence[Write], rows: Mapping[str, dict[str, Any]]
+    connection: Connection, items: Collection, puts: Sequence[Write], rows: Mapping[str, dict[str, Any]]
 ) -> None:
-    for piece in _pieces(puts, lambda write: len(write.document), catalogue.connection.max_batch):
+    for piece in _pieces(puts, lambda write: len(write.document), connection.max_batch):
         items.upsert(
             ids=[_row_id(write.key) for write in piece],
             embeddings=moments([rows[write.key]["updated"] for write in piece]),
@@ -290,19 +215,19 @@ def _write_rows(
 
 
 def _write_vectors(
-    catalogue: Catalogue,
-    namespace: Namespace,
+    connection: Connection,
+    namespace: Place,
     puts: Sequence[Write],
     rows: Mapping[str, Mapping[str, Any]],
-    vectors: Mapping[str, Vector],
+    vectors: Mapping[str, Sequence[float]],
 ) -> None:
-    stored = catalogue.make_vectors(namespace)
+    stored = connection.make_vectors(namespace)
     new = [
         (_vector_id(rows[write.key]["revision"], position, write.key), write.key, vectors[text])
         for write in puts
         for position, text in enumerate(write.texts)
     ]
-    for piece in _pieces(new, lambda row: 6 * len(row[2]), catalogue.connection.max_batch):
+    for piece in _pieces(new, lambda row: 6 * len(row[2]), connection.max_batch):
         stored.upsert(
             ids=[row for row, _, _ in piece],
             embeddings=[vector for _, _, vector in piece],

@@ -22,13 +22,11 @@ from langgraph.store.base import (
 )
 from numpy.typing import NDArray
 
+from langchain_tooltree.stores.chroma.connection import Connection, Place
 from langchain_tooltree.stores.chroma.filters import check_filter, matches, where_clause
 from langchain_tooltree.stores.chroma.items import (
     READ,
-    Catalogue,
-    Namespace,
     StoredItem,
-    Vector,
     Write,
     matching_keys,
     portions,
@@ -73,20 +71,20 @@ class Hit:
 
 
 def nearest(
-    catalogue: Catalogue,
-    namespace: Namespace,
-    query: Vector,
+    connection: Connection,
+    namespace: Place,
+    query: Sequence[float],
     conditions: Mapping[str, Any] | None,
     need: int,
 ) -> list[tuple[float, StoredItem]]:
     """The items of one namespace that are nearest to a query, each by the best of its vectors."""
-    items, vectors = catalogue.items(namespace), catalogue.vectors(namespace)
+    items, vectors = connection.items(namespace), connection.vectors(namespace)
     if items is None or vectors is None:
         return []
     known: set[str] = set()
     for _ in range(ATTEMPTS):
         best, leftovers = _nearest(items, vectors, query, conditions, need)
-        if catalogue.connection.exclusive:
+        if connection.exclusive:
             if leftovers:
                 vectors.delete(ids=leftovers)
             break
@@ -99,7 +97,7 @@ def nearest(
 
 
 def _nearest(
-    items: Collection, vectors: Collection, query: Vector, conditions: Mapping[str, Any] | None, need: int
+    items: Collection, vectors: Collection, query: Sequence[float], conditions: Mapping[str, Any] | None, need: int
 ) -> tuple[dict[str, tuple[float, StoredItem]], list[str]]:
     """Scores and items by key, and the vectors met on the way that belong to no item as it is."""
     clauses = where_clause(conditions)
@@ -133,7 +131,7 @@ def _with_items(items: Collection, hits: Iterator[Hit], need: int) -> Iterator[t
         size = min(2 * size, READ)
 
 
-def _widening(vectors: Collection, query: Vector, need: int) -> Iterator[Hit]:
+def _widening(vectors: Collection, query: Sequence[float], need: int) -> Iterator[Hit]:
     """All vectors, nearest first, as far as they are asked for; at last also those that the graph does not reach."""
     total = vectors.count()
     size = total if total <= EXACT else max(need * GROWTH, FIRST)
@@ -152,20 +150,20 @@ def _widening(vectors: Collection, query: Vector, need: int) -> Iterator[Hit]:
         size *= GROWTH
 
 
-def _unreached(vectors: Collection, query: Vector, reached: set[str]) -> list[Hit]:
+def _unreached(vectors: Collection, query: Sequence[float], reached: set[str]) -> list[Hit]:
     missing = [row for row in vectors.get(include=[])["ids"] if row not in reached]
     pages = (vectors.get(ids=rows, include=["embeddings"]) for rows in portions(missing))
     return [hit for page in pages for hit in _scored(page, query)]
 
 
-def _compared(vectors: Collection, query: Vector, keys: Sequence[str]) -> list[Hit]:
+def _compared(vectors: Collection, query: Sequence[float], keys: Sequence[str]) -> list[Hit]:
     """The vectors of some items, nearest first."""
     wheres: Iterator[Any] = ({"key": {"$in": some}} for some in portions(keys))
     pages = (vectors.get(where=where, include=["embeddings"]) for where in wheres)
     return sorted((hit for page in pages for hit in _scored(page, query)), key=lambda hit: -hit.score)
 
 
-def _scored(page: Mapping[str, Any], query: Vector) -> list[Hit]:
+def _scored(page: Mapping[str, Any], query: Sequence[float]) -> list[Hit]:
     if not page["ids"]:
         return []
     stored, asked = np.asarray(page["embeddings"], dtype=np.float64), _array(query)
@@ -174,7 +172,7 @@ def _scored(page: Mapping[str, Any], query: Vector) -> list[Hit]:
     return [Hit(row, float(score)) for row, score in zip(page["ids"], scores, strict=True)]
 
 
-def _array(query: Vector) -> NDArray[np.float32]:
+def _array(query: Sequence[float]) -> NDArray[np.float32]:
     return np.asarray(query, dtype=np.float32)
 
 
@@ -187,9 +185,9 @@ class Plan:
     """What a batch asks for; of several writes to one item the last one counts."""
 
     ops: list[Op]
-    puts: dict[Namespace, dict[str, Write]] = field(default_factory=dict)
-    vectors: dict[str, Vector] = field(default_factory=dict)  # of the texts to be stored, once they are known
-    queries: dict[str, Vector] = field(default_factory=dict)  # of the queries, once they are known
+    puts: dict[Place, dict[str, Write]] = field(default_factory=dict)
+    vectors: dict[str, Sequence[float]] = field(default_factory=dict)  # of the texts to be stored, once they are known
+    queries: dict[str, Sequence[float]] = field(default_factory=dict)  # of the queries, once they are known
 
     def texts(self) -> list[str]:
         """The texts to be stored, each once."""
@@ -249,7 +247,7 @@ def _check_keys(value: Any) -> None:
             _check_keys(nested)
 
 
-def list_matching(namespaces: Iterable[Namespace], op: ListNamespacesOp) -> list[Namespace]:
+def list_matching(namespaces: Iterable[Place], op: ListNamespacesOp) -> list[Place]:
     """The namespaces that an operation asks for."""
     found = {
         namespace[: op.max_depth]
@@ -259,7 +257,7 @@ def list_matching(namespaces: Iterable[Namespace], op: ListNamespacesOp) -> list
     return sorted(found)[op.offset : op.offset + op.limit]
 
 
-def _matches(namespace: Namespace, condition: MatchCondition) -> bool:
+def _matches(namespace: Place, condition: MatchCondition) -> bool:
     path = condition.path
     if len(namespace) < len(path):
         return False

@@ -12,16 +12,13 @@ from typing import TYPE_CHECKING, Self
 from langchain_core.embeddings import Embeddings
 from langgraph.store.base import BaseStore, GetOp, Item, ListNamespacesOp, Op, Result, SearchItem, SearchOp
 
-from langchain_tooltree.errors import ConfigurationError, EmbedderMismatchError
+from langchain_tooltree.errors import ConfigurationError, EmbedderMismatchError, StoreError
 from langchain_tooltree.experience.embeddings import EmbedStep, embedder_name, resolve_embeddings
 from langchain_tooltree.flows import Flow, FunctionStep, arun_flow, run_flow
-from langchain_tooltree.stores.chroma.connection import Lease
+from langchain_tooltree.stores.chroma.connection import Place, connect
 from langchain_tooltree.stores.chroma.filters import matches, where_clause
 from langchain_tooltree.stores.chroma.items import (
-    Catalogue,
-    Namespace,
     StoredItem,
-    Vector,
     matching_keys,
     newest_first,
     read_in_order,
@@ -83,10 +80,9 @@ class ChromaStore(BaseStore):
         self.embeddings = resolve_embeddings(embeddings)
         self._fields = tuple(fields)
         self._dims: int | None = None
-        self._lease = Lease(path_or_client)
+        self._chroma = connect(path_or_client)
         # A store that is dropped without close() must not keep its folder.
-        self._finalizer = weakref.finalize(self, self._lease.release)
-        self._catalogue = Catalogue(self._lease.connection)
+        self._finalizer = weakref.finalize(self, self._chroma.release)
         try:
             self._check_embedder(None)
         except BaseException:
@@ -124,7 +120,7 @@ class ChromaStore(BaseStore):
         self.close()
 
     def _execute(self, ops: Iterable[Op]) -> Flow[list[Result]]:
-        self._lease.check()
+        self._check_open()
         plan = plan_batch(ops, self._fields)
         if texts := plan.texts():
             plan.vectors = dict(zip(texts, (yield EmbedStep(self.embeddings, texts)), strict=True))
@@ -135,9 +131,8 @@ class ChromaStore(BaseStore):
         return results
 
     def _apply(self, plan: Plan) -> list[Result]:
-        connection = self._catalogue.connection
-        with connection.mutex if plan.puts else connection.reading():
-            self._lease.check()  # it may have been closed while embedding
+        with self._chroma.mutex if plan.puts else self._chroma.reading():
+            self._check_open()  # it may have been closed while embedding
             for vector in (*plan.vectors.values(), *plan.queries.values()):
                 self._check_embedder(len(vector), claim=bool(plan.vectors))
             results: list[Result] = [None] * len(plan.ops)
@@ -149,14 +144,20 @@ class ChromaStore(BaseStore):
                 elif isinstance(op, ListNamespacesOp):
                     results[position] = self._list(op)
             for namespace, puts in plan.puts.items():
-                write_items(self._catalogue, namespace, [*puts.values()], plan.vectors)
+                write_items(self._chroma, namespace, [*puts.values()], plan.vectors)
         return results
+
+    def _check_open(self) -> None:
+        self._chroma.check()
+        if not self._finalizer.alive:
+            msg = "This ChromaStore is closed. Open a new one."
+            raise StoreError(msg)
 
     def _check_embedder(self, dims: int | None, *, claim: bool = False) -> None:
         if dims is not None and dims == self._dims:
             return
         name = embedder_name(self.embeddings)
-        known = self._catalogue.claim(name, dims) if claim and dims is not None else self._catalogue.embedder()
+        known = self._chroma.claim(name, dims) if claim and dims is not None else self._chroma.embedder()
         if known is None:
             return
         if known["name"] != name or dims not in {None, known["dims"]}:
@@ -170,11 +171,11 @@ class ChromaStore(BaseStore):
         self._dims = dims
 
     def _get(self, op: GetOp) -> Item | None:
-        items = self._catalogue.items(op.namespace)
+        items = self._chroma.items(op.namespace)
         found = read_items(items, [op.key]).get(op.key) if items else None
         return Item(namespace=op.namespace, key=op.key, value=found.value, **found.times) if found else None
 
-    def _search(self, op: SearchOp, query: Vector | None) -> list[SearchItem]:
+    def _search(self, op: SearchOp, query: Sequence[float] | None) -> list[SearchItem]:
         need = op.offset + op.limit
         if need <= op.offset:
             return []
@@ -182,20 +183,20 @@ class ChromaStore(BaseStore):
             return [_found(namespace, item, None) for namespace, item in self._newest(op)]
         ranked = [
             (score, namespace, item)
-            for namespace in self._catalogue.below(op.namespace_prefix)
-            for score, item in nearest(self._catalogue, namespace, query, op.filter, need)
+            for namespace in self._chroma.below(op.namespace_prefix)
+            for score, item in nearest(self._chroma, namespace, query, op.filter, need)
         ]
         ranked.sort(key=lambda entry: entry[0], reverse=True)
         return [_found(namespace, item, score) for score, namespace, item in ranked[op.offset : need]]
 
-    def _newest(self, op: SearchOp) -> Iterator[tuple[Namespace, StoredItem]]:
+    def _newest(self, op: SearchOp) -> Iterator[tuple[Place, StoredItem]]:
         clauses = where_clause(op.filter)
-        spaces: dict[Namespace, Collection] = {}
-        for namespace in self._catalogue.below(op.namespace_prefix):
-            items = self._catalogue.items(namespace)
+        spaces: dict[Place, Collection] = {}
+        for namespace in self._chroma.below(op.namespace_prefix):
+            items = self._chroma.items(namespace)
             if items is not None:
                 spaces[namespace] = items
-        orders = {space: write_order(self._catalogue.connection, items) for space, items in spaces.items()}
+        orders = {space: write_order(self._chroma, items) for space, items in spaces.items()}
         places = newest_first(orders)
         if not op.filter:
             places = islice(places, op.offset, op.offset + op.limit)
@@ -207,14 +208,14 @@ class ChromaStore(BaseStore):
         matching = ((namespace, item) for namespace, item in read if matches(item.value, op.filter))
         return islice(matching, op.offset, op.offset + op.limit)
 
-    def _list(self, op: ListNamespacesOp) -> list[Namespace]:
+    def _list(self, op: ListNamespacesOp) -> list[Place]:
         filled = (
             namespace
-            for namespace in self._catalogue.below()
-            if (items := self._catalogue.items(namespace)) is not None and items.count()
+            for namespace in self._chroma.below()
+            if (items := self._chroma.items(namespace)) is not None and items.count()
         )
         return list_matching(filled, op)
 
 
-def _found(namespace: Namespace, item: StoredItem, score: float | None) -> SearchItem:
+def _found(namespace: Place, item: StoredItem, score: float | None) -> SearchItem:
     return SearchItem(namespace=namespace, key=item.key, value=item.value, score=score, **item.times)

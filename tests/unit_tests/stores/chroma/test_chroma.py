@@ -109,7 +109,7 @@ def test_each_text_is_embedded_once_in_a_batch(tmp_path):
 
 @pytest.mark.slow
 def test_more_items_than_chroma_takes_at_once_are_stored(store):
-    count = store._catalogue.connection.max_batch + 10
+    count = store._chroma.max_batch + 10
     store.batch([PutOp(NOTES, str(n), {"n": n}, index=False) for n in range(count)])
     assert len(store.search(NOTES, limit=count + 1)) == count
     store.batch([PutOp(NOTES, str(n), None) for n in range(count)])
@@ -121,9 +121,9 @@ def test_a_namespace_without_items_leaves_nothing_behind(store):
     store.put(("other",), "b", {"n": 1})
     store.delete(NOTES, "a")
     assert store.list_namespaces() == [("other",)]
-    names = [found.name for found in store._catalogue.connection.client.list_collections()]
+    names = [found.name for found in store._chroma.client.list_collections()]
     assert len(names) == 3
-    assert store._catalogue.below() == [("other",)]
+    assert store._chroma.below() == [("other",)]
     assert CATALOGUE in names
     store.put(NOTES, "a", {"n": 2})
     assert store.list_namespaces(prefix=("users",)) == [NOTES]
@@ -258,7 +258,7 @@ def test_a_store_that_is_closed_while_it_embeds_writes_nothing(tmp_path):
 
 
 async def test_the_event_loop_goes_on_while_the_store_waits(store):
-    lock, entered, release = store._catalogue.connection.mutex, threading.Event(), threading.Event()
+    lock, entered, release = store._chroma.mutex, threading.Event(), threading.Event()
 
     def hold():
         with lock:
@@ -292,7 +292,7 @@ async def test_tasks_at_once_lose_no_writes(store):
 def test_a_store_that_is_forgotten_lets_go_of_its_folder(tmp_path):
     store = ChromaStore(tmp_path)
     store.put(NOTES, "a", {"t": "x"})
-    lock = store._lease
+    connection = store._chroma
     del store
     gc.collect()
-    assert lock._released
+    assert connection.users == 0

@@ -57,7 +57,7 @@ def test_results_without_a_query_come_newest_first_page_by_page(tmp_path, monkey
 def test_an_item_written_by_a_clock_that_was_ahead_does_not_hide_later_ones(tmp_path):
     with ChromaStore(tmp_path) as store:
         store.put(NOTES, "now", {"n": 1})
-        store._catalogue.connection.advance(2**52)
+        store._chroma.advance(2**52)
         store.put(NOTES, "ahead", {"n": 2})
     with ChromaStore(tmp_path) as store:
         assert keys(store.search(NOTES)) == ["ahead", "now"]
@@ -108,7 +108,7 @@ def test_the_store_s_fields_are_embedded_unless_the_item_says_otherwise(tmp_path
 def test_an_update_replaces_all_vectors_of_an_item(store):
     store.put(NOTES, "a", {"parts": ["red apples", "grey stones", "tall trees"]}, index=["parts[*]"])
     store.put(NOTES, "a", {"parts": ["blue sky"]}, index=["parts[*]"])
-    vectors = store._catalogue.vectors(NOTES)
+    vectors = store._chroma.vectors(NOTES)
     assert vectors.count() == 1
     assert store.search(NOTES, query="grey stones")[0].score < 0.2
     store.put(NOTES, "a", {"parts": ["blue sky"]}, index=False)
@@ -181,7 +181,7 @@ def test_chroma_s_filter_follows_an_item_s_changes(store):
     assert store.search(NOTES, filter={"more": 1}) == []
     assert keys(store.search(NOTES, filter={"kind": 5})) == ["a"]
     assert keys(store.search(NOTES, filter={"more": None})) == ["a"]
-    item = store._catalogue.items(NOTES).get(include=["metadatas"])["metadatas"][0]
+    item = store._chroma.items(NOTES).get(include=["metadatas"])["metadatas"][0]
     assert "v.more" not in item
 
 
@@ -242,9 +242,9 @@ def test_an_item_that_another_process_rewrites_during_a_query_is_found(two_clien
 def test_what_a_dead_process_left_on_a_server_is_passed_over(two_clients):
     store, other = two_clients
     other.put(NOTES, "a", {"t": "grey stone"}, ["t"])
-    other._catalogue.vectors(NOTES).upsert(
+    other._chroma.vectors(NOTES).upsert(
         ids=["dead.0.a"], embeddings=[HashingEmbeddings().embed_query("red apple")], metadatas=[{"key": "a"}]
     )
     (found,) = store.search(NOTES, query="red apple")
     assert found.score < 0.5
-    assert other._catalogue.vectors(NOTES).count() == 2
+    assert other._chroma.vectors(NOTES).count() == 2

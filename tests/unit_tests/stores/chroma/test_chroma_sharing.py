@@ -112,8 +112,8 @@ def test_a_process_that_dies_at_any_step_leaves_every_item_old_or_new(tmp_path):
             store.put(NOTES, "changed", {"parts": ["last word"]}, ["parts[*]"])
             store.put(ONE, "only", {"parts": ["last leaf"]}, ["parts[*]"])
             assert store.search((), query="last leaf")[0].key == "only"
-            rows = store._catalogue.vectors(NOTES).get(include=[])["ids"]
-            living = store._catalogue.items(NOTES).get(include=["metadatas"])["metadatas"]
+            rows = store._chroma.vectors(NOTES).get(include=[])["ids"]
+            living = store._chroma.items(NOTES).get(include=["metadatas"])["metadatas"]
             assert len(rows) == sum(entry["vectors"] for entry in living), folder  # leftovers are swept by searching
             seen.add((frozenset(changed), "new" in items, "deleted" in items, "only" in items))
     assert len(seen) >= 4
@@ -218,4 +218,4 @@ def test_threads_at_once_lose_no_writes(tmp_path):
         list(threads.map(work, range(6)))
         left = {item.key for item in store.search(NOTES, limit=100)}
         assert left == {"contested", *(f"{number}-2" for number in range(6))}
-        assert store._catalogue.vectors(NOTES).count() == 1
+        assert store._chroma.vectors(NOTES).count() == 1
