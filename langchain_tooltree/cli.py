@@ -83,7 +83,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     mined.add_argument("-o", "--output", type=Path, required=True, metavar="GRAPH", help="folder to write the graph to")
     mined.add_argument("--summarize", metavar="MODEL", help="a model that writes the summaries that runs do not have")
-    _add_embeddings(mined)
     mined.set_defaults(run=_mine)
 
     suggested = commands.add_parser("suggest", help="ask a graph what comes next")
@@ -91,26 +90,21 @@ def _parser() -> argparse.ArgumentParser:
     suggested.add_argument("--last", metavar="TOOL", help="the tool that was called last; none at the start")
     suggested.add_argument("--state", metavar="TEXT", help="a summary of the state; by weight without it")
     suggested.add_argument("-k", type=int, default=2, help="suggestions at the most (default: %(default)s)")
-    _add_embeddings(suggested)
     suggested.set_defaults(run=_suggest)
 
     shown = commands.add_parser("show", help="show the edges of a graph")
     shown.add_argument("graph", type=Path)
     shown.add_argument("--mermaid", action="store_true", help="as a Mermaid chart")
-    _add_embeddings(shown)
     shown.set_defaults(run=_show)
 
     examined = commands.add_parser("doctor", help="check a graph's files, and its tools against those of an agent")
     examined.add_argument("graph", type=Path)
     examined.add_argument("--tools", required=True, metavar="MODULE:NAME", help="the list of the agent's tools")
-    _add_embeddings(examined)
     examined.set_defaults(run=_examine)
+    for command in (mined, suggested, shown, examined):
+        text = "embeds texts, such as openai:text-embedding-3-small; by hashing, without a model, if left out"
+        command.add_argument("--embeddings", metavar="MODEL", help=text)
     return parser
-
-
-def _add_embeddings(parser: argparse.ArgumentParser) -> None:
-    text = "embeds texts, such as openai:text-embedding-3-small; by hashing, without a model, if left out"
-    parser.add_argument("--embeddings", metavar="MODEL", help=text)
 
 
 def _demo(options: argparse.Namespace, console: Console) -> int:

@@ -11,28 +11,22 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
-from langchain_core.tools import BaseTool, ToolException, tool
+from langchain_core.tools import ToolException, tool
 
 from langchain_tooltree.testing import Made, OfflineChatModel, Question
 
 REQUEST = "The photo road.png shows a distance sign. How many miles is it to Granite Pass?"
 
-GLYPHS = {
-    "0": ("###", "#.#", "#.#", "#.#", "###"),
-    "1": (".#.", "##.", ".#.", ".#.", "###"),
-    "2": ("###", "..#", "###", "#..", "###"),
-    "3": ("###", "..#", "###", "..#", "###"),
-    "4": ("#.#", "#.#", "###", "..#", "..#"),
-    "5": ("###", "#..", "###", "..#", "###"),
-    "6": ("###", "#..", "###", "#.#", "###"),
-    "7": ("###", "..#", ".#.", ".#.", ".#."),
-    "8": ("###", "#.#", "###", "#.#", "###"),
-    "9": ("###", "#.#", "###", "..#", "###"),
-    "k": ("#.#", "#.#", "##.", "#.#", "#.#"),
-    "m": ("...", "###", "###", "#.#", "#.#"),
-    " ": ("...", "...", "...", "...", "..."),
-}
-"""The letters of the sign, three pixels wide and five high."""
+LETTERS = "0123456789km "
+FONT = (
+    "### .#. ### ### #.# ### ### ### ### ### #.# ... ...",
+    "#.# ##. ..# ..# #.# #.. #.. ..# #.# #.# #.# ### ...",
+    "#.# .#. ### ### ### ### ### .#. ### ### ##. ### ...",
+    "#.# .#. #.. ..# ..# ..# #.# .#. #.# ..# #.# #.# ...",
+    "### ### ### ### ..# ### ### .#. ### ### #.# #.# ...",
+)
+GLYPHS = dict(zip(LETTERS, zip(*(row.split() for row in FONT), strict=True), strict=True))
+"""The five rows of pixels of each letter that a sign may have."""
 
 SIGN = "343 km"
 COARSE_ROWS = (0, 2, 4)
@@ -93,12 +87,7 @@ def convert_units(value: float, from_unit: str, to_unit: str) -> str:
         from_unit: One of km, m, mi, ft, nmi.
         to_unit: One of km, m, mi, ft, nmi.
     """
-    try:
-        converted = value * KILOMETRES_PER[from_unit] / KILOMETRES_PER[to_unit]
-    except KeyError as unknown:
-        msg = f"Unknown unit {unknown}; use one of {', '.join(KILOMETRES_PER)}."
-        raise ToolException(msg) from unknown
-    return f"{value:g} {from_unit} = {converted:.2f} {to_unit}"
+    return _converted(value, from_unit, to_unit, "unit", KILOMETRES_PER)
 
 
 @tool
@@ -124,12 +113,7 @@ def convert_currency(amount: float, from_currency: str, to_currency: str) -> str
         from_currency: One of EUR, USD, GBP, CHF.
         to_currency: One of EUR, USD, GBP, CHF.
     """
-    try:
-        converted = amount * EUROS_PER[from_currency] / EUROS_PER[to_currency]
-    except KeyError as unknown:
-        msg = f"Unknown currency {unknown}; use one of {', '.join(EUROS_PER)}."
-        raise ToolException(msg) from unknown
-    return f"{amount:g} {from_currency} = {converted:.2f} {to_currency}"
+    return _converted(amount, from_currency, to_currency, "currency", EUROS_PER)
 
 
 @tool
@@ -154,19 +138,17 @@ def save_note(text: str) -> str:
     raise AssertionError(msg)
 
 
-TOOLS: list[BaseTool] = [
-    read_sign,
-    zoom,
-    describe_scene,
-    convert_units,
-    calculator,
-    convert_currency,
-    translate,
-    save_note,
-]
-
+TOOLS = [read_sign, zoom, describe_scene, convert_units, calculator, convert_currency, translate, save_note]
 EFFECTS: dict[str, Literal["read", "write"]] = {tool.name: "read" for tool in TOOLS if tool is not save_note}
 """All tools only read, except for the notebook, which the search may weigh but never touch."""
+
+
+def _converted(amount: float, source: str, target: str, kind: str, worth: Mapping[str, float]) -> str:
+    try:
+        return f"{amount:g} {source} = {amount * worth[source] / worth[target]:.2f} {target}"
+    except KeyError as unknown:
+        msg = f"Unknown {kind} {unknown}; use one of {', '.join(worth)}."
+        raise ToolException(msg) from unknown
 
 
 def _rows(photo: str) -> Sequence[int]:
@@ -202,23 +184,26 @@ def _evaluate(expression: ast.expr) -> float:
     raise TypeError(msg)
 
 
+KILOMETRES = r"'(\d+) km'"
+MILES = r"= ([\d.]+) mi\b"
+
+
 class SignReader:
     """The policy of the demo's stand-in for a model: like a hasty one, it first reads the photo as it is."""
 
     def propose(self, question: Question) -> Sequence[tuple[str, Mapping[str, Any]]]:
         """Offer calls for the next step, the hasty one first."""
-        seen = [made.observation or "" for made in question.path]
-        if any(_miles(text) for text in seen):
+        if _number(MILES, question):
             return []
-        kilometres = next((value for text in reversed(seen) if (value := _kilometres(text))), None)
-        if kilometres:
+        if kilometres := _number(KILOMETRES, question):
             return [
                 ("convert_units", {"value": kilometres, "from_unit": "km", "to_unit": "mi"}),
                 ("calculator", {"expression": f"{kilometres:g} * 0.62"}),
                 ("convert_currency", {"amount": kilometres, "from_currency": "EUR", "to_currency": "USD"}),
                 ("save_note", {"text": f"Granite Pass: {kilometres:g} km"}),
             ]
-        photo = next((f"road.png#{name}" for text in seen for name in re.findall(r"#(\w+)", text)), "road.png")
+        details = (re.search(r"road\.png#\w+", made.observation or "") for made in question.path)
+        photo = next((found[0] for found in details if found), "road.png")
         return [
             ("read_sign", {"photo": photo}),
             ("zoom", {"photo": "road.png", "region": "sky"}),
@@ -227,9 +212,8 @@ class SignReader:
             ("translate", {"text": "Granite Pass", "language": "English"}),
         ]
 
-    def score_call(self, question: Question, call: Made) -> float:
+    def score_call(self, question: Question, call: Made) -> float:  # noqa: ARG002 - as in Policy
         """Guess a call's worth before it runs: reading looks best, wrongly so at the first step."""
-        known = any(_kilometres(made.observation or "") for made in question.path)
         worth = {
             "read_sign": 0.8,
             "zoom": 0.65 if call.arguments.get("region") == "sign" else 0.35,
@@ -238,14 +222,14 @@ class SignReader:
             "save_note": 0.4,
             "describe_scene": 0.35,
         }
-        return worth.get(call.tool, 0.1) if known == (call.tool in AFTER_READING) else 0.1
+        return worth.get(call.tool, 0.1)
 
     def score_observation(self, question: Question, call: Made) -> tuple[float, float]:  # noqa: ARG002 - as in Policy
         """See what a call was worth, and whether the distance in miles is known."""
         seen = call.observation or ""
-        if _miles(seen):
+        if re.search(MILES, seen):
             return 0.95, 0.97
-        if _kilometres(seen):
+        if re.search(KILOMETRES, seen):
             return 0.85, 0.4
         if call.tool == "calculator":
             return 0.7, 0.6
@@ -253,21 +237,14 @@ class SignReader:
 
     def answer(self, question: Question) -> str:
         """Say what was found."""
-        miles = next((value for made in reversed(question.path) if (value := _miles(made.observation or ""))), None)
+        miles = _number(MILES, question)
         return f"It is about {miles:.0f} miles to Granite Pass." if miles else "I could not find out."
 
 
-AFTER_READING = {"convert_units", "calculator", "convert_currency", "save_note"}
-
-
-def _kilometres(text: str) -> float | None:
-    found = re.search(r"'(\d+) km'", text)
-    return float(found.group(1)) if found else None
-
-
-def _miles(text: str) -> float | None:
-    found = re.search(r"= ([\d.]+) mi\b", text)
-    return float(found.group(1)) if found else None
+def _number(pattern: str, question: Question) -> float | None:
+    """The number that was observed last."""
+    seen = (re.search(pattern, made.observation or "") for made in reversed(question.path))
+    return next((float(found[1]) for found in seen if found), None)
 
 
 def offline_model() -> OfflineChatModel:
