@@ -302,10 +302,9 @@ def _read_document(kind: Any, document: Mapping[str, Any], *, attempt: int) -> t
 
 def _read_dialogue(said: Conversation) -> tuple[str, tuple[Made, ...]]:
     """The latest request and the calls made since, with what a model reads of the observations: advice in them, too."""
-    read = {
-        each.tool_call_id: readable(each.content) for each in reversed([*said.since_request()]) if is_observation(each)
-    }
-    return said.goal, tuple(Made(step.tool, step.arguments or {}, read.get(step.call_id or "")) for step in said.steps)
+    goal, steps, seen = said.goal, said.steps, [*filter(is_observation, said.since_request())][::-1]
+    read = {each.tool_call_id: readable(each.content) for each in seen}
+    return goal, tuple(Made(step.tool, step.arguments or {}, read.get(step.call_id or "")) for step in steps)
 
 
 def _number_after(marker: str, text: str, default: int) -> int:

@@ -33,14 +33,12 @@ class PathDialogue:
         # Unique to this search and the same when it is resumed; the ids of tool calls derive from it.
         self.run_key = uuid.uuid4().hex
         self.requests = said.wanted
+        self._said, self._messages, self._used_ids = said, said.messages, said.call_ids
         # How often a call, by its key, has failed since the latest request.
         failed = (step for step in said.steps if step.outcome and step.outcome.status == "error")
         self.failures = Counter(call_key(step.tool, step.arguments or {}) for step in failed)
         self._tree = tree
-        self._said = said
-        self._messages = said.messages
         self._system = list(system)
-        self._used_ids = said.call_ids
         self._ids: dict[tuple[str, int], str] = {}
         self._paths: dict[int, list[Node]] = {}
         self._made: dict[tuple[int, str, bool], list[BaseMessage]] = {}
@@ -119,7 +117,7 @@ class PathDialogue:
 def transcript(conversation: Sequence[BaseMessage] | Conversation) -> list[dict[str, Any]]:
     """A conversation as JSON-like data: one entry for each text, call and observation, in order."""
     entries: list[dict[str, Any]] = []
-    for part, message in Conversation.of(conversation).parts:
+    for part, message in list(Conversation.of(conversation).parts):
         match part:
             case "observation":
                 entries.append(_observed(message.name, message.content))

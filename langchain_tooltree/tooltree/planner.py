@@ -220,9 +220,10 @@ class SearchSession:
         host = ensure_config()
         self._recursion_limit = host["recursion_limit"]  # the host's: a tool may be an agent
         self._host_state = state_reader(host)
-        self.identity = _caller_of(host)
+        self.identity = _caller_of(without_reserved(host.get("configurable", {}), place=False))
         self._launched_at: dict[int, float] = {}
-        self._begun = self._announced = self._concluded = False
+        self._begun = self._announced = False
+        self._conclusion: tuple[Node | None, str | None] | None = None
 
     def warm_start(self, start: Mapping[str, Any]) -> None:
         """Begin with a `WarmStart` as plain data; a session that has begun already is left alone."""
@@ -260,9 +261,9 @@ class SearchSession:
                 inherited=self.search.inherited,
             )
             events = [start, *events]
-        if self.search.stop_reason and not self._concluded and self.search.finished:
-            self._concluded = True
-            if reason := self._why_no_plan(self.search.best()):
+        if self.search.stop_reason and self._conclusion is None and self.search.finished:
+            _, reason = self._concluded()
+            if reason:
                 details = [*self._tree.nodes[0].dropped, *self.search.problems]
                 events.append(FallbackEvent(type="fallback", reason=reason, details=details))
                 logger.warning("Planning failed, the plain model takes the turn: %s", reason)
@@ -383,7 +384,7 @@ class SearchSession:
     def result(self) -> SearchResult:
         """The outcome of the finished search, without an answer."""
         search = self.search
-        best = search.best()
+        best, fallback = self._concluded()
         spent = search.budget.spent
         pruned = [node.pruned for node in self._tree.nodes if node.pruned]
         after = pruned.count("post_evaluation")
@@ -405,9 +406,16 @@ class SearchSession:
                 seconds=search.budget.elapsed,
             ),
             stop_reason=search.stop_reason or "exhausted",
-            fallback=self._why_no_plan(best),
+            fallback=fallback,
             search_id=self.dialogue.run_key,
         )
+
+    def _concluded(self) -> tuple[Node | None, str | None]:
+        """The end of the best path of the finished search, and why nothing is kept."""
+        if self._conclusion is None:
+            best = self.search.best()
+            self._conclusion = best, self._why_no_plan(best)
+        return self._conclusion
 
     def _why_no_plan(self, best: Node | None) -> str | None:
         """Why nothing is kept; `None` if a plan is, or if the model said that no call is needed."""
@@ -424,12 +432,11 @@ def _cause(meter: Meter) -> str:
     return meter.problems[-1] if meter.problems else "the budget left no question"
 
 
-def _caller_of(host: RunnableConfig) -> str:
+def _caller_of(given: Mapping[str, Any]) -> str:
     """A digest of what may tell one user's run from another's: configurable values and the runtime's context.
 
     A context that is written differently each time, such as one with addresses in it, never gives the same digest.
     """
-    given = without_reserved(host.get("configurable", {}), place=False)
     values = sorted((key, repr(value)) for key, value in given.items())
     try:
         context = get_runtime().context

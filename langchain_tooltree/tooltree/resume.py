@@ -142,8 +142,7 @@ class SegmentEnd(TypedDict):
 
 def earlier_place(session: SearchSession) -> RunnableConfig | None:
     """Where the checkpointer of the host keeps the search that a new one may go on from, if there may be one."""
-    search_id = last_search(session.messages)
-    if search_id is None or not session.planner.config.reuse_seconds:
+    if not session.planner.config.reuse_seconds or (search_id := last_search(session.messages)) is None:
         return None
     configurable = ensure_config().get("configurable", {})
     if nodes_in(search_id) != nodes_in(namespace_of({"configurable": configurable})):
@@ -218,7 +217,7 @@ def adopt(session: SearchSession, state: SegmentState) -> None:
     session.dialogue.run_key = state["run_key"]
     if state["warm_start"]:
         session.warm_start(state["warm_start"])
-    seen = session.search.consumed
+    seen = session.search.consumed if state["segments"] else 0
     for outcomes in state["segments"]:
         if seen:
             seen -= len(outcomes)

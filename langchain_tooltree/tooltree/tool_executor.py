@@ -175,10 +175,10 @@ class ToolStep:
         return outcome
 
     def _invoke(self) -> Any:
-        return self._node().invoke(self._input(), self._run_config())
+        return self._node().invoke(config=self._run_config(), input=self._input())
 
     async def _ainvoke(self) -> Any:
-        return await self._node().ainvoke(self._input(), self._run_config())
+        return await self._node().ainvoke(config=self._run_config(), input=self._input())
 
     def _node(self) -> ToolNode:
         hooks = self.host_hooks
