@@ -315,7 +315,10 @@ class TrajectoryRecorder(GraphCallbackHandler):
         return run
 
     def _keeping(self, recording: Recording, error: BaseException | None) -> Flow[None]:
-        keepers = list(self._keepers_of(recording))
+        keepers: list[ExperienceStore | Keeper] = []
+        for keeper in self._keepers:
+            with _undisturbed():
+                keepers.append(_store_of(recording, keeper) if isinstance(keeper, ExperienceStore) else keeper)
         if not keepers:
             return  # before a verdict that nobody would get is paid for
         stores = [keeper for keeper in keepers if isinstance(keeper, ExperienceStore)]
@@ -337,12 +340,6 @@ class TrajectoryRecorder(GraphCallbackHandler):
                     yield from flow_of(keeper.add)(trajectory)
                 else:
                     yield FunctionStep(keeper, trajectory)
-
-    def _keepers_of(self, recording: Recording) -> Iterator[ExperienceStore | Keeper]:
-        """Functions, and the stores whose namespace is known, each for the user or tenant whose run it is."""
-        for keeper in self._keepers:
-            with _undisturbed():
-                yield _store_of(recording, keeper) if isinstance(keeper, ExperienceStore) else keeper
 
     def recording_at(self, run_id: UUID | None) -> Recording | None:
         """What is recorded of the graph in which this run is going on; `None` if it is part of another record."""
@@ -400,9 +397,8 @@ def _hear_variables(run: CallbackRun) -> None:
         recording.hear_variables(configurable)
 
 
-def _hearing() -> Iterator[tuple[TrajectoryRecorder, Recording]]:
+def _hearing() -> list[tuple[TrajectoryRecorder, Recording]]:
     """The handlers in the callbacks of the node that is running, with what they have heard of its graph."""
     handlers, run = callbacks_here()
-    for handler in handlers:
-        if isinstance(handler, TrajectoryRecorder) and (recording := handler.recording_at(run)) is not None:
-            yield handler, recording
+    recorders = (handler for handler in handlers if isinstance(handler, TrajectoryRecorder))
+    return [(each, recording) for each in recorders if (recording := each.recording_at(run)) is not None]

@@ -335,8 +335,10 @@ def update_in(returned: Any, key: str) -> list[BaseMessage]:
     Only LangChain's own messages count; others get an id, and so a place, only in the state.
     """
     match returned:
-        case Command(graph=None, update=update):
-            return update_in(_as_dict(update), key)
+        case Command(graph=None):
+            update: Any = returned.update  # a mapping, or a list of pairs
+            pairs = isinstance(update, list | tuple) and all(isinstance(each, tuple) for each in update)
+            return update_in(dict(update) if pairs else update, key)
         case list() | tuple():
             return [message for each in returned for message in update_in(each, key)]
         case Command() | None | str():
@@ -352,12 +354,6 @@ def handed_up(error: BaseException, namespace: str, key: str) -> list[BaseMessag
         return None
     command: Command[Any] = error.args[0]
     return update_in(Command(update=command.update), key) if is_for_graph_of(namespace, command.graph) else None
-
-
-def _as_dict(update: Any) -> Any:
-    """The update of a command, which may also be a list of pairs."""
-    pairs = isinstance(update, list | tuple) and all(isinstance(each, tuple) for each in update)
-    return dict(update) if pairs else update
 
 
 def _text(value: Any) -> str | None:

@@ -5,9 +5,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeVar
 
 from langchain_tooltree.text import LONGEST_TEXT, digest, shortened_in
+
+T = TypeVar("T")
 
 ChatMessage = Mapping[str, Any]
 """A message in the OpenAI chat format: `role`, `content`, `tool_calls`, `tool_call_id`, and whatever it came with."""
@@ -241,13 +243,20 @@ class Record:
         """
         kept = said_without_reference(messages)
         messages = tuple(message for message in kept if message is not None)
-        branches = tuple(
-            sorted((_cleaned(branch, kept) for branch in branches), key=lambda each: (each.after, each.name))
+        # Beside a dialogue of which some messages are not kept, and without reference material.
+        cleaned = (
+            replace(each, after=each.after - kept[: each.after].count(None), messages=said_in(each.messages))
+            for each in branches
         )
+        branches = tuple(sorted(cleaned, key=lambda each: (each.after, each.name)))
         return cls(
             id=id or digest(messages),
             task=first_request(messages) if task is None else task,
-            steps=tuple(_woven(messages, branches)),
+            steps=tuple(
+                step
+                for each in _woven(((step.position, step) for step in steps_in(messages)), branches)
+                for step in (steps_in(each.messages, branch=each.name) if isinstance(each, Branch) else [each])
+            ),
             success=success,
             turns=sum(part_of(message) == "reply" for message in messages),
             messages=messages,
@@ -383,12 +392,6 @@ def arguments_of(call: Mapping[str, Any]) -> dict[str, Any] | None:
     return dict(written) if isinstance(written, Mapping) else None
 
 
-def _cleaned(branch: Branch, kept: Sequence[ChatMessage | None]) -> Branch:
-    """A branch without reference material, beside a dialogue of which some messages were not kept."""
-    after = branch.after - kept[: branch.after].count(None)
-    return replace(branch, after=after, messages=said_in(branch.messages))
-
-
 def _call_answered_by(message: ChatMessage, steps: Sequence[Step], unanswered: Sequence[int]) -> int | None:
     call_id, name = message.get("tool_call_id"), message.get("name")
     if call_id:
@@ -400,16 +403,14 @@ def _call_answered_by(message: ChatMessage, steps: Sequence[Step], unanswered: S
     return next(iter(namesakes or nameless), None)
 
 
-def _woven(messages: Sequence[ChatMessage], branches: Sequence[Branch]) -> Iterator[Step]:
-    """The steps of a dialogue, with those of its branches where they began."""
+def _woven(placed: Iterable[tuple[int, T]], branches: Sequence[Branch]) -> Iterator[T | Branch]:
+    """What stands at places in a dialogue, with its branches where they began."""
     rest = list(branches)
-    for step in steps_in(messages):
-        while rest and rest[0].after <= step.position:
-            branch = rest.pop(0)
-            yield from steps_in(branch.messages, branch=branch.name)
-        yield step
-    for branch in rest:
-        yield from steps_in(branch.messages, branch=branch.name)
+    for place, each in placed:
+        while rest and rest[0].after <= place:
+            yield rest.pop(0)
+        yield each
+    yield from rest
 
 
 def _made_up(task: str, steps: Sequence[Step]) -> Iterator[ChatMessage]:
@@ -418,15 +419,17 @@ def _made_up(task: str, steps: Sequence[Step]) -> Iterator[ChatMessage]:
     numbered = [(step.call_id or f"call_{number}", step) for number, step in enumerate(steps)]
     for _, made in groupby(numbered, key=lambda pair: (pair[1].branch, pair[1].turn)):
         together = list(made)
-        yield {"role": "assistant", "content": None, "tool_calls": [_entry(*pair) for pair in together]}
+        calls = [call_entry(call_id, step.tool, step.arguments or {}) for call_id, step in together]
+        yield {"role": "assistant", "content": None, "tool_calls": calls}
         for call_id, step in together:
             if step.outcome is not None:
                 answer = {"role": "tool", "tool_call_id": call_id, "name": step.tool, "content": step.outcome.content}
                 yield {**answer, "error": True} if step.outcome.status == "error" else answer
 
 
-def _entry(call_id: str, step: Step) -> dict[str, Any]:
-    function = {"name": step.tool, "arguments": json.dumps(step.arguments or {}, default=str)}
+def call_entry(call_id: str | None, tool: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """A call as an entry of `tool_calls`."""
+    function = {"name": tool, "arguments": json.dumps(arguments, ensure_ascii=False, default=str)}
     return {"id": call_id, "type": "function", "function": function}
 
 
@@ -462,14 +465,8 @@ def excerpt(record: Record, *, max_characters: int) -> list[Entry]:
 
 
 def _entries(record: Record) -> Iterator[Entry]:
-    branches = list(record.branches)
-    for position, message in enumerate(record.chat()):
-        while branches and branches[0].after <= position:
-            branch = branches.pop(0)
-            yield from _told(branch.messages, {"agent": branch.name})
-        yield from _told([message], {})
-    for branch in branches:
-        yield from _told(branch.messages, {"agent": branch.name})
+    for each in _woven(enumerate(record.chat()), record.branches):
+        yield from _told(each.messages, {"agent": each.name}) if isinstance(each, Branch) else _told([each], {})
 
 
 def _told(messages: Sequence[ChatMessage], by: Mapping[str, str]) -> Iterator[Entry]:

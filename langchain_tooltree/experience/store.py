@@ -76,10 +76,9 @@ def _label(name: str, values: Mapping[str, Any]) -> str:
         )
         raise ConfigurationError(msg)
     if not _identifies(value):
-        msg = (
-            f"{name} stands in a namespace, so it must be a text, a whole number or an identifier such as a UUID; "
-            f"got {type(value).__name__}: {value!r:.80}."
-        )
+        wanted = "a text, a whole number or an identifier such as a UUID"
+        given = f"{type(value).__name__}: {value!r:.80}"
+        msg = f"{name} stands in a namespace, so it must be {wanted}; got {given}."
         raise ConfigurationError(msg)
     _check_label(str(value), f"{name}={value!r:.80}")
     return str(value)
@@ -433,17 +432,14 @@ class ExperienceStore:
         # LangGraph keeps the runtime there. It counts only as part of the configuration that was asked for: the context
         # of a graph that happens to be running may be somebody else's.
         runtime = runtime_in(configurable)
+        context = None if runtime is None else runtime.context
+        held = context if isinstance(context, Mapping) else {name: getattr(context, name, None) for name in wanted}
         found = {name: configurable.get(name) for name in wanted}
-        context = {} if runtime is None else {name: _held(runtime.context, name) for name in wanted}
-        return {**self._values, **{name: context.get(name) if found[name] is None else found[name] for name in wanted}}
+        return {**self._values, **{name: held.get(name) if found[name] is None else found[name] for name in wanted}}
 
 
 def _wanted(success: bool | None) -> dict[str, str] | None:  # noqa: FBT001 - as the methods have it
     return None if success is None else {"outcome": _OUTCOMES[success]}
-
-
-def _held(context: Any, name: str) -> Any:
-    return context.get(name) if isinstance(context, Mapping) else getattr(context, name, None)
 
 
 def _trajectory(item: Item) -> Trajectory:

@@ -26,6 +26,7 @@ from langchain_tooltree.experience.records import (
     Branch,
     Record,
     arguments_of,
+    call_entry,
     entries_in,
     first_request,
     function_of,
@@ -76,7 +77,7 @@ def to_chat(message: BaseMessage) -> dict[str, Any]:
     if message.name is not None:
         said["name"] = message.name
     if isinstance(message, AIMessage) and message.tool_calls:
-        said["tool_calls"] = [_entry(call["id"], call["name"], call["args"]) for call in message.tool_calls]
+        said["tool_calls"] = [call_entry(call["id"], call["name"], call["args"]) for call in message.tool_calls]
     if isinstance(message, ToolMessage):
         said["tool_call_id"] = message.tool_call_id
         if message.status == "error":
@@ -155,11 +156,6 @@ def _assistant(said: Mapping[str, Any], content: Any, fields: dict[str, Any]) ->
         else:
             calls.append({**call, "type": "tool_call"})
     return AIMessage(content, tool_calls=calls, invalid_tool_calls=invalid, **fields)
-
-
-def _entry(call_id: str | None, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    function = {"name": name, "arguments": json.dumps(arguments, ensure_ascii=False, default=str)}
-    return {"id": call_id, "type": "function", "function": function}
 
 
 @cache

@@ -88,6 +88,7 @@ class TreeSearch:
         self._cache = CallCache(self.tree)
         self._events: list[Event] = []
         self._planned = not config.coarse_planner
+        self._exceeded: StopReason | None = None
         self._active: dict[int, Rollout] = {}
         self._started = 0
         self._without_call = 0
@@ -119,8 +120,8 @@ class TreeSearch:
     def ask(self) -> list[Operation]:
         """The operations to launch now, in order; no operation means to wait, or the end if none is outstanding."""
         operations: list[Operation] = []
-        if exceeded := self.budget.exceeded():
-            self._stop(exceeded)
+        if self._exceeded:
+            self._stop(self._exceeded)
         while self.stop_reason is None:
             if self._scheduler.ready:
                 launched = self._scheduler.launch()
@@ -209,6 +210,7 @@ class TreeSearch:
     def tell(self, outcome: OperationOutcome) -> None:
         """Take in the outcome of the oldest outstanding operation; that of another one raises `ResumeError`."""
         operation, rollout = self._scheduler.consume(outcome)
+        self._exceeded = self.budget.exceeded()
         spent = self.budget.spent
         self._events.append(
             BudgetEvent(
@@ -244,18 +246,16 @@ class TreeSearch:
             node.finished = outcome.finished
         else:
             dropped.append(outcome.error)
-        candidates: list[int] = []
-        labels: list[str] = []
+        candidates: list[Node] = []
         for call in outcome.calls:
             if repetition := self.tree.repetition(node, call):
                 dropped.append(f"{call.label}: {repetition}")
             else:
-                candidates.append(self.tree.add(node, call).id)
-                labels.append(call.label)
+                candidates.append(self.tree.add(node, call))
         node.dropped.extend(dropped)
-        self._record("propose", rollout, node, calls=labels, dropped=dropped)
+        self._record("propose", rollout, node, calls=[each.label for each in candidates], dropped=dropped)
         if candidates:
-            self._scheduler.put("score", rollout, candidates=tuple(candidates))
+            self._scheduler.put("score", rollout, candidates=tuple(each.id for each in candidates))
         else:
             self._end(rollout)
 
