@@ -12,11 +12,8 @@ from dataclasses import dataclass, replace
 
 from langchain_tooltree.text import GAP, cut, weight, words_of
 
-LONGEST_PIECE = 60
-"""Characters from which on a sentence is taken apart at its commas."""
-
-WANTED_WORD_WEIGHT = 3.0
-"""What a new word counts for that is wanted, beside 1 for any other."""
+LONGEST_PIECE = 60  # characters from which on a sentence is taken apart at its commas
+WANTED_WORD_WEIGHT = 3.0  # what a new word counts for that is wanted, beside 1 for any other
 
 _SENTENCES = re.compile(r"\n+|(?<=[.!?;])\s+|(?<=[。！？；])")  # noqa: RUF001 - full width, as in Chinese
 _ENDS = ".,:;!?。！？；，、" + GAP  # noqa: RUF001 - as above
@@ -100,35 +97,17 @@ def _joined(pieces: Sequence[str], longest: int | None = None) -> str:
 
 # What the numbers below keep of real runs is measured by `tests/benchmarks/recall_budget.py`.
 
-ARROW = " → "
-"""What stands between a call and its observation; an arrow of ASCII would be escaped in reference material."""
+ARROW = " → "  # stands between a call and its observation; reference material would escape an arrow of ASCII
+LONGEST_CYCLE = 6  # steps of a cycle, at the most, that is shown once with the number of times
+FOR_CALLS = 0.8  # share of the room that calls may take before observations get some
+LENGTHS = (80, 240, 1_000)  # characters of an observation that are shown: few, until all have had their turn, then more
+LONGEST_CALL = 6  # a call takes no more than one part in so many of the room, unless it is short
+SHORT_CALL = 40  # characters up to which a call is short
+MOSTLY_SPACE = 10  # how many times as long as its words an observation may be because of white space
+WANTED = 2.0  # what a word of a call counts for that is wanted, beside 1 for any other
+FAILED = 0.25  # what a call counts for that failed, beside 1 for any other: a later one did better
 
-LONGEST_CYCLE = 6
-"""Steps of a cycle, at the most, that is shown once with the number of times."""
-
-FOR_CALLS = 0.8
-"""Share of the room that calls may take before observations get some."""
-
-LENGTHS = (80, 240, 1_000)
-"""Characters of an observation that are shown at the most: few, until all have had their turn, then more."""
-
-LONGEST_CALL = 6
-"""A call takes no more than one part in so many of the room, unless it is short."""
-
-SHORT_CALL = 40
-"""Characters up to which a call is short."""
-
-MOSTLY_SPACE = 10
-"""How many times as long as its words an observation may be because of white space."""
-
-WANTED = 2.0
-"""What a word of a call counts for that is wanted, beside 1 for any other."""
-
-FAILED = 0.25
-"""What a call counts for that failed, beside 1 for any other: a later one did better."""
-
-FIRST, LAST = 0.5, 2.0
-"""What the first and the last step count for on top, beside 1 for the best of all: how it began, what it came to."""
+FIRST, LAST = 0.5, 2.0  # what the steps at both ends count for on top, beside 1 for the best of all
 
 
 @dataclass(frozen=True, slots=True)

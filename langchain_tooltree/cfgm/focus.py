@@ -30,20 +30,12 @@ what can be learnt from it: how things are found and used, what has to be done b
 that something cannot be done, what tells success from failure, which mistakes are likely. It must hold for many tasks \
 of this environment, so do not solve one of the examples. The most important ones come first."""
 
-MOST_FOCUS_POINTS = 10
-"""Focus points there are at the most, as in the paper."""
+MOST_FOCUS_POINTS = 10  # focus points there are at the most, as in the paper
+LONGEST_FOCUS_POINT = 500  # characters of a focus point that are kept: about 125 tokens
+MOST_EXAMPLES = 12  # examples a model is shown, so that there is room for something of each
+LABEL = "focus"  # under what label focus points are kept
 
-LONGEST_FOCUS_POINT = 500
-"""Characters of a focus point that are kept: about 125 tokens."""
-
-MOST_EXAMPLES = 12
-"""Examples a model is shown, so that there is room for something of each."""
-
-LABEL = "focus"
-"""Under what label focus points are kept."""
-
-CURRENT = "current"
-"""Key of the focus points that were asked for last, beside those by the digest of what they were made from."""
+CURRENT = "current"  # key of those that were asked for last; others stand under the digest of what they are from
 
 
 class FocusForm(BaseModel):

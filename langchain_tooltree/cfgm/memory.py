@@ -25,14 +25,9 @@ from langchain_tooltree.models import resolve_model
 logger = logging.getLogger(__name__)
 
 
-DEFAULT_MAX_CHARACTERS = 6_000
-"""Characters of recalled text in a prompt: 1,500 tokens."""
-
-DEFAULT_K = 2
-"""Runs that are recalled, as in the paper."""
-
-FEWEST_CHARACTERS = 500
-"""Characters of recalled text without which nothing that helps can be said."""
+DEFAULT_MAX_CHARACTERS = 6_000  # characters of recalled text in a prompt: 1,500 tokens
+DEFAULT_K = 2  # runs that are recalled, as in the paper
+FEWEST_CHARACTERS = 500  # characters of recalled text without which nothing that helps can be said
 
 
 class CFGMMemory:

@@ -14,11 +14,8 @@ from langchain_tooltree.experience.records import Record, Step, as_reference, pa
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.text import GAP, cut, one_line, weight, words_of
 
-CANDIDATES = 8
-"""Runs that are looked at for each one that is recalled, so that there is something to choose from."""
-
-COVERED = 0.25
-"""What a word of the task counts for that one chosen before has already, beside 1 for one that none has."""
+CANDIDATES = 8  # runs that are looked at for each one that is recalled, so that there is something to choose from
+COVERED = 0.25  # what a word of the task counts for that one chosen before has already, beside 1 for one that none has
 
 
 def complementary(task: str, others: Sequence[str], k: int) -> list[int]:
@@ -104,23 +101,12 @@ held there may not hold here, so check it. In the runs, … stands for what is l
 
 # What the numbers below keep of real runs is measured by `tests/benchmarks/recall_budget.py`.
 
-FOR_TIPS = 0.4
-"""Share of the room that is for tips; what they do not need is for the runs, and the other way round."""
-
-LONGEST_TASK = 400
-"""Characters of a task that are shown: about 100 tokens."""
-
-LONGEST_ARGUMENT = 200
-"""Characters of an argument that are shown: about 50 tokens."""
-
-HEAD, TAIL = 4_000, 1_000
-"""Characters at the beginning and the end of an observation that are looked at; a part of them is shown."""
-
-LOOKED_AT = 200_000
-"""About how many characters of all observations of a run are looked at, to bound the time: of more, less of each."""
-
-FEWEST_CHARACTERS = 60
-"""Characters in which a run, or a tip that has to be cut, still says something."""
+FOR_TIPS = 0.4  # share of the room that is for tips; what they do not need is for the runs, and the other way round
+LONGEST_TASK = 400  # characters of a task that are shown: about 100 tokens
+LONGEST_ARGUMENT = 200  # characters of an argument that are shown: about 50 tokens
+HEAD, TAIL = 4_000, 1_000  # characters at both ends of an observation that are looked at; a part of them is shown
+LOOKED_AT = 200_000  # about how many characters of a run's observations are looked at: of more, less of each
+FEWEST_CHARACTERS = 60  # characters in which a run, or a tip that has to be cut, still says something
 
 TIPS = "Tips:"
 RUN = "Run: "

@@ -73,26 +73,13 @@ DEFAULT_REFLECTION_PROMPT = "\n\n".join(
 DEFAULT_SELF_QA_PROMPT = "\n\n".join((_OPENING, _SELF_QA.format(grounds=" from the record"), _NEXT_STEP))
 """The weaker form, without key information."""
 
-MOST_QUESTIONS = 5
-"""Questions that are asked, or kept: the prompt asks for two or three."""
-
-MOST_TIPS = 10
-"""Tips that a model is shown: the first ones of those that were recalled."""
-
-MOST_TOOLS = 20
-"""Tools that a model is shown with their descriptions, as many as a search considers; of others it gets the names."""
-
-MOST_NAMES = 300
-"""Names of other tools that a model is shown: about 1,500 tokens."""
-
-LONGEST_DESCRIPTION = 300
-"""Characters of a tool's description that a model is shown: about 75 tokens."""
-
-LONGEST_ANSWER = 500
-"""Characters that are kept of one piece of key information, one question or one answer: about 125 tokens."""
-
-LEAST_OF_A_CALL = 30
-"""Characters that a call or an observation takes in the record at the least: names, quotes and braces of its JSON."""
+MOST_QUESTIONS = 5  # questions that are asked, or kept: the prompt asks for two or three
+MOST_TIPS = 10  # tips that a model is shown: the first ones of those that were recalled
+MOST_TOOLS = 20  # tools that a model is shown described, as many as a search considers; of others the names
+MOST_NAMES = 300  # names of other tools that a model is shown: about 1,500 tokens
+LONGEST_DESCRIPTION = 300  # characters of a tool's description that a model is shown: about 75 tokens
+LONGEST_ANSWER = 500  # characters that are kept of one piece of key information, question or answer: about 125 tokens
+LEAST_OF_A_CALL = 30  # characters that a call or an observation takes in the record: names, quotes, braces of JSON
 
 
 class KeyInformationForm(BaseModel):
@@ -334,8 +321,7 @@ _REFUSAL = re.compile(
 )
 """How a model begins that declines; the dots are apostrophes of any kind."""
 
-LONGEST_REFUSAL = 300
-"""Characters of a refusal, at the most: a longer text says more than that it declines."""
+LONGEST_REFUSAL = 300  # characters of a refusal, at the most: a longer text says more than that it declines
 
 
 def _declines(text: str) -> bool:
@@ -395,14 +381,12 @@ def _text(said: Any) -> str:
     return said.strip() if isinstance(said, str) else json.dumps(said, ensure_ascii=False, default=str)
 
 
-KEY = "tooltree"
-"""Key of `response_metadata` under which the mark stands; providers never get to see it."""
+KEY = "tooltree"  # key of `response_metadata` under which the mark stands; providers never get to see it
 
 SOURCE = "reflection"
 NEXT_STEP = "Next step: "
 
-LONGEST_EVIDENCE = 300
-"""Characters of the evidence that the model is shown: about 75 tokens, since it has the observation itself above."""
+LONGEST_EVIDENCE = 300  # characters of the evidence that the model is shown: 75 tokens, as it has the observation
 
 ADVICE = "This is advice from a review of the course so far, and not output of the tool."
 
@@ -479,11 +463,9 @@ def _mark(message: ToolMessage) -> Mapping[str, Any]:
 
 logger = logging.getLogger(__name__)
 
-DEFAULT_COOLDOWN = 3
-"""Rounds of calls from one reflection to the next: the corrected step, and one more to see what came of it."""
+DEFAULT_COOLDOWN = 3  # rounds of calls from one reflection to the next: the corrected step, and what comes of it
 
-DEFAULT_MAX_REFLECTIONS = 5
-"""Reflections for one message of the user: an agent that five have not helped needs a person."""
+DEFAULT_MAX_REFLECTIONS = 5  # for one message of the user: an agent that five have not helped needs a person
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,17 +96,10 @@ Write at most 3 tips on what made it succeed, the most important first; none if 
 repeat a known tip in other words: give the numbers of those that hold for this task, too, in `bears_out` instead. \
 {_GOOD_TIP}"""
 
-MOST_COMPARED = 5
-"""Tips from one comparison at the most, as in the paper."""
-
-MOST_FROM_SUCCESS = 3
-"""Tips from one success alone at the most, as in the paper."""
-
-MOST_KNOWN = 40
-"""Known tips that a model is shown, those whose words are most like the task's: about 2,000 tokens."""
-
-LONGEST_TIP = 600
-"""Characters of a tip, and of its reasoning, that are kept: about 150 tokens each."""
+MOST_COMPARED = 5  # tips from one comparison at the most, as in the paper
+MOST_FROM_SUCCESS = 3  # tips from one success alone at the most, as in the paper
+MOST_KNOWN = 40  # known tips that a model is shown, those whose words are most like the task's: about 2,000 tokens
+LONGEST_TIP = 600  # characters of a tip, and of its reasoning, that are kept: about 150 tokens each
 
 _LITTLE = frozenset(words_of("a an the this that these those it its you your is are be and then so"))
 _ADVICE = ("tip", "text", "advice", "content", "title")
@@ -250,11 +243,8 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(words_of(text))
 
 
-LABEL = "tips"
-"""Under what label tips are kept."""
-
-MOST_FAILURES = 3
-"""Failed attempts that a successful one is compared with: the paper tries a task once and three times again."""
+LABEL = "tips"  # under what label tips are kept
+MOST_FAILURES = 3  # failed attempts beside a successful one: the paper tries a task once and three times again
 
 Note = dict[str, Any]
 """What is kept of a task: its text, and for each part the tips and what they were made from."""

@@ -21,19 +21,15 @@ from langchain_tooltree.sitgraph.states import DIMENSIONS, Rows
 from langchain_tooltree.sitgraph.transitions import VIEWS
 from langchain_tooltree.text import digest
 
-FORMAT = 1
-"""Version of the format. Another version is refused, since a graph can be mined again."""
+FORMAT = 1  # version; another one is refused, since a graph can be mined again
 
 MANIFEST = "manifest.json"
 NAMES = "names.json"
 LISTS = {"names": "names", "run_ids": "runs", "toolsets": "toolsets"}
 """The parts of a snapshot that are no arrays, and their keys in the file of names."""
 
-CHECKSUM = "checksum"
-"""Key of the manifest for the checksum of everything else in it."""
-
-TRIES = 5
-"""How often a graph is read before it counts as damaged, if its manifest stays the same."""
+CHECKSUM = "checksum"  # key of the manifest for the checksum of everything else in it
+TRIES = 5  # how often a graph is read before it counts as damaged, if its manifest stays the same
 
 _saving = threading.Lock()
 LARGE = {"states.codes.npy", "states.sketches.npy", "summaries.codes.npy", "summaries.sketches.npy"}

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from langchain_tooltree.sitgraph.states import Codes, Rows, SourceStates, sketched
 from langchain_tooltree.sitgraph.transitions import VIEWS
 
-INVERSE_TURN = 1 << 40
-"""What stands for 1 in sums of 1 / T. Sums of whole numbers are the same in any order, those of floats are not."""
+INVERSE_TURN = 1 << 40  # stands for 1 in sums of 1 / T: whole numbers give the same sum in any order, floats do not
 
 
 @dataclass(frozen=True, slots=True)

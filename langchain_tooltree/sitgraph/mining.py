@@ -25,8 +25,7 @@ from langchain_tooltree.sitgraph.transitions import (
 )
 from langchain_tooltree.text import digest
 
-REMEMBERED = 512
-"""Texts whose vectors are kept: from one step of a dialogue to the next, most views stay the same."""
+REMEMBERED = 512  # texts whose vectors are kept: from one step of a dialogue to the next, most views stay the same
 
 
 class Encoder:

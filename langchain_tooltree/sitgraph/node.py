@@ -35,8 +35,7 @@ These hints go by the course of the dialogue. At a turning point (something unex
 the request has changed) call summarize_state first, and the next hints will be for the state that you describe. In \
 routine steps it is not needed."""
 
-MAX_SUMMARY = 300
-"""Characters of a stored summary that a prompt shows: about 75 tokens."""
+MAX_SUMMARY = 300  # characters of a stored summary that a prompt shows: about 75 tokens
 
 
 def with_suggestions(
@@ -78,8 +77,7 @@ def listed(suggestions: Sequence[Suggestion | Mapping[str, Any]]) -> str:
     return as_text(suggestions, quote=lambda text: html.escape(one_line(text, MAX_SUMMARY), quote=False))
 
 
-DEFAULT_K = 2
-"""Tools that are suggested, as in the paper."""
+DEFAULT_K = 2  # tools that are suggested, as in the paper
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,26 +25,16 @@ from langchain_tooltree.text import mermaid_text, one_line
 if TYPE_CHECKING:
     import networkx as nx
 
-DEFAULT_ALPHA = 1.0
-"""Factor of 1 / T in Eq. 1: a run of one message counts like one more run that followed the edge."""
+DEFAULT_ALPHA = 1.0  # factor of 1 / T in Eq. 1: a run of one message counts like one more run that followed the edge
 
 DEFAULT_MAX_STATES = 64
 """States an edge that are compared: in the next-tool benchmark as many hits as with all (tau2: .874; .804 with 8)."""
 
-FIGURES = ("weight", "raw_weight", "count", "states", "summaries")
-"""What is known of each edge that is drawn."""
-
-SETTINGS = ("alpha", "contextual", "max_states", "min_support", "aliases")
-"""What is saved with a graph."""
-
-BATCH = 16
-"""Trajectories whose texts are embedded together: few requests, and little memory."""
-
-MAX_LABEL = 40
-"""Characters of a tool's name in a chart."""
-
-THICK = 0.5
-"""Share of a tool's weights from which on an edge is drawn thick."""
+FIGURES = ("weight", "raw_weight", "count", "states", "summaries")  # what is known of each edge that is drawn
+SETTINGS = ("alpha", "contextual", "max_states", "min_support", "aliases")  # what is saved with a graph
+BATCH = 16  # trajectories whose texts are embedded together: few requests, and little memory
+MAX_LABEL = 40  # characters of a tool's name in a chart
+THICK = 0.5  # share of a tool's weights from which on an edge is drawn thick
 
 
 class SITGraph:

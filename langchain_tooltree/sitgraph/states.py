@@ -13,17 +13,10 @@ from numpy.typing import NDArray
 
 from langchain_tooltree.errors import ConfigurationError
 
-DIMENSIONS = 288
-"""Numbers in the vector of one view: at four bits each, a state of six views takes 864 bytes."""
-
-LEVELS = 7
-"""Largest number that four bits hold beside its negative."""
-
-EXACT = 1 << 24
-"""Whole numbers up to this are exact in single precision, and so are sums of them."""
-
-SKETCH_BITS = 512
-"""Bits of a sketch of all views: 64 bytes beside the 864 of the packed vectors that it stands for."""
+DIMENSIONS = 288  # numbers in the vector of one view: at four bits each, a state of six views takes 864 bytes
+LEVELS = 7  # largest number that four bits hold beside its negative
+EXACT = 1 << 24  # whole numbers up to this are exact in single precision, and so are sums of them
+SKETCH_BITS = 512  # bits of a sketch of all views: 64 bytes beside the 864 of the packed vectors that it stands for
 
 
 Floats = NDArray[np.float32]
@@ -114,8 +107,7 @@ def _unit(vectors: NDArray[Any]) -> Floats:
     return (vectors / np.where(lengths > 0, lengths, 1)).astype(np.float32)
 
 
-REMOVED = -1
-"""Target of a row that no longer counts."""
+REMOVED = -1  # target of a row that no longer counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,14 +176,9 @@ class GrowingRows:
             self._used = len(kept)
 
 
-COMPARED = 2048
-"""States that are compared number by number. Of more, those whose sketches are nearest: this bounds the time."""
-
-CENTERING = 16.0
-"""Empty states that are added to the mean, by choice: the mean of few states says little."""
-
-NOTHING = 1e-6
-"""Length below which a vector is what rounding has left of zero."""
+COMPARED = 2048  # states that are compared number by number, to bound the time; of more, those nearest by sketch
+CENTERING = 16.0  # empty states that are added to the mean, by choice: the mean of few states says little
+NOTHING = 1e-6  # length below which a vector is what rounding has left of zero
 
 Places = NDArray[np.intp]
 

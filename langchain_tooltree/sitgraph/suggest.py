@@ -64,14 +64,9 @@ def as_text(suggestions: Sequence[Suggestion | Mapping[str, Any]], quote: Callab
     return "\n".join(lines)
 
 
-BANDWIDTH = 0.05
-"""Difference in cosine that divides the vote of a stored state by e. Chosen by hand, and the same for all data."""
-
-PRIOR = 0.1
-"""Share of the weights of Eq. 2 beside the votes of the states. Chosen by hand, and the same for all data."""
-
-EVIDENCE = 3
-"""Stored states shown for a suggestion."""
+BANDWIDTH = 0.05  # difference in cosine that divides a vote by e; chosen by hand, and the same for all data
+PRIOR = 0.1  # share of the weights of Eq. 2 beside the votes of states; chosen by hand, and the same for all data
+EVIDENCE = 3  # stored states shown for a suggestion
 
 Shares = NDArray[np.float64]
 
