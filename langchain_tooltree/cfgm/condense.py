@@ -106,7 +106,6 @@ SHORT_CALL = 40  # characters up to which a call is short
 MOSTLY_SPACE = 10  # how many times as long as its words an observation may be because of white space
 WANTED = 2.0  # what a word of a call counts for that is wanted, beside 1 for any other
 FAILED = 0.25  # what a call counts for that failed, beside 1 for any other: a later one did better
-
 FIRST, LAST = 0.5, 2.0  # what the steps at both ends count for on top, beside 1 for the best of all
 
 

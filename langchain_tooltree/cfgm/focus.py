@@ -128,17 +128,11 @@ def _points(said: Any) -> list[str]:
         said = listed(said)
     if not isinstance(said, list):
         return []
-    texts = (_text(each) for each in said)
     points: dict[str, str] = {}
-    for text in texts:
-        line = " ".join(text.split())
+    for each in said:
+        # An object may hold a title and its explanation.
+        texts = each.values() if isinstance(each, Mapping) else [each]
+        line = " ".join(": ".join(text.strip() for text in texts if isinstance(text, str)).split())
         if any(character.isalnum() for character in line):
             points.setdefault(line.casefold().rstrip("."), shortened(line, LONGEST_FOCUS_POINT))
     return list(points.values())[:MOST_FOCUS_POINTS]
-
-
-def _text(said: Any) -> str:
-    """What stands for a focus point: a text, or the texts of an object, as of a title and its explanation."""
-    if isinstance(said, Mapping):
-        return ": ".join(text.strip() for text in said.values() if isinstance(text, str))
-    return said if isinstance(said, str) else ""

@@ -47,7 +47,8 @@ class CFGMMemory:
 
     Everything is kept in the store, in one namespace for each user or tenant if it has variables, which are filled as
     `ExperienceStore` describes. All who share a namespace are shown each other's runs: give each circle of users who
-    may know of each other one of its own. Each async method has a sync twin.
+    may know of each other one of its own. The `config` of a method fills the variables of the namespace;
+    `ConfigurationError` is raised for one that is not known. Each async method has a sync twin.
 
     Args:
         model: Writes focus points, reflections on failed attempts and tips: a chat model, or a name for
@@ -59,6 +60,8 @@ class CFGMMemory:
         max_characters: Room that recalled runs and tips may take in a prompt, at least 500. Of long runs
             the most useful part is shown.
         max_concurrency: Tasks about which tips are asked for at once.
+
+
 
     Raises:
         ConfigurationError: If an argument is invalid.
@@ -76,25 +79,10 @@ class CFGMMemory:
     ) -> None:
         check_count("max_characters", max_characters, FEWEST_CHARACTERS)
         check_count("max_concurrency", max_concurrency, 1)
-        self._model = resolve_model(model)
-        self._experience = _experience(store, namespace, embeddings)
-        self._max_characters = max_characters
+        self.model = resolve_model(model)
+        self.experience = _experience(store, namespace, embeddings)
+        self.max_characters = max_characters
         self._max_concurrency = max_concurrency
-
-    @property
-    def model(self) -> BaseChatModel:
-        """The chat model that writes focus points, reflections and tips."""
-        return self._model
-
-    @property
-    def experience(self) -> ExperienceStore:
-        """Where everything is kept."""
-        return self._experience
-
-    @property
-    def max_characters(self) -> int:
-        """Room that what is recalled may take in a prompt, in characters."""
-        return self._max_characters
 
     @driven
     def focus_points(
@@ -111,17 +99,17 @@ class CFGMMemory:
         Args:
             description: What the environment is, what its tools do, what tasks are like.
             examples: Runs or texts from it; the first 12 are shown to the model.
-            config: Fills the variables of the namespace.
+            config: As for all methods.
 
         Returns:
             At most 10 focus points, the most important first.
 
         Raises:
-            ConfigurationError: If an argument is invalid, or a variable of the namespace is not known.
+            ConfigurationError: If an argument is invalid.
             ReplyError: If the model's replies hold no focus points, even when it is asked again.
         """
-        collection = self._experience.within_config(config).collection(focus.LABEL)
-        return (yield from focus.focus_points(self._model, collection, description, examples))
+        collection = self.experience.within_config(config).collection(focus.LABEL)
+        return (yield from focus.focus_points(self.model, collection, description, examples))
 
     afocus_points = async_twin(focus_points)
 
@@ -170,13 +158,15 @@ class CFGMMemory:
             What came of each task, and what it cost. Interrupted, it goes on when it is called again.
 
         Raises:
-            ConfigurationError: If an argument is invalid, or a variable of the namespace is not known.
+            ConfigurationError: If an argument is invalid.
             Exception: Whatever the store raises: that ends the whole collection, which can be run again.
         """
-        given = yield from self._with_focus(options)
+        if "focus_points" not in options:
+            collection = self.experience.within_config(options.get("config")).collection(focus.LABEL)
+            options = {**options, "focus_points": (yield from focus.current_focus_points(collection))}
         trying = flow_of(collect)
         return (
-            yield from trying(self._model, self._experience, agent, tasks, evaluate, max_retries=max_retries, **given)
+            yield from trying(self.model, self.experience, agent, tasks, evaluate, max_retries=max_retries, **options)
         )
 
     acollect = async_twin(collect)
@@ -190,17 +180,11 @@ class CFGMMemory:
         so it can be called after every collection, and again if it was interrupted. A task about which the model gives
         no usable reply is logged and left to the next time.
 
-        Args:
-            config: Fills the variables of the namespace.
-
         Returns:
             All tips that there are now, old and new, each once.
-
-        Raises:
-            ConfigurationError: If a variable of the namespace is not known.
         """
-        experience = self._experience.within_config(config)
-        return (yield from extract_tips(self._model, experience, max_concurrency=self._max_concurrency))
+        experience = self.experience.within_config(config)
+        return (yield from extract_tips(self.model, experience, max_concurrency=self._max_concurrency))
 
     aextract_tips = async_twin(extract_tips)
 
@@ -211,19 +195,19 @@ class CFGMMemory:
         Args:
             task: What is asked for.
             k: How many to recall at the most.
-            config: Fills the variables of the namespace.
+            config: As for all methods.
 
         Returns:
             The runs and their tips; none if there are none yet.
 
         Raises:
-            ConfigurationError: If `task` is no text, `k` is less than 1, or a variable of the namespace is not known.
+            ConfigurationError: If `task` is no text, or `k` is less than 1.
         """
         if not isinstance(task, str):
             msg = f"task must be a text, got {task!r:.80}."
             raise ConfigurationError(msg)
         check_count("k", k, 1)
-        experience = self._experience.within_config(config)
+        experience = self.experience.within_config(config)
         found = yield from flow_of(experience.similar)(task, k=CANDIDATES * k, success=True)
         recalled = []
         for run in most_like(task, found, k):
@@ -233,13 +217,6 @@ class CFGMMemory:
         return Recollection(task, tuple(recalled))
 
     arecall = async_twin(recall)
-
-    def _with_focus(self, options: CollectOptions) -> Flow[CollectOptions]:
-        """Options of a collection, with the focus points that were asked for last, unless others are given."""
-        if "focus_points" in options:
-            return options
-        collection = self._experience.within_config(options.get("config")).collection(focus.LABEL)
-        return {**options, "focus_points": (yield from focus.current_focus_points(collection))}
 
 
 def _experience(

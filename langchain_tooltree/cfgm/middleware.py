@@ -9,13 +9,12 @@ from langchain.agents.middleware.types import PrivateStateAttr
 from langchain.agents.structured_output import AutoStrategy, ToolStrategy
 from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import RunnableConfig
-from langgraph.errors import GraphBubbleUp
 from langgraph.runtime import Runtime
 
 from langchain_tooltree.cfgm.anomaly.detector import AnomalyDetector
 from langchain_tooltree.cfgm.memory import DEFAULT_K, CFGMMemory, check_memory, recall_for
 from langchain_tooltree.cfgm.recall import recall_text
-from langchain_tooltree.cfgm.reflection import DEFAULT_COOLDOWN, DEFAULT_MAX_REFLECTIONS, AnyTool, Recovery, Reflector
+from langchain_tooltree.cfgm.reflection import DEFAULT_COOLDOWN, DEFAULT_MAX_REFLECTIONS, AgentTool, Recovery, Reflector
 from langchain_tooltree.cfgm.tips import Tip
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import check_count
@@ -27,8 +26,6 @@ from langchain_tooltree.models import extended
 from langchain_tooltree.text import shortened
 
 logger = logging.getLogger(__name__)
-
-Update = dict[str, Any]
 
 
 class Begun(TypedDict):
@@ -126,9 +123,8 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
         super().__init__()
         check_memory(memory)
         check_count("k", k)
-        self._recovery = (
-            Recovery.of(model, detector, cooldown=cooldown, max_reflections=max_reflections) if reflect else None
-        )
+        budget = {"cooldown": cooldown, "max_reflections": max_reflections}
+        self._recovery = Recovery(model, detector, **budget) if reflect else None
         self._memory = memory if recall or record else None
         self._recalls_from = memory if recall else None
         self._records_in = memory if record else None
@@ -138,7 +134,7 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
         self._k = k
 
     @driven
-    def before_agent(self, state: CFGMState, runtime: Runtime[Any]) -> Flow[Update | None]:
+    def before_agent(self, state: CFGMState, runtime: Runtime[Any]) -> Flow[dict[str, Any]]:
         """Recall what is known of tasks like the user's.
 
         Raises:
@@ -146,16 +142,15 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
         """
         memory = None if is_collecting() else self._memory
         said = Conversation.of(state)
-        begun = _begun(state, said, _namespace(memory))
-        recalled = None
-        if memory is not None:
-            recalled = yield from self._recall(state, said, begun, runtime)
+        values = {} if memory is None else memory.experience.within_config().values
+        begun = _begun(state, said, {name: str(value) for name, value in values.items()})
+        recalled = None if memory is None else (yield from self._recall(state, said, begun, runtime))
         return {"cfgm_begun": begun} | ({} if recalled is None else {"cfgm_recalled": recalled})
 
     abefore_agent = async_twin(before_agent)  # type: ignore[arg-type] # mypy takes `self` from the base class
 
     @driven
-    def before_model(self, state: CFGMState, runtime: Runtime[Any]) -> Flow[Update | None]:
+    def before_model(self, state: CFGMState, runtime: Runtime[Any]) -> Flow[dict[str, Any] | None]:
         """Look at what the tools have brought back, and correct the course if need be.
 
         It is a step of the graph of its own: no model is asked twice where a run is resumed or a model call repeated.
@@ -196,14 +191,13 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
             experience = self._records_in.experience.within_config(config)
             task = (begun and begun["first"]) or None
             yield from self._recorder.keeping(state["messages"], runtime, experience, task=task)
-        except GraphBubbleUp:
-            raise
+
         except Exception as error:
             logger.exception("A run was not recorded: %s", error)  # noqa: TRY401 - names the reason in one line
 
     aafter_agent = async_twin(after_agent)  # type: ignore[arg-type] # as above
 
-    def _known(self, state: CFGMState, runtime: Runtime[Any]) -> Flow[tuple[Iterable[Tip], Sequence[AnyTool]]]:
+    def _known(self, state: CFGMState, runtime: Runtime[Any]) -> Flow[tuple[Iterable[Tip], Sequence[AgentTool]]]:
         """The tips that were recalled when the run began, and the tools that its model was offered."""
         yield from ()
         recalled: Mapping[str, Any] = state.get("cfgm_recalled") or {}
@@ -226,12 +220,9 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
         recollection = yield from recall_for(
             memory, "\n".join(asked), k=self._k, own=run_id(runtime), writer=runtime.stream_writer
         )
-        return Recalled(
-            namespace=namespace,
-            request=request,
-            text=recall_text(recollection, max_characters=memory.max_characters),
-            tips=[tip.to_dict() for tip in recollection.tips],
-        )
+        text = recall_text(recollection, max_characters=memory.max_characters)
+        tips = [tip.to_dict() for tip in recollection.tips]
+        return Recalled(namespace=namespace, request=request, text=text, tips=tips)
 
     def _with_recalled(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
         if self._recovery is not None:
@@ -241,14 +232,6 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
         if self._recalls_from is None or not recalled.get("text"):
             return request
         return request.override(system_message=extended(request.system_message, recalled["text"]))
-
-
-def _namespace(memory: CFGMMemory | None) -> dict[str, str]:
-    """The values of the namespace's variables in the graph that is running."""
-    if memory is None:
-        return {}
-    values = memory.experience.within_config().values
-    return {name: str(value) for name, value in values.items()}
 
 
 def _begun(state: CFGMState, said: Conversation, namespace: dict[str, str]) -> Begun:

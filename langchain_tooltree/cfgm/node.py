@@ -10,7 +10,7 @@ from langchain_core.runnables import Runnable, RunnableConfig
 
 from langchain_tooltree.cfgm.anomaly.detector import AnomalyDetector, names_of
 from langchain_tooltree.cfgm.memory import DEFAULT_K, CFGMMemory, check_memory, recall_for
-from langchain_tooltree.cfgm.reflection import DEFAULT_COOLDOWN, DEFAULT_MAX_REFLECTIONS, AnyTool, Recovery, Reflector
+from langchain_tooltree.cfgm.reflection import DEFAULT_COOLDOWN, DEFAULT_MAX_REFLECTIONS, AgentTool, Recovery, Reflector
 from langchain_tooltree.cfgm.tips import Tip
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import check_count
@@ -18,11 +18,11 @@ from langchain_tooltree.flows import Flow, Writer, async_twin, current_writer, d
 
 logger = logging.getLogger(__name__)
 
-Update = dict[str, list[BaseMessage]] | list[BaseMessage]
+Correction = dict[str, list[BaseMessage]] | list[BaseMessage]
 """What goes into the state; a list where the state is one."""
 
 
-class CFGMReflectionNode(Runnable[Any, Update]):
+class CFGMReflectionNode(Runnable[Any, Correction]):
     """Corrects the course of an agent where an observation is anomalous, for the model node after it.
 
     ```python
@@ -63,7 +63,7 @@ class CFGMReflectionNode(Runnable[Any, Update]):
         memory: CFGMMemory | None = None,
         *,
         detector: AnomalyDetector | None = None,
-        tools: Sequence[AnyTool | str] | None = None,
+        tools: Sequence[AgentTool | str] | None = None,
         cooldown: int = DEFAULT_COOLDOWN,
         max_reflections: int = DEFAULT_MAX_REFLECTIONS,
         k: int = DEFAULT_K,
@@ -72,7 +72,7 @@ class CFGMReflectionNode(Runnable[Any, Update]):
         self.name = "CFGMReflectionNode"
         check_memory(memory)
         check_count("k", k)
-        self._recovery = Recovery.of(model, detector, cooldown=cooldown, max_reflections=max_reflections)
+        self._recovery = Recovery(model, detector, cooldown=cooldown, max_reflections=max_reflections)
         self._memory = memory
         self._names = None if tools is None else names_of(tools)
         self._tools = [{"name": tool} if isinstance(tool, str) else tool for tool in tools or ()]
@@ -86,12 +86,8 @@ class CFGMReflectionNode(Runnable[Any, Update]):
         input: Any,  # noqa: A002 - the name in Runnable
         config: RunnableConfig | None = None,  # noqa: ARG002 - part of the interface
         **_: Any,
-    ) -> Flow[Update]:
-        """Look at the latest observations, and correct the course if need be.
-
-        Args:
-            input: The graph state, a mapping or an object, or just a list of messages.
-            config: Run configuration, supplied by LangGraph.
+    ) -> Flow[Correction]:
+        """Look at the latest observations of a graph state or a list of messages; correct the course if need be.
 
         Returns:
             The anomalous observation, with the correction, under `messages_key`; nothing if all is well. Of a state
@@ -124,7 +120,7 @@ class CFGMReflectionNode(Runnable[Any, Update]):
             )
         return False
 
-    def _known(self, said: Conversation, writer: Writer | None) -> Flow[tuple[Iterable[Tip], Sequence[AnyTool]]]:
+    def _known(self, said: Conversation, writer: Writer | None) -> Flow[tuple[Iterable[Tip], Sequence[AgentTool]]]:
         if self._memory is None or not said.task:
             return (), self._tools
         return (yield from recall_for(self._memory, said.task, k=self._k, writer=writer)).tips, self._tools

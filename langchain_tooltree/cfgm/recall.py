@@ -5,7 +5,6 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from langchain_tooltree.cfgm.condense import Move, condensed, in_full
 from langchain_tooltree.cfgm.tips import Tip
@@ -77,12 +76,7 @@ class RecalledRun:
 
 @dataclass(frozen=True, slots=True)
 class Recollection:
-    """The successful runs that are most like a task (CFGM, Alg. 3).
-
-    Attributes:
-        task: The task that they were recalled for.
-        runs: The runs, most similar first.
-    """
+    """The successful runs that are most like a task, most similar first (CFGM, Alg. 3)."""
 
     task: str
     runs: tuple[RecalledRun, ...] = ()
@@ -235,10 +229,8 @@ def moves_of(record: Record) -> Iterator[Move]:
     tail = min(TAIL, max(1, LOOKED_AT // 5 // max(1, len(record.steps))))
     for step in record.steps:
         outcome = step.outcome
-        if outcome is None:
-            yield Move(_call(step))
-        else:
-            yield Move(_call(step), _ends(outcome.text, tail), failed=outcome.status == "error")
+        observation = "" if outcome is None else _ends(outcome.text, tail)
+        yield Move(_call(step), observation, failed=outcome is not None and outcome.status == "error")
     closing = record.messages[-1] if record.messages else {}
     if part_of(closing) == "reply" and (answer := text_of(closing.get("content")).strip()):
         yield Move(ANSWER, _ends(answer, TAIL), said=True)
@@ -252,11 +244,8 @@ def _ends(text: str, tail: int) -> str:
 
 def _call(step: Step) -> str:
     """A call in short: a single argument goes without its name."""
-    arguments = {name: _argument(value) for name, value in (step.arguments or {}).items()}
+    given = {name: json.dumps(each, ensure_ascii=False, default=str) for name, each in (step.arguments or {}).items()}
+    arguments = {name: cut(value, LONGEST_ARGUMENT) for name, value in given.items()}
     if len(arguments) == 1:
         return f"{step.tool}({next(iter(arguments.values()))})"
     return f"{step.tool}({', '.join(f'{name}={value}' for name, value in arguments.items())})"
-
-
-def _argument(value: Any) -> str:
-    return cut(json.dumps(value, ensure_ascii=False, default=str), LONGEST_ARGUMENT)

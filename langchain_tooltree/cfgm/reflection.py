@@ -6,12 +6,11 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import chain, islice
-from typing import Any, Self
+from typing import Any
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool
-from langgraph.errors import GraphBubbleUp
 from pydantic import BaseModel, Field
 
 from langchain_tooltree.cfgm.anomaly.classifier import LONGEST_WAIT
@@ -226,8 +225,10 @@ class Reflector:
         yield from question.ask(meter or Meter(ATTEMPTS))
         # The latest reply with a next step, or else the latest in which anything is said.
         best = max(readings[::-1], key=lambda each: (bool(each.next_step), not each.empty), default=Reflection())
-        if not best.next_step and question.in_words and not _declines(question.in_words[-1]):
-            best = replace(best, next_step=shortened(question.in_words[-1].strip(), LONGEST_TEXT))
+        if not best.next_step and question.in_words:
+            words = question.in_words[-1]
+            if len(words) > LONGEST_REFUSAL or not _REFUSAL.match(words):
+                best = replace(best, next_step=shortened(words.strip()))
         return None if best.empty else best
 
     areflect = async_twin(reflect)
@@ -322,10 +323,6 @@ _REFUSAL = re.compile(
 """How a model begins that declines; the dots are apostrophes of any kind."""
 
 LONGEST_REFUSAL = 300  # characters of a refusal, at the most: a longer text says more than that it declines
-
-
-def _declines(text: str) -> bool:
-    return len(text) <= LONGEST_REFUSAL and _REFUSAL.match(text) is not None
 
 
 def read_reflection(reply: Mapping[str, Any]) -> Reflection:
@@ -495,36 +492,27 @@ class ReflectionBudget:
         return True
 
 
-AnyTool = BaseTool | Callable[..., Any] | dict[str, Any]
+AgentTool = BaseTool | Callable[..., Any] | dict[str, Any]
 """A tool of an agent, or one that the provider runs, which may have no name."""
 
 
-@dataclass(frozen=True, slots=True)
 class Recovery:
     """Watches the observations of a running conversation, and corrects its course where something is off."""
 
-    reflector: Reflector
-    detector: AnomalyDetector
-    budget: ReflectionBudget
-
-    @classmethod
-    def of(cls, model: str | BaseChatModel | Reflector, detector: AnomalyDetector | None, **budget: int) -> Self:
-        """Put the parts together that a user has passed; raises `ConfigurationError` if one of them is invalid."""
+    def __init__(self, model: str | BaseChatModel | Reflector, detector: AnomalyDetector | None, **budget: int) -> None:
         if detector is not None and not isinstance(detector, AnomalyDetector):
             msg = f"detector must be an AnomalyDetector, got {type(detector).__name__}."
             raise ConfigurationError(msg)
-        return cls(
-            model if isinstance(model, Reflector) else Reflector(model),
-            AnomalyDetector() if detector is None else detector,
-            ReflectionBudget(**budget),
-        )
+        self._reflector = model if isinstance(model, Reflector) else Reflector(model)
+        self._detector = AnomalyDetector() if detector is None else detector
+        self._budget = ReflectionBudget(**budget)
 
     def correction(
         self,
         said: Conversation,
         *,
         names: Collection[str] | None = None,
-        known: Flow[tuple[Iterable[Tip], Sequence[AnyTool]]],
+        known: Flow[tuple[Iterable[Tip], Sequence[AgentTool]]],
         task: str = "",
         writer: Writer | None,
     ) -> Flow[ToolMessage | None]:
@@ -539,9 +527,7 @@ class Recovery:
         if not observations or any(map(was_reviewed, observations)):
             return None
         try:
-            anomaly = yield from flow_of(self.detector.check)(said, tools=names)
-        except GraphBubbleUp:
-            raise
+            anomaly = yield from flow_of(self._detector.check)(said, tools=names)
         except Exception as error:  # noqa: BLE001 - a classifier may be down, and the agent can do without
             logger.warning("An observation was not checked: %s: %s", type(error).__name__, error)
             return None
@@ -549,17 +535,15 @@ class Recovery:
             return None
         yield emitted({"type": "anomaly", "anomaly": anomaly.to_dict()}, writer)
         reviewed = (any(map(was_reviewed, each.observations)) for each in said.earlier_rounds())
-        if not anomaly.recoverable or not self.budget.allows(reviewed):
+        if not anomaly.recoverable or not self._budget.allows(reviewed):
             return None
         tips, tools = yield from known
         meter = Meter(allowance=ATTEMPTS, patience=Patience(LONGEST_WAIT))
         reflection: Reflection | None = None
         problem = ""
         try:
-            reflect, described = flow_of(self.reflector.reflect), tools_in(list(tools)).values()
+            reflect, described = flow_of(self._reflector.reflect), tools_in(list(tools)).values()
             reflection = yield from reflect(said, anomaly, tips=tips, tools=described, task=task, meter=meter)
-        except GraphBubbleUp:
-            raise
         except Exception as error:  # noqa: BLE001 - the agent goes on as it would have without a reflection
             problem = f"{type(error).__name__}: {error}"
         if reflection is None:
@@ -567,11 +551,6 @@ class Recovery:
             logger.warning("There is no reflection on the result of %s: %s", anomaly.tool, problem)
         found = None if reflection is None else reflection.to_dict()
         yield emitted({"type": "reflect", "call_id": anomaly.call_id, "reflection": found, "problem": problem}, writer)
-        return corrected(_observation_of(anomaly, observations), anomaly, reflection)
-
-
-def _observation_of(anomaly: Anomaly, observations: Sequence[ToolMessage]) -> ToolMessage:
-    """The observation that is anomalous: by the id of its call, or else the latest of its tool."""
-    by_tool = [each for each in observations if each.name == anomaly.tool]
-    by_id = [each for each in observations if anomaly.call_id is not None and each.tool_call_id == anomaly.call_id]
-    return (by_id or by_tool or list(observations))[-1]
+        by_tool = [each for each in observations if each.name == anomaly.tool]
+        by_id = [each for each in observations if anomaly.call_id is not None and each.tool_call_id == anomaly.call_id]
+        return corrected((by_id or by_tool or observations)[-1], anomaly, reflection)
