@@ -21,7 +21,6 @@ from langchain_tooltree.cfgm.collect.collect import acollect, collect
 from langchain_tooltree.cfgm.collect.collection import DEFAULT_FAILURE_PROMPT, FailureForm
 from langchain_tooltree.cfgm.collect.environment import (
     NUDGE,
-    Environment,
     StepReading,
     UnreadableStepError,
     as_text,
@@ -29,7 +28,9 @@ from langchain_tooltree.cfgm.collect.environment import (
     is_environment,
     place,
     read_step,
+    resetting,
     said,
+    stepping,
 )
 from langchain_tooltree.cfgm.collect.report import NamedTask, named
 from langchain_tooltree.cfgm.condense import GAP, Move, condensed, flat, in_short, news_in, pieces_of

@@ -1,8 +1,8 @@
 """An attempt under way: what it is shown, what is kept of it, what it has spent, and what it came to."""
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from langchain_tooltree.cfgm.collect.report import Cost, NamedTask
@@ -16,16 +16,20 @@ from langchain_tooltree.text import cut
 UNACCEPTABLE = frozenset({400, 413, 422})
 """HTTP statuses by which providers refuse a conversation as such, for its length or its form."""
 
-ASYNC_ONLY = (
-    "No synchronous function provided",  # nodes of LangGraph
-    "Cannot invoke a coroutine function",  # runnables of LangChain
-    "does not support sync invocation",  # tools
-    "Synchronous implementation of",  # middleware
-)
-"""What errors say that are raised where the sync half of something is missing."""
-
 SHOWN_ERROR = 300
 """Characters of an error's text that are kept: reasons are read by people, and by the model that reflects."""
+
+
+class UnfinishedError(ToolTreeError, RuntimeError):
+    """Something went wrong that is no fault of the agent: the attempt is not stored, and is tried again later."""
+
+
+class StoppedError(ToolTreeError, RuntimeError):
+    """The collection is being stopped: nothing new is begun."""
+
+
+class FailedError(ToolTreeError, RuntimeError):
+    """The agent has failed before its attempt could be evaluated."""
 
 
 def is_unacceptable(error: BaseException) -> bool:
@@ -35,14 +39,8 @@ def is_unacceptable(error: BaseException) -> bool:
 
 def is_outage(error: BaseException) -> bool:
     """Whether an error says that a service cannot be reached or does not serve now."""
-    if is_unacceptable(error):
-        return False
-    return isinstance(error, ConnectionError | TimeoutError) or was_refused(error)
-
-
-def is_async_only(error: BaseException) -> bool:
-    """Whether an error says that something can only be awaited."""
-    return isinstance(error, TypeError | NotImplementedError) and any(words in str(error) for words in ASYNC_ONLY)
+    down = isinstance(error, ConnectionError | TimeoutError) or was_refused(error)
+    return down and not is_unacceptable(error)
 
 
 def described(error: BaseException) -> str:
@@ -59,7 +57,7 @@ ENDED = "ended"
 SEPARATOR = "/"
 """Stands between the id of an attempt and the key of a record."""
 
-Records = dict[str, dict[str, Any]]
+KeptRecords = dict[str, dict[str, Any]]
 
 
 class Journal:
@@ -101,40 +99,25 @@ class Journal:
         return len(self._earlier.keys() - self._used)
 
 
-def journals(records: RecordCollection) -> Flow[dict[str, Records]]:
+def journals(records: RecordCollection) -> Flow[dict[str, KeptRecords]]:
     """All that is kept of attempts under way, by attempt and key, as a flow."""
-    found: dict[str, Records] = {}
+    found: dict[str, KeptRecords] = {}
     for name, record in (yield from records.reading()).items():
         attempt, _, key = name.partition(SEPARATOR)
         found.setdefault(attempt, {})[key] = record
     return found
 
 
-FOCUS_POINTS_TEXT = "Points that matter in this environment:\n{points}"
-
-REFLECTIONS_TEXT = "You have tried this task before and failed. What was learnt from it:\n{reflections}"
-
-
 def request_for(text: str, focus_points: Sequence[str], reflections: Sequence[str]) -> str:
     """What an agent is given: the task, and in front of it what may help, marked as reference material."""
     parts = []
     if focus_points:
-        parts.append(FOCUS_POINTS_TEXT.format(points="\n".join(f"- {point}" for point in focus_points)))
+        parts.append("\n- ".join(["Points that matter in this environment:", *focus_points]))
     if reflections:
-        listed = "\n".join(f"{number}. {reflection}" for number, reflection in enumerate(reflections, 1))
-        parts.append(REFLECTIONS_TEXT.format(reflections=listed))
-    if not parts:
-        return text
-    reference = as_reference("\n\n".join(parts), source="earlier work")
-    return f"{reference}\n\n{text}"
-
-
-class UnfinishedError(ToolTreeError, RuntimeError):
-    """Something went wrong that is no fault of the agent: the attempt is not stored, and is tried again later."""
-
-
-class StoppedError(ToolTreeError, RuntimeError):
-    """The collection is being stopped: nothing new is begun."""
+        listed = [f"{number}. {reflection}" for number, reflection in enumerate(reflections, 1)]
+        parts.append("\n".join(["You have tried this task before and failed. What was learnt from it:", *listed]))
+    reference = [as_reference("\n\n".join(parts), source="earlier work")] if parts else []
+    return "\n\n".join([*reference, text])
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,51 +132,51 @@ class AttemptResult:
     reward: float | None = None  # the sum of the environment's rewards
 
 
+@dataclass
+class Tally:
+    """What a collection has done so far, counted by several threads at once."""
+
+    cost: Cost = field(default_factory=Cost)  # of this run
+    total: Cost = field(default_factory=Cost)  # of all stored attempts
+    made: int = 0
+    attempts: int = 0
+    successes: int = 0
+    done: int = 0  # tasks that are over, for this run at least
+    stopped: threading.Event = field(default_factory=threading.Event)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+@dataclass
 class Attempt:
-    """One attempt at a task: the `number`-th, from 1, of at most `max_steps` tool calls or environment steps.
+    """One attempt at a task: the `number`-th, from 1, of at most `max_steps` tool calls or environment steps."""
 
-    `spend` is called with every cost of this run; `stopped` says whether the collection is being stopped.
-    """
+    task: NamedTask
+    number: int
+    request: str
+    journal: Journal
+    max_steps: int
+    tally: Tally
+    usage: Cost = field(default_factory=Cost)
 
-    def __init__(
-        self,
-        task: NamedTask,
-        number: int,
-        request: str,
-        journal: Journal,
-        *,
-        max_steps: int,
-        spend: Callable[[Cost], None],
-        stopped: Callable[[], bool],
-    ) -> None:
-        self.task = task
-        self.number = number
-        self.id = task.attempt_id(number)
-        self.request = request
-        self.journal = journal
-        self.max_steps = max_steps
-        self.usage = Cost()
-        self._spend = spend
-        self._stopped = stopped
-        self._lock = threading.Lock()
+    @property
+    def id(self) -> str:
+        """The id of the trajectory that it becomes."""
+        return self.task.attempt_id(self.number)
 
     def meter(self, allowance: int) -> Meter:
         """A meter for questions to our own model, which wait for no rate limit once the collection is being stopped."""
-        return Meter(allowance, Patience(cancelled=self._stopped))
+        return Meter(allowance, Patience(cancelled=self.tally.stopped.is_set))
 
-    def spend(self, cost: Cost) -> None:
-        """Count what was spent just now."""
-        self.replay(cost)
-        self._spend(cost)
-
-    def replay(self, cost: Cost) -> None:
-        """Count what was spent before and is not spent again."""
-        with self._lock:
+    def spend(self, cost: Cost, *, before: bool = False) -> None:
+        """Count what was spent just now, or `before` in an earlier run."""
+        with self.tally.lock:
             self.usage += cost
+            if not before:
+                self.tally.cost += cost
 
     def check(self) -> None:
         """Let nothing new begin, by a `StoppedError`, once the collection is being stopped."""
-        if self._stopped():
+        if self.tally.stopped.is_set():
             msg = "The collection was stopped."
             raise StoppedError(msg)
 

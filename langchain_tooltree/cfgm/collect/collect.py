@@ -17,8 +17,8 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.graph import StateGraph
 from langgraph.pregel import Pregel
 
-from langchain_tooltree.cfgm.collect.attempt import SHELF, StoppedError, journals
-from langchain_tooltree.cfgm.collect.collection import Collection, Evaluate, Tally, is_agent, is_maker
+from langchain_tooltree.cfgm.collect.attempt import SHELF, StoppedError, Tally, journals
+from langchain_tooltree.cfgm.collect.collection import Collection, Evaluate, is_agent, is_maker
 from langchain_tooltree.cfgm.collect.environment import is_environment
 from langchain_tooltree.cfgm.collect.report import CollectionReport, NamedTask, Task, TaskOutcome, named
 from langchain_tooltree.errors import ConfigurationError, check_count
@@ -82,17 +82,10 @@ def collect(
       model's. Where the world answers otherwise than before, the attempt goes on live from there.
     - an attempt under way by a graph, which includes one that could not be evaluated: all of it, its model calls too.
       So at most one attempt for each task that was being tried is paid for twice.
-
-    Raises:
-        ConfigurationError: If an argument is invalid.
-        StoreError: If something that stands among the kept records was not written by this package.
-        Exception: Whatever the store raises, as when its disk is full: that ends the whole collection.
     """
     if not isinstance(experience, ExperienceStore):
-        msg = (
-            f"experience must be an ExperienceStore, got {type(experience).__name__}. "
-            "Wrap a BaseStore: ExperienceStore(store)."
-        )
+        given = type(experience).__name__
+        msg = f"experience must be an ExperienceStore, got {given}. Wrap a BaseStore: ExperienceStore(store)."
         raise ConfigurationError(msg)
     _check_agent(agent)
     _check_evaluate(evaluate, agent)
@@ -203,19 +196,18 @@ def _progress_bar(tally: Tally, tasks: int) -> AbstractContextManager[Any]:
     from rich.live import Live  # noqa: PLC0415 - as above
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415
 
+    figures = "{task.fields[tally].attempts} attempts, {task.fields[tally].successes} successes,"
     bar = Progress(
         TextColumn("collecting"),
         BarColumn(),
         MofNCompleteColumn(),
-        TextColumn("tasks, {task.fields[attempts]} attempts, {task.fields[successes]} successes,"),
-        TextColumn("{task.fields[calls]} model calls"),
+        TextColumn(f"tasks, {figures} {{task.fields[tally].cost.model_calls}} model calls"),
         TimeElapsedColumn(),
     )
-    row = bar.add_task("", total=tasks, attempts=0, successes=0, calls=0)
+    row = bar.add_task("", total=tasks, tally=tally)
 
     def drawn() -> RenderableType:
-        attempts, successes, calls = tally.attempts, tally.successes, tally.cost.model_calls
-        bar.update(row, completed=tally.done, attempts=attempts, successes=successes, calls=calls)
+        bar.update(row, completed=tally.done)
         return bar.get_renderable()
 
     return Live(get_renderable=drawn, console=Console(file=sys.stderr), refresh_per_second=10)

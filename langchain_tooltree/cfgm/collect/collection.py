@@ -2,8 +2,8 @@
 
 import logging
 import math
-import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -19,15 +19,16 @@ from langchain_tooltree.cfgm.collect.attempt import (
     Attempt,
     AttemptResult,
     Journal,
-    Records,
+    KeptRecords,
+    Tally,
     UnfinishedError,
     cost_of,
     described,
     request_for,
 )
-from langchain_tooltree.cfgm.collect.environment import Environment, closing, is_environment, run_in_environment
+from langchain_tooltree.cfgm.collect.environment import closing, is_environment, run_in_environment
 from langchain_tooltree.cfgm.collect.graph import run_graph
-from langchain_tooltree.cfgm.collect.report import Cost, NamedTask, Task, TaskOutcome
+from langchain_tooltree.cfgm.collect.report import Cost, NamedTask, TaskOutcome
 from langchain_tooltree.errors import ConfigurationError, TrajectoryFormatError
 from langchain_tooltree.experience.records import DEFAULT_MAX_CHARACTERS, excerpt
 from langchain_tooltree.experience.store import ExperienceStore
@@ -53,39 +54,27 @@ def evaluating(evaluate: Evaluate | None, task: NamedTask, run: AttemptResult) -
         return False, run.reward, run.problem
     if evaluate is None:
         return bool(run.success), run.reward, _by_environment(run)
-
-    def ask(given: str | Task) -> Any:
-        return evaluate(given, run.result)
-
     try:
-        said = yield FunctionStep(ask, task.given)
+        said = yield FunctionStep(lambda given: evaluate(given, run.result), task.given)
     except Exception as error:
         msg = f"evaluate raised {described(error)} for the task {task}"
         raise UnfinishedError(msg) from error
-    match said:
-        case bool() | np.bool_():
-            success = bool(said)
-            return success, run.reward, f"evaluate says that it {'succeeded' if success else 'failed'}."
-        case int() | float() | np.number() if (reward := _finite(said)) is not None:
-            return reward >= SUCCESS_REWARD, reward, f"Its reward is {reward:g}; {SUCCESS_REWARD:g} is a success."
+    if isinstance(said, bool | np.bool_):
+        return bool(said), run.reward, f"evaluate says that it {'succeeded' if said else 'failed'}."
+    with suppress(OverflowError, TypeError):  # too large for a float, or complex
+        if isinstance(said, int | float | np.number) and math.isfinite(reward := float(said)):
+            success = reward >= SUCCESS_REWARD
+            return success, reward, f"Its reward is {reward:g}; {SUCCESS_REWARD:g} is a success."
     msg = f"evaluate returned {said!r:.80} for the task {task}. Return True, False or a reward (1 is a success)."
     raise UnfinishedError(msg)
 
 
-def _finite(said: Any) -> float | None:
-    try:
-        return reward if math.isfinite(reward := float(said)) else None
-    except (OverflowError, TypeError):  # too large for a float, or complex
-        return None
-
-
 def _by_environment(run: AttemptResult) -> str:
+    ended = "The agent stopped before the end"
     if run.result["truncated"]:
         ended = "The environment cut the episode off before its end"
     elif run.result["done"]:
         ended = "The environment says that the task is over"
-    else:
-        ended = "The agent stopped before the end"
     return ended + (f"; the rewards add up to {run.reward:g}." if run.reward is not None else ".")
 
 
@@ -115,17 +104,9 @@ class FailureForm(BaseModel):
 
 
 def reflecting_on_failure(
-    model: BaseChatModel,
-    trajectory: Trajectory,
-    *,
-    earlier: Sequence[str],
-    focus_points: Sequence[str],
-    meter: Meter,
+    model: BaseChatModel, trajectory: Trajectory, *, earlier: Sequence[str], focus_points: Sequence[str], meter: Meter
 ) -> Flow[str]:
-    """Have a model reflect on a failed attempt, as a flow (CFGM, Alg. 1).
-
-    The reflection is empty if the model cannot be asked, which is logged.
-    """
+    """Have a model reflect on a failed attempt, as a flow (CFGM, Alg. 1); empty, and logged, if it cannot be asked."""
     document = {
         "task": shortened(trajectory.task),
         "ended": shortened(trajectory.reasons),
@@ -141,9 +122,7 @@ def reflecting_on_failure(
         config=inner_config("failure_reflection", {"trajectory": trajectory.id}),
     )
     replies = yield from question.ask(meter)
-    written = next((text for reply in reversed(replies) if (text := _text(reply))), "")
-    if not written and question.in_words:
-        written = question.in_words[-1].strip()
+    written = next(filter(None, map(_text, reversed(replies))), "") or "".join(question.in_words[-1:]).strip()
     if not written:
         problem = "; ".join(meter.problems) or "it said nothing"
         logger.warning("Attempt %s is kept without a reflection: %s", trajectory.id, problem)
@@ -159,38 +138,6 @@ def _text(reply: Mapping[str, Any]) -> str:
     return "\n".join(text for text in texts if text)
 
 
-@dataclass
-class Tally:
-    """What a collection has done so far, counted by several threads at once."""
-
-    cost: Cost = field(default_factory=Cost)
-    total: Cost = field(default_factory=Cost)
-    made: int = 0
-    attempts: int = 0
-    successes: int = 0
-    done: int = 0
-    stopped: threading.Event = field(default_factory=threading.Event)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def spend(self, cost: Cost) -> None:
-        """Count what was spent in this run."""
-        with self._lock:
-            self.cost += cost
-
-    def count(self, trajectory: Trajectory, *, made: bool) -> None:
-        """Count a stored attempt."""
-        with self._lock:
-            self.attempts += 1
-            self.made += made
-            self.successes += trajectory.success is True
-            self.total += _usage_of(trajectory)
-
-    def end(self) -> None:
-        """Count a task that is over, for this run at least."""
-        with self._lock:
-            self.done += 1
-
-
 @dataclass(kw_only=True)
 class Collection:
     """The arguments of a collection, and the course of its tasks."""
@@ -204,7 +151,7 @@ class Collection:
     max_steps: int
     config: RunnableConfig | None
     context: Any
-    journals: Mapping[str, Records]  # what was kept of attempts under way, by their ids
+    journals: Mapping[str, KeptRecords]  # what was kept of attempts under way, by their ids
     tally: Tally = field(default_factory=Tally)
     _worlds: dict[int, Any] = field(default_factory=dict)
 
@@ -226,7 +173,8 @@ class Collection:
                 break
             if reflection := str(last.metadata.get("reflection") or ""):
                 reflections.append(reflection)
-        self.tally.end()
+        with self.tally.lock:
+            self.tally.done += 1
         success = None if problem else bool(last and last.success)
         return TaskOutcome(task.text, task.id, success, tuple(ids), last.reasons if last else "", problem)
 
@@ -242,22 +190,19 @@ class Collection:
         stored = yield from flow_of(self.experience.get)(key)
         made = stored is None
         if stored is None:
-            attempt = Attempt(
-                task,
-                number,
-                request_for(task.text, self.focus_points, reflections),
-                journal,
-                max_steps=self.max_steps,
-                spend=self.tally.spend,
-                stopped=self.tally.stopped.is_set,
-            )
+            request = request_for(task.text, self.focus_points, reflections)
+            attempt = Attempt(task, number, request, journal, self.max_steps, self.tally)
             attempt.check()
             stored = yield from self._making(attempt, reflections)
         if made or journal.holds:
             # Storing takes several writes: what a kill in between has left undone is done again.
             yield from flow_of(self.experience.add)(stored)
             yield from journal.clearing()
-        self.tally.count(stored, made=made)
+        with self.tally.lock:
+            self.tally.attempts += 1
+            self.tally.made += made
+            self.tally.successes += stored.success is True
+            self.tally.total += _usage_of(stored)
         return stored
 
     def _making(self, attempt: Attempt, reflections: list[str]) -> Flow[Trajectory]:
@@ -265,7 +210,18 @@ class Collection:
         journal = attempt.journal
         trajectory = _ended(journal)
         if trajectory is None:
-            trajectory = yield from self._ending(attempt)
+            run: AttemptResult = yield from self._in_world(attempt)
+            success, reward, reasons = yield from evaluating(self.evaluate, attempt.task, run)
+            metadata = {"attempt": attempt.number, "task_id": attempt.task.id, "reflection": "", "reward": reward}
+            trajectory = Trajectory.from_chat(
+                run.messages,
+                id=attempt.id,
+                task=attempt.task.text,
+                success=success,
+                branches=run.branches,
+                reasons=reasons,
+                metadata={**metadata, "usage": asdict(attempt.usage)},
+            )
             if journal.unused:
                 logger.info("Attempt %s took another course: %d replies are dropped.", attempt.id, journal.unused)
             yield from journal.keeping(ENDED, to_json(trajectory))
@@ -277,29 +233,9 @@ class Collection:
             self.model, trajectory, earlier=reflections, focus_points=self.focus_points, meter=meter
         )
         cost = cost_of(meter)
-        self.tally.spend(cost)
+        attempt.spend(cost)
         usage = asdict(_usage_of(trajectory) + cost)
         return replace(trajectory, metadata={**trajectory.metadata, "reflection": reflection, "usage": usage})
-
-    def _ending(self, attempt: Attempt) -> Flow[Trajectory]:
-        """Let the agent try, and judge what came of it."""
-        run: AttemptResult = yield from self._in_world(attempt)
-        success, reward, reasons = yield from evaluating(self.evaluate, attempt.task, run)
-        return Trajectory.from_chat(
-            run.messages,
-            id=attempt.id,
-            task=attempt.task.text,
-            success=success,
-            branches=run.branches,
-            reasons=reasons,
-            metadata={
-                "attempt": attempt.number,
-                "task_id": attempt.task.id,
-                "reflection": "",
-                "reward": reward,
-                "usage": asdict(attempt.usage),
-            },
-        )
 
     def _in_world(self, attempt: Attempt) -> Flow[AttemptResult]:
         """Run the agent, in a world of its own if there is a function that makes one."""
@@ -328,7 +264,7 @@ class Collection:
     def _run(self, attempt: Attempt, world: Any) -> Flow[AttemptResult]:
         if isinstance(world, Pregel):
             return (yield from run_graph(attempt, world, self.config, self.context))
-        return (yield from run_in_environment(attempt, Environment(world), self.model))
+        return (yield from run_in_environment(attempt, world, self.model))
 
     def _closing(self, world: Any) -> Flow[None]:
         if self._worlds.pop(id(world), None) is None:

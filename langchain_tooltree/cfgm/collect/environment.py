@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from langchain_core.language_models import BaseChatModel
@@ -15,6 +15,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from langchain_tooltree.cfgm.collect.attempt import (
     Attempt,
     AttemptResult,
+    FailedError,
     UnfinishedError,
     cost_of,
     described,
@@ -22,7 +23,7 @@ from langchain_tooltree.cfgm.collect.attempt import (
     is_unacceptable,
 )
 from langchain_tooltree.cfgm.collect.report import Cost
-from langchain_tooltree.errors import ConfigurationError, ToolTreeError
+from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.experience.records import EXTRAS
 from langchain_tooltree.experience.trajectory import SUCCESS_REWARD, to_chat, to_message
 from langchain_tooltree.flows import Flow, FunctionStep
@@ -49,28 +50,21 @@ class StepReading:
     truncated: bool = False  # cut off, by a limit of the environment, before the end
 
 
-@dataclass(frozen=True, slots=True)
-class Environment:
-    """An environment with `reset` and `step`, sync or async.
+def resetting(world: Any, task: Any) -> Flow[str]:
+    """Begin an episode, as a flow; returns the first observation.
 
     `reset(task)` returns an observation, or one and an info. A `reset` without an argument is called without, as is one
-    whose first argument can be left out and is not called `task`. `read_step` says what `step(action)` may return.
+    whose first argument can be left out and is not called `task`.
     """
+    reset = world.reset
+    match (yield FunctionStep(reset if _takes_task(reset) else lambda _: reset(), task)):
+        case tuple((observation, Mapping())) | observation:
+            return as_text(observation)
 
-    world: Any
 
-    def resetting(self, task: Any) -> Flow[str]:
-        """Begin an episode, as a flow; returns the first observation."""
-        reset = self.world.reset
-        match (yield FunctionStep(reset if _takes_task(reset) else lambda _: reset(), task)):
-            case tuple((observation, Mapping())):
-                return as_text(observation)
-            case observation:
-                return as_text(observation)
-
-    def stepping(self, action: str) -> Flow[StepReading]:
-        """Take an action, as a flow."""
-        return read_step((yield FunctionStep(self.world.step, action)))
+def stepping(world: Any, action: str) -> Flow[StepReading]:
+    """Take an action, as a flow; `read_step` says what `step(action)` may return."""
+    return read_step((yield FunctionStep(world.step, action)))
 
 
 def is_environment(candidate: object) -> bool:
@@ -87,48 +81,36 @@ def closing(world: object) -> Flow[None]:
 
 
 def read_step(brought: Any) -> StepReading:
-    """Read what a `step` returned.
+    """Read what a `step` returned; an `UnreadableStepError` for tuples of other lengths, and several episodes at once.
 
     Three, four (with an info) or five values (gymnasium), as a tuple or as a list of which the third is a bool; a
     mapping or an object with `observation` or `obs`, and perhaps `reward` and `done`, or `terminated` and `truncated`;
     or the observation alone. One-element lists, which environments for batches return, count as their element.
-
-    Raises:
-        UnreadableStepError: If it is a tuple of another length, or that of several episodes at once.
     """
-    match tuple(brought) if _is_listed_step(brought) else brought:
-        case tuple((observation, reward, done)) | tuple((observation, reward, done, _)):
-            return _observed(observation, reward, done)
-        case tuple((observation, reward, terminated, truncated, _)):
-            return _observed(observation, reward, terminated, truncated)
-        case tuple():
+    if isinstance(brought, list) and len(brought) in STEP_LENGTHS and isinstance(brought[2], bool | np.bool_):
+        brought = tuple(brought)  # from a server that speaks JSON; other lists are observations
+    if isinstance(brought, tuple):
+        if len(brought) not in STEP_LENGTHS:
             msg = (
                 f"step returned {len(brought)} values: {brought!r:.120}. "
                 "Return (observation, reward, done), with an info if you like, or gymnasium's five values."
             )
             raise UnreadableStepError(msg)
-    held = dict(brought) if isinstance(brought, Mapping) else _attributes(brought)
+        return _observed(*(brought[:4] if len(brought) == max(STEP_LENGTHS) else brought[:3]))
+    is_mapping = isinstance(brought, Mapping)
+    names = (*OBSERVATION_NAMES, "reward", "done", "terminated", "truncated")
+    held = dict(brought) if is_mapping else {name: getattr(brought, name) for name in names if hasattr(brought, name)}
     seen = next((name for name in OBSERVATION_NAMES if name in held), None)
-    if seen is None or not (isinstance(brought, Mapping) or held.keys() & {"done", "terminated"}):
+    if seen is None or not (is_mapping or held.keys() & {"done", "terminated"}):
         return StepReading(as_text(brought))
     truncated = _truth(held.get("truncated"))
     terminated = held.get("terminated", _truth(held.get("done")) and not truncated)
     return _observed(held[seen], held.get("reward"), terminated, truncated)
 
 
-def _attributes(brought: object) -> dict[str, Any]:
-    names = (*OBSERVATION_NAMES, "reward", "done", "terminated", "truncated")
-    return {name: getattr(brought, name) for name in names if hasattr(brought, name)}
-
-
 def _observed(observation: Any, reward: Any, done: Any, truncated: Any = None) -> StepReading:
     ended, cut_off = _truth(done), _truth(truncated)
     return StepReading(as_text(observation), _reward(reward), done=ended or cut_off, truncated=cut_off and not ended)
-
-
-def _is_listed_step(brought: Any) -> bool:
-    """Whether a list is a step, as it comes from a server that speaks JSON, and not an observation."""
-    return isinstance(brought, list) and len(brought) in STEP_LENGTHS and isinstance(brought[2], bool | np.bool_)
 
 
 def as_text(observation: Any) -> str:
@@ -210,22 +192,6 @@ ACT_TOOL: dict[str, Any] = {
 _ACTION = re.compile(r"^[\s>*_#`-]*action[\s*_`]*:[\s*_`]*(\S.*?)[\s*_`]*$", re.IGNORECASE | re.MULTILINE)
 
 
-def run_in_environment(attempt: Attempt, environment: Environment, model: BaseChatModel) -> Flow[AttemptResult]:
-    """Reset a world and let a model try a task in it, as a flow.
-
-    Raises:
-        UnfinishedError: If the model or the world cannot be reached, or `step` returned something that cannot be read.
-        StoppedError: If the collection is being stopped.
-        ConfigurationError: If the model cannot act at all.
-    """
-    try:
-        observation = yield from environment.resetting(attempt.task.given)
-    except Exception as error:
-        msg = f"The environment could not be reset: {described(error)}"
-        raise UnfinishedError(msg) from error
-    return (yield from _Episode(attempt, environment, model).playing(observation))
-
-
 def said(message: BaseMessage) -> dict[str, Any]:
     """A message in the OpenAI chat format, without what only LangChain knows, such as its id."""
     return {key: value for key, value in to_chat(message).items() if key != EXTRAS}
@@ -236,71 +202,92 @@ def place(before: str, message: BaseMessage) -> str:
     return digest([before, said(message)])
 
 
-class _RefusedError(ToolTreeError, RuntimeError):
-    """A provider did not take a conversation that has grown in the attempt, as one too long: the agent has failed."""
+def run_in_environment(attempt: Attempt, world: Any, model: BaseChatModel) -> Flow[AttemptResult]:
+    """Reset a world and let a model try a task in it, as a flow.
+
+    An attempt is unfinished if the model or the world cannot be reached, or what `step` returned cannot be read.
+    """
+    episode = _Episode(attempt, world, model)
+    problem = ""
+    try:
+        yield from episode.playing()
+    except FailedError as error:
+        problem = str(error)
+    reward = sum(episode.rewards) if episode.rewards else None
+    ended = {"reward": reward, "done": episode.done, "truncated": episode.truncated}
+    return AttemptResult(
+        messages=tuple(said(message) for message in episode.messages),
+        result={"messages": episode.messages, **ended},
+        problem=problem,
+        success=episode.done and not episode.truncated and (reward is None or reward >= SUCCESS_REWARD),
+        reward=reward,
+    )
 
 
 class _Episode:
     """One dialogue of a model with a world, and how far it is."""
 
-    def __init__(self, attempt: Attempt, environment: Environment, model: BaseChatModel) -> None:
+    def __init__(self, attempt: Attempt, world: Any, model: BaseChatModel) -> None:
+        self.messages: list[BaseMessage] = []
+        self.rewards: list[float] = []
+        self.done = False
+        self.truncated = False
         self._attempt = attempt
-        self._environment = environment
+        self._world = world
         self._model = model
-        self._messages: list[BaseMessage] = []
         self._place = digest(DEFAULT_ACT_PROMPT)
         self._steps = 0
-        self._rewards: list[float] = []
-        self._done = False
-        self._truncated = False
 
-    def playing(self, observation: str) -> Flow[AttemptResult]:
+    def playing(self) -> Flow[None]:
+        """Play until the world or the agent ends it; a `FailedError` if the agent fails."""
+        try:
+            observation = yield from resetting(self._world, self._attempt.task.given)
+        except Exception as error:
+            msg = f"The environment could not be reset: {described(error)}"
+            raise UnfinishedError(msg) from error
         self._say(HumanMessage(f"{self._attempt.request}\n\n{observation}".strip()))
         nudged = False
-        while not self._done and self._steps < self._attempt.max_steps:
-            try:
-                reply = yield from self._reply()
-            except _RefusedError as error:
-                return self._run(str(error))
+        while not self.done:
+            self._check_steps()
+            reply = yield from self._reply()
             self._say(reply)
-            if reply.tool_calls:
-                nudged = False
-                for call in reply.tool_calls:
-                    problem = yield from self._act(call)
-                    if problem:
-                        return self._run(problem)
-                    if self._done or self._steps >= self._attempt.max_steps:
-                        break
-            elif nudged:
-                return self._run()  # it has said twice that there is nothing left to do
-            else:
-                nudged = True
+            for call in reply.tool_calls:
+                self._check_steps()
+                yield from self._act(call)
+                if self.done:
+                    return
+            if not reply.tool_calls:
+                if nudged:
+                    return  # it has said twice that there is nothing left to do
                 self._steps += 1
                 self._say(HumanMessage(NUDGE))
-        if self._done:
-            return self._run()
-        return self._run(f"The limit of {self._attempt.max_steps} steps was reached.")
+            nudged = not reply.tool_calls
+
+    def _check_steps(self) -> None:
+        if self._steps >= self._attempt.max_steps:
+            msg = f"The limit of {self._attempt.max_steps} steps was reached."
+            raise FailedError(msg)
 
     def _reply(self) -> Flow[AIMessage]:
         """What the model says next: as it was kept, or live and kept before anything is done about it."""
         journal, key = self._attempt.journal, self._place
         recorded = journal.recorded(key)
         if recorded is not None and "reply" in recorded:
-            self._attempt.replay(Cost.read(recorded.get("usage")))
-            return _with_action(to_message(recorded["reply"]), key)
+            self._attempt.spend(Cost.read(recorded.get("usage")), before=True)
+            return _with_action(cast("AIMessage", to_message(recorded["reply"])), key)
         self._attempt.check()
         meter = self._attempt.meter(allowance=1)
         config = inner_config("collect", {"trajectory": self._attempt.id, "step": self._steps})
-        prompt = [SystemMessage(DEFAULT_ACT_PROMPT), *self._messages]
+        prompt = [SystemMessage(DEFAULT_ACT_PROMPT), *self.messages]
         try:
             reply = yield from call_tools(self._model, [ACT_TOOL], prompt, meter, config)
         except ConfigurationError:
             raise
         except Exception as error:
             self._attempt.spend(cost_of(meter))
-            if self._steps and is_unacceptable(error):
+            if self._steps and is_unacceptable(error):  # it has grown in the attempt, as into one too long
                 msg = f"The model did not take the conversation: {described(error)}"
-                raise _RefusedError(msg) from error
+                raise FailedError(msg) from error
             msg = f"The model could not be asked: {described(error)}"
             raise UnfinishedError(msg) from error
         cost = cost_of(meter)
@@ -308,53 +295,30 @@ class _Episode:
         yield from journal.keeping(key, {"reply": to_chat(reply), "usage": asdict(cost)})
         return _with_action(reply, key)
 
-    def _act(self, call: Mapping[str, Any]) -> Flow[str]:
-        """Carry out a call; returns what went wrong, if the attempt is over because of it."""
+    def _act(self, call: Mapping[str, Any]) -> Flow[None]:
+        """Carry out a call."""
         self._steps += 1
         action = _action_in(call)
-        if action is None:
-            self._observe(call, StepReading(MISCALLED), status="error")
-            return ""
         try:
-            observed: StepReading = yield from self._environment.stepping(action)
+            observed = StepReading(MISCALLED) if action is None else (yield from stepping(self._world, action))
         except UnreadableStepError as error:
             raise UnfinishedError(str(error)) from error
         except Exception as error:
             msg = f"The environment raised {described(error)} on the action {action!r:.120}."
-            if is_outage(error):
-                raise UnfinishedError(msg) from error
-            return msg
-        self._observe(call, observed)
-        return ""
-
-    def _observe(self, call: Mapping[str, Any], observed: StepReading, **fields: Any) -> None:
-        self._say(ToolMessage(observed.observation, tool_call_id=call["id"], name=call["name"], **fields))
-        self._done = observed.done
-        self._truncated = observed.truncated
+            raise (UnfinishedError if is_outage(error) else FailedError)(msg) from error
+        status = "error" if action is None else "success"
+        self._say(ToolMessage(observed.observation, tool_call_id=call["id"], name=call["name"], status=status))
+        self.done, self.truncated = observed.done, observed.truncated
         if observed.reward is not None:
-            self._rewards.append(observed.reward)
+            self.rewards.append(observed.reward)
 
     def _say(self, message: BaseMessage) -> None:
-        self._messages.append(message)
+        self.messages.append(message)
         self._place = place(self._place, message)
 
-    def _run(self, problem: str = "") -> AttemptResult:
-        reward = sum(self._rewards) if self._rewards else None
-        ended = {"reward": reward, "done": self._done, "truncated": self._truncated}
-        return AttemptResult(
-            messages=tuple(said(message) for message in self._messages),
-            result={"messages": self._messages, **ended},
-            problem=problem,
-            success=self._done and not self._truncated and (reward is None or reward >= SUCCESS_REWARD),
-            reward=reward,
-        )
 
-
-def _with_action(reply: BaseMessage, key: str) -> AIMessage:
+def _with_action(reply: AIMessage, key: str) -> AIMessage:
     """A reply whose action is a tool call, also if it was written in words; calls without an id get one."""
-    if not isinstance(reply, AIMessage):  # what was recorded was written by `to_chat`
-        msg = f"A recorded reply is a {type(reply).__name__}."
-        raise TypeError(msg)
     calls: Sequence[Any] = reply.tool_calls
     if not calls and (written := _ACTION.search(reply.text)):
         calls = [{"name": ACT, "args": {"action": written.group(1)}, "id": None}]

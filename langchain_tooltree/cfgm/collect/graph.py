@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID, uuid4
@@ -18,15 +19,15 @@ from langchain_tooltree._langgraph import NodeRun, interrupts_in, without_graph
 from langchain_tooltree.cfgm.collect.attempt import (
     Attempt,
     AttemptResult,
+    FailedError,
     StoppedError,
     UnfinishedError,
     described,
-    is_async_only,
     is_outage,
     is_unacceptable,
 )
 from langchain_tooltree.cfgm.collect.report import Cost
-from langchain_tooltree.errors import ConfigurationError, ToolTreeError
+from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.experience.recorder import TrajectoryRecorder
 from langchain_tooltree.experience.records import EXTRAS, ChatMessage
 from langchain_tooltree.experience.run_identity import COLLECTING
@@ -35,11 +36,15 @@ from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.flows import Flow
 from langchain_tooltree.models import TAG, was_refused
 
-Graph = Pregel[Any, Any, Any, Any]
+AgentGraph = Pregel[Any, Any, Any, Any]
 
-
-class StepsSpentError(ToolTreeError, RuntimeError):
-    """An agent has asked for more tool calls than it may make."""
+ASYNC_ONLY = (
+    "No synchronous function provided",  # nodes of LangGraph
+    "Cannot invoke a coroutine function",  # runnables of LangChain
+    "does not support sync invocation",  # tools
+    "Synchronous implementation of",  # middleware
+)
+"""What errors say that are raised where the sync half of something is missing."""
 
 
 class _Halt(BaseException):
@@ -58,7 +63,7 @@ class _Watch(BaseCallbackHandler):
     def __init__(self, attempt: Attempt) -> None:
         self.errors: list[BaseException] = []
         """What models raised."""
-        self.halted: ToolTreeError | None = None
+        self.halted: FailedError | StoppedError | None = None
         """Why no further node may begin; `None` as long as they may."""
         self._attempt = attempt
         self._calls: dict[str, int] = {}
@@ -103,7 +108,7 @@ class _Watch(BaseCallbackHandler):
                 message.id = message.id or str(uuid4())  # as LangGraph would, so that hooks can return it again
                 self._calls[message.id] = len(message.tool_calls)
         if sum(self._calls.values()) > self._attempt.max_steps and self.halted is None:
-            self.halted = StepsSpentError(f"The limit of {self._attempt.max_steps} tool calls was reached.")
+            self.halted = FailedError(f"The limit of {self._attempt.max_steps} tool calls was reached.")
 
     def on_llm_end(self, response: Any, **_: Any) -> None:
         """Count what a reply has cost."""
@@ -122,34 +127,25 @@ class _Watch(BaseCallbackHandler):
 class _GraphCall:
     """Running a graph, as a step; `None` if its watch has ended it."""
 
-    graph: Graph
+    graph: AgentGraph
     given: Any
     config: RunnableConfig
     context: Any
 
     def run(self) -> Any:
-        try:
+        with suppress(_Halt):
             return self.graph.invoke(self.given, self.config, context=self.context)
-        except _Halt:
-            return None
 
     async def arun(self) -> Any:
-        try:
+        with suppress(_Halt):
             return await self.graph.ainvoke(self.given, self.config, context=self.context)
-        except _Halt:
-            return None
 
 
-def run_graph(attempt: Attempt, graph: Graph, config: RunnableConfig | None, context: Any) -> Flow[AttemptResult]:
+def run_graph(attempt: Attempt, graph: AgentGraph, config: RunnableConfig | None, context: Any) -> Flow[AttemptResult]:
     """Try a task with an agent whose state has `messages`, as a flow.
 
     Nothing is kept before it ends: an attempt that was interrupted is made again from its beginning. Its tools may have
     changed a world that is gone, so going on from a checkpoint would go on in a world in which nothing has happened.
-
-    Raises:
-        UnfinishedError: If a model cannot be reached, or the state has no messages.
-        StoppedError: If the collection is being stopped.
-        ConfigurationError: If the agent can only be run by `acollect`.
     """
     seen: list[Trajectory] = []
     watch = _Watch(attempt)
@@ -165,7 +161,8 @@ def run_graph(attempt: Attempt, graph: Graph, config: RunnableConfig | None, con
     except Exception as error:  # noqa: BLE001 - what it means is decided below
         raised = error
     problem = _problem(raised, state, watch)
-    if not seen or (not problem and not _has_messages(state)):
+    held = state.get(MESSAGES_KEY) if isinstance(state, Mapping) else getattr(state, MESSAGES_KEY, None)
+    if not seen or not (problem or held):
         msg = f"The state of the agent has no {MESSAGES_KEY!r}; collect needs an agent that keeps its messages there."
         raise UnfinishedError(msg)
     return AttemptResult(
@@ -187,17 +184,18 @@ def _problem(error: Exception | None, state: Any, watch: _Watch) -> str:
         return f"The agent was interrupted, and nobody is there to answer: {asked}"
     if error is None or isinstance(error, GraphRecursionError):
         return str(error or "")
-    if is_async_only(error):
+    if isinstance(error, TypeError | NotImplementedError) and any(words in str(error) for words in ASYNC_ONLY):
         msg = f"The agent is async in part and cannot be run by collect; use acollect. ({described(error)})"
         raise ConfigurationError(msg) from error
-    if _is_no_fault(error, watch):
+    from_model = any(error is raised for raised in watch.errors)
+    if is_outage(error) or (from_model and not is_unacceptable(error)):  # the agent could do nothing about it
         msg = f"The agent could not be run: {described(error)}"
         raise UnfinishedError(msg) from error
     return f"The agent raised {described(error)}"
 
 
 def _configured(
-    attempt: Attempt, graph: Graph, config: RunnableConfig | None, handlers: list[BaseCallbackHandler]
+    attempt: Attempt, graph: AgentGraph, config: RunnableConfig | None, handlers: list[BaseCallbackHandler]
 ) -> RunnableConfig:
     """The user's configuration, on a thread of the attempt's own."""
     given = config or {}
@@ -224,15 +222,6 @@ def _configured(
     }
 
 
-def _is_no_fault(error: BaseException, watch: _Watch) -> bool:
-    """Whether the agent could do nothing about an error: a model raised it, or a service cannot be reached.
-
-    A conversation that a provider will not take is the agent's own.
-    """
-    from_model = any(error is raised for raised in watch.errors)
-    return is_outage(error) or (from_model and not is_unacceptable(error))
-
-
 def _replies_in(output: Any) -> Iterator[AIMessage]:
     """The model's messages in what a node returned: an update, a command, or a list of these."""
     match output:
@@ -247,16 +236,10 @@ def _replies_in(output: Any) -> Iterator[AIMessage]:
                 yield from _replies_in(each)
 
 
-def _has_messages(state: Any) -> bool:
-    held = state.get(MESSAGES_KEY) if isinstance(state, Mapping) else getattr(state, MESSAGES_KEY, None)
-    return bool(held)
-
-
 def _bare(message: ChatMessage) -> ChatMessage:
     """A message without its id, which is another one in every run."""
     extras = message.get(EXTRAS)
     if not isinstance(extras, Mapping):
         return message
     rest = {key: value for key, value in extras.items() if key != "id"}
-    bare = {key: value for key, value in message.items() if key != EXTRAS}
-    return bare | ({EXTRAS: rest} if rest else {})
+    return {key: value for key, value in message.items() if key != EXTRAS} | ({EXTRAS: rest} if rest else {})

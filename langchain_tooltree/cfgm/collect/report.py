@@ -2,7 +2,8 @@
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import astuple, dataclass, fields
+from operator import add
 from typing import Any
 
 from langchain_tooltree.errors import ConfigurationError
@@ -34,8 +35,7 @@ class NamedTask:
 
     def attempt_id(self, number: int) -> str:
         """The id of the trajectory of its `number`-th attempt, from 1: the same in every collection."""
-        name = digest(json.dumps([self.id, self.text]), 24)
-        return f"collected-{name}-{number}"
+        return f"collected-{digest(json.dumps([self.id, self.text]), 24)}-{number}"
 
     def __str__(self) -> str:
         shown = cut(self.text, SHOWN_TEXT)
@@ -54,7 +54,11 @@ def named(tasks: Iterable[str | Task]) -> list[NamedTask]:
     found: dict[str, NamedTask] = {}
     ids: set[str] = set()
     for given in tasks:
-        task = _named(given)
+        text, key = (given.text, given.id) if isinstance(given, Task) else (given, "")
+        if not isinstance(text, str) or not text.strip() or not isinstance(key, str):
+            msg = f"A task must be a text that says something, or a Task with one and a str as id; got {given!r:.80}."
+            raise ConfigurationError(msg)
+        task = NamedTask(given, text, key)
         if task.attempt_id(1) in found or (task.id and task.id in ids):
             msg = f"Two tasks are the same: {task}. Tell tasks with the same text apart: Task(text, id=...)."
             raise ConfigurationError(msg)
@@ -66,29 +70,9 @@ def named(tasks: Iterable[str | Task]) -> list[NamedTask]:
     return list(found.values())
 
 
-def _named(given: Any) -> NamedTask:
-    text, key = (given.text, given.id) if isinstance(given, Task) else (given, "")
-    if not isinstance(text, str) or not text.strip() or not isinstance(key, str):
-        msg = (
-            f"A task must be a text that says something, or a Task with such a text and a str as id; got {given!r:.80}."
-        )
-        raise ConfigurationError(msg)
-    return NamedTask(given, text, key)
-
-
-SHOWN_PROBLEM = 160
-"""Characters of a problem that the report shows of each unfinished task."""
-
-
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What model calls cost.
-
-    Attributes:
-        model_calls: How many there were.
-        input_tokens: Tokens read, as far as the provider reports them.
-        output_tokens: Tokens written, as far as the provider reports them.
-    """
+    """What model calls cost; tokens as far as the provider reports them."""
 
     model_calls: int = 0
     input_tokens: int = 0
@@ -98,15 +82,11 @@ class Cost:
     def read(cls, data: Any) -> "Cost":
         """A cost that was stored, as far as it can be read: other versions may have counted other things."""
         counted = data if isinstance(data, dict) else {}
-        known = {each.name: counted.get(each.name) for each in fields(cls)}
-        return cls(**{name: count for name, count in known.items() if isinstance(count, int)})
+        names = (each.name for each in fields(cls))
+        return cls(**{name: counted[name] for name in names if isinstance(counted.get(name), int)})
 
     def __add__(self, other: "Cost") -> "Cost":
-        return Cost(
-            self.model_calls + other.model_calls,
-            self.input_tokens + other.input_tokens,
-            self.output_tokens + other.output_tokens,
-        )
+        return Cost(*map(add, astuple(self), astuple(other)))
 
     def __str__(self) -> str:
         return f"{self.model_calls:,} model calls, {self.input_tokens:,} tokens in, {self.output_tokens:,} out"
@@ -114,24 +94,14 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class TaskOutcome:
-    """What became of a task.
-
-    Attributes:
-        task: Its text.
-        id: Its id; empty if it has none.
-        success: Whether an attempt succeeded; `None` while it can still be tried, because something went wrong that is
-            no fault of the agent.
-        trajectories: Ids of its attempts in the store, in order.
-        reasons: Why the last attempt counts as what it does.
-        problem: Why it is unfinished; empty if it is not. The same collection, run again, goes on with it.
-    """
+    """What became of a task."""
 
     task: str
-    id: str
-    success: bool | None
-    trajectories: tuple[str, ...] = ()
-    reasons: str = ""
-    problem: str = ""
+    id: str  # empty if it has none
+    success: bool | None  # `None` while it can still be tried: something went wrong that is no fault of the agent
+    trajectories: tuple[str, ...] = ()  # ids of its attempts in the store, in order
+    reasons: str = ""  # why the last attempt counts as what it does
+    problem: str = ""  # why it is unfinished; the same collection, run again, goes on with it
 
     @property
     def attempts(self) -> int:
@@ -141,21 +111,13 @@ class TaskOutcome:
 
 @dataclass(frozen=True, slots=True)
 class CollectionReport:
-    """What a collection came to.
+    """What a collection came to."""
 
-    Attributes:
-        outcomes: What became of each task, in the order they were given.
-        made: How many attempts were finished in this run; the others were stored before.
-        cost: What this run spent, on attempts that it did not finish as well.
-        total: What all stored attempts of these tasks cost, in this run and in those before.
-        seconds: How long this run took.
-    """
-
-    outcomes: tuple[TaskOutcome, ...]
-    made: int
-    cost: Cost
-    total: Cost
-    seconds: float
+    outcomes: tuple[TaskOutcome, ...]  # one for each task, in the order they were given
+    made: int  # attempts that were finished in this run; the others were stored before
+    cost: Cost  # of this run, with attempts that it did not finish
+    total: Cost  # of all stored attempts of these tasks, in this run and in those before
+    seconds: float  # that this run took
 
     @property
     def tasks(self) -> int:
@@ -185,7 +147,5 @@ class CollectionReport:
             f"this run: {self.cost}, {self.seconds:.1f} s",
             f"in all:   {self.total}",
         ]
-        lines += [
-            f"unfinished: {each.id or each.task:.60}: {each.problem:.{SHOWN_PROBLEM}}" for each in self.unfinished
-        ]
-        return "\n".join(lines)
+        unfinished = (f"unfinished: {each.id or each.task:.60}: {each.problem:.160}" for each in self.unfinished)
+        return "\n".join([*lines, *unfinished])

@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 
 from tests.internals.cfgm import (
-    Environment,
     StepReading,
     UnreadableStepError,
     as_text,
     closing,
     is_environment,
     read_step,
+    resetting,
+    stepping,
 )
 
 
@@ -131,7 +132,7 @@ class Own:
 async def test_an_episode_begins_with_or_without_the_task(drive, reset, observation):
     if reset is dict:
         reset = lambda task: {}  # noqa: E731 - an empty observation
-    assert await drive(Environment(Own(reset)).resetting("leave")) == observation
+    assert await drive(resetting(Own(reset), "leave")) == observation
 
 
 async def test_an_error_inside_reset_is_not_taken_for_a_missing_argument(drive):
@@ -140,7 +141,7 @@ async def test_an_error_inside_reset_is_not_taken_for_a_missing_argument(drive):
         raise TypeError(msg)
 
     with pytest.raises(TypeError, match="broken"):
-        await drive(Environment(Own(reset)).resetting("leave"))
+        await drive(resetting(Own(reset), "leave"))
 
 
 async def test_actions_may_be_awaited(drive):
@@ -148,7 +149,7 @@ async def test_actions_may_be_awaited(drive):
         async def step(self, action):
             return action.upper(), 1, True
 
-    assert await drive(Environment(Async(None)).stepping("go")) == StepReading("GO", 1.0, done=True)
+    assert await drive(stepping(Async(None), "go")) == StepReading("GO", 1.0, done=True)
 
 
 def test_objects_with_reset_and_step_are_environments_and_classes_are_not():
