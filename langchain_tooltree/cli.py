@@ -4,10 +4,11 @@ import argparse
 import importlib
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from langchain_core.embeddings import Embeddings
 from langchain_core.language_models import BaseChatModel
@@ -47,16 +48,9 @@ ENOUGH_CALLS = 10**6
 SHOWN_EDGES = 40
 """Edges that `show` prints: about a screen."""
 
-M = TypeVar("M")
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line, with the words after the program's name; those of the process if left out.
-
-    Returns:
-        The exit code: 0; 2 with one line of explanation if the command cannot be carried out; 1 if `doctor` has
-        something to report.
-    """
+    """Run a command, by default the one that the process was started with, and return its exit code."""
     options = _parser().parse_args(arguments)
     try:
         code: int = options.run(options, Console())
@@ -108,17 +102,14 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _demo(options: argparse.Namespace, console: Console) -> int:
-    model = _made(resolve_model, options.model) if options.model else demo.offline_model()
+    with _using(options.model):
+        model = resolve_model(options.model) if options.model else demo.offline_model()
     speaker = options.model or "an offline stand-in that follows a few rules (use --model for a real model)"
     console.print(f"[bold]{demo.REQUEST}[/bold]\nModel: {speaker}\n")
     # Every observation is judged, so that the tree shows why each branch was left.
     config = SearchConfig(max_rollouts=options.rollouts, seed=options.seed, post_evaluation="always")
-    try:
+    with _using(options.model):
         result = _search(console, model, config)
-    except Exception as error:
-        if not options.model:
-            raise
-        raise _unusable(options.model, error) from error
     console.print(result.to_rich())
     console.print("[dim]Q mean reward, N visits, r_pre / r_post scores before / after the call, ✔ the plan[/]")
     if recovery := _recovery(result):
@@ -172,9 +163,11 @@ def _mine(options: argparse.Namespace, console: Console) -> int:
     seen: Counter[bool | None] = Counter()
     meter = Meter(ENOUGH_CALLS)
     check_target(options.output)
-    model = _made(resolve_model, options.summarize) if options.summarize else None
+    with _using(options.summarize):
+        model = resolve_model(options.summarize) if options.summarize else None
     embeddings = _embeddings(options)
-    with _progress(console) as progress:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("mining", total=total)
 
         def read() -> Iterator[Trajectory]:
@@ -206,20 +199,21 @@ def _mine(options: argparse.Namespace, console: Console) -> int:
 
 
 def _embeddings(options: argparse.Namespace) -> Embeddings | None:
-    return _made(resolve_embeddings, options.embeddings) if options.embeddings else None
+    with _using(options.embeddings):
+        return resolve_embeddings(options.embeddings) if options.embeddings else None
 
 
-def _made(make: Callable[[str], M], name: str) -> M:
-    """The model of a name."""
+@contextmanager
+def _using(name: str | None) -> Iterator[None]:
+    """Put what a model raises into one line; a missing key or package raises whatever the provider likes."""
     try:
-        return make(name)
-    except Exception as error:  # a missing key or package raises whatever the provider likes
-        raise _unusable(name, error) from error
-
-
-def _unusable(name: str, error: Exception) -> ConfigurationError:
-    reason = str(error).strip().split("\n", 1)[0] or type(error).__name__
-    return ConfigurationError(f"Cannot use the model {name!r}: {reason}")
+        yield
+    except Exception as error:
+        if not name:
+            raise
+        reason = str(error).strip().split("\n", 1)[0] or type(error).__name__
+        msg = f"Cannot use the model {name!r}: {reason}"
+        raise ConfigurationError(msg) from error
 
 
 def _summarized(runs: Iterable[Trajectory], model: BaseChatModel, meter: Meter) -> Iterator[Trajectory]:
@@ -308,8 +302,3 @@ def _imported(place: str) -> list[Any]:
         msg = f"{place} is no list of tools: {found!r:.80}."
         raise ConfigurationError(msg)
     return list(found)
-
-
-def _progress(console: Console) -> Progress:
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    return Progress(*columns, console=console, transient=True)

@@ -48,15 +48,9 @@ def shortened_in(data: Any, longest: int = LONGEST_TEXT) -> Any:
 
 
 def digest(content: Any, length: int = 32) -> str:
-    """The SHA-256 digest of a text, or of data as JSON with sorted keys: the same on every machine.
+    """The first hexadecimal digits of the SHA-256 of a text, or of data as JSON: the same on every machine.
 
-    Args:
-        content: A text, or data; what JSON has no form for counts as its `str`.
-        length: Hexadecimal digits of the result, 64 at the most. 32 are 128 bits, so no two of 10^15 things share one;
-            other lengths stand where stored ids have them.
-
-    Returns:
-        The first digits.
+    32 digits are 128 bits, so no two of 10^15 things share one; other lengths stand where stored ids have them.
     """
     if not isinstance(content, str):
         content = json.dumps(content, sort_keys=True, ensure_ascii=False, default=str)
@@ -79,18 +73,11 @@ def json_object(text: str) -> dict[str, Any] | None:
 
 
 def listed(text: str) -> list[Any]:
-    """The elements of the list in a text.
+    """The elements of the first JSON array of texts or objects in a text, or else its numbered or bulleted items.
 
-    langchain-core's `NumberedListOutputParser` and `MarkdownListOutputParser` are no substitute: each knows one marker,
-    and ends an item at its first line.
-
-    Args:
-        text: What a model replied.
-
-    Returns:
-        The elements of the JSON array in it, if it holds one of texts or objects; otherwise its numbered or bulleted
-        items, as texts without marker and emphasis. A line without a marker goes on with the item before it, an empty
-        line ends the item, and lines marked deeper belong to the item above them. Nothing for a text without a list.
+    An item loses its marker and emphasis. A line without a marker goes on with the item before it, an empty line ends
+    the item, and lines marked deeper belong to the item above them. The list parsers of langchain-core are no
+    substitute: each knows one marker, and ends an item at its first line.
     """
     return next(filter(_is_list, _json_in(text, r"\[")), None) or _items(text)
 

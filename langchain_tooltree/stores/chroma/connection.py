@@ -38,8 +38,8 @@ PLACEHOLDER = np.ones((1, 1), dtype=np.float32)
 COSINE: Any = {"hnsw": {"space": "cosine", "max_neighbors": 32, "ef_construction": 200, "ef_search": 200}}
 """Chroma's defaults leave some 0.5 % of 10,000 text vectors unreachable in the graph; these leave 0.03 %."""
 
-Place = tuple[str, ...]
-"""A namespace of LangGraph's stores."""
+Labels = tuple[str, ...]
+"""The labels of a namespace."""
 
 if sys.platform == "win32":
     import msvcrt
@@ -96,10 +96,6 @@ class Connection:
         """Whether nobody but this process can write, so that holding `mutex` keeps everything still."""
         return self.folder is not None
 
-    def reading(self) -> contextlib.AbstractContextManager[object]:
-        """Keeps writers of this process away while reading, where there are no others; a server is read freely."""
-        return self.mutex if self.exclusive else contextlib.nullcontext()
-
     def check(self) -> None:
         """Refuse to work in a forked child."""
         if os.getpid() != self._process:
@@ -143,15 +139,15 @@ class Connection:
         """How many rows the client takes at once."""
         return self.client.get_max_batch_size()
 
-    def items(self, namespace: Place) -> Collection | None:
+    def items(self, namespace: Labels) -> Collection | None:
         """The collection of a namespace's items: one row for each, with its value."""
         return self._find(_name("items", namespace))
 
-    def vectors(self, namespace: Place) -> Collection | None:
+    def vectors(self, namespace: Labels) -> Collection | None:
         """The collection of a namespace's vectors: one row for each indexed text of an item."""
         return self._find(_name("vectors", namespace))
 
-    def make_items(self, namespace: Place) -> Collection:
+    def make_items(self, namespace: Labels) -> Collection:
         """As `items`, made if need be."""
         found = self.items(namespace)
         if found is None:
@@ -160,11 +156,11 @@ class Connection:
             found = self._make(_name("items", namespace), {"namespace": json.dumps(namespace)})
         return found
 
-    def make_vectors(self, namespace: Place) -> Collection:
+    def make_vectors(self, namespace: Labels) -> Collection:
         """As `vectors`, made if need be."""
         return self._make(_name("vectors", namespace), {"namespace": json.dumps(namespace)}, COSINE)
 
-    def drop(self, namespace: Place) -> None:
+    def drop(self, namespace: Labels) -> None:
         """Remove an empty namespace; only safe where nobody else can be filling it at the same time."""
         for name in (_name("vectors", namespace), _name("items", namespace)):
             self._collections.pop(name, None)
@@ -173,7 +169,7 @@ class Connection:
                 self.client.delete_collection(name)
         self._make(CATALOGUE).delete(ids=[json.dumps(namespace)])
 
-    def below(self, prefix: Place = ()) -> list[Place]:
+    def below(self, prefix: Labels = ()) -> list[Labels]:
         """The namespaces that start with a prefix."""
         rows = self._find(CATALOGUE)
         if rows is None:
@@ -211,7 +207,7 @@ class Connection:
         return found
 
 
-def _name(kind: str, namespace: Place) -> str:
+def _name(kind: str, namespace: Labels) -> str:
     """Chroma's names are short and of few characters, namespaces are not."""
     return f"tooltree-{kind}-{digest(json.dumps(namespace), 48)}"
 
@@ -251,8 +247,7 @@ def connect(path_or_client: str | os.PathLike[str] | ClientAPI) -> Connection:
     """A store's connection: to a folder, which is made and locked, or through a client of chromadb."""
     client_api = import_extra("chromadb", "chroma", "ChromaStore").api.ClientAPI
     if isinstance(path_or_client, str | os.PathLike):
-        folder = Path(path_or_client).resolve()
-        return _share(folder, str(folder), None)
+        return _share(str(Path(path_or_client).resolve()), None)
     if not isinstance(path_or_client, client_api):
         msg = (
             f"ChromaStore takes a folder or a sync client of chromadb (PersistentClient, HttpClient, EphemeralClient), "
@@ -261,12 +256,12 @@ def connect(path_or_client: str | os.PathLike[str] | ClientAPI) -> Connection:
         raise ConfigurationError(msg)
     settings = path_or_client.get_settings()
     if settings.is_persistent and not settings.chroma_api_impl.endswith("FastAPI"):  # a client of no server
-        directory = settings.persist_directory
-        return _share(Path(directory).resolve(), directory, path_or_client)
+        return _share(settings.persist_directory, path_or_client)
     return Connection(path_or_client)
 
 
-def _share(folder: Path, directory: str, client: ClientAPI | None) -> Connection:
+def _share(directory: str, client: ClientAPI | None) -> Connection:
+    folder = Path(directory).resolve()
     with _folders_lock:
         if folder in _inherited:
             msg = (

@@ -10,22 +10,23 @@ from __future__ import annotations
 import heapq
 import json
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from langchain_tooltree.stores.chroma.connection import Connection, Place
+from langchain_tooltree.stores.chroma.connection import Connection, Labels
 from langchain_tooltree.stores.chroma.filters import FIELD, both, scalar_fields
 
 if TYPE_CHECKING:
     from chromadb.api.models.Collection import Collection
 
-T = TypeVar("T")
+Row = tuple[str, Any, Mapping[str, Any]]
+"""Id, vector and metadata."""
 
 READ = 500
 """Rows read at once: chromadb fails above some 30,000."""
@@ -39,7 +40,7 @@ _BITS = 18
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def moments(times: Sequence[int]) -> NDArray[np.float32]:
+def _moments(times: Sequence[int]) -> NDArray[np.float32]:
     """Microseconds since 1970 as the vectors of items' rows, which are read without the items' values."""
     whole = np.asarray(times, dtype=np.int64)
     mask = (1 << _BITS) - 1
@@ -60,7 +61,7 @@ def write_order(connection: Connection, items: Collection) -> dict[str, int]:
     return known
 
 
-def note_written(connection: Connection, items: Collection, times: Mapping[str, int], gone: Iterable[str]) -> None:
+def _note_written(connection: Connection, items: Collection, times: Mapping[str, int], gone: Iterable[str]) -> None:
     """Keep what is remembered up to date."""
     known = connection.orders.get(items.name)
     if known is not None:
@@ -69,10 +70,10 @@ def note_written(connection: Connection, items: Collection, times: Mapping[str, 
         known.update(times)
 
 
-def newest_first(orders: Mapping[Place, dict[str, int]]) -> Iterator[tuple[Place, str]]:
+def newest_first(orders: Mapping[Labels, dict[str, int]]) -> Iterator[tuple[Labels, str]]:
     """The items of several namespaces, the last written ones first."""
 
-    def backwards(namespace: Place, order: dict[str, int]) -> Iterator[tuple[int, str, Place]]:
+    def backwards(namespace: Labels, order: dict[str, int]) -> Iterator[tuple[int, str, Labels]]:
         return ((-order[key], key, namespace) for key in reversed(order))
 
     for _, key, namespace in heapq.merge(*(backwards(*each) for each in orders.items())):
@@ -81,33 +82,32 @@ def newest_first(orders: Mapping[Place, dict[str, int]]) -> Iterator[tuple[Place
 
 @dataclass(frozen=True, slots=True)
 class StoredItem:
-    """The row of an item; times in microseconds since 1970."""
+    """An item by the metadata of its row.
+
+    `value` is JSON, `created` and `updated` are microseconds since 1970, `revision` names this writing of the item,
+    `vectors` says how many it has. What Chroma can filter by stands there as well, see `scalar_fields`.
+    """
 
     key: str
-    document: str  # its value, in JSON
-    created: int
-    updated: int
-    revision: str  # names this writing of it
-    vectors: int  # how many it has
-    fields: tuple[str, ...] = ()  # those that Chroma can filter by
+    row: Mapping[str, Any]
 
     @property
     def value(self) -> dict[str, Any]:
         """The item's value, a fresh copy each time."""
-        value: dict[str, Any] = json.loads(self.document)
+        value: dict[str, Any] = json.loads(self.row["value"])
         return value
 
     @property
     def times(self) -> dict[str, datetime]:
         """`created_at` and `updated_at`, as LangGraph's items have them."""
         return {
-            "created_at": _EPOCH + timedelta(microseconds=self.created),
-            "updated_at": _EPOCH + timedelta(microseconds=self.updated),
+            "created_at": _EPOCH + timedelta(microseconds=self.row["created"]),
+            "updated_at": _EPOCH + timedelta(microseconds=self.row["updated"]),
         }
 
     def vector_ids(self) -> list[str]:
-        """The ids of the item's vectors."""
-        return [_vector_id(self.revision, position, self.key) for position in range(self.vectors)]
+        """The ids of the item's vectors, from which the item can be told without reading the rows; see `Hit`."""
+        return [f"{self.row['revision']}.{position}.{self.key}" for position in range(self.row["vectors"])]
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,11 +120,6 @@ class Write:
     texts: tuple[str, ...] = ()
 
 
-def _vector_id(revision: str, position: int, key: str) -> str:
-    """The id of a vector, from which its item can be told without reading the row."""
-    return f"{revision}.{position}.{key}"
-
-
 def portions(ids: Sequence[str]) -> Iterator[list[str]]:
     """As many at once as chromadb reads or deletes."""
     return (list(ids[start : start + READ]) for start in range(0, len(ids), READ))
@@ -133,15 +128,16 @@ def portions(ids: Sequence[str]) -> Iterator[list[str]]:
 def read_items(items: Collection, keys: Sequence[str]) -> dict[str, StoredItem]:
     """The rows of some items."""
     pages = (items.get(ids=ids, include=["metadatas"]) for ids in portions([_row_id(key) for key in keys]))
-    return {item.key: item for page in pages for item in _parse(page)}
+    rows = (row for page in pages for row in zip(page["ids"], page["metadatas"] or (), strict=True))
+    return {row_id[1:]: StoredItem(row_id[1:], metadata) for row_id, metadata in rows}
 
 
 def read_in_order(
-    spaces: Mapping[Place, Collection], places: Iterator[tuple[Place, str]], size: int
-) -> Iterator[tuple[Place, StoredItem]]:
+    spaces: Mapping[Labels, Collection], places: Iterator[tuple[Labels, str]], size: int
+) -> Iterator[tuple[Labels, StoredItem]]:
     """Items of several namespaces in the order given, read in portions, as far as they are asked for."""
     while portion := list(islice(places, size)):
-        wanted: dict[Place, list[str]] = {}
+        wanted: dict[Labels, list[str]] = {}
         for namespace, key in portion:
             wanted.setdefault(namespace, []).append(key)
         found = {namespace: read_items(spaces[namespace], keys) for namespace, keys in wanted.items()}
@@ -157,7 +153,7 @@ def matching_keys(items: Collection, clauses: Sequence[dict[str, Any]]) -> set[s
 
 
 def write_items(
-    connection: Connection, namespace: Place, writes: Sequence[Write], vectors: Mapping[str, Sequence[float]]
+    connection: Connection, namespace: Labels, writes: Sequence[Write], vectors: Mapping[str, Sequence[float]]
 ) -> None:
     """Put and delete items of one namespace; the caller holds the connection's mutex."""
     puts = [write for write in writes if write.value is not None]
@@ -165,18 +161,26 @@ def write_items(
     if items is None:
         return
     before = read_items(items, [write.key for write in writes])
-    rows = {write.key: _row(write, before.get(write.key), connection.tick()) for write in puts}
+    after = [StoredItem(put.key, _row(put, before.get(put.key), connection.tick())) for put in puts]
+    times = {item.key: item.row["updated"] for item in after}
     gone = [write.key for write in writes if write.value is None and write.key in before]
     try:
-        if any(write.texts for write in puts):
-            _write_vectors(connection, namespace, puts, rows, vectors)
-        _write_rows(connection, items, puts, rows)
+        new = [
+            (vector_id, vectors[text], {"key": put.key})
+            for put, item in zip(puts, after, strict=True)
+            for vector_id, text in zip(item.vector_ids(), put.texts, strict=True)
+        ]
+        if new:
+            _upsert(connection.make_vectors(namespace), new, connection.max_batch)
+        moments = _moments([*times.values()])
+        rows = [(_row_id(item.key), moment, item.row) for item, moment in zip(after, moments, strict=True)]
+        _upsert(items, rows, connection.max_batch)
         for ids in portions([_row_id(key) for key in gone]):
             items.delete(ids=ids)
     except BaseException:
         connection.orders.pop(items.name, None)  # nobody knows how far it came
         raise
-    note_written(connection, items, {key: row["updated"] for key, row in rows.items()}, gone)
+    _note_written(connection, items, times, gone)
     outdated = [row for item in before.values() for row in item.vector_ids()]
     if outdated and (stored := connection.vectors(namespace)) is not None:
         for ids in portions(outdated):
@@ -192,10 +196,10 @@ def _row_id(key: str) -> str:
 
 def _row(write: Write, before: StoredItem | None, now: int) -> dict[str, Any]:
     """An item's metadata. Chroma merges it into what is there, so fields that are no more have to be taken out."""
-    removed = dict.fromkeys(before.fields) if before else {}
+    removed = {name: None for name in before.row if name.startswith(FIELD)} if before else {}
     return removed | {
         "value": write.document,
-        "created": before.created if before else now,
+        "created": before.row["created"] if before else now,
         "updated": now,
         "revision": uuid.uuid4().hex,
         "vectors": len(write.texts),
@@ -203,62 +207,23 @@ def _row(write: Write, before: StoredItem | None, now: int) -> dict[str, Any]:
     }
 
 
-def _write_rows(
-    connection: Connection, items: Collection, puts: Sequence[Write], rows: Mapping[str, dict[str, Any]]
-) -> None:
-    for piece in _pieces(puts, lambda write: len(write.document), connection.max_batch):
-        items.upsert(
-            ids=[_row_id(write.key) for write in piece],
-            embeddings=moments([rows[write.key]["updated"] for write in piece]),
-            metadatas=[rows[write.key] for write in piece],
-        )
+def _upsert(collection: Collection, rows: Sequence[Row], most: int) -> None:
+    for piece in _pieces(rows, most):
+        ids, vectors, metadatas = (list(column) for column in zip(*piece, strict=True))
+        collection.upsert(ids=ids, embeddings=vectors, metadatas=metadatas)
 
 
-def _write_vectors(
-    connection: Connection,
-    namespace: Place,
-    puts: Sequence[Write],
-    rows: Mapping[str, Mapping[str, Any]],
-    vectors: Mapping[str, Sequence[float]],
-) -> None:
-    stored = connection.make_vectors(namespace)
-    new = [
-        (_vector_id(rows[write.key]["revision"], position, write.key), write.key, vectors[text])
-        for write in puts
-        for position, text in enumerate(write.texts)
-    ]
-    for piece in _pieces(new, lambda row: 6 * len(row[2]), connection.max_batch):
-        stored.upsert(
-            ids=[row for row, _, _ in piece],
-            embeddings=[vector for _, _, vector in piece],
-            metadatas=[{"key": key} for _, key, _ in piece],
-        )
-
-
-def _parse(page: Mapping[str, Any]) -> list[StoredItem]:
-    return [
-        StoredItem(
-            key=row[1:],
-            document=entry["value"],
-            created=entry["created"],
-            updated=entry["updated"],
-            revision=entry["revision"],
-            vectors=entry["vectors"],
-            fields=tuple(name for name in entry if name.startswith(FIELD)),
-        )
-        for row, entry in zip(page["ids"], page["metadatas"] or (), strict=True)
-    ]
-
-
-def _pieces(rows: Sequence[T], weigh: Callable[[T], int], most: int) -> Iterator[list[T]]:
+def _pieces(rows: Sequence[Row], most: int) -> Iterator[list[Row]]:
     """Rows in portions that chromadb takes at once."""
-    piece: list[T] = []
+    piece: list[Row] = []
     weight = 0
     for row in rows:
-        if piece and (len(piece) == most or weight + weigh(row) > PAYLOAD):
+        _, vector, metadata = row
+        added = 6 * len(vector) + len(metadata.get("value", ""))  # six bytes for a number in base64
+        if piece and (len(piece) == most or weight + added > PAYLOAD):
             yield piece
             piece, weight = [], 0
         piece.append(row)
-        weight += weigh(row)
+        weight += added
     if piece:
         yield piece

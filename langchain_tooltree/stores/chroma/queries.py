@@ -22,7 +22,7 @@ from langgraph.store.base import (
 )
 from numpy.typing import NDArray
 
-from langchain_tooltree.stores.chroma.connection import Connection, Place
+from langchain_tooltree.stores.chroma.connection import Connection, Labels
 from langchain_tooltree.stores.chroma.filters import check_filter, matches, where_clause
 from langchain_tooltree.stores.chroma.items import (
     READ,
@@ -72,7 +72,7 @@ class Hit:
 
 def nearest(
     connection: Connection,
-    namespace: Place,
+    namespace: Labels,
     query: Sequence[float],
     conditions: Mapping[str, Any] | None,
     need: int,
@@ -83,7 +83,7 @@ def nearest(
         return []
     known: set[str] = set()
     for _ in range(ATTEMPTS):
-        best, leftovers = _nearest(items, vectors, query, conditions, need)
+        best, leftovers = _nearest(items, vectors, np.asarray(query, dtype=np.float32), conditions, need)
         if connection.exclusive:
             if leftovers:
                 vectors.delete(ids=leftovers)
@@ -97,19 +97,21 @@ def nearest(
 
 
 def _nearest(
-    items: Collection, vectors: Collection, query: Sequence[float], conditions: Mapping[str, Any] | None, need: int
+    items: Collection, vectors: Collection, query: NDArray[np.float32], conditions: Mapping[str, Any] | None, need: int
 ) -> tuple[dict[str, tuple[float, StoredItem]], list[str]]:
     """Scores and items by key, and the vectors met on the way that belong to no item as it is."""
     clauses = where_clause(conditions)
     allowed = matching_keys(items, clauses) if clauses else None
     if allowed is not None and len(allowed) <= FEW:
-        hits: Iterator[Hit] = iter(_compared(vectors, query, sorted(allowed)))
+        wheres: Iterator[Any] = ({"key": {"$in": keys}} for keys in portions(sorted(allowed)))
+        pages = (vectors.get(where=where, include=["embeddings"]) for where in wheres)
+        hits = iter(sorted(_scored(pages, query), key=lambda hit: -hit.score))
     else:
         hits = (hit for hit in _widening(vectors, query, need) if allowed is None or hit.key in allowed)
     best: dict[str, tuple[float, StoredItem]] = {}
     leftovers: list[str] = []
     for hit, item in _with_items(items, hits, need):
-        if item is None or item.revision != hit.revision:
+        if item is None or item.row["revision"] != hit.revision:
             leftovers.append(hit.row)
         elif matches(item.value, conditions):
             if item.key not in best or best[item.key][0] < hit.score:
@@ -131,17 +133,19 @@ def _with_items(items: Collection, hits: Iterator[Hit], need: int) -> Iterator[t
         size = min(2 * size, READ)
 
 
-def _widening(vectors: Collection, query: Sequence[float], need: int) -> Iterator[Hit]:
+def _widening(vectors: Collection, query: NDArray[np.float32], need: int) -> Iterator[Hit]:
     """All vectors, nearest first, as far as they are asked for; at last also those that the graph does not reach."""
     total = vectors.count()
     size = total if total <= EXACT else max(need * GROWTH, FIRST)
     seen: set[str] = set()
     while total:
-        page = vectors.query(query_embeddings=_array(query)[None], n_results=min(size, total), include=["distances"])
+        page = vectors.query(query_embeddings=query[None], n_results=min(size, total), include=["distances"])
         rows, distances = page["ids"][0], (page["distances"] or [[]])[0]
         hits = [Hit(row, 1 - distance) for row, distance in zip(rows, distances, strict=True)]
         if size >= total:
-            hits += _unreached(vectors, query, {*rows, *seen})
+            reached = {*rows, *seen}
+            missing = portions([row for row in vectors.get(include=[])["ids"] if row not in reached])
+            hits += _scored((vectors.get(ids=ids, include=["embeddings"]) for ids in missing), query)
             hits.sort(key=lambda hit: -hit.score)
         yield from (hit for hit in hits if hit.row not in seen)
         if size >= total:
@@ -150,30 +154,14 @@ def _widening(vectors: Collection, query: Sequence[float], need: int) -> Iterato
         size *= GROWTH
 
 
-def _unreached(vectors: Collection, query: Sequence[float], reached: set[str]) -> list[Hit]:
-    missing = [row for row in vectors.get(include=[])["ids"] if row not in reached]
-    pages = (vectors.get(ids=rows, include=["embeddings"]) for rows in portions(missing))
-    return [hit for page in pages for hit in _scored(page, query)]
-
-
-def _compared(vectors: Collection, query: Sequence[float], keys: Sequence[str]) -> list[Hit]:
-    """The vectors of some items, nearest first."""
-    wheres: Iterator[Any] = ({"key": {"$in": some}} for some in portions(keys))
-    pages = (vectors.get(where=where, include=["embeddings"]) for where in wheres)
-    return sorted((hit for page in pages for hit in _scored(page, query)), key=lambda hit: -hit.score)
-
-
-def _scored(page: Mapping[str, Any], query: Sequence[float]) -> list[Hit]:
-    if not page["ids"]:
-        return []
-    stored, asked = np.asarray(page["embeddings"], dtype=np.float64), _array(query)
-    lengths = np.linalg.norm(stored, axis=1) * np.linalg.norm(asked)
-    scores = np.divide(stored @ asked, lengths, out=np.zeros(len(stored)), where=lengths > 0)
-    return [Hit(row, float(score)) for row, score in zip(page["ids"], scores, strict=True)]
-
-
-def _array(query: Sequence[float]) -> NDArray[np.float32]:
-    return np.asarray(query, dtype=np.float32)
+def _scored(pages: Iterable[Mapping[str, Any]], query: NDArray[np.float32]) -> Iterator[Hit]:
+    """The vectors on some pages."""
+    for page in pages:
+        if page["ids"]:
+            stored = np.asarray(page["embeddings"], dtype=np.float64)
+            lengths = np.linalg.norm(stored, axis=1) * np.linalg.norm(query)
+            scores = np.divide(stored @ query, lengths, out=np.zeros(len(stored)), where=lengths > 0)
+            yield from (Hit(row, float(score)) for row, score in zip(page["ids"], scores, strict=True))
 
 
 WHOLE = "$"
@@ -185,7 +173,7 @@ class Plan:
     """What a batch asks for; of several writes to one item the last one counts."""
 
     ops: list[Op]
-    puts: dict[Place, dict[str, Write]] = field(default_factory=dict)
+    puts: dict[Labels, dict[str, Write]] = field(default_factory=dict)
     vectors: dict[str, Sequence[float]] = field(default_factory=dict)  # of the texts to be stored, once they are known
     queries: dict[str, Sequence[float]] = field(default_factory=dict)  # of the queries, once they are known
 
@@ -247,7 +235,7 @@ def _check_keys(value: Any) -> None:
             _check_keys(nested)
 
 
-def list_matching(namespaces: Iterable[Place], op: ListNamespacesOp) -> list[Place]:
+def list_matching(namespaces: Iterable[Labels], op: ListNamespacesOp) -> list[Labels]:
     """The namespaces that an operation asks for."""
     found = {
         namespace[: op.max_depth]
@@ -257,7 +245,7 @@ def list_matching(namespaces: Iterable[Place], op: ListNamespacesOp) -> list[Pla
     return sorted(found)[op.offset : op.offset + op.limit]
 
 
-def _matches(namespace: Place, condition: MatchCondition) -> bool:
+def _matches(namespace: Labels, condition: MatchCondition) -> bool:
     path = condition.path
     if len(namespace) < len(path):
         return False

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from langchain_core.embeddings import Embeddings
@@ -15,7 +15,7 @@ from langgraph.store.base import BaseStore, GetOp, Item, ListNamespacesOp, Op, R
 from langchain_tooltree.errors import ConfigurationError, EmbedderMismatchError, StoreError
 from langchain_tooltree.experience.embeddings import EmbedStep, embedder_name, resolve_embeddings
 from langchain_tooltree.flows import Flow, FunctionStep, arun_flow, run_flow
-from langchain_tooltree.stores.chroma.connection import Place, connect
+from langchain_tooltree.stores.chroma.connection import Labels, connect
 from langchain_tooltree.stores.chroma.filters import matches, where_clause
 from langchain_tooltree.stores.chroma.items import (
     StoredItem,
@@ -30,7 +30,6 @@ from langchain_tooltree.stores.chroma.queries import WHOLE, Plan, list_matching,
 
 if TYPE_CHECKING:
     from chromadb.api import ClientAPI
-    from chromadb.api.models.Collection import Collection
 
 
 class ChromaStore(BaseStore):
@@ -114,9 +113,7 @@ class ChromaStore(BaseStore):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _execute(self, ops: Iterable[Op]) -> Flow[list[Result]]:
@@ -131,7 +128,8 @@ class ChromaStore(BaseStore):
         return results
 
     def _apply(self, plan: Plan) -> list[Result]:
-        with self._chroma.mutex if plan.puts else self._chroma.reading():
+        # Writers are kept away while reading, where they are all in this process; a server is read freely.
+        with self._chroma.mutex if plan.puts or self._chroma.exclusive else contextlib.nullcontext():
             self._check_open()  # it may have been closed while embedding
             for vector in (*plan.vectors.values(), *plan.queries.values()):
                 self._check_embedder(len(vector), claim=bool(plan.vectors))
@@ -189,26 +187,21 @@ class ChromaStore(BaseStore):
         ranked.sort(key=lambda entry: entry[0], reverse=True)
         return [_found(namespace, item, score) for score, namespace, item in ranked[op.offset : need]]
 
-    def _newest(self, op: SearchOp) -> Iterator[tuple[Place, StoredItem]]:
-        clauses = where_clause(op.filter)
-        spaces: dict[Place, Collection] = {}
-        for namespace in self._chroma.below(op.namespace_prefix):
-            items = self._chroma.items(namespace)
-            if items is not None:
-                spaces[namespace] = items
-        orders = {space: write_order(self._chroma, items) for space, items in spaces.items()}
-        places = newest_first(orders)
+    def _newest(self, op: SearchOp) -> Iterator[tuple[Labels, StoredItem]]:
+        below = ((namespace, self._chroma.items(namespace)) for namespace in self._chroma.below(op.namespace_prefix))
+        spaces = {namespace: items for namespace, items in below if items is not None}
+        places = newest_first({space: write_order(self._chroma, items) for space, items in spaces.items()})
         if not op.filter:
             places = islice(places, op.offset, op.offset + op.limit)
             return read_in_order(spaces, places, op.limit)
-        if clauses:
+        if clauses := where_clause(op.filter):
             allowed = {namespace: matching_keys(items, clauses) for namespace, items in spaces.items()}
             places = ((namespace, key) for namespace, key in places if key in allowed[namespace])
         read = read_in_order(spaces, places, op.offset + op.limit)
         matching = ((namespace, item) for namespace, item in read if matches(item.value, op.filter))
         return islice(matching, op.offset, op.offset + op.limit)
 
-    def _list(self, op: ListNamespacesOp) -> list[Place]:
+    def _list(self, op: ListNamespacesOp) -> list[Labels]:
         filled = (
             namespace
             for namespace in self._chroma.below()
@@ -217,5 +210,5 @@ class ChromaStore(BaseStore):
         return list_matching(filled, op)
 
 
-def _found(namespace: Place, item: StoredItem, score: float | None) -> SearchItem:
+def _found(namespace: Labels, item: StoredItem, score: float | None) -> SearchItem:
     return SearchItem(namespace=namespace, key=item.key, value=item.value, score=score, **item.times)
