@@ -107,19 +107,21 @@ def create_tooltree_agent(
     if by_name or effects or sandbox:
         planner.prepare(model, list(by_name.values()))
     if review:
-        if any(isinstance(entry, PlanReviewMiddleware) for entry in middleware):
-            msg = "middleware holds a PlanReviewMiddleware already; leave it out, or set review=False."
-            raise ConfigurationError(msg)
+        _refuse_second(middleware, PlanReviewMiddleware, "set review=False")
         reviewer = PlanReviewMiddleware(effects)
         if twice := sorted(filter(reviewer.reviews, HostHooks.of(middleware).held_back)):
-            msg = (
-                f"{', '.join(twice)} would be approved twice: under review=True and under interrupt_on of "
-                "HumanInTheLoopMiddleware. Choose one of them."
-            )
+            reviewers = "review=True and interrupt_on of HumanInTheLoopMiddleware"
+            msg = f"{', '.join(twice)} would be approved twice, under {reviewers}. Choose one of them."
             raise ConfigurationError(msg)
         # `after_model` hooks run last to first: whatever others make of a call, a person sees what will run.
         middleware.insert(0, reviewer)
     return create_agent(model, tools, middleware=[*middleware, planner], **create_agent_arguments)
+
+
+def _refuse_second(middleware: Sequence[AgentMiddleware[Any, Any]], kind: type, remedy: str) -> None:
+    if any(isinstance(entry, kind) for entry in middleware):
+        msg = f"middleware holds a {kind.__name__} already; leave it out, or {remedy}."
+        raise ConfigurationError(msg)
 
 
 def _experienced(
@@ -129,13 +131,9 @@ def _experienced(
     added: list[AgentMiddleware[Any, Any]] = []
     check_memory(memory)
     if memory is not None:
-        if any(isinstance(entry, CFGMMiddleware) for entry in middleware):
-            msg = "middleware holds a CFGMMiddleware already; leave it out, or leave out memory=."
-            raise ConfigurationError(msg)
+        _refuse_second(middleware, CFGMMiddleware, "leave out memory=")
         added.append(CFGMMiddleware(memory.model, memory))
     if graph is not None:
-        if any(isinstance(entry, SITGraphMiddleware) for entry in middleware):
-            msg = "middleware holds a SITGraphMiddleware already; leave it out, or leave out graph=."
-            raise ConfigurationError(msg)
+        _refuse_second(middleware, SITGraphMiddleware, "leave out graph=")
         added.append(SITGraphMiddleware(graph))
     return added

@@ -28,7 +28,7 @@ from typing import Any, ParamSpec, Protocol, TypeVar, cast, get_args
 from langchain_core.callbacks import BaseCallbackManager, adispatch_custom_event, dispatch_custom_event
 from langchain_core.runnables.config import ensure_config
 from langgraph.errors import GraphBubbleUp
-from langgraph.runtime import get_runtime
+from langgraph.runtime import Runtime, get_runtime
 
 from langchain_tooltree.events import Event
 
@@ -190,30 +190,14 @@ Writer = Callable[[Any], None]
 """Writes to `stream_mode="custom"`."""
 
 
-@dataclass(frozen=True, slots=True)
-class EmitStep:
-    """Events on their way to sinks and callback handlers, where each is the custom event `tooltree.<type>`."""
-
-    events: Sequence[Event]
-    sinks: Sequence[EventSink]
-
-    def run(self) -> None:
-        """Emit the events in order."""
-        handled = has_handlers()
-        for event in self.events:
-            for sink in self.sinks:
-                sink(event)
-            if handled:
-                dispatch_custom_event(f"tooltree.{event['type']}", event)
-
-    async def arun(self) -> None:
-        """Emit the events in order; the sinks are plain functions on both paths."""
-        handled = has_handlers()
-        for event in self.events:
-            for sink in self.sinks:
-                sink(event)
-            if handled:
-                await adispatch_custom_event(f"tooltree.{event['type']}", event)
+def emit_all(events: Sequence[Event], sinks: Sequence[EventSink]) -> Flow[None]:
+    """Give events, in order, to sinks and to callback handlers, where each is the custom event `tooltree.<type>`."""
+    handled = has_handlers()
+    for event in events:
+        for sink in sinks:
+            sink(event)
+        if handled:
+            yield TwinStep(dispatch_custom_event, adispatch_custom_event, (f"tooltree.{event['type']}", event))
 
 
 def has_handlers() -> bool:
@@ -222,9 +206,10 @@ def has_handlers() -> bool:
     return not isinstance(callbacks, BaseCallbackManager) or bool(callbacks.handlers)
 
 
-def emitted(event: Event, writer: Writer | None) -> EmitStep:
-    """An event on its way to a writer and to callback handlers; without a writer nobody listens."""
-    return EmitStep((), ()) if writer is None else EmitStep((event,), (to_stream(writer),))
+def emitted(event: Event, writer: Writer | None) -> Flow[None]:
+    """Emit an event to a writer and to callback handlers; without a writer nobody listens."""
+    if writer is not None:
+        yield from emit_all((event,), (to_stream(writer),))
 
 
 def to_stream(writer: Writer) -> EventSink:
@@ -232,9 +217,15 @@ def to_stream(writer: Writer) -> EventSink:
     return lambda event: writer({"tooltree": event})
 
 
-def current_writer() -> Writer | None:
-    """The writer of the graph that is running; `None` outside of any, where nobody listens."""
+def current_runtime() -> Runtime[Any] | None:
+    """The runtime of the graph that is running; `None` outside of any."""
     try:
-        return get_runtime().stream_writer
+        return get_runtime()
     except (RuntimeError, KeyError):
         return None
+
+
+def current_writer() -> Writer | None:
+    """The writer of the graph that is running; `None` outside of any, where nobody listens."""
+    runtime = current_runtime()
+    return runtime.stream_writer if runtime else None

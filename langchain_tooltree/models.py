@@ -8,6 +8,7 @@ The waiting is no `tenacity`: it happens in the steps of a flow, in slices betwe
 what a client has waited by itself counts.
 """
 
+import asyncio
 import copy
 import email.utils
 import functools
@@ -17,7 +18,6 @@ import math
 import random
 import re
 import time
-from asyncio import sleep
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeGuard
@@ -33,7 +33,7 @@ from langgraph.constants import TAG_NOSTREAM
 from pydantic import BaseModel
 
 from langchain_tooltree.errors import ConfigurationError
-from langchain_tooltree.flows import Flow, FlowStep
+from langchain_tooltree.flows import Flow, FlowStep, TwinStep
 from langchain_tooltree.text import json_object
 
 logger = logging.getLogger(__name__)
@@ -97,13 +97,9 @@ find out differs from one that knows by that request alone.
 
 @dataclass(slots=True)
 class Patience:
-    """How long an operation may wait for rate limits.
+    """How long an operation may wait for rate limits: `seconds` in all, and until `deadline`, of `time.monotonic`.
 
-    Attributes:
-        seconds: What may still be waited in all; the time that a client spends on being refused counts, because most
-            wait by themselves first.
-        deadline: When nothing is waited for any more, on the clock of `time.monotonic`.
-        cancelled: Asked while waiting; once true, the wait is over.
+    The time that a client spends on being refused counts, because most wait by themselves first.
     """
 
     seconds: float = MAX_WAIT
@@ -118,7 +114,7 @@ class Patience:
         """Wait, and take it off; whether all of it was waited, without a cancellation."""
         self.seconds -= seconds
         while seconds > 0 and not self.cancelled():
-            yield Wait(min(seconds, SLICE))
+            yield TwinStep(time.sleep, asyncio.sleep, (min(seconds, SLICE),))
             seconds -= SLICE
         return not self.cancelled()
 
@@ -157,45 +153,15 @@ class Meter:
             self.output_tokens += message.usage_metadata["output_tokens"]
 
 
-@dataclass(frozen=True, slots=True)
-class ModelStep:
-    """One request to a chat model, as a step of a flow."""
+def request(
+    model: Runnable[Any, Any], messages: Sequence[BaseMessage], config: RunnableConfig, meter: Meter
+) -> Flow[Any]:
+    """Ask a model, waiting for rate limits; its reply is for the caller to count.
 
-    model: Runnable[Any, Any]
-    messages: Sequence[BaseMessage]
-    config: RunnableConfig
-
-    def run(self) -> Any:
-        """Invoke the model."""
-        return self.model.invoke(list(self.messages), self.config)
-
-    async def arun(self) -> Any:
-        """Invoke the model without blocking the loop."""
-        return await self.model.ainvoke(list(self.messages), self.config)
-
-
-@dataclass(frozen=True, slots=True)
-class Wait:
-    """Doing nothing for a while, as a step of a flow."""
-
-    seconds: float
-
-    def run(self) -> None:
-        """Sleep."""
-        time.sleep(self.seconds)
-
-    async def arun(self) -> None:
-        """Sleep without blocking the loop."""
-        await sleep(self.seconds)
-
-
-def request(step: ModelStep, meter: Meter) -> Flow[Any]:
-    """Make a request, waiting for rate limits; its reply is for the caller to count.
-
-    Raises:
-        Exception: What the model raised. It is counted, since it may have cost something, unless it was refused.
+    A request that fails is counted, since it may have cost something, unless it was refused.
     """
     try:
+        step = TwinStep(model.invoke, model.ainvoke, (list(messages), config))
         return (yield from ask_patiently(step, meter.patience))
     except Exception as error:
         if not was_refused(error):
@@ -204,11 +170,7 @@ def request(step: ModelStep, meter: Meter) -> Flow[Any]:
 
 
 def ask_patiently(step: FlowStep, patience: Patience) -> Flow[Any]:
-    """Make a request, and make it again for as long as it is refused for its rate and patience lasts.
-
-    Raises:
-        Exception: What the request raised, if it is no rate limit or patience is at its end.
-    """
+    """Make a request, and make it again for as long as it is refused for its rate and patience lasts."""
     refusals = 0
     while True:
         asked_at = time.monotonic()
@@ -285,12 +247,7 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
 
 
 def resolve_model(model: str | BaseChatModel) -> BaseChatModel:
-    """Turn what a user passed as `model` into a chat model: a name such as `"openai:gpt-4.1-mini"`, or the model.
-
-    Raises:
-        ConfigurationError: If it is neither.
-        ImportError: If the provider's package is not installed.
-    """
+    """Turn what a user passed as `model` into a chat model: a name such as `"openai:gpt-4.1-mini"`, or the model."""
     if isinstance(model, str):
         resolved: BaseChatModel = init_chat_model(model)
         return resolved
@@ -333,10 +290,7 @@ def bind_tools(
     try:
         return model.bind_tools(tools, **(settings or {}))
     except NotImplementedError as error:
-        msg = (
-            f"{type(model).__name__} cannot call tools: its bind_tools is not implemented. "
-            "Use a chat model with tool calling."
-        )
+        msg = f"{type(model).__name__} cannot call tools; use a chat model with tool calling (bind_tools)."
         raise ConfigurationError(msg) from error
 
 
@@ -350,7 +304,7 @@ def call_tools(
     settings: Mapping[str, Any] | None = None,
 ) -> Flow[AIMessage]:
     """Ask a model that may reply with tool calls; the settings of the request, such as a temperature, are by name."""
-    reply = yield from request(ModelStep(bind_tools(model, tools, settings), messages, config), meter)
+    reply = yield from request(bind_tools(model, tools, settings), messages, config, meter)
     meter.count(reply)
     if not isinstance(reply, AIMessage):
         msg = f"{type(model).__name__} replied with {type(reply).__name__} instead of an AIMessage."
@@ -360,17 +314,10 @@ def call_tools(
 
 @dataclass(slots=True)
 class StructuredQuestion:
-    """A question whose reply must be an object of a given form.
+    """A question whose reply must be an object of a given form; `usable` says whether one answers the whole question.
 
-    Attributes:
-        model: The chat model to ask.
-        schema: The form of the reply, as a pydantic model: its JSON schema is sent, its validation is not applied,
-            so that a reply that is right in part can be used in part.
-        prompt: The messages.
-        usable: Whether a parsed reply answers the whole question.
-        config: Run configuration of the call.
-        in_words: The texts of replies that held no object, latest last: what a model that ignores the form says instead
-            may be of use all the same.
+    The JSON schema of the form is sent, its validation is not applied, so that a reply that is right in part can be
+    used in part. `in_words` are the texts of replies that held no object, latest last: they may be of use as well.
     """
 
     model: BaseChatModel
@@ -417,9 +364,9 @@ class StructuredQuestion:
         spelled = self._spelled_out(prompt)
         refusal: Exception | None = None
         if structured := self._structured():
-            step = ModelStep(structured, spelled if spelled_out else prompt, self.config)
+            shown = spelled if spelled_out else prompt
             try:
-                reply = yield from request(step, meter)
+                reply = yield from request(structured, shown, self.config, meter)
             except Exception as error:
                 if http_status(error) not in FORM_REFUSED:
                     raise
@@ -428,7 +375,7 @@ class StructuredQuestion:
                 raw, parsed = reply["raw"], reply["parsed"]
                 meter.count(raw)
                 return raw, parsed if isinstance(parsed, dict) else json_object(_said(raw))
-        raw = yield from request(ModelStep(self.model, spelled, self.config), meter)
+        raw = yield from request(self.model, spelled, self.config, meter)
         meter.count(raw)
         if refusal is not None:
             name = type(self.model).__name__
@@ -448,9 +395,8 @@ class StructuredQuestion:
 
     def _spelled_out(self, prompt: Sequence[BaseMessage]) -> list[BaseMessage]:
         """The prompt with the form in its system message: some models refuse two user messages in a row."""
-        form = (
-            f"Reply with one JSON object and nothing else. Its JSON schema:\n{json.dumps(_plain_schema(self.schema))}"
-        )
+        schema = json.dumps(_plain_schema(self.schema))
+        form = f"Reply with one JSON object and nothing else. Its JSON schema:\n{schema}"
         if isinstance(prompt[0], SystemMessage):
             return [SystemMessage(f"{prompt[0].text}\n\n{form}"), *prompt[1:]]
         return [SystemMessage(form), *prompt]

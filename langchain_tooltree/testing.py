@@ -165,13 +165,7 @@ class ScriptedChatModel(_Double):
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A call that a question tells of.
-
-    Attributes:
-        tool: Name of the tool.
-        arguments: Its arguments.
-        observation: What it brought back; `None` if it was not run.
-    """
+    """A call that a question tells of; its observation is `None` if it was not run."""
 
     tool: str
     arguments: Mapping[str, Any]
@@ -180,15 +174,10 @@ class Made:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One question of the planner, read from its prompt.
+    """One question of the planner, read from its prompt: `kind` is what is asked, for the `attempt`-th time, from 1.
 
-    Attributes:
-        kind: What is asked: `plan` the tools, `propose` calls, score a call `pre` or `post` execution, or `answer`.
-        request: The user's request.
-        path: The calls made since the request, in order.
-        tools: Names of the tools that may be called, for `plan` and `propose`.
-        attempt: How often this is now asked, from 1.
-        count: How many calls are wanted, for `propose`.
+    The `path` are the calls made since the user's request, in order. To `plan` and `propose` are the `tools` that may
+    be called, and to `propose` is how many calls are wanted.
     """
 
     kind: Literal["plan", "propose", "pre", "post", "answer"]
@@ -234,8 +223,7 @@ class OfflineChatModel(_Double):
             case "propose":
                 offered = policy.propose(question)
                 calls = [
-                    {"name": tool, "args": dict(arguments), "id": f"call_{position}"}
-                    for position, (tool, arguments) in enumerate(offered)
+                    {"name": tool, "args": dict(given), "id": f"call_{at}"} for at, (tool, given) in enumerate(offered)
                 ]
                 return AIMessage("" if calls else "Nothing is left to do.", tool_calls=calls)
             case "pre":
@@ -245,11 +233,8 @@ class OfflineChatModel(_Double):
                 score, goal = policy.score_observation(question, judged[0][1])
                 return {"reason": "", "score": score, "goal": goal}
             case "plan":
-                rated = [
-                    {"name": name, "relevance": 1.0, "input_available": True, "output_useful": True}
-                    for name in question.tools
-                ]
-                return {"domains": [], "tools": rated}
+                good = {"relevance": 1.0, "input_available": True, "output_useful": True}
+                return {"domains": [], "tools": [{"name": name, **good} for name in question.tools]}
             case "answer":
                 return policy.answer(question)
 

@@ -256,5 +256,5 @@ def recall_for(
     others = tuple(each for each in recollection.runs if each.trajectory.id != own)
     recollection = replace(recollection, runs=others[:k])
     tasks, tips = [run.trajectory.task for run in recollection.runs], [tip.text for tip in recollection.tips]
-    yield emitted({"type": "recall", "task": task, "runs": tasks, "tips": tips}, writer)
+    yield from emitted({"type": "recall", "task": task, "runs": tasks, "tips": tips}, writer)
     return recollection

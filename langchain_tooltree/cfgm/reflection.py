@@ -533,7 +533,7 @@ class Recovery:
             return None
         if anomaly is None:
             return None
-        yield emitted({"type": "anomaly", "anomaly": anomaly.to_dict()}, writer)
+        yield from emitted({"type": "anomaly", "anomaly": anomaly.to_dict()}, writer)
         reviewed = (any(map(was_reviewed, each.observations)) for each in said.earlier_rounds())
         if not anomaly.recoverable or not self._budget.allows(reviewed):
             return None
@@ -550,7 +550,9 @@ class Recovery:
             problem = problem or "; ".join(meter.problems) or "the model has said nothing"
             logger.warning("There is no reflection on the result of %s: %s", anomaly.tool, problem)
         found = None if reflection is None else reflection.to_dict()
-        yield emitted({"type": "reflect", "call_id": anomaly.call_id, "reflection": found, "problem": problem}, writer)
+        yield from emitted(
+            {"type": "reflect", "call_id": anomaly.call_id, "reflection": found, "problem": problem}, writer
+        )
         by_tool = [each for each in observations if each.name == anomaly.tool]
         by_id = [each for each in observations if anomaly.call_id is not None and each.tool_call_id == anomaly.call_id]
         return corrected((by_id or by_tool or observations)[-1], anomaly, reflection)

@@ -114,7 +114,7 @@ class Suggester:
             return []
         if suggestions:
             given = [suggestion.to_dict() for suggestion in suggestions]
-            yield emitted({"type": "suggest", "last_tool": last_tool, "suggestions": given}, writer)
+            yield from emitted({"type": "suggest", "last_tool": last_tool, "suggestions": given}, writer)
         return suggestions
 
 

@@ -14,7 +14,7 @@ from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import SummaryError
 from langchain_tooltree.experience.records import DEFAULT_MAX_CHARACTERS, ChatMessage, Record, excerpt
 from langchain_tooltree.flows import Flow, async_twin, driven
-from langchain_tooltree.models import Meter, ModelStep, document_prompt, inner_config, request, resolve_model
+from langchain_tooltree.models import Meter, document_prompt, inner_config, request, resolve_model
 from langchain_tooltree.sitgraph.node import DEFAULT_K, Suggester, listed
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
 from langchain_tooltree.sitgraph.suggest import Suggestion
@@ -50,7 +50,7 @@ def write_summary(
         document["question"] = shortened(question.strip())
     prompt = document_prompt(DEFAULT_SUMMARY_PROMPT, document)
     try:
-        reply = yield from request(ModelStep(model, prompt, inner_config("summarize", {})), meter)
+        reply = yield from request(model, prompt, inner_config("summarize", {}), meter)
     except Exception as error:
         msg = f"the model failed with {type(error).__name__}: {shortened(str(error))}"
         raise SummaryError(msg) from error

@@ -66,15 +66,11 @@ class Problem:
 
 @dataclass(slots=True)
 class Proposal:
-    """What a model offered.
+    """What a model offered: valid calls, the most promising first, and calls that could not be used.
 
-    Attributes:
-        calls: Valid calls, the most promising first.
-        problems: Calls that could not be used.
-        finished: Whether the model replied without offering any call.
-        largest_reply: Calls in the reply that held most, valid or not.
-        gained: Calls that asking for others brought; `None` if that was not asked.
-        error: Why the model could not be asked, if so.
+    It is `finished` if the model replied without offering any call. `largest_reply` counts the calls, valid or not, of
+    the reply that held most, `gained` those that asking for others brought; `None` if that was not asked. `error` says
+    why the model could not be asked.
     """
 
     calls: list[Call] = field(default_factory=list)
@@ -106,18 +102,16 @@ class Proposer:
         proposal = Proposal()
         tools = [self._tools[name] for name in request.tools if name in self._tools]
         if self._config.proposals == "together":
-            yield from self._ask(
-                request, tools, DEFAULT_PROPOSE_PROMPT.format(count=self._config.top_k), meter, proposal
-            )
+            instruction = DEFAULT_PROPOSE_PROMPT.format(count=self._config.top_k)
+            yield from self._ask(request, tools, instruction, meter, proposal)
             if proposal.calls and proposal.largest_reply == 1:
                 yield from self._ask_for_others(request, tools, meter, proposal)
         else:
             for tool in tools:
                 instruction = DEFAULT_DRAFT_PROMPT.format(tool=tool.name)
-                asked = yield from self._ask(request, [tool], instruction, meter, proposal)
-                if not asked:
-                    unasked = Problem(tool.name, f"{tool.name}()", "the budget left no question about this tool")
-                    proposal.problems.append(unasked)
+                if not (yield from self._ask(request, [tool], instruction, meter, proposal)):
+                    reason = "the budget left no question about this tool"
+                    proposal.problems.append(Problem(tool.name, f"{tool.name}()", reason))
         if proposal.problems and meter.left:
             yield from self._repair(request, tools, meter, proposal)
         proposal.finished = not (proposal.calls or proposal.problems or proposal.error)
@@ -201,10 +195,8 @@ class Proposer:
             arguments, problem = checked_arguments(tool, written["args"])
             # Nearly all replies are plain: a text and the calls.
             plain = isinstance(reply.content, str) and not reply.additional_kwargs
-            reasoning = None if problem or plain else signed_reasoning_of(origin, position, arguments)
-            call = Call(
-                tool=tool.name, arguments=arguments, effect=self._effects[tool.name], signed_reasoning=reasoning
-            )
+            signed = None if problem or plain else signed_reasoning_of(origin, position, arguments)
+            call = Call(tool=tool.name, arguments=arguments, effect=self._effects[tool.name], signed_reasoning=signed)
             if problem:
                 proposal.problems.append(Problem(tool.name, call.label, problem))
             else:
@@ -257,13 +249,11 @@ def plan_tools(
     and its relevance p_t reaches the threshold. All are kept if the reply is unusable or would leave none: a planner
     that fails must not take tools away.
     """
+    document = {"request": query, "tools": list(library.to_dicts().values())}
     question = StructuredQuestion(
-        model=model,
-        schema=CoarsePlan,
-        prompt=document_prompt(
-            DEFAULT_PLAN_PROMPT,
-            {"request": query, "tools": list(library.to_dicts().values())},
-        ),
+        model,
+        CoarsePlan,
+        document_prompt(DEFAULT_PLAN_PROMPT, document),
         usable=lambda reply: isinstance(reply.get("tools"), list) and isinstance(reply.get("domains"), list),
         config=inner_config("plan", {}),
     )

@@ -5,10 +5,11 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from functools import partial
 from typing import Any, Unpack
 
 from langchain_core.callbacks import Callbacks
@@ -20,27 +21,25 @@ from langgraph.constants import TAG_NOSTREAM
 from langgraph.errors import GraphInterrupt
 from langgraph.func import task
 from langgraph.graph import END, START, StateGraph
-from langgraph.runtime import Runtime, get_runtime
 
 from langchain_tooltree._langgraph import questions_once
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.events import Event
 from langchain_tooltree.flows import (
-    EmitStep,
-    EventSink,
     Flow,
     TwinStep,
     arun_flow,
     async_twin,
+    current_runtime,
     driven,
-    flow_of,
+    emit_all,
     has_handlers,
     run_flow,
     to_stream,
 )
 from langchain_tooltree.models import AGENT_NAME, Meter, Patience
 from langchain_tooltree.tooltree import resume
-from langchain_tooltree.tooltree.planner import Planner, PlannerOptions, SearchSession, with_options
+from langchain_tooltree.tooltree.planner import Planner, PlannerOptions, SearchSession, Turn, with_options
 from langchain_tooltree.tooltree.result import SearchResult
 from langchain_tooltree.tooltree.search import Operation
 
@@ -64,74 +63,42 @@ _TASK: Any = task(name=CALL)
 _CALL, _ACALL = _TASK(_perform), _TASK(_aperform)
 
 
-@dataclass(frozen=True, slots=True)
-class _Launch:
-    """Starting the task of an operation, as a step that gives the step of waiting for its outcome."""
-
-    operation: Operation
-
-    def run(self) -> "_Outcome":
-        return _Outcome(_CALL(self.operation))
-
-    async def arun(self) -> "_Outcome":
-        future = _ACALL(self.operation)
-        future.add_done_callback(_see_exception)
-        return _Outcome(future)
+async def _acall(operation: Operation) -> "asyncio.Future[Any]":
+    """Start an operation; after a failure nobody waits for the others, and asyncio must not report them as lost."""
+    future: asyncio.Future[Any] = _ACALL(operation)
+    future.add_done_callback(lambda done: done.cancelled() or done.exception())
+    return future
 
 
-@dataclass(frozen=True, slots=True)
-class _Outcome:
-    future: Any
-
-    def run(self) -> Any:
-        return self.future.result()
-
-    async def arun(self) -> Any:
-        return await self.future
+async def _awaited(future: "asyncio.Future[Any]") -> Any:
+    return await future
 
 
-@dataclass(frozen=True, slots=True)
-class _Compile:
-    """Making the graph of a search, as a step: its node is a sync function on one path, an async one on the other."""
-
-    segment: Callable[[resume.SegmentState], resume.SegmentEnd]
-
-    def run(self) -> Any:
-        return self._graph_of(self.segment)
-
-    async def arun(self) -> Any:
-        return self._graph_of(async_twin(self.segment))
-
-    def _graph_of(self, node: Any) -> Any:
-        graph = StateGraph(resume.SegmentState)
-        graph.add_node("segment", node)
-        graph.add_edge(START, "segment")
-        graph.add_conditional_edges("segment", _next_segment, ["segment", END])
-        return graph.compile(name="tooltree.search")
+def _compiled(node: Any) -> Any:
+    """The graph of a search, around a sync node or an async one."""
+    graph = StateGraph(resume.SegmentState)
+    graph.add_node("segment", node)
+    graph.add_edge(START, "segment")
+    graph.add_conditional_edges("segment", _next_segment, ["segment", END])
+    return graph.compile(name="tooltree.search")
 
 
-@dataclass(frozen=True, slots=True)
-class _Search:
-    """The graph of a search, run to its end, as a step."""
-
-    graph: Any
-    state: resume.SegmentState
-    config: RunnableConfig
-
-    def run(self) -> Any:
-        with _asked_once():
-            return self.graph.invoke(self.state, self.config)
-
-    async def arun(self) -> Any:
-        with _asked_once():
-            return await self.graph.ainvoke(self.state, self.config)
+async def _acompiled(segment: Callable[[resume.SegmentState], resume.SegmentEnd]) -> Any:
+    return _compiled(async_twin(segment))
 
 
-def run_search(session: SearchSession, config: RunnableConfig | None = None) -> Flow[None]:
-    """Run a search to its end; the session holds the finished tree afterwards.
+def _run(graph: Any, state: resume.SegmentState, config: RunnableConfig) -> Any:
+    with _asked_once():
+        return graph.invoke(state, config)
 
-    The configuration is the host's; the one of the current context if left out.
-    """
+
+async def _arun(graph: Any, state: resume.SegmentState, config: RunnableConfig) -> Any:
+    with _asked_once():
+        return await graph.ainvoke(state, config)
+
+
+def run_search(session: SearchSession) -> Flow[None]:
+    """Run a search to its end; the session holds the finished tree afterwards."""
 
     @driven
     def segment(state: resume.SegmentState) -> Flow[resume.SegmentEnd]:
@@ -139,30 +106,33 @@ def run_search(session: SearchSession, config: RunnableConfig | None = None) -> 
         resume.adopt(session, resume.placed(state))
         return resume.finished(session, (yield from _in_order(session)))
 
-    graph = yield _Compile(segment)
+    graph = yield TwinStep(_compiled, _acompiled, (segment,))
     earlier = None
     if place := resume.earlier_place(session):
         with suppress(ValueError):  # the host has no checkpointer
             earlier = (yield TwinStep(graph.get_state, graph.aget_state, (place,))).values
-    resume.adopt(session, (yield _Search(graph, resume.beginning(session, earlier), _inside(config))))
+    beginning = resume.beginning(session, earlier)
+    resume.adopt(session, (yield TwinStep(_run, _arun, (graph, beginning, _inside(session.turn.config)))))
 
 
 def _in_order(session: SearchSession) -> Flow[resume.Outcomes]:
     """Launch what the search asks for and tell it the outcomes in the order of launch, for one segment."""
     end = resume.segment_end(session)
-    is_heard = bool(session.sinks) or has_handlers()
-    outstanding: deque[_Outcome] = deque()
+    sinks = session.turn.sinks
+    is_heard = bool(sinks) or has_handlers()
+    outstanding: deque[Any] = deque()
     outcomes: resume.Outcomes = []
     outcome = None
     while True:
         operations, events = session.advance(outcome, end)
         for operation in operations:
-            outstanding.append((yield _Launch(operation)))
+            outstanding.append((yield TwinStep(_CALL, _acall, (operation,))))
         if is_heard:
-            yield EmitStep(events, session.sinks)
+            yield from emit_all(events, sinks)
         if not outstanding:
             return outcomes
-        outcome = yield outstanding.popleft()
+        future = outstanding.popleft()
+        outcome = yield TwinStep(future.result, partial(_awaited, future), ())
         outcomes.append(outcome)
 
 
@@ -173,12 +143,6 @@ def _asked_once() -> Iterator[None]:
         yield
     except GraphInterrupt as interrupted:
         raise questions_once(interrupted) from None
-
-
-def _see_exception(future: "asyncio.Future[Any]") -> None:
-    """Look at an exception, so that asyncio does not report it as lost: after a failure nobody waits for the others."""
-    if not future.cancelled():
-        future.exception()
 
 
 def _next_segment(state: resume.SegmentState) -> str:
@@ -197,88 +161,34 @@ def _inside(config: RunnableConfig | None) -> RunnableConfig:
     }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Turn:
-    """A conversation in which it is the planner's turn.
-
-    `system` are messages put before it for the models, `config` is the host's (the one of the current context if left
-    out), `state` is for injected arguments, and once `cancelled` says so, the best plan so far is returned.
-    """
-
-    planner: Planner
-    messages: Sequence[BaseMessage]
-    system: Sequence[BaseMessage] = ()
-    config: RunnableConfig | None = None
-    state: Mapping[str, Any] = field(default_factory=dict)
-    messages_key: str = "messages"
-    cancelled: Callable[[], bool] | None = None
-    sinks: Sequence[EventSink] = ()
-
-    @driven
-    def search(self) -> Flow[SearchResult]:
-        """Search for a plan; the result holds no answer.
-
-        Raises:
-            EmptyQueryError: If there is no request to plan for.
-        """
-        return self._searched()
-
-    @driven
-    def plan(self) -> Flow[SearchResult]:
-        """Search for a plan and, unless it waits for a write, answer from it.
-
-        Raises:
-            EmptyQueryError: If there is no request to plan for.
-        """
-        result = yield from self._searched()
-        return result if result.pending else (yield from self._answered(result))
-
-    asearch, aplan = async_twin(search), async_twin(plan)
-
-    def _searched(self) -> Flow[SearchResult]:
-        session = self._session()
-        yield from run_search(session, self.config)
-        return session.result()
-
-    def _session(self) -> SearchSession:
-        """A search that belongs to the current graph task, if there is one: resumed with it, drained with it."""
-        sinks, cancelled = self.sinks, self.cancelled
-        runtime = _current_runtime()
-        if runtime is not None:
-            sinks = (*sinks, to_stream(runtime.stream_writer))
-            if cancelled is None and (control := runtime.control) is not None:
-                cancelled = lambda: control.drain_requested  # noqa: E731 - reads best in place
-        return SearchSession(
-            self.planner,
-            self.messages,
-            system=self.system,
-            state=self.state,
-            messages_key=self.messages_key,
-            cancelled=cancelled,
-            sinks=sinks,
-        )
-
-    def _answered(self, result: SearchResult) -> Flow[SearchResult]:
-        conversation = [*self.system, *self.messages, *result.messages]
-        limit = self.planner.config.max_seconds or math.inf
-        meter = Meter(1, patience=Patience(deadline=time.monotonic() + max(limit - result.cost.seconds, 0)))
-        if self.cancelled is not None:
-            meter.patience.cancelled = self.cancelled
-        answer = yield from self.planner.answer(conversation, self.config or RunnableConfig(), meter.patience)
-        meter.count(answer)
-        cost = replace(
-            result.cost,
-            model_calls=result.cost.model_calls + meter.model_calls,
-            tokens=result.cost.tokens + meter.input_tokens + meter.output_tokens,
-        )
-        return replace(result, answer=answer, cost=cost)
+def searched(turn: Turn) -> Flow[SearchResult]:
+    """Search for a plan; the result holds no answer. Inside a graph task, the search is resumed and drained with it."""
+    sinks, cancelled = turn.sinks, turn.cancelled
+    if runtime := current_runtime():
+        sinks = (*sinks, to_stream(runtime.stream_writer))
+        if cancelled is None and (control := runtime.control) is not None:
+            cancelled = lambda: control.drain_requested  # noqa: E731 - reads best in place
+    session = SearchSession(replace(turn, sinks=sinks, cancelled=cancelled))
+    yield from run_search(session)
+    return session.result()
 
 
-def _current_runtime() -> Runtime[Any] | None:
-    try:
-        return get_runtime()
-    except (RuntimeError, KeyError):
-        return None  # outside of any graph
+def answered(turn: Turn) -> Flow[SearchResult]:
+    """Search for a plan and, unless it waits for a write, answer from it."""
+    result = yield from searched(turn)
+    if result.pending:
+        return result
+    conversation = [*turn.system, *turn.messages, *result.messages]
+    limit = turn.planner.config.max_seconds or math.inf
+    patience = Patience(deadline=time.monotonic() + max(limit - result.cost.seconds, 0))
+    if turn.cancelled is not None:
+        patience.cancelled = turn.cancelled
+    answer = yield from turn.planner.answer(conversation, turn.config or RunnableConfig(), patience)
+    meter = Meter(1)
+    meter.count(answer)
+    tokens = result.cost.tokens + meter.input_tokens + meter.output_tokens
+    cost = replace(result.cost, model_calls=result.cost.model_calls + 1, tokens=tokens)
+    return replace(result, answer=answer, cost=cost)
 
 
 Query = str | Sequence[BaseMessage | dict[str, Any] | tuple[str, str]]
@@ -332,7 +242,7 @@ def search(
         cancelled=cancel.is_set if cancel else None,
         sinks=[on_event] if on_event else [],
     )
-    return flow_of(turn.plan)()
+    return answered(turn)
 
 
 asearch = async_twin(search)

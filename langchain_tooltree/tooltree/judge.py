@@ -94,34 +94,6 @@ class Judge(Protocol):
         """Score the calls of a request."""
 
 
-class Evaluator(Protocol):
-    """What the search asks for scores: a judge with the checks around it."""
-
-    @property
-    def calls_per_question(self) -> int:
-        """Model calls that one question may need."""
-
-    def pre(self, request: JudgeRequest, meter: Meter) -> Flow[list[Score]]:
-        """Scores in the order of `request.calls`, `None` where there is none to be had."""
-
-    def post(self, request: JudgeRequest, meter: Meter) -> Flow[tuple[Score, Score]]:
-        """r_post and goal score, `None` where there is none to be had."""
-
-
-def resolve_judge(judge: str | BaseChatModel | Judge, *, seed: int) -> Evaluator:
-    """Turn what a user passed as `judge`, a chat model, the name of one, or a function, into an evaluator.
-
-    Raises:
-        ConfigurationError: If it is none of these.
-    """
-    if isinstance(judge, str) or is_chat_model(judge):
-        return ModelEvaluator(resolve_model(judge), seed=seed)
-    if callable(judge):
-        return FunctionEvaluator(judge)
-    msg = f"judge must be a chat model, the name of one, or a function, got {type(judge).__name__}."
-    raise ConfigurationError(msg)
-
-
 @dataclass(frozen=True, slots=True)
 class ModelEvaluator:
     """A chat model as a judge; candidates are shown in a seeded order, so that none gains from its place."""
@@ -135,18 +107,16 @@ class ModelEvaluator:
         wanted = {call.id for call in request.calls}
         shown = list(request.calls)
         random.Random(f"{self.seed}:{request.calls[0].id}").shuffle(shown)  # noqa: S311 - no secret depends on it
+        document = {
+            "request": request.query,
+            "history": request.history,
+            "tools": request.tools,
+            "candidates": [call.to_dict() for call in shown],
+        }
         question = StructuredQuestion(
-            model=self.model,
-            schema=CandidateScores,
-            prompt=document_prompt(
-                DEFAULT_PRE_JUDGE_PROMPT,
-                {
-                    "request": request.query,
-                    "history": request.history,
-                    "tools": request.tools,
-                    "candidates": [call.to_dict() for call in shown],
-                },
-            ),
+            self.model,
+            CandidateScores,
+            document_prompt(DEFAULT_PRE_JUDGE_PROMPT, document),
             usable=lambda reply: wanted <= set(_scores_by_id(reply)),
             config=inner_config("pre_judge", request.metadata),
         )
@@ -158,23 +128,20 @@ class ModelEvaluator:
     def post(self, request: JudgeRequest, meter: Meter) -> Flow[tuple[Score, Score]]:
         """Score an observation; asked a second time if the reply is unusable."""
         call = request.calls[0]
+        document = {
+            "request": request.query,
+            "history": request.history,
+            "call": call.to_dict(),
+            "observation": NOT_EXECUTED if call.deferred else request.observation,
+        }
         question = StructuredQuestion(
-            model=self.model,
-            schema=ObservationScore,
-            prompt=document_prompt(
-                DEFAULT_POST_JUDGE_PROMPT,
-                {
-                    "request": request.query,
-                    "history": request.history,
-                    "call": call.to_dict(),
-                    "observation": NOT_EXECUTED if call.deferred else request.observation,
-                },
-            ),
+            self.model,
+            ObservationScore,
+            document_prompt(DEFAULT_POST_JUDGE_PROMPT, document),
             usable=lambda reply: _score(reply.get("score")) is not None and _score(reply.get("goal")) is not None,
             config=inner_config("post_judge", request.metadata),
         )
-        reward: Score = None
-        goal: Score = None
+        reward = goal = None
         for reply in (yield from question.ask(meter)):
             reward = _score(reply.get("score")) if reward is None else reward
             goal = _score(reply.get("goal")) if goal is None else goal
@@ -201,8 +168,7 @@ class FunctionEvaluator:
 
     def post(self, request: JudgeRequest, meter: Meter) -> Flow[tuple[Score, Score]]:
         """Score an observation; asked a second time if the answer is unusable."""
-        reward: Score = None
-        goal: Score = None
+        reward = goal = None
         for attempt in range(1, ATTEMPTS + 1):
             answer = yield from self._ask(request, attempt)
             pair = answer if isinstance(answer, tuple | list) else (answer, None)
@@ -219,6 +185,20 @@ class FunctionEvaluator:
             return error
 
 
+Evaluator = ModelEvaluator | FunctionEvaluator
+"""A judge with the checks around it, as the search asks it for scores."""
+
+
+def resolve_judge(judge: str | BaseChatModel | Judge, *, seed: int) -> Evaluator:
+    """Turn what a user passed as `judge`, a chat model, the name of one, or a function, into an evaluator."""
+    if isinstance(judge, str) or is_chat_model(judge):
+        return ModelEvaluator(resolve_model(judge), seed=seed)
+    if callable(judge):
+        return FunctionEvaluator(judge)
+    msg = f"judge must be a chat model, the name of one, or a function, got {type(judge).__name__}."
+    raise ConfigurationError(msg)
+
+
 def _note(meter: Meter, answer: Any, expected: str) -> None:
     """Say what is wrong with a function's answer, or that there is none because it raised."""
     problem = f"raised {answer!r}" if isinstance(answer, Exception) else f"returned {answer!r}; expected {expected}"
@@ -227,9 +207,8 @@ def _note(meter: Meter, answer: Any, expected: str) -> None:
 
 def _scores_by_id(reply: Mapping[str, Any]) -> dict[str, float]:
     """The usable scores of a model's reply; an id that stands twice has none."""
-    entries = reply.get("scores")
-    entries = [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
-    return _unique((str(entry.get("id")), _score(entry.get("score"))) for entry in entries)
+    listed = entries if isinstance(entries := reply.get("scores"), list) else []
+    return _unique((str(entry.get("id")), _score(entry.get("score"))) for entry in listed if isinstance(entry, dict))
 
 
 def _scores_by_position(calls: Sequence[JudgedCall], answer: Any) -> dict[str, float]:

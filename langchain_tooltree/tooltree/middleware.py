@@ -16,10 +16,10 @@ from langgraph.config import get_config
 from langchain_tooltree._langgraph import configurable_here, namespace_here
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError
-from langchain_tooltree.flows import Flow, arun_flow, flow_of, run_flow
+from langchain_tooltree.flows import Flow, arun_flow, run_flow
 from langchain_tooltree.models import AGENT_NAME, resolve_model
-from langchain_tooltree.tooltree.driver import Turn
-from langchain_tooltree.tooltree.planner import Planner, PlannerOptions, with_options
+from langchain_tooltree.tooltree.driver import searched
+from langchain_tooltree.tooltree.planner import Planner, PlannerOptions, Turn, with_options
 from langchain_tooltree.tooltree.result import SearchResult, plan_metadata
 from langchain_tooltree.tooltree.tool_executor import HostHooks
 from langchain_tooltree.tooltree.tools import ToolCard, ToolLibrary
@@ -35,12 +35,6 @@ def deserves_search(request: ModelRequest[Any]) -> bool:
     It is where a turn of the user begins, where another agent has handed over, where a tool call just failed, and
     where a plan that was explored in a sandbox goes on after one of its writes. All other model calls go straight to
     the model.
-
-    Args:
-        request: What the agent is about to ask its model.
-
-    Returns:
-        Whether to plan.
     """
     said = Conversation(request.messages)
     if not said.observations:
@@ -174,7 +168,7 @@ class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         turn = self._turn(request)
         if turn is None:
             return None
-        return self._take_unanswered(turn) or _Planned(turn.planner.model, (yield from flow_of(turn.search)()))
+        return self._take_unanswered(turn) or _Planned(turn.planner.model, (yield from searched(turn)))
 
     def _turn(self, request: ModelRequest[Any]) -> Turn | None:
         """The request as a turn of the planner, if it deserves a search and has something to plan with."""

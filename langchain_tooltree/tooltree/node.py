@@ -10,9 +10,9 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.tools import BaseTool
 
 from langchain_tooltree.conversation import Conversation
-from langchain_tooltree.flows import Flow, async_twin, driven, flow_of
-from langchain_tooltree.tooltree.driver import Turn
-from langchain_tooltree.tooltree.planner import Planner, PlannerOptions, with_options
+from langchain_tooltree.flows import Flow, async_twin, driven
+from langchain_tooltree.tooltree.driver import answered
+from langchain_tooltree.tooltree.planner import Planner, PlannerOptions, Turn, with_options
 
 
 class ToolTreeNode(Runnable[Any, dict[str, list[BaseMessage]]]):
@@ -72,7 +72,7 @@ class ToolTreeNode(Runnable[Any, dict[str, list[BaseMessage]]]):
         Raises:
             EmptyQueryError: If there is no user message with text.
         """
-        result = yield from flow_of(self._turn(input, config).plan)()
+        result = yield from answered(self._turn(input, config))
         return {self._messages_key: result.messages}
 
     ainvoke = async_twin(invoke)  # type: ignore[arg-type] # mypy takes `self` from the declaration in Runnable

@@ -9,6 +9,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, TypedDict, TypeVar, Unpack, cast, get_type_hints
 
@@ -18,17 +19,15 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config
 from langchain_core.tools import BaseTool
-from langgraph.runtime import get_runtime
 
 from langchain_tooltree._langgraph import state_reader, without_reserved
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.events import Event, FallbackEvent, StartEvent
 from langchain_tooltree.experience.records import readable
-from langchain_tooltree.flows import EventSink, Flow
+from langchain_tooltree.flows import EventSink, Flow, TwinStep, current_runtime
 from langchain_tooltree.models import (
     TAG,
     Meter,
-    ModelStep,
     Patience,
     ask_patiently,
     bind_tools,
@@ -109,9 +108,6 @@ class Planner:
     `host_hooks` is what the host puts around its tool calls, and searched calls pass through. With `selection`, the
     tools are a selection made for this turn, so effects and sandbox may name others. `model_settings` are those of the
     requests for calls, such as a temperature, by name.
-
-    Raises:
-        ConfigurationError: If a part cannot work, or parts do not fit together.
     """
 
     @with_options
@@ -161,8 +157,7 @@ class Planner:
     @cached_property
     def fingerprint(self) -> str:
         """A digest of all that decides which operations a search launches, its models' answers aside."""
-        parts = (self.config, sorted(self.effects.items()), list(self.cards.values()), self.judge_calls)
-        return digest(repr(parts))
+        return digest(repr((self.config, sorted(self.effects.items()), list(self.cards.values()), self.judge_calls)))
 
     def answer(
         self, conversation: Sequence[BaseMessage], config: RunnableConfig, patience: Patience
@@ -172,40 +167,42 @@ class Planner:
         Its tokens are the user's, so this is the one model call that is not hidden from streams.
         """
         model = bind_tools(self.model, list(self.library.by_name.values()))
-        return ask_patiently(ModelStep(model, conversation, {**config, "run_name": f"{TAG}.answer"}), patience)
+        asked = (list(conversation), {**config, "run_name": f"{TAG}.answer"})
+        return ask_patiently(TwinStep(model.invoke, model.ainvoke, asked), patience)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """A conversation in which it is the planner's turn.
+
+    `system` are messages put before it for the models, `config` is the host's (the one of the current context if left
+    out), `state` is for injected arguments, and once `cancelled` says so, the best plan so far is returned.
+    """
+
+    planner: Planner
+    messages: Sequence[BaseMessage]
+    system: Sequence[BaseMessage] = ()
+    config: RunnableConfig | None = None
+    state: Mapping[str, Any] = field(default_factory=dict)
+    messages_key: str = "messages"
+    cancelled: Callable[[], bool] | None = None
+    sinks: Sequence[EventSink] = ()
 
 
 class SearchSession:
-    """One search over one conversation; see `Turn` for its arguments.
+    """The pure search of a turn, and the conversation along the paths of its tree.
 
-    Attributes:
-        search: The pure search.
-        dialogue: The conversation along the paths of its tree.
-        identity: A digest of what may tell one user's run from another's.
-
-    Raises:
-        EmptyQueryError: If the conversation holds no user message with text.
+    `identity` is a digest of what may tell one user's run from another's.
     """
 
-    def __init__(
-        self,
-        planner: Planner,
-        messages: Sequence[BaseMessage],
-        *,
-        system: Sequence[BaseMessage] = (),
-        state: Mapping[str, Any] | None = None,
-        messages_key: str = "messages",
-        cancelled: Callable[[], bool] | None = None,
-        sinks: Sequence[EventSink] = (),
-    ) -> None:
-        self.planner = planner
-        self.messages = messages
-        self.sinks = sinks
+    def __init__(self, turn: Turn) -> None:
+        self.turn = turn
+        self.planner = planner = turn.planner
         self.search = TreeSearch(
             planner.config, tools=len(planner.cards), judge_calls=planner.judge_calls, reserved_model_calls=1
         )
         self._tree = self.search.tree
-        self.dialogue = PathDialogue(self._tree, messages, system=system)
+        self.dialogue = PathDialogue(self._tree, turn.messages, system=turn.system)
         self._executor = ToolExecutor(
             self._tree,
             self.dialogue,
@@ -213,10 +210,10 @@ class SearchSession:
             sandbox=planner.sandbox,
             host_hooks=planner.host_hooks,
             config=planner.config,
-            state=state or {},
-            messages_key=messages_key,
+            state=turn.state,
+            messages_key=turn.messages_key,
         )
-        self._cancelled = cancelled
+        self._is_cancelled = turn.cancelled or (lambda: False)
         host = ensure_config()
         self._recursion_limit = host["recursion_limit"]  # the host's: a tool may be an agent
         self._host_state = state_reader(host)
@@ -273,10 +270,8 @@ class SearchSession:
         """Carry out one operation; its `OperationOutcome` is plain data, so that a checkpointer can keep it."""
         planner = self.planner
         began = self._launched_at.pop(operation.id, time.monotonic())
-        patience = Patience(deadline=began + (planner.config.max_seconds or math.inf) - operation.elapsed)
-        if self._cancelled is not None:
-            patience.cancelled = self._cancelled
-        meter = Meter(operation.model_calls, patience=patience)
+        deadline = began + (planner.config.max_seconds or math.inf) - operation.elapsed
+        meter = Meter(operation.model_calls, Patience(deadline=deadline, cancelled=self._is_cancelled))
         node = self._tree.nodes[operation.node]
         # Where in the search an inner run stands, for traces. The scores are those of the call that is run or judged,
         # or of the call that led to the state that is asked for more; `None` for one that is not known yet.
@@ -284,9 +279,8 @@ class SearchSession:
         tool_calls = replayed = 0
         match operation.kind:
             case "plan":
-                tools = yield from plan_tools(
-                    planner.model, planner.library, self.dialogue.query, planner.config, meter
-                )
+                query = self.dialogue.query
+                tools = yield from plan_tools(planner.model, planner.library, query, planner.config, meter)
                 found: dict[str, Any] = {"tools": tools}
             case "propose":
                 found = yield from self._propose(operation, node, place, meter)
@@ -299,11 +293,8 @@ class SearchSession:
                     scores.extend((yield from planner.pre_judge.pre(judged, meter)))
                 found = {"scores": scores, "error": _cause(meter) if None in scores else None}
             case "execute":
-                config: RunnableConfig = {
-                    **inner_marks(place),
-                    **self._host_state,
-                    "recursion_limit": self._recursion_limit,
-                }
+                config: RunnableConfig = {**inner_marks(place), **self._host_state}
+                config["recursion_limit"] = self._recursion_limit
                 observation, replayed = yield from self._executor.run(node, config)
                 found, tool_calls = {"observation": observation}, 1
             case "evaluate":
@@ -323,7 +314,7 @@ class SearchSession:
             operation=operation.id,
             kind=operation.kind,
             node=operation.node,
-            cancelled=self._cancelled is not None and self._cancelled(),
+            cancelled=self._is_cancelled(),
             spent=spent,
             elapsed=operation.elapsed + seconds,
             **found,
@@ -438,8 +429,5 @@ def _caller_of(given: Mapping[str, Any]) -> str:
     A context that is written differently each time, such as one with addresses in it, never gives the same digest.
     """
     values = sorted((key, repr(value)) for key, value in given.items())
-    try:
-        context = get_runtime().context
-    except (RuntimeError, KeyError):
-        context = None  # outside of any graph
-    return digest(repr((values, context)))
+    runtime = current_runtime()
+    return digest(repr((values, runtime.context if runtime else None)))

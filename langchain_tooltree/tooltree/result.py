@@ -37,18 +37,9 @@ class Alternative(TypedDict):
 class PlanMetadata(TypedDict):
     """Where a message of a plan comes from, and what it was weighed against; plain data.
 
-    It is what a person who approves a write is shown, and how a later search finds the tree that it can go on from.
-
-    Attributes:
-        search: Which search made the plan.
-        node: Where in its tree the call stands.
-        r_pre: Score before it ran, in [0, 1].
-        r_post: Score of its observation, in [0, 1]; `None` if it was not judged.
-        goal: Whether the request is fulfilled after it, in [0, 1]; `None` without goal scores.
-        plan: Only on a call that waits to be carried out: the calls that are planned after it.
-        alternatives: Likewise: the best other paths, best first.
-        cost: Likewise: what the search cost, by name, time and replayed calls aside.
-        stop_reason: Likewise: why it ended.
+    It is what a person who approves a write is shown, and how a later search finds the tree that it can go on from:
+    the `search` and the `node` of its tree. Scores are in [0, 1], as in `PlanStep`. Only a call that waits to be
+    carried out has the rest: the calls planned after it, the best other paths, what the search cost, and why it ended.
     """
 
     search: str
@@ -64,17 +55,11 @@ class PlanMetadata(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class PlanStep:
-    """One call of the best trajectory.
+    """One call of the best trajectory; its effect says if it ran: for real (`read`), in a fork (`sandboxed`), or not.
 
-    Attributes:
-        call: The call; its effect says whether it ran for real (`read`), in a fork (`sandboxed`) or not at all
-            (`write`).
-        call_id: Its tool call id, also the idempotency key of a write.
-        observation: What it brought back; `None` if it was deferred.
-        r_pre: Score before it ran, in [0, 1].
-        r_post: Score of the observation, in [0, 1]; `None` if it did not have to be judged.
-        goal: Whether the task is done after it, in [0, 1]; `None` without goal scores.
-        node: Its node in the tree.
+    Its id is also the idempotency key of a write, and its observation is `None` if it was deferred. Scores are in
+    [0, 1]: `r_pre` from before it ran, `r_post` of its observation, `goal` for a task that is done after it; `None` if
+    it was not judged.
     """
 
     call: Call
@@ -109,20 +94,11 @@ class PlanStep:
 
 @dataclass(frozen=True, slots=True)
 class SearchCost:
-    """What a search cost.
+    """What a search cost, waiting included in `seconds`, the answer in `model_calls`, and the tokens as reported.
 
-    Attributes:
-        rollouts: Rollouts started.
-        nodes: Nodes of the tree, the root left out.
-        inherited: How many of them were taken over from an earlier search of the conversation.
-        pruned_before: Candidates pruned before they ran.
-        pruned_after: Calls pruned by what they brought back.
-        model_calls: Requests to models, the answer included.
-        tokens: Tokens sent and received, as far as the models reported them.
-        tool_calls: Tools run.
-        cache_hits: Calls whose observation was reused instead.
-        replayed: Tools run again to rebuild a fork of the sandbox.
-        seconds: Time the search took, waiting for calls included.
+    Of the nodes, without the root, some are inherited from an earlier search of the conversation. Candidates are pruned
+    before they ran, calls by what they brought back. `tool_calls` were run, `cache_hits` had a known observation, and
+    `replayed` ones were run again to rebuild a fork of the sandbox.
     """
 
     rollouts: int = 0

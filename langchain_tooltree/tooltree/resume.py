@@ -17,7 +17,7 @@ from langchain_tooltree._langgraph import appending, config_at, graph_around, na
 from langchain_tooltree.conversation import Conversation, calls_in, is_observation
 from langchain_tooltree.errors import ResumeError
 from langchain_tooltree.experience.records import without_reference
-from langchain_tooltree.tooltree.planner import SearchSession
+from langchain_tooltree.tooltree.planner import SearchSession, Turn
 from langchain_tooltree.tooltree.result import plan_metadata
 from langchain_tooltree.tooltree.search import Effect, Node, TreeSearch, WarmStart, call_key
 from langchain_tooltree.tooltree.tool_executor import clip
@@ -95,8 +95,7 @@ SEGMENT = 240
 pending writes grows with their number, from 2.5 ms CPU a rollout at 60 rollouts to 42 at 2,000."""
 
 KNOWN_SECONDS = 60.0
-"""So long reads are believed after a new request at the most: who else changes the world meanwhile
-is not known."""
+"""So long reads are believed after a new request: who else changes the world meanwhile is not known."""
 
 MAX_SEGMENTS = 10_000
 """Segments of a search at the most, for LangGraph's recursion limit: far beyond what any budget allows."""
@@ -105,19 +104,11 @@ Outcomes = list[dict[str, Any]]
 
 
 class SegmentState(TypedDict):
-    """What the search graph keeps.
+    """What the search graph keeps: the outcomes of every finished segment, and what the search was begun with.
 
-    Attributes:
-        segments: The outcomes of every finished segment. A checkpoint holds what the segment before it has added and
-            not all of them, so that what is kept grows with the search and not with its square.
-        consumed: How many outcomes they are.
-        done: Whether the search is over.
-        run_key: Unique to this search and the same when it is resumed.
-        began: When it began, in seconds since the epoch.
-        warm_start: What it goes on from, a `WarmStart` as plain data; `None` if it begins with nothing.
-        fingerprint: What the search was begun with; see `Planner.fingerprint`.
-        requests: What the user had asked by then.
-        identity: A digest of what the host says of its caller; see `SearchSession.identity`.
+    A checkpoint holds what the segment before it has added and not all of them, so that what is kept grows with the
+    search and not with its square. `consumed` says how many outcomes they are, `requests` what the user had asked when
+    the search began, in seconds since the epoch.
     """
 
     segments: Annotated[list[Outcomes], appending(snapshot_frequency=MAX_SEGMENTS)]
@@ -142,7 +133,7 @@ class SegmentEnd(TypedDict):
 
 def earlier_place(session: SearchSession) -> RunnableConfig | None:
     """Where the checkpointer of the host keeps the search that a new one may go on from, if there may be one."""
-    if not session.planner.config.reuse_seconds or (search_id := last_search(session.messages)) is None:
+    if not session.planner.config.reuse_seconds or (search_id := last_search(session.turn.messages)) is None:
         return None
     configurable = ensure_config().get("configurable", {})
     if nodes_in(search_id) != nodes_in(namespace_of({"configurable": configurable})):
@@ -174,14 +165,14 @@ def _warm_start(session: SearchSession, earlier: Mapping[str, Any], now: float) 
     alike = earlier["fingerprint"] == _fingerprint(session) and earlier["identity"] == session.identity
     if age > session.planner.config.reuse_seconds or not (earlier["done"] and alike):
         return None
-    replayed = SearchSession(session.planner, session.messages)  # that has not begun
+    replayed = SearchSession(Turn(planner=session.planner, messages=session.turn.messages))  # that has not begun
     try:
         adopt(replayed, cast("SegmentState", earlier))
     except ResumeError:
         return None  # going on saves work, and is never worth failing a new request for
     start = warm_start_of(
         replayed.search,
-        session.messages,
+        session.turn.messages,
         effects=session.planner.effects,
         same_request=earlier["requests"] == session.dialogue.requests,
         repeatable=session.planner.repeatable if age <= KNOWN_SECONDS else (),
@@ -196,12 +187,7 @@ def placed(state: SegmentState) -> SegmentState:
 
 
 def adopt(session: SearchSession, state: SegmentState) -> None:
-    """Bring a session to where the search stands, replaying without any I/O the segments that it has not seen.
-
-    Raises:
-        ResumeError: If the search was begun with other settings, tools or effects, or the checkpointer has lost some
-            of it.
-    """
+    """Bring a session to where the search stands, replaying without any I/O the segments that it has not seen."""
     if state["fingerprint"] != _fingerprint(session):
         msg = (
             "This thread holds a search that was begun with another configuration, other tools or other effects. "
@@ -221,8 +207,10 @@ def adopt(session: SearchSession, state: SegmentState) -> None:
     for outcomes in state["segments"]:
         if seen:
             seen -= len(outcomes)
-        else:
-            _replay(session, outcomes)
+            continue
+        end = segment_end(session)
+        for outcome in (None, *outcomes):  # as its driver has given them
+            session.advance(outcome, end)
 
 
 def finished(session: SearchSession, outcomes: Outcomes) -> SegmentEnd:
@@ -238,13 +226,6 @@ def finished(session: SearchSession, outcomes: Outcomes) -> SegmentEnd:
 def segment_end(session: SearchSession) -> int:
     """How many operations will have been launched when the segment that begins now is over."""
     return session.search.launched + SEGMENT
-
-
-def _replay(session: SearchSession, outcomes: Outcomes) -> None:
-    """Give a search the outcomes of one segment, as its driver has."""
-    end = segment_end(session)
-    for outcome in (None, *outcomes):
-        session.advance(outcome, end)
 
 
 def _fingerprint(session: SearchSession) -> str:

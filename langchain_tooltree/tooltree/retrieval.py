@@ -18,6 +18,7 @@ from langchain_tooltree.tooltree.search import SearchConfig
 from langchain_tooltree.tooltree.tools import ToolCard, ToolLibrary
 
 Scores = NDArray[np.float64]
+Vectors = NDArray[np.float32]
 
 SATURATION = 1.2
 """k1 of BM25, as Lucene has it: how soon a word that is repeated in a text stops adding to its score."""
@@ -81,9 +82,6 @@ def _stem(word: str) -> str:
     return _DOUBLED.sub(r"\1", stem)
 
 
-Vectors = NDArray[np.float32]
-Numbers = NDArray[np.float64]
-
 EMBEDDING_SHARE = 0.5
 """What a place in the ranking by embedding counts for, beside the same place in the ranking by words: the default
 embeddings see little more than words."""
@@ -105,9 +103,6 @@ class ToolRetriever:
     whole: by the words that they share with it, where a word counts the more, the fewer tools have it, and by
     embedding, which sees what is said in other words. The rankings are fused by reciprocal rank (Cormack et al. 2009).
     What all cards have in common (a preamble that every description repeats) is subtracted from their embeddings.
-
-    Raises:
-        ToolDefinitionError: If the always-include list names an unknown tool.
     """
 
     def __init__(self, library: ToolLibrary, embeddings: Embeddings | None, config: SearchConfig) -> None:
@@ -163,7 +158,7 @@ class _Index:
         vectors = _unit(embeddings)
         return cls(LexicalIndex(texts), _unit(vectors - vectors.mean(axis=0)))
 
-    def relevance(self, segments: Sequence[str], sentences: list[list[float]], places: Sequence[int]) -> Numbers:
+    def relevance(self, segments: Sequence[str], sentences: list[list[float]], places: Sequence[int]) -> Scores:
         """How relevant the cards at some places are to a context in segments, of which these are the embeddings."""
         cosines = np.round(_unit(sentences) @ self.vectors.T, _COSINE_DIGITS)
         relevance = np.zeros(len(places))
@@ -174,7 +169,7 @@ class _Index:
         return relevance
 
 
-def _reciprocal_ranks(scores: NDArray[np.floating]) -> Numbers:
+def _reciprocal_ranks(scores: NDArray[np.floating]) -> Scores:
     """`1 / (offset + rank)` for each score, the highest having rank 0 and equal ones their mean rank."""
     order = np.argsort(-scores)
     ranked = scores[order]

@@ -24,14 +24,10 @@ DECISIONS = ("approve", "edit", "reject")
 
 
 class ReviewRequest(TypedDict):
-    """What a person is asked, as the value of the interrupt.
+    """What a person is asked, as the value of the interrupt; `problem` is what was wrong with the answer before.
 
-    Attributes:
-        action_requests: The calls that wait, each with `name`, `args` and a `description` for people.
-        review_configs: The decisions allowed for each: approve, edit, reject.
-        plan: For a planned call: the `PlanMetadata` of its message, with the calls planned after it, the alternatives,
-            the scores, and what the search cost.
-        problem: What was wrong with the answer before, if this is asked again.
+    The calls that wait have `name`, `args` and a `description` for people, and the `PlanMetadata` of a planned one is
+    its `plan`.
     """
 
     action_requests: list[dict[str, Any]]
@@ -98,12 +94,7 @@ class PlanReviewNode(Runnable[Any, dict[str, list[BaseMessage]]]):
         self._reads = _reads(effects)
         self._messages_key = messages_key
 
-    def invoke(
-        self,
-        input: Any,  # noqa: A002 - the name in Runnable
-        config: RunnableConfig | None = None,  # noqa: ARG002
-        **_: Any,
-    ) -> dict[str, list[BaseMessage]]:
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> dict[str, list[BaseMessage]]:  # noqa: A002, ARG002 - the names in Runnable
         """Review the calls that wait at the end of the conversation.
 
         Args:
@@ -116,12 +107,7 @@ class PlanReviewNode(Runnable[Any, dict[str, list[BaseMessage]]]):
         said = Conversation.of(input, self._messages_key)
         return {self._messages_key: _reviewed(said, self._reads)}
 
-    async def ainvoke(
-        self,
-        input: Any,  # noqa: A002 - the name in Runnable
-        config: RunnableConfig | None = None,
-        **_: Any,
-    ) -> dict[str, list[BaseMessage]]:
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> dict[str, list[BaseMessage]]:  # noqa: A002 - the name in Runnable
         """The async twin of `invoke`."""
         return self.invoke(input, config)
 
@@ -243,8 +229,7 @@ def _with_calls(message: AIMessage, calls: list[ToolCall]) -> AIMessage:
     content = message.content
     if isinstance(content, list):
         by_id = {call["id"]: call for call in calls}
-        content = [_block_of(block, by_id) for block in content]
-        content = [block for block in content if block is not None]
+        content = [now for block in content if (now := _block_of(block, by_id)) is not None]
     return message.model_copy(update={"tool_calls": calls, "content": content})
 
 
@@ -274,10 +259,8 @@ def _describe(call: ToolCall, metadata: Mapping[str, Any]) -> str:
             path = " then ".join(_written(step) for step in other["calls"])
             lines.append(f"Alternative ({other['value']:.2f}): {path}")
         if cost := metadata.get("cost"):
-            lines.append(
-                f"The search made {cost['rollouts']} rollouts, {cost['model_calls']} model calls and "
-                f"{cost['tool_calls']} tool calls."
-            )
+            made = f"{cost['rollouts']} rollouts, {cost['model_calls']} model calls and {cost['tool_calls']} tool calls"
+            lines.append(f"The search made {made}.")
     return "\n".join(lines)
 
 

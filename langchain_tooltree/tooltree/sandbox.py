@@ -113,12 +113,9 @@ def _method_tools(objects: Sequence[object]) -> list[BaseTool]:
         _method_tool(getattr(owner, name))
         for owner in objects
         for name in dir(type(owner))
-        if not name.startswith("_") and callable(getattr(owner, name)) and not _acts_on_class(owner, name)
+        if not (name.startswith("_") or isinstance(inspect.getattr_static(owner, name), classmethod))
+        and callable(getattr(owner, name))
     ]
-
-
-def _acts_on_class(owner: object, name: str) -> bool:
-    return isinstance(inspect.getattr_static(owner, name), classmethod)
 
 
 def _method_tool(method: Callable[..., Any]) -> BaseTool:
@@ -127,10 +124,8 @@ def _method_tool(method: Callable[..., Any]) -> BaseTool:
             return StructuredTool.from_function(coroutine=method)
         return StructuredTool.from_function(method)
     except (TypeError, ValueError) as error:
-        msg = (
-            f"{method!r} cannot become a tool: {error}. Give it a docstring and annotated parameters, or make the "
-            "tools yourself with ObjectSandbox(state, bind)."
-        )
+        remedy = "Give it a docstring and annotations, or make the tools yourself with ObjectSandbox(state, bind)."
+        msg = f"{method!r} cannot become a tool: {error}. {remedy}"
         raise ConfigurationError(msg) from error
 
 

@@ -7,6 +7,7 @@ reasoning is known by its shape and not by its provider: content blocks that are
 (`reasoning_content`, thought signatures).
 """
 
+import copy
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -44,16 +45,12 @@ class Reply:
 
 
 class SignedReasoning(BaseModel):
-    """The reasoning around one call, as plain JSON.
+    """The reasoning around one call, as plain JSON, with the call's own content `block`, if it has one.
 
-    Attributes:
-        call_id: The provider's identifier of the call; `None` if it gave none, or the same one twice.
-        reasoning: Content blocks before the call, untouched; those of its siblings and plain text are left out. `None`
-            if the content was no list of blocks, since some integrations tell their own formats apart by that.
-        block: The call's own content block, if it has one.
-        keywords: Additional keyword arguments.
-        keywords_by_call: Those that map identifiers of calls to something: what belongs to this call.
-        origin: Response metadata that says whose blocks these are.
+    `call_id` is `None` if the provider gave no identifier, or the same one twice. `reasoning` are the content blocks
+    before the call, untouched, without those of its siblings and plain text; `None` if the content was no list of
+    blocks, since some integrations tell their own formats apart by that. `keywords_by_call` are what belongs to this
+    call of the keyword arguments that map identifiers of calls to something.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -73,13 +70,10 @@ class SignedReasoning(BaseModel):
         """
         own = [self.block] if self.block is not None and call_id == self.call_id else []
         by_call = {name: {call_id: value} for name, value in self.keywords_by_call.items()}
-        fields = {
-            "content": "" if self.reasoning is None else [*self.reasoning, *own],
-            "additional_kwargs": {**self.keywords, **by_call},
-            "response_metadata": self.origin,
-        }
-        copied: dict[str, Any] = _as_json(fields)
-        return copied
+        content = "" if self.reasoning is None else [*self.reasoning, *own]
+        keywords = {**self.keywords, **by_call}
+        fields = {"content": content, "additional_kwargs": keywords, "response_metadata": self.origin}
+        return copy.deepcopy(fields)
 
 
 def signed_reasoning_of(reply: Reply, position: int, arguments: Mapping[str, Any]) -> SignedReasoning | None:
@@ -104,7 +98,11 @@ def signed_reasoning_of(reply: Reply, position: int, arguments: Mapping[str, Any
     end = next((place for place, block in enumerate(blocks) if call_id and block_id(block) == call_id), None)
     # What was reasoned after the call did not lead to it; up to the call, the order is the provider's.
     before = [block for block in blocks[:end] if block in reasoning and block not in calls]
-    by_call = {name: value for name, value in keywords.items() if _is_by_call(value, call_ids)}
+    by_call = {
+        name: value
+        for name, value in keywords.items()
+        if isinstance(value, dict) and value and value.keys() <= {*call_ids}
+    }
     return SignedReasoning(
         call_id=call_id,
         reasoning=tuple(plain for block in before if (plain := _as_json(block)) is not None) if listed else None,
@@ -128,10 +126,6 @@ def _is_signed(block: Mapping[str, Any]) -> bool:
 def block_id(block: Mapping[str, Any]) -> Any:
     """The identifier by which tool calls are matched; an OpenAI item has one of its own beside it."""
     return block.get("call_id") or block.get("id")
-
-
-def _is_by_call(value: Any, call_ids: Sequence[str]) -> bool:
-    return isinstance(value, dict) and bool(value) and value.keys() <= set(call_ids)
 
 
 def _entry(by_call: Mapping[str, Any], call_id: str | None, call_ids: Sequence[str]) -> Any:

@@ -12,7 +12,7 @@ from functools import partial, reduce
 from typing import Any
 
 from langchain.agents.middleware import AgentMiddleware, AgentState, HumanInTheLoopMiddleware, PIIMiddleware
-from langchain_core.messages import LC_AUTO_PREFIX, AIMessage, BaseMessage, ToolMessage
+from langchain_core.messages import LC_AUTO_PREFIX, AIMessage, BaseMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config, merge_configs
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
@@ -48,13 +48,8 @@ class HostHooks:
     """What a host agent puts around its tool calls: approval, `wrap_tool_call` middleware, redaction of results.
 
     A searched call runs before the agent's own tools node sees it, and its result is read before the agent's next
-    step. So that swapping the planner takes nothing away, such a call passes through the same middleware, and a tool
-    that waits for approval is not run while searching at all.
-
-    Attributes:
-        wrap: Redaction of results and the `wrap_tool_call` hooks as one, the first outermost; `None` without any.
-        awrap: The same for the async path.
-        held_back: Names of tools whose calls need a human's approval; they count as writes whatever is declared.
+    step. So that swapping the planner takes nothing away, such a call passes through the same middleware, as one
+    wrapper or its async twin, and a tool that waits for approval is held back: it counts as a write.
     """
 
     wrap: Wrapper | None = None
@@ -63,18 +58,12 @@ class HostHooks:
 
     @classmethod
     def of(cls, middleware: Iterable[AgentMiddleware[Any, Any, Any]]) -> "HostHooks":
-        """Read a host's middleware, in the order given to `create_agent`.
-
-        Raises:
-            ConfigurationError: If an entry is not middleware.
-        """
+        """Read a host's middleware, in the order given to `create_agent`."""
         entries = list(middleware)
         for entry in entries:
             if not isinstance(entry, AgentMiddleware):
-                msg = (
-                    f"host_middleware must hold the middleware given to create_agent, got {type(entry).__name__} "
-                    f"{entry!r}."
-                )
+                got = f"{type(entry).__name__} {entry!r}"
+                msg = f"host_middleware must hold the middleware given to create_agent, got {got}."
                 raise ConfigurationError(msg)
         approving = [entry for entry in entries if isinstance(entry, HumanInTheLoopMiddleware)]
         # An agent redacts what its tools node brings back before the next step, the first entry first.
@@ -102,9 +91,8 @@ def _redacts_results(entry: AgentMiddleware[Any, Any, Any]) -> bool:
 def _redaction(entry: AgentMiddleware[Any, Any, Any]) -> Wrapper:
     def redacted(request: ToolCallRequest, execute: Execute) -> Any:
         result = execute(request)
-        if not is_observation(result):
-            return result
-        update = entry.before_model(AgentState(messages=[AIMessage(""), result]), get_runtime())
+        state = AgentState[Any](messages=[AIMessage(""), result])
+        update = entry.before_model(state, get_runtime()) if is_observation(result) else None
         return update["messages"][-1] if update else result
 
     return redacted
@@ -113,9 +101,8 @@ def _redaction(entry: AgentMiddleware[Any, Any, Any]) -> Wrapper:
 def _aredaction(entry: AgentMiddleware[Any, Any, Any]) -> Wrapper:
     async def redacted(request: ToolCallRequest, execute: Execute) -> Any:
         result = await execute(request)
-        if not is_observation(result):
-            return result
-        update = await entry.abefore_model(AgentState(messages=[AIMessage(""), result]), get_runtime())
+        state = AgentState[Any](messages=[AIMessage(""), result])
+        update = await entry.abefore_model(state, get_runtime()) if is_observation(result) else None
         return update["messages"][-1] if update else result
 
     return redacted
@@ -212,13 +199,11 @@ def observe(step: ToolStep, *, max_chars: int) -> Flow[Observation]:
         output = yield step
     except Exception as error:  # noqa: BLE001 - whatever a tool raises is something to learn from
         return _failure(step, error, max_chars)
-    message = _tool_message(output)
+    messages = output.get("messages") if isinstance(output, dict) else None
+    message = next(filter(is_observation, messages or ()), None)
     if message is None:
-        return Observation(
-            content=f"{step.call.tool} returned a Command, which only the graph itself can apply. "
-            "Declare the tool a write.",
-            kind="unsupported",
-        )
+        problem = "returned a Command, which only the graph itself can apply. Declare the tool a write."
+        return Observation(content=f"{step.call.tool} {problem}", kind="unsupported")
     return Observation(
         content=clip(message.content, max_chars),
         kind="ok" if message.status == "success" else "exception",
@@ -230,26 +215,19 @@ def _failure(step: ToolStep, error: Exception, max_chars: int) -> Observation:
     text = clip(f"{type(error).__name__}: {error}", max_chars)
     match error:
         case TimeoutError():
-            limit = f"no answer within {step.timeout} s" if not str(error) else str(error)
+            limit = str(error) or f"no answer within {step.timeout} s"
             return Observation(content=f"TimeoutError: {limit}", kind="timeout", transient=True)
         case ToolInvocationError():
             return Observation(content=text, kind="invalid_arguments")
         case NotImplementedError():
-            return Observation(
-                content=f"{text} (an async-only tool may need the async path: ainvoke, astream or asearch)",
-                kind="unsupported",
-            )
+            advice = "an async-only tool may need the async path: ainvoke, astream or asearch"
+            return Observation(content=f"{text} ({advice})", kind="unsupported")
         case ToolException():
             return Observation(content=text, kind="exception")
         case _:
             status = getattr(error, "status_code", None)
             transient = isinstance(error, ConnectionError) or status in TRANSIENT_STATUS
             return Observation(content=text, kind="exception", transient=transient)
-
-
-def _tool_message(output: Any) -> ToolMessage | None:
-    messages = output.get("messages") if isinstance(output, dict) else None
-    return next(filter(is_observation, messages or ()), None)
 
 
 def clip(content: Any, max_chars: int) -> Any:
@@ -283,6 +261,7 @@ def _storable(artifact: Any, max_chars: int) -> Any:
         return None
 
 
+@dataclass(slots=True)
 class ToolExecutor:
     """Runs the calls of one search, for real or in forks of the sandbox.
 
@@ -290,43 +269,29 @@ class ToolExecutor:
     path.
     """
 
-    def __init__(
-        self,
-        tree: Tree,
-        dialogue: PathDialogue,
-        tools: Mapping[str, BaseTool],
-        *,
-        sandbox: Sandbox | None,
-        host_hooks: HostHooks,
-        config: SearchConfig,
-        state: Mapping[str, Any],
-        messages_key: str,
-    ) -> None:
-        self._tree = tree
-        self._dialogue = dialogue
-        self._tools = tools
-        self._worlds = Worlds(sandbox) if sandbox else None
-        self._bound = frozenset(tool.name for tool in sandbox.tools) if sandbox else frozenset()
-        self._host_hooks = host_hooks
-        self._config = config
-        self._state = state
-        self._messages_key = messages_key
+    tree: Tree
+    dialogue: PathDialogue
+    tools: Mapping[str, BaseTool]
+    sandbox: Sandbox | None
+    host_hooks: HostHooks
+    config: SearchConfig
+    state: Mapping[str, Any]
+    messages_key: str
+    _worlds: Worlds | None = field(init=False)
+    _bound: frozenset[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._worlds = Worlds(self.sandbox) if self.sandbox else None
+        self._bound = frozenset(tool.name for tool in self.sandbox.tools) if self.sandbox else frozenset()
 
     def run(self, node: Node, config: RunnableConfig) -> Flow[tuple[Observation, int]]:
-        """Run the call of a node, which is no deferred write.
-
-        Returns:
-            What it brought back, and how many calls were repeated to rebuild a fork.
-
-        Raises:
-            ConfigurationError: If the sandbox or the graph state cannot be copied.
-        """
+        """Run the call of a node, which is no deferred write, and say how many calls were repeated for its fork."""
         call = node.call
         if call is None or call.effect == "write":
             msg = f"{node.label} must not run while searching."
             raise AssertionError(msg)
         if self._worlds is None or (call.effect == "read" and call.tool not in self._bound):
-            return (yield from self._observe(self._tools.get(call.tool), node, config)), 0
+            return (yield from self._observe(self.tools.get(call.tool), node, config)), 0
         parent = self._parent(node)
         try:
             replayed = yield from self._rebuild(self._worlds, parent, config)
@@ -354,7 +319,7 @@ class ToolExecutor:
             return 0
         replayed = 0
         version = ""
-        for step in self._tree.path(node):
+        for step in self.tree.path(node):
             if step.world == version:
                 continue
             snapshot = step.observation.snapshot if step.observation else None
@@ -371,21 +336,21 @@ class ToolExecutor:
     def _observe(self, tool: BaseTool | None, node: Node, config: RunnableConfig) -> Flow[Observation]:
         if tool is None or node.call is None:
             return Observation(content=f"There is no tool to run {node.label}.", kind="unsupported")
-        call_id, messages = self._dialogue.request_at(node)  # in an agent, the call's own message stands last
+        call_id, messages = self.dialogue.request_at(node)  # in an agent, the call's own message stands last
         step = ToolStep(
             tool=tool,
             call=node.call,
             call_id=call_id,
             state=self._injected_state(tool, node, messages),
-            timeout=self._config.tool_timeout,
+            timeout=self.config.tool_timeout,
             config=config,
-            host_hooks=self._host_hooks,
+            host_hooks=self.host_hooks,
         )
-        return (yield from observe(step, max_chars=self._config.max_observation_chars))
+        return (yield from observe(step, max_chars=self.config.max_observation_chars))
 
     def _injected_state(self, tool: BaseTool, node: Node, messages: list[BaseMessage]) -> dict[str, Any]:
         """The graph state for injected arguments: a copy, because what a search tries must not reach the host's."""
-        state = {**self._state, self._messages_key: messages}
+        state = {**self.state, self.messages_key: messages}
         if not injected_names(tool):
             return state
         try:
@@ -397,7 +362,7 @@ class ToolExecutor:
             raise ConfigurationError(msg) from error
 
     def _parent(self, node: Node) -> Node:
-        return self._tree.nodes[node.parent or 0]
+        return self.tree.nodes[node.parent or 0]
 
 
 def _bound(world: Sandbox, node: Node) -> BaseTool | None:

@@ -148,18 +148,14 @@ class ToolLibrary(Sequence[BaseTool]):
             raise ToolDefinitionError(msg)
         for tool in tools:
             if not isinstance(tool, BaseTool):
-                msg = (
-                    f"Expected a LangChain tool, got {type(tool).__name__} {tool!r}. "
-                    "Decorate a function with langchain_core.tools.tool."
-                )
+                msg = f"Expected a LangChain tool, got {type(tool).__name__} {tool!r}. Decorate a function with @tool."
                 raise ToolDefinitionError(msg)
             if tool.name in self.by_name:
                 msg = f"Two tools are named {tool.name!r}. Rename one: the model tells tools apart by name."
                 raise ToolDefinitionError(msg)
             self.by_name[tool.name] = tool
-            self._cards[tool.name] = (
-                tools.card(tool.name) if isinstance(tools, ToolLibrary) else ToolCard.from_tool(tool)
-            )
+            card = tools.card(tool.name) if isinstance(tools, ToolLibrary) else ToolCard.from_tool(tool)
+            self._cards[tool.name] = card
         if not self.by_name:
             msg = "There are no tools to plan with. Pass at least one LangChain tool."
             raise ToolDefinitionError(msg)
@@ -282,11 +278,6 @@ def classify_tools(
     approval: they count as writes even if they are declared reads, because a searched call would have run before
     anybody was asked; in a fork they may still be tried. With `selection`, the tools are a selection, and the others
     may be named as well.
-
-    Raises:
-        ConfigurationError: If a declaration is neither `read` nor `write`, or calls a tool that returns a `Command` a
-            read: its state update would be lost.
-        ToolDefinitionError: If a declaration or the sandbox names an unknown tool.
     """
     if effects is not None and not isinstance(effects, Mapping):
         msg = f"effects must be a mapping such as {{{library.names[0]!r}: 'read'}}, got {effects!r}."
@@ -299,10 +290,7 @@ def classify_tools(
             raise ToolDefinitionError(msg)
     for name in sorted(bound & set(library.names)):
         if _injects_store(library.tool(name)):
-            msg = (
-                f"{name!r} is bound by the sandbox but has the store or the runtime injected, which no fork can "
-                "contain. Leave it out of the sandbox, or bind a tool that keeps its data in the forked world."
-            )
+            msg = f"{name!r} has the store or the runtime injected, which no fork can contain; do not bind it."
             raise ConfigurationError(msg)
     classified: dict[str, Effect] = {}
     for tool in library:
@@ -311,10 +299,8 @@ def classify_tools(
             msg = f"effects[{tool.name!r}] must be 'read' or 'write', got {effect!r}."
             raise ConfigurationError(msg)
         if effect == "read" and _returns_command(tool):
-            msg = (
-                f"{tool.name!r} is declared a read but returns a Command, whose state update would be lost while "
-                "searching. Declare it a write."
-            )
+            lost = "whose state update would be lost while searching; declare it a write"
+            msg = f"{tool.name!r} is declared a read but returns a Command, {lost}."
             raise ConfigurationError(msg)
         if effect == "read" and tool.name not in held_back:
             classified[tool.name] = "read"

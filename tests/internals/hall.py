@@ -30,7 +30,7 @@ from langchain_tooltree._langgraph import (
 from langchain_tooltree.cli import REFUSED, UNHEALTHY
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import check_count, import_extra
-from langchain_tooltree.flows import Flow, FunctionStep, arun_flow, async_twin, driven, flow_of, run_flow
+from langchain_tooltree.flows import Flow, FunctionStep, TwinStep, arun_flow, async_twin, driven, flow_of, run_flow
 from langchain_tooltree.models import (
     ATTEMPTS,
     CORRECTION,
@@ -41,7 +41,6 @@ from langchain_tooltree.models import (
     Meter,
     Patience,
     StructuredQuestion,
-    Wait,
     ask_patiently,
     bind_tools,
     call_tools,

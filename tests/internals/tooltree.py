@@ -9,10 +9,10 @@ from langchain_tooltree.tooltree import search as kernel
 from langchain_tooltree.tooltree.ask import ProposalRequest, Proposer, plan_tools, propose_messages
 from langchain_tooltree.tooltree.dialogue import PathDialogue, transcript
 from langchain_tooltree.tooltree.draw import figures, status, to_mermaid, to_rich
-from langchain_tooltree.tooltree.driver import Turn
+from langchain_tooltree.tooltree.driver import answered, searched
 from langchain_tooltree.tooltree.judge import FunctionEvaluator, ModelEvaluator, resolve_judge
 from langchain_tooltree.tooltree.middleware import KEPT, deserves_search
-from langchain_tooltree.tooltree.planner import JUDGED_CHARS, Planner
+from langchain_tooltree.tooltree.planner import JUDGED_CHARS, Planner, Turn
 from langchain_tooltree.tooltree.prompts import (
     DEFAULT_ATTEMPT_PROMPT,
     DEFAULT_DRAFT_PROMPT,

@@ -9,19 +9,20 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_tooltree import SearchConfig
 from langchain_tooltree.errors import EmptyQueryError
 from langchain_tooltree.testing import ScriptedChatModel
-from tests.internals.tooltree import Planner, Turn
+from tests.internals.hall import arun_flow, run_flow
+from tests.internals.tooltree import Planner, Turn, answered, searched
 
 READ = {"alpha": "read"}
 
 
 @pytest.fixture(params=["sync", "async"])
 def take(request):
-    """Takes a turn on either path: `await take(turn)` to its end, `await take(turn, "search")` for the plan alone."""
+    """Takes a turn on either path: `await take(turn)` to its end, `await take(turn, searched)` for the plan alone."""
 
-    async def run(turn, method="plan"):
+    async def run(turn, flow=answered):
         if request.param == "sync":
-            return await asyncio.to_thread(getattr(turn, method))
-        return await getattr(turn, f"a{method}")()
+            return await asyncio.to_thread(lambda: run_flow(flow(turn)))
+        return await arun_flow(flow(turn))
 
     return run
 
@@ -41,11 +42,11 @@ async def test_a_plan_is_answered_from(take, offline, numbered_tools):
 
 async def test_a_search_leaves_the_answer_to_its_host(take, offline, numbered_tools):
     turn = Turn(planner=looking(offline, numbered_tools, effects=READ), messages=[HumanMessage("Go.")])
-    searched, planned = await take(turn, "search"), await take(turn)
-    assert searched.answer is None
-    assert searched.to_dict()["nodes"] == planned.to_dict()["nodes"]
-    assert planned.cost.model_calls == searched.cost.model_calls + 1
-    assert planned.cost.tokens > searched.cost.tokens
+    found, planned = await take(turn, searched), await take(turn)
+    assert found.answer is None
+    assert found.to_dict()["nodes"] == planned.to_dict()["nodes"]
+    assert planned.cost.model_calls == found.cost.model_calls + 1
+    assert planned.cost.tokens > found.cost.tokens
 
 
 async def test_a_write_is_waited_for(take, offline, numbered_tools):

@@ -12,7 +12,8 @@ from langchain_core.tools import StructuredTool, tool
 from langchain_tooltree import ConfigurationError, HashingEmbeddings, ObjectSandbox, SearchConfig, asearch, search
 from langchain_tooltree.errors import EmptyQueryError, ToolDefinitionError
 from langchain_tooltree.testing import ScriptedChatModel
-from tests.internals.tooltree import Planner, Turn
+from tests.internals.hall import run_flow
+from tests.internals.tooltree import Planner, Turn, answered
 
 ALPHA = {"alpha": "read"}
 READS = {"alpha": "read", "beta": "read"}
@@ -370,7 +371,7 @@ async def test_time_spent_waiting_for_a_turn_counts(offline, numbered_tools):
     )
     began = time.monotonic()
     result = await asyncio.to_thread(
-        Turn(planner=planner, messages=[HumanMessage("Go.")], config={"max_concurrency": 1}).plan
+        run_flow, answered(Turn(planner=planner, messages=[HumanMessage("Go.")], config={"max_concurrency": 1}))
     )
     elapsed = time.monotonic() - began
     assert result.cost.tool_calls == 5
