@@ -186,7 +186,7 @@ class TrajectoryRecorder(GraphCallbackHandler):
         self._recorder = RunRecorder(verdict)
         self._messages_key = messages_key
         self._lock = threading.Lock()
-        self._runs: dict[UUID, CallbackRun] = {}
+        self._runs: dict[UUID | None, CallbackRun] = {}
         self._abandoned: dict[UUID, None] = {}
 
     # Arguments of the interface that are not needed here are left in `about` and `_`.
@@ -218,7 +218,7 @@ class TrajectoryRecorder(GraphCallbackHandler):
     def on_chat_model_start(self, serialized: Any, messages: Any, *, run_id: UUID, **about: Any) -> None:  # noqa: ARG002
         """A model is called, with tools, where the run's configuration is known."""
         with _undisturbed(), self._lock:
-            parent = self._known(about.get("parent_run_id"))
+            parent = self._runs.get(about.get("parent_run_id"))
             if parent is None or parent.recording is None:
                 return
             _hear_variables(parent)
@@ -228,7 +228,7 @@ class TrajectoryRecorder(GraphCallbackHandler):
     def on_interrupt(self, event: GraphInterruptEvent) -> None:
         """Note that a run is interrupted."""
         with self._lock:
-            run = self._known(event.run_id)
+            run = self._runs.get(event.run_id)
             if run is not None and run.recording is not None and run.recording.top is run:
                 run.recording.interrupted = True
 
@@ -254,9 +254,6 @@ class TrajectoryRecorder(GraphCallbackHandler):
             else:
                 await asyncio.to_thread(run_flow, flow)
 
-    def _known(self, run_id: UUID | None) -> CallbackRun | None:
-        return None if run_id is None else self._runs.get(run_id)
-
     def _started(
         self,
         run_id: UUID,
@@ -265,7 +262,7 @@ class TrajectoryRecorder(GraphCallbackHandler):
         metadata: Mapping[str, Any] | None = None,
         **_: Any,
     ) -> CallbackRun:
-        parent = self._known(parent_run_id)
+        parent = self._runs.get(parent_run_id)
         inner = TAG in (tags or ()) or (parent is not None and parent.inner) or parent_run_id in self._abandoned
         family = set() if parent is None else parent.family
         family.add(run_id)
@@ -344,7 +341,7 @@ class TrajectoryRecorder(GraphCallbackHandler):
     def recording_at(self, run_id: UUID | None) -> Recording | None:
         """What is recorded of the graph in which this run is going on; `None` if it is part of another record."""
         with self._lock:
-            run = self._known(run_id)
+            run = self._runs.get(run_id)
             graph = None if run is None else next((outer for outer in run.lineage() if outer.graph is not None), None)
             recording = None if graph is None else graph.recording
             return recording if recording is not None and recording.top is graph else None

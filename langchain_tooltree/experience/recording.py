@@ -29,6 +29,7 @@ def path_of(namespace: str) -> str:
     return "/".join(nodes_in(namespace))
 
 
+@dataclass(eq=False, slots=True)
 class ThreadDialogue:
     """All that was ever said in one graph, in order of first appearance, each message in its last form.
 
@@ -36,11 +37,10 @@ class ThreadDialogue:
     that of the outermost graph had `after` messages. `within` is the dialogue around it, if not the outermost one.
     """
 
-    def __init__(self, name: str = "", *, after: int = 0, within: "ThreadDialogue | None" = None) -> None:
-        self.name = name
-        self.after = after
-        self.within = within
-        self.messages: dict[Key, BaseMessage | ChatMessage] = {}
+    name: str = ""
+    after: int = 0
+    within: "ThreadDialogue | None" = None
+    messages: dict[Key, BaseMessage | ChatMessage] = field(default_factory=dict)
 
     def see(self, messages: Any) -> None:
         """Take in the messages of a state that is later than those seen so far."""
@@ -50,6 +50,11 @@ class ThreadDialogue:
         """The messages of the dialogues that this one runs in."""
         outer = self.within
         return set() if outer is None else outer.messages.keys() | outer.keys_within()
+
+    def place(self) -> tuple[int, str, str]:
+        """Where it stands among the branches; of those that began together, replies decide: ids often hold the time."""
+        replies = [key for key, message in self.messages.items() if _as_chat(message)["role"] == "assistant"]
+        return self.after, self.name, str(next(iter(replies or self.messages)))
 
 
 def keyed(messages: Any) -> Iterator[tuple[Key, BaseMessage | ChatMessage]]:
@@ -113,16 +118,18 @@ def together(
         earlier, known = None, {}
     said = {**known, **root.messages}
     order = list(root.messages)
-    branches: list[_BranchDraft] = []
+    branches: list[ThreadDialogue] = []
     for other in others:
         outside = said.keys() | other.keys_within()
         own = {key: message for key, message in other.messages.items() if key not in outside}
-        branches.append(_BranchDraft(other.name, len(known.keys() | set(order[: other.after])), own))
+        after = len(known.keys() | set(order[: other.after]))
+        branches.append(ThreadDialogue(other.name, after, messages=own))
     for branch in earlier.branches if earlier else ():
         around = [other.messages.keys() for other in others if branch.name.startswith(f"{other.name}/")]
         outside = said.keys() | set().union(*around)
         own = {key: message for key, message in keyed_chat(branch.messages) if key not in outside}
-        _continued(_BranchDraft(branch.name, branch.after, own), branches)
+        _continued(ThreadDialogue(branch.name, branch.after, messages=own), branches)
+    spoken = sorted((branch for branch in branches if branch.messages), key=ThreadDialogue.place)
     offered = tools_in(earlier.metadata.get(TOOLS)) if earlier else {}
     return Trajectory.from_chat(
         [_as_chat(message) for message in said.values()],
@@ -130,35 +137,15 @@ def together(
         task=task,
         success=success,
         reasons=reasons,
-        branches=[draft.done() for draft in sorted(filter(None, branches), key=_BranchDraft.place)],
+        branches=[Branch(each.name, each.after, tuple(map(_as_chat, each.messages.values()))) for each in spoken],
         metadata=as_metadata({**offered, **(tools or {})}),
     )
 
 
-@dataclass(slots=True)
-class _BranchDraft:
-    """A branch in the making; one without messages counts as none."""
-
-    name: str
-    after: int
-    messages: dict[Key, BaseMessage | ChatMessage]
-
-    def __bool__(self) -> bool:
-        return bool(self.messages)
-
-    def place(self) -> tuple[int, str, str]:
-        """Where it stands among the others; of those that began together, ids of replies, which often hold the time."""
-        replies = [key for key, message in self.messages.items() if _as_chat(message)["role"] == "assistant"]
-        return self.after, self.name, str(next(iter(replies or self.messages)))
-
-    def done(self) -> Branch:
-        return Branch(self.name, self.after, tuple(map(_as_chat, self.messages.values())))
-
-
-def _continued(before: _BranchDraft, branches: list[_BranchDraft]) -> None:
+def _continued(before: ThreadDialogue, branches: list[ThreadDialogue]) -> None:
     """Put what was recorded of a sub-agent before it was interrupted in front of what it said after."""
 
-    def shared(branch: _BranchDraft) -> int:
+    def shared(branch: ThreadDialogue) -> int:
         return len(before.messages.keys() & branch.messages.keys()) if branch.name == before.name else 0
 
     after = max(branches, key=shared, default=None)

@@ -265,12 +265,12 @@ class Frontier:
 
     def openings(self, node_ids: Iterable[int]) -> dict[int, Openings]:
         """What may be done at each of these nodes."""
-        nodes = self._tree.nodes
-        return {node_id: self._openings(nodes[node_id]) for node_id in node_ids}
-
-    def _openings(self, node: Node) -> Openings:
-        end = node.accepted or node.acceptable
-        return Openings(self.runnable(node), self.askable(node), self.judgeable(node), end)
+        found: dict[int, Openings] = {}
+        for node_id in node_ids:
+            node = self._tree.nodes[node_id]
+            end = node.accepted or node.acceptable
+            found[node_id] = Openings(self.runnable(node), self.askable(node), self.judgeable(node), end)
+        return found
 
     def runnable(self, node: Node) -> bool:
         """Whether a call may be run now: a candidate that no rollout works on."""
