@@ -253,7 +253,7 @@ class TreeSearch:
             else:
                 candidates.append(self.tree.add(node, call))
         node.dropped.extend(dropped)
-        self._record("propose", rollout, node, calls=[each.label for each in candidates], dropped=dropped)
+        self._record("propose", rollout, node, calls=[_label(each) for each in candidates], dropped=dropped)
         if candidates:
             self._scheduler.put("score", rollout, candidates=tuple(each.id for each in candidates))
         else:
@@ -270,7 +270,7 @@ class TreeSearch:
             candidate.pre_scored = score is not None
             candidate.r_pre = threshold if score is None else score
             facts = {"r_pre": candidate.r_pre, "scored": candidate.pre_scored}
-            self._record("judge", rollout, candidate, call=candidate.label, **facts)
+            self._record("judge", rollout, candidate, call=_label(candidate), **facts)
         self.tree.changed.update(operation.candidates)
         ranked = self.tree.best_first([candidate for candidate in candidates if (candidate.r_pre or 0.0) >= threshold])
         kept = ranked[: self.config.top_k]
@@ -307,7 +307,7 @@ class TreeSearch:
         node = rollout.node
         node.observation = observation
         self.tree.changed.add(node.id)
-        self._record("execute", rollout, node, call=node.label, status=observation.kind, cached=cached)
+        self._record("execute", rollout, node, call=_label(node), status=observation.kind, cached=cached)
         if self._policy.judges_at_once(self._frontier, node):
             self._evaluate(rollout)
         else:
@@ -336,7 +336,7 @@ class TreeSearch:
         lost = node.world != parent.world and node.observation is not None and node.observation.transient
         node.closed = node.closed or lost or node.deferred or node.depth >= self.config.max_depth
         facts = {"r_post": reward, "goal": node.goal, "scored": node.post_scored}
-        self._record("evaluate", rollout, node, call=node.label, **facts)
+        self._record("evaluate", rollout, node, call=_label(node), **facts)
         if node.post_scored and reward < self.config.post_threshold:
             self._prune(rollout, node, "post_evaluation")
             node.closed = True
@@ -344,7 +344,7 @@ class TreeSearch:
         best = self._best.find(self.tree)
         if best and best.id != self._announced_best:
             self._announced_best = best.id
-            calls = [step.label for step in self.tree.path(best)]
+            calls = [_label(step) for step in self.tree.path(best)]
             self._events.append(BestEvent(type="best", node=best.id, value=self._best.value or 0.0, calls=calls))
         if solved:
             self._stop("solved")
@@ -352,13 +352,14 @@ class TreeSearch:
 
     def _prune(self, rollout: Rollout, node: Node, reason: Pruned) -> None:
         node.pruned = reason
-        self._record("prune", rollout, node, call=node.label, reason=reason)
+        self._record("prune", rollout, node, call=_label(node), reason=reason)
 
     def _end(self, rollout: Rollout) -> None:
         """Take a rollout out of the tree and see whether the search is over."""
         self.tree.occupy(rollout.node, -1)
         self._frontier.close_upwards(rollout.node)
-        self._scheduler.release(rollout)
+        if rollout.held_model_calls:  # for a question to the judge that is not asked any more
+            self._scheduler.release(rollout)
         self._without_call += self.config.selection == "posterior" and not rollout.tried_call
         del self._active[rollout.id]
         if self._best.convergence.rollout_ended():
@@ -383,6 +384,10 @@ class TreeSearch:
     def _record(self, kind: str, rollout: Rollout, node: Node, **facts: Any) -> None:
         """Add an event of a rollout at a node; `facts` are the other fields that `events.py` declares for its kind."""
         self._events.append(cast("Event", {"type": kind, "node": node.id, "rollout": rollout.id, **facts}))
+
+
+def _label(node: Node) -> str:
+    return node.call.label if node.call else "root"
 
 
 class CallCache:
