@@ -205,19 +205,22 @@ class _Condensing:
         calls = self._by_worth()
         for place in calls:
             self._show(place, "", int(self._room * FOR_CALLS))
-        self._observe()
-        for place in calls:
-            self._show(place, "", self._room)
-        return "\n".join(self._lines()) if self._shown else ""
-
-    def _observe(self) -> None:
-        """Show what came of the calls that are shown, the most news for its length first."""
+        # What came of the calls that are shown: the most news for its length first.
         observed = news_in(((move.call, move.observation) for move in self._moves), self._wanted)
         for longest in LENGTHS:
             shown = {place: in_short(observed[place], longest) for place in self._shown}
             news = {place: sum(piece.news for piece in observed[place]) for place in shown}
             for place in sorted(shown, key=lambda place: (-news[place] / (len(shown[place]) + 3), place)):
                 self._show(place, shown[place], self._room)
+        for place in calls:
+            self._show(place, "", self._room)
+        lines: list[str] = []
+        for place, move in enumerate(self._moves):
+            if place in self._shown:
+                lines.append(_line(move, self._shown[place]))
+            elif not lines or lines[-1] != GAP:
+                lines.append(GAP)
+        return "\n".join(lines) if self._shown else ""
 
     def _show(self, place: int, observation: str, room: int) -> None:
         """Show a step, or more of it, if there is room for it."""
@@ -231,15 +234,6 @@ class _Condensing:
         if (added > 0 or place not in self._shown) and self._size + added <= room:
             self._shown[place] = observation
             self._size += added
-
-    def _lines(self) -> list[str]:
-        lines: list[str] = []
-        for place, move in enumerate(self._moves):
-            if place in self._shown:
-                lines.append(_line(move, self._shown[place]))
-            elif not lines or lines[-1] != GAP:
-                lines.append(GAP)
-        return lines
 
     def _by_worth(self) -> list[int]:
         """The steps, best first: those whose words are rare in this run, or wanted, for the room that they take."""

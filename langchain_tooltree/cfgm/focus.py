@@ -1,6 +1,5 @@
 """Focus points: what to watch while a new environment is explored (CFGM, Alg. 1)."""
 
-import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,8 +13,6 @@ from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.flows import Flow
 from langchain_tooltree.models import ATTEMPTS, Meter, StructuredQuestion, document_prompt, inner_config
 from langchain_tooltree.text import LONGEST_TEXT, digest, listed, shortened
-
-logger = logging.getLogger(__name__)
 
 DEFAULT_FOCUS_PROMPT = """\
 An assistant is about to try tasks in an environment that it does not know, in order to learn how things work there. \

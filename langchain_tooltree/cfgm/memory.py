@@ -127,17 +127,15 @@ class CFGMMemory:
         Each attempt is shown the focus points and what was learnt from earlier ones. What goes wrong with one task (a
         model that cannot be reached, a world that cannot be made, an `evaluate` that raises) does not disturb the
         others and raises nothing; the report says which ones are unfinished. An agent that raises, spends its steps or
-        is interrupted has failed. In an agent that has a `CFGMMiddleware` with this very memory, the middleware neither
-        recalls nor records while experience is collected.
+        is interrupted has failed. A `CFGMMiddleware` in it neither recalls nor records meanwhile.
 
         A collection that was stopped or killed goes on when it is run again with the same arguments. Attempts that have
         ended are not repeated. One under way in an environment takes its actions again in a fresh world, with the
-        replies that were kept instead of the model's. One under way by a graph is made again from its beginning. So
-        worlds have to be made or reset for each attempt.
+        replies that were kept instead of the model's; one by a graph is made again from its beginning.
 
-        Attempts are found again by the id and the text of their task. They stand, whatever model, agent or `evaluate`
-        made and judged them; a larger `max_retries` adds attempts to tasks that have failed so far. To start over, use
-        another namespace, or delete the trajectories that the report names.
+        Attempts are found again by the id and the text of their task, whatever model, agent or `evaluate` made and
+        judged them; a larger `max_retries` adds attempts to tasks that have failed so far. To start over, use another
+        namespace, or delete the trajectories that the report names.
 
         Args:
             agent: Who tries. A compiled graph whose state has `messages`; an environment with `reset(task)` and

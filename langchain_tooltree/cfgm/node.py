@@ -18,8 +18,7 @@ from langchain_tooltree.flows import Flow, Writer, async_twin, current_writer, d
 
 logger = logging.getLogger(__name__)
 
-Correction = dict[str, list[BaseMessage]] | list[BaseMessage]
-"""What goes into the state; a list where the state is one."""
+Correction = dict[str, list[BaseMessage]] | list[BaseMessage]  # for the state; a list where the state is one
 
 
 class CFGMReflectionNode(Runnable[Any, Correction]):

@@ -338,7 +338,9 @@ def read_reflection(reply: Mapping[str, Any]) -> Reflection:
     names = ("objective", "initial_environment", "progress")
     key_information = [_text(information.get(name)) for name in names]
     pairs = list(islice(_pairs(said.get("questions")), MOST_QUESTIONS))
-    next_step = _text(next((said[name] for name in _NEXT_STEPS if said.get(name)), _only_text(said)))
+    next_step = _text(next((said[name] for name in _NEXT_STEPS if said.get(name)), None))
+    if not next_step and len(said) == 1 and not said.keys() & {*_ASKED_FOR}:  # a text alone, under another name
+        next_step = next((text.strip() for text in said.values() if isinstance(text, str)), "")
     (objective, environment, progress), pairs = shortened_in((key_information, pairs), LONGEST_ANSWER)
     return Reflection(objective, environment, progress, tuple(map(tuple, pairs)), shortened(next_step))
 
@@ -346,14 +348,6 @@ def read_reflection(reply: Mapping[str, Any]) -> Reflection:
 def _named(reply: Mapping[str, Any]) -> dict[str, Any]:
     """A reply with names as they were asked for: "Next Step" is `next_step`."""
     return {re.sub(r"\W+", "_", str(name).strip()).lower(): value for name, value in reply.items()}
-
-
-def _only_text(reply: Mapping[str, Any]) -> str | None:
-    """The text in a reply that holds one and nothing else, under a name that was not asked for."""
-    match list(reply.items()):
-        case [(name, str(text))] if name not in _ASKED_FOR:
-            return text
-    return None
 
 
 def _pairs(said: Any) -> Iterator[Pair]:
@@ -469,9 +463,8 @@ DEFAULT_MAX_REFLECTIONS = 5  # for one message of the user: an agent that five h
 class ReflectionBudget:
     """How often an agent is helped in one run, which begins with the latest message of its user.
 
-    A *round* is what came back of the calls in one message of the model. Calls that were made in parallel are one
-    round: the model has seen none of their results when it makes the others. A reflection is followed by another one in
-    the `cooldown`th round after it at the earliest. Reflections that failed count for `max_reflections`.
+    A *round* is what came back of the calls in one message of the model: it has seen none of their results when it
+    makes the others. Reflections that failed count for `max_reflections`.
     """
 
     cooldown: int = DEFAULT_COOLDOWN
@@ -492,8 +485,7 @@ class ReflectionBudget:
         return True
 
 
-AgentTool = BaseTool | Callable[..., Any] | dict[str, Any]
-"""A tool of an agent, or one that the provider runs, which may have no name."""
+AgentTool = BaseTool | Callable[..., Any] | dict[str, Any]  # or one that the provider runs, which may have no name
 
 
 class Recovery:

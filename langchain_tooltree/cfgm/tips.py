@@ -246,11 +246,8 @@ def _words(text: str) -> frozenset[str]:
 LABEL = "tips"  # under what label tips are kept
 MOST_FAILURES = 3  # failed attempts beside a successful one: the paper tries a task once and three times again
 
-Note = dict[str, Any]
-"""What is kept of a task: its text, and for each part the tips and what they were made from."""
-
-Holder = tuple[str, Source]
-"""Key of a task, and the part of its tips."""
+Note = dict[str, Any]  # what is kept of a task: its text, and for each part the tips and what they were made from
+Holder = tuple[str, Source]  # key of a task, and the part of its tips
 
 
 def extract_tips(model: BaseChatModel, experience: ExperienceStore, *, max_concurrency: int) -> Flow[list[Tip]]:
@@ -320,8 +317,7 @@ def _current_notes(collection: RecordCollection, tasks: Mapping[str, "_TaskAttem
             tips = _tips_in(note, part)
             left = [tip for tip in tips if not tip.trajectories or tip.trajectories[-1] in stored]
             if left != tips:
-                kept = {**notes[key][part], "tips": [tip.to_dict() for tip in left]}
-                notes[key] = {**notes[key], part: kept}
+                notes[key] = {**notes[key], part: {**note[part], "tips": [tip.to_dict() for tip in left]}}
         if notes[key] is not note:
             yield from collection.putting(key, notes[key])
     return notes

@@ -29,6 +29,7 @@ LISTS = {"names": "names", "run_ids": "runs", "toolsets": "toolsets"}
 """The parts of a snapshot that are no arrays, and their keys in the file of names."""
 
 CHECKSUM = "checksum"  # key of the manifest for the checksum of everything else in it
+VERSION = 16  # digits of the checksum that name the folder of the columns
 TRIES = 5  # how often a graph is read before it counts as damaged, if its manifest stays the same
 
 _saving = threading.Lock()
@@ -96,13 +97,13 @@ def _load(path: Path, manifest: dict[str, Any], *, verify: bool) -> Snapshot:
     seal = manifest.pop(CHECKSUM, None)
     if seal != _seal(manifest):
         raise _damaged(path, f"{MANIFEST} is not what was written")
-    folder = path / _version(seal)
+    folder = path / seal[:VERSION]
     for name, checksum in manifest["files"].items():
         if (verify or name not in LARGE) and not _intact(folder, {name: checksum}):
             raise _damaged(path, f"{name} is missing or is not what was written")
     lists = _read_json(folder / NAMES, path)
     tables: dict[str, dict[str, NDArray[Any]]] = {}
-    for name, like in _columns(Snapshot.empty()):
+    for name, like in _columns(Snapshot()):
         table, _, column = name.rpartition(".")
         tables.setdefault(table, {})[column] = _mapped(folder / f"{name}.npy", path, like)
     plain: dict[str, Any] = tables.pop("")
@@ -188,14 +189,9 @@ def _checksum(file: Path) -> str:
         return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
-def _version(seal: str) -> str:
-    """Name of the folder of the columns."""
-    return seal[:16]
-
-
 def _put_in_place(scratch: Path, path: Path, manifest: Mapping[str, Any]) -> None:
     """Give complete columns their name, have the manifest name them, and drop those that it named before."""
-    columns = path / _version(manifest[CHECKSUM])
+    columns = path / manifest[CHECKSUM][:VERSION]
     before = _read_json(path / MANIFEST, path).get(CHECKSUM) if _is_graph(path) else None
     if columns.exists() and _intact(columns, manifest["files"]):
         shutil.rmtree(scratch)  # the same graph is there already, and may be in use
@@ -207,5 +203,5 @@ def _put_in_place(scratch: Path, path: Path, manifest: Mapping[str, Any]) -> Non
         file.write(_json(manifest))
     Path(name).chmod(0o644)
     Path(name).replace(path / MANIFEST)
-    if isinstance(before, str) and _version(before) != columns.name:
-        shutil.rmtree(path / _version(before), ignore_errors=True)
+    if isinstance(before, str) and before[:VERSION] != columns.name:
+        shutil.rmtree(path / before[:VERSION], ignore_errors=True)

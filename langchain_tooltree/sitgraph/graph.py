@@ -6,7 +6,8 @@ whatever order they were added.
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Literal, Self
 
 import numpy as np
@@ -138,45 +139,32 @@ class Texts:
         return here.tobytes().decode("utf-8", "surrogatepass")
 
 
+_nothing, _start = partial(np.zeros, 0, np.int32), partial(np.zeros, 1, np.int64)
+
+
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A graph in columns. Offsets say where what belongs to each run or node begins, and have one more at the end."""
+    """A graph in columns; by default one without runs.
 
-    names: tuple[str, ...]  # of the nodes, in alphabetical order; a node's number is its place here
-    run_ids: tuple[str, ...]  # in alphabetical order
-    turns: NDArray[np.int32]  # T of each run
-    versions: NDArray[np.uint64]  # a hash of the content of each run
-    toolset_of: NDArray[np.int32]  # the place of each run's toolset in `toolsets`; -1 where it is not known
-    toolsets: tuple[Mapping[str, str], ...]  # hash of the schema by name
-    run_offsets: NDArray[np.int64]  # of the transitions of each run
-    sources: NDArray[np.int32]  # where each transition comes from
-    targets: NDArray[np.int32]  # where it leads
-    state_offsets: NDArray[np.int64]  # of the states of each node
-    states: Rows  # derived from dialogues, by source and key
-    summary_offsets: NDArray[np.int64]  # of the summaries of each node
-    summaries: Rows  # vectors of what agents wrote, by source and key
-    summary_texts: Texts  # in the same order
+    Offsets say where what belongs to each run or node begins, and have one more at the end.
+    """
 
-    @classmethod
-    def empty(cls) -> Self:
-        """The snapshot of a graph without runs."""
-        nothing, start = np.zeros(0, dtype=np.int32), np.zeros(1, dtype=np.int64)
-        return cls(
-            names=(),
-            run_ids=(),
-            turns=nothing,
-            versions=np.zeros(0, dtype=np.uint64),
-            toolset_of=nothing,
-            toolsets=(),
-            run_offsets=start,
-            sources=nothing,
-            targets=nothing,
-            state_offsets=start,
-            states=Rows.empty(len(VIEWS)),
-            summary_offsets=start,
-            summaries=Rows.empty(1),
-            summary_texts=Texts.of(()),
-        )
+    names: tuple[str, ...] = ()  # of the nodes, in alphabetical order; a node's number is its place here
+    run_ids: tuple[str, ...] = ()  # in alphabetical order
+    turns: NDArray[np.int32] = field(default_factory=_nothing)  # T of each run
+    versions: NDArray[np.uint64] = field(
+        default_factory=partial(np.zeros, 0, np.uint64)
+    )  # a hash of the content of each run
+    toolset_of: NDArray[np.int32] = field(default_factory=_nothing)  # place of each run's toolset in `toolsets`, or -1
+    toolsets: tuple[Mapping[str, str], ...] = ()  # hash of the schema by name
+    run_offsets: NDArray[np.int64] = field(default_factory=_start)  # of the transitions of each run
+    sources: NDArray[np.int32] = field(default_factory=_nothing)  # where each transition comes from
+    targets: NDArray[np.int32] = field(default_factory=_nothing)  # where it leads
+    state_offsets: NDArray[np.int64] = field(default_factory=_start)  # of the states of each node
+    states: Rows = field(default_factory=lambda: Rows.empty(len(VIEWS)))  # derived from dialogues, by source and key
+    summary_offsets: NDArray[np.int64] = field(default_factory=_start)  # of the summaries of each node
+    summaries: Rows = field(default_factory=lambda: Rows.empty(1))  # vectors of what agents wrote, by source and key
+    summary_texts: Texts = field(default_factory=lambda: Texts.of(()))  # in the same order
 
 
 def offsets_of(numbers: NDArray[np.integer], count: int) -> NDArray[np.int64]:
@@ -209,12 +197,12 @@ class Graph:
     """Nodes, edges, and the states on them. At most `max_states` states an edge are compared; `None` for all."""
 
     def __init__(self, snapshot: Snapshot | None = None, *, max_states: int | None) -> None:
-        self._snapshot = kept = snapshot or Snapshot.empty()
+        self._snapshot = kept = snapshot or Snapshot()
         self._max_states = max_states
         self.names = list(kept.names)
         self._numbers = {name: number for number, name in enumerate(kept.names)}
         self._run_numbers = {each: number for number, each in enumerate(kept.run_ids)}
-        self._run_ids = list(kept.run_ids)
+        self.run_ids = list(kept.run_ids)  # by the numbers of runs in rows
         self._added: dict[int, _StoredRun] = {}
         run_of = np.repeat(np.arange(len(kept.run_ids), dtype=np.int32), np.diff(kept.run_offsets))
         self._edges = Edges.of(kept.sources, kept.targets, run_of, kept.turns, len(kept.names))
@@ -239,8 +227,8 @@ class Graph:
             if (kept.turns, kept.version) >= (contribution.turns, contribution.version):
                 return False
             self.remove(contribution.id)
-        number = self._run_numbers[contribution.id] = len(self._run_ids)
-        self._run_ids.append(contribution.id)
+        number = self._run_numbers[contribution.id] = len(self.run_ids)
+        self.run_ids.append(contribution.id)
         transitions = tuple((self._number(source), self._number(target)) for source, target in contribution.transitions)
         turns, toolset = contribution.turns, contribution.toolset or {}
         self._added[number] = _StoredRun(turns, contribution.version, transitions, toolset)
@@ -296,10 +284,6 @@ class Graph:
         """The summaries at the edges that leave a known tool."""
         return self._table(self._numbers[source], "summaries")
 
-    def run_id(self, number: int) -> str:
-        """The id of a run by its number in rows."""
-        return self._run_ids[number]
-
     def summary_text(self, source: str, key: int) -> str:
         """The text of a summary by its key in rows."""
         if key in self._texts:
@@ -328,7 +312,7 @@ class Graph:
         kept = tuple(sorted({renamed[number] for number in used}))
         places = {name: place for place, name in enumerate(kept)}
         number_of = np.array([places.get(name, -1) for name in renamed], dtype=np.int32)
-        run_of = np.full(len(self._run_ids), -1, dtype=np.int32)
+        run_of = np.full(len(self.run_ids), -1, dtype=np.int32)
         run_of[run_numbers] = np.arange(len(runs))
         pairs = np.array([pair for run in runs for pair in run.transitions], dtype=np.int64).reshape(-1, 2)
         known = [_renamed(run.toolset, names) for run in runs]

@@ -18,7 +18,7 @@ from langchain_tooltree.sitgraph.drift import DriftReport, GivenTools, drift, to
 from langchain_tooltree.sitgraph.files import load_graph, save_graph
 from langchain_tooltree.sitgraph.graph import Graph
 from langchain_tooltree.sitgraph.mining import Encoder, mine, state_of
-from langchain_tooltree.sitgraph.suggest import Ablation, Recommender, Suggestion, SuggestionQuery
+from langchain_tooltree.sitgraph.suggest import Ablation, Recommender, Suggestion
 from langchain_tooltree.sitgraph.transitions import START, SUMMARIZE_STATE, both_ends, moment_of
 from langchain_tooltree.text import mermaid_text, one_line
 
@@ -174,9 +174,10 @@ class SITGraph:
             chat = [to_chat(message) if isinstance(message, BaseMessage) else message for message in messages]
             views = yield from state_of(moment_of(chat, self.aliases)[0], self._encoder)
         source = START if last_tool is None else self.aliases.get(last_tool, last_tool)
-        question = SuggestionQuery(source, views, summary, k, None if allowed is None else toolset_of(allowed).keys())
+        names = None if allowed is None else toolset_of(allowed).keys()
         with self._lock:
-            return Recommender(self._graph, self.alpha, self.min_support, self.ablation).suggest(question)
+            recommender = Recommender(self._graph, self.alpha, self.min_support, self.ablation)
+            return recommender.suggest(source, views=views, summary=summary, k=k, allowed=names)
 
     asuggest = async_twin(suggest)
 

@@ -81,11 +81,6 @@ class ToolRanking:
     evidence: Mapping[int, list[int]] = field(default_factory=dict)  # by place of a target: rows for it, best first
 
 
-def procedural(weights: Shares) -> ToolRanking:
-    """Rank by weight (Eq. 2)."""
-    return ToolRanking(weights, "procedural")
-
-
 def contextual(targets: NDArray[np.int32], weights: Shares, likeness: Likeness, *, prior: float = PRIOR) -> ToolRanking:
     """Rank by a vote of the stored states, near ones counting for more (Nadaraya 1964, Watson 1964).
 
@@ -93,7 +88,7 @@ def contextual(targets: NDArray[np.int32], weights: Shares, likeness: Likeness, 
     """
     rows, place = _among(targets, likeness)
     if not len(rows):
-        return procedural(weights)
+        return ToolRanking(weights, "procedural")
     near = likeness.similarities.mean(axis=1, dtype=np.float64)[rows]
     votes = likeness.rows.weights[rows] * np.exp((near - near.max()) / BANDWIDTH)
     shares = np.bincount(place, votes, minlength=len(targets)) / votes.sum()
@@ -148,20 +143,6 @@ Ablation = Literal["w/o graph", "w/o weight", "w/o state", "only weight w/o effi
 
 
 @dataclass(frozen=True, slots=True)
-class SuggestionQuery:
-    """What is asked of the graph: what came after `source`, where the state had these views or this summary.
-
-    Views have the shape `(len(VIEWS), DIMENSIONS)`, a summary `(DIMENSIONS,)`. All tools are allowed if none are named.
-    """
-
-    source: str
-    views: Floats | None = None
-    summary: Floats | None = None
-    k: int = 2
-    allowed: Collection[str] | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Recommender:
     """Suggests tools that came next at least `min_support` times, with weights by `alpha` (Eq. 1)."""
 
@@ -170,25 +151,37 @@ class Recommender:
     min_support: int
     ablation: Ablation | None = None
 
-    def suggest(self, question: SuggestionQuery) -> list[Suggestion]:
-        """The tools that came next, best first; none where nothing is known."""
-        edges = self._all_edges() if self.ablation == "w/o graph" else self.graph.outgoing(question.source)
+    def suggest(
+        self,
+        source: str,
+        *,
+        views: Floats | None = None,
+        summary: Floats | None = None,
+        k: int = 2,
+        allowed: Collection[str] | None = None,
+    ) -> list[Suggestion]:
+        """The tools that came after `source` where the state had these views or this summary, best first.
+
+        Views have the shape `(len(VIEWS), DIMENSIONS)`, a summary `(DIMENSIONS,)`. All tools are allowed if none are
+        named. The list is empty where nothing is known.
+        """
+        edges = self._all_edges() if self.ablation == "w/o graph" else self.graph.outgoing(source)
         kept = edges.counts >= self.min_support
-        if question.allowed is not None:
-            kept &= np.isin(edges.targets, self.graph.numbers(question.allowed))
+        if allowed is not None:
+            kept &= np.isin(edges.targets, self.graph.numbers(allowed))
         if not kept.any():
             return []
         edges = edges.taken(kept)
-        ranked = self._ranked(question, edges)
+        ranked = self._ranked(edges, source, views, summary)
         return [
             Suggestion(
                 tool=self.graph.names[edges.targets[place]],
                 score=float(ranked.shares[place]),
                 mode=ranked.mode,
                 support=int(edges.counts[place]),
-                evidence=tuple(self._evidence(question.source, ranked, place)),
+                evidence=tuple(self._evidence(source, ranked, place)),
             )
-            for place in self._best(ranked.shares, edges, question.k)
+            for place in self._best(ranked.shares, edges, k)
         ]
 
     def _all_edges(self) -> Outgoing:
@@ -211,19 +204,21 @@ class Recommender:
         ]
         return [place for *_, place in sorted(order)[:k]]
 
-    def _ranked(self, question: SuggestionQuery, edges: Outgoing) -> ToolRanking:
+    def _ranked(self, edges: Outgoing, source: str, views: Floats | None, summary: Floats | None) -> ToolRanking:
         alpha = 0.0 if self.ablation == "only weight w/o efficiency" else self.alpha
         weights = edges.weights(alpha)
         if self.ablation == "w/o weight":
             weights = np.full(len(weights), 1 / len(weights))
-        by_weight = procedural(weights)
+        by_weight = ToolRanking(weights, "procedural")
         if self.ablation in {"w/o state", "only weight w/o efficiency"}:
             return by_weight
-        if question.summary is not None and (by_summary := self._by_summary(question, edges, weights)):
-            return by_summary
-        if question.views is None:
+        if summary is not None:
+            by_summary = self._by_summary(edges, weights, source, summary[None], dialogue_known=views is not None)
+            if by_summary is not None:
+                return by_summary
+        if views is None:
             return by_weight
-        likeness = self._compare(self.graph.states, question.source, question.views)
+        likeness = self._compare(self.graph.states, source, views)
         if self.ablation == "w/o adapt":
             mean: Floats = likeness.similarities.mean(axis=1, keepdims=True)
             similar = most_similar(edges.targets, Likeness(likeness.rows, mean))
@@ -233,22 +228,21 @@ class Recommender:
         return contextual(edges.targets, weights, likeness, prior=prior)
 
     def _by_summary(
-        self, question: SuggestionQuery, edges: Outgoing, weights: NDArray[np.float64]
+        self, edges: Outgoing, weights: Shares, source: str, summary: Floats, *, dialogue_known: bool
     ) -> ToolRanking | None:
         """Rank by the agent's summary. An edge without summaries is compared by the texts of its derived states.
 
         Where no summary is similar, the state derived from the dialogue says more than such a comparison.
         """
-        summary = np.asarray(question.summary)[None]
-        likeness = self._compare(self.graph.summaries, question.source, summary, centered=False)
+        likeness = self._compare(self.graph.summaries, source, summary, centered=False)
         similar = most_similar(edges.targets, likeness)
-        if not similar.any() and question.views is not None:
+        if not similar.any() and dialogue_known:
             return None
         summed_up = np.isin(edges.targets, likeness.rows.targets)
         if not summed_up.all():
             texts = np.zeros((len(VIEWS), summary.shape[1]), dtype=np.float32)
             texts[: len(TEXT_VIEWS)] = summary
-            derived = self._compare(self.graph.states, question.source, texts, centered=False)
+            derived = self._compare(self.graph.states, source, texts, centered=False)
             similar = np.where(summed_up, similar, most_similar(edges.targets, derived))
         return episodic(edges.targets, similar * weights if self.ablation == "w/o adapt" else similar, likeness)
 
@@ -267,7 +261,7 @@ class Recommender:
             return
         rows = ranked.likeness.rows
         for row in ranked.evidence.get(place, ()):
-            trajectory = self.graph.run_id(int(rows.runs[row]))
+            trajectory = self.graph.run_ids[rows.runs[row]]
             summarized = ranked.mode == "episodic" and self.ablation != "w/o graph"
             text = self.graph.summary_text(source, int(rows.keys[row])) if summarized else ""
             yield Evidence(trajectory, round(float(ranked.likeness.similarities[row].mean()), 4), text)

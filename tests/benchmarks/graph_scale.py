@@ -40,7 +40,6 @@ from tests.internals.sitgraph import (
     Graph,
     Recommender,
     Snapshot,
-    SuggestionQuery,
     load_graph,
     unpacked,
 )
@@ -110,20 +109,16 @@ def measure_graph(world: World, path: Path, count: int) -> dict[str, Any]:
     for source, _ in questions:
         procedural.append(timed(lambda source=source: graph.suggest(source)))
     for source, state in questions:
-        first.append(
-            timed(lambda source=source, state=state: recommender.suggest(SuggestionQuery(source, views=state)))
-        )
+        first.append(timed(lambda source=source, state=state: recommender.suggest(source, views=state)))
     for source, state in questions:
-        episodic.append(
-            timed(lambda source=source, state=state: recommender.suggest(SuggestionQuery(source, views=state)))
-        )
+        episodic.append(timed(lambda source=source, state=state: recommender.suggest(source, views=state)))
     begin = time.perf_counter()
     added = 0
     for number, (transitions, states) in enumerate(world.contributions(count)):
         added += len(transitions)
         graph._graph.add(Contribution(f"new {number}", 10, number, transitions, states))
     seconds = time.perf_counter() - begin
-    after = [timed(lambda s=s, v=v: recommender.suggest(SuggestionQuery(s, views=v))) for s, v in questions[:300]]
+    after = [timed(lambda s=s, v=v: recommender.suggest(s, views=v)) for s, v in questions[:300]]
     snapshot, _ = load_graph(path)
     degrees = np.diff(
         np.searchsorted(

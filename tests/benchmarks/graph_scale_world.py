@@ -48,7 +48,7 @@ class World:
             **self._vectors(draw, len(stored)),
         )
         return replace(
-            Snapshot.empty(),
+            Snapshot(),
             names=tuple(f"tool_{number:05}" for number in range(self.tools)),
             run_ids=tuple(f"run_{number:08}" for number in range(count)),
             turns=np.full(count, RUN_LENGTH, dtype=np.int32),

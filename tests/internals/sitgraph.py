@@ -38,7 +38,6 @@ from langchain_tooltree.sitgraph.suggest import (
     Ablation,
     Evidence,
     Recommender,
-    SuggestionQuery,
     as_text,
 )
 from langchain_tooltree.sitgraph.summarize import ACKNOWLEDGEMENT, DEFAULT_SUMMARY_PROMPT
