@@ -5,10 +5,10 @@ whatever order they were added.
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -139,7 +139,8 @@ class Texts:
         return here.tobytes().decode("utf-8", "surrogatepass")
 
 
-_nothing, _start = partial(np.zeros, 0, np.int32), partial(np.zeros, 1, np.int64)
+_nothing: Callable[[], Any] = partial(np.zeros, 0, np.int32)
+_start: Callable[[], Any] = partial(np.zeros, 1, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,9 +153,7 @@ class Snapshot:
     names: tuple[str, ...] = ()  # of the nodes, in alphabetical order; a node's number is its place here
     run_ids: tuple[str, ...] = ()  # in alphabetical order
     turns: NDArray[np.int32] = field(default_factory=_nothing)  # T of each run
-    versions: NDArray[np.uint64] = field(
-        default_factory=partial(np.zeros, 0, np.uint64)
-    )  # a hash of the content of each run
+    versions: NDArray[np.uint64] = field(default_factory=lambda: np.zeros(0, np.uint64))  # hash of each run's content
     toolset_of: NDArray[np.int32] = field(default_factory=_nothing)  # place of each run's toolset in `toolsets`, or -1
     toolsets: tuple[Mapping[str, str], ...] = ()  # hash of the schema by name
     run_offsets: NDArray[np.int64] = field(default_factory=_start)  # of the transitions of each run
