@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import Any, Unpack
 
 from langchain_core.embeddings import Embeddings
@@ -14,7 +13,7 @@ from langchain_tooltree.cfgm import focus
 from langchain_tooltree.cfgm.collect.collect import DEFAULT_MAX_RETRIES, CollectOptions, collect
 from langchain_tooltree.cfgm.collect.collection import Evaluate
 from langchain_tooltree.cfgm.collect.report import CollectionReport, Task
-from langchain_tooltree.cfgm.recall import CANDIDATES, RecalledRun, Recollection, most_like
+from langchain_tooltree.cfgm.recall import CANDIDATES, RecalledRun, Recollection, most_like, recall_event, without
 from langchain_tooltree.cfgm.tips import Tip, extract_tips, task_id_of, tips_of
 from langchain_tooltree.errors import ConfigurationError, check_count
 from langchain_tooltree.experience.store import DEFAULT_NAMESPACE, ExperienceStore
@@ -79,8 +78,8 @@ class CFGMMemory:
     ) -> None:
         check_count("max_characters", max_characters, FEWEST_CHARACTERS)
         check_count("max_concurrency", max_concurrency, 1)
-        self.model = resolve_model(model)
         self.experience = _experience(store, namespace, embeddings)
+        self.model = resolve_model(model)
         self.max_characters = max_characters
         self._max_concurrency = max_concurrency
 
@@ -205,13 +204,14 @@ class CFGMMemory:
             msg = f"task must be a text, got {task!r:.80}."
             raise ConfigurationError(msg)
         check_count("k", k, 1)
-        experience = self.experience.within_config(config)
-        found = yield from flow_of(experience.similar)(task, k=CANDIDATES * k, success=True)
+        found = yield from flow_of(self.experience.similar)(task, k=CANDIDATES * k, success=True, config=config)
         recalled = []
         for run in most_like(task, found, k):
             # Tasks of the same text may be told apart by an id; the tips of all that were found are recalled.
             ids = [task_id_of(each) for each in found if each.task == run.task]
-            recalled.append(RecalledRun(run, (yield from tips_of(experience, run.task, ids))))
+            recalled.append(
+                RecalledRun(run, (yield from tips_of(self.experience.within_config(config), run.task, ids)))
+            )
         return Recollection(task, tuple(recalled))
 
     arecall = async_twin(recall)
@@ -251,8 +251,6 @@ def recall_for(
     except Exception as error:  # noqa: BLE001 - the store may be down, and the agent can do without
         logger.warning("Nothing was recalled: %s: %s", type(error).__name__, error)
         return Recollection(task)
-    others = tuple(each for each in recollection.runs if each.trajectory.id != own)
-    recollection = replace(recollection, runs=others[:k])
-    tasks, tips = [run.trajectory.task for run in recollection.runs], [tip.text for tip in recollection.tips]
-    yield from emitted({"type": "recall", "task": task, "runs": tasks, "tips": tips}, writer)
+    recollection = without(recollection, own, k)
+    yield from emitted(recall_event(recollection), writer)
     return recollection

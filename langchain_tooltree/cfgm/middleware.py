@@ -202,7 +202,7 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
         yield from ()
         recalled: Mapping[str, Any] = state.get("cfgm_recalled") or {}
         tips = [tip for tip in map(Tip.from_dict, recalled.get("tips", ())) if tip.text]
-        return tips, [tool for tool in self._recorder.tools.of(run_id(runtime)).values() if tool is not None]
+        return tips, self._recorder.tools.held(run_id(runtime))
 
     def _recall(
         self, state: CFGMState, said: Conversation, begun: Begun, runtime: Runtime[Any]
@@ -221,7 +221,7 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
             memory, "\n".join(asked), k=self._k, own=run_id(runtime), writer=runtime.stream_writer
         )
         text = recall_text(recollection, max_characters=memory.max_characters)
-        tips = [tip.to_dict() for tip in recollection.tips]
+        tips = list(map(Tip.to_dict, recollection.tips))
         return Recalled(namespace=namespace, request=request, text=text, tips=tips)
 
     def _with_recalled(self, request: ModelRequest[Any]) -> ModelRequest[Any]:

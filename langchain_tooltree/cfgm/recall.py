@@ -4,11 +4,12 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from langchain_tooltree.cfgm.condense import Move, condensed, in_full
 from langchain_tooltree.cfgm.tips import Tip
 from langchain_tooltree.errors import ConfigurationError
+from langchain_tooltree.events import RecallEvent
 from langchain_tooltree.experience.records import Record, Step, as_reference, part_of, text_of
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.text import GAP, cut, one_line, weight, words_of
@@ -85,6 +86,17 @@ class Recollection:
     def tips(self) -> tuple[Tip, ...]:
         """The tips of all runs, each once."""
         return tuple(dict.fromkeys(tip for run in self.runs for tip in run.tips))
+
+
+def without(recollection: Recollection, own: str | None, k: int) -> Recollection:
+    """A recollection of at most `k` runs, none of them the run with the id `own`."""
+    return replace(recollection, runs=tuple(each for each in recollection.runs if each.trajectory.id != own)[:k])
+
+
+def recall_event(recollection: Recollection) -> RecallEvent:
+    """What was recalled, as progress event."""
+    tasks, tips = [run.trajectory.task for run in recollection.runs], [tip.text for tip in recollection.tips]
+    return RecallEvent(type="recall", task=recollection.task, runs=tasks, tips=tips)
 
 
 SOURCE = "past runs"

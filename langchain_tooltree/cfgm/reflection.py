@@ -14,7 +14,7 @@ from langchain_core.tools import BaseTool
 from pydantic import BaseModel, Field
 
 from langchain_tooltree.cfgm.anomaly.classifier import LONGEST_WAIT
-from langchain_tooltree.cfgm.anomaly.detector import AnomalyDetector
+from langchain_tooltree.cfgm.anomaly.detector import AnomalyDetector, standard_detector
 from langchain_tooltree.cfgm.anomaly.rules import Anomaly, AnomalyKind
 from langchain_tooltree.cfgm.tips import Tip
 from langchain_tooltree.conversation import Conversation
@@ -218,7 +218,7 @@ class Reflector:
         question = StructuredQuestion(
             model=self._model,
             schema=self._schema,
-            prompt=document_prompt(self._prompt, self._document(Conversation.of(messages), anomaly, tips, tools, task)),
+            prompt=document_prompt(self._prompt, self._document(messages, anomaly, tips, tools, task)),
             usable=usable,
             config=inner_config("reflect", {"anomaly": anomaly.kind, "tool": anomaly.tool}),
         )
@@ -235,12 +235,13 @@ class Reflector:
 
     def _document(
         self,
-        said: Conversation,
+        messages: Sequence[Any] | Conversation,
         anomaly: Anomaly,
         tips: Iterable[Tip],
         tools: Iterable[Mapping[str, Any]],
         task: str,
     ) -> dict[str, Any]:
+        said = Conversation.of(messages)
         # An excerpt leaves out the middle, so in a long run it need not be read.
         ends, between = said.ends(self._max_characters, longest=LONGEST_TEXT, call=LEAST_OF_A_CALL)
         rounds, task = list(said.earlier_rounds()), said.task or task
@@ -254,7 +255,7 @@ class Reflector:
         described, others = _described_among(descriptions, [step.tool for step in record.steps], task)
         document = {
             "task": task,
-            "anomaly": anomaly.to_dict(),
+            "anomaly": asdict(anomaly),
             "step": step,
             "record": [
                 # There is more in between than this excerpt of both ends knows of.
@@ -400,7 +401,7 @@ def corrected(message: ToolMessage, anomaly: Anomaly, reflection: Reflection | N
     `response_metadata` gets a mark: `{"tooltree": {"anomaly": {...}, "reflected": bool}}`. Without a reflection, the
     mark is all that is added.
     """
-    mark = {"anomaly": anomaly.to_dict(), "reflected": reflection is not None}
+    mark = {"anomaly": asdict(anomaly), "reflected": reflection is not None}
     metadata = {**message.response_metadata, KEY: {**_mark(message), **mark}}
     content = message.content
     if reflection is not None:
@@ -496,7 +497,7 @@ class Recovery:
             msg = f"detector must be an AnomalyDetector, got {type(detector).__name__}."
             raise ConfigurationError(msg)
         self._reflector = model if isinstance(model, Reflector) else Reflector(model)
-        self._detector = AnomalyDetector() if detector is None else detector
+        self._detector = standard_detector() if detector is None else detector
         self._budget = ReflectionBudget(**budget)
 
     def correction(

@@ -5,7 +5,7 @@ import logging
 import threading
 import weakref
 from asyncio import AbstractEventLoop
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -79,10 +79,9 @@ class RunRecorder:
         self.judge = None if verdict is None else resolve_verdict(verdict)
         self.tools = OfferedTools()
 
-    def conversation(self, messages: Sequence[BaseMessage], runtime: Any, *, task: str | None = None) -> Trajectory:
+    def conversation(self, messages: Sequence[BaseMessage], runtime: Any) -> Trajectory:
         """What a state holds of the run that is going on, under the same id as any other recorder of it has."""
-        run = run_id(runtime) or next((recording.id for _, recording in _hearing()), None)
-        return Trajectory.from_messages(messages, id=run, task=task)
+        return Trajectory.from_messages(messages, id=_id_of(runtime, _hearing()))
 
     def judging(self, trajectory: Trajectory, last: Any) -> Flow[Trajectory]:
         """A run with its verdict, as a flow; `last` is its last message. Without one, if nobody has one."""
@@ -110,11 +109,12 @@ class RunRecorder:
 
         What is left after a summary does not take the place of a record with more tool calls.
         """
-        for handler, recording in _hearing():
+        heard = list(_hearing())
+        for handler, recording in heard:
             if handler.keeps_in(recording, store):
                 recording.judging = self.judging
                 return
-        trajectory = self.conversation(messages, runtime, task=task)
+        trajectory = Trajectory.from_messages(messages, id=_id_of(runtime, heard), task=task)
         if Conversation(messages).is_summarized:
             fuller = yield from flow_of(store.get)(trajectory.id)
             if fuller is not None and len(fuller.steps) > len(trajectory.steps):
@@ -392,6 +392,10 @@ def _hear_variables(run: CallbackRun) -> None:
         return
     if (configurable := configurable_here()) is not None:
         recording.hear_variables(configurable)
+
+
+def _id_of(runtime: Any, heard: "Iterable[tuple[TrajectoryRecorder, Recording]]") -> str | None:
+    return run_id(runtime) or next((recording.id for _, recording in heard), None)
 
 
 def _hearing() -> list[tuple[TrajectoryRecorder, Recording]]:

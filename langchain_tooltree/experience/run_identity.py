@@ -114,6 +114,10 @@ class OfferedTools:
         """The tools of a run by name; `None` for one that nobody holds any more."""
         return {name: held() for name, held in self._runs.get(run, {}).items()}
 
+    def held(self, run: str | None) -> list[AnyTool]:
+        """The tools of a run that somebody still holds."""
+        return [tool for tool in self.of(run).values() if tool is not None]
+
     def take(self, run: str | None) -> dict[str, AnyTool | None]:
         """The tools of a run that has come to its end, which are then forgotten."""
         tools = self.of(run)

@@ -118,6 +118,23 @@ class StoreCall:
             return await asyncio.to_thread(self.run)
 
 
+@dataclass(frozen=True, slots=True)
+class StoreCalls:
+    """Calls of a store, one after the other, as one step of a flow."""
+
+    calls: Sequence[StoreCall]
+
+    def run(self) -> None:
+        """Make the calls."""
+        for call in self.calls:
+            call.run()
+
+    async def arun(self) -> None:
+        """Make the calls without blocking the loop."""
+        for call in self.calls:
+            await call.arun()
+
+
 LISTED = 2_000
 """Items that are first asked for where all are wanted, and four times as many as long as there are more. Most stores
 have fewer, so that one search is enough."""
@@ -195,7 +212,7 @@ class RunRanking:
     """Scores texts by their cosine similarity to a query, and remembers their vectors."""
 
     def __init__(self, embeddings: Embeddings | str | None = None) -> None:
-        self._embeddings = resolve_embeddings(embeddings)
+        self._embeddings = None if embeddings is None else resolve_embeddings(embeddings)
         self._vectors: dict[str, Vector] = {}
         self._lock = threading.Lock()
 
@@ -206,6 +223,7 @@ class RunRanking:
         with self._lock:
             vectors = {text: self._vectors[text] for text in texts if text in self._vectors}
         missing = [text for text in dict.fromkeys([*texts, query]) if text not in vectors]
+        self._embeddings = self._embeddings or resolve_embeddings(None)
         made: list[list[float]] = yield EmbedStep(self._embeddings, missing)
         vectors |= {text: _unit(vector) for text, vector in zip(missing, made, strict=True)}
         with self._lock:
@@ -320,8 +338,8 @@ class ExperienceStore:
         record = {"record": json.dumps(to_json(trajectory), default=str)}
         entry = {"task": _storable(trajectory.task), "outcome": _OUTCOMES[trajectory.success]}
         # The record first, so that whatever is listed can be read.
-        yield self._call("put", (*namespace, TRAJECTORIES), trajectory.id, record, index=False)
-        yield self._call("put", (*namespace, TASKS), trajectory.id, entry, index=["task"])
+        keep = self._call("put", (*namespace, TRAJECTORIES), trajectory.id, record, index=False)
+        yield StoreCalls([keep, self._call("put", (*namespace, TASKS), trajectory.id, entry, index=["task"])])
 
     aadd = async_twin(add)
 
@@ -337,8 +355,7 @@ class ExperienceStore:
     def delete(self, id: str, *, config: RunnableConfig | None = None) -> Flow[None]:  # noqa: A002 - as above
         """Delete a trajectory; one that does not exist is no error."""
         namespace = self._namespace(config)
-        yield self._call("delete", (*namespace, TASKS), id)
-        yield self._call("delete", (*namespace, TRAJECTORIES), id)
+        yield StoreCalls([self._call("delete", (*namespace, label), id) for label in (TASKS, TRAJECTORIES)])
 
     adelete = async_twin(delete)
 

@@ -221,11 +221,12 @@ def to_json(trajectory: Record) -> dict[str, Any]:
     What JSON has no form for, such as the artifact of a tool, is written as its text.
     """
     written = {key: value for key, value in trajectory.metadata.items() if key not in _OWN}
+    rewarded = _rewarded(trajectory.metadata)
     messages = trajectory.messages if trajectory.branches or not trajectory.steps else trajectory.chat()
     written |= {"id": trajectory.id, "messages": list(messages)}
     if trajectory.task != first_request(messages):
         written["task"] = trajectory.task
-    if trajectory.success != _rewarded(trajectory.metadata):
+    if trajectory.success != rewarded:
         written["success"] = trajectory.success
     if trajectory.reasons:
         written["reasons"] = trajectory.reasons

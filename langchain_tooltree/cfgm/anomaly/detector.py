@@ -158,7 +158,8 @@ def _name(tool: Any) -> str:
 
 
 @cache
-def _standard_detector() -> AnomalyDetector:
+def standard_detector() -> AnomalyDetector:
+    """The detector with default settings; it holds no state."""
     return AnomalyDetector()
 
 
@@ -189,7 +190,7 @@ def anomaly_condition(
         which sees the error and can tell its user. So does everything if the detector fails, which is logged.
     """
     try:
-        anomaly = (_standard_detector() if detector is None else detector).check(Conversation.of(state, messages_key))
+        anomaly = (standard_detector() if detector is None else detector).check(Conversation.of(state, messages_key))
     except GraphBubbleUp:
         raise
     except Exception as error:  # noqa: BLE001 - a classifier may be down, and the agent can do without

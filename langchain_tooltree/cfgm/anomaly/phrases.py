@@ -13,7 +13,7 @@ from importlib.resources import files
 from typing import Any, Literal, get_args
 
 from langchain_tooltree.errors import ConfigurationError
-from langchain_tooltree.experience.records import text_of, without_reference
+from langchain_tooltree.experience.records import MARK, text_of, without_reference
 from langchain_tooltree.text import one_line
 
 # In characters of an observation. They bound the cost of a check; refusals are shorter than each of them.
@@ -109,6 +109,8 @@ def signals_in(text: str) -> Signals:
 
 def said(content: Any) -> str:
     """The text of an observation, without what this package has added to it."""
+    if isinstance(content, str) and MARK not in content:
+        return content
     return text_of(without_reference(content)) if content else ""
 
 
