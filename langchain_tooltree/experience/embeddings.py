@@ -41,14 +41,7 @@ class HashingEmbeddings(Embeddings):
         self.dims = dims
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        """Embed texts.
-
-        Args:
-            texts: Any strings.
-
-        Returns:
-            One vector of length `dims` for each, of unit length (zero for a text without words).
-        """
+        """Embed texts: a vector of length `dims` for each, of unit length, or zero for a text without words."""
         return [self.embed_query(text) for text in texts]
 
     def embed_query(self, text: str) -> list[float]:

@@ -266,15 +266,7 @@ class Record:
         )
 
     def judged(self, success: bool | None, reasons: str = "") -> Self:  # noqa: FBT001 - the verdict itself
-        """The same run with a verdict.
-
-        Args:
-            success: Whether it succeeded.
-            reasons: Why.
-
-        Returns:
-            A copy.
-        """
+        """A copy of the run with a verdict: whether it succeeded, and why."""
         return replace(self, success=success, reasons=reasons)
 
     def dialogues(self) -> Iterator[tuple[str, tuple[ChatMessage, ...]]]:

@@ -199,11 +199,8 @@ class Trajectory(Record):
     def to_messages(self) -> list[BaseMessage]:
         """The dialogue as LangChain messages, ready for a model or a graph; calls without an id get one.
 
-        Returns:
-            The messages; equal to those that the trajectory was made from, apart from reference material.
-
-        Raises:
-            TrajectoryFormatError: If a message has no role.
+        They equal those that the trajectory was made from, apart from reference material. A message without a role
+        raises `TrajectoryFormatError`.
         """
         return to_messages(self.chat())
 

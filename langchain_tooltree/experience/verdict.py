@@ -99,14 +99,7 @@ class ModelVerdict:
 
     @driven
     def judge(self, trajectory: Trajectory) -> Flow[Verdict]:
-        """Judge a run.
-
-        Args:
-            trajectory: The run.
-
-        Returns:
-            The verdict.
-        """
+        """Judge a run."""
         document = {
             "task": shortened(trajectory.task),
             "record": excerpt(trajectory, max_characters=self._max_characters),

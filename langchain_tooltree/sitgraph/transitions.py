@@ -229,12 +229,9 @@ def features_of(moment: Moment) -> dict[str, float]:
     features[f"last {tools[-2:]}"] = RECENT
     features[f"latest {tools[-3:]}"] = RECENT
     features[f"{min(len(_news(moment)), MAX_COUNT - 1)} messages since"] = RECENT
-    for step in steps:
-        for feature in _argument_features(step.tool, step.arguments):
-            features[f"argument {feature}"] = 1.0
-    for step in steps[-1:]:
-        for feature in _argument_features(step.tool, step.arguments):
-            features[f"last argument {feature}"] = 1.0
+    made = [_argument_features(step) for step in steps]
+    features |= {f"argument {feature}": 1.0 for each in made for feature in each}
+    features |= {f"last argument {feature}": 1.0 for each in made[-1:] for feature in each}
     return features
 
 
@@ -244,8 +241,8 @@ def _news(moment: Moment) -> list[str]:
     return list(requests_in(since))[::-1]
 
 
-def _argument_features(tool: str, arguments: Mapping[str, Any] | None) -> list[str]:
-    return [f"{tool} {path} {shape}" for path, shape in islice(_leaves(arguments or {}, ""), MAX_LEAVES)]
+def _argument_features(step: Step) -> list[str]:
+    return [f"{step.tool} {path} {shape}" for path, shape in islice(_leaves(step.arguments or {}, ""), MAX_LEAVES)]
 
 
 def _leaves(value: Any, path: str) -> Iterator[tuple[str, str]]:
