@@ -86,7 +86,7 @@ def create_tooltree_agent(
     if any(isinstance(entry, ToolTreeMiddleware) for entry in middleware):
         msg = "create_tooltree_agent adds a ToolTreeMiddleware itself; leave it out of middleware, or use create_agent."
         raise ConfigurationError(msg)
-    middleware += _experienced(middleware, graph, memory)
+    _add_experience(middleware, graph, memory)
     if any(isinstance(entry, SITGraphMiddleware) for entry in middleware) and isinstance(effects, Mapping | None):
         effects = {SUMMARIZE_STATE: "read", **(effects or {})}
     planner = ToolTreeMiddleware(
@@ -124,16 +124,13 @@ def _refuse_second(middleware: Sequence[AgentMiddleware[Any, Any]], kind: type, 
         raise ConfigurationError(msg)
 
 
-def _experienced(
-    middleware: Sequence[AgentMiddleware[Any, Any]], graph: SITGraph | None, memory: CFGMMemory | None
-) -> list[AgentMiddleware[Any, Any]]:
-    """The middleware that brings a graph and a memory into an agent."""
-    added: list[AgentMiddleware[Any, Any]] = []
+def _add_experience(
+    middleware: list[AgentMiddleware[Any, Any]], graph: SITGraph | None, memory: CFGMMemory | None
+) -> None:
     check_memory(memory)
     if memory is not None:
         _refuse_second(middleware, CFGMMiddleware, "leave out memory=")
-        added.append(CFGMMiddleware(memory.model, memory))
+        middleware.append(CFGMMiddleware(memory.model, memory))
     if graph is not None:
         _refuse_second(middleware, SITGraphMiddleware, "leave out graph=")
-        added.append(SITGraphMiddleware(graph))
-    return added
+        middleware.append(SITGraphMiddleware(graph))

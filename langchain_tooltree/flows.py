@@ -59,7 +59,7 @@ class FunctionStep:
     def run(self) -> Any:
         """Call the function; an awaitable result is awaited in an event loop of its own."""
         outcome = self._call()
-        return asyncio.run(_resolve(outcome)) if inspect.isawaitable(outcome) else outcome
+        return asyncio.run(awaited(outcome)) if inspect.isawaitable(outcome) else outcome
 
     async def arun(self) -> Any:
         """Await a coroutine function; a plain one runs in a thread, so that it cannot block the loop."""
@@ -93,7 +93,8 @@ class TwinStep:
         return await self.twin(*self.arguments)
 
 
-async def _resolve(outcome: Awaitable[T]) -> T:
+async def awaited(outcome: Awaitable[T]) -> T:
+    """What an awaitable gives, as a coroutine."""
     return await outcome
 
 

@@ -1,7 +1,7 @@
 """Asking a model for candidate calls, and, as in the paper's ACL-format version, for the tools of a request."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -123,7 +123,7 @@ class Proposer:
         self, request: ProposalRequest, tools: Sequence[BaseTool], instruction: str, meter: Meter, proposal: Proposal
     ) -> Flow[int]:
         """One question; asked a second time if the model cannot be reached. Returns how often the budget allows it."""
-        messages = _prompt(request, instruction)
+        messages = propose_messages(request, instruction)
         attempts = min(ATTEMPTS if self._config.proposals == "together" else 1, meter.left)
         for _ in range(attempts):
             try:
@@ -147,7 +147,7 @@ class Proposer:
             if not meter.left or len(offered) >= self._config.top_k or proposal.largest_reply > 1:
                 return
             instruction = DEFAULT_PROPOSE_PROMPT.format(count=self._config.top_k - len(offered))
-            messages = _prompt(request, instruction, offered)
+            messages = propose_messages(request, instruction, offered)
             try:
                 reply = yield from self._call(tools, messages, meter, inner_config("propose", request.metadata))
             except Exception:  # noqa: BLE001 - the call that there is will do
@@ -168,10 +168,10 @@ class Proposer:
         self, request: ProposalRequest, tools: Sequence[BaseTool], meter: Meter, proposal: Proposal
     ) -> Flow[None]:
         """Have invalid calls written again, once; what is still invalid stays a problem."""
-        listed = "\n".join(f"- {problem}" for problem in proposal.problems)
+        listed = _listed(map(str, proposal.problems))
         propose = DEFAULT_PROPOSE_PROMPT.format(count=len(proposal.problems))
         instruction = f"{propose}\n\n{DEFAULT_REPAIR_PROMPT.format(problems=listed)}"
-        messages = propose_messages(request.conversation, instruction=instruction, attempt=1, tried=())
+        messages = propose_messages(replace(request, attempt=1), instruction)
         try:
             reply = yield from self._call(tools, messages, meter, inner_config("propose", request.metadata))
         except Exception:  # noqa: BLE001 - without a repair the calls are dropped for the reason they had
@@ -206,37 +206,25 @@ class Proposer:
             proposal.problems.append(Problem(str(broken.get("name")), call_text, "the arguments are not valid JSON"))
 
 
-def _prompt(request: ProposalRequest, instruction: str, offered: Sequence[str] = ()) -> list[BaseMessage]:
-    return propose_messages(
-        request.conversation, instruction=instruction, attempt=request.attempt, tried=request.tried, offered=offered
-    )
-
-
-def propose_messages(
-    conversation: Sequence[BaseMessage],
-    *,
-    instruction: str,
-    attempt: int,
-    tried: Sequence[str],
-    offered: Sequence[str] = (),
-) -> list[BaseMessage]:
+def propose_messages(request: ProposalRequest, instruction: str, offered: Sequence[str] = ()) -> list[BaseMessage]:
     """The prompt that asks a state for calls: one system message, then the conversation.
 
-    System messages at the head of the conversation stay in force: they follow the planner's own. `tried` are the calls
-    that were offered here before, `offered` those that the model has offered just now, if it is asked for others.
+    System messages at the head of the conversation stay in force: they follow the planner's own. `offered` are the
+    calls that the model has offered just now, if it is asked for others.
     """
     parts = [instruction]
-    if attempt > 1:
-        parts.append(DEFAULT_ATTEMPT_PROMPT.format(attempt=attempt, tried=_listed(tried) or "- none"))
+    if request.attempt > 1:
+        tried = _listed(request.tried) or "- none"
+        parts.append(DEFAULT_ATTEMPT_PROMPT.format(attempt=request.attempt, tried=tried))
     if offered:
         parts.append(DEFAULT_TOP_UP_PROMPT.format(offered=_listed(offered)))
-    rest = list(conversation)
+    rest = list(request.conversation)
     while rest and isinstance(rest[0], SystemMessage):
         parts.append(rest.pop(0).text)
     return [SystemMessage("\n\n".join(parts)), *rest]
 
 
-def _listed(calls: Sequence[str]) -> str:
+def _listed(calls: Iterable[str]) -> str:
     return "\n".join(f"- {call}" for call in calls)
 
 
@@ -266,7 +254,7 @@ def plan_tools(
         name
         for name in library.names
         if name in config.always_include
-        or _passes(rated.get(name), library.card(name).domains, domains, config.relevance_threshold)
+        or _passes(rated.get(name, {}), library.card(name).domains, domains, config.relevance_threshold)
     )
     return kept or library.names
 
@@ -275,10 +263,8 @@ def _list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _passes(
-    verdict: Mapping[str, Any] | None, card_domains: tuple[str, ...], domains: set[str], threshold: float
-) -> bool:
-    if verdict is None:
+def _passes(verdict: Mapping[str, Any], card_domains: tuple[str, ...], domains: set[str], threshold: float) -> bool:
+    if not verdict:
         return True  # a tool that the model said nothing about is not judged useless
     relevance = verdict.get("relevance")
     irrelevant = isinstance(relevance, int | float) and 0 <= relevance < threshold

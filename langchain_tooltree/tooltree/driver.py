@@ -5,8 +5,8 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import partial
@@ -30,6 +30,7 @@ from langchain_tooltree.flows import (
     TwinStep,
     arun_flow,
     async_twin,
+    awaited,
     current_runtime,
     driven,
     emit_all,
@@ -70,10 +71,6 @@ async def _acall(operation: Operation) -> "asyncio.Future[Any]":
     return future
 
 
-async def _awaited(future: "asyncio.Future[Any]") -> Any:
-    return await future
-
-
 def _compiled(node: Any) -> Any:
     """The graph of a search, around a sync node or an async one."""
     graph = StateGraph(resume.SegmentState)
@@ -88,13 +85,17 @@ async def _acompiled(segment: Callable[[resume.SegmentState], resume.SegmentEnd]
 
 
 def _run(graph: Any, state: resume.SegmentState, config: RunnableConfig) -> Any:
-    with _asked_once():
+    try:
         return graph.invoke(state, config)
+    except GraphInterrupt as interrupted:
+        raise questions_once(interrupted) from None
 
 
 async def _arun(graph: Any, state: resume.SegmentState, config: RunnableConfig) -> Any:
-    with _asked_once():
+    try:
         return await graph.ainvoke(state, config)
+    except GraphInterrupt as interrupted:
+        raise questions_once(interrupted) from None
 
 
 def run_search(session: SearchSession) -> Flow[None]:
@@ -132,17 +133,8 @@ def _in_order(session: SearchSession) -> Flow[resume.Outcomes]:
         if not outstanding:
             return outcomes
         future = outstanding.popleft()
-        outcome = yield TwinStep(future.result, partial(_awaited, future), ())
+        outcome = yield TwinStep(future.result, partial(awaited, future), ())
         outcomes.append(outcome)
-
-
-@contextmanager
-def _asked_once() -> Iterator[None]:
-    """Let an interrupt out with every question once."""
-    try:
-        yield
-    except GraphInterrupt as interrupted:
-        raise questions_once(interrupted) from None
 
 
 def _next_segment(state: resume.SegmentState) -> str:
@@ -180,9 +172,8 @@ def answered(turn: Turn) -> Flow[SearchResult]:
         return result
     conversation = [*turn.system, *turn.messages, *result.messages]
     limit = turn.planner.config.max_seconds or math.inf
-    patience = Patience(deadline=time.monotonic() + max(limit - result.cost.seconds, 0))
-    if turn.cancelled is not None:
-        patience.cancelled = turn.cancelled
+    deadline = time.monotonic() + max(limit - result.cost.seconds, 0)
+    patience = Patience(deadline=deadline, cancelled=turn.cancelled or (lambda: False))
     answer = yield from turn.planner.answer(conversation, turn.config or RunnableConfig(), patience)
     meter = Meter(1)
     meter.count(answer)

@@ -184,12 +184,7 @@ class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         )
 
     def _planner(
-        self,
-        model: BaseChatModel,
-        tools: Sequence[BaseTool],
-        settings: Mapping[str, Any],
-        *,
-        selection: bool = True,
+        self, model: BaseChatModel, tools: Sequence[BaseTool], settings: Mapping[str, Any], *, selection: bool = True
     ) -> Planner:
         """The planner for a model, its settings and a selection of tools; most agents have only ever one."""
         if self._model is not None:

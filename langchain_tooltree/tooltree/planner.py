@@ -25,15 +25,7 @@ from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.events import Event, FallbackEvent, StartEvent
 from langchain_tooltree.experience.records import readable
 from langchain_tooltree.flows import EventSink, Flow, TwinStep, current_runtime
-from langchain_tooltree.models import (
-    TAG,
-    Meter,
-    Patience,
-    ask_patiently,
-    bind_tools,
-    inner_marks,
-    resolve_model,
-)
+from langchain_tooltree.models import TAG, Meter, Patience, ask_patiently, bind_tools, inner_marks, resolve_model
 from langchain_tooltree.text import digest
 from langchain_tooltree.tooltree.ask import ProposalRequest, Proposer, plan_tools
 from langchain_tooltree.tooltree.dialogue import PathDialogue
@@ -390,7 +382,7 @@ class SearchSession:
                 pruned_before=len(pruned) - after,
                 pruned_after=after,
                 model_calls=spent.model_calls,
-                tokens=spent.input_tokens + spent.output_tokens,
+                tokens=spent.tokens,
                 tool_calls=spent.tool_calls,
                 cache_hits=search.cache_hits,
                 replayed=spent.replayed,

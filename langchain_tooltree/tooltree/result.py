@@ -1,6 +1,6 @@
 """What a search hands back: the best trajectory, the whole tree, what it cost, and what its messages carry."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
@@ -247,7 +247,7 @@ def planned(call: Call) -> PlannedCall:
 def alternatives(tree: Tree, best: Collection[int]) -> list[Alternative]:
     """The best paths beside the chosen one, best first; none is part of that path or of another alternative."""
     chosen: list[list[Node]] = []
-    best_path = _best_path(tree, best)
+    best_path = tree.path(max((tree[node] for node in best), key=lambda node: node.depth)) if best else []
     shown = set(best)
     ranked = sorted(
         (node for node in tree.nodes if node.accepted or _is_idea(node)),
@@ -267,10 +267,6 @@ def alternatives(tree: Tree, best: Collection[int]) -> list[Alternative]:
         Alternative(calls=[planned(step.call) for step in path if step.call], value=round(_value(tree, path[-1]), 6))
         for path in chosen
     ]
-
-
-def _best_path(tree: Tree, best: Collection[int]) -> Sequence[Node]:
-    return tree.path(max((tree[node] for node in best), key=lambda node: node.depth)) if best else []
 
 
 def _is_idea(node: Node) -> bool:

@@ -103,7 +103,16 @@ MAX_SEGMENTS = 10_000
 Outcomes = list[dict[str, Any]]
 
 
-class SegmentState(TypedDict):
+class SegmentEnd(TypedDict):
+    """What a finished segment adds to the state; see `SegmentState`."""
+
+    segments: Annotated[list[Outcomes], appending(snapshot_frequency=MAX_SEGMENTS)]
+    consumed: int
+    done: bool
+    run_key: str
+
+
+class SegmentState(SegmentEnd):
     """What the search graph keeps: the outcomes of every finished segment, and what the search was begun with.
 
     A checkpoint holds what the segment before it has added and not all of them, so that what is kept grows with the
@@ -111,24 +120,11 @@ class SegmentState(TypedDict):
     the search began, in seconds since the epoch.
     """
 
-    segments: Annotated[list[Outcomes], appending(snapshot_frequency=MAX_SEGMENTS)]
-    consumed: int
-    done: bool
-    run_key: str
     began: float
     warm_start: dict[str, Any] | None
     fingerprint: str
     requests: list[str]
     identity: str
-
-
-class SegmentEnd(TypedDict):
-    """What a finished segment adds to the state; see `SegmentState`."""
-
-    segments: list[Outcomes]
-    consumed: int
-    done: bool
-    run_key: str
 
 
 def earlier_place(session: SearchSession) -> RunnableConfig | None:

@@ -67,7 +67,8 @@ class HostHooks:
                 raise ConfigurationError(msg)
         approving = [entry for entry in entries if isinstance(entry, HumanInTheLoopMiddleware)]
         # An agent redacts what its tools node brings back before the next step, the first entry first.
-        redacting = [entry for entry in reversed(entries) if _redacts_results(entry)]
+        guards = [entry for entry in reversed(entries) if isinstance(entry, PIIMiddleware)]
+        redacting = [entry for entry in guards if entry.apply_to_tool_results]
         # Nobody is asked about a call that is only tried out, such as a write in a fork of the sandbox.
         wrapping = [entry for entry in entries if _wraps_tool_calls(entry) and entry not in approving]
         wraps: list[Wrapper] = [*map(_redaction, redacting), *(entry.wrap_tool_call for entry in wrapping)]
@@ -82,10 +83,6 @@ class HostHooks:
 def _wraps_tool_calls(entry: AgentMiddleware[Any, Any, Any]) -> bool:
     own, base = type(entry), AgentMiddleware
     return own.wrap_tool_call is not base.wrap_tool_call or own.awrap_tool_call is not base.awrap_tool_call
-
-
-def _redacts_results(entry: AgentMiddleware[Any, Any, Any]) -> bool:
-    return isinstance(entry, PIIMiddleware) and entry.apply_to_tool_results
 
 
 def _redaction(entry: AgentMiddleware[Any, Any, Any]) -> Wrapper:
@@ -134,7 +131,7 @@ class ToolStep:
 
     def run(self) -> Any:
         """Run the tool; one that takes too long raises `TimeoutError`."""
-        if _is_async_only(self.tool):
+        if isinstance(self.tool, StructuredTool) and self.tool.func is None:  # it is async only
             patience = None if self.timeout is None else self.timeout + GRACE
             return self._in_thread(lambda: asyncio.run(self.arun())).result(patience)
         return self._in_thread(self._invoke).result(self.timeout)
@@ -162,29 +159,22 @@ class ToolStep:
         return outcome
 
     def _invoke(self) -> Any:
-        return self._node().invoke(config=self._run_config(), input=self._input())
+        node, state, config = self._prepared()
+        return node.invoke(state, config)
 
     async def _ainvoke(self) -> Any:
-        return await self._node().ainvoke(config=self._run_config(), input=self._input())
+        node, state, config = self._prepared()
+        return await node.ainvoke(state, config)
 
-    def _node(self) -> ToolNode:
-        hooks = self.host_hooks
-        return ToolNode([self.tool], handle_tool_errors=False, wrap_tool_call=hooks.wrap, awrap_tool_call=hooks.awrap)
-
-    def _input(self) -> dict[str, Any]:
-        arguments = copy.deepcopy(self.call.arguments)  # a tool may change what it gets
-        return tool_node_input(self.call.tool, arguments, self.call_id, self.state)
-
-    def _run_config(self) -> RunnableConfig:
+    def _prepared(self) -> tuple[ToolNode, dict[str, Any], RunnableConfig]:
         merged = merge_configs(ensure_config(), self.config)
         # Merging passes over a limit that is the default, but the search's own graph has set another.
         if "recursion_limit" in self.config:
             merged["recursion_limit"] = self.config["recursion_limit"]
-        return merged
-
-
-def _is_async_only(tool: BaseTool) -> bool:
-    return isinstance(tool, StructuredTool) and tool.func is None
+        wrap, awrap = self.host_hooks.wrap, self.host_hooks.awrap
+        node = ToolNode([self.tool], handle_tool_errors=False, wrap_tool_call=wrap, awrap_tool_call=awrap)
+        arguments = copy.deepcopy(self.call.arguments)  # a tool may change what it gets
+        return node, tool_node_input(self.call.tool, arguments, self.call_id, self.state), merged
 
 
 def _is_sync_only(tool: BaseTool) -> bool:

@@ -92,14 +92,8 @@ class ToolCard:
 
     def enriched(self, other: "ToolCard") -> "ToolCard":
         """This card with everything that the other one says taken from there."""
-        return replace(
-            self,
-            description=other.description or self.description,
-            domains=other.domains or self.domains,
-            input_schema=other.input_schema or self.input_schema,
-            output_schema=other.output_schema or self.output_schema,
-            examples=other.examples or self.examples,
-        )
+        said = {name: value for name in ToolCard.__slots__ if (value := getattr(other, name))}
+        return replace(self, **{**said, "name": self.name})
 
     def to_dict(self) -> dict[str, Any]:
         """The card as JSON-like data for a prompt, empty parts left out."""
@@ -355,7 +349,7 @@ def _hints(tool: BaseTool | None) -> dict[str, Any]:
 
 def _injects_store(tool: BaseTool | None) -> bool:
     hints = _hints(tool).values()
-    extras = [extra for hint in hints for extra in typing.get_args(hint)]
+    extras = (extra for hint in hints for extra in typing.get_args(hint))
     runtime = any((typing.get_origin(hint) or hint) is ToolRuntime for hint in hints)
     return runtime or any(isinstance(extra, InjectedStore) or extra is InjectedStore for extra in extras)
 

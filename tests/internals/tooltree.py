@@ -6,7 +6,8 @@ from langchain_tooltree.experience.records import readable
 from langchain_tooltree.tooltree import resume as resume_module
 from langchain_tooltree.tooltree import sandbox as sandbox_module
 from langchain_tooltree.tooltree import search as kernel
-from langchain_tooltree.tooltree.ask import ProposalRequest, Proposer, plan_tools, propose_messages
+from langchain_tooltree.tooltree.ask import ProposalRequest, Proposer, plan_tools
+from langchain_tooltree.tooltree.ask import propose_messages as propose_messages_of
 from langchain_tooltree.tooltree.dialogue import PathDialogue, transcript
 from langchain_tooltree.tooltree.draw import figures, status, to_mermaid, to_rich
 from langchain_tooltree.tooltree.driver import answered, searched
@@ -71,3 +72,8 @@ def clean_arguments(tool, written):
 def find_problem(tool, arguments):
     """What is wrong with the arguments of a call."""
     return checked_arguments(tool, arguments)[1]
+
+
+def propose_messages(conversation, *, instruction, attempt, tried, offered=()):
+    """The prompt that asks for calls."""
+    return propose_messages_of(ProposalRequest(conversation, (), attempt, tried), instruction, offered)
