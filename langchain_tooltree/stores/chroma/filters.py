@@ -11,7 +11,7 @@ Where LangGraph's own stores differ, the majority of them is followed, or else t
 
 import math
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 MAX_TEXT = 200
@@ -36,15 +36,12 @@ def check_filter(conditions: Mapping[str, Any] | None) -> None:
 
 
 def _check(expected: Any) -> None:
-    if isinstance(expected, Mapping):
-        if _has_operators(expected):
-            unknown = [name for name in expected if name not in OPERATORS]
-            if unknown:
-                msg = f"Unsupported operator: {unknown[0]}. Supported are {', '.join(OPERATORS)}."
-                raise ValueError(msg)
-        else:
-            for nested in expected.values():
-                _check(nested)
+    if isinstance(expected, Mapping) and _has_operators(expected):
+        if unknown := [name for name in expected if name not in OPERATORS]:
+            msg = f"Unsupported operator: {unknown[0]}. Supported are {', '.join(OPERATORS)}."
+            raise ValueError(msg)
+    elif isinstance(expected, Mapping):
+        check_filter(expected)
     elif isinstance(expected, list | tuple):
         for nested in expected:
             _check(nested)
@@ -106,13 +103,11 @@ def scalar_fields(value: Mapping[str, Any]) -> dict[str, str | float]:
 
 def where_clause(conditions: Mapping[str, Any] | None) -> list[dict[str, Any]]:
     """What of a filter Chroma can decide: equality with a short text or a number."""
-    clauses = []
-    for key, expected in (conditions or {}).items():
-        operand = expected["$eq"] if isinstance(expected, Mapping) and "$eq" in expected else expected
-        entry = _comparable(operand)
-        if entry is not None and _is_unicode(key):
-            clauses.append({FIELD + key: entry})
-    return clauses
+    equal = {
+        key: expected["$eq"] if isinstance(expected, Mapping) and "$eq" in expected else expected
+        for key, expected in (conditions or {}).items()
+    }
+    return [{name: entry} for name, entry in scalar_fields(equal).items()]
 
 
 def _comparable(value: Any) -> str | float | None:
@@ -131,10 +126,3 @@ def _comparable(value: Any) -> str | float | None:
 def _is_unicode(text: str) -> bool:
     """Whether Chroma can take a text: JSON may hold half of a surrogate pair, which has no UTF-8."""
     return not any("\ud800" <= character <= "\udfff" for character in text)
-
-
-def both(clauses: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
-    """Chroma's form of "all of these"; `None` for no condition at all."""
-    if len(clauses) > 1:
-        return {"$and": list(clauses)}
-    return clauses[0] if clauses else None

@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 import json
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import islice
@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from langchain_tooltree.stores.chroma.connection import Connection, Labels
-from langchain_tooltree.stores.chroma.filters import FIELD, both, scalar_fields
+from langchain_tooltree.stores.chroma.filters import FIELD, scalar_fields
 
 if TYPE_CHECKING:
     from chromadb.api.models.Collection import Collection
@@ -59,15 +59,6 @@ def write_order(connection: Connection, items: Collection) -> dict[str, int]:
             connection.orders[items.name] = known
             connection.advance(int(times.max(initial=0)))  # what is written next comes last, whatever the clock says
     return known
-
-
-def _note_written(connection: Connection, items: Collection, times: Mapping[str, int], gone: Iterable[str]) -> None:
-    """Keep what is remembered up to date."""
-    known = connection.orders.get(items.name)
-    if known is not None:
-        for key in (*times, *gone):
-            known.pop(key, None)
-        known.update(times)
 
 
 def newest_first(orders: Mapping[Labels, dict[str, int]]) -> Iterator[tuple[Labels, str]]:
@@ -148,8 +139,9 @@ def read_in_order(
 
 
 def matching_keys(items: Collection, clauses: Sequence[dict[str, Any]]) -> set[str]:
-    """The keys of the items that fulfil conditions, without reading the items."""
-    return {row[1:] for row in items.get(where=both(clauses), include=[])["ids"]}
+    """The keys of the items that fulfil one or more conditions, without reading the items."""
+    where: Any = clauses[0] if len(clauses) == 1 else {"$and": [*clauses]}  # Chroma refuses an "and" of one
+    return {row[1:] for row in items.get(where=where, include=[])["ids"]}
 
 
 def write_items(
@@ -180,7 +172,10 @@ def write_items(
     except BaseException:
         connection.orders.pop(items.name, None)  # nobody knows how far it came
         raise
-    _note_written(connection, items, times, gone)
+    order = connection.orders.get(items.name, {})  # kept up to date, if it is remembered
+    for key in (*times, *gone):
+        order.pop(key, None)
+    order.update(times)
     outdated = [row for item in before.values() for row in item.vector_ids()]
     if outdated and (stored := connection.vectors(namespace)) is not None:
         for ids in portions(outdated):

@@ -216,10 +216,9 @@ def _put(op: PutOp, fields: Sequence[str]) -> Write:
     value = dict(op.value)
     _check_keys(value)
     paths = fields if op.index is None else op.index or ()
-    texts = [
-        text for path in paths for text in get_text_at_path(value, WHOLE if path == WHOLE else tokenize_path(path))
-    ]
-    return Write(op.key, value, json.dumps(value), tuple(dict.fromkeys(texts)))
+    tokens = (WHOLE if path == WHOLE else tokenize_path(path) for path in paths)
+    texts = dict.fromkeys(text for each in tokens for text in get_text_at_path(value, each))
+    return Write(op.key, value, json.dumps(value), tuple(texts))
 
 
 def _check_keys(value: Any) -> None:
@@ -247,7 +246,6 @@ def list_matching(namespaces: Iterable[Labels], op: ListNamespacesOp) -> list[La
 
 def _matches(namespace: Labels, condition: MatchCondition) -> bool:
     path = condition.path
-    if len(namespace) < len(path):
-        return False
-    labels = namespace[: len(path)] if condition.match_type == "prefix" else namespace[len(namespace) - len(path) :]
-    return all(wanted in {"*", label} for label, wanted in zip(labels, path, strict=True))
+    start = 0 if condition.match_type == "prefix" else len(namespace) - len(path)
+    pairs = zip(namespace[max(0, start) :], path, strict=False)
+    return len(namespace) >= len(path) and all(wanted in {"*", label} for label, wanted in pairs)
