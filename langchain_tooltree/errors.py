@@ -41,10 +41,7 @@ class EmptyQueryError(ToolTreeError, ValueError):
 
 
 class ResumeError(ToolTreeError, RuntimeError):
-    """A persisted result does not belong to the call that was just launched.
-
-    This happens when a thread is resumed with another configuration, model or tool list than it was started with.
-    """
+    """A persisted result belongs to a search with another configuration, model or tool list than the one launched."""
 
 
 class TrajectoryFormatError(ToolTreeError, ValueError):

@@ -9,6 +9,7 @@ Where LangGraph's own stores differ, the majority of them is followed, or else t
 - a nested mapping without operators matches each of its keys (InMemoryStore; the others refuse it).
 """
 
+import contextlib
 import math
 import operator
 from collections.abc import Callable, Mapping
@@ -85,14 +86,10 @@ def _applies(name: str, actual: Any, operand: Any, *, present: bool) -> bool:
 
 
 def _number(value: Any) -> int | float | None:
-    if isinstance(value, int | float):
-        return value
     if isinstance(value, str):
-        try:
+        with contextlib.suppress(ValueError):
             return float(value)
-        except ValueError:
-            return None
-    return None
+    return value if isinstance(value, int | float) else None
 
 
 def scalar_fields(value: Mapping[str, Any]) -> dict[str, str | float]:
@@ -114,12 +111,9 @@ def _comparable(value: Any) -> str | float | None:
     """Equal values become equal entries, so 1, 1.0 and `True` become one; `None` if that cannot be had."""
     if isinstance(value, str):
         return value if len(value) <= MAX_TEXT and _is_unicode(value) else None
-    if isinstance(value, int | float):
-        try:
-            number = float(value)
-        except OverflowError:
-            return None
-        return number if math.isfinite(number) else None
+    with contextlib.suppress(OverflowError):  # a whole number beyond all floats
+        if isinstance(value, int | float) and math.isfinite(value):
+            return float(value)
     return None
 
 

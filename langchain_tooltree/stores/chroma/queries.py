@@ -24,14 +24,7 @@ from numpy.typing import NDArray
 
 from langchain_tooltree.stores.chroma.connection import Connection, Labels
 from langchain_tooltree.stores.chroma.filters import check_filter, matches, where_clause
-from langchain_tooltree.stores.chroma.items import (
-    READ,
-    StoredItem,
-    Write,
-    matching_keys,
-    portions,
-    read_items,
-)
+from langchain_tooltree.stores.chroma.items import READ, StoredItem, Write, matching_keys, portions, read_items
 
 if TYPE_CHECKING:
     from chromadb.api.models.Collection import Collection
@@ -71,11 +64,7 @@ class Hit:
 
 
 def nearest(
-    connection: Connection,
-    namespace: Labels,
-    query: Sequence[float],
-    conditions: Mapping[str, Any] | None,
-    need: int,
+    connection: Connection, namespace: Labels, query: Sequence[float], conditions: Mapping[str, Any] | None, need: int
 ) -> list[tuple[float, StoredItem]]:
     """The items of one namespace that are nearest to a query, each by the best of its vectors."""
     items, vectors = connection.items(namespace), connection.vectors(namespace)
