@@ -29,8 +29,13 @@ GLYPHS = dict(zip(LETTERS, zip(*(row.split() for row in FONT), strict=True), str
 """The five rows of pixels of each letter that a sign may have."""
 
 SIGN = "343 km"
-COARSE_ROWS = (0, 2, 4)
-"""Rows of pixels that are left of a letter in the unzoomed photo."""
+ROWS: Mapping[str, Sequence[int]] = {
+    "road.png": (0, 2, 4),  # too coarse for all letters but a few
+    "road.png#sign": range(5),
+    "road.png#road": (),
+    "road.png#sky": (),
+}
+"""The rows of pixels that the photo, or a detail of it, has of each letter."""
 
 KILOMETRES_PER = {"km": 1.0, "m": 0.001, "mi": 1.609344, "ft": 0.0003048, "nmi": 1.852}
 EUROS_PER = {"EUR": 1.0, "USD": 0.92, "GBP": 1.17, "CHF": 1.04}
@@ -152,17 +157,10 @@ def _converted(amount: float, source: str, target: str, kind: str, worth: Mappin
 
 
 def _rows(photo: str) -> Sequence[int]:
-    """The rows of pixels that a photo, or a detail of it, has of each letter."""
-    match photo.split("#"):
-        case ["road.png"]:
-            return COARSE_ROWS
-        case ["road.png", "sign"]:
-            return range(5)
-        case ["road.png", "road" | "sky"]:
-            return ()
-        case _:
-            msg = f"There is no photo {photo!r}; there is road.png."
-            raise ToolException(msg)
+    if photo not in ROWS:
+        msg = f"There is no photo {photo!r}; there is road.png."
+        raise ToolException(msg)
+    return ROWS[photo]
 
 
 def _recognise(letter: str, rows: Sequence[int]) -> str:

@@ -166,15 +166,6 @@ class Plan:
     vectors: dict[str, Sequence[float]] = field(default_factory=dict)  # of the texts to be stored, once they are known
     queries: dict[str, Sequence[float]] = field(default_factory=dict)  # of the queries, once they are known
 
-    def texts(self) -> list[str]:
-        """The texts to be stored, each once."""
-        written = (put for puts in self.puts.values() for put in puts.values())
-        return list(dict.fromkeys(text for put in written for text in put.texts))
-
-    def questions(self) -> list[str]:
-        """The queries, each once; an empty one is none, as in LangGraph's own stores."""
-        return list(dict.fromkeys(op.query for op in self.ops if isinstance(op, SearchOp) and op.query))
-
 
 def plan_batch(ops: Iterable[Op], fields: Sequence[str]) -> Plan:
     """Check a batch and take it apart."""

@@ -119,11 +119,11 @@ class ChromaStore(BaseStore):
     def _execute(self, ops: Iterable[Op]) -> Flow[list[Result]]:
         self._check_open()
         plan = plan_batch(ops, self._fields)
-        if texts := plan.texts():
+        if texts := list({text: None for puts in plan.puts.values() for put in puts.values() for text in put.texts}):
             plan.vectors = dict(zip(texts, (yield EmbedStep(self.embeddings, texts)), strict=True))
-        if questions := plan.questions():
-            found = yield EmbedStep(self.embeddings, questions, queries=True)
-            plan.queries = dict(zip(questions, found, strict=True))
+        # An empty query is none, as in LangGraph's own stores.
+        if queries := list({op.query: None for op in plan.ops if isinstance(op, SearchOp) and op.query}):
+            plan.queries = dict(zip(queries, (yield EmbedStep(self.embeddings, queries, queries=True)), strict=True))
         results: list[Result] = yield FunctionStep(self._apply, plan)
         return results
 
