@@ -223,7 +223,6 @@ class _Condensing:
         return "\n".join(lines) if self._shown else ""
 
     def _show(self, place: int, observation: str, room: int) -> None:
-        """Show a step, or more of it, if there is room for it."""
         line = len(_line(self._moves[place], observation))
         if place in self._shown:
             added = line - len(_line(self._moves[place], self._shown[place]))

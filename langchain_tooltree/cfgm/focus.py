@@ -65,7 +65,6 @@ def current_focus_points(collection: RecordCollection) -> Flow[list[str]]:
 
 
 def _kept(record: Mapping[str, Any] | None) -> list[str]:
-    """The focus points in a record; none if it is one of another version."""
     points = (record or {}).get("focus_points")
     return [point for point in points if isinstance(point, str)] if isinstance(points, list) else []
 

@@ -85,11 +85,7 @@ class CFGMMemory:
 
     @driven
     def focus_points(
-        self,
-        description: str,
-        examples: Sequence[str | Trajectory] = (),
-        *,
-        config: RunnableConfig | None = None,
+        self, description: str, examples: Sequence[str | Trajectory] = (), *, config: RunnableConfig | None = None
     ) -> Flow[list[str]]:
         """Say what to watch while exploring an environment (CFGM, Alg. 1).
 

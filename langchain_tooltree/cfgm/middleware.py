@@ -135,11 +135,7 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
 
     @driven
     def before_agent(self, state: CFGMState, runtime: Runtime[Any]) -> Flow[dict[str, Any]]:
-        """Recall what is known of tasks like the user's.
-
-        Raises:
-            ConfigurationError: If a variable of the namespace of memory is not known.
-        """
+        """Recall what is known of tasks like the user's."""
         memory = None if is_collecting() else self._memory
         said = Conversation.of(state)
         values = {} if memory is None else memory.experience.within_config().values

@@ -159,8 +159,6 @@ def _marked(body: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _RunText:
-    """A run in words: its task, its steps, and all of it."""
-
     heading: str
     moves: Sequence[Move]
     in_full: str | None  # `None` if there is never enough room

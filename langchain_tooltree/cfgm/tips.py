@@ -248,6 +248,7 @@ MOST_FAILURES = 3  # failed attempts beside a successful one: the paper tries a 
 
 Note = dict[str, Any]  # what is kept of a task: its text, and for each part the tips and what they were made from
 Holder = tuple[str, Source]  # key of a task, and the part of its tips
+Held = dict[Holder, dict[frozenset[str], Tip]]  # the tips of each, by what they say
 
 
 def extract_tips(model: BaseChatModel, experience: ExperienceStore, *, max_concurrency: int) -> Flow[list[Tip]]:
@@ -262,17 +263,13 @@ def extract_tips(model: BaseChatModel, experience: ExperienceStore, *, max_concu
     collection = experience.collection(LABEL)
     tasks = yield from _survey(experience)
     notes = yield from _current_notes(collection, tasks)
-    held = {(key, part): _by_content(_tips_in(note, part)) for key, note in _in_order(notes) for part in PARTS}
+    held: Held = {(key, part): _by_content(_tips_in(note, part)) for key, note in _in_order(notes) for part in PARTS}
     tried = sorted((task for task in tasks.values() if task.successes), key=lambda task: (task.text, task.id))
     for part in PARTS:
         due = [task for task in tried if task.is_due(part, notes.get(task.key, {}))]
         for start in range(0, len(due), max_concurrency):
             together = due[start : start + max_concurrency]
-            others = [_held_besides(held, (task.key, part)).values() for task in together]
-            asked = [
-                _tips_for(model, experience, part, task, sorted(known, key=lambda tip: tip.task))
-                for task, known in zip(together, others, strict=True)
-            ]
+            asked = [_tips_for(model, experience, part, task, held) for task in together]
             found: list[list[Tip] | None] = yield _Together(asked)
             for task, tips in zip(together, found, strict=True):
                 if tips is not None:
@@ -327,7 +324,7 @@ def _by_content(tips: Iterable[Tip]) -> dict[frozenset[str], Tip]:
     return {content_of(tip): tip for tip in tips}
 
 
-def _held_besides(held: Mapping[Holder, Mapping[frozenset[str], Tip]], holder: Holder) -> dict[frozenset[str], Tip]:
+def _held_besides(held: Held, holder: Holder) -> dict[frozenset[str], Tip]:
     """The tips that others than this part of this task hold, by what they say: of a repeat, the first."""
     known: dict[frozenset[str], Tip] = {}
     for other, tips in held.items():
@@ -379,13 +376,14 @@ def _key(task: str, task_id: str) -> str:
 
 
 def _tips_for(
-    model: BaseChatModel, experience: ExperienceStore, part: Source, task: _TaskAttempts, known: Sequence[Tip]
+    model: BaseChatModel, experience: ExperienceStore, part: Source, task: _TaskAttempts, held: Held
 ) -> Flow[list[Tip] | None]:
     """The tips of one part of a task; attempts are read as late as this, since there may be many."""
     success = None if task.best is None else (yield from flow_of(experience.get)(task.best[1]))
     if success is None:  # deleted since it was surveyed
         return None
     if part == "success":
+        known = sorted(_held_besides(held, (task.key, part)).values(), key=lambda tip: tip.task)
         return (yield from tips_from_success(model, success, known))
     failures: list[Trajectory] = []
     for _, failed in task.last:
@@ -395,7 +393,6 @@ def _tips_for(
 
 
 def _in_order(notes: Mapping[str, Note]) -> list[tuple[str, Note]]:
-    """Some notes with their keys, in the order of their tasks."""
     return sorted(notes.items(), key=lambda kept: (str(kept[1].get("task")), kept[0]))
 
 
@@ -408,12 +405,10 @@ def _tips_in(note: Note, part: Source) -> list[Tip]:
 
 
 def _all_tips(notes: Mapping[str, Note]) -> list[Tip]:
-    """The tips in some notes, in the order of their tasks, each once."""
     return list(dict.fromkeys(tip for _, note in _in_order(notes) for part in PARTS for tip in _tips_in(note, part)))
 
 
 def _survey(experience: ExperienceStore) -> Flow[dict[str, _TaskAttempts]]:
-    """What is stored of each task, by its key; the attempts are gone through one by one."""
     tasks: dict[str, _TaskAttempts] = {}
     for page in (yield from experience.pages()):
         for attempt in (yield from page):

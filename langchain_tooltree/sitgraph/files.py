@@ -116,7 +116,6 @@ def _load(path: Path, manifest: dict[str, Any], *, verify: bool) -> Snapshot:
 
 
 def _columns(snapshot: Snapshot) -> Iterator[tuple[str, NDArray[Any]]]:
-    """The arrays of a snapshot under dotted names."""
     for each in fields(snapshot):
         value = getattr(snapshot, each.name)
         if isinstance(value, np.ndarray):

@@ -131,9 +131,6 @@ class Texts:
         offsets = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
         return cls(offsets, np.frombuffer(b"".join(encoded), dtype=np.uint8))
 
-    def __len__(self) -> int:
-        return len(self.offsets) - 1
-
     def __getitem__(self, place: int) -> str:
         here = self.characters[self.offsets[place] : self.offsets[place + 1]]
         return here.tobytes().decode("utf-8", "surrogatepass")

@@ -63,8 +63,6 @@ def mine(
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """A successful run, and what was read off it."""
-
     run: Record
     transitions: Sequence[Transition]
     texts: Sequence[Sequence[str]]  # of the state before each transition, one a text view

@@ -276,7 +276,6 @@ class SITGraph:
         return "\n".join(lines)
 
     def _drawn(self) -> list[tuple[str, str, dict[str, float]]]:
-        """Source, target and figures of each edge."""
         drawn = []
         with self._lock:
             for source, edges in self._graph.edges():

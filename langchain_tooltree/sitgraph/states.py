@@ -205,9 +205,6 @@ class SourceStates:
         self._mean: Floats | None = None
         self._crowded: set[int] = set()
 
-    def __len__(self) -> int:
-        return int(np.count_nonzero(self._column("targets") != REMOVED))
-
     def add(self, rows: Rows) -> None:
         """Add states; they are copied."""
         self._added.append(rows)
@@ -244,7 +241,6 @@ class SourceStates:
         return Likeness(near, cosines(near.codes, state, self._center() if centered else np.zeros_like(state)))
 
     def _nearest(self, state: Floats) -> Places:
-        """The places of the states to compare a state with."""
         places = np.flatnonzero(self._column("weights"))
         if len(places) <= COMPARED:
             return places
@@ -293,7 +289,6 @@ class SourceStates:
             begun += len(here)
 
     def _taken(self, places: Places) -> Rows:
-        """Rows in the order of their keys."""
         rows = Rows.joined([part.taken(here) for part, here in self._located(places)])
         return rows.taken(np.argsort(rows.keys, kind="stable"))
 

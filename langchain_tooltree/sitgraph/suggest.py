@@ -105,16 +105,6 @@ def most_similar(targets: NDArray[np.int32], likeness: Likeness) -> Shares:
     return best
 
 
-def episodic(targets: NDArray[np.int32], similar: Shares, likeness: Likeness) -> ToolRanking | None:
-    """Rank by the similarity of the agent's summary; `None` where nothing is similar."""
-    if not similar.any():
-        return None
-    rows, place = _among(targets, likeness)
-    near = likeness.similarities[rows].max(axis=1, initial=0.0).astype(np.float64)
-    votes = np.exp((similar - similar.max()) / BANDWIDTH)
-    return ToolRanking(votes / math.fsum(votes), "episodic", likeness, _evidence(rows, place, near))
-
-
 def _among(targets: NDArray[np.int32], likeness: Likeness) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """The states that lead to one of the targets, and the place of it."""
     rows = np.flatnonzero(np.isin(likeness.rows.targets, targets))
@@ -122,7 +112,6 @@ def _among(targets: NDArray[np.int32], likeness: Likeness) -> tuple[NDArray[np.i
 
 
 def _evidence(rows: NDArray[np.intp], place: NDArray[np.intp], near: Shares) -> dict[int, list[int]]:
-    """The most similar of the given rows for each place."""
     evidence: dict[int, list[int]] = {}
     for each in np.argsort(-near, kind="stable").tolist():
         seen = evidence.setdefault(int(place[each]), [])
@@ -230,9 +219,10 @@ class Recommender:
     def _by_summary(
         self, edges: Outgoing, weights: Shares, source: str, summary: Floats, *, dialogue_known: bool
     ) -> ToolRanking | None:
-        """Rank by the agent's summary. An edge without summaries is compared by the texts of its derived states.
+        """Rank by the agent's summary; `None` where nothing is similar.
 
-        Where no summary is similar, the state derived from the dialogue says more than such a comparison.
+        An edge without summaries is compared by the texts of its derived states. Where no summary is similar, the
+        state derived from the dialogue says more than such a comparison.
         """
         likeness = self._compare(self.graph.summaries, source, summary, centered=False)
         similar = most_similar(edges.targets, likeness)
@@ -244,7 +234,14 @@ class Recommender:
             texts[: len(TEXT_VIEWS)] = summary
             derived = self._compare(self.graph.states, source, texts, centered=False)
             similar = np.where(summed_up, similar, most_similar(edges.targets, derived))
-        return episodic(edges.targets, similar * weights if self.ablation == "w/o adapt" else similar, likeness)
+        if self.ablation == "w/o adapt":
+            similar = similar * weights
+        if not similar.any():
+            return None
+        rows, place = _among(edges.targets, likeness)
+        near = likeness.similarities[rows].max(axis=1, initial=0.0).astype(np.float64)
+        votes = np.exp((similar - similar.max()) / BANDWIDTH)
+        return ToolRanking(votes / math.fsum(votes), "episodic", likeness, _evidence(rows, place, near))
 
     def _compare(
         self, table: Callable[[str], SourceStates], source: str, state: Floats, *, centered: bool = True
