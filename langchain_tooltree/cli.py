@@ -80,21 +80,21 @@ def _parser() -> argparse.ArgumentParser:
     mined.set_defaults(run=_mine)
 
     suggested = commands.add_parser("suggest", help="ask a graph what comes next")
-    suggested.add_argument("graph", type=Path)
     suggested.add_argument("--last", metavar="TOOL", help="the tool that was called last; none at the start")
     suggested.add_argument("--state", metavar="TEXT", help="a summary of the state; by weight without it")
     suggested.add_argument("-k", type=int, default=2, help="suggestions at the most (default: %(default)s)")
     suggested.set_defaults(run=_suggest)
 
     shown = commands.add_parser("show", help="show the edges of a graph")
-    shown.add_argument("graph", type=Path)
     shown.add_argument("--mermaid", action="store_true", help="as a Mermaid chart")
     shown.set_defaults(run=_show)
 
     examined = commands.add_parser("doctor", help="check a graph's files, and its tools against those of an agent")
-    examined.add_argument("graph", type=Path)
     examined.add_argument("--tools", required=True, metavar="MODULE:NAME", help="the list of the agent's tools")
     examined.set_defaults(run=_examine)
+
+    for command in (suggested, shown, examined):
+        command.add_argument("graph", type=Path)
     for command in (mined, suggested, shown, examined):
         text = "embeds texts, such as openai:text-embedding-3-small; by hashing, without a model, if left out"
         command.add_argument("--embeddings", metavar="MODEL", help=text)

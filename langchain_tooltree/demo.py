@@ -6,9 +6,8 @@ and the search has to recover: zoom in on the sign, read it again, convert.
 """
 
 import ast
-import operator
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from langchain_core.tools import ToolException, tool
@@ -39,12 +38,6 @@ ROWS: Mapping[str, Sequence[int]] = {
 
 KILOMETRES_PER = {"km": 1.0, "m": 0.001, "mi": 1.609344, "ft": 0.0003048, "nmi": 1.852}
 EUROS_PER = {"EUR": 1.0, "USD": 0.92, "GBP": 1.17, "CHF": 1.04}
-OPERATORS: dict[type[ast.operator], Callable[[float, float], float]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-}
 
 
 @tool
@@ -174,10 +167,16 @@ def _evaluate(expression: ast.expr) -> float:
     match expression:
         case ast.Constant(value=int() | float() as number):
             return float(number)
-        case ast.BinOp(left, sign, right) if type(sign) in OPERATORS:
-            return OPERATORS[type(sign)](_evaluate(left), _evaluate(right))
         case ast.UnaryOp(ast.USub(), operand):
             return -_evaluate(operand)
+        case ast.BinOp(left, ast.Add(), right):
+            return _evaluate(left) + _evaluate(right)
+        case ast.BinOp(left, ast.Sub(), right):
+            return _evaluate(left) - _evaluate(right)
+        case ast.BinOp(left, ast.Mult(), right):
+            return _evaluate(left) * _evaluate(right)
+        case ast.BinOp(left, ast.Div(), right):
+            return _evaluate(left) / _evaluate(right)
     msg = "only numbers, + - * / and parentheses are understood"
     raise TypeError(msg)
 
