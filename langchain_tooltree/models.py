@@ -97,14 +97,11 @@ find out differs from one that knows by that request alone.
 
 @dataclass(slots=True)
 class Patience:
-    """How long an operation may wait for rate limits: `seconds` in all, and until `deadline`, of `time.monotonic`.
+    """How long an operation may wait for rate limits."""
 
-    The time that a client spends on being refused counts, because most wait by themselves first.
-    """
-
-    seconds: float = MAX_WAIT
-    deadline: float = math.inf
-    cancelled: Callable[[], bool] = lambda: False
+    seconds: float = MAX_WAIT  # in all; the time a client takes to be refused counts, as most wait by themselves first
+    deadline: float = math.inf  # when nothing is waited for any more, on the clock of `time.monotonic`
+    cancelled: Callable[[], bool] = lambda: False  # asked while waiting; once true, the wait is over
 
     def allows(self, seconds: float) -> bool:
         """Whether so much patience is left."""
@@ -121,17 +118,14 @@ class Patience:
 
 @dataclass(slots=True)
 class Meter:
-    """Counts what one operation spends, of at most `allowance` model calls; refused requests are none.
-
-    `problems` are what went wrong with questions that may still have been answered in the end.
-    """
+    """Counts what one operation spends, of at most `allowance` model calls; refused requests are none."""
 
     allowance: int
     patience: Patience = field(default_factory=Patience)
     model_calls: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
-    problems: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)  # with questions that may have been answered in the end
 
     @property
     def left(self) -> int:
@@ -314,18 +308,14 @@ def call_tools(
 
 @dataclass(slots=True)
 class StructuredQuestion:
-    """A question whose reply must be an object of a given form; `usable` says whether one answers the whole question.
-
-    The JSON schema of the form is sent, its validation is not applied, so that a reply that is right in part can be
-    used in part. `in_words` are the texts of replies that held no object, latest last: they may be of use as well.
-    """
+    """A question whose reply must be an object of a given form."""
 
     model: BaseChatModel
-    schema: type[BaseModel]
+    schema: type[BaseModel]  # sent, but not applied: a reply that is right in part can be used in part
     prompt: list[BaseMessage]
-    usable: Callable[[dict[str, Any]], bool]
+    usable: Callable[[dict[str, Any]], bool]  # whether a parsed reply answers the whole question
     config: RunnableConfig
-    in_words: list[str] = field(default_factory=list, init=False)
+    in_words: list[str] = field(default_factory=list, init=False)  # replies without an object, which may be of use, too
 
     def ask(self, meter: Meter) -> Flow[list[dict[str, Any]]]:
         """Ask, and ask again once if the reply is unusable.

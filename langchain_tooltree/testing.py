@@ -174,18 +174,14 @@ class Made:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One question of the planner, read from its prompt: `kind` is what is asked, for the `attempt`-th time, from 1.
-
-    The `path` are the calls made since the user's request, in order. To `plan` and `propose` are the `tools` that may
-    be called, and to `propose` is how many calls are wanted.
-    """
+    """One question of the planner, read from its prompt: score a call `pre` or `post` execution, for example."""
 
     kind: Literal["plan", "propose", "pre", "post", "answer"]
-    request: str
-    path: tuple[Made, ...] = ()
-    tools: tuple[str, ...] = ()
-    attempt: int = 1
-    count: int = 1
+    request: str  # the user's
+    path: tuple[Made, ...] = ()  # the calls made since the request, in order
+    tools: tuple[str, ...] = ()  # names of the tools that may be called, to `plan` and `propose`
+    attempt: int = 1  # how often this is now asked, from 1
+    count: int = 1  # how many calls are wanted, to `propose`
 
 
 class Policy(Protocol):

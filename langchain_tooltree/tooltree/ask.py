@@ -38,18 +38,14 @@ READ_CANDIDATES = 2
 
 @dataclass(frozen=True, slots=True)
 class ProposalRequest:
-    """A state to be asked for calls, for the given time, from 1.
-
-    `tried` are the calls offered here before. The model may be asked for other calls `extra_candidates` times if its
-    reply holds one. `metadata` says where in the search the question stands, for traces.
-    """
+    """A state to be asked for calls."""
 
     conversation: Sequence[BaseMessage]
     tools: Sequence[str]
-    attempt: int = 1
-    tried: Sequence[str] = ()
-    extra_candidates: int = 0
-    metadata: Mapping[str, Any] = field(default_factory=dict)
+    attempt: int = 1  # for which time it is asked, from 1
+    tried: Sequence[str] = ()  # the calls offered here before
+    extra_candidates: int = 0  # how often other calls may be asked for if a reply holds one
+    metadata: Mapping[str, Any] = field(default_factory=dict)  # where in the search the question stands, for traces
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,19 +62,14 @@ class Problem:
 
 @dataclass(slots=True)
 class Proposal:
-    """What a model offered: valid calls, the most promising first, and calls that could not be used.
+    """What a model offered."""
 
-    It is `finished` if the model replied without offering any call. `largest_reply` counts the calls, valid or not, of
-    the reply that held most, `gained` those that asking for others brought; `None` if that was not asked. `error` says
-    why the model could not be asked.
-    """
-
-    calls: list[Call] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)  # the valid ones, the most promising first
     problems: list[Problem] = field(default_factory=list)
-    finished: bool = False
-    largest_reply: int = 0
-    gained: int | None = None
-    error: str | None = None
+    finished: bool = False  # whether the model replied without offering any call
+    largest_reply: int = 0  # calls in the reply that held most, valid or not
+    gained: int | None = None  # calls that asking for others brought; `None` if that was not asked
+    error: str | None = None  # why the model could not be asked, if so
 
 
 class Proposer:

@@ -165,19 +165,15 @@ class Planner:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """A conversation in which it is the planner's turn.
-
-    `system` are messages put before it for the models, `config` is the host's (the one of the current context if left
-    out), `state` is for injected arguments, and once `cancelled` says so, the best plan so far is returned.
-    """
+    """A conversation in which it is the planner's turn."""
 
     planner: Planner
     messages: Sequence[BaseMessage]
-    system: Sequence[BaseMessage] = ()
-    config: RunnableConfig | None = None
-    state: Mapping[str, Any] = field(default_factory=dict)
+    system: Sequence[BaseMessage] = ()  # put before the conversation for the models
+    config: RunnableConfig | None = None  # the host's; the one of the current context if left out
+    state: Mapping[str, Any] = field(default_factory=dict)  # for injected arguments
     messages_key: str = "messages"
-    cancelled: Callable[[], bool] | None = None
+    cancelled: Callable[[], bool] | None = None  # once it says so, the best plan so far is returned
     sinks: Sequence[EventSink] = ()
 
 

@@ -37,9 +37,8 @@ class Alternative(TypedDict):
 class PlanMetadata(TypedDict):
     """Where a message of a plan comes from, and what it was weighed against; plain data.
 
-    It is what a person who approves a write is shown, and how a later search finds the tree that it can go on from:
-    the `search` and the `node` of its tree. Scores are in [0, 1], as in `PlanStep`. Only a call that waits to be
-    carried out has the rest: the calls planned after it, the best other paths, what the search cost, and why it ended.
+    It is what a person who approves a write is shown, and how a later search finds the tree that it can go on from.
+    Scores are those of `PlanStep`. Only a call that waits to be carried out has what is not required.
     """
 
     search: str
@@ -47,28 +46,23 @@ class PlanMetadata(TypedDict):
     r_pre: float
     r_post: float | None
     goal: float | None
-    plan: NotRequired[list[PlannedCall]]
-    alternatives: NotRequired[list[Alternative]]
-    cost: NotRequired[dict[str, int]]
-    stop_reason: NotRequired[str]
+    plan: NotRequired[list[PlannedCall]]  # the calls that are planned after it
+    alternatives: NotRequired[list[Alternative]]  # the best other paths, best first
+    cost: NotRequired[dict[str, int]]  # of the search, by name, time and replayed calls aside
+    stop_reason: NotRequired[str]  # why the search ended
 
 
 @dataclass(frozen=True, slots=True)
 class PlanStep:
-    """One call of the best trajectory; its effect says if it ran: for real (`read`), in a fork (`sandboxed`), or not.
+    """One call of the best trajectory."""
 
-    Its id is also the idempotency key of a write, and its observation is `None` if it was deferred. Scores are in
-    [0, 1]: `r_pre` from before it ran, `r_post` of its observation, `goal` for a task that is done after it; `None` if
-    it was not judged.
-    """
-
-    call: Call
-    call_id: str
-    observation: Observation | None
-    r_pre: float
-    r_post: float | None
-    goal: float | None
-    node: int
+    call: Call  # by its effect, it ran for real (`read`), in a fork (`sandboxed`), or not at all (`write`)
+    call_id: str  # also the idempotency key of a write
+    observation: Observation | None  # `None` if it was deferred
+    r_pre: float  # score before it ran, in [0, 1]
+    r_post: float | None  # score of the observation, in [0, 1]; `None` if it did not have to be judged
+    goal: float | None  # whether the task is done after it, in [0, 1]; `None` without goal scores
+    node: int  # its node in the tree
 
     def request(self, *, signed: bool = True) -> AIMessage:
         """The call as the message of a model, with the signed reasoning that the model that made it expects."""
@@ -94,24 +88,19 @@ class PlanStep:
 
 @dataclass(frozen=True, slots=True)
 class SearchCost:
-    """What a search cost, waiting included in `seconds`, the answer in `model_calls`, and the tokens as reported.
-
-    Of the nodes, without the root, some are inherited from an earlier search of the conversation. Candidates are pruned
-    before they ran, calls by what they brought back. `tool_calls` were run, `cache_hits` had a known observation, and
-    `replayed` ones were run again to rebuild a fork of the sandbox.
-    """
+    """What a search cost."""
 
     rollouts: int = 0
-    nodes: int = 0
-    inherited: int = 0
-    pruned_before: int = 0
-    pruned_after: int = 0
-    model_calls: int = 0
-    tokens: int = 0
-    tool_calls: int = 0
-    cache_hits: int = 0
-    replayed: int = 0
-    seconds: float = 0.0
+    nodes: int = 0  # of the tree, the root left out
+    inherited: int = 0  # nodes that were taken over from an earlier search of the conversation
+    pruned_before: int = 0  # candidates pruned before they ran
+    pruned_after: int = 0  # calls pruned by what they brought back
+    model_calls: int = 0  # requests to models, the answer included
+    tokens: int = 0  # sent and received, as far as the models reported them
+    tool_calls: int = 0  # tools run
+    cache_hits: int = 0  # calls whose observation was reused instead
+    replayed: int = 0  # tools run again to rebuild a fork of the sandbox
+    seconds: float = 0.0  # the time it took, waiting for calls included
 
     def counts(self) -> dict[str, int]:
         """Everything but the time, which no two runs share, by name."""

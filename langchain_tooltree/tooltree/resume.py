@@ -107,24 +107,23 @@ class SegmentEnd(TypedDict):
     """What a finished segment adds to the state; see `SegmentState`."""
 
     segments: Annotated[list[Outcomes], appending(snapshot_frequency=MAX_SEGMENTS)]
-    consumed: int
+    consumed: int  # how many outcomes all segments have
     done: bool
     run_key: str
 
 
 class SegmentState(SegmentEnd):
-    """What the search graph keeps: the outcomes of every finished segment, and what the search was begun with.
+    """What the search graph keeps: what its segments have added, and what the search was begun with.
 
-    A checkpoint holds what the segment before it has added and not all of them, so that what is kept grows with the
-    search and not with its square. `consumed` says how many outcomes they are, `requests` what the user had asked when
-    the search began, in seconds since the epoch.
+    A checkpoint holds what the segment before it has added and not all of it, so that what is kept grows with the
+    search and not with its square.
     """
 
-    began: float
-    warm_start: dict[str, Any] | None
-    fingerprint: str
-    requests: list[str]
-    identity: str
+    began: float  # seconds since the epoch
+    warm_start: dict[str, Any] | None  # a `WarmStart` as plain data; `None` if it begins with nothing
+    fingerprint: str  # see `Planner.fingerprint`
+    requests: list[str]  # what the user had asked by then
+    identity: str  # see `SearchSession.identity`
 
 
 def earlier_place(session: SearchSession) -> RunnableConfig | None:

@@ -45,22 +45,18 @@ class Reply:
 
 
 class SignedReasoning(BaseModel):
-    """The reasoning around one call, as plain JSON, with the call's own content `block`, if it has one.
-
-    `call_id` is `None` if the provider gave no identifier, or the same one twice. `reasoning` are the content blocks
-    before the call, untouched, without those of its siblings and plain text; `None` if the content was no list of
-    blocks, since some integrations tell their own formats apart by that. `keywords_by_call` are what belongs to this
-    call of the keyword arguments that map identifiers of calls to something.
-    """
+    """The reasoning around one call, as plain JSON."""
 
     model_config = ConfigDict(frozen=True)
 
-    call_id: str | None = None
+    call_id: str | None = None  # `None` if the provider gave no identifier, or the same one twice
+    # Content blocks before the call, untouched, without those of its siblings and plain text. `None` if the content was
+    # no list of blocks: some integrations tell their own formats apart by that.
     reasoning: tuple[Any, ...] | None = None
-    block: dict[str, Any] | None = None
-    keywords: dict[str, Any] = {}
-    keywords_by_call: dict[str, Any] = {}
-    origin: dict[str, Any] = {}
+    block: dict[str, Any] | None = None  # the call's own, if it has one
+    keywords: dict[str, Any] = {}  # additional keyword arguments
+    keywords_by_call: dict[str, Any] = {}  # of those that map identifiers of calls: what belongs to this one
+    origin: dict[str, Any] = {}  # response metadata that says whose blocks these are
 
     def message_fields(self, call_id: str) -> dict[str, Any]:
         """Fields of a message that makes the call again, its `tool_calls` aside: a copy.

@@ -253,11 +253,7 @@ def _storable(artifact: Any, max_chars: int) -> Any:
 
 @dataclass(slots=True)
 class ToolExecutor:
-    """Runs the calls of one search, for real or in forks of the sandbox.
-
-    `state` is the graph state for injected arguments; the messages under `messages_key` are replaced by those of the
-    path.
-    """
+    """Runs the calls of one search, for real or in forks of the sandbox."""
 
     tree: Tree
     dialogue: PathDialogue
@@ -265,8 +261,8 @@ class ToolExecutor:
     sandbox: Sandbox | None
     host_hooks: HostHooks
     config: SearchConfig
-    state: Mapping[str, Any]
-    messages_key: str
+    state: Mapping[str, Any]  # the graph state for injected arguments
+    messages_key: str  # where in it the messages stand that those of the path replace
     _worlds: Worlds | None = field(init=False)
     _bound: frozenset[str] = field(init=False)
 
