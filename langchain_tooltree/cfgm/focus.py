@@ -60,8 +60,7 @@ def focus_points(
 
 def current_focus_points(collection: RecordCollection) -> Flow[list[str]]:
     """The focus points that were asked for last; none if they never were. A flow."""
-    record = yield from collection.getting(CURRENT)
-    return _kept(record)
+    return _kept((yield from collection.getting(CURRENT)))
 
 
 def _kept(record: Mapping[str, Any] | None) -> list[str]:

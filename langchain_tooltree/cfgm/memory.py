@@ -183,15 +183,7 @@ class CFGMMemory:
 
     @driven
     def recall(self, task: str, k: int = DEFAULT_K, *, config: RunnableConfig | None = None) -> Flow[Recollection]:
-        """Recall the successful runs that are most like a task, with their tips (CFGM, Alg. 3).
-
-        Args:
-            task: What is asked for.
-            k: How many to recall at the most.
-            config: As for all methods.
-
-        Returns:
-            The runs and their tips; none if there are none yet.
+        """Recall the at most `k` successful runs that are most like a task, with their tips (CFGM, Alg. 3).
 
         Raises:
             ConfigurationError: If `task` is no text, or `k` is less than 1.

@@ -25,9 +25,7 @@ FORMAT = 1  # version; another one is refused, since a graph can be mined again
 
 MANIFEST = "manifest.json"
 NAMES = "names.json"
-LISTS = {"names": "names", "run_ids": "runs", "toolsets": "toolsets"}
-"""The parts of a snapshot that are no arrays, and their keys in the file of names."""
-
+LISTS = {"names": "names", "run_ids": "runs", "toolsets": "toolsets"}  # what is no array, and its key in that file
 CHECKSUM = "checksum"  # key of the manifest for the checksum of everything else in it
 VERSION = 16  # digits of the checksum that name the folder of the columns
 TRIES = 5  # how often a graph is read before it counts as damaged, if its manifest stays the same

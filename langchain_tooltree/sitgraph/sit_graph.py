@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 
 DEFAULT_ALPHA = 1.0  # factor of 1 / T in Eq. 1: a run of one message counts like one more run that followed the edge
 
-DEFAULT_MAX_STATES = 64
-"""States an edge that are compared: in the next-tool benchmark as many hits as with all (tau2: .874; .804 with 8)."""
+DEFAULT_MAX_STATES = 64  # states an edge that are compared: as many hits as with all in the next-tool benchmark
 
 FIGURES = ("weight", "raw_weight", "count", "states", "summaries")  # what is known of each edge that is drawn
 SETTINGS = ("alpha", "contextual", "max_states", "min_support", "aliases")  # what is saved with a graph
@@ -117,15 +116,9 @@ class SITGraph:
     def learn(self, trajectory: Record, *, tools: GivenTools | None = None) -> Flow[bool]:
         """Take a run as the latest version of itself: learn from it if it succeeded, and forget it otherwise.
 
-        For runs that go on, such as those of a thread. Made for `TrajectoryRecorder([experience, graph.learn],
-        verdict=...)`; the store is there to know what a resumed run no longer shows.
-
-        Args:
-            trajectory: The run so far, judged.
-            tools: As for `add`.
-
-        Returns:
-            Whether it is in the graph now.
+        For judged runs that go on, such as those of a thread; `tools` as for `add`. Returns whether the run is in the
+        graph now. Made for `TrajectoryRecorder([experience, graph.learn], verdict=...)`; the store is there to know
+        what a resumed run no longer shows.
         """
         contributions = yield from mine([trajectory], self._encoder, aliases=self.aliases, tools=tools)
         with self._lock:

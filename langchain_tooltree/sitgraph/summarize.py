@@ -176,13 +176,8 @@ def backfill_summaries(run: R, model: str | BaseChatModel, *, meter: Meter | Non
     One request is made for each tool call. A summary that the model fails to write stays missing; the next time, only
     missing ones are asked for.
 
-    Args:
-        run: The run.
-        model: The chat model, or the name of one.
-        meter: Counts the requests, and bounds them; problems are noted there.
-
-    Returns:
-        The same run with the summaries in its metadata, where `SITGraph` finds them.
+    `meter` counts the requests and bounds them; problems are noted there. Returns the same run with the summaries in
+    its metadata, where `SITGraph` finds them.
 
     Raises:
         ConfigurationError: If `model` is no chat model.
