@@ -193,6 +193,16 @@ def test_each_message_is_read_once_and_only_as_far_as_needed():
     assert len(messages.reads) == 7
 
 
+@pytest.mark.parametrize(
+    "form", [lambda said: said, lambda said: {"said": said}, lambda said: SimpleNamespace(said=said)]
+)
+def test_a_long_conversation_in_a_state_is_not_copied(form):
+    messages = Counted([*gauged() * 5_000, ASKED])
+
+    assert Conversation.of(form(messages), "said").request is ASKED
+    assert messages.reads.total() == 1
+
+
 # --- all rooms see the same request ---
 
 

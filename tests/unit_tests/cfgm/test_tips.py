@@ -226,7 +226,10 @@ def test_a_tip_that_repeats_one_is_not_kept_twice():
     same = {"tips": [{"tip": "Pull the red lever.", "reasoning": "r"}]}
     again = {"tips": [{"tip": "Pull the RED lever!", "reasoning": "other"}, {"tip": "Shut it.", "reasoning": "r"}]}
     tips = extracted(same, again, trajectories=[success("alpha"), success("bravo")])
-    assert [tip.text for tip in tips] == ["Pull the red lever.", "Shut it."]
+    assert [(tip.text, tip.reasoning, tip.task) for tip in tips] == [
+        ("Pull the red lever.", "r", "alpha"),
+        ("Shut it.", "r", "bravo"),
+    ]
 
 
 def test_five_by_comparison_and_three_from_success_at_the_most():
@@ -277,6 +280,7 @@ def test_that_there_is_nothing_new_is_an_answer():
 def test_tips_about_different_things_are_no_repeats():
     tips = [Tip(text, "", "success", "t") for text in ("Open the fridge first.", "Open the cupboard first.")]
     assert tips_module.content_of(tips[0]) not in map(tips_module.content_of, tips[1:])
+    assert tips_module.content_of(Tip("First open a FRIDGE!", "", "success", "t")) == tips_module.content_of(tips[0])
 
 
 def test_two_known_tips_survive_a_round_trip():

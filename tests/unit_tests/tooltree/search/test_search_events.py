@@ -1,5 +1,6 @@
 """Every event of a search, whole and in order."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -77,11 +78,12 @@ def test_all_that_happens_is_an_event(search_in):
     assert search.take_events() == []
 
 
-def test_without_goal_scores_and_a_score_events_say_so(search_in):
-    tables = {"offers": {(): "a"}, "r_post": {"a": None}}
+@pytest.mark.parametrize(("score", "r_post", "scored"), [(None, 0.4, False), (0.6, 0.6, True)])
+def test_without_goal_scores_and_a_score_events_say_so(search_in, score, r_post, scored):
+    tables = {"offers": {(): "a"}, "r_post": {"a": score}}
     search = search_in(tables, selection="printed", goal_score=False, max_rollouts=1)
     [judged] = [event for event in search.take_events() if event["type"] == "evaluate"]
-    assert (judged["r_post"], judged["goal"], judged["scored"]) == (0.4, None, False)
+    assert (judged["r_post"], judged["goal"], judged["scored"]) == (r_post, None, scored)
 
 
 def test_a_known_observation_is_cached_and_a_best_path_has_all_its_calls(either_in):
@@ -91,7 +93,8 @@ def test_a_known_observation_is_cached_and_a_best_path_has_all_its_calls(either_
         False,
         True,
     ]
-    assert any(len(event["calls"]) == 2 for event in taken if event["type"] == "best")
+    (first,), path = [event["calls"] for event in taken if event["type"] == "best"]
+    assert path == [first, "c()"]
 
 
 @given(seed=st.integers(0, 10_000), selection=st.sampled_from(["posterior", "smoothed", "printed"]))
