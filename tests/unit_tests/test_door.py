@@ -17,16 +17,16 @@ HEAVY = {"chromadb", "grpc", "jsonschema", "langchain_openai", "networkx", "nump
 MOST_NAMES = 60
 
 
-def loaded_by(code):
-    """The top-level modules that code loads beyond those that `langchain.agents` has loaded."""
+def modules_loaded_by(code):
+    """The modules that code loads beyond those that `langchain.agents` has loaded."""
     program = f"import sys, langchain.agents\nbefore = set(sys.modules)\n{code}\nprint(*(set(sys.modules) - before))"
     shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)  # noqa: S603 - own code
-    return {name.partition(".")[0] for name in shown.stdout.split()}
+    return set(shown.stdout.split())
 
 
 @pytest.mark.slow
 def test_importing_the_package_loads_nothing_but_its_door():
-    assert loaded_by("import langchain_tooltree") == {"langchain_tooltree"}
+    assert modules_loaded_by("import langchain_tooltree") == {"langchain_tooltree"}
 
 
 @pytest.mark.slow
@@ -43,7 +43,7 @@ def test_importing_the_package_loads_nothing_but_its_door():
     ],
 )
 def test_what_is_not_used_is_not_loaded(code, used):
-    assert loaded_by(code) & HEAVY <= used
+    assert {name.partition(".")[0] for name in modules_loaded_by(code)} & HEAVY <= used
 
 
 def test_type_checkers_see_the_names_that_are_imported():
@@ -94,6 +94,13 @@ def test_a_missing_extra_is_an_import_error():
         MissingExtraError, match=r"^X needs no_such_package, .*: pip install 'langchain-tooltree\[extra\]'$"
     ):
         import_extra("no_such_package", "extra", "X")
+
+
+def test_an_extra_that_lacks_something_itself_is_not_called_missing(tmp_path, monkeypatch):
+    (tmp_path / "broken_extra.py").write_text("import no_such_package")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ModuleNotFoundError, match=r"^No module named 'no_such_package'$"):
+        import_extra("broken_extra", "chroma", "ChromaStore")
 
 
 @pytest.mark.slow

@@ -128,6 +128,22 @@ async def test_one_flow_makes_a_method_and_its_async_twin():
     assert await counter.aadd(number=3) == 7
 
 
+async def test_the_method_runs_its_steps_and_the_twin_awaits_them():
+    class Told(Step):
+        def run(self):
+            return "run"
+
+        async def arun(self):
+            return "awaited"
+
+    @driven
+    def way() -> Flow[str]:
+        return (yield Told(None))
+
+    assert way() == "run"
+    assert await async_twin(way)() == "awaited"
+
+
 async def test_another_flow_goes_through_the_flow_of_a_method(drive):
     counter = Counter()
 

@@ -6,12 +6,19 @@ import math
 
 import numpy as np
 import pytest
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.graph import START, MessagesState, StateGraph
 
 from langchain_tooltree import ConfigurationError, ModelVerdict, Trajectory, Verdict
 from langchain_tooltree.testing import ScriptedChatModel
-from tests.internals.experience import DEFAULT_VERDICT_PROMPT, LONGEST_TEXT, ajudged, judged, resolve_verdict
+from tests.internals.experience import (
+    DEFAULT_VERDICT_PROMPT,
+    LONGEST_TEXT,
+    RunRecorder,
+    ajudged,
+    judged,
+    resolve_verdict,
+)
 
 TRAJECTORY = Trajectory.from_chat(
     [
@@ -181,3 +188,19 @@ def test_what_a_judging_model_says_is_no_part_of_a_stream():
     graph.add_edge(START, "node")
     chunks = [message.text for message, _ in graph.compile().stream({"messages": []}, stream_mode="messages")]
     assert chunks == ["True"]
+
+
+async def test_a_recorder_that_comes_again_asks_again_and_others_take_the_verdict(drive):
+    asked = []
+
+    def verdict(run):
+        asked.append(run)
+        return Verdict(len(asked) == 1, f"{len(asked)}")
+
+    last = AIMessage("Done.")
+    run = Trajectory.from_messages([HumanMessage("Go."), last], id="r")
+    first, second, silent = RunRecorder(verdict), RunRecorder(verdict), RunRecorder(None)
+    told = [await drive(recorder.judging(run, last)) for recorder in (silent, first, second, silent, first, silent)]
+    assert [each.success for each in told] == [None, True, True, True, False, False]
+    assert [each.reasons for each in told] == ["", "1", "1", "1", "2", "2"]
+    assert asked == [run] * 2
