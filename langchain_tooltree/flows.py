@@ -23,6 +23,7 @@ import functools
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ParamSpec, Protocol, TypeVar, cast, get_args
 
 from langchain_core.callbacks import BaseCallbackManager, adispatch_custom_event, dispatch_custom_event
@@ -78,19 +79,10 @@ class FunctionStep:
 
 @dataclass(frozen=True, slots=True)
 class TwinStep:
-    """A function and its async twin, such as `invoke` and `ainvoke`, as a step."""
+    """A call and its async twin, such as `partial`s of `invoke` and `ainvoke`, as a step."""
 
-    function: Callable[..., Any]
-    twin: Callable[..., Awaitable[Any]]
-    arguments: tuple[Any, ...]
-
-    def run(self) -> Any:
-        """Call the function."""
-        return self.function(*self.arguments)
-
-    async def arun(self) -> Any:
-        """Await its twin."""
-        return await self.twin(*self.arguments)
+    run: Callable[[], Any]
+    arun: Callable[[], Coroutine[Any, Any, Any]]
 
 
 async def awaited(outcome: Awaitable[T]) -> T:
@@ -165,7 +157,7 @@ def flow_of(function: Callable[P, T]) -> Callable[P, Flow[T]]:
     """The flow behind a `driven` function or bound method, for another flow to go through."""
     flow = _flow_behind(function)
     owner = getattr(function, "__self__", None)
-    return flow if owner is None else functools.partial(flow, owner)
+    return flow if owner is None else partial(flow, owner)
 
 
 def _flow_behind(function: Callable[P, T]) -> Callable[P, Flow[T]]:
@@ -198,7 +190,8 @@ def emit_all(events: Sequence[Event], sinks: Sequence[EventSink]) -> Flow[None]:
         for sink in sinks:
             sink(event)
         if handled:
-            yield TwinStep(dispatch_custom_event, adispatch_custom_event, (f"tooltree.{event['type']}", event))
+            given = (f"tooltree.{event['type']}", event)
+            yield TwinStep(partial(dispatch_custom_event, *given), partial(adispatch_custom_event, *given))
 
 
 def has_handlers() -> bool:

@@ -20,6 +20,7 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeGuard
 from weakref import WeakValueDictionary
 
@@ -111,7 +112,7 @@ class Patience:
         """Wait, and take it off; whether all of it was waited, without a cancellation."""
         self.seconds -= seconds
         while seconds > 0 and not self.cancelled():
-            yield TwinStep(time.sleep, asyncio.sleep, (min(seconds, SLICE),))
+            yield TwinStep(partial(time.sleep, min(seconds, SLICE)), partial(asyncio.sleep, min(seconds, SLICE)))
             seconds -= SLICE
         return not self.cancelled()
 
@@ -155,7 +156,7 @@ def request(
     A request that fails is counted, since it may have cost something, unless it was refused.
     """
     try:
-        step = TwinStep(model.invoke, model.ainvoke, (list(messages), config))
+        step = TwinStep(partial(model.invoke, list(messages), config), partial(model.ainvoke, list(messages), config))
         return (yield from ask_patiently(step, meter.patience))
     except Exception as error:
         if not was_refused(error):

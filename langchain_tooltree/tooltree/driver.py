@@ -107,13 +107,14 @@ def run_search(session: SearchSession) -> Flow[None]:
         resume.adopt(session, resume.placed(state))
         return resume.finished(session, (yield from _in_order(session)))
 
-    graph = yield TwinStep(_compiled, _acompiled, (segment,))
+    graph = yield TwinStep(partial(_compiled, segment), partial(_acompiled, segment))
     earlier = None
     if place := resume.earlier_place(session):
         with suppress(ValueError):  # the host has no checkpointer
-            earlier = (yield TwinStep(graph.get_state, graph.aget_state, (place,))).values
+            earlier = (yield TwinStep(partial(graph.get_state, place), partial(graph.aget_state, place))).values
     beginning = resume.beginning(session, earlier)
-    resume.adopt(session, (yield TwinStep(_run, _arun, (graph, beginning, _inside(session.turn.config)))))
+    given = (graph, beginning, _inside(session.turn.config))
+    resume.adopt(session, (yield TwinStep(partial(_run, *given), partial(_arun, *given))))
 
 
 def _in_order(session: SearchSession) -> Flow[resume.Outcomes]:
@@ -127,13 +128,13 @@ def _in_order(session: SearchSession) -> Flow[resume.Outcomes]:
     while True:
         operations, events = session.advance(outcome, end)
         for operation in operations:
-            outstanding.append((yield TwinStep(_CALL, _acall, (operation,))))
+            outstanding.append((yield TwinStep(partial(_CALL, operation), partial(_acall, operation))))
         if is_heard:
             yield from emit_all(events, sinks)
         if not outstanding:
             return outcomes
         future = outstanding.popleft()
-        outcome = yield TwinStep(future.result, partial(awaited, future), ())
+        outcome = yield TwinStep(future.result, partial(awaited, future))
         outcomes.append(outcome)
 
 

@@ -10,7 +10,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal, TypedDict, TypeVar, Unpack, cast, get_type_hints
 
 from langchain_core.embeddings import Embeddings
@@ -160,7 +160,7 @@ class Planner:
         """
         model = bind_tools(self.model, list(self.library.by_name.values()))
         asked = (list(conversation), {**config, "run_name": f"{TAG}.answer"})
-        return ask_patiently(TwinStep(model.invoke, model.ainvoke, asked), patience)
+        return ask_patiently(TwinStep(partial(model.invoke, *asked), partial(model.ainvoke, *asked)), patience)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

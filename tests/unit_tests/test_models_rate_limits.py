@@ -57,7 +57,7 @@ def played(flow):
     try:
         while True:
             if isinstance(step, TwinStep):  # the request is no such step, so it is a wait
-                waits.append(*step.arguments)
+                waits.append(*step.run.args)
                 step = flow.send(None)
             else:
                 try:
