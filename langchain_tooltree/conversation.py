@@ -178,7 +178,12 @@ class Conversation:
     @cached_property
     def observations(self) -> list[ToolMessage]:
         """What the calls of the model's latest message brought back, in order; none if more was said since."""
-        return next(self.rounds()).observations if self._last and is_observation(self._last.message) else []
+        return self.latest_round.observations if self.latest_round else []
+
+    @cached_property
+    def latest_round(self) -> Round | None:
+        """The model's latest message with what its calls brought back; `None` if more was said since."""
+        return next(self.rounds()) if self._last and is_observation(self._last.message) else None
 
     @cached_property
     def reply(self) -> AIMessage | None:

@@ -137,9 +137,16 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
     def before_agent(self, state: CFGMState, runtime: Runtime[Any]) -> Flow[dict[str, Any]]:
         """Recall what is known of tasks like the user's."""
         memory = None if is_collecting() else self._memory
-        said = Conversation.of(state)
         values = {} if memory is None else memory.experience.within_config().values
-        begun = _begun(state, said, {name: str(value) for name, value in values.items()})
+        namespace = {name: str(value) for name, value in values.items()}
+        known: Mapping[str, Any] = state.get("cfgm_begun") or {}
+        said = Conversation.of(state)
+        # The first request is known as long as something shows that the conversation is still the same.
+        same = known and (said.is_summarized or any(each.id == known["request"] for each in said.messages))
+        first = (known["first"] if same else "") or said.first_task
+        latest = said.task or (known["latest"] if same else "")
+        request = said.request.id if said.request else None
+        begun = Begun(namespace=namespace, first=first, latest=latest, request=request)
         recalled = None if memory is None else (yield from self._recall(state, said, begun, runtime))
         return {"cfgm_begun": begun} | ({} if recalled is None else {"cfgm_recalled": recalled})
 
@@ -228,15 +235,6 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
         if self._recalls_from is None or not recalled.get("text"):
             return request
         return request.override(system_message=extended(request.system_message, recalled["text"]))
-
-
-def _begun(state: CFGMState, said: Conversation, namespace: dict[str, str]) -> Begun:
-    known: Mapping[str, Any] = state.get("cfgm_begun") or {}
-    # The first request is known as long as something shows that the conversation is still the same.
-    same = known and (said.is_summarized or any(each.id == known["request"] for each in said.messages))
-    first = (known["first"] if same else "") or said.first_task
-    latest = said.task or (known["latest"] if same else "")
-    return Begun(namespace=namespace, first=first, latest=latest, request=said.request.id if said.request else None)
 
 
 def _forms(request: ModelRequest[Any]) -> list[dict[str, Any]]:

@@ -159,7 +159,8 @@ class Planner:
         Its tokens are the user's, so this is the one model call that is not hidden from streams.
         """
         model = bind_tools(self.model, list(self.library.by_name.values()))
-        asked = (list(conversation), {**config, "run_name": f"{TAG}.answer"})
+        named: RunnableConfig = {**config, "run_name": f"{TAG}.answer"}
+        asked = (list(conversation), named)
         return ask_patiently(TwinStep(partial(model.invoke, *asked), partial(model.ainvoke, *asked)), patience)
 
 

@@ -109,20 +109,18 @@ class AnomalyDetector:
             Exception: What a classifier function raised.
         """
         said = Conversation.of(messages)
-        if not said.observations:
+        if said.latest_round is None or not (seen := rules.observed(said.latest_round.steps())):
             return None
-        turns = (each.steps(-turn) for turn, each in enumerate(said.rounds(limit=MOST_MESSAGES)))
-        seen = [each for each in map(rules.ObservedCall, next(turns, ())) if not each.is_rejection]
-        if not seen:
-            return None
-        latest = [each.step for each in seen]
-        steps = chain(reversed(latest), chain.from_iterable(reversed(turn) for turn in turns))
         names = None if tools is None else names_of(tools)
         found = rules.found_in(seen, names, lambda tool: _worked_before(said, tool), self._phrases)
-        found = found or loop_in(steps, repeats=self._repeats, pollers=self._pollers)
+        if found is None:
+            turns = (each.steps(-turn) for turn, each in enumerate(said.rounds(limit=MOST_MESSAGES)) if turn)
+            earlier = chain.from_iterable(reversed(turn) for turn in turns)
+            steps = chain((each.step for each in reversed(seen)), earlier)
+            found = loop_in(steps, repeats=self._repeats, pollers=self._pollers)
         if found is not None or self._classify is None:
             return found
-        return (yield from self._classify(latest))
+        return (yield from self._classify([each.step for each in seen]))
 
     acheck = async_twin(check)
 

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -344,6 +344,11 @@ def rendered(step: Step) -> str:
     arguments = step.arguments or {}
     values = (value if isinstance(value, str) else json.dumps(value, default=str) for value in arguments.values())
     return f"{step.tool}({', '.join(values)})"
+
+
+def observed(steps: Iterable[Step]) -> list[ObservedCall]:
+    """Calls with their observations; those that a person has rejected are left out."""
+    return [each for each in map(ObservedCall, steps) if not each.is_rejection]
 
 
 def found_in(
