@@ -50,7 +50,7 @@ def focus_points(
     """
     document = _document(description, examples)
     key = digest([{"prompt": DEFAULT_FOCUS_PROMPT, **document}])
-    points = _kept((yield from collection.getting(key)))
+    points = yield from kept_focus_points(collection, key)
     if not points:
         points = yield from _ask(model, document)
         yield from collection.putting(key, {"focus_points": points})
@@ -58,13 +58,9 @@ def focus_points(
     return points
 
 
-def current_focus_points(collection: RecordCollection) -> Flow[list[str]]:
-    """The focus points that were asked for last; none if they never were. A flow."""
-    return _kept((yield from collection.getting(CURRENT)))
-
-
-def _kept(record: Mapping[str, Any] | None) -> list[str]:
-    points = (record or {}).get("focus_points")
+def kept_focus_points(collection: RecordCollection, key: str = CURRENT) -> Flow[list[str]]:
+    """The focus points under a key, by default those that were asked for last; none if there are none."""
+    points = ((yield from collection.getting(key)) or {}).get("focus_points")
     return [point for point in points if isinstance(point, str)] if isinstance(points, list) else []
 
 
@@ -78,10 +74,8 @@ def _document(description: str, examples: Sequence[str | Trajectory]) -> dict[st
     given = list(examples)[:MOST_EXAMPLES]
     room = DEFAULT_MAX_CHARACTERS // max(1, len(given))
     shown = [_example(example, room) for example in given]
-    return {
-        "description": shortened(description.strip(), DEFAULT_MAX_CHARACTERS),
-        **({"examples": shown} if shown else {}),
-    }
+    document = {"description": shortened(description.strip(), DEFAULT_MAX_CHARACTERS)}
+    return {**document, "examples": shown} if shown else document
 
 
 def _example(example: str | Trajectory, room: int) -> Any:

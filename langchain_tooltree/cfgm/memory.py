@@ -156,7 +156,7 @@ class CFGMMemory:
         """
         if "focus_points" not in options:
             collection = self.experience.within_config(options.get("config")).collection(focus.LABEL)
-            options = {**options, "focus_points": (yield from focus.current_focus_points(collection))}
+            options = {**options, "focus_points": (yield from focus.kept_focus_points(collection))}
         trying = flow_of(collect)
         return (
             yield from trying(self.model, self.experience, agent, tasks, evaluate, max_retries=max_retries, **options)

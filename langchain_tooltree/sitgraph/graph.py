@@ -18,12 +18,14 @@ from langchain_tooltree.sitgraph.transitions import VIEWS
 
 INVERSE_TURN = 1 << 40  # stands for 1 in sums of 1 / T: whole numbers give the same sum in any order, floats do not
 
+Numbers = NDArray[np.int32]
+
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
     """The edges that leave one tool."""
 
-    targets: NDArray[np.int32]  # the tools they lead to, by the numbers of their nodes, ascending
+    targets: Numbers  # the tools they lead to, by the numbers of their nodes, ascending
     counts: NDArray[np.int64]  # N_ij, how often each was followed
     inverse_turns: NDArray[np.int64]  # sum of 1 / T over the runs that contain it, in units of 1 / `INVERSE_TURN`
 
@@ -57,14 +59,7 @@ class Edges:
         self._ready: dict[int, Outgoing] = {}
 
     @classmethod
-    def of(
-        cls,
-        sources: NDArray[np.int32],
-        targets: NDArray[np.int32],
-        runs: NDArray[np.int32],
-        turns: NDArray[np.int32],
-        nodes: int,
-    ) -> Self:
+    def of(cls, sources: Numbers, targets: Numbers, runs: Numbers, turns: Numbers, nodes: int) -> Self:
         """Sum up transitions, given as one array each of sources, targets and runs; `turns` holds T of each run."""
         pairs = sources.astype(np.int64) * nodes + targets
         edges, place, counts = np.unique(pairs, return_inverse=True, return_counts=True)
@@ -149,13 +144,13 @@ class Snapshot:
 
     names: tuple[str, ...] = ()  # of the nodes, in alphabetical order; a node's number is its place here
     run_ids: tuple[str, ...] = ()  # in alphabetical order
-    turns: NDArray[np.int32] = field(default_factory=_nothing)  # T of each run
+    turns: Numbers = field(default_factory=_nothing)  # T of each run
     versions: NDArray[np.uint64] = field(default_factory=lambda: np.zeros(0, np.uint64))  # hash of each run's content
-    toolset_of: NDArray[np.int32] = field(default_factory=_nothing)  # place of each run's toolset in `toolsets`, or -1
+    toolset_of: Numbers = field(default_factory=_nothing)  # place of each run's toolset in `toolsets`, or -1
     toolsets: tuple[Mapping[str, str], ...] = ()  # hash of the schema by name
     run_offsets: NDArray[np.int64] = field(default_factory=_start)  # of the transitions of each run
-    sources: NDArray[np.int32] = field(default_factory=_nothing)  # where each transition comes from
-    targets: NDArray[np.int32] = field(default_factory=_nothing)  # where it leads
+    sources: Numbers = field(default_factory=_nothing)  # where each transition comes from
+    targets: Numbers = field(default_factory=_nothing)  # where it leads
     state_offsets: NDArray[np.int64] = field(default_factory=_start)  # of the states of each node
     states: Rows = field(default_factory=lambda: Rows.empty(len(VIEWS)))  # derived from dialogues, by source and key
     summary_offsets: NDArray[np.int64] = field(default_factory=_start)  # of the summaries of each node
@@ -371,12 +366,8 @@ class Graph:
         return self._tables[source, kind]
 
     def _gathered(
-        self,
-        kind: Literal["states", "summaries"],
-        sources: Iterable[int],
-        number_of: NDArray[np.int32],
-        run_of: NDArray[np.int32],
-    ) -> tuple[NDArray[np.int32], Rows]:
+        self, kind: Literal["states", "summaries"], sources: Iterable[int], number_of: Numbers, run_of: Numbers
+    ) -> tuple[Numbers, Rows]:
         """The rows of all tools under their new numbers, by source and key, and the source of each."""
         parts = [(number_of[source], self._table(source, kind).rows()) for source in sources]
         nothing: Rows = getattr(self._snapshot, kind).taken(slice(0))
