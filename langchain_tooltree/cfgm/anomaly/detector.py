@@ -13,11 +13,12 @@ from langgraph.errors import GraphBubbleUp
 from langchain_tooltree.cfgm.anomaly import rules
 from langchain_tooltree.cfgm.anomaly.classifier import ClassifierFunction, resolve_classifier
 from langchain_tooltree.cfgm.anomaly.loops import loop_in
-from langchain_tooltree.cfgm.anomaly.phrases import Phrase, default_phrases, phrases_from
+from langchain_tooltree.cfgm.anomaly.phrases import Phrase, phrase_book, phrases_from
 from langchain_tooltree.cfgm.anomaly.rules import Anomaly
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError, check_count
 from langchain_tooltree.experience.records import text_of
+from langchain_tooltree.experience.run_identity import name_of
 from langchain_tooltree.flows import Flow, async_twin, driven
 
 logger = logging.getLogger(__name__)
@@ -88,7 +89,7 @@ class AnomalyDetector:
         if isinstance(pollers, str):
             msg = f"pollers are a list, got the text {pollers!r:.80}; for a single one, {[pollers]!r:.80}."
             raise ConfigurationError(msg)
-        self._phrases = default_phrases() if phrases is None else phrases_from(phrases)
+        self._phrases = phrase_book().packs["default"] if phrases is None else phrases_from(phrases)
         self._repeats = repeats
         self._pollers = tuple(pollers)
         self._classify = None if classifier is None else resolve_classifier(classifier)
@@ -140,19 +141,15 @@ def names_of(tools: AgentTools) -> frozenset[str]:
     if isinstance(tools, str):
         msg = f"tools are a list, got the text {tools!r:.80}; for a single tool, {[tools]!r:.80}."
         raise ConfigurationError(msg)
-    return frozenset(map(_name, tools))
-
-
-def _name(tool: Any) -> str:
-    if isinstance(tool, Mapping):
-        function = tool["function"] if isinstance(tool.get("function"), Mapping) else tool
-        name = function.get("name") or tool.get("type")
-    else:
-        name = tool if isinstance(tool, str) else getattr(tool, "name", None) or getattr(tool, "__name__", None)
-    if not isinstance(name, str) or not name:
-        msg = f"A tool is a name, a LangChain tool, a function, or a dict with a name; got {tool!r:.120}."
-        raise ConfigurationError(msg)
-    return name
+    found = set()
+    tool: Any
+    for tool in tools:
+        name = tool if isinstance(tool, str) else name_of(tool) or getattr(tool, "__name__", "")
+        if not name:
+            msg = f"A tool is a name, a LangChain tool, a function, or a dict with a name; got {tool!r:.120}."
+            raise ConfigurationError(msg)
+        found.add(name)
+    return frozenset(found)
 
 
 @cache

@@ -54,10 +54,7 @@ def loop_in(steps: Iterator[Step], *, repeats: int, pollers: Sequence[str]) -> A
 
 
 def acknowledges(text: str) -> bool:
-    """Whether an outcome says no more than that something was done, as writes do.
-
-    It is empty, a bare value, or a short statement of success. A statement that there is nothing is none.
-    """
+    """Whether an outcome is empty, a bare value or a short statement of success; that there is nothing is none."""
     if len(text) > LONGEST_ACKNOWLEDGEMENT:
         return False
     return bool(_BARE.fullmatch(text)) or (bool(_ACKNOWLEDGED.search(text)) and not _NEGATIVE.search(text))

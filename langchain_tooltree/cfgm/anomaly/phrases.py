@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
+from itertools import chain
 from typing import Any, Literal, get_args
 
 from langchain_tooltree.errors import ConfigurationError
@@ -17,24 +18,13 @@ from langchain_tooltree.experience.records import MARK, text_of, without_referen
 from langchain_tooltree.text import one_line
 
 # In characters of an observation. They bound the cost of a check; refusals are shorter than each of them.
+HEAD = 1_500  # the beginning that is read
+TAIL = 600  # the end that is read
+SHORT = 320  # an observation up to this length is read sentence by sentence
+LONGEST_SENTENCE = 320  # what is read of a sentence
 
-HEAD = 1_500
-"""The beginning that is read."""
-
-TAIL = 600
-"""The end that is read."""
-
-SHORT = 320
-"""An observation up to this length is read sentence by sentence."""
-
-LONGEST_SENTENCE = 320
-"""What is read of a sentence."""
-
-MOST_SENTENCES = 6
-"""Sentences that a short observation has at most."""
-
-MOST_LINES = 2
-"""Lines from which on an observation is a list or a letter, of which the first line alone is read."""
+MOST_SENTENCES = 6  # that a short observation has
+MOST_LINES = 2  # beyond them an observation is a list or a letter, of which the first line alone is read
 
 _FRAME = re.compile(
     r"""(?:\s|[>*\-•|"'`]|\#{1,6}\s    # prompts, bullets, quotes
@@ -201,14 +191,7 @@ class Phrase:
         object.__setattr__(self, "_normal", normal)
 
     def found_in(self, observation: Signals) -> str | None:
-        """Look for the phrase.
-
-        Args:
-            observation: Where to look.
-
-        Returns:
-            The sentence or line that says it; `None` if none does.
-        """
+        """The sentence or line of an observation that says it; `None` if none does."""
         if self.longest is not None and observation.length > self.longest:
             return None
         if self.place == "anywhere":
@@ -255,7 +238,7 @@ class PhraseBook:
     """What `phrases.toml` holds."""
 
     families: dict[str, tuple[Phrase, ...]]  # in the order in which they are asked
-    packs: dict[str, tuple[Phrase, ...]]
+    packs: dict[str, tuple[Phrase, ...]]  # all families as "default", and those of single environments
     out_of_reach: re.Pattern[str]
     up_to_the_agent: re.Pattern[str]
 
@@ -265,20 +248,11 @@ def phrase_book() -> PhraseBook:
     """The phrases that come with the package, read once."""
     book = tomllib.loads(files(__package__).joinpath("phrases.toml").read_text("utf-8"))
     pieces = {name: f"(?:{'|'.join(words)})" for name, words in book["words"].items()} | book["fragments"]
-    return PhraseBook(
-        families={family["name"]: tuple(_general(book["defaults"] | family, pieces)) for family in book["general"]},
-        packs={
-            name: tuple(_refusal(text, pieces) for text in pack["refusals"]) for name, pack in book["packs"].items()
-        },
-        out_of_reach=_search(book["out_of_reach"], pieces),
-        up_to_the_agent=_search(book["up_to_the_agent"], pieces),
-    )
-
-
-@cache
-def default_phrases() -> tuple[Phrase, ...]:
-    """`DEFAULT_PHRASES`, family after family."""
-    return tuple(phrase for family in phrase_book().families.values() for phrase in family)
+    families = {family["name"]: tuple(_general(book["defaults"] | family, pieces)) for family in book["general"]}
+    packs = {name: tuple(_refusal(text, pieces) for text in pack["refusals"]) for name, pack in book["packs"].items()}
+    packs["default"] = tuple(chain.from_iterable(families.values()))
+    ways = (_search(book[name], pieces) for name in ("out_of_reach", "up_to_the_agent"))
+    return PhraseBook(families, packs, *ways)
 
 
 def _general(family: Mapping[str, Any], pieces: Mapping[str, Written]) -> Iterable[Phrase]:
@@ -310,8 +284,6 @@ def _expression(written: Written, pieces: Mapping[str, Written]) -> str:
 
 
 def __getattr__(name: str) -> tuple[Phrase, ...]:
-    if name == "DEFAULT_PHRASES":
-        return default_phrases()
     pack, ending, _ = name.rpartition("_PHRASES")
     if ending and pack.lower() in phrase_book().packs:
         return phrase_book().packs[pack.lower()]

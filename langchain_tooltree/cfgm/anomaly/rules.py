@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal
 
 from langchain_tooltree.cfgm.anomaly.phrases import Phrase, phrase_book, quoted, said, signals_in
@@ -36,11 +36,8 @@ CONTENTS = re.compile("text|content|value|data|reply|answer|return")
 AUTHORS = re.compile("sender|from|to|author|subject|recipient|receiver|user|username|speaker")
 """Names of fields beside which a text was written by somebody, to somebody."""
 
-MOST_BESIDE = 2
-"""Fields of an object that says hardly anything else."""
-
-MOST_IN_ANSWER = 6
-"""Fields of an object that answers a call; a record of something has more."""
+MOST_BESIDE = 2  # fields of an object that says hardly anything else
+MOST_IN_ANSWER = 6  # fields of an object that answers a call; a record of something has more
 
 _ERRORS = re.compile("(?:error|err)(?:s|message|msg|code|type|description|details?)?|exceptions?|fault")
 _SUCCESSES = re.compile("(?:is|was)?(?:success|successful)|ok|succeeded")
@@ -108,11 +105,8 @@ def texts_in(fields: Fields) -> Iterator[str]:
 
 def error_in(fields: Fields) -> tuple[str, float] | None:
     """The field that says that something went wrong, as text, and how sure this is, in [0, 1]; `None` if none does."""
-    if found := _error_at(fields):
-        return found
-    return next(
-        ((f"{name}.{found[0]}", found[1]) for name, below in _wrapped(fields) if (found := _error_at(below))), None
-    )
+    places = [("", fields), *((f"{name}.", below) for name, below in _wrapped(fields))]
+    return next(((before + found[0], found[1]) for before, each in places if (found := _error_at(each))), None)
 
 
 def _wrapped(fields: Fields) -> Iterator[tuple[str, Fields]]:
@@ -277,14 +271,9 @@ def is_recoverable(text: str) -> bool:
     return book.out_of_reach.search(words) is None or book.up_to_the_agent.search(words) is not None
 
 
-LONGEST_CALL = 120
-"""Characters of a call that evidence shows: the tool and its first arguments, on a line or two."""
-
-LISTED_TOOLS = 20
-"""Tools that evidence names; an agent with more finds them in its own request."""
-
-SHORTEST_ECHO = 8
-"""Characters from which on a sentence in a call's arguments is the agent's own; shorter ones match by chance."""
+LONGEST_CALL = 120  # characters of a call that evidence shows: the tool and its first arguments
+LISTED_TOOLS = 20  # tools that evidence names; an agent with more finds them in its own request
+SHORTEST_ECHO = 8  # characters of a sentence that is the agent's own if its call has it; shorter ones match by chance
 
 _REJECTED = re.compile(r"\s*(?:user rejected the tool call|the user rejected this call of)\b", re.IGNORECASE)
 _NO_SUCH_TOOL = re.compile(r"\s*(?:error:\s*)?\S{1,128} is not a valid tool\b", re.IGNORECASE)
@@ -358,12 +347,8 @@ def found_in(
     phrases: Sequence[Phrase],
 ) -> Anomaly | None:
     """What the surest rule finds in the latest calls; the rules stand in this order."""
-    checks: tuple[Callable[[ObservedCall], Anomaly | None], ...] = (
-        lambda seen: missing_tool(seen, tools, worked_before),
-        error,
-        error_field,
-        lambda seen: phrase(seen, phrases),
-    )
+    missing = partial(missing_tool, tools=tools, worked_before=worked_before)
+    checks = (missing, error, error_field, partial(phrase, phrases=phrases))
     return next((found for check in checks for seen in latest if (found := check(seen))), None)
 
 

@@ -48,14 +48,9 @@ def described(error: BaseException) -> str:
     return cut(f"{type(error).__name__}: {error}".strip().removesuffix(":"), SHOWN_ERROR)
 
 
-SHELF = "attempts"
-"""Label under which journals stand in the namespace of the experience."""
-
-ENDED = "ended"
-"""Key of the record of an attempt that has ended and is not yet stored as experience."""
-
-SEPARATOR = "/"
-"""Stands between the id of an attempt and the key of a record."""
+SHELF = "attempts"  # label under which journals stand in the namespace of the experience
+ENDED = "ended"  # key of the record of an attempt that has ended and is not yet stored as experience
+SEPARATOR = "/"  # between the id of an attempt and the key of a record
 
 KeptRecords = dict[str, dict[str, Any]]
 

@@ -28,14 +28,9 @@ from langchain_tooltree.models import resolve_model
 
 logger = logging.getLogger(__name__)
 
-DEFAULT_MAX_RETRIES = 3
-"""Attempts after the first one, as in the paper."""
-
-DEFAULT_MAX_STEPS = 30
-"""Tool calls or environment steps of an attempt, the H of the paper: room for a dozen and for their detours."""
-
-DEFAULT_MAX_CONCURRENCY = 4
-"""Tasks that are tried at once: a compromise between time and the rate limits of providers."""
+DEFAULT_MAX_RETRIES = 3  # attempts after the first one, as in the paper
+DEFAULT_MAX_STEPS = 30  # tool calls or environment steps, the H of the paper: room for a dozen and for their detours
+DEFAULT_MAX_CONCURRENCY = 4  # a compromise between time and the rate limits of providers
 
 HEARING = 1.0
 """Seconds after which a waiting main thread looks around: a signal does not always end its wait, on Windows never."""
@@ -74,25 +69,13 @@ def collect(
     its task, and becomes a trajectory with `success` and `reasons`; `attempt`, `reflection`, `reward` and `usage` stand
     in its metadata.
 
-    What a collection repeats that was interrupted and is run again:
-
-    - attempts that have ended: nothing. They are neither made, evaluated nor stored again; at the most, the reflection
-      on the last one is written again.
-    - an attempt under way in an environment: its actions, in a fresh world, with the kept replies instead of the
-      model's. Where the world answers otherwise than before, the attempt goes on live from there.
-    - an attempt under way by a graph, which includes one that could not be evaluated: all of it, its model calls too.
-      So at most one attempt for each task that was being tried is paid for twice.
+    An interrupted collection that is run again repeats nothing of attempts that have ended, but perhaps the reflection
+    on the last one. In an environment it takes the actions of the attempt under way in a fresh world, with the kept
+    replies instead of the model's, and goes on live where the world answers otherwise. An attempt under way by a graph
+    is made again, model calls included: at most one for each task that was being tried.
     """
-    if not isinstance(experience, ExperienceStore):
-        given = type(experience).__name__
-        msg = f"experience must be an ExperienceStore, got {given}. Wrap a BaseStore: ExperienceStore(store)."
-        raise ConfigurationError(msg)
-    _check_agent(agent)
-    _check_evaluate(evaluate, agent)
-    listed = isinstance(focus_points, Sequence) and not isinstance(focus_points, str)
-    if not listed or not all(isinstance(point, str) for point in focus_points):
-        msg = f"focus_points must be a list of texts, got {focus_points!r:.120}. Pass () for none."
-        raise ConfigurationError(msg)
+    if problem := _problem_with(experience, agent, evaluate, focus_points):
+        raise ConfigurationError(problem)
     check_count("max_retries", max_retries, 0)
     check_count("max_steps", max_steps, 1)
     check_count("max_concurrency", max_concurrency, 1)
@@ -213,29 +196,27 @@ def _progress_bar(tally: Tally, tasks: int) -> AbstractContextManager[Any]:
     return Live(get_renderable=drawn, console=Console(file=sys.stderr), refresh_per_second=10)
 
 
-def _check_agent(agent: Any) -> None:
-    if isinstance(agent, StateGraph):
-        msg = "agent is a StateGraph that is not compiled. Pass agent.compile()."
-        raise ConfigurationError(msg)
-    if not is_agent(agent) and not is_maker(agent):
-        msg = (
-            f"agent must be a compiled graph, an environment with reset and step, or a function from a task to one of "
-            f"these; got {type(agent).__name__}."
-        )
-        raise ConfigurationError(msg)
-
-
-def _check_evaluate(evaluate: Any, agent: Any) -> None:
-    if evaluate is None:
-        if isinstance(agent, Pregel):
-            msg = "evaluate is None, but a graph does not say whether it succeeded. Pass evaluate(task, result)."
-            raise ConfigurationError(msg)
-    elif not callable(evaluate):
-        msg = f"evaluate must be a function of a task and a result, got {evaluate!r:.80}."
-        raise ConfigurationError(msg)
-    elif not _takes_two(evaluate):
-        msg = f"evaluate is called with a task and a result, and {evaluate!r:.80} does not take these two arguments."
-        raise ConfigurationError(msg)
+def _problem_with(experience: Any, agent: Any, evaluate: Any, focus_points: Any) -> str:
+    """What is wrong with the arguments of a collection; empty if nothing is."""
+    listed = isinstance(focus_points, Sequence) and not isinstance(focus_points, str)
+    problem = ""
+    if not isinstance(experience, ExperienceStore):
+        given = type(experience).__name__
+        problem = f"experience must be an ExperienceStore, got {given}. Wrap a BaseStore: ExperienceStore(store)."
+    elif isinstance(agent, StateGraph):
+        problem = "agent is a StateGraph that is not compiled. Pass agent.compile()."
+    elif not is_agent(agent) and not is_maker(agent):
+        ways = "a compiled graph, an environment with reset and step, or a function from a task to one of these"
+        problem = f"agent must be {ways}; got {type(agent).__name__}."
+    elif evaluate is None and isinstance(agent, Pregel):
+        problem = "evaluate is None, but a graph does not say whether it succeeded. Pass evaluate(task, result)."
+    elif evaluate is not None and not callable(evaluate):
+        problem = f"evaluate must be a function of a task and a result, got {evaluate!r:.80}."
+    elif evaluate is not None and not _takes_two(evaluate):
+        problem = f"evaluate is called with a task and a result, and {evaluate!r:.80} does not take two arguments."
+    elif not listed or not all(isinstance(point, str) for point in focus_points):
+        problem = f"focus_points must be a list of texts, got {focus_points!r:.120}. Pass () for none."
+    return problem
 
 
 def _takes_two(function: Any) -> bool:

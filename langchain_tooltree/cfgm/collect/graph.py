@@ -61,10 +61,8 @@ class _Watch(BaseCallbackHandler):
     run_inline = True
 
     def __init__(self, attempt: Attempt) -> None:
-        self.errors: list[BaseException] = []
-        """What models raised."""
-        self.halted: FailedError | StoppedError | None = None
-        """Why no further node may begin; `None` as long as they may."""
+        self.errors: list[BaseException] = []  # what models raised
+        self.halted: FailedError | StoppedError | None = None  # why no further node may begin
         self._attempt = attempt
         self._calls: dict[str, int] = {}
         self._nodes: set[UUID] = set()
@@ -72,24 +70,16 @@ class _Watch(BaseCallbackHandler):
         self._lock = threading.Lock()
 
     def on_tool_start(self, *_: Any, run_id: UUID, **__: Any) -> None:
-        """Note a tool."""
         self._inside_tools.add(run_id)
 
-    def on_chain_start(
-        self,
-        *_: Any,
-        run_id: UUID,
-        parent_run_id: UUID | None = None,
-        tags: list[str] | None = None,
-        metadata: dict[str, Any] | None = None,
-        **__: Any,
-    ) -> None:
+    def on_chain_start(self, *_: Any, run_id: UUID, parent_run_id: UUID | None = None, **rest: Any) -> None:
         """Let no node begin once the run is to end."""
         if parent_run_id in self._inside_tools:
             self._inside_tools.add(run_id)
             return
-        node = NodeRun.of(tags or (), metadata or {})
-        if node is None or not node.updates_state or TAG in (tags or ()):
+        tags = rest.get("tags") or ()
+        node = NodeRun.of(tags, rest.get("metadata") or {})
+        if node is None or not node.updates_state or TAG in tags:
             return
         self._nodes.add(run_id)
         try:
