@@ -96,10 +96,8 @@ def _understood(answer: Any) -> tuple[bool, str, float]:
             return bool(answer.strip()), answer.strip(), DEFAULT_CONFIDENCE
         case int() | float() | np.number() if 0 <= float(answer) <= 1 or math.isnan(float(answer)):
             return float(answer) >= LIKELY, "", float(answer)
-    msg = (
-        "A classifier must return a bool, a probability between 0 and 1, a text that says what is off, or None; "
-        f"got {type(answer).__name__}: {answer!r:.80}."
-    )
+    ways = "a bool, a probability between 0 and 1, a text that says what is off, or None"
+    msg = f"A classifier must return {ways}; got {type(answer).__name__}: {answer!r:.80}."
     raise ConfigurationError(msg)
 
 

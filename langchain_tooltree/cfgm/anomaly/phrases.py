@@ -8,7 +8,7 @@ import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from itertools import chain
 from typing import Any, Literal, get_args
@@ -249,7 +249,11 @@ def phrase_book() -> PhraseBook:
     book = tomllib.loads(files(__package__).joinpath("phrases.toml").read_text("utf-8"))
     pieces = {name: f"(?:{'|'.join(words)})" for name, words in book["words"].items()} | book["fragments"]
     families = {family["name"]: tuple(_general(book["defaults"] | family, pieces)) for family in book["general"]}
-    packs = {name: tuple(_refusal(text, pieces) for text in pack["refusals"]) for name, pack in book["packs"].items()}
+    refusal = partial(Phrase, regex=True, place="start", confidence=0.98)
+    packs = {
+        name: tuple(refusal(f"^(?:{_expression(text, pieces)})") for text in pack["refusals"])
+        for name, pack in book["packs"].items()
+    }
     packs["default"] = tuple(chain.from_iterable(families.values()))
     ways = (_search(book[name], pieces) for name in ("out_of_reach", "up_to_the_agent"))
     return PhraseBook(families, packs, *ways)
@@ -268,10 +272,6 @@ def _general(family: Mapping[str, Any], pieces: Mapping[str, Written]) -> Iterab
             unless="|".join(normal),
             confidence=each["confidence"],
         )
-
-
-def _refusal(text: str, pieces: Mapping[str, Written]) -> Phrase:
-    return Phrase(f"^(?:{_expression(text, pieces)})", regex=True, place="start", confidence=0.98)
 
 
 def _search(ways: Mapping[str, Written], pieces: Mapping[str, Written]) -> re.Pattern[str]:

@@ -53,7 +53,13 @@ def evaluating(evaluate: Evaluate | None, task: NamedTask, run: AttemptResult) -
     if run.problem:
         return False, run.reward, run.problem
     if evaluate is None:
-        return bool(run.success), run.reward, _by_environment(run)
+        ended = "The agent stopped before the end"
+        if run.result["truncated"]:
+            ended = "The environment cut the episode off before its end"
+        elif run.result["done"]:
+            ended = "The environment says that the task is over"
+        rewards = f"; the rewards add up to {run.reward:g}" if run.reward is not None else ""
+        return bool(run.success), run.reward, f"{ended}{rewards}."
     try:
         said = yield FunctionStep(lambda given: evaluate(given, run.result), task.given)
     except Exception as error:
@@ -67,15 +73,6 @@ def evaluating(evaluate: Evaluate | None, task: NamedTask, run: AttemptResult) -
             return success, reward, f"Its reward is {reward:g}; {SUCCESS_REWARD:g} is a success."
     msg = f"evaluate returned {said!r:.80} for the task {task}. Return True, False or a reward (1 is a success)."
     raise UnfinishedError(msg)
-
-
-def _by_environment(run: AttemptResult) -> str:
-    ended = "The agent stopped before the end"
-    if run.result["truncated"]:
-        ended = "The environment cut the episode off before its end"
-    elif run.result["done"]:
-        ended = "The environment says that the task is over"
-    return ended + (f"; the rewards add up to {run.reward:g}." if run.reward is not None else ".")
 
 
 DEFAULT_FAILURE_PROMPT = """\
@@ -202,13 +199,18 @@ class Collection:
             self.tally.attempts += 1
             self.tally.made += made
             self.tally.successes += stored.success is True
-            self.tally.total += _usage_of(stored)
+            self.tally.total += Cost.read(stored.metadata.get("usage"))
         return stored
 
     def _making(self, attempt: Attempt, reflections: list[str]) -> Flow[Trajectory]:
         """Make an attempt, and reflect on it if it failed."""
         journal = attempt.journal
-        trajectory = _ended(journal)
+        trajectory: Trajectory | None = None
+        if ended := journal.recorded(ENDED):
+            try:
+                trajectory = from_json(ended)
+            except TrajectoryFormatError as error:
+                logger.warning("An attempt is made again, since what was kept of it cannot be read: %s", error)
         if trajectory is None:
             run: AttemptResult = yield from self._in_world(attempt)
             success, reward, reasons = yield from evaluating(self.evaluate, attempt.task, run)
@@ -234,7 +236,7 @@ class Collection:
         )
         cost = cost_of(meter)
         attempt.spend(cost)
-        usage = asdict(_usage_of(trajectory) + cost)
+        usage = asdict(Cost.read(trajectory.metadata.get("usage")) + cost)
         return replace(trajectory, metadata={**trajectory.metadata, "reflection": reflection, "usage": usage})
 
     def _in_world(self, attempt: Attempt) -> Flow[AttemptResult]:
@@ -247,10 +249,8 @@ class Collection:
             msg = f"No world could be made: {described(error)}"
             raise UnfinishedError(msg) from error
         if not is_agent(world):
-            msg = (
-                f"The function passed as agent returned {type(world).__name__} for the task {attempt.task}. "
-                "It has to return a compiled graph or an environment with reset and step."
-            )
+            remedy = "It has to return a compiled graph or an environment with reset and step."
+            msg = f"The function passed as agent returned {type(world).__name__} for the task {attempt.task}. {remedy}"
             raise ConfigurationError(msg)
         self._worlds[id(world)] = world
         try:
@@ -283,18 +283,3 @@ def is_agent(candidate: object) -> bool:
 def is_maker(candidate: object) -> bool:
     """Whether it is a function that makes an agent or a world for each attempt."""
     return callable(candidate) and not is_agent(candidate)
-
-
-def _ended(journal: Journal) -> Trajectory | None:
-    """The attempt that has ended and is not yet stored; `None` if there is none that can be read."""
-    ended = journal.recorded(ENDED)
-    try:
-        return None if ended is None else from_json(ended)
-    except TrajectoryFormatError as error:
-        logger.warning("An attempt is made again, since what was kept of it cannot be read: %s", error)
-        return None
-
-
-def _usage_of(trajectory: Trajectory) -> Cost:
-    """What an attempt has cost, as far as its record says."""
-    return Cost.read(trajectory.metadata.get("usage"))

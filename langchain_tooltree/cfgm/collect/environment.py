@@ -30,9 +30,7 @@ from langchain_tooltree.flows import Flow, FunctionStep
 from langchain_tooltree.models import call_tools, inner_config
 from langchain_tooltree.text import digest
 
-STEP_LENGTHS = (3, 4, 5)
-"""Values that `step` returns in a row: those of old gym without or with an info, and those of gymnasium."""
-
+STEP_LENGTHS = (3, 4, 5)  # values that `step` returns: old gym's without or with an info, and gymnasium's
 OBSERVATION_NAMES = ("observation", "obs")
 
 
@@ -91,10 +89,8 @@ def read_step(brought: Any) -> StepReading:
         brought = tuple(brought)  # from a server that speaks JSON; other lists are observations
     if isinstance(brought, tuple):
         if len(brought) not in STEP_LENGTHS:
-            msg = (
-                f"step returned {len(brought)} values: {brought!r:.120}. "
-                "Return (observation, reward, done), with an info if you like, or gymnasium's five values."
-            )
+            remedy = "Return (observation, reward, done), with an info if you like, or gymnasium's five values."
+            msg = f"step returned {len(brought)} values: {brought!r:.120}. {remedy}"
             raise UnreadableStepError(msg)
         return _observed(*(brought[:4] if len(brought) == max(STEP_LENGTHS) else brought[:3]))
     is_mapping = isinstance(brought, Mapping)
@@ -154,10 +150,8 @@ def _reward(value: Any) -> float | None:
 def _truth(value: Any) -> bool:
     alone = _single(value)
     if isinstance(alone, Sequence):
-        msg = (
-            f"step says {value!r:.80} where it says whether the episode is over. Return one bool; an environment that "
-            "plays several episodes at once must be made with a batch of one."
-        )
+        remedy = "Return one bool; an environment for several episodes at once must be made with a batch of one."
+        msg = f"step says {value!r:.80} where it says whether the episode is over. {remedy}"
         raise UnreadableStepError(msg)
     return bool(alone)
 

@@ -38,12 +38,8 @@ class NamedTask:
         return f"collected-{digest(json.dumps([self.id, self.text]), 24)}-{number}"
 
     def __str__(self) -> str:
-        shown = cut(self.text, SHOWN_TEXT)
+        shown = cut(self.text, 60)  # in messages and reports
         return f"{self.id}: {shown}" if self.id else shown
-
-
-SHOWN_TEXT = 60
-"""Characters of a task's text in messages and reports."""
 
 
 def named(tasks: Iterable[str | Task]) -> list[NamedTask]:
