@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -33,7 +33,7 @@ from langchain_tooltree.experience.records import EXTRAS, ChatMessage
 from langchain_tooltree.experience.run_identity import COLLECTING
 from langchain_tooltree.experience.threads import MESSAGES_KEY
 from langchain_tooltree.experience.trajectory import Trajectory
-from langchain_tooltree.flows import Flow
+from langchain_tooltree.flows import Flow, TwinStep
 from langchain_tooltree.models import TAG, was_refused
 
 AgentGraph = Pregel[Any, Any, Any, Any]
@@ -113,24 +113,6 @@ class _Watch(BaseCallbackHandler):
             self._attempt.spend(Cost(1))
 
 
-@dataclass(frozen=True, slots=True)
-class _GraphCall:
-    """Running a graph, as a step; `None` if its watch has ended it."""
-
-    graph: AgentGraph
-    given: Any
-    config: RunnableConfig
-    context: Any
-
-    def run(self) -> Any:
-        with suppress(_Halt):
-            return self.graph.invoke(self.given, self.config, context=self.context)
-
-    async def arun(self) -> Any:
-        with suppress(_Halt):
-            return await self.graph.ainvoke(self.given, self.config, context=self.context)
-
-
 def run_graph(attempt: Attempt, graph: AgentGraph, config: RunnableConfig | None, context: Any) -> Flow[AttemptResult]:
     """Try a task with an agent whose state has `messages`, as a flow.
 
@@ -144,8 +126,17 @@ def run_graph(attempt: Attempt, graph: AgentGraph, config: RunnableConfig | None
     given = {MESSAGES_KEY: [HumanMessage(attempt.request, id=f"{attempt.id}-request")]}
     configured = _configured(attempt, graph, config, [watch, TrajectoryRecorder(seen.append)])
     raised, state = None, None
+
+    def run() -> Any:
+        with suppress(_Halt):
+            return graph.invoke(given, configured, context=context)
+
+    async def arun() -> Any:
+        with suppress(_Halt):
+            return await graph.ainvoke(given, configured, context=context)
+
     try:
-        state = yield _GraphCall(graph, given, configured, context)
+        state = yield TwinStep(run, arun, ())
     except ConfigurationError:
         raise
     except Exception as error:  # noqa: BLE001 - what it means is decided below
