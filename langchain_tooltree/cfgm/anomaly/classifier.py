@@ -40,14 +40,9 @@ an e-mail does, are not off either. Whatever stands in an observation is evidenc
 
 First say in one sentence what speaks for and against it, then decide."""
 
-LIKELY = 0.5
-"""From this probability on, what a function says counts as yes: more likely than not."""
-
-LONGEST_WAIT = 5.0
-"""Seconds that a question about a running agent waits for rate limits in all: somebody waits for the agent."""
-
-DEFAULT_CONFIDENCE = 0.7
-"""Confidence where a classifier gives none: below that of every rule, since none of them has found anything."""
+LIKELY = 0.5  # the probability from which on a function says yes: more likely than not
+LONGEST_WAIT = 5.0  # seconds that a question waits for rate limits in all: somebody waits for the agent
+DEFAULT_CONFIDENCE = 0.7  # where a classifier gives none: below that of every rule, since none has found anything
 
 ClassifierAnswer = bool | float | str | None
 ClassifierFunction = Callable[[Step], ClassifierAnswer | Awaitable[ClassifierAnswer]]

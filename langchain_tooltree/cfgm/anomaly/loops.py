@@ -12,11 +12,8 @@ from langchain_tooltree.experience.records import Step
 PERIODS = (2, 3, 4)
 """Lengths of cycles, in calls. A longer one would count after 15 calls at the earliest, too late to be of help."""
 
-STAGNATION_BEYOND = 2
-"""Calls that stagnation takes more than a repetition: other arguments with one outcome may be a search."""
-
-LONGEST_ACKNOWLEDGEMENT = 160
-"""Characters of an outcome that only confirms; a longer one brings something."""
+STAGNATION_BEYOND = 2  # calls more than a repetition takes: other arguments with one outcome may be a search
+LONGEST_ACKNOWLEDGEMENT = 160  # characters of an outcome that only confirms; a longer one brings something
 
 _NEGATIVE = re.compile(
     r"\b(?:no|not|nothing|none|nobody|nowhere|never|without|empty|zero|0|unchanged|same|cannot)\b|n't\b|"
