@@ -136,7 +136,7 @@ def run_graph(attempt: Attempt, graph: AgentGraph, config: RunnableConfig | None
             return await graph.ainvoke(given, configured, context=context)
 
     try:
-        state = yield TwinStep(run, arun, ())
+        state = yield TwinStep(run, arun)
     except ConfigurationError:
         raise
     except Exception as error:  # noqa: BLE001 - what it means is decided below
