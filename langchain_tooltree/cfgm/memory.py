@@ -76,9 +76,9 @@ class CFGMMemory:
         max_characters: int = DEFAULT_MAX_CHARACTERS,
         max_concurrency: int = 4,
     ) -> None:
+        self.experience = _experience(store, namespace, embeddings)
         check_count("max_characters", max_characters, FEWEST_CHARACTERS)
         check_count("max_concurrency", max_concurrency, 1)
-        self.experience = _experience(store, namespace, embeddings)
         self.model = resolve_model(model)
         self.max_characters = max_characters
         self._max_concurrency = max_concurrency

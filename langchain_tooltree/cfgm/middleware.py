@@ -11,6 +11,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime
 
+from langchain_tooltree._langgraph import configurable_here
 from langchain_tooltree.cfgm.anomaly.detector import AnomalyDetector
 from langchain_tooltree.cfgm.memory import DEFAULT_K, CFGMMemory, check_memory, recall_for
 from langchain_tooltree.cfgm.recall import recall_text
@@ -19,7 +20,7 @@ from langchain_tooltree.cfgm.tips import Tip
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import check_count
 from langchain_tooltree.experience.recorder import RunRecorder
-from langchain_tooltree.experience.run_identity import is_collecting, run_id
+from langchain_tooltree.experience.run_identity import COLLECTING, run_id
 from langchain_tooltree.experience.verdict import ModelVerdict, VerdictFunction
 from langchain_tooltree.flows import Flow, async_twin, driven
 from langchain_tooltree.models import extended
@@ -136,9 +137,7 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
     @driven
     def before_agent(self, state: CFGMState, runtime: Runtime[Any]) -> Flow[dict[str, Any]]:
         """Recall what is known of tasks like the user's."""
-        memory = None if is_collecting() else self._memory
-        values = {} if memory is None else memory.experience.within_config().values
-        namespace = {name: str(value) for name, value in values.items()}
+        memory = None if _is_collecting() else self._memory
         known: Mapping[str, Any] = state.get("cfgm_begun") or {}
         said = Conversation.of(state)
         # The first request is known as long as something shows that the conversation is still the same.
@@ -146,6 +145,8 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
         first = (known["first"] if same else "") or said.first_task
         latest = said.task or (known["latest"] if same else "")
         request = said.request.id if said.request else None
+        values = {} if memory is None else memory.experience.within_config().values
+        namespace = {name: str(value) for name, value in values.items()}
         begun = Begun(namespace=namespace, first=first, latest=latest, request=request)
         recalled = None if memory is None else (yield from self._recall(state, said, begun, runtime))
         return {"cfgm_begun": begun} | ({} if recalled is None else {"cfgm_recalled": recalled})
@@ -186,7 +187,7 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
     def after_agent(self, state: CFGMState, runtime: Runtime[Any]) -> Flow[None]:
         """Record a run that has come to its end; one that is interrupted has not. What goes wrong is logged."""
         self._recorder.tools.take(run_id(runtime))
-        if self._records_in is None or is_collecting():
+        if self._records_in is None or _is_collecting():
             return
         begun = state.get("cfgm_begun")
         config: RunnableConfig | None = {"configurable": begun["namespace"]} if begun else None
@@ -235,6 +236,11 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
         if self._recalls_from is None or not recalled.get("text"):
             return request
         return request.override(system_message=extended(request.system_message, recalled["text"]))
+
+
+def _is_collecting() -> bool:
+    """Whether the graph that is running is tried by a collection, which keeps a record of it by itself."""
+    return bool((configurable_here() or {}).get(COLLECTING))
 
 
 def _forms(request: ModelRequest[Any]) -> list[dict[str, Any]]:

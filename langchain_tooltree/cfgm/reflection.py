@@ -5,7 +5,7 @@ import logging
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import chain, islice
+from itertools import islice
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
@@ -266,9 +266,9 @@ class Reflector:
 def _step(record: Record, anomaly: Anomaly) -> dict[str, Any]:
     """The call that is anomalous, with its observation: of calls made in parallel, the record names none."""
     answered = [step for step in reversed(record.steps) if step.outcome is not None]
-    by_id = (step for step in answered if anomaly.call_id is not None and step.call_id == anomaly.call_id)
-    by_tool = (step for step in answered if step.tool == anomaly.tool)
-    step = next(chain(by_id, by_tool, answered), None)
+    by_id = [step for step in answered if anomaly.call_id is not None and step.call_id == anomaly.call_id]
+    by_tool = [step for step in answered if step.tool == anomaly.tool]
+    step = next(iter(by_id or by_tool or answered), None)
     if step is None or step.outcome is None:
         return {}
     arguments = json.dumps(step.arguments, ensure_ascii=False, default=str)
@@ -524,12 +524,13 @@ class Recovery:
         reviewed = (any(map(was_reviewed, each.observations)) for each in said.earlier_rounds())
         if not anomaly.recoverable or not self._budget.allows(reviewed):
             return None
-        tips, tools = yield from known
         meter = Meter(allowance=ATTEMPTS, patience=Patience(LONGEST_WAIT))
         reflection: Reflection | None = None
         problem = ""
         try:
-            reflect, described = flow_of(self._reflector.reflect), tools_in(list(tools)).values()
+            reflect = flow_of(self._reflector.reflect)
+            tips, tools = yield from known
+            described = tools_in(list(tools)).values()
             reflection = yield from reflect(said, anomaly, tips=tips, tools=described, task=task, meter=meter)
         except Exception as error:  # noqa: BLE001 - the agent goes on as it would have without a reflection
             problem = f"{type(error).__name__}: {error}"

@@ -5,7 +5,7 @@ import logging
 import threading
 import weakref
 from asyncio import AbstractEventLoop
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -81,7 +81,7 @@ class RunRecorder:
 
     def conversation(self, messages: Sequence[BaseMessage], runtime: Any) -> Trajectory:
         """What a state holds of the run that is going on, under the same id as any other recorder of it has."""
-        return Trajectory.from_messages(messages, id=_id_of(runtime, _hearing()))
+        return Trajectory.from_messages(messages, id=_id_of(runtime, list(_hearing())))
 
     def judging(self, trajectory: Trajectory, last: Any) -> Flow[Trajectory]:
         """A run with its verdict, as a flow; `last` is its last message. Without one, if nobody has one."""
@@ -394,8 +394,8 @@ def _hear_variables(run: CallbackRun) -> None:
         recording.hear_variables(configurable)
 
 
-def _id_of(runtime: Any, heard: "Iterable[tuple[TrajectoryRecorder, Recording]]") -> str | None:
-    return run_id(runtime) or next((recording.id for _, recording in heard), None)
+def _id_of(runtime: Any, heard: "Sequence[tuple[TrajectoryRecorder, Recording]]") -> str | None:
+    return run_id(runtime) or (heard[0][1].id if heard else None)
 
 
 def _hearing() -> list[tuple[TrajectoryRecorder, Recording]]:

@@ -8,7 +8,7 @@ from typing import Any
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_function
 
-from langchain_tooltree._langgraph import configurable_here, graph_around, namespace_here
+from langchain_tooltree._langgraph import graph_around, namespace_here
 
 COLLECTING = "tooltree_collecting"
 """Key under `configurable` that marks runs by which a collection gathers experience; it records them by itself."""
@@ -25,11 +25,6 @@ def run_id(runtime: Any) -> str | None:
         return None if info is None else info.run_id
     namespace = graph_around(namespace_here())
     return f"{info.thread_id}/{namespace}" if namespace else info.thread_id
-
-
-def is_collecting() -> bool:
-    """Whether the graph that is running is tried by a collection, which keeps a record of it by itself."""
-    return bool((configurable_here() or {}).get(COLLECTING))
 
 
 AnyTool = BaseTool | dict[str, Any]

@@ -14,7 +14,6 @@ from itertools import chain
 from typing import Any, Literal, get_args
 
 from langchain_tooltree.errors import ConfigurationError
-from langchain_tooltree.experience.records import MARK, text_of, without_reference
 from langchain_tooltree.text import one_line
 
 # In characters of an observation. They bound the cost of a check; refusals are shorter than each of them.
@@ -95,13 +94,6 @@ def signals_in(text: str) -> Signals:
         sentences = sentences[:1]  # what follows is a document, or remarks on what has been done
     last_line = (tail or head).rpartition("\n")[2].strip()[:LONGEST_SENTENCE]
     return Signals(len(text), head, tail, sentences, last_line, _RECORD.match(head) is not None)
-
-
-def said(content: Any) -> str:
-    """The text of an observation, without what this package has added to it."""
-    if isinstance(content, str) and MARK not in content:
-        return content
-    return text_of(without_reference(content)) if content else ""
 
 
 def quoted(text: str, longest: int = 160) -> str:

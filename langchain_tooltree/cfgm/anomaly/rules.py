@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 from functools import cached_property, partial
 from typing import Any, Literal
 
-from langchain_tooltree.cfgm.anomaly.phrases import Phrase, phrase_book, quoted, said, signals_in
-from langchain_tooltree.experience.records import Step
+from langchain_tooltree.cfgm.anomaly.phrases import Phrase, phrase_book, quoted, signals_in
+from langchain_tooltree.experience.records import MARK, Step, text_of, without_reference
 from langchain_tooltree.text import cut
 
 SCANNED = 2_000
@@ -333,6 +333,13 @@ def rendered(step: Step) -> str:
     arguments = step.arguments or {}
     values = (value if isinstance(value, str) else json.dumps(value, default=str) for value in arguments.values())
     return f"{step.tool}({', '.join(values)})"
+
+
+def said(content: Any) -> str:
+    """The text of an observation, without what this package has added to it."""
+    if isinstance(content, str) and MARK not in content:
+        return content
+    return text_of(without_reference(content)) if content else ""
 
 
 def observed(steps: Iterable[Step]) -> list[ObservedCall]:
