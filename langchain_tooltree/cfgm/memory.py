@@ -171,10 +171,7 @@ class CFGMMemory:
         From each task with a success and failures at most 5, by comparison; then from each task with a success at most
         3 more, which do not repeat others. Only tasks with attempts that are new since the last time are asked about,
         so it can be called after every collection, and again if it was interrupted. A task about which the model gives
-        no usable reply is logged and left to the next time.
-
-        Returns:
-            All tips that there are now, old and new, each once.
+        no usable reply is logged and left to the next time. Returns all tips that there are now, old and new.
         """
         experience = self.experience.within_config(config)
         return (yield from extract_tips(self.model, experience, max_concurrency=self._max_concurrency))

@@ -121,11 +121,7 @@ PARAGRAPH = "\n\n"
 
 
 def recall_text(recollection: Recollection, *, max_characters: int) -> str:
-    """A recollection in words, for a prompt.
-
-    Args:
-        recollection: What was recalled.
-        max_characters: The most characters of the text, mark included.
+    """A recollection in words, for a prompt, in at most `max_characters`, mark included.
 
     Returns:
         The tips, each once, then the runs: their tasks and, line by line, what was called and what came of it.

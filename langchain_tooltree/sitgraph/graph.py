@@ -137,10 +137,7 @@ _start: Callable[[], Any] = partial(np.zeros, 1, np.int64)
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A graph in columns; by default one without runs.
-
-    Offsets say where what belongs to each run or node begins, and have one more at the end.
-    """
+    """A graph in columns, by default one without runs. Offsets say where each begins, with one more at the end."""
 
     names: tuple[str, ...] = ()  # of the nodes, in alphabetical order; a node's number is its place here
     run_ids: tuple[str, ...] = ()  # in alphabetical order
@@ -290,10 +287,7 @@ class Graph:
                 yield toolset
 
     def snapshot(self, names: Mapping[str, str] | None = None) -> Snapshot:
-        """Everything in canonical order, under new names: it depends on the runs in the graph alone.
-
-        Nodes that get the same name become one.
-        """
+        """Everything in an order that depends on the runs alone. Nodes that get the same name become one."""
         names = names or {}
         renamed = [names.get(name, name) for name in self.names]
         run_ids = sorted(self._run_numbers)

@@ -48,9 +48,7 @@ def with_suggestions(
         return {"messages": [model.invoke(with_suggestions(state["messages"], state["suggestions"]))]}
     ```
 
-    Args:
-        messages: The prompt: the conversation, with a system message in front if there is one.
-        suggestions: What a `SITGraphNode` has written or `SITGraph.suggest` returned.
+    The suggestions are what a `SITGraphNode` has written or `SITGraph.suggest` returned.
 
     Returns:
         A new list. The suggestions stand at the end of its system message, which is made if there is none. Without

@@ -213,17 +213,11 @@ class SITGraph:
     def load(
         cls, path: str | os.PathLike[str], *, embeddings: Embeddings | str | None = None, verify: bool = False
     ) -> Self:
-        """Read a graph from a folder. Its vectors are mapped into memory, so that it opens at once, whatever its size.
+        """Read a graph from a folder, with its settings. `embeddings` is the embedder that it was made with.
 
-        The folder is never written to: what is learnt later is in the graph alone until it is saved.
-
-        Args:
-            path: The folder.
-            embeddings: The embedder that the graph was made with; `HashingEmbeddings` if left out.
-            verify: Whether the vectors are compared with their checksums, too; everything else always is.
-
-        Returns:
-            The graph, with the settings that it was saved with.
+        Its vectors are mapped into memory, so that it opens at once, whatever its size. With `verify`, they are
+        compared with their checksums, too; everything else always is. The folder is never written to: what is learnt
+        later is in the graph alone until it is saved.
 
         Raises:
             GraphFileError: If there is no graph, if it is damaged, or if it was made with another embedder.
