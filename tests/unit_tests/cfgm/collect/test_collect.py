@@ -457,6 +457,15 @@ def test_an_interrupt_lets_running_steps_be_kept_and_begins_nothing_new():
     assert model.asked == 3 * 7
 
 
+@pytest.fixture
+def hears_interrupts():
+    """Shells start background jobs with interrupts ignored; a person at a terminal has them."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("hears_interrupts")
 def test_an_interrupt_of_the_main_thread_stops_all_others(monkeypatch):
     model, experience = Walker(), empty_store()
     both, stopping = threading.Barrier(2), threading.Event()
