@@ -186,8 +186,9 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
     @driven
     def after_agent(self, state: CFGMState, runtime: Runtime[Any]) -> Flow[None]:
         """Record a run that has come to its end; one that is interrupted has not. What goes wrong is logged."""
+        is_collecting = _is_collecting()
         self._recorder.tools.take(run_id(runtime))
-        if self._records_in is None or _is_collecting():
+        if self._records_in is None or is_collecting:
             return
         begun = state.get("cfgm_begun")
         config: RunnableConfig | None = {"configurable": begun["namespace"]} if begun else None

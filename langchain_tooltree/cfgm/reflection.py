@@ -218,7 +218,7 @@ class Reflector:
         question = StructuredQuestion(
             model=self._model,
             schema=self._schema,
-            prompt=document_prompt(self._prompt, self._document(Conversation.of(messages), anomaly, tips, tools, task)),
+            prompt=document_prompt(self._prompt, self._document(messages, anomaly, tips, tools, task)),
             usable=usable,
             config=inner_config("reflect", {"anomaly": anomaly.kind, "tool": anomaly.tool}),
         )
@@ -234,8 +234,9 @@ class Reflector:
     areflect = async_twin(reflect)
 
     def _document(
-        self, said: Conversation, anomaly: Anomaly, tips: Iterable[Tip], tools: Iterable[Mapping[str, Any]], task: str
+        self, messages: Any, anomaly: Anomaly, tips: Iterable[Tip], tools: Iterable[Mapping[str, Any]], task: str
     ) -> dict[str, Any]:
+        said = Conversation.of(messages)
         # An excerpt leaves out the middle, so in a long run it need not be read.
         ends, between = said.ends(self._max_characters, longest=LONGEST_TEXT, call=LEAST_OF_A_CALL)
         rounds, task = list(said.earlier_rounds()), said.task or task

@@ -3,6 +3,7 @@
 import json
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from langchain_core.tools import BaseTool
@@ -84,14 +85,14 @@ MOST_RUNS = 1_000
 resumed has no end, so the oldest are given up first."""
 
 
+@dataclass(frozen=True, slots=True)
 class OfferedTools:
     """The tools that each run has been offered so far, from its beginning to its end.
 
     They are there to be described. They do not say whether a tool exists: other middleware may add some further inside.
     """
 
-    def __init__(self) -> None:
-        self._runs: dict[str | None, dict[str, Callable[[], AnyTool | None]]] = {}
+    _runs: dict[str | None, dict[str, Callable[[], AnyTool | None]]] = field(default_factory=dict)
 
     @property
     def runs(self) -> Collection[str | None]:
