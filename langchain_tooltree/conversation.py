@@ -52,7 +52,7 @@ class Conversation:
     said.observations  # what the latest calls brought back
     ```
 
-    Only here is decided what a message is:
+    What a message is, is decided here and nowhere else:
 
     - A *request* is a user's message. A summary that a summarising middleware put in place of messages is none, and
       neither is a message that holds nothing but reference material. An empty message is an empty request.
@@ -76,7 +76,7 @@ class Conversation:
         self._read: list[_Said] = []  # latest first, as far as it was needed
         self._left = len(self._given)  # so many from the beginning were not read yet
         self._begin = 0  # what stands before was removed
-        self._beginning: dict[int, BaseMessage] = {}  # those of them that were looked at all the same
+        self._beginning: dict[int, BaseMessage] = {}  # messages that `ends` looked at out of turn
         self._removed: set[str | None] = set()
         self._texts: dict[int, str] = {}  # by the identity of a message, which this conversation holds
 
@@ -218,7 +218,7 @@ class Conversation:
     def rounds(self, *, limit: int | None = None, beyond_request: bool = False) -> Iterator[Round]:
         """The rounds of the run that brought something back, latest first.
 
-        At most `limit` messages from the end are read. `beyond_request`, those before the latest request come, too.
+        At most `limit` messages from the end are read. With `beyond_request`, those before the request come, too.
         """
         observations: list[ToolMessage] = []
         for said in self._latest_first(limit):

@@ -195,7 +195,7 @@ def emit_all(events: Sequence[Event], sinks: Sequence[EventSink]) -> Flow[None]:
 
 
 def has_handlers() -> bool:
-    """Whether the current run has handlers: it knows them all from its beginning, and dispatching is not free."""
+    """Whether the current run has, or may have, handlers: all are known from its beginning, and dispatching costs."""
     callbacks = ensure_config().get("callbacks")
     return not isinstance(callbacks, BaseCallbackManager) or bool(callbacks.handlers)
 
@@ -207,7 +207,7 @@ def emitted(event: Event, writer: Writer | None) -> Flow[None]:
 
 
 def to_stream(writer: Writer) -> EventSink:
-    """A sink that writes to `stream_mode="custom"`, in a form that the application knows from its own."""
+    """A sink that writes to `stream_mode="custom"`, under a key that tells it from what the application writes."""
     return lambda event: writer({"tooltree": event})
 
 

@@ -1,4 +1,8 @@
-"""Reflection: what a model is asked about an anomaly, and what it says (CFGM, Alg. 3)."""
+"""Reflection (CFGM, Alg. 3): a model is asked about an anomaly, and its advice is added to the observation.
+
+`Reflector` asks, `corrected` writes the correction, `ReflectionBudget` says how often. `Recovery` does all of it for the
+node and the middleware.
+"""
 
 import json
 import logging

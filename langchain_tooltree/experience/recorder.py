@@ -46,7 +46,7 @@ Keeper = Callable[[Trajectory], Any | Awaitable[Any]]
 
 @dataclass(frozen=True, slots=True)
 class _SharedVerdict:
-    """A verdict, a digest of what it is on, and the recorders that have had it."""
+    """A verdict, a digest of the run that it judges, and the recorders that have had it."""
 
     verdict: Verdict
     on: str
@@ -216,7 +216,7 @@ class TrajectoryRecorder(GraphCallbackHandler):
             self._forget(run_id)
 
     def on_chat_model_start(self, serialized: Any, messages: Any, *, run_id: UUID, **about: Any) -> None:  # noqa: ARG002
-        """A model is called, with tools, where the run's configuration is known."""
+        """Take note of the tools that a model is offered, and of what is configurable around it."""
         with _undisturbed(), self._lock:
             parent = self._runs.get(about.get("parent_run_id"))
             if parent is None or parent.recording is None:

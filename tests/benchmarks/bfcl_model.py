@@ -142,7 +142,7 @@ class SimulatedPolicy:
         return self._call_score("pre", question, call)
 
     def score_observation(self, question: Question, call: Made) -> tuple[float, float]:
-        """r_post, as r_pre but asked anew, and a goal score around .75 in a solved task and .25 before."""
+        """r_post, as r_pre but asked again, and a goal score around .75 in a solved task and .25 before."""
         state = _state(question)
         done = self.oracle.done((*state, PlainCall(call.tool, call.arguments)))
         goal = (DONE if done else NOT_DONE) + self._noise("goal", "goal", question, call)

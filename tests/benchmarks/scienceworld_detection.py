@@ -2,7 +2,7 @@
 
 What counts, decided without the detector and its phrases:
 
-- A step that the environment answers with an error text (`REFUSALS`) is an anomaly, be it injected or a step of the
+- A step that the environment answers with an error text (`REFUSALS`) is an anomaly, whether injected or a step of the
   gold path. So is the last of `REPEATS` repetitions of an action that changes nothing.
 - Every other step is normal: those of the gold path, the first repetitions of a useless action, and what it takes to
   go on after an injection, such as the answer to a question of the environment. `wait` is a declared poller.

@@ -53,7 +53,7 @@ class Taken:
         action: What was typed.
         answer: What the environment said.
         score: The score after it, up to 100; below zero once the task is spoilt for good.
-        done: Whether the environment takes the task for finished, be it well or badly.
+        done: Whether the environment takes the task for finished, whether well or badly.
     """
 
     action: str

@@ -122,7 +122,7 @@ class History:
     Attributes:
         states: The conversation at every checkpoint, oldest first.
         emitted: Every form in which a call stands in them, by its id.
-        results: Ids of the calls whose result is kept, be it only as a pending write.
+        results: Ids of the calls whose result is kept, also if only as a pending write.
     """
 
     def __init__(self, database: Path) -> None:

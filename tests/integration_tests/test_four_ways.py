@@ -145,7 +145,7 @@ class Case:
     judged_by_function: bool = False
 
     def parts(self) -> tuple[OfflineChatModel, list[BaseTool], dict[str, Any]]:
-        """Model, tools and options, made anew."""
+        """Model, tools and options, newly made."""
         dice = Dice(self.seed)
         board = ObjectSandbox.of_methods(Board())
         return (

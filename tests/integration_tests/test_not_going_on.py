@@ -1,4 +1,4 @@
-"""A search starts anew where the one before it was made for another request, another caller or by another planner."""
+"""A search starts from scratch where the one before it was for another request or caller, or by another planner."""
 
 import time
 from collections.abc import Sequence

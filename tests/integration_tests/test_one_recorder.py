@@ -278,7 +278,7 @@ def test_two_agents_with_the_same_thread_id_are_two(path: str) -> None:
 
 
 def test_the_same_messages_in_a_later_run_are_judged_again(path: str) -> None:
-    """Fixed ids make two runs of a thread alike; whoever asks a second time is in a later run."""
+    """Fixed ids make two runs of a thread alike; a recorder that asks a second time is in a later run."""
     judge = Judge()
     given = {"messages": [RemoveMessage(REMOVE_ALL_MESSAGES), HumanMessage("Is it in the shed?", id="h")]}
     house = House(*[AIMessage(ANSWER, id="a")] * 2, graph=judge, memory=judge)

@@ -1,6 +1,6 @@
 """Four small searches, compared whole with the trees on record.
 
-A change of prompts, scores, selection or bookkeeping shows up here. If it is meant, record the trees anew and read the
+A change of prompts, scores, selection or bookkeeping shows up here. If it is meant, record the trees again and read the
 difference before committing it:
 
     TOOLTREE_RECORD_GOLDEN=1 python -m pytest tests/unit_tests/test_golden_trees.py

@@ -76,7 +76,7 @@ def hold(folder):
 
 
 def fork(folder):
-    """Use an inherited store, and open its folder anew, in a forked child; then show that the parent's is unharmed."""
+    """Use an inherited store, and open its folder again, in a forked child; then show that the parent's is unharmed."""
     store = ChromaStore(folder)
     store.put(NOTES, "a", {"t": "x"})
 
