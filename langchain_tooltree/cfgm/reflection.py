@@ -1,7 +1,7 @@
 """Reflection (CFGM, Alg. 3): a model is asked about an anomaly, and its advice is added to the observation.
 
-`Reflector` asks, `corrected` writes the correction, `ReflectionBudget` says how often. `Recovery` does all of it for the
-node and the middleware.
+`Reflector` asks, `corrected` writes the correction, `ReflectionBudget` says how often. `Recovery` does all of it for
+the node and the middleware.
 """
 
 import json
