@@ -59,7 +59,7 @@ def create_tooltree_agent(
         judge: Scores calls: a chat model, the name of one, or a function. The agent's model if left out.
         post_judge: Another judge for the observations.
         config: The settings.
-        effects: Which tools only `"read"`; every other tool is never run while searching.
+        effects: Which tools only `"read"`; while searching, every other tool is never run, unless the sandbox binds it.
         sandbox: A forkable world, in which the writes of its tools are tried out.
         embeddings: Ranks tools where there are many; `HashingEmbeddings` if left out.
         when: Decides which model calls deserve a search.
