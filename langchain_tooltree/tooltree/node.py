@@ -33,7 +33,7 @@ class ToolTreeNode(Runnable[Any, dict[str, list[BaseMessage]]]):
             `JudgeRequest` to scores. The model itself if left out.
         post_judge: Another judge for the observations.
         config: The settings.
-        effects: Which tools only `"read"`. Every other tool is a `"write"`: judged, never run while searching.
+        effects: Which tools only `"read"`. Every other tool is a `"write"`: judged, and run in a sandbox or not at all.
         sandbox: A forkable world, in which the writes of its tools are tried out.
         embeddings: Ranks tools where there are many; `HashingEmbeddings` if left out.
         system_prompt: The agent's own system prompt, put before the conversation.
