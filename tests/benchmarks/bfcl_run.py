@@ -91,7 +91,8 @@ def run_greedy(task: Task, model: OfflineChatModel, config: SearchConfig) -> Att
     context = [task.request]
     model_calls = tokens = 0
     while len(world.journal) < config.max_depth:
-        shown = run_flow(planner.retriever.retrieve(context, planner.library.names))
+        names = planner.library.names
+        shown = run_flow(planner.retriever.retrieve(context, names)) if planner.retriever else names
         meter = Meter(MODEL_CALLS_PER_STEP)
         proposal = run_flow(planner.proposer.propose(ProposalRequest(messages, shown), meter))
         model_calls += meter.model_calls
