@@ -100,11 +100,13 @@ class Library:
         tools = ToolLibrary(as_tool(spec) for spec in self.specs)
         model = OfflineChatModel(policy=None)  # never asked
         effects: dict[str, DeclaredEffect] = dict.fromkeys(tools.names, "read")
-        self._names = frozenset(tools.names)
+        self._names = tools.names
         self._retriever = Planner(model, tools, effects=effects, embeddings=_embeddings()).retriever
 
     def retrieve(self, request: str, state: State, attempt: int) -> tuple[str, ...]:
         """The tools that a model asked in a state is shown."""
+        if self._retriever is None:
+            return self._names
         path = [
             f"{Call(tool=step.call.tool, arguments=dict(step.call.arguments), effect='read').label} {step.observation}"
             for step in state.path()
