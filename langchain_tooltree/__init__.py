@@ -127,4 +127,4 @@ else:
         return found
 
     def __dir__() -> list[str]:
-        return sorted({*globals(), *__all__})
+        return [*__all__, *(name for name in globals() if name.startswith("__"))]

@@ -60,6 +60,7 @@ async def _aperform(operation: Operation) -> dict[str, Any]:
     return await arun_flow(_SESSION.get().perform(operation))
 
 
+# LangGraph takes a task, and a node, as a plain function or as a coroutine function: here the two paths meet it.
 _TASK: Any = task(name=CALL)
 _CALL, _ACALL = _TASK(_perform), _TASK(_aperform)
 

@@ -220,7 +220,7 @@ async def test_after_a_new_request_reads_that_were_tried_and_not_kept_are_still_
     made = agency.calls - before
     assert made["find_hotels Oslo"] == made["check_weather Oslo"] == 0
     assert [event["cached"] for event in events if event["type"] == "execute" and "find_hotels" in event["call"]]
-    assert made["find_flights Oslo"] == 1, "its result stands in the conversation, so whoever asks again wants it anew"
+    assert made["find_flights Oslo"] == 1, "its result stands in the conversation, so asking again wants a new one"
     messages(agent)
 
 

@@ -218,8 +218,8 @@ def test_a_thread_that_was_emptied_begins_anew(path):
     agent, _ = helped(ANSWER, "Painted.", memory=memory, checkpointer=InMemorySaver())
 
     either(path, agent)(ASKED, THREAD)
-    anew = [RemoveMessage(REMOVE_ALL_MESSAGES), HumanMessage("Paint the fence.")]
-    either(path, agent)({"messages": anew}, THREAD)
+    replaced = [RemoveMessage(REMOVE_ALL_MESSAGES), HumanMessage("Paint the fence.")]
+    either(path, agent)({"messages": replaced}, THREAD)
 
     assert [run.task for run in kept(memory)] == ["Paint the fence."]
 

@@ -97,7 +97,7 @@ def orphan(folder):
     child = os.fork()
     if child == 0:
         signal.alarm(60)
-        os.closerange(0, 3)  # whoever waits for the parent's output would wait for the child
+        os.closerange(0, 3)  # who waits for the parent's output would wait for the child
         signal.pause()
     tell(child=child)
     os.kill(os.getpid(), signal.SIGKILL)
