@@ -55,8 +55,8 @@ class Verdict:
     reasons: str = ""
 
 
-Said = Verdict | bool | float | None
-VerdictFunction = Callable[[Trajectory], Said | Awaitable[Said]]
+Success = Verdict | bool | float | None
+VerdictFunction = Callable[[Trajectory], Success | Awaitable[Success]]
 """A function, sync or async, from a trajectory to a `Verdict`, a bool, `None` for unknown, or a reward: 1 or more is a
 success."""
 

@@ -122,6 +122,34 @@ def test_the_hall_imports_no_room():
         assert not [module for module in imports(path) if module.split(".")[1:2] in [[room] for room in ROOMS]]
 
 
+def test_no_two_files_import_each_other_however_far_around():
+    seen, done = set(), set()
+
+    def visit(name, way):
+        assert name not in way, " -> ".join([*way[way.index(name) :], name])
+        if name in done:
+            return
+        seen.add(name)
+        at_once = [node for node in parse(PACKAGE / name).body if isinstance(node, ast.ImportFrom)]
+        for module in {f"{node.module}.{alias.name}" for node in at_once for alias in node.names}:
+            for following in files_behind(module) if module.startswith("langchain_tooltree.") else ():
+                visit(following, [*way, name])
+        done.add(name)
+
+    for path in FILES:
+        visit(name_of(path), [])
+    assert len(seen) == len(FILES)
+
+
+def test_no_class_name_stands_for_two_things():
+    places = {}
+    for path in FILES:
+        for node in parse(path).body:
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name.lstrip("_"), []).append(name_of(path))
+    assert {name: files for name, files in places.items() if len(files) > 1} == {}
+
+
 def names(*nodes):
     """What expressions name, and the texts in them."""
     for each in (each for node in nodes for each in ast.walk(node)):
