@@ -1,15 +1,15 @@
 """The house in figures: how much there is to read, how far a request walks, and what the door costs.
 
-    python -m tests.benchmarks.house --json out.json [--install]
+    python -m tests.benchmarks.house --json out.json [--quick]
 
 Files, lines, code, median and longest file are counted in the package. Two requests are traced: a search with one
 tool call (with the settings that the paper prints, and by default), and a tool's refusal that ends in a reflection.
 `files` counts the package's files that run a function on the way, `changes` how often a function of another file is
 entered than the one before; the stand-in for a model is left out, as a real one stands elsewhere. Imports are warm:
 what a module does when it is first loaded is no part of the way. The CPU seconds of `import langchain_tooltree` are
-those beyond `import langchain.agents`, the median of five fresh processes each. With `--install` two environments are
-made, one with `langchain` and `langgraph` and one with this package, and the difference of their sizes is given; it
-takes minutes and the package registry.
+those beyond `import langchain.agents`, the median of five fresh processes each. Two environments are made, one with
+`langchain` and `langgraph` and one with this package, and the difference of their sizes is given; that takes minutes
+and the package registry, and `--quick` leaves it out.
 """
 
 import argparse
@@ -179,7 +179,7 @@ def main() -> None:
     """Measure, print a table, and write JSON where wanted."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path, help="where to write the figures")
-    parser.add_argument("--install", action="store_true", help="measure the size of an installation, too")
+    parser.add_argument("--quick", action="store_true", help="leave out the size of an installation")
     arguments = parser.parse_args()
     figures: dict[str, Any] = {
         **size(),
@@ -188,7 +188,7 @@ def main() -> None:
         "reflection": walk(one_reflection),
         "import_cpu_s": cpu_s("import langchain_tooltree"),
         "import_agent_cpu_s": cpu_s("from langchain_tooltree import create_tooltree_agent"),
-        "install_mb_over_langchain": install_mb_over_langchain() if arguments.install else None,
+        "install_mb_over_langchain": None if arguments.quick else install_mb_over_langchain(),
     }
     for name, figure in figures.items():
         print(f"{name:28}{figure}")
