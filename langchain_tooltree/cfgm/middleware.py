@@ -21,7 +21,7 @@ from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import check_count
 from langchain_tooltree.experience.recorder import RunRecorder
 from langchain_tooltree.experience.run_identity import COLLECTING, run_id
-from langchain_tooltree.experience.verdict import ModelVerdict, VerdictFunction
+from langchain_tooltree.experience.verdict import AnyVerdict
 from langchain_tooltree.flows import Flow, async_twin, driven
 from langchain_tooltree.models import extended
 from langchain_tooltree.text import shortened
@@ -116,7 +116,7 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
         recall: bool = True,
         reflect: bool = True,
         record: bool = True,
-        verdict: VerdictFunction | ModelVerdict | BaseChatModel | str | None = None,
+        verdict: AnyVerdict | None = None,
         cooldown: int = DEFAULT_COOLDOWN,
         max_reflections: int = DEFAULT_MAX_REFLECTIONS,
         k: int = DEFAULT_K,
@@ -196,7 +196,6 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
             experience = self._records_in.experience.within_config(config)
             task = (begun and begun["first"]) or None
             yield from self._recorder.keeping(state["messages"], runtime, experience, task=task)
-
         except Exception as error:
             logger.exception("A run was not recorded: %s", error)  # noqa: TRY401 - names the reason in one line
 

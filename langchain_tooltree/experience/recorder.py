@@ -151,8 +151,8 @@ class TrajectoryRecorder(GraphCallbackHandler):
     Beside a `CFGMMiddleware` or a `SITGraphMiddleware` of the same agent, a run is judged once, and has one record in
     a store: the first verdict counts for all, and this recorder keeps the record, being the one that hears most.
 
-    Nothing is held in memory beyond the end of a run. What goes wrong while recording is logged and does not disturb
-    the run.
+    No conversation is held in memory beyond the end of its run. What goes wrong while recording is logged and does not
+    disturb the run.
 
     Args:
         store: Where trajectories go: an `ExperienceStore`, a function that takes a `Trajectory`, such as

@@ -10,7 +10,7 @@ from langgraph.runtime import Runtime
 
 from langchain_tooltree.experience.recorder import RunRecorder
 from langchain_tooltree.experience.run_identity import name_of, run_id
-from langchain_tooltree.experience.verdict import ModelVerdict, VerdictFunction
+from langchain_tooltree.experience.verdict import AnyVerdict
 from langchain_tooltree.flows import Flow, async_twin, driven, flow_of
 from langchain_tooltree.models import extended
 from langchain_tooltree.sitgraph.node import DEFAULT_K, Suggester, hints
@@ -61,7 +61,7 @@ class SITGraphMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         *,
         k: int = DEFAULT_K,
         model: str | BaseChatModel | None = None,
-        verdict: VerdictFunction | ModelVerdict | BaseChatModel | str | None = None,
+        verdict: AnyVerdict | None = None,
     ) -> None:
         super().__init__()
         self._suggester = Suggester(graph, k)

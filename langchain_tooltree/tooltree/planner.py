@@ -197,6 +197,7 @@ class SearchSession:
             self.dialogue,
             planner.library.by_name,
             sandbox=planner.sandbox,
+            bound_tools=planner.bound_tools,
             host_hooks=planner.host_hooks,
             config=planner.config,
             state=turn.state,
@@ -314,8 +315,7 @@ class SearchSession:
     ) -> Flow[dict[str, Any]]:
         allowed = self.search.kept_tools or self.planner.library.names
         shown = allowed
-        retriever = self.planner.retriever
-        if retriever and len(allowed) > self.planner.config.retrieve_above:
+        if retriever := self.planner.retriever:
             try:
                 context = self.dialogue.context_at(node)
                 shown = yield from retriever.retrieve(context, allowed, attempt=operation.attempt)

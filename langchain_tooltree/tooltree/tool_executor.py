@@ -259,16 +259,15 @@ class ToolExecutor:
     dialogue: PathDialogue
     tools: Mapping[str, BaseTool]
     sandbox: Sandbox | None
+    bound_tools: frozenset[str]  # those of the sandbox, by name
     host_hooks: HostHooks
     config: SearchConfig
     state: Mapping[str, Any]  # the graph state for injected arguments
     messages_key: str  # where in it the messages stand that those of the path replace
     _worlds: Worlds | None = field(init=False)
-    _bound: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
         self._worlds = Worlds(self.sandbox) if self.sandbox else None
-        self._bound = frozenset(tool.name for tool in self.sandbox.tools) if self.sandbox else frozenset()
 
     def run(self, node: Node, config: RunnableConfig) -> Flow[tuple[Observation, int]]:
         """Run the call of a node, which is no deferred write, and say how many calls were repeated for its fork."""
@@ -276,7 +275,7 @@ class ToolExecutor:
         if call is None or call.effect == "write":
             msg = f"{node.label} must not run while searching."
             raise AssertionError(msg)
-        if self._worlds is None or (call.effect == "read" and call.tool not in self._bound):
+        if self._worlds is None or (call.effect == "read" and call.tool not in self.bound_tools):
             return (yield from self._observe(self.tools.get(call.tool), node, config)), 0
         parent = self._parent(node)
         try:

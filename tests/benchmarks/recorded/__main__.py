@@ -34,14 +34,13 @@ BOOTSTRAP = 1_000
 """Resamplings of the tasks for an interval of 95 %."""
 
 READERS: dict[str, Readers] = {
-    "own .8, judge .9": Readers(),
-    **{f"own {own}, judge .9": Readers(own=own) for own in (0.5, 0.7, 0.9)},
-    **{f"own .8, judge {judge}": Readers(judge=judge) for judge in (0.95, 0.85)},
-    "errors correlated": Readers(correlated=0.5),
+    "judge .9": Readers(),
+    **{f"judge {judge}": Readers(judge=judge) for judge in (0.95, 0.85)},
     "alternatives repeat": Readers(repeats=0.5),
     "realist": Readers(judge=0.85, correlated=0.5, repeats=0.25, realist=True),
 }
-"""The first one is the table's; the others are the sensitivity."""
+"""The first one is the table's; the others are the sensitivity. The model's confidence in its own steps, and what its
+errors have in common with the judge's, are not varied: none of the policies reads that confidence."""
 
 
 @dataclass(frozen=True, slots=True)

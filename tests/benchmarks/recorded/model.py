@@ -87,18 +87,11 @@ class RecordedModel:
         others = (step for step in _by_runs(self.turn.ways, state) if step not in tried)
         return next(chain(others, (step for step in _by_runs(self.turn.ways) if step not in made)), STOP)
 
-    def alternatives(
-        self, state: State, tried: Sequence[Step], most: int = MOST_ALTERNATIVES
-    ) -> list[tuple[Step, float]]:
-        """Other steps for a state, each with a score; one question."""
-        self.calls += 1
-        return [(step, self._score("judge", state, step)) for step in self._found(state, tried, most)]
-
     def offers(self, state: State, path: Sequence[tuple[State, Step]]) -> list[tuple[Step, float]]:
         """The own step and the alternatives, each with a score of the judge's; one fused question."""
         self.calls += 1
         own = self._own(state, path)
-        found = [own, *self._found(state, [own], MOST_ALTERNATIVES)]
+        found = [own, *self._found(state, own)]
         return [(step, self._score("judge", state, step)) for step in found]
 
     def others_here(self, state: State) -> list[Step]:
@@ -119,11 +112,11 @@ class RecordedModel:
         finally:
             self.run = own
 
-    def _found(self, state: State, tried: Sequence[Step], most: int) -> list[Step]:
+    def _found(self, state: State, own: Step) -> list[Step]:
         ways = self._ways()
-        new = dict.fromkeys(step for step in (*_by_runs(ways, state), *_by_runs(ways)) if step not in tried)
+        new = dict.fromkeys(step for step in (*_by_runs(ways, state), *_by_runs(ways)) if step != own)
         kept = (step for step in new if self._chance("repeat", state, step).random() >= self.readers.repeats)
-        return list(islice(kept, most))
+        return list(islice(kept, MOST_ALTERNATIVES))
 
     def _ways(self) -> dict[str, list[tuple[State, Step]]]:
         """The runs that alternatives come from: all, or with a realist those of the same model."""

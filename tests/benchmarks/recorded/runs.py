@@ -13,6 +13,7 @@ import random
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -207,7 +208,7 @@ def _step(calls: Sequence[Mapping[str, Any]]) -> tuple[PlainCall, ...]:
 
 
 def digest(objects: Objects) -> str:
-    """A digest of a world that is the same for equal worlds: random generators by their state, no addresses."""
+    """A digest of a world that is the same for equal worlds: generators by their state, no addresses, no clock."""
     return hashlib.sha256(repr(_canonical(objects, {})).encode()).hexdigest()
 
 
@@ -216,6 +217,8 @@ def _canonical(value: Any, seen: dict[int, int]) -> Any:
         return value
     if isinstance(value, random.Random):
         return ("random", hashlib.sha256(repr(value.getstate()).encode()).hexdigest())
+    if isinstance(value, datetime):  # when a file was changed; nothing that a tool shows depends on it
+        return "datetime"
     if id(value) in seen:  # worlds hold circles: a folder knows the one around it
         return ("seen", seen[id(value)])
     seen[id(value)] = len(seen)

@@ -1,5 +1,7 @@
 """Recorded runs as a graph of states, and the policies that play them."""
 
+from datetime import UTC, datetime
+
 import pytest
 
 from tests.benchmarks.bfcl_world import PlainCall, Task, ToolSpec
@@ -154,3 +156,10 @@ def test_equal_worlds_have_equal_digests_and_random_generators_count_by_their_st
         world["Lamp"].chance = random.Random(seed)  # noqa: S311 - no secret
     first, second, third = map(digest, worlds)
     assert first == second != third
+
+
+def test_when_something_was_changed_tells_no_world_from_another():
+    worlds = [{"Lamp": Lamp()} for _ in range(2)]
+    for world, year in zip(worlds, (2025, 2026), strict=True):
+        world["Lamp"].changed = datetime(year, 1, 1, tzinfo=UTC)
+    assert digest(worlds[0]) == digest(worlds[1])
