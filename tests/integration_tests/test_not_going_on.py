@@ -165,10 +165,10 @@ async def test_reads_are_believed_for_a_minute(monkeypatch: pytest.MonkeyPatch, 
     agency = Agency()
     explores = SearchConfig(selection="smoothed", max_proposals=2)
     agent = planning_agent(agency, checkpointer=InMemorySaver(), planner={"config": explores})
-    agent.invoke(asking(PRICE), THREAD)
-
-    monkeypatch.setattr(resume, "time", SimpleNamespace(time=lambda: time.time() + later))
-    agent.invoke(asking(BOOKING), THREAD)
+    now = time.time()
+    for moment, request in ((now, PRICE), (now + later, BOOKING)):  # however long the machine takes for the first
+        monkeypatch.setattr(resume, "time", SimpleNamespace(time=lambda moment=moment: moment))
+        agent.invoke(asking(request), THREAD)
 
     assert agency.calls["find_hotels Oslo"] == (1 if believed else 2)
 
