@@ -15,7 +15,7 @@ CALL = AIMessage("", tool_calls=[{"name": "look", "args": {}, "id": "1"}])
 
 @given(TEXT, TEXT, TEXT)
 def test_what_is_marked_can_be_taken_out_again_whatever_it_says(before, noted, after):
-    before, after = before.strip().replace("<", ""), after.strip().replace("<", "")
+    before, after = before.replace("<", "").strip(), after.replace("<", "").strip()
     rest = without_reference(f"{before}\n\n{as_reference(noted, source='past runs')}\n\n{after}")
     assert rest == "\n\n".join(part for part in (before, after) if part)
 
