@@ -21,7 +21,10 @@ handlers of the current run.
 import asyncio
 import functools
 import inspect
+import threading
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
+from concurrent.futures import Future, wait
+from contextvars import copy_context
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ParamSpec, Protocol, TypeVar, cast, get_args
@@ -83,6 +86,49 @@ class TwinStep:
 
     run: Callable[[], Any]
     arun: Callable[[], Coroutine[Any, Any, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class TogetherStep:
+    """Flows that run at the same time, as one step: `seen, found = yield TogetherStep([look(), find()])`.
+
+    All come to their end, then their results are given in the order of the flows. If some fail, the error of the first
+    of them in that order is raised, so timing decides nothing. Each has a copy of the context. Where the step is
+    cancelled, all are cancelled and waited for.
+    """
+
+    flows: Sequence[Flow[Any]]
+
+    def run(self) -> list[Any]:
+        """Run each flow on a thread of its own: one that hangs takes no place in a pool of others."""
+        if len(self.flows) == 1:
+            return [copy_context().run(run_flow, self.flows[0])]
+        started = [in_thread(partial(run_flow, flow), "tooltree-together") for flow in self.flows]
+        wait(started)
+        return [future.result() for future in started]
+
+    async def arun(self) -> list[Any]:
+        """Run each flow in a task of its own."""
+        started = [asyncio.create_task(arun_flow(flow)) for flow in self.flows]
+        await asyncio.gather(*started, return_exceptions=True)
+        return [task.result() for task in started]
+
+
+def in_thread(work: Callable[[], T], name: str) -> "Future[T]":
+    """Start work on a thread of its own, in a copy of the current context; the program does not wait for it to end."""
+    outcome: Future[T] = Future()
+    context = copy_context()
+
+    def run() -> None:
+        if not outcome.set_running_or_notify_cancel():
+            return
+        try:
+            outcome.set_result(context.run(work))
+        except BaseException as error:  # noqa: BLE001 - handed to the waiting thread
+            outcome.set_exception(error)
+
+    threading.Thread(target=run, name=name, daemon=True).start()
+    return outcome
 
 
 async def awaited(outcome: Awaitable[T]) -> T:

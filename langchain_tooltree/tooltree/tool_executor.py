@@ -3,10 +3,8 @@
 import asyncio
 import copy
 import json
-import threading
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
-from contextvars import copy_context
 from dataclasses import dataclass, field
 from functools import partial, reduce
 from typing import Any
@@ -23,7 +21,7 @@ from langgraph.runtime import get_runtime
 from langchain_tooltree._langgraph import tool_node_input
 from langchain_tooltree.conversation import is_observation
 from langchain_tooltree.errors import ConfigurationError
-from langchain_tooltree.flows import Flow, FunctionStep
+from langchain_tooltree.flows import Flow, FunctionStep, in_thread
 from langchain_tooltree.text import shortened
 from langchain_tooltree.tooltree.dialogue import PathDialogue
 from langchain_tooltree.tooltree.sandbox import Sandbox, Worlds, snapshot_of
@@ -143,20 +141,8 @@ class ToolStep:
         return await asyncio.wait_for(self._ainvoke(), self.timeout)
 
     def _in_thread(self, work: Callable[[], Any]) -> Future[Any]:
-        """Start work on a thread of its own, so that a tool that hangs takes no place of others in a pool."""
-        outcome: Future[Any] = Future()
-        context = copy_context()
-
-        def run() -> None:
-            if not outcome.set_running_or_notify_cancel():
-                return
-            try:
-                outcome.set_result(context.run(work))
-            except BaseException as error:  # noqa: BLE001 - handed to the waiting thread
-                outcome.set_exception(error)
-
-        threading.Thread(target=run, name=f"tooltree-{self.call.tool}", daemon=True).start()
-        return outcome
+        """A tool that hangs takes no place of others in a pool."""
+        return in_thread(work, f"tooltree-{self.call.tool}")
 
     def _invoke(self) -> Any:
         node, state, config = self._prepared()

@@ -30,7 +30,17 @@ from langchain_tooltree._langgraph import (
 from langchain_tooltree.cli import REFUSED, UNHEALTHY
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import check_count, import_extra
-from langchain_tooltree.flows import Flow, FunctionStep, TwinStep, arun_flow, async_twin, driven, flow_of, run_flow
+from langchain_tooltree.flows import (
+    Flow,
+    FunctionStep,
+    TogetherStep,
+    TwinStep,
+    arun_flow,
+    async_twin,
+    driven,
+    flow_of,
+    run_flow,
+)
 from langchain_tooltree.models import (
     ATTEMPTS,
     CORRECTION,

@@ -1,11 +1,12 @@
 import asyncio
 import inspect
 import threading
+from contextvars import ContextVar
 
 import pytest
 from langgraph.errors import GraphInterrupt
 
-from tests.internals.hall import Flow, FunctionStep, arun_flow, async_twin, driven, flow_of, run_flow
+from tests.internals.hall import Flow, FunctionStep, TogetherStep, arun_flow, async_twin, driven, flow_of, run_flow
 
 
 class Step:
@@ -99,6 +100,90 @@ async def test_a_plain_function_does_not_block_the_loop():
 def test_a_plain_function_runs_on_the_calling_thread_on_the_sync_path():
     here = threading.get_ident()
     assert run_flow(adding(FunctionStep(lambda _: int(threading.get_ident() == here), None))) == 1
+
+
+class Meeting:
+    """Gives its value once so many others have come, and is lost if they cannot come at the same time."""
+
+    def __init__(self, value, door) -> None:
+        self.value, self.door = value, door
+
+    def run(self):
+        self.door.wait(5)
+        return self.value
+
+    async def arun(self):
+        return await asyncio.to_thread(self.run)
+
+
+@pytest.mark.parametrize("number", [0, 1, 3])
+async def test_flows_run_together_and_are_told_in_their_order(drive, number):
+    door = threading.Barrier(max(number, 1))
+
+    def flow():
+        return (yield TogetherStep([adding(Meeting(n, door)) for n in range(number)]))
+
+    assert await drive(flow()) == list(range(number))
+
+
+async def test_of_flows_that_fail_together_the_first_in_order_is_told_once_all_have_ended(drive):
+    ended = []
+
+    def failing(error, *before):
+        yield from adding(*before)
+        ended.append(error.args[0])
+        raise error
+
+    late = Meeting(1, threading.Barrier(1))
+
+    def flow():
+        return (yield TogetherStep([adding(Step(1)), failing(ValueError("first"), late), failing(KeyError("second"))]))
+
+    with pytest.raises(ValueError, match="first"):
+        await drive(flow())
+    assert sorted(ended) == ["first", "second"]
+
+
+async def test_an_interrupt_of_the_graph_leaves_flows_that_run_together(drive):
+    with pytest.raises(GraphInterrupt):
+        await drive(adding(TogetherStep([adding(Step(GraphInterrupt())), adding(Step(1))])))
+
+
+@pytest.mark.parametrize("numbers", [[1], [1, 2]])
+async def test_flows_that_run_together_see_the_context_and_keep_what_they_set_there(drive, numbers):
+    who = ContextVar("who")
+    who.set("host")
+
+    def guest(number):
+        before = who.get()
+        who.set(number)
+        yield Step(None)
+        return before, who.get()
+
+    def flow():
+        return (yield TogetherStep([guest(n) for n in numbers])), who.get()
+
+    assert await drive(flow()) == ([("host", n) for n in numbers], "host")
+
+
+async def test_cancelled_flows_that_run_together_are_waited_for():
+    waiting, left = asyncio.Semaphore(0), []
+
+    class Hanging(Step):
+        async def arun(self):
+            waiting.release()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                left.append(self.value)
+
+    running = asyncio.create_task(arun_flow(adding(TogetherStep([adding(Hanging(1)), adding(Hanging(2))]))))
+    await waiting.acquire()
+    await waiting.acquire()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert left == [1, 2]
 
 
 class Counter:
