@@ -208,15 +208,15 @@ class SimulatedPolicy:
         return random.Random(repr((self._seed, self._task.id, *parts)))  # noqa: S311 - no secret depends on it
 
 
-def noise_level(auc: float) -> float:
+def noise_level(auc: float, gap: float = RIGHT_CALL - WRONG_CALL) -> float:
     """Standard deviation of a score at which a right call outranks a wrong one with this probability.
 
-    The difference of two scores has mean .40 and variance 2 sigma^2, so auc = Phi(.40 / (sqrt(2) sigma)).
+    The difference of two scores has a mean, the gap, and variance 2 sigma^2, so auc = Phi(gap / (sqrt(2) sigma)).
     """
     if not 0.5 < auc <= 1:
         msg = f"auc must be above 0.5 and at most 1, got {auc}."
         raise ValueError(msg)
-    return 0.0 if auc == 1 else (RIGHT_CALL - WRONG_CALL) / (math.sqrt(2) * NormalDist().inv_cdf(auc))
+    return 0.0 if auc == 1 else gap / (math.sqrt(2) * NormalDist().inv_cdf(auc))
 
 
 def gold_arguments(tasks: Iterable[Task]) -> dict[str, list[Mapping[str, Any]]]:

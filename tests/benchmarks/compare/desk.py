@@ -10,10 +10,10 @@ import heapq
 from collections import Counter
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
-from tests.benchmarks.bfcl_model import WRONG_CALL
 from tests.benchmarks.bfcl_world import PlainCall
+from tests.benchmarks.compare.noise import Noise
 from tests.benchmarks.compare.simulation import Simulation, State
 
 MODEL_MS = 50
@@ -51,7 +51,30 @@ class Evaluate:
     state: State
 
 
-Question = Propose | Score | Run | Evaluate
+class FusedReply(NamedTuple):
+    """What a fused call brings.
+
+    Attributes:
+        reward: r_post of the call that led to the state, `None` at the start.
+        goal: Goal score of the state, `None` at the start.
+        calls: Calls to make next, best first by the model's lights; none if it takes the request for fulfilled.
+        scores: r_pre of each.
+    """
+
+    reward: float | None
+    goal: float | None
+    calls: list[PlainCall]
+    scores: list[float]
+
+
+@dataclass(frozen=True, slots=True)
+class Fused:
+    """Ask all of `Evaluate`, `Propose` and `Score` in a state at once: one model call; the answer is a `FusedReply`."""
+
+    state: State
+
+
+Question = Propose | Score | Run | Evaluate | Fused
 Method = Callable[["Desk"], Generator[Sequence[Question], list[Any], None]]
 
 
@@ -72,10 +95,10 @@ class Desk:
 
     Args:
         simulation: World and model.
-        sigma: Standard deviation of the judge's scores.
+        noise: The judge.
         max_model_calls: The budget.
         count_tokens: Counts the tokens of a question and its answer.
-        wrong_pre: Mean r_pre of a call that is not the next gold one.
+        fused_noise: The judge of fused calls; the same if left out.
 
     Attributes:
         model_calls: Model calls made.
@@ -86,10 +109,10 @@ class Desk:
     """
 
     simulation: Simulation
-    sigma: float
+    noise: Noise
     max_model_calls: int
     count_tokens: TokenCount
-    wrong_pre: float = WRONG_CALL
+    fused_noise: Noise | None = None
     model_calls: int = 0
     tool_calls: int = 0
     tokens: int = 0
@@ -139,27 +162,14 @@ class Desk:
             case Propose(state):
                 answer = self.simulation.propose(state, self._count("propose", state))
             case Score(state, calls):
-                answer = [
-                    self.simulation.score(
-                        state,
-                        call,
-                        self._count("pre", state, call.key),
-                        stage="pre",
-                        sigma=self.sigma,
-                        wrong=self.wrong_pre,
-                    )
-                    for call in calls
-                ]
+                answer = self._scored(state, calls, self.noise)
             case Evaluate(state):
-                before, call = state.parent, state.call
-                if before is None or call is None:
-                    msg = "The start has no call to evaluate."
-                    raise ValueError(msg)
-                ask = self._count("post", state)
-                answer = (
-                    self.simulation.score(before, call, ask, stage="post", sigma=self.sigma),
-                    self.simulation.score(before, call, ask, stage="goal", sigma=self.sigma),
-                )
+                answer = self._evaluated(state, self.noise)
+            case Fused(state):
+                judge = self.fused_noise or self.noise
+                offered = self.simulation.propose(state, self._count("propose", state))
+                seen = self._evaluated(state, judge) if state.parent else (None, None)
+                answer = FusedReply(*seen, offered, self._scored(state, offered, judge))
         self.tokens += self.count_tokens(question, answer)
         return answer, MODEL_MS
 
@@ -182,6 +192,19 @@ class Desk:
         except (StopIteration, BudgetSpentError):
             steps.close()
         self._pass_time([MODEL_MS])
+
+    def _scored(self, state: State, calls: Sequence[PlainCall], judge: Noise) -> list[float]:
+        score = self.simulation.score
+        return [score(state, call, self._count("pre", state, call.key), stage="pre", noise=judge) for call in calls]
+
+    def _evaluated(self, state: State, judge: Noise) -> tuple[float, float]:
+        before, call = state.parent, state.call
+        if before is None or call is None:
+            msg = "The start has no call to evaluate."
+            raise ValueError(msg)
+        ask, score = self._count("post", state), self.simulation.score
+        reward = score(before, call, ask, stage="post", noise=judge)
+        return reward, score(before, call, ask, stage="goal", noise=judge)
 
     def _count(self, *what: Any) -> int:
         self._asked[what] += 1

@@ -4,7 +4,7 @@ import multiprocessing
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import TypeVar
@@ -12,10 +12,11 @@ from typing import TypeVar
 from rich.progress import track
 
 from tests.benchmarks.bfcl_data import fetch_package, load_tasks
-from tests.benchmarks.bfcl_model import ArgumentPool, gold_arguments, noise_level
+from tests.benchmarks.bfcl_model import ArgumentPool, gold_arguments
 from tests.benchmarks.bfcl_world import Task
 from tests.benchmarks.compare.desk import IN_FLIGHT, Desk
 from tests.benchmarks.compare.methods import CONTENDERS, Contender
+from tests.benchmarks.compare.noise import usual
 from tests.benchmarks.compare.outcome import BUDGETS, Outcome
 from tests.benchmarks.compare.simulation import Simulation
 from tests.benchmarks.compare.tokens import PromptTokens, TokenCounter
@@ -62,7 +63,8 @@ def run_job(job: Job) -> list[Outcome]:
 def play(contender: Contender, auc: float, job: Job, simulation: Simulation, prompts: PromptTokens) -> Outcome:
     """Let one method work with one judge."""
     counter = TokenCounter(prompts, lists_tried=contender.ours)
-    desk = Desk(simulation, noise_level(auc), max(BUDGETS), counter, wrong_pre=contender.wrong_pre)
+    judge = replace(usual(auc), wrong_pre=contender.wrong_pre)
+    desk = Desk(simulation, judge, max(BUDGETS), counter)
     began = time.process_time()
     rollouts, nodes = contender.play(desk)
     plans = [desk.plan_at(budget) for budget in BUDGETS]

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from langchain_tooltree import HashingEmbeddings, ToolLibrary
 from langchain_tooltree.testing import OfflineChatModel
-from tests.benchmarks.bfcl_model import noise_level
 from tests.benchmarks.bfcl_world import PlainCall, Task
 from tests.benchmarks.compare.desk import Desk
 from tests.benchmarks.compare.distractors import Distractor, all_functions, distractors
@@ -25,6 +24,7 @@ from tests.benchmarks.compare.figures import interval
 from tests.benchmarks.compare.jobs import benchmark
 from tests.benchmarks.compare.methods import CONTENDERS
 from tests.benchmarks.compare.names import DEFAULT
+from tests.benchmarks.compare.noise import usual
 from tests.benchmarks.compare.simulation import PROPOSALS, READ_ONLY, Simulation, State
 from tests.benchmarks.compare.tokens import PromptTokens, TokenCounter, as_tool
 from tests.internals.hall import run_flow
@@ -202,7 +202,7 @@ def _play(library: Library, size: int, position: int, seed: int) -> LibraryOutco
     shown = Shown(library, task.request)
     simulation = LibrarySimulation(task, seed=seed, shown=shown)
     prompts = PromptTokens(task.request, library.specs, proposals=PROPOSALS, shown=shown)
-    desk = Desk(simulation, noise_level(AUC), BUDGET, TokenCounter(prompts, lists_tried=True))
+    desk = Desk(simulation, usual(AUC), BUDGET, TokenCounter(prompts, lists_tried=True))
     CONTENDERS[DEFAULT].play(desk)
     plan = desk.plan_at(BUDGET)
     steps = list(_gold_steps(simulation))

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from langchain_tooltree import SearchConfig
-from tests.benchmarks.bfcl_model import WRONG_CALL
 from tests.benchmarks.compare.desk import IN_FLIGHT, Desk, Method
 from tests.benchmarks.compare.names import ABLATION, DEFAULT, LATS, PAPER, TOOLTREE_MCTS, ablation, in_flight
 from tests.benchmarks.compare.ours import TreeSearchMethod
@@ -42,7 +41,7 @@ class Contender:
         play: Lets it work at a desk; returns its rollouts and the nodes of its tree.
         aucs: The judges that it is tried with.
         proposals: How many calls the model offers it.
-        wrong_pre: Mean r_pre of a call that is not the next gold one.
+        wrong_pre: Mean r_pre of a call that is not the next gold one; the usual one if left out.
         ours: Whether it is of this package.
         arm: Whether it is another one under other conditions, out of the race: an ablation, or another number of
             calls in flight.
@@ -52,7 +51,7 @@ class Contender:
     play: Callable[[Desk], tuple[int, int]]
     aucs: tuple[float, ...] = AUCS
     proposals: int = PROPOSALS
-    wrong_pre: float = WRONG_CALL
+    wrong_pre: float | None = None
     ours: bool = False
     arm: bool = False
 

@@ -5,8 +5,7 @@ calls of read-only tools ignored. At an aligned state the next gold call is amon
 stands first with .5; at any other state the figures are .4 and .2. Once every gold call was made, the model takes the
 request for fulfilled and proposes nothing, rightly or not.
 
-The judge scores the next gold call around .72 and any other around .32; whether the task is done, around .75 where it
-really is and around .25 elsewhere. Half of the variance belongs to the state and call, half is drawn each time.
+How the judge errs is said in `noise`.
 
 All chance is a hash of the seed, the task, the state and how often it was asked, so every method sees the same model
 and the same judge, in whatever order it asks.
@@ -18,18 +17,20 @@ import random
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
-from tests.benchmarks.bfcl_model import DONE, NOT_DONE, RIGHT_CALL, WRONG_CALL, ArgumentPool
+from tests.benchmarks.bfcl_model import ArgumentPool
 from tests.benchmarks.bfcl_world import Objects, PlainCall, Task, ToolSpec, World
+from tests.benchmarks.compare.noise import OFFERED, Noise, Stage, Standing
 
 PROPOSALS = 5
 """K: calls offered each time a state is asked, unless it is said otherwise."""
 
-OFFERED, OFFERED_ASTRAY = 0.9, 0.4
+OFFERED_ASTRAY = 0.4
+"""Probability that the next gold call is among the proposals of a state that is not aligned."""
+
 FIRST, FIRST_ASTRAY = 0.5, 0.2
-"""Probabilities that the next gold call is among the proposals, and that it stands first; at an aligned state and at
-any other."""
+"""Probabilities that it stands first; at an aligned state and at any other."""
 
 DRAWS_PER_WRONG_CALL = 20
 """Where tools are few, not every wish for yet another wrong call can be met."""
@@ -116,8 +117,6 @@ READ_ONLY = frozenset(
 )
 """Tools that never change the world of a task; the benchmark does not say, so they were read."""
 
-Stage = Literal["pre", "post", "goal"]
-
 
 @dataclass(eq=False, slots=True)
 class State:
@@ -176,6 +175,8 @@ class Simulation:
         seed: Seed of all chance.
         tools: The tools the model is shown; all of the task if left out.
         proposals: K, how many calls the model offers each time a state is asked.
+        offered: Probability that the next gold call is among them, at an aligned state.
+        early_offers: Probability that another one is a gold call of a later step.
     """
 
     def __init__(
@@ -186,16 +187,20 @@ class Simulation:
         seed: int,
         tools: Sequence[ToolSpec] | None = None,
         proposals: int = PROPOSALS,
+        offered: float = OFFERED,
+        early_offers: float = 0.0,
     ) -> None:
         self.task = task
         self.proposals = proposals
         self.tools = tuple(task.tools if tools is None else tools)
         self._pool = pool
         self._seed = seed
+        self._offered = offered
+        self._early_offers = early_offers
         self._schemas = {tool.name: tool.schema for tool in self.tools}
         self._words = sorted(set(re.findall(r"[\w.#@/-]*\w", task.request))) or ["text"]
         self._proposals: dict[tuple[State, int, tuple[str, ...]], list[PlainCall]] = {}
-        self._draws: dict[tuple[State, str, Stage | str, int], float] = {}
+        self._draws: dict[tuple[State, str, str, int], float] = {}
         fresh = task.fresh()
         self.start = State(
             None,
@@ -260,20 +265,25 @@ class Simulation:
         luck, place = chance.random(), chance.randint(1, self.proposals - 1)
         if luck < (FIRST if state.aligned else FIRST_ASTRAY):
             place = 0
-        offered = luck < (OFFERED if state.aligned else OFFERED_ASTRAY)
-        calls = self._wrong_calls(chance, right, names)
+        offered = luck < (self._offered if state.aligned else OFFERED_ASTRAY)
+        calls = self._wrong_calls(chance, right, names, self.task.gold[state.made + 1 :])
         if offered and right.tool in names:
             calls = calls[: self.proposals - 1]
             calls.insert(place, right)
         return calls
 
-    def _wrong_calls(self, chance: random.Random, right: PlainCall, names: Sequence[str]) -> list[PlainCall]:
-        """Different calls: of the gold tool with one wrong argument, or of any tool as other tasks use it."""
+    def _wrong_calls(
+        self, chance: random.Random, right: PlainCall, names: Sequence[str], later: Sequence[PlainCall]
+    ) -> list[PlainCall]:
+        """Different calls: too early, of the gold tool with one wrong argument, or as other tasks make them."""
         calls: dict[str, PlainCall] = {}
         for _ in range(DRAWS_PER_WRONG_CALL * self.proposals):
             if len(calls) == self.proposals or not names:
                 break
-            if right.arguments and right.tool in names and chance.random() < 0.5:
+            # No luck is drawn where there is nothing to win, so that all other draws stay as they are without it.
+            if self._early_offers and later and chance.random() < self._early_offers:
+                call = chance.choice(later)
+            elif right.arguments and right.tool in names and chance.random() < 0.5:
                 call = self._with_one_wrong_argument(chance, right)
             else:
                 tool = chance.choice(names)
@@ -316,9 +326,7 @@ class Simulation:
 
     # --- the judge ---
 
-    def score(
-        self, state: State, call: PlainCall, ask: int, *, stage: Stage, sigma: float, wrong: float = WRONG_CALL
-    ) -> float:
+    def score(self, state: State, call: PlainCall, ask: int, *, stage: Stage, noise: Noise) -> float:
         """r_pre or r_post of a call in a state, or whether the task is done after it.
 
         Args:
@@ -326,19 +334,32 @@ class Simulation:
             call: The call.
             ask: How often this is now asked, from 1.
             stage: What is asked.
-            sigma: Standard deviation of the score.
-            wrong: Mean score of a call that is not the next gold one.
+            noise: The judge.
         """
         if stage == "goal":
-            mean = DONE if self.run(state, call).done else NOT_DONE
-        else:
-            mean = RIGHT_CALL if state.right is not None and call.key == state.right.key else wrong
+            mean = noise.done if self.run(state, call).done else noise.not_done
+            return noise.score(mean, self._error(state, call, ask, stage, noise.goal_sigma))
+        standing = self._standing(state, call)
+        error = self._error(state, call, ask, stage, noise.spread(standing), repeats=noise.repeats)
+        if noise.tool_bias:
+            error += noise.tool_bias * self._draw(self.start, call.tool, "bias", 0)
+        return noise.score(noise.mean(standing, stage), error, logit=noise.logit)
+
+    def _standing(self, state: State, call: PlainCall) -> Standing:
+        if state.right is not None and call.key == state.right.key:
+            return "right"
+        return "early" if any(call.key == gold.key for gold in self.task.gold[state.made + 1 :]) else "wrong"
+
+    def _error(
+        self, state: State, call: PlainCall, ask: int, stage: Stage, sigma: float, *, repeats: bool = False
+    ) -> float:
+        """Half of the variance belongs to the state and call, half is drawn each time, unless errors repeat."""
         if sigma == 0:
-            return mean
-        subject = "goal" if stage == "goal" else "call"
-        fixed = self._draw(state, call.key, subject, 0)
-        fresh = self._draw(state, call.key, stage, ask)
-        return min(max(mean + sigma * (fixed + fresh) / math.sqrt(2), 0.0), 1.0)
+            return 0.0
+        fixed = self._draw(state, call.key, "goal" if stage == "goal" else "call", 0)
+        if repeats:
+            return sigma * fixed
+        return sigma * (fixed + self._draw(state, call.key, stage, ask)) / math.sqrt(2)
 
     def _draw(self, state: State, call: str, what: str, ask: int) -> float:
         key = (state, call, what, ask)

@@ -23,7 +23,7 @@ from pydantic import BaseModel
 
 from langchain_tooltree import ToolCard
 from tests.benchmarks.bfcl_world import PlainCall, ToolSpec
-from tests.benchmarks.compare.desk import Evaluate, Propose, Question, Score
+from tests.benchmarks.compare.desk import Evaluate, Fused, FusedReply, Propose, Question, Score
 from tests.benchmarks.compare.simulation import State
 from tests.internals.tooltree import (
     DEFAULT_ATTEMPT_PROMPT,
@@ -49,6 +49,16 @@ REASON = "This call fits the request, but one of its arguments is not what was a
 
 CANDIDATE_ID = "c10"
 DONE_REPLY = "The request is fulfilled; there is nothing left to do."
+
+CONFIDENCE = {"confidence": {"type": "number", "description": "How likely this call is right, from 0 to 1."}}
+"""What a fused question adds to the schema of each tool."""
+
+ASSESS = {
+    "name": "assess",
+    "description": "Score the latest result and say whether all of the request is fulfilled, beside the next calls.",
+    "parameters": {"score": {"type": "number"}, "fulfilled": {"type": "number"}},
+}
+"""The tool by which a model says in a fused reply what it thinks of the latest result."""
 
 ToolsShown = Callable[[State, int], Sequence[str]]
 """Names of the tools that a state is shown when it is asked for the nth time."""
@@ -113,6 +123,12 @@ class PromptTokens:
             latest = self._call(state.call)[2] + seen
             self._evaluations[state] = self._after + self._history(state.parent) + latest + _verdict_tokens()
         return self._evaluations[state]
+
+    def fused(self, state: State, attempt: int, reply: FusedReply) -> float:
+        """Of asking a state for calls, their scores and those of its last call at once, and of the reply."""
+        count = len(self._shown(state, attempt)) if self._shown else len(self._specs)
+        added = _fused_tokens(len(reply.calls), told=reply.reward is not None)
+        return self.propose(state, attempt, reply.calls) + count * _confidence_tokens() + added
 
     def _dialogue(self, state: State) -> float:
         """Of the messages of a path."""
@@ -179,13 +195,16 @@ class TokenCounter:
                 return round(self._prompts.score(state, calls))
             case Evaluate(state):
                 return round(self._prompts.evaluate(state))
+            case Fused(state):
+                return round(self._propose(state, answer.calls, answer))
         msg = f"A {type(question).__name__} is no question to a model."
         raise TypeError(msg)
 
-    def _propose(self, state: State, calls: Sequence[PlainCall]) -> float:
+    def _propose(self, state: State, calls: Sequence[PlainCall], fused: FusedReply | None = None) -> float:
         before = self._offered.setdefault(state, [])
         attempt = len(before) + 1
-        tokens = self._prompts.propose(state, attempt, calls)
+        prompts = self._prompts
+        tokens = prompts.fused(state, attempt, fused) if fused else prompts.propose(state, attempt, calls)
         if before and self._lists_tried:
             tokens += self._prompts.tried(attempt, [call for offer in before for call in offer])
         before.append(calls)
@@ -254,6 +273,19 @@ def _scores_tokens(count: int) -> float:
 def _verdict_tokens() -> float:
     """Of a judge's reply about an observation."""
     return text_tokens(json.dumps({"reason": REASON, "score": 0.75, "goal": 0.75}))
+
+
+@cache
+def _confidence_tokens() -> float:
+    """Of the field that a fused question adds to a tool."""
+    return text_tokens(_json(CONFIDENCE))
+
+
+@cache
+def _fused_tokens(calls: int, *, told: bool) -> float:
+    """Of the tool for scores in the prompt, of the scores of so many calls, and of what is told of the last result."""
+    scores = calls * text_tokens(_json({"confidence": 0.75}))
+    return text_tokens(_json(ASSESS)) + scores + told * text_tokens(_json({"score": 0.75, "fulfilled": 0.75}))
 
 
 @cache

@@ -7,6 +7,7 @@ import pytest
 from tests.benchmarks.bfcl_model import gold_arguments
 from tests.benchmarks.bfcl_world import PlainCall, Task, ToolSpec
 from tests.benchmarks.compare.desk import Desk
+from tests.benchmarks.compare.noise import usual
 from tests.benchmarks.compare.peers.a_star import AStar
 from tests.benchmarks.compare.peers.beam import Beam
 from tests.benchmarks.compare.peers.best_first import BestFirst
@@ -48,9 +49,9 @@ TASK = Task(
 )
 
 
-def worked(peer, seed, *, sigma=0.0, max_model_calls=BUDGET):
+def worked(peer, seed, *, auc=1.0, max_model_calls=BUDGET):
     simulation = Simulation(TASK, gold_arguments([TASK]), seed=seed)
-    desk = Desk(simulation, sigma, max_model_calls, lambda question, answer: 0)
+    desk = Desk(simulation, usual(auc), max_model_calls, lambda question, answer: 0)
     desk.work(peer)
     return desk
 
@@ -66,7 +67,7 @@ def test_a_peer_with_a_perfect_judge_solves_the_task(peer, seed):
 
 @pytest.mark.parametrize("peer", PEERS, ids=lambda peer: type(peer).__name__)
 def test_a_peer_with_a_smaller_budget_keeps_what_it_would_have_kept_by_then(peer):
-    whole, cut = worked(peer, seed=0, sigma=0.3), worked(peer, seed=0, sigma=0.3, max_model_calls=12)
+    whole, cut = worked(peer, seed=0, auc=0.85), worked(peer, seed=0, auc=0.85, max_model_calls=12)
 
     assert [(calls, state.name) for calls, state in cut.kept] == [
         (calls, state.name) for calls, state in whole.kept if calls <= cut.model_calls

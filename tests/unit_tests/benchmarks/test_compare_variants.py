@@ -6,6 +6,7 @@ from langchain_tooltree import SearchConfig
 from tests.benchmarks.bfcl_model import gold_arguments
 from tests.benchmarks.bfcl_world import PlainCall, Task, ToolSpec
 from tests.benchmarks.compare.desk import Desk
+from tests.benchmarks.compare.noise import usual
 from tests.benchmarks.compare.simulation import Simulation
 from tests.benchmarks.compare.variants import PUCT, VARIANTS, AdaptiveWidth, EarlyExit, Gumbel, Merged
 from tests.internals.tooltree import Call, Frontier, Observation, Tree
@@ -47,7 +48,7 @@ TASK = Task(
 @pytest.mark.parametrize("name", VARIANTS)
 @pytest.mark.parametrize("seed", range(5))
 def test_a_variant_with_a_perfect_judge_solves_the_task(name, seed):
-    desk = Desk(Simulation(TASK, gold_arguments([TASK]), seed=seed), 0.0, BUDGET, lambda question, answer: 0)
+    desk = Desk(Simulation(TASK, gold_arguments([TASK]), seed=seed), usual(1.0), BUDGET, lambda question, answer: 0)
 
     VARIANTS[name](desk)
 
