@@ -286,7 +286,7 @@ class SearchSession:
                 config: RunnableConfig = {**inner_marks(place), **self._host_state}
                 config["recursion_limit"] = self._recursion_limit
                 observation, replayed = yield from self._executor.run(node, config)
-                found, tool_calls = {"observation": observation}, 1
+                found, tool_calls = {"observations": [observation]}, 1
             case "evaluate":
                 judged = self._judge_request("post", [node], self._tree.nodes[node.parent or 0], place)
                 reward, goal = yield from planner.post_judge.post(judged, meter)
@@ -334,7 +334,7 @@ class SearchSession:
         hopeless = [call for call in proposal.calls if failures and failures[call.key] >= FAILURES_ENOUGH]
         problems = [str(problem) for problem in proposal.problems]
         return {
-            "calls": [call for call in proposal.calls if call not in hopeless],
+            "actions": [(call,) for call in proposal.calls if call not in hopeless],
             "dropped": [*problems, *(f"{call.label}: failed {FAILURES_ENOUGH} times already" for call in hopeless)],
             # A model that saw only some of the tools cannot know that no tool can help.
             "finished": proposal.finished and len(shown) == len(allowed),

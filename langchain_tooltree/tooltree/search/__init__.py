@@ -14,11 +14,11 @@ What `perform` does is up to the driver. One that asks nobody and knows a single
     def perform(operation):
         match operation.kind:
             case "propose":  # which calls may follow in this state?
-                found = {"calls": [Call(tool="look", arguments={}, effect="read")]}
+                found = {"actions": [[Call(tool="look", arguments={}, effect="read")]]}
             case "score":  # r_pre of each candidate, before it runs
                 found = {"scores": [0.8 for _ in operation.candidates]}
             case "execute":  # run search.tree[operation.node].call
-                found = {"observation": Observation(content="A map.")}
+                found = {"observations": [Observation(content="A map.")]}
             case "evaluate":  # r_post of the observation, and whether the task is done
                 found = {"reward": 0.9, "goal": 1.0}
         return OperationOutcome(operation=operation.id, kind=operation.kind, node=operation.node, **found)

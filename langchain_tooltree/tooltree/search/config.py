@@ -100,9 +100,10 @@ class SearchConfig:
     first_play: Literal["parent_mean", "r_pre", "zero"] = "parent_mean"
     exploration_decay: float = 1.0
     pre_threshold_decay: float = 1.0
-    proposals: Literal["together", "per_tool"] = "together"
-    pre_evaluation: Literal["batched", "single"] = "batched"
-    post_evaluation: Literal["needed", "always"] = "needed"
+    proposals: Literal["own_step", "together", "per_tool"] = "together"
+    pre_evaluation: Literal["fused", "batched", "single"] = "batched"
+    post_evaluation: Literal["fused", "needed", "always"] = "needed"
+    effort: Literal["frugal", "balanced", "thorough"] = "balanced"
     max_proposals: int = 3
     goal_score: bool = True
     goal_threshold: float = 0.7
@@ -133,6 +134,12 @@ class SearchConfig:
         self._check("seed", lambda value: isinstance(value, int), "a whole number")
         self._check("confidence", lambda value: 0 < value <= 1, "a number above 0 and at most 1")
         self._check_choices()
+        if self.selection != "posterior" and (self.proposals == "own_step" or self.pre_evaluation == "fused"):
+            msg = (
+                f"selection={self.selection!r} needs scores of every call by themselves; choose "
+                "proposals='together' or 'per_tool', and pre_evaluation='batched' or 'single'."
+            )
+            raise ConfigurationError(msg)
         if self.selection == "posterior" and not self.goal_score:
             msg = (
                 "selection='posterior' weighs whether a path fulfils the request, so it needs goal_score=True; "

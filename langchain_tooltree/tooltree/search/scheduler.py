@@ -7,7 +7,7 @@ budget is spent.
 
 from collections import deque
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -53,7 +53,7 @@ class Operation:
     """One piece of I/O of a rollout.
 
     `plan` narrows the tools, `propose` asks a state for calls, `score` is the pre-evaluation of candidates, `execute`
-    runs one call, `evaluate` is the post-evaluation of its observation.
+    runs calls, `evaluate` is the post-evaluation of an observation, or the check of an answer.
     """
 
     id: int  # launch number, from 0; outcomes are consumed in this order
@@ -61,6 +61,9 @@ class Operation:
     node: int  # the state to ask, or the call to run or judge
     rollout: int  # number of the rollout this belongs to, from 0
     attempt: int = 1  # for `propose`: how often this state is now asked, from 1
+    own_step: bool = False  # for `propose`: whether the question is the plain agent's own
+    run: tuple[int, ...] = ()  # for `execute` and `propose`: the nodes whose calls are run first, in this order
+    missing: tuple[str, ...] = ()  # for `propose`: what of the request is not done yet, in words
     extra_candidates: int = 0  # for `propose`: how often the model may be asked for other calls if it replies with one
     candidates: tuple[int, ...] = ()  # for `score`: the nodes to score, in the order of creation
     model_calls: int = 0  # model calls that may be used at the most
@@ -76,15 +79,18 @@ class OperationOutcome(BaseModel):
     kind: OperationKind
     node: int
     tools: tuple[str, ...] = ()  # `plan`: the names kept
-    calls: tuple[Call, ...] = ()  # `propose`: valid calls, best first
+    actions: tuple[tuple[Call, ...], ...] = ()  # `propose`: best first; each a call, or the calls of one reply
+    confidences: tuple[float | None, ...] = ()  # `propose`: r_pre of each action that the reply scored; may be empty
     dropped: tuple[str, ...] = ()  # `propose`: calls that could not be repaired, each with its reason
     finished: bool = False  # `propose`: the model answered without proposing any call
     several: bool = False  # `propose`: some reply held more than one call
     gained: int | None = None  # `propose`: extra candidates found; `None` if none were asked for
     scores: tuple[float | None, ...] = ()  # `score`: one in [0, 1] for each candidate, `None` where the judge gave none
-    observation: Observation | None = None  # `execute`: what the tool brought back
-    reward: float | None = None  # `evaluate`: r_post in [0, 1], `None` if the judge gave none
-    goal: float | None = None  # `evaluate`: whether the task is done, in [0, 1], `None` if the judge gave none
+    observations: tuple[Observation, ...] = ()  # `execute`, `propose`: what each of the calls to run brought back
+    reward: float | None = None  # `evaluate`, `propose`: r_post in [0, 1], `None` if there is none
+    goal: float | None = None  # `evaluate`, `propose`: whether the task is done, in [0, 1], `None` if nobody said
+    missing: tuple[str, ...] = ()  # `evaluate`, `propose`: what of the request is not done yet, in words
+    answer: dict[str, Any] | None = None  # `propose`: the agent's reply without calls, as plain data
     error: str | None = None  # why the operation failed, if it did
     cancelled: bool = False  # whether the caller had asked by then to stop
     spent: Spent = Spent()
@@ -175,11 +181,10 @@ class ExtraCandidates:
 class Scheduler:
     """Operations that wait to be launched, and those launched and not yet consumed, each with its rollout.
 
-    A proposal may need `proposer_calls` model calls, a question to the judge `judge_calls`; `single` asks the judge
-    about each candidate by itself.
+    A proposal may need `proposer_calls` model calls, a question to the judge `judge_calls`.
     """
 
-    def __init__(self, budget: Budget, *, proposer_calls: int, judge_calls: int, single: bool) -> None:
+    def __init__(self, budget: Budget, *, proposer_calls: int, judge_calls: int) -> None:
         self.ready: list[tuple[Operation, Rollout]] = []
         self.outstanding: deque[tuple[Operation, Rollout]] = deque()  # oldest first
         self.launched = 0
@@ -187,14 +192,13 @@ class Scheduler:
         self._budget = budget
         self._proposer_calls = proposer_calls
         self._judge_calls = judge_calls
-        self._single = single
+        self._single = budget.config.pre_evaluation == "single"
+        self._fused = budget.config.pre_evaluation == "fused"
         self._extra = ExtraCandidates(budget.config)
 
-    def put(self, kind: OperationKind, rollout: Rollout, *, attempt: int = 1, candidates: tuple[int, ...] = ()) -> None:
-        """Add the next operation of a rollout."""
-        operation = Operation(
-            id=-1, kind=kind, node=rollout.node.id, rollout=rollout.id, attempt=attempt, candidates=candidates
-        )
+    def put(self, kind: OperationKind, rollout: Rollout, **details: Any) -> None:
+        """Add the next operation of a rollout; `details` are other fields of it."""
+        operation = Operation(id=-1, kind=kind, node=rollout.node.id, rollout=rollout.id, **details)
         self.ready.append((operation, rollout))
 
     def launch(self) -> Operation | SpentBudget | None:
@@ -219,7 +223,7 @@ class Scheduler:
 
     def _affordable_extra(self, operation: Operation) -> int:
         """Extra candidates must not use up what scoring the candidates and judging a call would need."""
-        if operation.kind != "propose":
+        if operation.kind != "propose" or self._fused:
             return 0
         questions = (self._budget.config.top_k if self._single else 1) + 1
         spare = self._budget.free_model_calls - self._proposer_calls - questions * self._judge_calls
@@ -232,10 +236,11 @@ class Scheduler:
         granted = min(wanted, self._budget.free_model_calls + held)
         if wanted and granted < 1:
             return "max_model_calls"
+        if self._budget.free_tool_calls < len(operation.run):
+            return "max_tool_calls"
+        self._budget.reserve(tool_calls=len(operation.run))
         if operation.kind == "execute":
-            if self._budget.free_tool_calls < 1:
-                return "max_tool_calls"
-            self._budget.reserve(tool_calls=1, model_calls=granted)
+            self._budget.reserve(model_calls=granted)
             rollout.held_model_calls = granted
             return 0
         self._budget.reserve(model_calls=granted - held)
@@ -251,7 +256,7 @@ class Scheduler:
             case "score":
                 return self._judge_calls * (len(operation.candidates) if self._single else 1)
             case "execute":
-                return min(self._judge_calls, 1)
+                return 0 if self._fused else min(self._judge_calls, 1)
             case "evaluate":
                 return self._judge_calls
 
@@ -269,8 +274,7 @@ class Scheduler:
             raise ResumeError(msg)
         operation, rollout = self.outstanding.popleft()
         self.consumed += 1
-        ran = int(operation.kind == "execute")
-        self._budget.settle(outcome.spent, model_calls=operation.model_calls, tool_calls=ran)
+        self._budget.settle(outcome.spent, model_calls=operation.model_calls, tool_calls=len(operation.run))
         self._budget.elapsed = max(self._budget.elapsed, outcome.elapsed)
         self._extra.watch(outcome)
         return operation, rollout

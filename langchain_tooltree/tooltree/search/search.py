@@ -8,6 +8,7 @@ recorded list of outcomes replays exactly.
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal, cast
 
@@ -72,8 +73,8 @@ class TreeSearch:
             self.budget,
             proposer_calls=1 + (tools if config.proposals == "per_tool" else 1),
             judge_calls=judge_calls,
-            single=config.pre_evaluation == "single",
         )
+        self._fused = config.pre_evaluation == "fused"
         self._frontier = Frontier(self.tree, config)
         self._policy: SelectionPolicy
         self._best: BestPath | MostProbablePath
@@ -198,12 +199,19 @@ class TreeSearch:
     def _do(self, work: Work, rollout: Rollout) -> None:
         match work.kind:
             case "propose":
-                work.node.proposing = True
-                self._scheduler.put("propose", rollout, attempt=work.node.proposals + 1)
+                self._propose(rollout)
             case "execute":
                 self._execute(rollout)
             case "evaluate":
                 self._evaluate(rollout)
+
+    def _propose(self, rollout: Rollout, run: tuple[int, ...] = ()) -> None:
+        """Ask the rollout's state, after running the calls that lead there if they have not run yet."""
+        node = rollout.node
+        node.proposing = True
+        attempt = node.proposals + 1
+        own_step = self.config.proposals == "own_step" and attempt == 1
+        self._scheduler.put("propose", rollout, attempt=attempt, own_step=own_step, run=run, missing=node.missing)
 
     # --- tell ---
 
@@ -227,11 +235,13 @@ class TreeSearch:
                 self._planned = True
                 self.kept_tools = outcome.tools or None
             case "propose":
+                self._ran(operation, outcome)
                 self._proposed(rollout, node, outcome)
             case "score":
                 self._scored(rollout, operation, outcome)
             case "execute":
-                self._executed(node, outcome)
+                self._ran(operation, outcome)
+                self._observed(rollout)
             case "evaluate":
                 self._evaluated(rollout, node, outcome)
         if outcome.cancelled:
@@ -243,21 +253,49 @@ class TreeSearch:
         self._count_failure("proposer_failed", "propose", outcome.error)
         if outcome.error is None:
             node.proposals += 1
-            node.finished = outcome.finished
+            node.answer = outcome.answer or node.answer
+            node.finished = outcome.finished and outcome.answer is None
         else:
             dropped.append(outcome.error)
+        self._take_scores(node, outcome)
+        confidences = outcome.confidences or (None,) * len(outcome.actions)
         candidates: list[Node] = []
-        for call in outcome.calls:
-            if repetition := self.tree.repetition(node, call):
-                dropped.append(f"{call.label}: {repetition}")
-            else:
-                candidates.append(self.tree.add(node, call))
+        for action, confidence in zip(outcome.actions, confidences, strict=True):
+            fresh = [call for call in action if not self.tree.repetition(node, call)]
+            dropped.extend(f"{call.label}: {self.tree.repetition(node, call)}" for call in action if call not in fresh)
+            if fresh:
+                candidates.append(self._add(node, fresh, confidence))
         node.dropped.extend(dropped)
+        self.tree.changed.add(node.id)
         self._record("propose", rollout, node, calls=[_label(each) for each in candidates], dropped=dropped)
-        if candidates:
-            self._scheduler.put("score", rollout, candidates=tuple(each.id for each in candidates))
-        else:
-            self._end(rollout)
+        unscored = [head for head in candidates if head.r_pre is None]
+        if unscored:
+            self._scheduler.put("score", rollout, candidates=tuple(each.id for each in unscored))
+            return
+        if self._fused:
+            self._review(node)
+        self._end(rollout)
+
+    def _add(self, state: Node, action: Sequence[Call], confidence: float | None) -> Node:
+        """Add an action, a call or the calls of one reply, below a state; returns the node of its first call."""
+        head = end = self.tree.add(state, action[0])
+        for call in action[1:]:
+            end = self.tree.add(end, call, batched=True)
+        if self._fused:
+            for node in self.tree.batch(head):
+                node.r_pre = self.config.pre_threshold if confidence is None else confidence
+                node.pre_scored = confidence is not None
+        return head
+
+    def _take_scores(self, node: Node, outcome: OperationOutcome) -> None:
+        """What a reply, or a judge, has said of the latest call and of the request as a whole."""
+        node.missing = outcome.missing or node.missing
+        if outcome.goal is not None:
+            node.goal, node.goal_scored = outcome.goal, True
+        if outcome.reward is not None and node.call and not node.evaluated:
+            node.r_post = outcome.reward
+            self.tree.backpropagate(node, outcome.reward)
+        self.tree.changed.add(node.id)
 
     def _scored(self, rollout: Rollout, operation: Operation, outcome: OperationOutcome) -> None:
         """Pre-evaluation: prune what scores below the threshold or is not among the top K, then work on."""
@@ -269,6 +307,8 @@ class TreeSearch:
         for candidate, score in zip(candidates, outcome.scores, strict=True):
             candidate.pre_scored = score is not None
             candidate.r_pre = threshold if score is None else score
+            for member in self.tree.batch(candidate)[1:]:
+                member.r_pre, member.pre_scored = candidate.r_pre, candidate.pre_scored
             facts = {"r_pre": candidate.r_pre, "scored": candidate.pre_scored}
             self._record("judge", rollout, candidate, call=_label(candidate), **facts)
         self.tree.changed.update(operation.candidates)
@@ -283,35 +323,73 @@ class TreeSearch:
         if work is None:
             self._end(rollout)
             return
-        self.tree.occupy(state, -1)
-        self.tree.occupy(work.node, 1)
-        rollout.node = work.node
+        self._move(rollout, work.node)
         self._do(work, rollout)
 
     def _execute(self, rollout: Rollout) -> None:
-        """Run the rollout's call, unless it is deferred, known already, or being run by another rollout."""
+        """Run the rollout's call, and those made in the same reply, unless they are known, deferred, or being run.
+
+        Where scores come with the next question, that is asked in the same operation.
+        """
         rollout.tried_call = True
-        if rollout.node.deferred:
-            self._evaluate(rollout)
-        elif observation := self._cache.find(rollout):
-            self._observed(rollout, observation, cached=True)
-        elif self._cache.join(rollout):
-            self._scheduler.put("execute", rollout)
+        batch = self.tree.batch(rollout.node)
+        if len(batch) > 1:
+            self._move(rollout, batch[-1])
+        known = [(node, self._cache.find(node)) for node in batch if not node.deferred]
+        for node, observation in known:
+            if observation is not None:
+                self._observe(node, observation, rollout, cached=True)
+        run = tuple(node.id for node, observation in known if observation is None)
+        if len(run) == 1 and len(batch) == 1 and not self._cache.join(rollout):
+            return  # another rollout runs the same call
+        if self._asks_at_once(batch[-1]):
+            self._propose(rollout, run)
+        elif run:
+            self._scheduler.put("execute", rollout, run=run)
+        else:
+            self._observed(rollout)
 
-    def _executed(self, node: Node, outcome: OperationOutcome) -> None:
-        observation = outcome.observation or Observation(content=outcome.error or "No result.", kind="exception")
-        for position, rollout in enumerate(self._cache.finish(node, observation)):
-            self._observed(rollout, observation, cached=position > 0)
+    def _asks_at_once(self, node: Node) -> bool:
+        return self._fused and not node.deferred and not self._frontier.is_deepest(node)
 
-    def _observed(self, rollout: Rollout, observation: Observation, *, cached: bool) -> None:
-        node = rollout.node
+    def _ran(self, operation: Operation, outcome: OperationOutcome) -> None:
+        """Take in what the calls of an operation have brought back, also for rollouts that waited for the same call."""
+        lost = Observation(content=outcome.error or "No result.", kind="exception")
+        for position, node_id in enumerate(operation.run):
+            node = self.tree.nodes[node_id]
+            observation = outcome.observations[position] if position < len(outcome.observations) else lost
+            rollout = self._active[operation.rollout]
+            self._observe(node, observation, rollout, cached=False)
+            for waiting in self._cache.finish(node, observation):
+                if waiting is not rollout:
+                    self._observe(waiting.node, observation, waiting, cached=True)
+                    if self._asks_at_once(waiting.node):
+                        self._propose(waiting)
+                    else:
+                        self._observed(waiting)
+
+    def _observe(self, node: Node, observation: Observation, rollout: Rollout, *, cached: bool) -> None:
         node.observation = observation
         self.tree.changed.add(node.id)
+        parent = self.tree.nodes[node.parent or ROOT]
+        # After a write that failed for a passing reason the state of its world is unknown: nothing is built upon it.
+        node.closed = node.closed or (node.world != parent.world and observation.transient)
         self._record("execute", rollout, node, call=_label(node), status=observation.kind, cached=cached)
-        if self._policy.judges_at_once(self._frontier, node):
+
+    def _observed(self, rollout: Rollout) -> None:
+        """Go on after the calls of a rollout have run: judge what they brought back, or leave that for later."""
+        if not self._fused and self._policy.judges_at_once(self._frontier, rollout.node):
             self._evaluate(rollout)
-        else:
-            self._end(rollout)
+            return
+        if self._fused:
+            self._review(rollout.node)
+        self._end(rollout)
+
+    def _move(self, rollout: Rollout, node: Node) -> None:
+        """Let a rollout work at another node."""
+        self.tree.occupy(rollout.node, -1)
+        self.tree.occupy(node, 1)
+        rollout.node = node
 
     def _evaluate(self, rollout: Rollout) -> None:
         rollout.node.evaluating = True
@@ -332,14 +410,17 @@ class TreeSearch:
             node.goal = inherited if outcome.goal is None else outcome.goal
             node.goal_scored = outcome.goal is not None
         self.tree.backpropagate(node, reward)
-        # After a write that failed for a passing reason the state of its world is unknown: nothing is built upon it.
-        lost = node.world != parent.world and node.observation is not None and node.observation.transient
-        node.closed = node.closed or lost or node.deferred or node.depth >= self.config.max_depth
+        node.closed = node.closed or node.deferred or node.depth >= self.config.max_depth
         facts = {"r_post": reward, "goal": node.goal, "scored": node.post_scored}
         self._record("evaluate", rollout, node, call=_label(node), **facts)
         if node.post_scored and reward < self.config.post_threshold:
             self._prune(rollout, node, "post_evaluation")
             node.closed = True
+        self._review(node)
+        self._end(rollout)
+
+    def _review(self, node: Node) -> None:
+        """Take in what is new at a node: announce another best path, and stop if it is good enough."""
         solved = self._best.consider(self.tree, node)
         best = self._best.find(self.tree)
         if best and best.id != self._announced_best:
@@ -348,7 +429,6 @@ class TreeSearch:
             self._events.append(BestEvent(type="best", node=best.id, value=self._best.value or 0.0, calls=calls))
         if solved:
             self._stop("solved")
-        self._end(rollout)
 
     def _prune(self, rollout: Rollout, node: Node, reason: Pruned) -> None:
         node.pruned = reason
@@ -399,9 +479,9 @@ class CallCache:
         self._known: dict[tuple[str, str], Observation] = {}
         self._running: dict[tuple[str, str], list[Rollout]] = {}
 
-    def find(self, rollout: Rollout) -> Observation | None:
-        """The observation of a rollout's call, if it is known."""
-        known = self._known.get(self._key(rollout.node))
+    def find(self, node: Node) -> Observation | None:
+        """The observation of a node's call, if it is known."""
+        known = self._known.get(self._key(node))
         self.hits += known is not None
         return known
 
@@ -417,7 +497,7 @@ class CallCache:
         key = self._key(node)
         if node.call:
             self.learn(key[0], node.call, observation)
-        return self._running.pop(key)
+        return self._running.pop(key, [])
 
     def learn(self, world: str, call: Call, observation: Observation) -> None:
         """Keep what a call brought back in a world, unless it failed for a passing reason."""

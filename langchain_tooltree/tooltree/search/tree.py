@@ -95,6 +95,9 @@ class Node:
     value: float = 0.0  # Q(s, a): their mean
     in_flight: int = 0  # rollouts that are below here now (WU-UCT's unobserved samples)
     children: list[int] = field(default_factory=list)  # identifiers of the children, in the order of creation
+    batched: bool = False  # whether the call was made in the same reply as its parent's: neither goes without the other
+    answer: dict[str, Any] | None = None  # the agent's reply in this state if it made no call, as plain data
+    missing: tuple[str, ...] = ()  # what of the request is not done here, in words
     offer: int = 0  # which proposal of its parent the call came with, from 1; 0 for the root
     proposals: int = 0  # how often this state was asked for calls
     finished: bool = False  # whether the model, asked for calls here, had none
@@ -156,13 +159,19 @@ class Tree:
     def __len__(self) -> int:
         return len(self.nodes)
 
-    def add(self, parent: Node, call: Call) -> Node:
+    def add(self, parent: Node, call: Call, *, batched: bool = False) -> Node:
         """Append a child that has no score yet."""
         world = parent.world
         if call.effect == "sandboxed":
             world = digest(f"{parent.world}\n{call.key}", WORLD_DIGITS)
         node = Node(
-            len(self.nodes), parent=parent.id, depth=parent.depth + 1, call=call, world=world, offer=parent.proposals
+            len(self.nodes),
+            parent=parent.id,
+            depth=parent.depth + 1,
+            call=call,
+            world=world,
+            batched=batched,
+            offer=parent.offer if batched else parent.proposals,
         )
         self.nodes.append(node)
         parent.children.append(node.id)
@@ -181,6 +190,13 @@ class Tree:
         if any(world == state.world and earlier.key == call.key for world, earlier in made):
             return "already made on this path"
         return None
+
+    def batch(self, head: Node) -> list[Node]:
+        """The nodes of the calls that were made in the same reply as that of `head`, in order, `head` the first."""
+        batch = [head]
+        while batch[-1].children and (following := self.nodes[batch[-1].children[0]]).batched:
+            batch.append(following)
+        return batch
 
     def children(self, node: Node) -> Iterator[Node]:
         """The children of a node, in the order of creation."""
@@ -308,7 +324,8 @@ class Frontier:
             node = self._tree.parent(node)
 
     def _may_ask(self, node: Node) -> bool:
-        return not node.finished and node.proposals < self._config.max_proposals
+        inside = bool(node.children) and self._tree.nodes[node.children[0]].batched
+        return not inside and not node.finished and node.proposals < self._config.max_proposals
 
     def _reached(self, node: Node) -> bool:
         if node.call is None or node.r_post is not None:

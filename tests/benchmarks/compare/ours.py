@@ -85,14 +85,14 @@ class _Player:
         match operation.kind:
             case "propose":
                 calls, took = self._desk.ask(Propose(self._state(node)))
-                found["calls"] = [_declared(call) for call in calls]
+                found["actions"] = [(_declared(call),) for call in calls]
                 found["finished"] = not calls
             case "score":
                 found["scores"], took = self._score(node, operation.candidates)
             case "execute":
                 state, took = self._desk.ask(Run(self._state(self._search.tree[node.parent or 0]), _plain(node)))
                 self._states[node.id] = state
-                found["observation"] = Observation(content=state.observation)
+                found["observations"] = [Observation(content=state.observation)]
             case "evaluate" if "post" in self._without:
                 found["reward"] = node.r_pre
             case "evaluate":

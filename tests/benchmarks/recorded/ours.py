@@ -60,8 +60,8 @@ class _Player:
         match operation.kind:
             case "propose":
                 steps = self._proposed(node, operation.attempt)
-                found["calls"] = [
-                    Call(tool=step[0], arguments={STEP: list(step)}, effect="sandboxed") for step in steps
+                found["actions"] = [
+                    (Call(tool=step[0], arguments={STEP: list(step)}, effect="sandboxed"),) for step in steps
                 ]
                 found["finished"] = not steps
             case "score":
@@ -69,7 +69,7 @@ class _Player:
                 found["scores"] = model.judge(self._state(node), steps)
             case "execute":
                 _, results = model.turn.take(self._state(self._search.tree[node.parent or 0]), _step(node))
-                found["observation"] = Observation(content="\n".join(results))
+                found["observations"] = [Observation(content="\n".join(results))]
             case "evaluate":
                 parent = self._state(self._search.tree[node.parent or 0])
                 [found["reward"]] = model.judge(parent, [_step(node)])

@@ -72,15 +72,21 @@ class PureWorld:
         gained = draw.choice((None, 0, 1, 2)) if operation.extra_candidates else None
         several = gained is None and len(calls) > 1
         dropped = ("bad(): refused",) * draw.randrange(2)
-        return {"calls": calls, "dropped": dropped, "finished": not calls, "several": several, "gained": gained}
+        return {
+            "actions": [(call,) for call in calls],
+            "dropped": dropped,
+            "finished": not calls,
+            "several": several,
+            "gained": gained,
+        }
 
     def _score(self, draw: random.Random, operation: Operation) -> dict:
         return {"scores": [self._number(draw) for _ in operation.candidates]}
 
     def _execute(self, draw: random.Random, _: Operation) -> dict:
         if draw.random() < self.trouble:
-            return {"observation": Observation(content="down", kind="exception", transient=draw.random() < 0.5)}
-        return {"observation": Observation(content=f"seen {draw.randrange(9)}")}
+            return {"observations": [Observation(content="down", kind="exception", transient=draw.random() < 0.5)]}
+        return {"observations": [Observation(content=f"seen {draw.randrange(9)}")]}
 
     def _evaluate(self, draw: random.Random, _: Operation) -> dict:
         return {"reward": self._number(draw), "goal": self._number(draw)}
@@ -136,7 +142,7 @@ class TableWorld:
                 return {"scores": [self.r_pre.get(name, 0.8) for name in names]}
             case "execute":
                 failed = {"kind": "exception", "transient": True} if tool in self.transient else {}
-                return {"observation": Observation(content=f"{tool} ran", **failed)}
+                return {"observations": [Observation(content=f"{tool} ran", **failed)]}
             case "evaluate":
                 return {"reward": self.r_post.get(tool, 0.8), "goal": self.goal.get(tool, 0.1)}
             case "plan":
@@ -149,7 +155,7 @@ class TableWorld:
         attempts = [offered] if isinstance(offered, str) else offered
         names = attempts[attempt - 1].split() if attempt <= len(attempts) else []
         calls = [Call(tool=name, arguments={}, effect=self.effects.get(name, "read")) for name in names]
-        return {"calls": calls, "finished": not calls}
+        return {"actions": [(call,) for call in calls], "finished": not calls}
 
 
 def explore(

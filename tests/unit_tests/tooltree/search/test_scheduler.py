@@ -8,9 +8,9 @@ from tests.internals.tooltree import Budget, Estimate, Node, OperationOutcome, R
 @pytest.fixture
 def make():
     def queue(*, model_calls=10, tool_calls=10, proposer_calls=2, judge_calls=2, single=False, top_k=1):
-        config = SearchConfig(top_k=top_k)
+        config = SearchConfig(top_k=top_k, pre_evaluation="single" if single else "batched")
         budget = Budget(config, Estimate(rollouts=9, model_calls=model_calls, tool_calls=tool_calls))
-        return budget, Scheduler(budget, proposer_calls=proposer_calls, judge_calls=judge_calls, single=single)
+        return budget, Scheduler(budget, proposer_calls=proposer_calls, judge_calls=judge_calls)
 
     return queue
 
@@ -108,8 +108,8 @@ def test_a_budget_is_spent_when_no_refund_can_come(make):
 
 def test_the_tool_budget_is_spent_in_the_same_way(make):
     _, queue = make(tool_calls=1)
-    queue.put("execute", rollout(0))
-    queue.put("execute", rollout(1))
+    queue.put("execute", rollout(0), run=(0,))
+    queue.put("execute", rollout(1), run=(1,))
     first = queue.launch()
     assert queue.launch() is None
     tell(queue, first, tool_calls=1)

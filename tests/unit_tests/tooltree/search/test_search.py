@@ -231,7 +231,7 @@ def test_without_a_tools_outcome_the_error_becomes_the_observation(table_world, 
     class Lost(table_world):
         def answer(self, tree, operation):
             outcome = super().answer(tree, operation)
-            lost = {"observation": None, "error": "lost"}
+            lost = {"observations": (), "error": "lost"}
             return outcome.model_copy(update=lost) if operation.kind == "execute" else outcome
 
     search = TreeSearch(SearchConfig(max_rollouts=1))

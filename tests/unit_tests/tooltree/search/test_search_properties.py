@@ -207,7 +207,7 @@ def test_a_call_runs_once_in_a_world_unless_it_failed_for_a_passing_reason(make,
             node = search.tree[outcome.node]
             key = (search.tree.parent(node).world, node.call.key)
             assert key not in settled
-            if not outcome.observation.transient:
+            if not outcome.observations[0].transient:
                 settled.add(key)
 
 
