@@ -10,13 +10,16 @@ from itertools import chain
 from typing import Any
 from uuid import UUID
 
+from langchain_core.messages import ToolCall
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config
+from langgraph import errors
 from langgraph.channels.delta import DeltaChannel
 from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.config import get_config
 from langgraph.constants import START
 from langgraph.errors import GraphInterrupt
+from langgraph.prebuilt import ToolNode
 from langgraph.runtime import Runtime
 
 # Checkpoint namespaces: `node:task|node:task`, and `node:task|2` for the third call of a graph in one task.
@@ -224,7 +227,17 @@ class SavedState:
 # ToolNode.
 
 
-def tool_node_input(name: str, arguments: Mapping[str, Any], call_id: str, state: Mapping[str, Any]) -> dict[str, Any]:
+def tool_node_input(call: ToolCall, state: Mapping[str, Any]) -> dict[str, Any]:
     """What a `ToolNode` takes for one call, with the state that its tool may have injected."""
-    call = {"name": name, "args": arguments, "id": call_id, "type": "tool_call"}
     return {"__type": "tool_call_with_context", "tool_call": call, "state": state}
+
+
+def node_injects(node: ToolNode, tool: str) -> bool:
+    """Whether a `ToolNode` changes the arguments of a tool; yes where it does not say."""
+    found = getattr(node, "_injected_args", {}).get(tool)
+    return found is None or any(vars(found).values())
+
+
+def is_invalid_resume(error: BaseException) -> bool:
+    """Whether an answer to an interrupt did not fit; a LangGraph that does not say so never marks one."""
+    return bool(getattr(errors, "is_invalid_resume", lambda _: False)(error))

@@ -3,22 +3,25 @@
 import asyncio
 import copy
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial, reduce
-from typing import Any
+from typing import Any, cast
 
 from langchain.agents.middleware import AgentMiddleware, AgentState, HumanInTheLoopMiddleware, PIIMiddleware
-from langchain_core.messages import LC_AUTO_PREFIX, AIMessage, BaseMessage
+from langchain_core.messages import LC_AUTO_PREFIX, AIMessage, BaseMessage, ToolCall
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config, merge_configs
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
 from langgraph.prebuilt import ToolNode
-from langgraph.prebuilt.tool_node import ToolCallRequest, ToolInvocationError
+from langgraph.prebuilt.tool_node import ToolCallRequest, ToolInvocationError, msg_content_output
 from langgraph.runtime import get_runtime
+from langgraph.types import Command
+from pydantic import ValidationError
 
-from langchain_tooltree._langgraph import tool_node_input
+from langchain_tooltree._langgraph import is_invalid_resume, node_injects, tool_node_input
 from langchain_tooltree.conversation import is_observation
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.flows import Flow, FunctionStep, in_thread
@@ -108,11 +111,44 @@ def _inside(outer: Wrapper, inner: Wrapper) -> Wrapper:
     return lambda request, execute: outer(request, lambda passed_on: inner(passed_on, execute))
 
 
+class ToolNodes:
+    """The `ToolNode`s through which the tools of a search run, each made once.
+
+    A `ToolNode` injects state, store and runtime and lets the host's hooks in. Where there is nothing of either, a tool
+    is invoked directly: the node's executor and its copies of the configuration cost more than the rest of the call.
+    """
+
+    def __init__(self, host_hooks: HostHooks | None = None) -> None:
+        self._hooks = host_hooks or HostHooks()
+        self._nodes: dict[str, ToolNode] = {}
+        self._alone: set[str] = set()  # names of tools into which nothing is injected: the same in every fork
+
+    @property
+    def wrap_async(self) -> bool:
+        """Whether calls on the async path pass through hooks, which are coroutine functions."""
+        return self._hooks.awrap is not None
+
+    def around(self, tool: BaseTool) -> ToolNode | None:
+        """The node of a tool; `None` if it can be invoked directly."""
+        wrap, awrap = self._hooks.wrap, self._hooks.awrap
+        is_free = wrap is None and awrap is None
+        if is_free and tool.name in self._alone:
+            return None
+        node = self._nodes.get(tool.name)
+        if node is None or node.tools_by_name[tool.name] is not tool:  # that of another fork
+            node = ToolNode([tool], handle_tool_errors=False, wrap_tool_call=wrap, awrap_tool_call=awrap)
+            if is_free and not node_injects(node, tool.name):
+                self._alone.add(tool.name)
+                return None
+            self._nodes[tool.name] = node
+        return node
+
+
 @dataclass(frozen=True, slots=True)
 class ToolStep:
     """One tool call, as a step of a flow.
 
-    The call goes through a LangGraph `ToolNode`, so state, store and runtime are injected as in the user's own graph.
+    State, store and runtime are injected, and the host's hooks called, as in the user's own graph; see `ToolNodes`.
 
     A sync-only tool runs in a thread on the async path; an async-only one gets an event loop of its own on the sync
     path. `timeout` is in seconds, `None` for no limit; a sync tool cannot be stopped: its thread is left behind.
@@ -125,7 +161,7 @@ class ToolStep:
     state: Mapping[str, Any]
     timeout: float | None
     config: RunnableConfig
-    host_hooks: HostHooks = field(default_factory=HostHooks)
+    nodes: ToolNodes = field(default_factory=ToolNodes)
 
     def run(self) -> Any:
         """Run the tool; one that takes too long raises `TimeoutError`."""
@@ -136,7 +172,7 @@ class ToolStep:
 
     async def arun(self) -> Any:
         """Run the tool without blocking the loop; one that takes too long raises `TimeoutError`."""
-        if _is_sync_only(self.tool) and self.host_hooks.awrap is None:
+        if _is_sync_only(self.tool) and not self.nodes.wrap_async:
             return await asyncio.wait_for(asyncio.wrap_future(self._in_thread(self._invoke)), self.timeout)
         return await asyncio.wait_for(self._ainvoke(), self.timeout)
 
@@ -145,22 +181,51 @@ class ToolStep:
         return in_thread(work, f"tooltree-{self.call.tool}")
 
     def _invoke(self) -> Any:
-        node, state, config = self._prepared()
-        return node.invoke(state, config)
+        call, config = self._prepared()
+        if node := self.nodes.around(self.tool):
+            return node.invoke(tool_node_input(call, self.state), config)
+        with _refused_arguments(call):
+            return _told(self.tool.invoke(call, config), call)
 
     async def _ainvoke(self) -> Any:
-        node, state, config = self._prepared()
-        return await node.ainvoke(state, config)
+        call, config = self._prepared()
+        if node := self.nodes.around(self.tool):
+            return await node.ainvoke(tool_node_input(call, self.state), config)
+        with _refused_arguments(call):
+            return _told(await self.tool.ainvoke(call, config), call)
 
-    def _prepared(self) -> tuple[ToolNode, dict[str, Any], RunnableConfig]:
+    def _prepared(self) -> tuple[ToolCall, RunnableConfig]:
         merged = merge_configs(ensure_config(), self.config)
         # Merging passes over a limit that is the default, but the search's own graph has set another.
         if "recursion_limit" in self.config:
             merged["recursion_limit"] = self.config["recursion_limit"]
-        wrap, awrap = self.host_hooks.wrap, self.host_hooks.awrap
-        node = ToolNode([self.tool], handle_tool_errors=False, wrap_tool_call=wrap, awrap_tool_call=awrap)
         arguments = copy.deepcopy(self.call.arguments)  # a tool may change what it gets
-        return node, tool_node_input(self.call.tool, arguments, self.call_id, self.state), merged
+        return ToolCall(name=self.call.tool, args=arguments, id=self.call_id, type="tool_call"), merged
+
+
+@contextmanager
+def _refused_arguments(call: ToolCall) -> Iterator[None]:
+    """Raise what a `ToolNode` raises for arguments that the tool does not take."""
+    try:
+        yield
+    except ValidationError as error:
+        if is_invalid_resume(error):
+            raise
+        located = [problem for problem in error.errors() if problem["loc"]]
+        raise ToolInvocationError(call["name"], error, call["args"], located) from error
+
+
+def _told(returned: Any, call: ToolCall) -> dict[str, Any] | None:
+    """What a `ToolNode` makes of what a tool returned: messages for the state; `None` where there is a Command."""
+    messages = returned if isinstance(returned, list) else [returned]
+    if any(isinstance(message, Command) for message in messages):
+        return None
+    for message in messages:
+        if not is_observation(message):
+            msg = f"Tool {call['name']} returned unexpected type: {type(returned)}"
+            raise TypeError(msg)
+        message.content = cast("Any", msg_content_output(message.content))
+    return {"messages": messages}
 
 
 def _is_sync_only(tool: BaseTool) -> bool:
@@ -251,8 +316,10 @@ class ToolExecutor:
     state: Mapping[str, Any]  # the graph state for injected arguments
     messages_key: str  # where in it the messages stand that those of the path replace
     _worlds: Worlds | None = field(init=False)
+    _nodes: ToolNodes = field(init=False)
 
     def __post_init__(self) -> None:
+        self._nodes = ToolNodes(self.host_hooks)
         self._worlds = Worlds(self.sandbox) if self.sandbox else None
 
     def run(self, node: Node, config: RunnableConfig) -> Flow[tuple[Observation, int]]:
@@ -315,7 +382,7 @@ class ToolExecutor:
             state=self._injected_state(tool, node, messages),
             timeout=self.config.tool_timeout,
             config=config,
-            host_hooks=self.host_hooks,
+            nodes=self._nodes,
         )
         return (yield from observe(step, max_chars=self.config.max_observation_chars))
 

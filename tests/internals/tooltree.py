@@ -60,7 +60,7 @@ from langchain_tooltree.tooltree.search.search import FAILURES_TO_GIVE_UP, TreeS
 from langchain_tooltree.tooltree.search.tree import Call, Effect, Frontier, Node, Observation, Tree, Work
 from langchain_tooltree.tooltree.search.warm_start import WarmStart
 from langchain_tooltree.tooltree.signed_reasoning import Reply, SignedReasoning, signed_reasoning_of
-from langchain_tooltree.tooltree.tool_executor import HostHooks, ToolStep, clip, observe
+from langchain_tooltree.tooltree.tool_executor import HostHooks, ToolNodes, ToolStep, clip, observe
 from langchain_tooltree.tooltree.tools import DeclaredEffect, checked_arguments, classify_tools
 
 

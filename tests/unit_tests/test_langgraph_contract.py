@@ -13,17 +13,20 @@ from typing import Annotated, Any, TypedDict
 import pytest
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages.tool import tool_call
+from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import merge_configs
-from langchain_core.tools import tool
+from langchain_core.tools import InjectedToolCallId, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.config import get_config
 from langgraph.errors import GraphInterrupt, ParentCommand
 from langgraph.func import task
 from langgraph.graph import END, START, MessagesState, StateGraph
-from langgraph.prebuilt import InjectedState, ToolNode
+from langgraph.prebuilt import InjectedState, InjectedStore, ToolNode, ToolRuntime
 from langgraph.prebuilt.tool_node import ToolInvocationError
 from langgraph.runtime import get_runtime
 from langgraph.types import Command, Interrupt, Send, interrupt
+from pydantic import BaseModel, ValidationError
 
 import langchain_tooltree
 from tests.internals import hall as inside
@@ -40,6 +43,10 @@ INTERNAL_MODULES = re.compile(r"from langgraph\.(?:_internal|channels|pregel\.)|
 
 class Listed(TypedDict):
     said: Annotated[list[str], operator.add]
+
+
+class Count(BaseModel):
+    number: int
 
 
 class Nodes(BaseCallbackHandler):
@@ -419,7 +426,9 @@ def test_a_tool_node_takes_one_call_with_the_state_for_its_tool():
         return f"{place}: {said}"
 
     def node(_):
-        given = inside.tool_node_input("look", {"place": "here"}, "call-1", {"messages": [], "said": ["a"]})
+        given = inside.tool_node_input(
+            tool_call(name="look", args={"place": "here"}, id="call-1"), {"messages": [], "said": ["a"]}
+        )
         result = ToolNode([look], handle_tool_errors=False).invoke(given)
         message = result["messages"][0]
         assert message.tool_call_id == "call-1"
@@ -435,12 +444,55 @@ def test_a_tool_node_raises_for_arguments_that_do_not_fit():
         return str(place)
 
     def node(_):
-        given = inside.tool_node_input("look", {"place": "nowhere"}, "call-1", {"messages": []})
+        given = inside.tool_node_input(tool_call(name="look", args={"place": "nowhere"}, id="call-1"), {"messages": []})
         with pytest.raises(ToolInvocationError):
             ToolNode([look], handle_tool_errors=False).invoke(given)
         return {"said": []}
 
     a_graph(node=node).invoke({"said": []})
+
+
+@pytest.mark.parametrize(
+    ("kind", "injected"),
+    [
+        (Annotated[dict, InjectedState], True),
+        (Annotated[dict, InjectedState("said")], True),
+        (Annotated[Any, InjectedStore()], True),
+        (Annotated[str, InjectedToolCallId], True),
+        (ToolRuntime, True),
+        (ToolRuntime | None, True),
+        (RunnableConfig, False),
+        (str, False),
+    ],
+)
+def test_a_tool_node_says_whether_it_injects_anything(kind, injected):
+    def look(place: str, given: kind) -> str:
+        """Look."""
+
+    assert inside.node_injects(ToolNode([tool(look)]), "look") is injected
+
+
+def test_a_tool_node_that_does_not_say_what_it_injects_may_inject():
+    @tool
+    def look(place: str) -> str:
+        """Look."""
+
+    assert inside.node_injects(object(), "look")
+    assert inside.node_injects(ToolNode([look]), "listen")
+
+
+def test_an_answer_that_does_not_fit_its_interrupt_is_told_from_arguments_that_do_not_fit_a_tool():
+    def node(_):
+        try:
+            interrupt("how many?", response_schema=Count)
+        except ValidationError as error:
+            return {"said": [str(inside.is_invalid_resume(error))]}
+
+    graph = a_graph(node=node, saved=True)
+    graph.invoke({"said": []}, THREAD)
+
+    assert graph.invoke(Command(resume={"number": "many"}), THREAD)["said"] == ["True"]
+    assert not inside.is_invalid_resume(ValueError())
 
 
 def test_the_runtime_knows_the_thread_and_the_run():
