@@ -18,7 +18,7 @@ from langchain_tooltree.sitgraph.middleware import SITGraphMiddleware
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
 from langchain_tooltree.sitgraph.transitions import SUMMARIZE_STATE
 from langchain_tooltree.tooltree.judge import Judge
-from langchain_tooltree.tooltree.middleware import ToolTreeMiddleware, deserves_search
+from langchain_tooltree.tooltree.middleware import ToolTreeMiddleware
 from langchain_tooltree.tooltree.review import PlanReviewMiddleware
 from langchain_tooltree.tooltree.sandbox import Sandbox
 from langchain_tooltree.tooltree.search import SearchConfig
@@ -36,7 +36,7 @@ def create_tooltree_agent(
     effects: Mapping[str, DeclaredEffect] | None = None,
     sandbox: Sandbox | None = None,
     embeddings: Embeddings | None = None,
-    when: Callable[[ModelRequest[Any]], bool] = deserves_search,
+    when: Callable[[ModelRequest[Any]], bool] | None = None,
     review: bool = False,
     graph: SITGraph | None = None,
     memory: CFGMMemory | None = None,
@@ -62,7 +62,7 @@ def create_tooltree_agent(
         effects: Which tools only `"read"`; while searching, every other tool is never run, unless the sandbox binds it.
         sandbox: A forkable world, in which the writes of its tools are tried out.
         embeddings: Ranks tools where there are many; `HashingEmbeddings` if left out.
-        when: Decides which model calls deserve a search.
+        when: Decides which model calls deserve a search; see `ToolTreeMiddleware`.
         review: Whether a person approves every write, with the plan and its alternatives before them; see
             `PlanReviewMiddleware`. Needs a checkpointer.
         graph: Tells the agent which tools came next in past runs. To learn from its own runs as well, put a

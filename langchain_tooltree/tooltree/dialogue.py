@@ -1,9 +1,13 @@
-"""The conversation as it stands at each node of a search: the dialogue, then the calls of the path, each answered."""
+"""The conversation as it stands at each node of a search: the dialogue, then the calls of the path, each answered.
+
+Calls that one reply has made stand in one message here, too. Where an operation runs calls and asks on from there, the
+tree does not hold what they have brought back yet: these observations are given as `fresh`, by node.
+"""
 
 import uuid
 from collections import Counter
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, TypedDict
 
 from langchain_core.messages import BaseMessage, SystemMessage
 
@@ -11,22 +15,42 @@ from langchain_tooltree.conversation import Conversation, calls_in
 from langchain_tooltree.errors import EmptyQueryError
 from langchain_tooltree.experience.records import readable
 from langchain_tooltree.text import digest
-from langchain_tooltree.tooltree.result import PlanStep
-from langchain_tooltree.tooltree.search import Node, Tree, call_key
+from langchain_tooltree.tooltree.result import PlanStep, messages_of, request_of, rounds
+from langchain_tooltree.tooltree.search import Node, Observation, Tree, call_key
 
 RECENT_MESSAGES = 3
 """User messages that the choice of tools depends on, latest last."""
+
+Fresh = Mapping[int, Observation]
+"""What calls have brought back that the tree does not hold yet, by node."""
+
+NOTHING: Fresh = {}
+
+
+class SoFar(TypedDict):
+    """How far the run of a conversation has come before the search."""
+
+    turn_calls: int  # calls since the latest request that brought something back
+    last_failed: bool  # whether the latest of them failed
+
+
+def so_far_in(said: Conversation) -> SoFar:
+    """How far the run of a conversation has come."""
+    outcomes = [step.outcome.status for step in said.steps if step.outcome]
+    return SoFar(turn_calls=len(outcomes), last_failed=outcomes[-1:] == ["error"])
 
 
 class PathDialogue:
     """One conversation, continued along the paths of a tree; `system` messages are put before it for the models."""
 
-    def __init__(self, tree: Tree, messages: Sequence[BaseMessage], *, system: Sequence[BaseMessage] = ()) -> None:
+    def __init__(
+        self, tree: Tree, messages: Sequence[BaseMessage] | Conversation, *, system: Sequence[BaseMessage] = ()
+    ) -> None:
         said = Conversation.of(messages)
         if not said.goal:
             msg = (
-                f"There is no request to plan for: of {len(messages)} messages, none is a user message with text, or "
-                "the last such message is empty. A node reads them from the state under its `messages_key`."
+                f"There is no request to plan for: of {len(said.messages)} messages, none is a user message with text, "
+                "or the last such message is empty. A node reads them from the state under its `messages_key`."
             )
             raise EmptyQueryError(msg)
         self.query = said.goal
@@ -41,58 +65,80 @@ class PathDialogue:
         self._system = list(system)
         self._ids: dict[tuple[str, int], str] = {}
         self._paths: dict[int, list[Node]] = {}
-        self._made: dict[tuple[int, str, bool], list[BaseMessage]] = {}
+        self._made: dict[tuple[tuple[tuple[int, str], ...], bool], list[BaseMessage]] = {}
         self._history: list[dict[str, Any]] | None = None
 
-    def messages_at(self, node: Node, *, signed: bool = True) -> list[BaseMessage]:
+    def messages_at(self, node: Node, *, signed: bool = True, fresh: Fresh = NOTHING) -> list[BaseMessage]:
         """What a tool called at a node finds in the graph state; the calls carry their signed reasoning, or not."""
-        path = (message for step in self.steps_to(node) for message in self._messages_of(step, signed=signed))
-        return [*self._messages, *path]
+        return [*self._messages, *self._messages_of(self.steps_to(node, fresh), signed=signed, fresh=fresh)]
 
-    def prompt_at(self, node: Node, *, signed: bool = True) -> list[BaseMessage]:
+    def prompt_at(self, node: Node, *, signed: bool = True, fresh: Fresh = NOTHING) -> list[BaseMessage]:
         """What a model asked at a node reads; only the one that made the calls has a use for signed reasoning."""
-        return [*self._system, *self.messages_at(node, signed=signed)]
+        return [*self._system, *self.messages_at(node, signed=signed, fresh=fresh)]
 
-    def _messages_of(self, step: PlanStep, *, signed: bool) -> list[BaseMessage]:
-        """A step as messages; every prompt below its node holds them, so they are made once."""
-        if step.observation is None:
-            return step.messages(signed=signed)
-        key = (step.node, step.call_id, signed and step.call.signed_reasoning is not None)
-        if key not in self._made:
-            self._made[key] = step.messages(signed=signed)
-        return self._made[key]
+    def _messages_of(self, steps: Sequence[PlanStep], *, signed: bool, fresh: Fresh = NOTHING) -> list[BaseMessage]:
+        """Steps as messages; every prompt below their nodes holds them, so those in the tree are made once."""
+        messages: list[BaseMessage] = []
+        for made in rounds(steps):
+            if made[-1].observation is None or made[-1].node in fresh:
+                messages += messages_of(made, signed=signed)
+                continue
+            key = (tuple((step.node, step.call_id) for step in made), signed)
+            if key not in self._made:
+                self._made[key] = messages_of(made, signed=signed)
+            messages += self._made[key]
+        return messages
 
-    def history_at(self, node: Node) -> list[dict[str, Any]]:
+    def history_at(self, node: Node, *, fresh: Fresh = NOTHING) -> list[dict[str, Any]]:
         """What was said and done until a node as JSON-like data, so that a judge needs no tools bound to read it."""
         if self._history is None:
             self._history = [*(transcript(self._system) if self._system else ()), *transcript(self._said)]
         history = [*self._history]
-        for step in self._path(node):
-            if step.call:
-                history.append(_called(step.call.tool, step.call.arguments))
-            if step.call and step.observation:
-                history.append(_observed(step.call.tool, step.observation.content))
+        for made in rounds(self.steps_to(node, fresh)):
+            history += [_called(step.call.tool, step.call.arguments) for step in made]
+            history += [_observed(step.call.tool, step.observation.content) for step in made if step.observation]
         return history
 
-    def steps_to(self, node: Node) -> tuple[PlanStep, ...]:
+    def steps_to(self, node: Node, fresh: Fresh = NOTHING) -> tuple[PlanStep, ...]:
         """The calls of the path to a node, with their ids."""
         path = self._path(node)
         return tuple(
-            PlanStep(step.call, call_id, step.observation, step.r_pre or 0.0, step.r_post, step.goal, step.id)
+            PlanStep(
+                call=step.call,
+                call_id=call_id,
+                observation=step.observation or fresh.get(step.id),
+                r_pre=step.r_pre or 0.0,
+                r_post=step.r_post,
+                goal=step.goal,
+                node=step.id,
+                batched=step.batched,
+            )
             for step, call_id in zip(path, self._call_ids(path), strict=True)
             if step.call is not None
         )
 
-    def context_at(self, node: Node) -> list[str]:
+    def context_at(self, node: Node, *, fresh: Fresh = NOTHING) -> list[str]:
         """What the choice of tools depends on: the latest requests, then the calls and observations of the path."""
-        seen = [f"{step.label} {readable(step.observation.content)}" for step in self._path(node) if step.observation]
+        made = [(step.call.label, step.observation) for step in self.steps_to(node, fresh)]
+        seen = [f"{label} {readable(observation.content)}" for label, observation in made if observation]
         return self.requests[-RECENT_MESSAGES:] + seen
 
     def request_at(self, node: Node) -> tuple[str, list[BaseMessage]]:
-        """The id of a node's call, unique in the conversation, and the messages until the call, it included."""
-        *before, made = self.steps_to(node)
-        path = (message for step in before for message in self._messages_of(step, signed=True))
-        return made.call_id, [*self._messages, *path, made.request()]
+        """The id of a node's call, unique in the conversation, and the messages until the call, it included.
+
+        The last message is the reply that made the call, with all its calls, as a tool of an agent finds it.
+        """
+        reply = self._reply_of(node)
+        steps = self.steps_to(reply[-1])
+        before, made = steps[: -len(reply)], steps[-len(reply) :]
+        messages = [*self._messages, *self._messages_of(before, signed=True), request_of(made)]
+        return made[reply.index(node)].call_id, messages
+
+    def _reply_of(self, node: Node) -> list[Node]:
+        """The nodes of the calls that were made in one reply with that of a node, in order."""
+        while node.batched:
+            node = self._tree[node.parent or 0]
+        return self._tree.batch(node)
 
     def _path(self, node: Node) -> list[Node]:
         """The path to a node; a tree only grows, so it stays what it is."""

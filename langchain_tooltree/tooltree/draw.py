@@ -86,11 +86,11 @@ def figures(node: Node) -> str:
 
 def status(node: Node) -> str:
     """What became of a node, if that is worth a word."""
-    waits = "write, not run" if node.deferred else ""
-    if node.pruned:
-        return ", ".join(filter(None, (waits, REASONS[node.pruned])))
-    if waits:
-        return waits
-    if node.observation and node.observation.kind != "ok":
-        return node.observation.kind
-    return ""
+    failed = node.observation is not None and node.observation.kind != "ok"
+    notes = [
+        "in the same reply" if node.batched else "",
+        "write, not run" if node.deferred else "",
+        REASONS[node.pruned] if node.pruned else node.observation.kind if failed and node.observation else "",
+        "answered" if node.answer is not None else "",
+    ]
+    return ", ".join(filter(None, notes))

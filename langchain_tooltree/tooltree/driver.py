@@ -156,7 +156,7 @@ def _inside(config: RunnableConfig | None) -> RunnableConfig:
 
 
 def searched(turn: Turn) -> Flow[SearchResult]:
-    """Search for a plan; the result holds no answer. Inside a graph task, the search is resumed and drained with it."""
+    """Search for a plan, which may end in an answer. Inside a graph task, the search is resumed and drained with it."""
     sinks, cancelled = turn.sinks, turn.cancelled
     if runtime := current_runtime():
         sinks = (*sinks, to_stream(runtime.stream_writer))
@@ -168,9 +168,9 @@ def searched(turn: Turn) -> Flow[SearchResult]:
 
 
 def answered(turn: Turn) -> Flow[SearchResult]:
-    """Search for a plan and, unless it waits for a write, answer from it."""
+    """Search for a plan and, unless it waits for a write or holds the answer, answer from it."""
     result = yield from searched(turn)
-    if result.pending:
+    if result.waiting or result.answer is not None:
         return result
     conversation = [*turn.system, *turn.messages, *result.messages]
     limit = turn.planner.config.max_seconds or math.inf

@@ -21,6 +21,7 @@ from langchain_tooltree.models import AGENT_NAME, resolve_model
 from langchain_tooltree.tooltree.driver import searched
 from langchain_tooltree.tooltree.planner import Planner, PlannerOptions, Turn, with_options
 from langchain_tooltree.tooltree.result import SearchResult, plan_metadata
+from langchain_tooltree.tooltree.search import SearchConfig
 from langchain_tooltree.tooltree.tool_executor import HostHooks
 from langchain_tooltree.tooltree.tools import ToolCard, ToolLibrary
 
@@ -30,11 +31,11 @@ few agents change between more, and a planner of 1,000 tools takes megabytes."""
 
 
 def deserves_search(request: ModelRequest[Any]) -> bool:
-    """Whether a model call is worth a search: the default of `ToolTreeMiddleware(when=...)`.
+    """Whether a model call is worth a search that costs more than it: the default of `ToolTreeMiddleware(when=...)`.
 
-    It is where a turn of the user begins, where another agent has handed over, where a tool call just failed, and
-    where a plan that was explored in a sandbox goes on after one of its writes. All other model calls go straight to
-    the model.
+    A search of `proposals="own_step"` begins with that very call, so there every one is. Otherwise it is where a turn
+    of the user begins, where another agent has handed over, where a tool call just failed, and where a plan that was
+    explored in a sandbox goes on after one of its writes. All other model calls go straight to the model.
     """
     said = Conversation(request.messages)
     if not said.observations:
@@ -50,9 +51,14 @@ def deserves_search(request: ModelRequest[Any]) -> bool:
 class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     """Plans the model calls of an agent that deserve it by a search over real tool calls.
 
-    Before the agent's model is asked, a search finds the best next calls. Reads that were tried come back as calls with
-    their results, so nothing runs twice, and the agent's own model answers from them. If the best next step is a
-    write, it comes back as an ordinary tool call, for the agent's own tools node, approval, retries and limits.
+    In place of the agent's model call, a search finds the best next calls. It begins with the agent's own step, asked
+    as the agent asks it, and goes on from there. Reads that were tried come back as calls with their results, so
+    nothing runs twice, with the answer behind them. If the best next step is a write, it comes back as an ordinary tool
+    call, for the agent's own tools node, approval, retries and limits; writes of one reply come back together.
+
+    An answer found while searching arrives whole in `stream_mode="messages"`, since nobody knows before it is checked
+    whether it is the one. The agent's own model is asked for the answer, token by token, where the request has a
+    `response_format` or provider-side tools, or another model searches.
 
     ```python
     agent = create_agent(model, tools, middleware=[ToolTreeMiddleware(effects={"search_flights": "read"})])
@@ -76,7 +82,8 @@ class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         sandbox: A forkable world, in which the writes of its tools are tried out.
         embeddings: Ranks tools where there are many; `HashingEmbeddings` if left out.
         cards: Cards with domains, output schemas and examples for some of the tools.
-        when: Decides which model calls deserve a search.
+        when: Decides which model calls deserve a search. If left out, it is all of them where a search begins with the
+            agent's own step (`SearchConfig(proposals="own_step")`), and what `deserves_search` says otherwise.
         host_middleware: The agent's other middleware. Searched calls then pass through its `wrap_tool_call`, results
             through the redaction of `PIIMiddleware(apply_to_tool_results=True)`, and tools under `interrupt_on` of
             `HumanInTheLoopMiddleware` are never run while searching. Middleware cannot see its neighbours, so
@@ -93,11 +100,15 @@ class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         model: str | BaseChatModel | None = None,
         *,
         cards: Iterable[ToolCard] = (),
-        when: Callable[[ModelRequest[Any]], bool] = deserves_search,
+        when: Callable[[ModelRequest[Any]], bool] | None = None,
         host_middleware: Sequence[AgentMiddleware[Any, Any, Any]] = (),
         **options: Unpack[PlannerOptions],
     ) -> None:
         super().__init__()
+        if when is None:
+            config = options.get("config") or SearchConfig()
+            own = isinstance(config, SearchConfig) and config.proposals == "own_step"
+            when = _always if own else deserves_search
         if not callable(when):
             msg = f"when must be a function from a ModelRequest to a bool, got {when!r}."
             raise ConfigurationError(msg)
@@ -142,8 +153,8 @@ class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         planned = run_flow(self._planned(request))
         if planned is None:
             return handler(request)
-        plan = planned.messages_for(request.model)
-        if planned.result.pending:
+        plan = planned.messages_for(request)
+        if planned.is_whole_for(request):
             return ModelResponse(plan)
         with self._kept_if_unanswered(planned):
             response = handler(_continued(request, plan))
@@ -156,8 +167,8 @@ class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         planned = await arun_flow(self._planned(request))
         if planned is None:
             return await handler(request)
-        plan = planned.messages_for(request.model)
-        if planned.result.pending:
+        plan = planned.messages_for(request)
+        if planned.is_whole_for(request):
             return ModelResponse(plan)
         with self._kept_if_unanswered(planned):
             response = await handler(_continued(request, plan))
@@ -235,14 +246,28 @@ class _Planned:
     model: BaseChatModel
     result: SearchResult
 
-    def messages_for(self, model: BaseChatModel) -> list[BaseMessage]:
+    def messages_for(self, request: ModelRequest[Any]) -> list[BaseMessage]:
         """The plan for the model that answers from it, by the name of the agent, as that model's own messages are."""
         name = get_config().get("metadata", {}).get(AGENT_NAME)
-        messages = self.result.messages if model is self.model else self.result.plain_messages
+        result = self.result if self.is_whole_for(request) else replace(self.result, answer=None)
+        messages = result.messages if request.model is self.model else result.plain_messages
         for message in messages:
             if name and isinstance(message, AIMessage):
                 message.name = name
         return messages
+
+    def is_whole_for(self, request: ModelRequest[Any]) -> bool:
+        """Whether nothing is left to say: calls wait, or the plan's answer is what the agent's model would say itself.
+
+        That model was asked with other options where the answer has a form, or the provider runs tools of its own.
+        """
+        own = request.model is self.model and request.response_format is None
+        asked_alike = own and not any(isinstance(tool, dict) for tool in request.tools)
+        return bool(self.result.waiting) or (self.result.answer is not None and asked_alike)
+
+
+def _always(request: ModelRequest[Any]) -> bool:  # noqa: ARG001 - the form of `when`
+    return True
 
 
 def _handed_over(request: ModelRequest[Any], reply: AIMessage) -> bool:

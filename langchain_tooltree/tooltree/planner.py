@@ -9,7 +9,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, Literal, TypedDict, TypeVar, Unpack, cast, get_type_hints
 
@@ -21,20 +21,22 @@ from langchain_core.runnables.config import ensure_config
 from langchain_core.tools import BaseTool
 
 from langchain_tooltree._langgraph import state_reader, without_reserved
+from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.events import Event, FallbackEvent, StartEvent
 from langchain_tooltree.experience.records import readable
-from langchain_tooltree.flows import EventSink, Flow, TwinStep, current_runtime
+from langchain_tooltree.flows import EventSink, Flow, TogetherStep, TwinStep, current_runtime
 from langchain_tooltree.models import TAG, Meter, Patience, ask_patiently, bind_tools, inner_marks, resolve_model
 from langchain_tooltree.text import digest
 from langchain_tooltree.tooltree.ask import ProposalRequest, Proposer, plan_tools
-from langchain_tooltree.tooltree.dialogue import PathDialogue
+from langchain_tooltree.tooltree.dialogue import Fresh, PathDialogue, SoFar, so_far_in
 from langchain_tooltree.tooltree.judge import Judge, JudgedCall, JudgeRequest, ModelEvaluator, Score, resolve_judge
-from langchain_tooltree.tooltree.result import SearchCost, SearchResult
+from langchain_tooltree.tooltree.result import SearchCost, SearchResult, answer_at
 from langchain_tooltree.tooltree.retrieval import ToolRetriever
 from langchain_tooltree.tooltree.sandbox import Sandbox
 from langchain_tooltree.tooltree.search import (
     Node,
+    Observation,
     Operation,
     OperationOutcome,
     SearchConfig,
@@ -121,6 +123,9 @@ class Planner:
             msg = f"sandbox must have `tools` and `fork()`, got {type(sandbox).__name__}. See ObjectSandbox."
             raise ConfigurationError(msg)
         self.config = config or SearchConfig()
+        own_judges = options.get("judge") is not None or options.get("post_judge") is not None
+        if own_judges and self.config.pre_evaluation == "fused":
+            self.config = replace(self.config, pre_evaluation="batched", post_evaluation="needed")
         self.model = resolve_model(model)
         self.library = ToolLibrary(tools)
         self.host_hooks = host_hooks or HostHooks()
@@ -181,17 +186,23 @@ class Turn:
 class SearchSession:
     """The pure search of a turn, and the conversation along the paths of its tree.
 
-    `identity` is a digest of what may tell one user's run from another's.
+    `identity` is a digest of what may tell one user's run from another's. `so_far` is how far the run had come when the
+    search began: for a search that is replayed, later than that.
     """
 
-    def __init__(self, turn: Turn) -> None:
+    def __init__(self, turn: Turn, *, so_far: SoFar | None = None) -> None:
         self.turn = turn
         self.planner = planner = turn.planner
+        said = Conversation.of(turn.messages)
+        self.so_far = so_far or so_far_in(said)
         self.search = TreeSearch(
-            planner.config, tools=len(planner.cards), judge_calls=planner.judge_calls, reserved_model_calls=1
+            planner.config,
+            tools=len(planner.cards),
+            judge_calls=planner.judge_calls,
+            reserved_model_calls=1,
         )
         self._tree = self.search.tree
-        self.dialogue = PathDialogue(self._tree, turn.messages, system=turn.system)
+        self.dialogue = PathDialogue(self._tree, said, system=turn.system)
         self._executor = ToolExecutor(
             self._tree,
             self.dialogue,
@@ -263,17 +274,16 @@ class SearchSession:
         deadline = began + (planner.config.max_seconds or math.inf) - operation.elapsed
         meter = Meter(operation.model_calls, Patience(deadline=deadline, cancelled=self._is_cancelled))
         node = self._tree.nodes[operation.node]
-        # Where in the search an inner run stands, for traces. The scores are those of the call that is run or judged,
-        # or of the call that led to the state that is asked for more; `None` for one that is not known yet.
-        place = {"node": node.id, "rollout": operation.rollout, "r_pre": node.r_pre, "r_post": node.r_post}
-        tool_calls = replayed = 0
+        place = _place(operation, node)
+        seen, replayed = yield from self._run(operation)
         match operation.kind:
             case "plan":
                 query = self.dialogue.query
                 tools = yield from plan_tools(planner.model, planner.library, query, planner.config, meter)
                 found: dict[str, Any] = {"tools": tools}
             case "propose":
-                found = yield from self._propose(operation, node, place, meter)
+                found = yield from self._propose(operation, node, place, seen, meter)
+                found["observations"] = list(seen.values())
             case "score":
                 candidates = [self._tree.nodes[candidate] for candidate in operation.candidates]
                 single = planner.config.pre_evaluation == "single"
@@ -283,10 +293,7 @@ class SearchSession:
                     scores.extend((yield from planner.pre_judge.pre(judged, meter)))
                 found = {"scores": scores, "error": _cause(meter) if None in scores else None}
             case "execute":
-                config: RunnableConfig = {**inner_marks(place), **self._host_state}
-                config["recursion_limit"] = self._recursion_limit
-                observation, replayed = yield from self._executor.run(node, config)
-                found, tool_calls = {"observations": [observation]}, 1
+                found = {"observations": list(seen.values())}
             case "evaluate":
                 judged = self._judge_request("post", [node], self._tree.nodes[node.parent or 0], place)
                 reward, goal = yield from planner.post_judge.post(judged, meter)
@@ -294,7 +301,7 @@ class SearchSession:
         seconds = time.monotonic() - began
         spent = Spent(
             model_calls=meter.model_calls,
-            tool_calls=tool_calls,
+            tool_calls=len(seen),
             replayed=replayed,
             input_tokens=meter.input_tokens,
             output_tokens=meter.output_tokens,
@@ -310,19 +317,36 @@ class SearchSession:
             **found,
         ).model_dump()
 
+    def _run(self, operation: Operation) -> Flow[tuple[dict[int, Observation], int]]:
+        """Run the calls that an operation begins with, reads at the same time, and count those repeated for forks."""
+        flows = []
+        for node in map(self._tree.__getitem__, operation.run):
+            config: RunnableConfig = {**inner_marks(_place(operation, node)), **self._host_state}
+            config["recursion_limit"] = self._recursion_limit
+            flows.append(self._executor.run(node, config))
+        calls = [self._tree[node].call for node in operation.run]
+        if len(flows) > 1 and all(call is not None and call.effect == "read" for call in calls):
+            ran = yield TogetherStep(flows)
+        else:
+            ran = []
+            for flow in flows:
+                ran.append((yield from flow))
+        seen = {node: observation for node, (observation, _) in zip(operation.run, ran, strict=True)}
+        return seen, sum(repeated for _, repeated in ran)
+
     def _propose(
-        self, operation: Operation, node: Node, place: Mapping[str, Any], meter: Meter
+        self, operation: Operation, node: Node, place: Mapping[str, Any], seen: Fresh, meter: Meter
     ) -> Flow[dict[str, Any]]:
         allowed = self.search.kept_tools or self.planner.library.names
         shown = allowed
         if retriever := self.planner.retriever:
             try:
-                context = self.dialogue.context_at(node)
+                context = self.dialogue.context_at(node, fresh=seen)
                 shown = yield from retriever.retrieve(context, allowed, attempt=operation.attempt)
             except Exception as error:  # noqa: BLE001 - embeddings that are down end in the fallback, not in a crash
                 return {"error": f"the tools could not be ranked: {type(error).__name__}: {error}"}
         asked = ProposalRequest(
-            conversation=self.dialogue.prompt_at(node),
+            conversation=self.dialogue.prompt_at(node, fresh=seen),
             tools=shown,
             attempt=operation.attempt,
             tried=[self._tree.nodes[child].label for child in node.children],
@@ -362,13 +386,13 @@ class SearchSession:
         )
 
     def result(self) -> SearchResult:
-        """The outcome of the finished search, without an answer."""
+        """The outcome of the finished search; its answer is what the agent said where the plan ends, if it did."""
         search = self.search
         best, fallback = self._concluded()
         spent = search.budget.spent
         pruned = [node.pruned for node in self._tree.nodes if node.pruned]
         after = pruned.count("post_evaluation")
-        return SearchResult(
+        result = SearchResult(
             query=self.dialogue.query,
             tree=self._tree,
             steps=self.dialogue.steps_to(best) if best else (),
@@ -389,6 +413,7 @@ class SearchSession:
             fallback=fallback,
             search_id=self.dialogue.run_key,
         )
+        return result if result.waiting else replace(result, answer=answer_at(best or self._tree.root))
 
     def _concluded(self) -> tuple[Node | None, str | None]:
         """The end of the best path of the finished search, and why nothing is kept."""
@@ -401,11 +426,20 @@ class SearchSession:
         """Why nothing is kept; `None` if a plan is, or if the model said that no call is needed."""
         root, stopped = self._tree.nodes[0], self.search.stop_reason
         needless = stopped == "exhausted" and not (root.children or root.dropped)
-        if stopped == "solved" or needless or best is not None:
+        if stopped == "solved" or needless or root.answer is not None or best is not None:
             return None
         reason = f"no call was worth keeping ({stopped})"
         causes = self.search.problems or ([] if root.children else root.dropped)
         return f"{reason}: {causes[-1]}" if causes else reason
+
+
+def _place(operation: Operation, node: Node) -> dict[str, Any]:
+    """Where in the search an inner run stands, for traces.
+
+    The scores are those of the call that is run or judged, or of the call that led to the state that is asked for more;
+    `None` for one that is not known yet.
+    """
+    return {"node": node.id, "rollout": operation.rollout, "r_pre": node.r_pre, "r_post": node.r_post}
 
 
 def _cause(meter: Meter) -> str:

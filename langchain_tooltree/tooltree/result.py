@@ -1,13 +1,15 @@
 """What a search hands back: the best trajectory, the whole tree, what it cost, and what its messages carry."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, cast
 
-from langchain_core.messages import AIMessage, BaseMessage, ToolCall, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, ToolCall, ToolMessage, messages_from_dict
 
 from langchain_tooltree.tooltree import draw
 from langchain_tooltree.tooltree.search import Call, Node, Observation, StopReason, Tree
+from langchain_tooltree.tooltree.signed_reasoning import fields_together
 
 if TYPE_CHECKING:
     from rich.tree import Tree as TerminalTree
@@ -38,11 +40,12 @@ class PlanMetadata(TypedDict):
     """Where a message of a plan comes from, and what it was weighed against; plain data.
 
     It is what a person who approves a write is shown, and how a later search finds the tree that it can go on from.
-    Scores are those of `PlanStep`. Only a call that waits to be carried out has what is not required.
+    Scores are those of `PlanStep`; of a message with several calls, `r_pre` is that of the first, the rest that of the
+    last. Only a message whose calls wait to be carried out has what is not required.
     """
 
     search: str
-    node: int
+    node: int  # the state that the message leads to: the node of its last call
     r_pre: float
     r_post: float | None
     goal: float | None
@@ -63,27 +66,42 @@ class PlanStep:
     r_post: float | None  # score of the observation, in [0, 1]; `None` if it did not have to be judged
     goal: float | None  # whether the task is done after it, in [0, 1]; `None` without goal scores
     node: int  # its node in the tree
+    batched: bool = False  # whether it was made in the same reply as the call before it
 
-    def request(self, *, signed: bool = True) -> AIMessage:
-        """The call as the message of a model, with the signed reasoning that the model that made it expects."""
-        call = ToolCall(name=self.call.tool, args=dict(self.call.arguments), id=self.call_id)
-        if signed and self.call.signed_reasoning:
-            return AIMessage(**self.call.signed_reasoning.message_fields(self.call_id), tool_calls=[call])
-        return AIMessage("", tool_calls=[call])
 
-    def messages(self, *, signed: bool = True) -> list[BaseMessage]:
-        """The call and its answer, as every provider accepts them; the call alone if it was deferred."""
-        request = self.request(signed=signed)
-        if self.observation is None:
-            return [request]
-        answer = ToolMessage(
-            self.observation.content,
-            tool_call_id=self.call_id,
-            name=self.call.tool,
-            status="success" if self.observation.kind == "ok" else "error",
-            artifact=self.observation.artifact,
+def rounds(steps: Iterable[PlanStep]) -> list[list[PlanStep]]:
+    """Steps by the messages that make them: the calls of one reply together, its deferred ones apart."""
+    made: list[list[PlanStep]] = []
+    for step in steps:
+        if made and step.batched and (step.observation is None) == (made[-1][-1].observation is None):
+            made[-1].append(step)
+        else:
+            made.append([step])
+    return made
+
+
+def request_of(steps: Sequence[PlanStep], *, signed: bool = True) -> AIMessage:
+    """The calls of one reply as the message of a model, with the signed reasoning that the model expects back."""
+    calls = [ToolCall(name=step.call.tool, args=dict(step.call.arguments), id=step.call_id) for step in steps]
+    reasoned = [(step.call.signed_reasoning, step.call_id) for step in steps if step.call.signed_reasoning]
+    fields = fields_together(reasoned) if signed and reasoned else {"content": ""}
+    return AIMessage(**fields, tool_calls=calls)
+
+
+def messages_of(steps: Sequence[PlanStep], *, signed: bool = True) -> list[BaseMessage]:
+    """The calls of one reply and their answers, as every provider accepts them; a deferred call has no answer."""
+    answers = [
+        ToolMessage(
+            step.observation.content,
+            tool_call_id=step.call_id,
+            name=step.call.tool,
+            status="success" if step.observation.kind == "ok" else "error",
+            artifact=step.observation.artifact,
         )
-        return [request, answer]
+        for step in steps
+        if step.observation
+    ]
+    return [request_of(steps, signed=signed), *answers]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +137,8 @@ class SearchResult:
         stop_reason: Why the search ended.
         fallback: Why planning failed, so that the plain model answers; `None` also if the model said that no call is
             needed.
-        answer: The final answer; `None` while a write of the plan waits to be carried out.
+        answer: The final answer, which the model gave where the plan ends or was asked for; `None` while a write of
+            the plan waits to be carried out.
         search_id: Unique to the search and the same when it is resumed.
     """
 
@@ -138,9 +157,20 @@ class SearchResult:
         return tuple(step.call for step in self.steps)
 
     @property
+    def waiting(self) -> tuple[PlanStep, ...]:
+        """The calls that still have to be carried out in the real world, and together: those of one reply.
+
+        They are the first call that changes something and what the same reply made after it. The rest of the plan
+        depends on what they bring back.
+        """
+        first = next((place for place, step in enumerate(self.steps) if step.call.effect != "read"), len(self.steps))
+        later = self.steps[first + 1 :]
+        return (*self.steps[first : first + 1], *takewhile(lambda step: step.batched, later))
+
+    @property
     def pending(self) -> PlanStep | None:
-        """The first call that still has to be carried out in the real world, if the plan holds one."""
-        return next((step for step in self.steps if step.call.effect != "read"), None)
+        """The first of the calls that are `waiting`, if any is."""
+        return next(iter(self.waiting), None)
 
     @property
     def messages(self) -> list[BaseMessage]:
@@ -158,22 +188,31 @@ class SearchResult:
 
     def _messages(self, *, signed: bool) -> list[BaseMessage]:
         messages: list[BaseMessage] = []
-        pending = self.pending
-        for step in self.steps:
-            made = [step.request(signed=signed)] if step is pending else step.messages(signed=signed)
-            metadata = PlanMetadata(
-                search=self.search_id, node=step.node, r_pre=step.r_pre, r_post=step.r_post, goal=step.goal
-            )
-            made[0].response_metadata[KEY] = metadata
+        waiting = self.waiting
+        done = self.steps[: self.steps.index(waiting[0])] if waiting else self.steps
+        for steps in rounds(done):
+            made = messages_of(steps, signed=signed)
+            made[0].response_metadata[KEY] = self._metadata(steps)
+            if waiting and waiting[0].batched and steps[-1] is done[-1]:
+                made[0].content = ""  # the reasoning goes with the calls that wait; providers want it only once
             messages.extend(made)
-            if step is pending:
-                metadata["plan"] = [planned(later.call) for later in self.steps[self.steps.index(step) + 1 :]]
-                metadata["alternatives"] = self.alternatives
-                # What was replayed depends on crashes, but a resumed search says what the undisturbed one would have.
-                metadata["cost"] = {name: count for name, count in self.cost.counts().items() if name != "replayed"}
-                metadata["stop_reason"] = self.stop_reason
-                return messages
-        return messages if self.answer is None else [*messages, self.answer]
+        if not waiting:
+            return messages if self.answer is None else [*messages, self.answer]
+        request = request_of(waiting, signed=signed)
+        metadata = self._metadata(waiting)
+        metadata["plan"] = [planned(later.call) for later in self.steps[len(done) + len(waiting) :]]
+        metadata["alternatives"] = self.alternatives
+        # What was replayed depends on crashes, but a resumed search says what the undisturbed one would have.
+        metadata["cost"] = {name: count for name, count in self.cost.counts().items() if name != "replayed"}
+        metadata["stop_reason"] = self.stop_reason
+        request.response_metadata[KEY] = metadata
+        return [*messages, request]
+
+    def _metadata(self, steps: Sequence[PlanStep]) -> PlanMetadata:
+        last = steps[-1]
+        return PlanMetadata(
+            search=self.search_id, node=last.node, r_pre=steps[0].r_pre, r_post=last.r_post, goal=last.goal
+        )
 
     @property
     def alternatives(self) -> list[Alternative]:
@@ -202,7 +241,16 @@ class SearchResult:
         return [step.node for step in self.steps]
 
 
+def answer_at(node: Node) -> AIMessage | None:
+    """The agent's answer in a state, if it gave one there."""
+    if node.answer is None:
+        return None
+    (answer,) = messages_from_dict([node.answer])
+    return cast("AIMessage", answer)
+
+
 def _node_to_dict(node: Node) -> dict[str, Any]:
+    answer = answer_at(node)
     return {
         "id": node.id,
         "parent": node.parent,
@@ -219,6 +267,9 @@ def _node_to_dict(node: Node) -> dict[str, Any]:
         "dropped": node.dropped,
         "pruned": node.pruned,
         "closed": node.closed,
+        **({"batched": True} if node.batched else {}),
+        **({"answer": answer.text} if answer else {}),
+        **({"missing": [*node.missing]} if node.missing else {}),
     }
 
 

@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Any, TypedDict, cast
 
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import BaseMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config
 
@@ -17,6 +17,7 @@ from langchain_tooltree._langgraph import appending, config_at, graph_around, na
 from langchain_tooltree.conversation import Conversation, calls_in, is_observation
 from langchain_tooltree.errors import ResumeError
 from langchain_tooltree.experience.records import without_reference
+from langchain_tooltree.tooltree.dialogue import SoFar
 from langchain_tooltree.tooltree.planner import SearchSession, Turn
 from langchain_tooltree.tooltree.result import plan_metadata
 from langchain_tooltree.tooltree.search import Effect, Node, TreeSearch, WarmStart, call_key
@@ -45,13 +46,15 @@ def warm_start_of(
     may have changed the world. `max_chars` is the length to which observations were cut.
     """
     position = _last_planned(messages)
-    node = None if position is None else _node(search, messages[position])
-    if position is None or node is None:
+    reply = [] if position is None else _nodes(search, messages[position])
+    if position is None or not reply:
         return None
-    answer = messages[position + 1] if len(messages) > position + 1 else None
-    if not _came_out(node, answer, max_chars):
+    end = position + 1 + len(reply)
+    answers = {each.tool_call_id: each for each in messages[position + 1 : end] if is_observation(each)}
+    made = zip(reply, calls_in(messages[position]), strict=True)
+    if not all(_came_out(node, answers.get(str(call["id"])), max_chars) for node, call in made):
         return None
-    rest = messages[position + 2 :]
+    node, rest = reply[-1], messages[end:]
     if not rest:
         if not same_request:
             return None
@@ -68,21 +71,25 @@ def _last_planned(messages: Sequence[BaseMessage]) -> int | None:
     return next((place for place in reversed(range(len(messages))) if plan_metadata(messages[place])), None)
 
 
-def _node(search: TreeSearch, message: BaseMessage) -> Node | None:
-    """The node of a planned call, unless somebody has changed the call since."""
-    number = plan_metadata(message).get("node")
-    node = search.tree.nodes[number] if isinstance(number, int) and 0 < number < len(search.tree) else None
-    if node is None or node.call is None:
-        return None
-    written = [(call["name"], call["args"]) for call in calls_in(message)]
-    return node if written == [(node.call.tool, node.call.arguments)] else None
+def _nodes(search: TreeSearch, message: BaseMessage) -> list[Node]:
+    """The nodes of the calls that a message plans, in order; none if somebody has changed or left out some since."""
+    number, calls = plan_metadata(message).get("node"), calls_in(message)
+    if not (isinstance(number, int) and 0 < number < len(search.tree) and calls):
+        return []
+    nodes = search.tree.path(search.tree[number])[-len(calls) :]
+    planned = [(node.call.tool, node.call.arguments) for node in nodes if node.call]
+    before = search.tree.parent(nodes[0])
+    # What the same reply made before stands in a message of its own if it was run while searching.
+    whole = not nodes[0].batched or (before is not None and before.call is not None and before.call.effect == "read")
+    together = whole and all(node.batched for node in nodes[1:])
+    return nodes if together and planned == [(call["name"], call["args"]) for call in calls] else []
 
 
-def _came_out(node: Node, answer: BaseMessage | None, max_chars: int) -> bool:
+def _came_out(node: Node, answer: ToolMessage | None, max_chars: int) -> bool:
     """Whether a planned call brought back, for real, what it had while searching."""
     observation = node.observation
     return (
-        is_observation(answer)
+        answer is not None
         and observation is not None
         and not observation.transient
         and (answer.status == "success") == (observation.kind == "ok")
@@ -124,6 +131,7 @@ class SegmentState(SegmentEnd):
     fingerprint: str  # see `Planner.fingerprint`
     requests: list[str]  # what the user had asked by then
     identity: str  # see `SearchSession.identity`
+    so_far: SoFar  # see `SearchSession.so_far`
 
 
 def earlier_place(session: SearchSession) -> RunnableConfig | None:
@@ -149,6 +157,7 @@ def beginning(session: SearchSession, earlier: Mapping[str, Any] | None = None) 
         fingerprint=_fingerprint(session),
         requests=session.dialogue.requests,
         identity=session.identity,
+        so_far=session.so_far,
     )
 
 
@@ -160,7 +169,8 @@ def _warm_start(session: SearchSession, earlier: Mapping[str, Any], now: float) 
     alike = earlier["fingerprint"] == _fingerprint(session) and earlier["identity"] == session.identity
     if age > session.planner.config.reuse_seconds or not (earlier["done"] and alike):
         return None
-    replayed = SearchSession(Turn(planner=session.planner, messages=session.turn.messages))  # that has not begun
+    turn = Turn(planner=session.planner, messages=session.turn.messages)
+    replayed = SearchSession(turn, so_far=earlier["so_far"])  # that has not begun
     try:
         adopt(replayed, cast("SegmentState", earlier))
     except ResumeError:

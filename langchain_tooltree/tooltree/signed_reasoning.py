@@ -72,6 +72,25 @@ class SignedReasoning(BaseModel):
         return copy.deepcopy(fields)
 
 
+def fields_together(made: Sequence[tuple[SignedReasoning, str]]) -> dict[str, Any]:
+    """Fields of a message that makes several calls of one reply again, each with its identifier in the conversation.
+
+    What led to several of them comes back once, where the provider has put it.
+    """
+    fields, *others = (signed.message_fields(call_id) for signed, call_id in made)
+    for other in others:
+        if isinstance(other["content"], list):
+            fields["content"] = [*fields["content"]]
+            fields["content"] += [block for block in other["content"] if block not in fields["content"]]
+        for name, value in other["additional_kwargs"].items():
+            kept = fields["additional_kwargs"].setdefault(name, value)
+            if isinstance(kept, dict) and isinstance(value, dict):
+                # A call that is not the first of its message does not take the signature of another.
+                kept.update({key: entry for key, entry in value.items() if entry not in kept.values()})
+        fields["response_metadata"] = {**other["response_metadata"], **fields["response_metadata"]}
+    return fields
+
+
 def signed_reasoning_of(reply: Reply, position: int, arguments: Mapping[str, Any]) -> SignedReasoning | None:
     """The signed reasoning of the call at a position of a reply; `None` if its model would want none back.
 

@@ -23,7 +23,17 @@ from langchain_tooltree.tooltree.prompts import (
     CandidateScores,
     ObservationScore,
 )
-from langchain_tooltree.tooltree.result import ALTERNATIVES, KEY, PlanStep, alternatives, plan_metadata
+from langchain_tooltree.tooltree.result import (
+    ALTERNATIVES,
+    KEY,
+    PlanStep,
+    SearchCost,
+    alternatives,
+    messages_of,
+    plan_metadata,
+    request_of,
+    rounds,
+)
 from langchain_tooltree.tooltree.resume import last_search, warm_start_of
 from langchain_tooltree.tooltree.retrieval import LexicalIndex, ToolRetriever, terms
 from langchain_tooltree.tooltree.review import ReviewRequest
@@ -59,7 +69,7 @@ from langchain_tooltree.tooltree.search.scheduler import (
 from langchain_tooltree.tooltree.search.search import FAILURES_TO_GIVE_UP, TreeSearch
 from langchain_tooltree.tooltree.search.tree import Call, Effect, Frontier, Node, Observation, Tree, Work
 from langchain_tooltree.tooltree.search.warm_start import WarmStart
-from langchain_tooltree.tooltree.signed_reasoning import Reply, SignedReasoning, signed_reasoning_of
+from langchain_tooltree.tooltree.signed_reasoning import Reply, SignedReasoning, fields_together, signed_reasoning_of
 from langchain_tooltree.tooltree.tool_executor import HostHooks, ToolNodes, ToolStep, clip, observe
 from langchain_tooltree.tooltree.tools import DeclaredEffect, checked_arguments, classify_tools
 

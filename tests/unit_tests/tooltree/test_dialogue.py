@@ -45,3 +45,55 @@ def test_ids_follow_the_key_of_the_run(tree):
         assert dialogue.messages_at(node)[-1].tool_call_id == dialogue.request_at(node)[0]
         given.add(dialogue.request_at(node)[0])
     assert len(given) == 2
+
+
+@pytest.fixture
+def batch():
+    """A tree with one reply of two reads and a write, below a read that has run."""
+    tree = Tree()
+    node = tree.add(tree.root, Call(tool="look", arguments={}, effect="read"))
+    node.observation = Observation(content="two doors")
+    for number, effect in enumerate(("read", "read", "write")):
+        node = tree.add(node, Call(tool=f"open_{number}", arguments={}, effect=effect), batched=number > 0)
+    return tree
+
+
+def shape(messages):
+    return [
+        message.content if message.type != "ai" else [call["name"] for call in message.tool_calls]
+        for message in messages
+    ]
+
+
+def test_a_tool_finds_the_whole_reply_that_made_its_call(batch):
+    dialogue = PathDialogue(batch, [HumanMessage("Go.")])
+    found = [dialogue.request_at(node) for node in batch.nodes[2:]]
+    for position, (call_id, messages) in enumerate(found):
+        assert shape(messages) == ["Go.", ["look"], "two doors", ["open_0", "open_1", "open_2"]]
+        assert messages[-1].tool_calls[position]["id"] == call_id
+    assert len({call_id for call_id, _ in found}) == 3
+
+
+def test_what_calls_have_just_brought_back_is_read_before_the_tree_holds_it(batch):
+    dialogue, node = PathDialogue(batch, [HumanMessage("Go.")]), batch[3]
+    fresh = {2: Observation(content="a wall"), 3: Observation(content="a garden")}
+    read = ["Go.", ["look"], "two doors", ["open_0", "open_1"], "a wall", "a garden"]
+    assert shape(dialogue.prompt_at(node, fresh=fresh)) == read
+    assert [entry.get("observation") for entry in dialogue.history_at(node, fresh=fresh)][-4:] == [
+        None,
+        None,
+        "a wall",
+        "a garden",
+    ]
+    assert dialogue.context_at(node, fresh=fresh)[-1] == "open_1() a garden"
+    other = {2: Observation(content="a wall"), 3: Observation(content="a street")}
+    assert dialogue.prompt_at(node, fresh=other)[-1].content == "a street", "nothing is kept that the tree may not hold"
+    assert "a garden" not in str(dialogue.prompt_at(node))
+
+
+def test_what_waits_stands_apart_from_what_was_run(batch):
+    dialogue = PathDialogue(batch, [HumanMessage("Go.")])
+    for node in batch.nodes[2:4]:
+        node.observation = Observation(content=node.call.tool)
+    read = ["Go.", ["look"], "two doors", ["open_0", "open_1"], "open_0", "open_1", ["open_2"]]
+    assert shape(dialogue.prompt_at(batch[4])) == read

@@ -5,8 +5,17 @@ import json
 import pytest
 from langchain_core.messages import AIMessage, ToolMessage
 
-from langchain_tooltree import SearchConfig
-from tests.internals.tooltree import Call, Observation, PlanStep
+from langchain_tooltree import SearchConfig, SearchResult
+from tests.internals.tooltree import (
+    Call,
+    Observation,
+    PlanStep,
+    SearchCost,
+    SignedReasoning,
+    Tree,
+    messages_of,
+    plan_metadata,
+)
 
 READS = {"alpha": "read", "beta": "read"}
 CHAIN = {
@@ -25,26 +34,107 @@ def run(find, offline, numbered_tools):
     return search
 
 
-def step(effect="read", observation=None):
-    call = Call(tool="look", arguments={"at": "sky"}, effect=effect)
-    return PlanStep(call, "call_1", observation, 0.5, 0.5, None, 1)
+def step(effect="read", observation=None, *, number=1, batched=False, signed=None):
+    call = Call(tool="look", arguments={"at": "sky"}, effect=effect, signed_reasoning=signed)
+    return PlanStep(call, f"call_{number}", observation, number / 10, None, None, number, batched=batched)
+
+
+def result_of(*steps, answer=None):
+    tree = Tree()
+    for each in steps:
+        tree.add(tree.nodes[-1], each.call, batched=each.batched)
+    return SearchResult("Go.", tree, steps, SearchCost(), "solved", answer=answer, search_id="s")
+
+
+def shape(messages):
+    """The ids of each message's calls, and the id that each result answers."""
+    return [
+        message.tool_call_id if isinstance(message, ToolMessage) else [each["id"] for each in message.tool_calls]
+        for message in messages
+    ]
 
 
 def test_a_step_that_ran_is_a_call_and_its_answer():
-    request, answer = step(observation=Observation(content="blue", artifact={"rgb": 255})).messages()
+    request, answer = messages_of([step(observation=Observation(content="blue", artifact={"rgb": 255}))])
     assert request.tool_calls == [{"name": "look", "args": {"at": "sky"}, "id": "call_1", "type": "tool_call"}]
     assert (answer.content, answer.tool_call_id, answer.name, answer.status) == ("blue", "call_1", "look", "success")
     assert answer.artifact == {"rgb": 255}
 
 
 def test_a_step_that_failed_is_answered_with_an_error():
-    _, answer = step(observation=Observation(content="down", kind="timeout")).messages()
+    _, answer = messages_of([step(observation=Observation(content="down", kind="timeout"))])
     assert answer.status == "error"
 
 
 def test_a_deferred_step_is_a_call_without_an_answer():
-    [request] = step(effect="write").messages()
+    [request] = messages_of([step(effect="write")])
     assert request.tool_calls[0]["id"] == "call_1"
+
+
+BLUE = Observation(content="blue")
+
+
+def test_the_calls_of_one_reply_are_one_message_and_their_results_follow_in_order():
+    result = result_of(
+        step(observation=BLUE),
+        step(observation=BLUE, number=2),
+        step(observation=BLUE, number=3, batched=True),
+        step(observation=BLUE, number=4),
+    )
+    assert shape(result.messages) == [
+        ["call_1"],
+        "call_1",
+        ["call_2", "call_3"],
+        "call_2",
+        "call_3",
+        ["call_4"],
+        "call_4",
+    ]
+    assert result.waiting == ()
+    marks = [plan_metadata(message) for message in result.messages if isinstance(message, AIMessage)]
+    assert [(mark["node"], mark["r_pre"]) for mark in marks] == [(1, 0.1), (3, 0.2), (4, 0.4)]
+
+
+def test_writes_of_one_reply_wait_together_behind_its_reads():
+    result = result_of(
+        step(observation=BLUE),
+        step("write", number=2, batched=True),
+        step("write", number=3, batched=True),
+    )
+    assert shape(result.messages) == [["call_1"], "call_1", ["call_2", "call_3"]]
+    assert [each.call_id for each in result.waiting] == ["call_2", "call_3"]
+    assert result.pending is result.waiting[0]
+    assert plan_metadata(result.messages[-1])["plan"] == []
+
+
+def test_what_one_reply_did_in_a_sandbox_waits_together_and_the_rest_is_planned():
+    result = result_of(
+        step(observation=BLUE),
+        step("sandboxed", BLUE, number=2),
+        step(observation=BLUE, number=3, batched=True),
+        step("sandboxed", BLUE, number=4, batched=True),
+        step("sandboxed", BLUE, number=5),
+        step(observation=BLUE, number=6, batched=True),
+    )
+    assert shape(result.messages) == [["call_1"], "call_1", ["call_2", "call_3", "call_4"]]
+    mark = plan_metadata(result.messages[-1])
+    assert mark["node"] == 4
+    assert [call["effect"] for call in mark["plan"]] == ["sandboxed", "read"]
+
+
+def test_reasoning_that_led_to_reads_and_writes_goes_with_the_writes():
+    thought = {"type": "thinking", "thinking": "hm", "signature": "c2ln"}
+    signed = SignedReasoning(reasoning=(thought,), origin={"model_provider": "acme"})
+    result = result_of(step(observation=BLUE, signed=signed), step("write", number=2, batched=True, signed=signed))
+    looked, _, waits = result.messages
+    assert (looked.content, waits.content) == ("", [thought])
+    assert [message.content for message in result.plain_messages] == ["", "blue", ""]
+
+
+def test_the_answer_of_a_plan_comes_last():
+    answer = AIMessage("Blue.", usage_metadata={"input_tokens": 1, "output_tokens": 1, "total_tokens": 2})
+    assert result_of(step(observation=BLUE), answer=answer).messages[-1] is answer
+    assert result_of(answer=answer).messages == [answer]
 
 
 async def test_reads_are_answered_in_order_and_the_first_write_waits(run):

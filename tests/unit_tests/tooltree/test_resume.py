@@ -4,7 +4,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from tests.internals.experience import as_reference
-from tests.internals.tooltree import last_search, warm_start_of
+from tests.internals.tooltree import Call, Observation, last_search, warm_start_of
 
 EFFECTS = {"look": "read", "ask": "read", "paint": "sandboxed", "send": "write"}
 
@@ -121,3 +121,53 @@ def test_another_write_since_leaves_nothing_known(search, tool):
     call, other = planned(search, "paint"), AIMessage("", tool_calls=[{"name": tool, "args": {}, "id": "x"}])
     since = [call, result(call, "paint ran"), other, result(other, "ok"), AIMessage("Done."), HumanMessage("And now?")]
     assert found(search, *since) is None
+
+
+@pytest.fixture
+def batch(search_in):
+    """Its plan: paint and glue in one reply, then look."""
+    search = search_in({"offers": {(): "paint"}, "effects": {"glue": "sandboxed", **EFFECTS}, "goal": {"paint": 0.1}})
+    tree = search.tree
+    glue = tree.add(tree[1], Call(tool="glue", arguments={}, effect="sandboxed"), batched=True)
+    look = tree.add(glue, Call(tool="look", arguments={}, effect="read"))
+    for node in (glue, look):
+        node.r_pre, node.observation = 0.8, Observation(content=f"{node.call.tool} ran")
+    return search
+
+
+def planned_together(*tools, node=2):
+    calls = [{"name": name, "args": {}, "id": f"call_{name}"} for name in tools]
+    return AIMessage("", tool_calls=calls, response_metadata={"tooltree": {"search": "model:1", "node": node}})
+
+
+def results(message, **changed):
+    return [
+        ToolMessage(changed.get(call["name"], f"{call['name']} ran"), tool_call_id=call["id"], name=call["name"])
+        for call in message.tool_calls
+    ]
+
+
+@pytest.mark.parametrize("order", [1, -1], ids=["in order", "the other way round"])
+def test_calls_of_one_reply_that_all_came_out_as_tried_lead_to_the_tree_below_the_last(batch, order):
+    message = planned_together("paint", "glue")
+    continuation = found(batch, message, *results(message)[::order])
+    assert [node.call.tool for node in continuation.nodes[1:]] == ["look"]
+
+
+def test_calls_of_one_reply_lead_nowhere_if_one_came_out_otherwise_or_not_at_all(batch):
+    message = planned_together("paint", "glue")
+    assert found(batch, message, *results(message, paint="no paint left")) is None
+    assert found(batch, message, *results(message)[:1]) is None
+    assert found(batch, message, *results(message)[1:]) is None
+
+
+@pytest.mark.parametrize("tools", [["glue"], ["glue", "paint"], ["paint"], ["paint", "glue", "look"]])
+def test_a_reply_of_which_calls_were_left_out_or_changed_is_not_the_one_that_was_tried(batch, tools):
+    message = planned_together(*tools)
+    assert found(batch, message, *results(message)) is None
+
+
+def test_reads_of_the_same_reply_that_ran_while_searching_stand_apart(batch):
+    batch.tree[1].call = Call(tool="ask", arguments={}, effect="read")
+    message = planned_together("glue")
+    assert [node.call.tool for node in found(batch, message, *results(message)).nodes[1:]] == ["look"]

@@ -13,6 +13,9 @@ from tests.internals.tooltree import (
     Reply,
     SignedReasoning,
     Tree,
+    fields_together,
+    messages_of,
+    request_of,
     signed_reasoning_of,
 )
 
@@ -231,7 +234,34 @@ def test_a_step_is_requested_in_its_frame():
     frame = keep([THINKING, *USES])
     call = Call(tool="look", arguments={"place": "attic"}, effect="write", signed_reasoning=frame)
     step = PlanStep(call, "toolu_1", None, 0.5, 0.5, None, 1)
-    [request] = step.messages()
+    [request] = messages_of([step])
     assert request.content == [THINKING, USES[0]]
     assert request.tool_calls == [{"name": "look", "args": {"place": "attic"}, "id": "toolu_1", "type": "tool_call"}]
-    assert step.request(signed=False) == AIMessage("", tool_calls=request.tool_calls)
+    assert request_of([step], signed=False) == AIMessage("", tool_calls=request.tool_calls)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        [THINKING, *USES],
+        [THINKING, USES[0], REDACTED, USES[1]],
+        [REDACTED, SIGNED_TEXT, *USES],
+    ],
+)
+def test_the_calls_of_one_reply_come_back_as_the_provider_has_written_them(content):
+    made = [(keep(content, position), USES[position]["id"]) for position in (0, 1)]
+    assert fields_together(made)["content"] == content
+
+
+def test_of_calls_that_come_back_together_each_has_its_own_signature_and_no_sibling_takes_it():
+    ids = ("call_1", "call_2", "call_3")
+    extra = {SIGNATURES: {"call_1": "first", "call_3": "third"}, "reasoning_content": "attic or desk?"}
+    made = [(keep("", position, ids=ids, extra=extra), ids[position]) for position in range(3)]
+    assert fields_together(made) == {"content": "", "additional_kwargs": extra, "response_metadata": {}}
+    alone = fields_together(made[1:2])["additional_kwargs"][SIGNATURES]
+    assert alone == {"call_2": "first"}, "the first call of a message needs one"
+
+
+def test_of_calls_that_come_back_together_one_under_another_name_has_no_block():
+    made = [(keep([THINKING, *USES], 0), "other"), (keep([THINKING, *USES], 1), "toolu_2")]
+    assert fields_together(made)["content"] == [THINKING, USES[1]]
