@@ -41,6 +41,7 @@ from langchain_tooltree.flows import (
     async_twin,
     driven,
     flow_of,
+    in_thread,
     run_flow,
 )
 from langchain_tooltree.models import (

@@ -1,12 +1,25 @@
 import asyncio
+import gc
 import inspect
 import threading
+import time
+import weakref
 from contextvars import ContextVar
 
 import pytest
 from langgraph.errors import GraphInterrupt
 
-from tests.internals.hall import Flow, FunctionStep, TogetherStep, arun_flow, async_twin, driven, flow_of, run_flow
+from tests.internals.hall import (
+    Flow,
+    FunctionStep,
+    TogetherStep,
+    arun_flow,
+    async_twin,
+    driven,
+    flow_of,
+    in_thread,
+    run_flow,
+)
 
 
 class Step:
@@ -184,6 +197,60 @@ async def test_cancelled_flows_that_run_together_are_waited_for():
     with pytest.raises(asyncio.CancelledError):
         await running
     assert left == [1, 2]
+
+
+def test_threads_are_used_again_but_not_while_they_are_at_work():
+    door = threading.Event()
+
+    def wait_here():
+        assert door.wait(5)
+        return threading.get_ident()
+
+    hanging = [in_thread(wait_here, "slow") for _ in range(3)]
+    quick = [in_thread(threading.get_ident, "quick").result(5) for _ in range(20)]
+    door.set()
+    slow = [future.result(5) for future in hanging]
+    assert len(set(slow)) == 3
+    assert len(set(quick)) < 20
+    assert not set(slow) & set(quick)
+    assert in_thread(lambda: threading.current_thread().name, "named").result(5) == "named"
+
+
+def test_a_thread_that_is_used_again_keeps_nothing_of_its_last_work():
+    class Result:
+        """Large."""
+
+    who = ContextVar("who", default=None)
+
+    def work():
+        assert who.get() is None
+        who.set(1)
+        return Result()
+
+    left = [weakref.ref(in_thread(work, "work").result(5)) for _ in range(3)]
+    in_thread(int, "last").result(5)
+    gc.collect()
+    assert [ref() for ref in left] == [None, None, None]
+
+
+def test_threads_end_once_they_have_waited_long_enough_and_no_work_is_lost(monkeypatch):
+    monkeypatch.setitem(in_thread.__globals__, "IDLE_SECONDS", 0.001)
+    monkeypatch.setitem(in_thread.__globals__, "_idle", [])
+    thread = in_thread(threading.current_thread, "short").result(5)
+    thread.join(5)
+    assert not thread.is_alive()
+    for number in range(200):
+        assert in_thread(lambda: number, "next").result(5) == number  # noqa: B023 - waited for
+        time.sleep(0.001)
+
+
+def test_work_in_a_thread_that_is_cancelled_in_time_is_not_done_and_hurts_nobody():
+    done = []
+    for _ in range(50):
+        future = in_thread(lambda: done.append(1), "work")
+        if future.cancel():
+            assert future.cancelled()
+    assert in_thread(lambda: 1, "work").result(5) == 1
 
 
 class Counter:
