@@ -95,6 +95,9 @@ Kept for the process, not for a thread of a checkpointer: a refused request is n
 find out differs from one that knows by that request alone.
 """
 
+_strict_models: WeakValueDictionary[int, BaseChatModel] = WeakValueDictionary()
+"""Models whose server was found to refuse tools that the agent does not have in this form; kept in the same way."""
+
 
 @dataclass(slots=True)
 class Patience:
@@ -305,6 +308,18 @@ def call_tools(
         msg = f"{type(model).__name__} replied with {type(reply).__name__} instead of an AIMessage."
         raise TypeError(msg)
     return reply
+
+
+def takes_other_tools(model: BaseChatModel) -> bool:
+    """Whether tools may be bound to the model in another form than the agent's own: it has not refused that yet."""
+    return id(model) not in _strict_models
+
+
+def other_tools_refused(model: BaseChatModel, refusal: Exception) -> None:
+    """Remember that the model's server refuses such tools, although it takes the agent's own."""
+    name = type(model).__name__
+    logger.info("%s refuses tools with fields for scores; from now on it gets none: %s", name, refusal)
+    _strict_models[id(model)] = model
 
 
 @dataclass(slots=True)

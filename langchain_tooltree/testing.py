@@ -9,7 +9,7 @@ import json
 import threading
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
@@ -24,11 +24,15 @@ from pydantic import Field, PrivateAttr
 from langchain_tooltree.conversation import Conversation, is_observation
 from langchain_tooltree.experience.records import part_of, readable
 from langchain_tooltree.tooltree import prompts
+from langchain_tooltree.tooltree.channel import CONFIDENCE
 
 __all__ = ["Made", "OfflineChatModel", "Policy", "Question", "ScriptedChatModel", "read_question"]
 
 CHARACTERS_PER_TOKEN = 4
 """The doubles report usage by this rule of thumb for English text."""
+
+DONE = 0.5
+"""Goal score from which an `OfflineChatModel` says that a request is fulfilled."""
 
 Response = AIMessage | str | Mapping[str, Any] | Exception
 
@@ -174,18 +178,27 @@ class Made:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One question of the planner, read from its prompt: score a call `pre` or `post` execution, for example."""
+    """One question of the planner, read from its prompt: score a call `pre` or `post` execution, for example.
 
-    kind: Literal["plan", "propose", "pre", "post", "answer"]
+    A `step` is what the agent itself would do now, calls or the answer; a `check` asks what an answer leaves undone.
+    """
+
+    kind: Literal["plan", "step", "propose", "pre", "post", "check", "answer"]
     request: str  # the user's
     path: tuple[Made, ...] = ()  # the calls made since the request, in order
-    tools: tuple[str, ...] = ()  # names of the tools that may be called, to `plan` and `propose`
+    tools: tuple[str, ...] = ()  # names of the tools that may be called, to `plan`, `step` and `propose`
     attempt: int = 1  # how often this is now asked, from 1
     count: int = 1  # how many calls are wanted, to `propose`
 
 
 class Policy(Protocol):
-    """What an `OfflineChatModel` thinks."""
+    """What an `OfflineChatModel` thinks.
+
+    Two methods more are used where a policy has them. `act(question)` returns all the calls that the agent makes now in
+    one reply, in the form of `propose`; without it, the first call of `propose` is made. `missing(question)` returns
+    what the request still lacks, in words; without it, an agent that stops says that nothing is missing, and a check
+    goes by the goal score.
+    """
 
     def propose(self, question: Question) -> Sequence[tuple[str, Mapping[str, Any]]]:
         """The calls to offer, as pairs of tool and arguments; none if the request is fulfilled."""
@@ -215,31 +228,87 @@ class OfflineChatModel(_Double):
     def _respond(self, messages: list[BaseMessage], tools: Sequence[Mapping[str, Any]]) -> Response:
         question, judged = read_question(messages, tools)
         policy: Policy = self.policy
+        reply: Response = ""
         match question.kind:
+            case "step":
+                reply = self._step(question)
             case "propose":
-                offered = policy.propose(question)
-                calls = [
-                    {"name": tool, "args": dict(given), "id": f"call_{at}"} for at, (tool, given) in enumerate(offered)
-                ]
-                return AIMessage("" if calls else "Nothing is left to do.", tool_calls=calls)
+                reply = self._candidates(question, tools)
             case "pre":
                 scores = [{"id": key, "reason": "", "score": policy.score_call(question, c)} for key, c in judged]
-                return {"scores": scores}
+                reply = {"scores": scores}
             case "post":
                 score, goal = policy.score_observation(question, judged[0][1])
-                return {"reason": "", "score": score, "goal": goal}
+                reply = {"reason": "", "score": score, "goal": goal}
+            case "check":
+                missing = [*self._missing(question)]
+                reply = {"missing": missing, "fulfilled": not missing and self._latest(question)[1] >= DONE}
             case "plan":
                 good = {"relevance": 1.0, "input_available": True, "output_useful": True}
-                return {"domains": [], "tools": [{"name": name, **good} for name in question.tools]}
+                reply = {"domains": [], "tools": [{"name": name, **good} for name in question.tools]}
             case "answer":
-                return policy.answer(question)
+                reply = policy.answer(question)
+        return reply
+
+    def _step(self, question: Question) -> Response:
+        """All the calls of the agent's next reply, or its answer."""
+        calls = self.policy.act(question) if hasattr(self.policy, "act") else self.policy.propose(question)[:1]
+        if calls:
+            return _calling(calls)
+        return f"{self.policy.answer(question)}\n\nMissing: {'; '.join(self._missing(question)) or 'nothing'}"
+
+    def _candidates(self, question: Question, tools: Sequence[Mapping[str, Any]]) -> AIMessage:
+        """Candidates, with scores where the tools have room for them."""
+        named = {tool["function"]["name"]: tool["function"] for tool in tools}
+        scored = {name for name, tool in named.items() if prompts.CONFIDENCE_DESCRIPTION in _described(tool)}
+        assess = {name for name, tool in named.items() if tool.get("description") == prompts.ASSESS_DESCRIPTION}
+        offered = list(self.policy.propose(question))
+        calls = [
+            (tool, {**given, CONFIDENCE: self.policy.score_call(question, Made(tool, given))})
+            if tool in scored
+            else (tool, given)
+            for tool, given in offered
+        ]
+        for name in assess:
+            reward, goal = self._latest(question)
+            missing = [*self._missing(question)]
+            fulfilled = not missing and goal >= DONE and (bool(question.path) or not calls)
+            said = {"last_result": reward, "missing": missing, "fulfilled": fulfilled}
+            asked = named[name]["parameters"]["properties"]
+            calls.append((name, {field: value for field, value in said.items() if field in asked}))
+        return _calling(calls) if calls else AIMessage("Nothing is left to do.")
+
+    def _latest(self, question: Question) -> tuple[float, float]:
+        """The scores of the latest call of the path; without one, nothing speaks against being done."""
+        if not question.path:
+            return 1.0, 1.0
+        asked = replace(question, kind="post", path=question.path[:-1])
+        scores: tuple[float, float] = self.policy.score_observation(asked, question.path[-1])
+        return scores
+
+    def _missing(self, question: Question) -> Sequence[str]:
+        missing: Sequence[str] = self.policy.missing(question) if hasattr(self.policy, "missing") else ()
+        return missing
 
 
-_OPENINGS: dict[str, Literal["plan", "propose", "pre", "post"]] = {
+def _calling(calls: Sequence[tuple[str, Mapping[str, Any]]]) -> AIMessage:
+    asked = [{"name": tool, "args": dict(given), "id": f"call_{at}"} for at, (tool, given) in enumerate(calls)]
+    return AIMessage("", tool_calls=asked)
+
+
+def _described(tool: Mapping[str, Any]) -> str:
+    """What the schema of a tool says about the field of a confidence, if it has one."""
+    field: Mapping[str, Any] = tool.get("parameters", {}).get("properties", {}).get(CONFIDENCE, {})
+    return str(field.get("description", ""))
+
+
+_OPENINGS: dict[str, Literal["plan", "propose", "pre", "post", "check"]] = {
     prompts.DEFAULT_PROPOSE_PROMPT: "propose",
+    prompts.DEFAULT_CANDIDATES_PROMPT: "propose",
     prompts.DEFAULT_DRAFT_PROMPT: "propose",
     prompts.DEFAULT_PRE_JUDGE_PROMPT: "pre",
     prompts.DEFAULT_POST_JUDGE_PROMPT: "post",
+    prompts.DEFAULT_CHECK_PROMPT: "check",
     prompts.DEFAULT_PLAN_PROMPT: "plan",
 }
 
@@ -255,9 +324,12 @@ def read_question(
     first_line = system.split("\n", 1)[0]
     kind = next((kind for opening, kind in _OPENINGS.items() if opening.split("\n", 1)[0] == first_line), None)
     names = tuple(tool["function"]["name"] for tool in tools if "function" in tool)
-    if kind in {"pre", "post", "plan"}:
+    if kind in {"pre", "post", "check", "plan"}:
         return _read_document(kind, json.loads(messages[1].text), attempt=len(messages) // 2)
-    request, path = _read_dialogue(Conversation(messages))
+    said = Conversation(messages)
+    request, path = _read_dialogue(said)
+    if kind is None and prompts.DEFAULT_STEP_PROMPT in said.instructions:
+        return Question("step", request, path, names), []
     if kind is None:
         return Question("answer", request, path), []
     attempt = _number_after("This is attempt ", system, 1)

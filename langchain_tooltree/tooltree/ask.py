@@ -1,6 +1,10 @@
-"""Asking a model for candidate calls, and, as in the paper's ACL-format version, for the tools of a request."""
+"""Asking a model what to do next, and, as in the paper's ACL-format version, for the tools of a request.
 
-from collections.abc import Iterable, Mapping, Sequence
+A state that was not asked yet is asked as the agent itself would ask: its own step. Where the search branches, it asks
+for candidates.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -9,23 +13,35 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage
 from langchain_core.tools import BaseTool
 
+from langchain_tooltree.conversation import is_observation
 from langchain_tooltree.flows import Flow
 from langchain_tooltree.models import (
     ATTEMPTS,
+    FORM_REFUSED,
     Meter,
     StructuredQuestion,
     call_tools,
     document_prompt,
+    http_status,
     inner_config,
+    other_tools_refused,
+    takes_other_tools,
     was_refused,
 )
+from langchain_tooltree.tooltree.channel import ScoredTools, answer_in, as_score, standing_of, step_messages
 from langchain_tooltree.tooltree.prompts import (
+    DEFAULT_ASSESS_PROMPT,
     DEFAULT_ATTEMPT_PROMPT,
+    DEFAULT_CANDIDATES_PROMPT,
     DEFAULT_DRAFT_PROMPT,
+    DEFAULT_MISSING_PROMPT,
+    DEFAULT_NOTHING_PROMPT,
     DEFAULT_PLAN_PROMPT,
     DEFAULT_PROPOSE_PROMPT,
     DEFAULT_REPAIR_PROMPT,
+    DEFAULT_STEP_REPAIR_PROMPT,
     DEFAULT_TOP_UP_PROMPT,
+    DEFAULT_TRIED_PROMPT,
     CoarsePlan,
 )
 from langchain_tooltree.tooltree.search import Call, Effect, SearchConfig
@@ -35,10 +51,13 @@ from langchain_tooltree.tooltree.tools import ToolLibrary, checked_arguments
 READ_CANDIDATES = 2
 """So many times `top_k` calls are read from one reply: room for invalid ones, and a bound on what a model can offer."""
 
+BATCH_CALLS = 32
+"""Calls that are read of one own step: more than an agent makes in one reply, unless it has lost its way."""
+
 
 @dataclass(frozen=True, slots=True)
 class ProposalRequest:
-    """A state to be asked for calls."""
+    """A state to be asked what to do next."""
 
     conversation: Sequence[BaseMessage]
     tools: Sequence[str]
@@ -46,6 +65,8 @@ class ProposalRequest:
     tried: Sequence[str] = ()  # the calls offered here before
     extra_candidates: int = 0  # how often other calls may be asked for if a reply holds one
     metadata: Mapping[str, Any] = field(default_factory=dict)  # where in the search the question stands, for traces
+    own_step: bool = False  # whether to ask as the agent itself would, for what it would do now
+    missing: Sequence[str] = ()  # what a check found not done yet, in words
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,16 +85,29 @@ class Problem:
 class Proposal:
     """What a model offered."""
 
-    calls: list[Call] = field(default_factory=list)  # the valid ones, the most promising first
+    actions: list[tuple[Call, ...]] = field(default_factory=list)  # calls or batches of them, most promising first
+    confidences: list[float | None] = field(default_factory=list)  # one for each action; empty if none came
     problems: list[Problem] = field(default_factory=list)
     finished: bool = False  # whether the model replied without offering any call
+    reward: float | None = None  # score of the latest result, where the reply gives one
+    goal: float | None = None  # whether the request is fulfilled, where the reply says so
+    missing: tuple[str, ...] = ()  # what the reply says is not done yet
+    answer: AIMessage | None = None  # of an own step: the reply without calls
     largest_reply: int = 0  # calls in the reply that held most, valid or not
     gained: int | None = None  # calls that asking for others brought; `None` if that was not asked
     error: str | None = None  # why the model could not be asked, if so
 
+    @property
+    def calls(self) -> list[Call]:
+        """The calls of all actions."""
+        return [call for action in self.actions for call in action]
+
 
 class Proposer:
-    """Asks a model with tool calling for candidate calls: all in one reply, or one draft a tool, as `config` says."""
+    """Asks a model with tool calling what to do next.
+
+    It asks as the agent itself would, or for candidates: all in one reply, or one draft a tool, as `config` says.
+    """
 
     def __init__(
         self,
@@ -83,54 +117,116 @@ class Proposer:
         config: SearchConfig,
         settings: Mapping[str, Any] | None = None,
     ) -> None:
+        self._model = model
         self._call = partial(call_tools, model, settings=settings)
+        self._makes_one_call = (settings or {}).get("parallel_tool_calls") is False
         self._tools = library.by_name
         self._effects = effects
         self._config = config
 
     def propose(self, request: ProposalRequest, meter: Meter) -> Flow[Proposal]:
-        """Ask a state for candidate calls."""
-        proposal = Proposal()
+        """Ask a state what to do next."""
         tools = [self._tools[name] for name in request.tools if name in self._tools]
-        if self._config.proposals == "together":
-            instruction = DEFAULT_PROPOSE_PROMPT.format(count=self._config.top_k)
-            yield from self._ask(request, tools, instruction, meter, proposal)
-            if proposal.calls and proposal.largest_reply == 1:
-                yield from self._ask_for_others(request, tools, meter, proposal)
+        if request.own_step:
+            return (yield from self._own_step(request, tools, meter))
+        proposal = Proposal()
+        shown = ScoredTools(tools)
+        if self._config.proposals == "per_tool":
+            yield from self._ask_for_drafts(request, tools, meter, proposal)
+        elif self._config.pre_evaluation == "fused":
+            shown = yield from self._ask_with_scores(request, tools, meter, proposal)
         else:
-            for tool in tools:
-                instruction = DEFAULT_DRAFT_PROMPT.format(tool=tool.name)
-                if not (yield from self._ask(request, [tool], instruction, meter, proposal)):
-                    reason = "the budget left no question about this tool"
-                    proposal.problems.append(Problem(tool.name, f"{tool.name}()", reason))
+            yield from self._ask(request, self._together(request), shown, meter, proposal)
+            if proposal.actions and proposal.largest_reply == 1:
+                yield from self._ask_for_others(request, shown, meter, proposal)
         if proposal.problems and meter.left:
-            yield from self._repair(request, tools, meter, proposal)
-        proposal.finished = not (proposal.calls or proposal.problems or proposal.error)
-        if proposal.calls:
+            yield from self._repair(request, shown, meter, proposal)
+        proposal.finished = not (proposal.actions or proposal.problems or proposal.error)
+        if proposal.actions:
             proposal.error = None
+        if all(score is None for score in proposal.confidences):
+            proposal.confidences = []
         return proposal
 
-    def _ask(
-        self, request: ProposalRequest, tools: Sequence[BaseTool], instruction: str, meter: Meter, proposal: Proposal
-    ) -> Flow[int]:
-        """One question; asked a second time if the model cannot be reached. Returns how often the budget allows it."""
-        messages = propose_messages(request, instruction)
-        attempts = min(ATTEMPTS if self._config.proposals == "together" else 1, meter.left)
-        for _ in range(attempts):
-            try:
-                reply = yield from self._call(tools, messages, meter, inner_config("propose", request.metadata))
-            except Exception as error:  # noqa: BLE001 - any failure of a model ends in the fallback, not in a crash
-                proposal.error = f"the model failed: {type(error).__name__}: {error}"
-                if was_refused(error):
-                    break  # it would be refused again
+    # --- the agent's own step ---
+
+    def _own_step(self, request: ProposalRequest, tools: Sequence[BaseTool], meter: Meter) -> Flow[Proposal]:
+        """The agent's own question: all calls of a reply are one action, a reply without calls is the answer.
+
+        If a call cannot be made, the whole step is asked for again, once. If that does not help, the other calls of the
+        reply are made.
+        """
+        step, again = Proposal(), Proposal()
+        shown = ScoredTools(tools)
+        reply = yield from self._reply(request, step_messages(request.conversation), shown, meter, step)
+        if isinstance(reply, AIMessage):
+            self._take_step(reply, shown, step)
+        if not (step.problems and meter.left):
+            return step
+        told = DEFAULT_STEP_REPAIR_PROMPT.format(problems=_listed(map(str, step.problems)))
+        repair = step_messages(request.conversation, told)
+        reply = yield from self._reply(request, repair, shown, meter, again, attempts=1)
+        if not isinstance(reply, AIMessage):
+            return step
+        self._take_step(reply, shown, again)
+        return again if again.actions or not step.actions else step
+
+    def _take_step(self, reply: AIMessage, shown: ScoredTools, step: Proposal) -> None:
+        """The calls of a reply as a batch, each once, the writes that are left to the host last; or the answer."""
+        batch: dict[str, Call] = {}
+        for call, _ in self._read(reply, shown, step, BATCH_CALLS):
+            batch.setdefault(call.key, call)
+        if batch:
+            step.actions = [tuple(sorted(batch.values(), key=lambda call: call.effect == "write"))]
+        elif not step.problems:
+            step.finished = True
+            step.answer, (step.goal, step.missing) = answer_in(reply)
+
+    # --- candidates ---
+
+    def _together(self, request: ProposalRequest) -> list[BaseMessage]:
+        return propose_messages(request, DEFAULT_PROPOSE_PROMPT.format(count=self._config.top_k))
+
+    def _ask_with_scores(
+        self, request: ProposalRequest, tools: Sequence[BaseTool], meter: Meter, proposal: Proposal
+    ) -> Flow[ScoredTools]:
+        """Ask for candidates, their scores and how things stand in one reply; returns the tools as they were shown."""
+        plain = ScoredTools(tools)
+        if not takes_other_tools(self._model):
+            yield from self._ask(request, self._together(request), plain, meter, proposal)
+            return plain
+        observed = bool(request.conversation) and is_observation(request.conversation[-1])
+        shown = ScoredTools.of(tools, assess=not self._makes_one_call, observed=observed)
+        failure = yield from self._ask(request, self._with_scores(request, shown), shown, meter, proposal)
+        if failure is not None and http_status(failure) in FORM_REFUSED:
+            if not (yield from self._ask(request, self._together(request), plain, meter, proposal)):
+                other_tools_refused(self._model, failure)
+            return plain
+        # Some models make one call in a reply, and theirs may have been to say how things stand.
+        silent = not (failure or proposal.actions or proposal.problems)
+        if silent and proposal.goal == 0 and meter.left:
+            shown = shown.without_assess()
+            yield from self._ask(request, self._with_scores(request, shown), shown, meter, proposal)
+        return shown
+
+    def _with_scores(self, request: ProposalRequest, shown: ScoredTools) -> list[BaseMessage]:
+        candidates = DEFAULT_CANDIDATES_PROMPT.format(count=self._config.top_k)
+        end = DEFAULT_ASSESS_PROMPT.format(assess=shown.assess) if shown.assess else DEFAULT_NOTHING_PROMPT
+        return propose_messages(request, f"{candidates}\n\n{end}")
+
+    def _ask_for_drafts(
+        self, request: ProposalRequest, tools: Sequence[BaseTool], meter: Meter, proposal: Proposal
+    ) -> Flow[None]:
+        for tool in tools:
+            if meter.left:
+                messages = propose_messages(request, DEFAULT_DRAFT_PROMPT.format(tool=tool.name))
+                yield from self._ask(request, messages, ScoredTools([tool]), meter, proposal, attempts=1)
             else:
-                proposal.error = None
-                self._read(reply, tools, proposal)
-                break
-        return attempts
+                reason = "the budget left no question about this tool"
+                proposal.problems.append(Problem(tool.name, f"{tool.name}()", reason))
 
     def _ask_for_others(
-        self, request: ProposalRequest, tools: Sequence[BaseTool], meter: Meter, proposal: Proposal
+        self, request: ProposalRequest, shown: ScoredTools, meter: Meter, proposal: Proposal
     ) -> Flow[None]:
         """Ask for other calls beside the only one, until a reply brings nothing new or holds several."""
         for _ in range(request.extra_candidates):
@@ -139,51 +235,105 @@ class Proposer:
                 return
             instruction = DEFAULT_PROPOSE_PROMPT.format(count=self._config.top_k - len(offered))
             messages = propose_messages(request, instruction, offered)
-            try:
-                reply = yield from self._call(tools, messages, meter, inner_config("propose", request.metadata))
-            except Exception:  # noqa: BLE001 - the call that there is will do
-                return
             more = Proposal()
-            self._read(reply, tools, more)
+            if (yield from self._ask(request, messages, shown, meter, more, attempts=1)):
+                return  # the call that there is will do
             seen = {call.key for call in proposal.calls}
-            calls = [call for call in more.calls if call.key not in seen and call.label not in request.tried]
+            new = [action for action in more.actions if action[0].key not in seen]
+            new = [action for action in new if action[0].label not in request.tried]
             problems = [problem for problem in more.problems if problem.call not in offered]
-            proposal.calls += calls
+            proposal.actions += new
+            proposal.confidences += [None] * len(new)
             proposal.problems += problems
             proposal.largest_reply = max(proposal.largest_reply, more.largest_reply)
-            proposal.gained = (proposal.gained or 0) + len(calls) + len(problems)
-            if not (calls or problems):
+            proposal.gained = (proposal.gained or 0) + len(new) + len(problems)
+            if not (new or problems):
                 return
 
-    def _repair(
-        self, request: ProposalRequest, tools: Sequence[BaseTool], meter: Meter, proposal: Proposal
-    ) -> Flow[None]:
+    def _repair(self, request: ProposalRequest, shown: ScoredTools, meter: Meter, proposal: Proposal) -> Flow[None]:
         """Have invalid calls written again, once; what is still invalid stays a problem."""
         listed = _listed(map(str, proposal.problems))
         propose = DEFAULT_PROPOSE_PROMPT.format(count=len(proposal.problems))
         instruction = f"{propose}\n\n{DEFAULT_REPAIR_PROMPT.format(problems=listed)}"
-        messages = propose_messages(replace(request, attempt=1), instruction)
-        try:
-            reply = yield from self._call(tools, messages, meter, inner_config("propose", request.metadata))
-        except Exception:  # noqa: BLE001 - without a repair the calls are dropped for the reason they had
-            return
+        messages = propose_messages(replace(request, attempt=1, missing=()), instruction)
+        again = Proposal()
+        reply = yield from self._reply(request, messages, shown.without_assess(), meter, again, attempts=1)
+        if not isinstance(reply, AIMessage):
+            return  # without a repair the calls are dropped for the reason they had
         rewritten = {call["name"] for call in (*reply.tool_calls, *reply.invalid_tool_calls)}
         proposal.problems = [problem for problem in proposal.problems if problem.tool not in rewritten]
-        self._read(reply, tools, proposal)
+        self._take_candidates(reply, shown.without_assess(), proposal)
 
-    def _read(self, reply: AIMessage, tools: Sequence[BaseTool], proposal: Proposal) -> None:
-        """Sort the calls of a reply into valid ones and problems."""
-        proposal.largest_reply = max(proposal.largest_reply, len(reply.tool_calls) + len(reply.invalid_tool_calls))
-        shown = {tool.name: tool for tool in tools}
+    # --- one question ---
+
+    def _ask(
+        self,
+        request: ProposalRequest,
+        messages: Sequence[BaseMessage],
+        shown: ScoredTools,
+        meter: Meter,
+        proposal: Proposal,
+        *,
+        attempts: int = ATTEMPTS,
+    ) -> Flow[Exception | None]:
+        """Ask for candidates and take them; returns why that failed, if it did."""
+        reply = yield from self._reply(request, messages, shown, meter, proposal, attempts=attempts)
+        if isinstance(reply, AIMessage):
+            self._take_candidates(reply, shown, proposal)
+            return None
+        return reply
+
+    def _reply(
+        self,
+        request: ProposalRequest,
+        messages: Sequence[BaseMessage],
+        shown: ScoredTools,
+        meter: Meter,
+        proposal: Proposal,
+        *,
+        attempts: int = ATTEMPTS,
+    ) -> Flow[AIMessage | Exception | None]:
+        """The reply to a question, asked again if the model cannot be reached; `None` without a budget for it."""
+        failure = None
+        for _ in range(min(attempts, meter.left)):
+            try:
+                reply = yield from self._call(shown.bound, messages, meter, inner_config("propose", request.metadata))
+            except Exception as error:  # noqa: BLE001 - any failure of a model ends in the fallback, not in a crash
+                proposal.error = f"the model failed: {type(error).__name__}: {error}"
+                failure = error
+                if was_refused(error):
+                    break  # it would be refused again
+            else:
+                proposal.error = None
+                return reply
+        return failure
+
+    def _take_candidates(self, reply: AIMessage, shown: ScoredTools, proposal: Proposal) -> None:
+        """Each call of a reply is an action, with the confidence in it."""
+        for call, confidence in self._read(reply, shown, proposal, READ_CANDIDATES * self._config.top_k):
+            proposal.actions.append((call,))
+            proposal.confidences.append(confidence)
+
+    def _read(
+        self, reply: AIMessage, shown: ScoredTools, proposal: Proposal, most: int
+    ) -> Iterator[tuple[Call, float | None]]:
+        """The valid calls of a reply, in order; problems and how things stand are noted at the proposal."""
         written_calls = [*reply.tool_calls, *reply.invalid_tool_calls]
+        wanted = [(at, call) for at, call in enumerate(reply.tool_calls) if call["name"] != shown.assess]
+        said = next((call["args"] for call in reply.tool_calls if call["name"] == shown.assess), None)
+        if said is not None:
+            proposal.reward = as_score(said.get("last_result"))
+            proposal.goal, proposal.missing = standing_of(said)
+        proposal.largest_reply = max(proposal.largest_reply, len(wanted) + len(reply.invalid_tool_calls))
         origin = Reply(reply.content, reply.additional_kwargs, reply.response_metadata, written_calls)
-        for position, written in enumerate(reply.tool_calls[: READ_CANDIDATES * self._config.top_k]):
-            tool = shown.get(written["name"])
+        for position, written in wanted[:most]:
+            tool = self._tools[written["name"]] if written["name"] in shown.names else None
             if tool is None:
-                reason = f"there is no tool of this name; the tools are {', '.join(shown)}"
+                reason = f"there is no tool of this name; the tools are {', '.join(shown.names)}"
                 proposal.problems.append(Problem(written["name"], f"{written['name']}({written['args']})", reason))
                 continue
-            arguments, problem = checked_arguments(tool, written["args"])
+            own, confidence = shown.taken_from(tool.name, written["args"])
+            arguments, problem = checked_arguments(tool, own)
             # Nearly all replies are plain: a text and the calls.
             plain = isinstance(reply.content, str) and not reply.additional_kwargs
             signed = None if problem or plain else signed_reasoning_of(origin, position, arguments)
@@ -191,22 +341,25 @@ class Proposer:
             if problem:
                 proposal.problems.append(Problem(tool.name, call.label, problem))
             else:
-                proposal.calls.append(call)
+                yield call, confidence
         for broken in reply.invalid_tool_calls:
             call_text = f"{broken.get('name')}({broken.get('args')})"
             proposal.problems.append(Problem(str(broken.get("name")), call_text, "the arguments are not valid JSON"))
 
 
 def propose_messages(request: ProposalRequest, instruction: str, offered: Sequence[str] = ()) -> list[BaseMessage]:
-    """The prompt that asks a state for calls: one system message, then the conversation.
+    """The prompt that asks a state for candidates: one system message, then the conversation.
 
     System messages at the head of the conversation stay in force: they follow the planner's own. `offered` are the
     calls that the model has offered just now, if it is asked for others.
     """
     parts = [instruction]
     if request.attempt > 1:
-        tried = _listed(request.tried) or "- none"
-        parts.append(DEFAULT_ATTEMPT_PROMPT.format(attempt=request.attempt, tried=tried))
+        parts.append(DEFAULT_ATTEMPT_PROMPT.format(attempt=request.attempt))
+        if request.tried:
+            parts.append(DEFAULT_TRIED_PROMPT.format(tried=_listed(request.tried)))
+    if request.missing:
+        parts.append(DEFAULT_MISSING_PROMPT.format(missing=_listed(request.missing)))
     if offered:
         parts.append(DEFAULT_TOP_UP_PROMPT.format(offered=_listed(offered)))
     rest = list(request.conversation)

@@ -5,7 +5,6 @@ it answers is checked: a score that is missing, malformed, out of range, NaN, gi
 asked for a second time and then left unscored. It is never taken for 0.
 """
 
-import math
 import random
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -24,12 +23,15 @@ from langchain_tooltree.models import (
     is_chat_model,
     resolve_model,
 )
+from langchain_tooltree.tooltree.channel import Standing, as_score, standing_of
 from langchain_tooltree.tooltree.prompts import (
+    DEFAULT_CHECK_PROMPT,
     DEFAULT_POST_JUDGE_PROMPT,
     DEFAULT_PRE_JUDGE_PROMPT,
     NOT_EXECUTED,
     CandidateScores,
     ObservationScore,
+    RequestCheck,
 )
 
 Score = float | None
@@ -67,6 +69,7 @@ class JudgeRequest:
         calls: The calls in question.
         tools: Cards of their tools, as JSON-like data.
         observation: For `post`: what the call brought back; `None` if it was deferred.
+        answer: For `post`: what the assistant would answer now; `None` if it may go on.
         attempt: 1, or 2 if the question is asked again.
         metadata: Where in the search the question stands, for traces.
     """
@@ -77,6 +80,7 @@ class JudgeRequest:
     calls: Sequence[JudgedCall]
     tools: Sequence[Mapping[str, Any]]
     observation: str | None = None
+    answer: str | None = None
     attempt: int = 1
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
@@ -138,14 +142,27 @@ class ModelEvaluator:
             self.model,
             ObservationScore,
             document_prompt(DEFAULT_POST_JUDGE_PROMPT, document),
-            usable=lambda reply: _score(reply.get("score")) is not None and _score(reply.get("goal")) is not None,
+            usable=lambda reply: as_score(reply.get("score")) is not None and as_score(reply.get("goal")) is not None,
             config=inner_config("post_judge", request.metadata),
         )
         reward = goal = None
         for reply in (yield from question.ask(meter)):
-            reward = _score(reply.get("score")) if reward is None else reward
-            goal = _score(reply.get("goal")) if goal is None else goal
+            reward = as_score(reply.get("score")) if reward is None else reward
+            goal = as_score(reply.get("goal")) if goal is None else goal
         return reward, goal
+
+    def check(self, request: JudgeRequest, meter: Meter) -> Flow[Standing]:
+        """Say what of the request is not done yet, where the assistant would answer now; asked again if unusable."""
+        document = {"request": request.query, "history": request.history, "answer": request.answer}
+        question = StructuredQuestion(
+            self.model,
+            RequestCheck,
+            document_prompt(DEFAULT_CHECK_PROMPT, document),
+            usable=lambda reply: standing_of(reply).goal is not None,
+            config=inner_config("check", request.metadata),
+        )
+        replies = yield from question.ask(meter)
+        return standing_of(replies[-1]) if replies else Standing()
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,11 +189,18 @@ class FunctionEvaluator:
         for attempt in range(1, ATTEMPTS + 1):
             answer = yield from self._ask(request, attempt)
             pair = answer if isinstance(answer, tuple | list) else (answer, None)
-            reward, goal = [_score(part) for part in (*pair, None, None)][:2]
+            reward, goal = [as_score(part) for part in (*pair, None, None)][:2]
             if reward is not None:
                 break
             _note(meter, answer, "r_post or (r_post, goal), each in [0, 1]")
         return reward, goal
+
+    def check(self, request: JudgeRequest, meter: Meter) -> Flow[Standing]:
+        """Take the goal score of the latest call; a function cannot be asked where none was made."""
+        if not request.calls:
+            return Standing()
+        _, goal = yield from self.post(request, meter)
+        return Standing(goal)
 
     def _ask(self, request: JudgeRequest, attempt: int) -> Flow[Any]:
         try:
@@ -208,18 +232,18 @@ def _note(meter: Meter, answer: Any, expected: str) -> None:
 def _scores_by_id(reply: Mapping[str, Any]) -> dict[str, float]:
     """The usable scores of a model's reply; an id that stands twice has none."""
     listed = entries if isinstance(entries := reply.get("scores"), list) else []
-    return _unique((str(entry.get("id")), _score(entry.get("score"))) for entry in listed if isinstance(entry, dict))
+    return _unique((str(entry.get("id")), as_score(entry.get("score"))) for entry in listed if isinstance(entry, dict))
 
 
 def _scores_by_position(calls: Sequence[JudgedCall], answer: Any) -> dict[str, float]:
     """The usable scores of a function's answer: a mapping by id, or a sequence in the order of the calls."""
     if isinstance(answer, Mapping):
-        return _unique((str(key), _score(value)) for key, value in answer.items())
+        return _unique((str(key), as_score(value)) for key, value in answer.items())
     if isinstance(answer, Iterable) and not isinstance(answer, str):
         values = list(answer)
         pairs = zip(calls, values, strict=True) if len(values) == len(calls) else ()
-        return _unique((call.id, _score(value)) for call, value in pairs)
-    if len(calls) == 1 and (score := _score(answer)) is not None:
+        return _unique((call.id, as_score(value)) for call, value in pairs)
+    if len(calls) == 1 and (score := as_score(answer)) is not None:
         return {calls[0].id: score}
     return {}
 
@@ -234,14 +258,3 @@ def _unique(pairs: Iterable[tuple[str, Score]]) -> dict[str, float]:
             scores[key] = score
         seen.add(key)
     return scores
-
-
-def _score(value: Any) -> Score:
-    """A number in [0, 1], `None` for anything else."""
-    if isinstance(value, bool):
-        return None
-    try:
-        number = float(value)
-    except (TypeError, ValueError, OverflowError):
-        return None
-    return number if math.isfinite(number) and 0 <= number <= 1 else None

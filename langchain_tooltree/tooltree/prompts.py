@@ -19,9 +19,42 @@ You draft one tool call of an assistant at work on the user's request.
 Write the call of the tool `{tool}` that would help most as the very next step. Fill in every argument from what is \
 known already; never invent a value. If this tool cannot help now, reply with a short text and no tool call."""
 
+DEFAULT_CANDIDATES_PROMPT = """\
+You choose the next tool call of an assistant at work on the user's request.
+
+Offer up to {count} different candidates for the one call to make next, as tool calls in a single reply, the most \
+promising first. They are alternatives: each will be weighed, and at most one of them is kept. So do not plan ahead, \
+and do not spread the work over them. Fill in every argument from what is known already; never invent a value. Give \
+each candidate its `confidence`: how likely it is, between 0 and 1, that this call, with exactly these arguments, is \
+right to make now."""
+
+DEFAULT_ASSESS_PROMPT = """\
+In the same reply, besides the candidates, call `{assess}` once. If the request is fulfilled, or no tool can help, \
+call `{assess}` alone."""
+
+DEFAULT_NOTHING_PROMPT = """\
+If the request is fulfilled, or no tool can help, reply with a short text and no tool call."""
+
 DEFAULT_ATTEMPT_PROMPT = """\
-This is attempt {attempt} at this step. These calls were considered before and led nowhere; offer others:
+This is attempt {attempt} at this step."""
+
+DEFAULT_TRIED_PROMPT = """\
+These calls were made or considered here before, and did not get the request done; offer others:
 {tried}"""
+
+DEFAULT_MISSING_PROMPT = """\
+A check of the work found that this part of the request is not done yet; offer calls that help to get it done:
+{missing}"""
+
+DEFAULT_STEP_PROMPT = """\
+End your answer with a line "Missing: <what is not done, or nothing>"."""
+"""Stands at the end of the agent's own instructions where a state is asked for the first time. It is short, because
+each step of a search pays for it."""
+
+DEFAULT_STEP_REPAIR_PROMPT = """\
+Your last reply here could not be carried out:
+{problems}
+Reply again, with all the tool calls that you want made now, corrected."""
 
 DEFAULT_TOP_UP_PROMPT = """\
 These candidates stand already:
@@ -51,6 +84,15 @@ empty or an irrelevant result deserves a low score; a needed fact or effect a hi
 fulfilled by now, so that the assistant could answer? A call marked as not executed waits for approval: judge it by \
 what it will do."""
 
+DEFAULT_CHECK_PROMPT = """\
+You check an assistant's work before its answer goes to the user.
+
+You get the user's request, what was said, done and observed, and the answer. Go through the latest request part by \
+part: what of it is not done yet? Something counts as done if a result shows it, not because the answer says so. \
+Something counts as missing only if the user asked for it: in words, or because what was asked for cannot be had \
+without it. If the assistant rightly needs the user first, to choose or to supply what no tool can find out, nothing \
+is missing. Name each missing thing in a few words, as something to do next."""
+
 DEFAULT_PLAN_PROMPT = """\
 You narrow down the tools for an assistant's request before any of them is used.
 
@@ -58,6 +100,10 @@ Name the domains that the request belongs to, chosen from those that the tools h
 between 0 and 1 for this request; whether its required input can be had, from the request itself or from what another \
 tool returns; and whether its output is of use, to another tool or to the answer."""
 
+
+CONFIDENCE_DESCRIPTION = "How likely this is the right call to make now, 0 to 1"
+
+ASSESS_DESCRIPTION = "Not a candidate: says how the request stands before the next call."
 
 NOT_EXECUTED = "[not executed: waits for approval]"
 """What a judge reads in place of the observation of a deferred write."""
@@ -83,6 +129,24 @@ class ObservationScore(BaseModel):
     reason: str = Field(description="One short sentence")
     score: float = Field(description="How much the call brought the request forward, between 0 and 1")
     goal: float = Field(description="Whether the whole request is fulfilled by now, between 0 and 1")
+
+
+class RequestCheck(BaseModel):
+    """Whether a request is fulfilled."""
+
+    missing: list[str] = Field(description="What of the request is not done yet, each in a few words; empty if nothing")
+    fulfilled: bool = Field(description="Whether everything that the user asked for is done")
+
+
+class Assessment(BaseModel):
+    """How things stand, said beside candidates."""
+
+    last_result: float = Field(
+        description="How much the latest tool result brought the request forward, 0 to 1; near 0 for an error or an "
+        "empty or irrelevant result"
+    )
+    missing: list[str] = Field(description="What of the request is not done yet, each in a few words; empty if nothing")
+    fulfilled: bool = Field(description="Whether everything that the user asked for is done by now")
 
 
 class ToolRelevance(BaseModel):

@@ -8,6 +8,7 @@ from langchain_tooltree.tooltree import sandbox as sandbox_module
 from langchain_tooltree.tooltree import search as kernel
 from langchain_tooltree.tooltree.ask import ProposalRequest, Proposer, plan_tools
 from langchain_tooltree.tooltree.ask import propose_messages as propose_messages_of
+from langchain_tooltree.tooltree.channel import ScoredTools, answer_in, standing_of, step_messages
 from langchain_tooltree.tooltree.dialogue import PathDialogue, transcript
 from langchain_tooltree.tooltree.draw import figures, status, to_mermaid, to_rich
 from langchain_tooltree.tooltree.driver import answered, searched
@@ -15,11 +16,15 @@ from langchain_tooltree.tooltree.judge import FunctionEvaluator, ModelEvaluator,
 from langchain_tooltree.tooltree.middleware import KEPT, deserves_search
 from langchain_tooltree.tooltree.planner import JUDGED_CHARS, Planner, Turn
 from langchain_tooltree.tooltree.prompts import (
+    ASSESS_DESCRIPTION,
     DEFAULT_ATTEMPT_PROMPT,
+    DEFAULT_CANDIDATES_PROMPT,
+    DEFAULT_CHECK_PROMPT,
     DEFAULT_DRAFT_PROMPT,
     DEFAULT_POST_JUDGE_PROMPT,
     DEFAULT_PRE_JUDGE_PROMPT,
     DEFAULT_PROPOSE_PROMPT,
+    DEFAULT_STEP_PROMPT,
     CandidateScores,
     ObservationScore,
 )

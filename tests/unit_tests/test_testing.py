@@ -5,14 +5,18 @@ from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, Sys
 from langchain_core.tools import tool
 from pydantic import BaseModel
 
-from langchain_tooltree.testing import Made, ScriptedChatModel, read_question
+from langchain_tooltree.testing import Made, OfflineChatModel, ScriptedChatModel, read_question
 from tests.internals.hall import document_prompt
 from tests.internals.tooltree import (
+    DEFAULT_CANDIDATES_PROMPT,
+    DEFAULT_CHECK_PROMPT,
     DEFAULT_DRAFT_PROMPT,
     DEFAULT_POST_JUDGE_PROMPT,
     DEFAULT_PRE_JUDGE_PROMPT,
     DEFAULT_PROPOSE_PROMPT,
+    ScoredTools,
     propose_messages,
+    step_messages,
 )
 
 CALL = {"name": "alpha", "args": {"n": 1}, "id": "c1", "type": "tool_call"}
@@ -128,6 +132,104 @@ def test_an_observation_is_read_with_its_call():
 def test_anything_else_asks_for_the_answer():
     question, _ = read_question([SystemMessage("Be kind."), *dialogue()])
     assert (question.kind, question.request, len(question.path)) == ("answer", "Go.", 1)
+
+
+def test_a_step_is_known_by_its_line():
+    bound = [{"function": {"name": "alpha"}}, {"function": {"name": "beta"}}]
+    question, _ = read_question(step_messages([SystemMessage("Be kind."), *dialogue()]), bound)
+    assert (question.kind, question.request, question.tools) == ("step", "Go.", ("alpha", "beta"))
+    assert question.path == (Made("alpha", {"n": 1}, "seen"),)
+
+
+class Errand:
+    """Wants some calls, one after another; each scores its number in tenths, and the last one reaches the goal."""
+
+    def __init__(self, *wanted):
+        self.wanted = wanted
+
+    def propose(self, question):
+        return [("alpha", {"n": n}) for n in self.wanted[len(question.path) :]][: question.count]
+
+    def score_call(self, _, call):
+        return call.arguments["n"] / 10
+
+    def score_observation(self, question, call):
+        return call.arguments["n"] / 10, len(question.path) + 1 == len(self.wanted)
+
+    def answer(self, _):
+        return "Done."
+
+
+class Batches(Errand):
+    def act(self, question):
+        return [("alpha", {"n": n}) for n in self.wanted[len(question.path) :]]
+
+    def missing(self, question):
+        return [f"number {n}" for n in self.wanted[len(question.path) :]]
+
+
+def made(reply):
+    return [(call["name"], call["args"]) for call in reply.tool_calls]
+
+
+@pytest.mark.parametrize(("policy", "numbers"), [(Errand, [2]), (Batches, [2, 3])])
+def test_an_offline_model_takes_the_agents_step(numbered_tools, policy, numbers):
+    model = OfflineChatModel(policy=policy(1, 2, 3)).bind_tools(numbered_tools("alpha"))
+    reply = model.invoke(step_messages(dialogue()))
+    assert made(reply) == [("alpha", {"n": n}) for n in numbers]
+
+
+@pytest.mark.parametrize("policy", [Errand, Batches])
+def test_an_offline_model_ends_its_answer_with_what_is_missing(numbered_tools, policy):
+    model = OfflineChatModel(policy=policy(1)).bind_tools(numbered_tools("alpha"))
+    assert model.invoke(step_messages(dialogue())).text == "Done.\n\nMissing: nothing"
+
+
+def test_an_offline_model_that_stops_early_says_so(numbered_tools):
+    class Early(Batches):
+        def act(self, _):
+            return []
+
+    model = OfflineChatModel(policy=Early(1, 2, 3)).bind_tools(numbered_tools("alpha"))
+    assert model.invoke(step_messages(dialogue())).text == "Done.\n\nMissing: number 2; number 3"
+
+
+@pytest.mark.parametrize(
+    ("policy", "said"),
+    [
+        (Errand(1, 2, 3), {"last_result": 0.1, "missing": [], "fulfilled": False}),
+        (Batches(1, 2, 3), {"last_result": 0.1, "missing": ["number 2", "number 3"], "fulfilled": False}),
+        (Errand(1), {"last_result": 0.1, "missing": [], "fulfilled": True}),
+    ],
+)
+def test_an_offline_model_scores_its_candidates_and_says_how_things_stand(numbered_tools, policy, said):
+    shown = ScoredTools.of(numbered_tools("alpha"), assess=True, observed=True)
+    prompt = propose_messages(dialogue(), instruction=DEFAULT_CANDIDATES_PROMPT.format(count=2), attempt=1, tried=())
+    *offered, assessed = made(OfflineChatModel(policy=policy).bind_tools(shown.bound).invoke(prompt))
+    assert offered == [("alpha", {"n": n, "confidence": n / 10}) for n in policy.wanted[1:]]
+    assert assessed == ("assess", said)
+
+
+def test_an_offline_model_without_room_for_scores_gives_none(numbered_tools):
+    prompt = propose_messages(dialogue(), instruction=DEFAULT_PROPOSE_PROMPT.format(count=2), attempt=1, tried=())
+    reply = OfflineChatModel(policy=Errand(1, 2)).bind_tools(numbered_tools("alpha")).invoke(prompt)
+    assert made(reply) == [("alpha", {"n": 2})]
+
+
+@pytest.mark.parametrize(
+    ("policy", "said"),
+    [
+        (Errand(1), {"missing": [], "fulfilled": True}),
+        (Errand(1, 2), {"missing": [], "fulfilled": False}),
+        (Batches(1, 2), {"missing": ["number 2"], "fulfilled": False}),
+    ],
+)
+def test_an_offline_model_checks_an_answer(policy, said):
+    document = {"request": "Go.", "history": HISTORY, "answer": "It is done."}
+    prompt = document_prompt(DEFAULT_CHECK_PROMPT, document)
+    assert read_question(prompt)[0].path == (Made("alpha", {"n": 1}, "seen"),)
+    reply = OfflineChatModel(policy=policy).with_structured_output(Answer.model_json_schema()).invoke(prompt)
+    assert reply == said
 
 
 async def test_a_short_search_can_be_scripted_as_the_docstring_says(find):

@@ -158,6 +158,57 @@ async def test_a_deferred_write_is_judged_as_not_executed(post):
     assert json.loads(model.calls[0][1].text)["observation"] == "[not executed: waits for approval]"
 
 
+# --- the check of an answer ---
+
+
+@pytest.fixture
+def check(drive):
+    """Has a scripted model check an answer."""
+
+    async def run(*replies, allowance=2, model=ScriptedChatModel):
+        double = model(replies=replies)
+        meter = Meter(allowance)
+        asked = JudgeRequest("post", "Find it.", [{"role": "user", "text": "Find it."}], [], [], answer="It is lost.")
+        return await drive(ModelEvaluator(double).check(asked, meter)), meter, double
+
+    return run
+
+
+async def test_a_check_says_whether_all_is_done_or_what_is_missing(check):
+    standing, meter, model = await check({"missing": [], "fulfilled": True})
+    assert (standing, meter.model_calls) == ((1.0, ()), 1)
+    shown = json.loads(model.calls[0][1].text)
+    assert shown == {"request": "Find it.", "history": [{"role": "user", "text": "Find it."}], "answer": "It is lost."}
+    standing, _, _ = await check({"missing": ["the key", "the door"], "fulfilled": False})
+    assert standing == (0.0, ("the key", "the door"))
+
+
+@pytest.mark.parametrize(
+    "unusable",
+    [
+        "Well...",
+        {"missing": []},
+        {"missing": ["the key"], "fulfilled": True},
+        {"fulfilled": 0.75},
+        ConnectionError("x"),
+    ],
+    ids=str,
+)
+async def test_a_check_that_says_nothing_or_two_things_is_asked_for_once_more(check, unusable):
+    standing, meter, _ = await check(unusable, {"missing": [], "fulfilled": True})
+    assert (standing, meter.model_calls) == ((1.0, ()), 2)
+    standing, meter, _ = await check(unusable, unusable)
+    assert (standing, meter.model_calls) == ((None, ()), 2)
+    standing, meter, _ = await check(unusable, allowance=1)
+    assert (standing, meter.model_calls) == ((None, ()), 1)
+
+
+async def test_a_check_of_a_model_without_structured_output_is_read_as_text(check):
+    standing, _, model = await check('{"missing": ["the key"], "fulfilled": false}', model=PlainChatModel)
+    assert standing == (0.0, ("the key",))
+    assert "JSON schema" in model.calls[0][0].text
+
+
 # --- functions as judges ---
 
 
@@ -228,6 +279,12 @@ async def test_a_function_that_raises_after_execution_is_asked_once_more(functio
     asked = request("a", stage="post")
     assert await function_judge("post", asked, RuntimeError("down"), 0.4) == ((0.4, None), [1, 2])
     assert await function_judge("post", asked, RuntimeError("down"), RuntimeError("down")) == ((None, None), [1, 2])
+
+
+async def test_a_function_checks_an_answer_by_the_goal_score_of_the_latest_call(function_judge):
+    assert await function_judge("check", request("a", stage="post"), (0.4, 0.9)) == ((0.9, ()), [1])
+    assert await function_judge("check", request("a", stage="post"), 0.4) == ((None, ()), [1])
+    assert await function_judge("check", request(stage="post")) == ((None, ()), [])
 
 
 def test_models_and_functions_are_judges_and_nothing_else_is():

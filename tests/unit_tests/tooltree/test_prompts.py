@@ -37,7 +37,7 @@ def test_a_later_proposal_lists_what_was_tried():
     assert "This is attempt 3" in system.text
     assert system.text.endswith("- a()\n- b()")
     nothing, _ = propose_messages([HumanMessage("Go.")], instruction="Offer.", attempt=2, tried=())
-    assert nothing.text.endswith("- none")
+    assert nothing.text == "Offer.\n\nThis is attempt 2 at this step."
 
 
 def test_asking_for_others_lists_what_was_offered_just_now():

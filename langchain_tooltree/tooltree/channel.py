@@ -1,0 +1,304 @@
+"""What a model tells the planner beside its calls and its answer, and how that is taken out of a reply.
+
+An own step is the agent's ordinary question with one line more: the model then ends an answer by saying what is
+missing. A question for candidates has a field more in each tool, for a confidence, and one tool more, to say how things
+stand. A model may leave all of it out, or write it in its own way. So it is read leniently, and what does not come
+counts as unknown.
+"""
+
+import copy
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from langchain_core.messages import AIMessage, BaseMessage, SystemMessage
+from langchain_core.tools import BaseTool
+from langchain_core.utils.function_calling import convert_to_openai_tool
+
+from langchain_tooltree.models import extended
+from langchain_tooltree.text import one_line
+from langchain_tooltree.tooltree.prompts import (
+    ASSESS_DESCRIPTION,
+    CONFIDENCE_DESCRIPTION,
+    DEFAULT_STEP_PROMPT,
+    Assessment,
+)
+
+ASSESS = "assess"
+"""Name of the tool by which a model says how things stand; another one where the user has a tool of this name."""
+
+CONFIDENCE = "confidence"
+"""Name of the field of a call's score; a tool that has such an argument itself gets none."""
+
+LINES_AFTER = 2
+"""Lines that may follow the one that says what is missing: a greeting, or a question whether there is anything else."""
+
+MOST_MISSING = 5
+"""Things that are taken from one reply: the next call can bring about one."""
+
+MISSING_CHARS = 200
+"""Characters of one of them: a sentence or two."""
+
+
+class Standing(NamedTuple):
+    """How things stand with a request, as far as a model has said."""
+
+    goal: float | None = None  # 1.0 if it is fulfilled, 0.0 if not
+    missing: tuple[str, ...] = ()  # what is not done yet, in words
+
+
+def as_score(value: Any) -> float | None:
+    """A number in [0, 1], `None` for anything else."""
+    if isinstance(value, bool):
+        return None
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) and 0 <= number <= 1 else None
+
+
+def standing_of(said: Mapping[str, Any]) -> Standing:
+    """What a filled-in form says under `fulfilled` and `missing`.
+
+    One that says both that all is done and that something is missing says nothing.
+    """
+    fulfilled = said.get("fulfilled")
+    if isinstance(fulfilled, str):
+        fulfilled = {"true": True, "yes": True, "false": False, "no": False}.get(fulfilled.strip().casefold())
+    missing = _things(said.get("missing"))
+    if fulfilled is False:
+        return Standing(0.0, missing)
+    return Standing(1.0) if fulfilled is True and not missing else Standing()
+
+
+# --- the line at the end of an answer ---
+
+
+def step_messages(conversation: Sequence[BaseMessage], *more: str) -> list[BaseMessage]:
+    """The agent's own prompt, and at the end of its instructions the line that asks what is missing, and more."""
+    head = 0
+    while head < len(conversation) and isinstance(conversation[head], SystemMessage):
+        head += 1
+    last = conversation[head - 1] if head else None
+    text = "\n\n".join((DEFAULT_STEP_PROMPT, *more))
+    asked = extended(last if isinstance(last, SystemMessage) else None, text)
+    return [*conversation[: max(head - 1, 0)], asked, *conversation[head:]]
+
+
+def answer_in(reply: AIMessage) -> tuple[AIMessage | None, Standing]:
+    """A reply without calls as the answer that it is, and what it said to be missing.
+
+    There is no answer if the reply says that alone.
+    """
+    blocks: list[Any] = [reply.content] if isinstance(reply.content, str) else list(reply.content)
+    for place in reversed(range(len(blocks))):
+        text = _text_of(blocks[place])
+        if not text.strip():
+            continue
+        rest, standing = read_missing(text)
+        if standing is None:
+            break
+        blocks[place : place + 1] = _with_text(blocks[place], rest)
+        if not any(_text_of(block).strip() for block in blocks):
+            return None, standing
+        content = blocks if not isinstance(reply.content, str) else blocks[0]
+        return reply.model_copy(update={"content": content}), standing
+    return reply, Standing()
+
+
+def _text_of(block: Any) -> str:
+    text = block.get("text") if isinstance(block, dict) and block.get("type") in {"text", "output_text"} else block
+    return text if isinstance(text, str) else ""
+
+
+def _with_text(block: Any, text: str) -> list[Any]:
+    """The block with another text; none if nothing is left of it, since some providers refuse empty texts."""
+    if isinstance(block, str):
+        return [text]
+    if not text and block.keys() <= {"type", "text", "id", "index", "annotations", "citations"}:
+        return []
+    return [{**block, "text": text}]
+
+
+_LINE = re.compile(
+    r"""^[^\w\n]*(?:(?:what(?:['’]s|\ is)|is|still)\s+)*missing
+    (?: [*_`"')\]]* [^\S\n]* [:：=–—-]+ (?P<value>.*) | [*_`"')\]]* [^\S\n]* $ )""",  # noqa: RUF001 - models write these
+    re.VERBOSE | re.IGNORECASE | re.MULTILINE,
+)
+_IN_LINE = re.compile(r"(?<=[.!?)\]])\s+[*_]*Missing[*_]*\s*[:：][ \t]*(?P<value>[^\n]*)\s*\Z")  # noqa: RUF001
+_SHORT = re.compile(r"^\W*(?:missing nothing|nothing(?: is)? missing)\W*$", re.IGNORECASE | re.MULTILINE)
+_BULLETS = re.compile(r"(?:\s*\n[^\S\n]*(?:[-+*•–]|\d{1,2}[.)])[^\S\n]+\S[^\n]*)+")  # noqa: RUF001
+_BULLET = re.compile(r"^\s*(?:[-+*•–]|\d{1,2}[.)])\s+", re.MULTILINE)  # noqa: RUF001
+_EMPTY_FENCE = re.compile(r"\n*```\w*\s*```\s*\Z|\n+[ \t]*(?:-{3,}|\*{3,}|_{3,})[ \t]*\Z|\n*```\w*\s*\Z")
+_FENCE = re.compile(r"^\s*```\w*\s*$", re.MULTILINE)
+_TEMPLATE = DEFAULT_STEP_PROMPT.partition("<")[2].partition(">")[0]
+
+
+def read_missing(text: str) -> tuple[str, Standing | None]:
+    """A text without the line that says what is missing, and what that line says; `None` if there is no such line."""
+    found = next(reversed([*_LINE.finditer(text), *_SHORT.finditer(text)]), None) or _IN_LINE.search(text)
+    if found is None:
+        return text, None
+    if "value" not in found.re.groupindex:
+        said: Any = []
+        end = found.end()
+    else:
+        said, end = _said_from(text, found)
+    after = _FENCE.sub("", text[end:]).strip()
+    if sum(1 for line in after.splitlines() if line.strip()) > LINES_AFTER:
+        return text, None  # it stands in the middle of an answer, and belongs to it
+    before = text[: found.start()].rstrip()
+    rest = f"{before}\n\n{after}" if before and after else before or after
+    if said is None:
+        return _EMPTY_FENCE.sub("", rest), Standing()
+    missing = _things(said)
+    return _EMPTY_FENCE.sub("", rest), Standing(0.0, missing) if missing else Standing(1.0)
+
+
+def _said_from(text: str, found: re.Match[str]) -> tuple[Any, int]:
+    """What stands behind the label, and where it ends; `None` if nothing does."""
+    value = found["value"] or ""
+    start = found.start("value") if found["value"] is not None else found.end()
+    opening = re.compile(r"[^\w\n]*?(?=\[)").match(text, start)
+    if opening:
+        try:
+            listed, end = json.JSONDecoder(strict=False).raw_decode(text, opening.end())
+        except (ValueError, RecursionError):
+            pass
+        else:
+            rest_of_line = re.compile(r"[^\w\n]*").match(text, end)
+            return listed, rest_of_line.end() if rest_of_line else end
+    if not value.strip(" \t*_`\"'"):
+        bullets = _BULLETS.match(text, found.end())
+        if bullets is None:
+            return None, found.end()
+        return [_BULLET.sub("", line) for line in bullets[0].splitlines() if line.strip()], bullets.end()
+    if _bare(value) == _bare(_TEMPLATE):
+        return None, found.end()  # the form, not filled in
+    return value.split(";"), found.end()
+
+
+# --- what is missing, in words ---
+
+_NOTHING = (
+    "nothing|none|nil|null|no|false|n/?a|n\\.a|not applicable|nothing at all|all done|everything(?: is)? done|done|"
+    "complete|completed|"
+    "nichts|keine?s?|rien|aucune?|néant|nada|ningun[oa]|ningún|niente|nulla|nessun[oa]?|nenhum[a]?|niets|geen|"
+    "ingenting|inget|inga|ingen|intet|ei mitään|nic|nie ma|brak|žádné|nimic|semmi|hiçbir şey|yok|τίποτα|"
+    "ничего|нет|нічого|немає|לא|כלום|لا شيء|لا يوجد|कुछ नहीं|không|không có gì|tidak ada|"
+    "无|無|没有|沒有|没有了|なし|無し|特になし|ありません|何もありません|없음|없습니다"
+)
+_DONE = re.compile(
+    rf"(?:{_NOTHING})"
+    r"(?:\s+(?:is|are|was|else|more|further|left|remains|remaining|missing|open|outstanding|pending|to do|needed|"
+    r"required|not done|undone|mehr))*"
+    r"\s*(?:$|[,;:.!(–—-](?P<rest>.*))",  # noqa: RUF001
+    re.IGNORECASE | re.DOTALL,
+)
+_BUT = re.compile(
+    r"\b(?:but|except\w*|besides|apart|until|unless|however|not|cannot|could|fail\w*|still|aber|außer|mais|sauf|pero|"
+    r"salvo)\b|n['’]t\b",  # noqa: RUF001
+    re.IGNORECASE,
+)
+
+
+def _things(said: Any) -> tuple[str, ...]:
+    """The things that are named as missing, each on a line; what only says that nothing is, is left out."""
+    if said is None or isinstance(said, bool):
+        return ()
+    listed = said.split(";") if isinstance(said, str) else said if isinstance(said, list | tuple) else [said]
+    texts = [each if isinstance(each, str) else json.dumps(each, ensure_ascii=False, default=str) for each in listed]
+    named = (one_line(text.replace("**", "").strip(" \t\n`\"'"), MISSING_CHARS) for text in texts if not _is_none(text))
+    return tuple(named)[:MOST_MISSING]
+
+
+def _is_none(text: str) -> bool:
+    """Whether a text names nothing: it is empty, a dash, or a word for nothing, in one of many languages."""
+    bare = _bare(text)
+    if not bare:
+        return True
+    said = _DONE.match(bare)
+    return said is not None and not _BUT.search(said["rest"] or "")
+
+
+def _bare(text: str) -> str:
+    """A text without the marks around it."""
+    return re.sub(r"^[\W_]+|[\W_]+$", "", text).casefold()
+
+
+# --- the fields and the tool of a question for candidates ---
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredTools:
+    """Tools as they are bound to ask for candidates: what the model sees, and what of its calls is for the planner."""
+
+    bound: Sequence[BaseTool | dict[str, Any]]
+    scored: frozenset[str] = frozenset()  # names of the tools that have a field for the confidence
+    assess: str | None = None  # name of the tool that says how things stand, if there is one
+
+    @classmethod
+    def of(cls, tools: Sequence[BaseTool], *, assess: bool, observed: bool) -> "ScoredTools":
+        """The tools with the channel; the latest result is only asked about where there is one."""
+        forms = {tool.name: _scored(tool) for tool in tools}
+        bound: list[BaseTool | dict[str, Any]] = [forms[tool.name] or tool for tool in tools]
+        name = next(name for name in _names(ASSESS) if name not in forms) if assess else None
+        if name is not None:
+            bound.append(_assessing(name, observed=observed))
+        return cls(bound, frozenset(name for name, form in forms.items() if form), name)
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the agent's tools."""
+        named = (tool["function"]["name"] if isinstance(tool, dict) else tool.name for tool in self.bound)
+        return [name for name in named if name != self.assess]
+
+    def without_assess(self) -> "ScoredTools":
+        """The same for a model that makes one call a reply: its call is then a candidate."""
+        return ScoredTools(self.bound[:-1] if self.assess else self.bound, self.scored)
+
+    def taken_from(self, tool: str, written: Mapping[str, Any]) -> tuple[dict[str, Any], float | None]:
+        """The arguments of a call without what is for the planner, and the confidence in it."""
+        arguments = dict(written)
+        return arguments, as_score(arguments.pop(CONFIDENCE, None)) if tool in self.scored else None
+
+
+def _scored(tool: BaseTool) -> dict[str, Any] | None:
+    """A tool in OpenAI's form with a field for the confidence; `None` if it cannot have one."""
+    form = convert_to_openai_tool(tool)
+    if "function" not in form:
+        return None
+    form = copy.deepcopy(form)
+    parameters = form["function"].setdefault("parameters", {"type": "object"})
+    properties = parameters.setdefault("properties", {})
+    if CONFIDENCE in properties:
+        return None
+    properties[CONFIDENCE] = {"type": "number", "description": CONFIDENCE_DESCRIPTION}
+    parameters["required"] = [*parameters.get("required", ()), CONFIDENCE]
+    return form
+
+
+def _assessing(name: str, *, observed: bool) -> dict[str, Any]:
+    schema = Assessment.model_json_schema()
+    properties = {
+        field: {key: value for key, value in described.items() if key != "title"}
+        for field, described in schema["properties"].items()
+        if observed or field != "last_result"
+    }
+    parameters = {"type": "object", "properties": properties, "required": [*properties]}
+    return {
+        "type": "function",
+        "function": {"name": name, "description": ASSESS_DESCRIPTION, "parameters": parameters},
+    }
+
+
+def _names(name: str) -> Iterator[str]:
+    yield name
+    number = 2
+    while True:
+        yield f"{name}_{number}"
+        number += 1
