@@ -31,11 +31,11 @@ few agents change between more, and a planner of 1,000 tools takes megabytes."""
 
 
 def deserves_search(request: ModelRequest[Any]) -> bool:
-    """Whether a model call is worth a search that costs more than it: the default of `ToolTreeMiddleware(when=...)`.
+    """Whether a model call is worth a search that costs more than the call: see `ToolTreeMiddleware(when=...)`.
 
-    A search of `proposals="own_step"` begins with that very call, so there every one is. Otherwise it is where a turn
-    of the user begins, where another agent has handed over, where a tool call just failed, and where a plan that was
-    explored in a sandbox goes on after one of its writes. All other model calls go straight to the model.
+    It is where a turn of the user begins, where another agent has handed over, where a tool call just failed, and
+    where a plan that was explored in a sandbox goes on after one of its writes. All other model calls go straight to
+    the model.
     """
     said = Conversation(request.messages)
     if not said.observations:
@@ -82,8 +82,8 @@ class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         sandbox: A forkable world, in which the writes of its tools are tried out.
         embeddings: Ranks tools where there are many; `HashingEmbeddings` if left out.
         cards: Cards with domains, output schemas and examples for some of the tools.
-        when: Decides which model calls deserve a search. If left out, it is all of them where a search begins with the
-            agent's own step (`SearchConfig(proposals="own_step")`), and what `deserves_search` says otherwise.
+        when: Decides which model calls deserve a search. If left out, it is every call in place of which a search asks
+            the same (`SearchConfig(proposals="own_step")`), and otherwise what `deserves_search` says.
         host_middleware: The agent's other middleware. Searched calls then pass through its `wrap_tool_call`, results
             through the redaction of `PIIMiddleware(apply_to_tool_results=True)`, and tools under `interrupt_on` of
             `HumanInTheLoopMiddleware` are never run while searching. Middleware cannot see its neighbours, so
@@ -105,11 +105,7 @@ class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         **options: Unpack[PlannerOptions],
     ) -> None:
         super().__init__()
-        if when is None:
-            config = options.get("config") or SearchConfig()
-            own = isinstance(config, SearchConfig) and config.proposals == "own_step"
-            when = _always if own else deserves_search
-        if not callable(when):
+        if when is not None and not callable(when):
             msg = f"when must be a function from a ModelRequest to a bool, got {when!r}."
             raise ConfigurationError(msg)
         self._model = None if model is None else resolve_model(model)
@@ -185,7 +181,7 @@ class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         """The request as a turn of the planner, if it deserves a search and has something to plan with."""
         tools = [tool for tool in request.tools if isinstance(tool, BaseTool)]
         forced = request.tool_choice not in (None, "auto")  # it may be a dict
-        if not tools or forced or not Conversation(request.messages).goal or not self._when(request):
+        if not tools or forced or not Conversation(request.messages).goal or not self._deserves_search(request):
             return None
         return Turn(
             planner=self._planner(request.model, tools, request.model_settings),
@@ -193,6 +189,14 @@ class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
             system=[request.system_message] if request.system_message else [],
             state=request.state,
         )
+
+    def _deserves_search(self, request: ModelRequest[Any]) -> bool:
+        """Whether the user wants a search here; if nobody said so, whether it begins with the very call it replaces."""
+        if self._when is not None:
+            return self._when(request)
+        proposals = getattr(self._options.get("config") or SearchConfig(), "proposals", None)
+        costs_nothing = proposals == "own_step" and _asks_alike(self._model or request.model, request)
+        return costs_nothing or deserves_search(request)
 
     def _planner(
         self, model: BaseChatModel, tools: Sequence[BaseTool], settings: Mapping[str, Any], *, selection: bool = True
@@ -257,17 +261,18 @@ class _Planned:
         return messages
 
     def is_whole_for(self, request: ModelRequest[Any]) -> bool:
-        """Whether nothing is left to say: calls wait, or the plan's answer is what the agent's model would say itself.
-
-        That model was asked with other options where the answer has a form, or the provider runs tools of its own.
-        """
-        own = request.model is self.model and request.response_format is None
-        asked_alike = own and not any(isinstance(tool, dict) for tool in request.tools)
-        return bool(self.result.waiting) or (self.result.answer is not None and asked_alike)
+        """Whether nothing is left to say: calls wait, or the answer is what the agent's model would say itself."""
+        answered = self.result.answer is not None and _asks_alike(self.model, request)
+        return bool(self.result.waiting) or answered
 
 
-def _always(request: ModelRequest[Any]) -> bool:  # noqa: ARG001 - the form of `when`
-    return True
+def _asks_alike(model: BaseChatModel, request: ModelRequest[Any]) -> bool:
+    """Whether a model is asked for its own step as the agent asks it.
+
+    A form of the answer, and tools that the provider runs, reach the agent's own call only.
+    """
+    own = model is request.model and request.response_format is None
+    return own and not any(isinstance(tool, dict) for tool in request.tools)
 
 
 def _handed_over(request: ModelRequest[Any], reply: AIMessage) -> bool:

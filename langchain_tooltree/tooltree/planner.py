@@ -11,11 +11,12 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from itertools import chain, islice
 from typing import Any, Literal, TypedDict, TypeVar, Unpack, cast, get_type_hints
 
 from langchain_core.embeddings import Embeddings
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage, message_to_dict
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config
 from langchain_core.tools import BaseTool
@@ -285,15 +286,23 @@ class SearchSession:
                 found = yield from self._propose(operation, node, place, seen, meter)
                 found["observations"] = list(seen.values())
             case "score":
-                candidates = [self._tree.nodes[candidate] for candidate in operation.candidates]
+                batches = [self._tree.batch(self._tree[candidate]) for candidate in operation.candidates]
                 single = planner.config.pre_evaluation == "single"
                 scores: list[Score] = []
-                for group in [[each] for each in candidates] if single else [candidates]:
-                    judged = self._judge_request("pre", group, node, place)
-                    scores.extend((yield from planner.pre_judge.pre(judged, meter)))
+                for group in [[each] for each in batches] if single else [batches]:
+                    judged = self._judge_request("pre", [*chain(*group)], node, place)
+                    given = iter((yield from planner.pre_judge.pre(judged, meter)))
+                    # Calls of one reply are right if all of them are.
+                    for batch in group:
+                        known = [score for score in islice(given, len(batch)) if score is not None]
+                        scores.append(min(known, default=None))
                 found = {"scores": scores, "error": _cause(meter) if None in scores else None}
             case "execute":
                 found = {"observations": list(seen.values())}
+            case "evaluate" if node.answer is not None:
+                standing = yield from planner.post_judge.check(self._check_request(node, place), meter)
+                found = {"goal": standing.goal, "missing": standing.missing}
+                found["error"] = _cause(meter) if standing.goal is None else None
             case "evaluate":
                 judged = self._judge_request("post", [node], self._tree.nodes[node.parent or 0], place)
                 reward, goal = yield from planner.post_judge.post(judged, meter)
@@ -345,32 +354,47 @@ class SearchSession:
                 shown = yield from retriever.retrieve(context, allowed, attempt=operation.attempt)
             except Exception as error:  # noqa: BLE001 - embeddings that are down end in the fallback, not in a crash
                 return {"error": f"the tools could not be ranked: {type(error).__name__}: {error}"}
+        tried = [self._tree.batch(child) for child in self._tree.children(node)]
         asked = ProposalRequest(
             conversation=self.dialogue.prompt_at(node, fresh=seen),
             tools=shown,
             attempt=operation.attempt,
-            tried=[self._tree.nodes[child].label for child in node.children],
+            tried=[", ".join(made.label for made in batch) for batch in tried],
             extra_candidates=operation.extra_candidates,
             metadata={**place, "attempt": operation.attempt},
+            own_step=operation.own_step,
+            missing=operation.missing,
         )
         proposal = yield from self.planner.proposer.propose(asked, meter)
         failures = self.dialogue.failures
-        hopeless = [call for call in proposal.calls if failures and failures[call.key] >= FAILURES_ENOUGH]
+        confidences = proposal.confidences or [None] * len(proposal.actions)
+        offered = [call for action in proposal.actions for call in action]
+        hopeless = dict.fromkeys(call.label for call in offered if failures[call.key] >= FAILURES_ENOUGH)
+        kept = [
+            (action, confidence)
+            for calls, confidence in zip(proposal.actions, confidences, strict=True)
+            if (action := [call for call in calls if call.label not in hopeless])
+        ]
         problems = [str(problem) for problem in proposal.problems]
         return {
-            "actions": [(call,) for call in proposal.calls if call not in hopeless],
-            "dropped": [*problems, *(f"{call.label}: failed {FAILURES_ENOUGH} times already" for call in hopeless)],
-            # A model that saw only some of the tools cannot know that no tool can help.
+            "actions": [action for action, _ in kept],
+            "confidences": [confidence for _, confidence in kept] if proposal.confidences else [],
+            "dropped": [*problems, *(f"{label}: failed {FAILURES_ENOUGH} times already" for label in hopeless)],
+            # A model that saw only some of the tools may know of a call once it sees the others.
             "finished": proposal.finished and len(shown) == len(allowed),
             "several": proposal.largest_reply > 1,
             "gained": proposal.gained,
+            "reward": proposal.reward,
+            "goal": proposal.goal,
+            "missing": proposal.missing,
+            "answer": None if proposal.answer is None else message_to_dict(proposal.answer),
             "error": proposal.error,
         }
 
     def _judge_request(
         self, stage: Literal["pre", "post"], nodes: Sequence[Node], parent: Node, place: Mapping[str, Any]
     ) -> JudgeRequest:
-        observation = nodes[0].observation
+        observation = nodes[0].observation if nodes else None
         made = [(node, node.call) for node in nodes if node.call]
         return JudgeRequest(
             stage=stage,
@@ -384,6 +408,13 @@ class SearchSession:
             observation=clip(readable(observation.content), JUDGED_CHARS) if observation else None,
             metadata=place,
         )
+
+    def _check_request(self, node: Node, place: Mapping[str, Any]) -> JudgeRequest:
+        """Whether the request is fulfilled where the agent has answered; the call in question is the latest one."""
+        made = [node] if node.call else []
+        answer = answer_at(node)
+        asked = self._judge_request("post", made, node, place)
+        return replace(asked, answer=answer.text if answer else None)
 
     def result(self) -> SearchResult:
         """The outcome of the finished search; its answer is what the agent said where the plan ends, if it did."""
