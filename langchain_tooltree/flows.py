@@ -276,9 +276,14 @@ Writer = Callable[[Any], None]
 """Writes to `stream_mode="custom"`."""
 
 
-def emit_all(events: Sequence[Event], sinks: Sequence[EventSink]) -> Flow[None]:
-    """Give events, in order, to sinks and to callback handlers, where each is the custom event `tooltree.<type>`."""
-    handled = has_handlers()
+def emit_all(events: Sequence[Event], sinks: Sequence[EventSink], *, handled: bool) -> Flow[None]:
+    """Give events, in order, to sinks and to callback handlers, where each is the custom event `tooltree.<type>`.
+
+    Args:
+        events: The events.
+        sinks: Who gets each.
+        handled: Whether there are handlers; see `has_handlers`.
+    """
     for event in events:
         for sink in sinks:
             sink(event)
@@ -296,7 +301,7 @@ def has_handlers() -> bool:
 def emitted(event: Event, writer: Writer | None) -> Flow[None]:
     """Emit an event to a writer and to callback handlers; without a writer nobody listens."""
     if writer is not None:
-        yield from emit_all((event,), (to_stream(writer),))
+        yield from emit_all((event,), (to_stream(writer),), handled=has_handlers())
 
 
 def to_stream(writer: Writer) -> EventSink:

@@ -121,8 +121,7 @@ def run_search(session: SearchSession) -> Flow[None]:
 def _in_order(session: SearchSession) -> Flow[resume.Outcomes]:
     """Launch what the search asks for and tell it the outcomes in the order of launch, for one segment."""
     end = resume.segment_end(session)
-    sinks = session.turn.sinks
-    is_heard = bool(sinks) or has_handlers()
+    sinks, handled = session.turn.sinks, has_handlers()
     outstanding: deque[Any] = deque()
     outcomes: resume.Outcomes = []
     outcome = None
@@ -130,8 +129,7 @@ def _in_order(session: SearchSession) -> Flow[resume.Outcomes]:
         operations, events = session.advance(outcome, end)
         for operation in operations:
             outstanding.append((yield TwinStep(partial(_CALL, operation), partial(_acall, operation))))
-        if is_heard:
-            yield from emit_all(events, sinks)
+        yield from emit_all(events, sinks, handled=handled)
         if not outstanding:
             return outcomes
         future = outstanding.popleft()

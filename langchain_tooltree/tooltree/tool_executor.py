@@ -121,12 +121,20 @@ class ToolNodes:
     def __init__(self, host_hooks: HostHooks | None = None) -> None:
         self._hooks = host_hooks or HostHooks()
         self._nodes: dict[str, ToolNode] = {}
-        self._alone: set[str] = set()  # names of tools into which nothing is injected: the same in every fork
+        # What is found out once for a name holds in every fork, where a tool takes the same arguments.
+        self._given: dict[str, bool] = {}
+        self._alone: set[str] = set()
 
     @property
     def wrap_async(self) -> bool:
         """Whether calls on the async path pass through hooks, which are coroutine functions."""
         return self._hooks.awrap is not None
+
+    def gives(self, tool: BaseTool) -> bool:
+        """Whether the host injects anything into a tool."""
+        if tool.name not in self._given:
+            self._given[tool.name] = bool(injected_names(tool))
+        return self._given[tool.name]
 
     def around(self, tool: BaseTool) -> ToolNode | None:
         """The node of a tool; `None` if it can be invoked directly."""
@@ -172,9 +180,10 @@ class ToolStep:
 
     async def arun(self) -> Any:
         """Run the tool without blocking the loop; one that takes too long raises `TimeoutError`."""
-        if _is_sync_only(self.tool) and not self.nodes.wrap_async:
-            return await asyncio.wait_for(asyncio.wrap_future(self._in_thread(self._invoke)), self.timeout)
-        return await asyncio.wait_for(self._ainvoke(), self.timeout)
+        async with asyncio.timeout(self.timeout):
+            if _is_sync_only(self.tool) and not self.nodes.wrap_async:
+                return await asyncio.wrap_future(self._in_thread(self._invoke))
+            return await self._ainvoke()
 
     def _in_thread(self, work: Callable[[], Any]) -> Future[Any]:
         """A tool that hangs takes no place of others in a pool."""
@@ -389,7 +398,7 @@ class ToolExecutor:
     def _injected_state(self, tool: BaseTool, node: Node, messages: list[BaseMessage]) -> dict[str, Any]:
         """The graph state for injected arguments: a copy, because what a search tries must not reach the host's."""
         state = {**self.state, self.messages_key: messages}
-        if not injected_names(tool):
+        if not self._nodes.gives(tool):
             return state
         try:
             return copy.deepcopy(state)
