@@ -36,6 +36,9 @@ CONFIDENCE = "confidence"
 LINES_AFTER = 2
 """Lines that may follow the one that says what is missing: a greeting, or a question whether there is anything else."""
 
+READ_CHARS = 2_000
+"""Characters at the end of an answer that are searched for the line: room for it and for what may follow."""
+
 MOST_MISSING = 5
 """Things that are taken from one reply: the next call can bring about one."""
 
@@ -129,18 +132,20 @@ _LINE = re.compile(
     (?: [*_`"')\]]* [^\S\n]* [:：=–—-]+ (?P<value>.*) | [*_`"')\]]* [^\S\n]* $ )""",  # noqa: RUF001 - models write these
     re.VERBOSE | re.IGNORECASE | re.MULTILINE,
 )
-_IN_LINE = re.compile(r"(?<=[.!?)\]])\s+[*_]*Missing[*_]*\s*[:：][ \t]*(?P<value>[^\n]*)\s*\Z")  # noqa: RUF001
-_SHORT = re.compile(r"^\W*(?:missing nothing|nothing(?: is)? missing)\W*$", re.IGNORECASE | re.MULTILINE)
+_IN_LINE = re.compile(r"""(?<=[^\w\s,])\s*[*_`"'(\[]*Missing[*_]*\s*[:：][ \t]*(?P<value>[^\n]*)\s*\Z""")  # noqa: RUF001
+_SHORT = re.compile(r"^[^\w\n]*(?:missing nothing|nothing(?: is)? missing)[^\w\n]*$", re.IGNORECASE | re.MULTILINE)
 _BULLETS = re.compile(r"(?:\s*\n[^\S\n]*(?:[-+*•–]|\d{1,2}[.)])[^\S\n]+\S[^\n]*)+")  # noqa: RUF001
 _BULLET = re.compile(r"^\s*(?:[-+*•–]|\d{1,2}[.)])\s+", re.MULTILINE)  # noqa: RUF001
-_EMPTY_FENCE = re.compile(r"\n*```\w*\s*```\s*\Z|\n+[ \t]*(?:-{3,}|\*{3,}|_{3,})[ \t]*\Z|\n*```\w*\s*\Z")
-_FENCE = re.compile(r"^\s*```\w*\s*$", re.MULTILINE)
+_FENCE = re.compile(r"^[^\S\n]*```.*$", re.MULTILINE)
+_RULE = re.compile(r"^[^\S\n]*(?:-{3,}|\*{3,}|_{3,})$", re.MULTILINE)
 _TEMPLATE = DEFAULT_STEP_PROMPT.partition("<")[2].partition(">")[0]
 
 
 def read_missing(text: str) -> tuple[str, Standing | None]:
     """A text without the line that says what is missing, and what that line says; `None` if there is no such line."""
-    found = next(reversed([*_LINE.finditer(text), *_SHORT.finditer(text)]), None) or _IN_LINE.search(text)
+    end_of_text = max(0, len(text) - READ_CHARS)
+    lines = [*_LINE.finditer(text, end_of_text), *_SHORT.finditer(text, end_of_text)]
+    found = max(lines, key=lambda line: line.start(), default=None) or _IN_LINE.search(text, end_of_text)
     if found is None:
         return text, None
     if "value" not in found.re.groupindex:
@@ -148,15 +153,25 @@ def read_missing(text: str) -> tuple[str, Standing | None]:
         end = found.end()
     else:
         said, end = _said_from(text, found)
-    after = _FENCE.sub("", text[end:]).strip()
-    if sum(1 for line in after.splitlines() if line.strip()) > LINES_AFTER:
+    before, after = text[: found.start()].rstrip(), text[end:].strip()
+    if sum(1 for line in _FENCE.sub("", after).splitlines() if line.strip()) > LINES_AFTER:
         return text, None  # it stands in the middle of an answer, and belongs to it
-    before = text[: found.start()].rstrip()
-    rest = f"{before}\n\n{after}" if before and after else before or after
+    rest = _joined(before, after)
     if said is None:
-        return _EMPTY_FENCE.sub("", rest), Standing()
+        return rest, Standing()
     missing = _things(said)
-    return _EMPTY_FENCE.sub("", rest), Standing(0.0, missing) if missing else Standing(1.0)
+    return rest, Standing(0.0, missing) if missing else Standing(1.0)
+
+
+def _joined(before: str, after: str) -> str:
+    """What stood before and after the line, without the fence or the rule that it was set apart by."""
+    lines = before.splitlines()
+    if lines and _FENCE.fullmatch(lines[-1]) and len(_FENCE.findall(before)) % 2:
+        before = "\n".join(lines[:-1]).rstrip()
+        after = after.removeprefix("```").lstrip()
+    elif lines and not after and _RULE.fullmatch(lines[-1]):
+        before = "\n".join(lines[:-1]).rstrip()
+    return f"{before}\n\n{after}" if before and after else before or after
 
 
 def _said_from(text: str, found: re.Match[str]) -> tuple[Any, int]:

@@ -47,7 +47,7 @@ A check of the work found that this part of the request is not done yet; offer c
 {missing}"""
 
 DEFAULT_STEP_PROMPT = """\
-End your answer with a line "Missing: <what is not done, or nothing>"."""
+If you call no tool, end with "Missing: <what is left, or nothing>"."""
 """Stands at the end of the agent's own instructions where a state is asked for the first time. It is short, because
 each step of a search pays for it."""
 
@@ -135,7 +135,7 @@ class RequestCheck(BaseModel):
     """Whether a request is fulfilled."""
 
     missing: list[str] = Field(description="What of the request is not done yet, each in a few words; empty if nothing")
-    fulfilled: bool = Field(description="Whether everything that the user asked for is done")
+    fulfilled: bool = Field(description="True if nothing is missing")
 
 
 class Assessment(BaseModel):
@@ -146,7 +146,7 @@ class Assessment(BaseModel):
         "empty or irrelevant result"
     )
     missing: list[str] = Field(description="What of the request is not done yet, each in a few words; empty if nothing")
-    fulfilled: bool = Field(description="Whether everything that the user asked for is done by now")
+    fulfilled: bool = Field(description="True if nothing is missing")
 
 
 class ToolRelevance(BaseModel):

@@ -1,5 +1,7 @@
 """What a model says beside its calls and its answer: however it is written, and nothing where it is not."""
 
+import time
+
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_core.tools import StructuredTool, tool
@@ -108,6 +110,7 @@ def test_what_is_missing_is_taken_in_words(line, missing):
         "Nothing to report.",
         "Two pages are missing.",
         "Missing persons: see the list.",
+        "Of these, Missing: Impossible is the longest film.",
         "The file is missing: I looked everywhere.",
         "Parts\nMissing: 3 bolts\nFound: 5 nuts\nFound: 2 screws\nFound: 1 spring",
     ],
@@ -117,7 +120,7 @@ def test_without_the_line_nothing_is_known_and_the_answer_stays(text):
     assert answer_in(reply) == (reply, (None, ()))
 
 
-@pytest.mark.parametrize("line", ["Missing:", "Missing: <what is not done, or nothing>"])
+@pytest.mark.parametrize("line", ["Missing:", "Missing: <what is left, or nothing>"])
 def test_a_line_that_is_not_filled_in_says_nothing_but_is_taken_out(line):
     answer, standing = answer_in(AIMessage(f"It is sent.\n{line}"))
     assert (answer.text, standing) == ("It is sent.", (None, ()))
@@ -129,9 +132,17 @@ def test_a_line_that_is_not_filled_in_says_nothing_but_is_taken_out(line):
         ("Sent.\n\nMissing: nothing", "Sent."),
         ("Sent.  \nMissing: nothing\n\n", "Sent."),
         ("Sent. Missing: nothing", "Sent."),
+        ("Sent. **Missing:** nothing", "Sent."),
+        ("Sent! (Missing: nothing)", "Sent!"),
+        ("Sent ✅ Missing: nothing", "Sent ✅"),
+        ("已发送。Missing: 无", "已发送。"),
         ("Sent.\n\n---\nMissing: nothing", "Sent."),
         ("Sent.\n\n```\nMissing: nothing\n```", "Sent."),
         ("Missing: nothing\n\nSent.", "Sent."),
+        ("Run:\n```\nls\n```\nMissing: nothing", "Run:\n```\nls\n```"),
+        ("```\nls\nMissing: nothing\n```", "```\nls\n\n```"),
+        ("Sent.\n```text\nMissing: nothing\n```\nBye!", "Sent.\n\nBye!"),
+        ("| a |\n|---|\n| 1 |\n\nMissing: nothing", "| a |\n|---|\n| 1 |"),
         ("Sent.\nMissing: nothing\nBye!", "Sent.\n\nBye!"),
         ("Parts\n- Missing: bolts\n- Found: nuts\n\nMissing: nothing", "Parts\n- Missing: bolts\n- Found: nuts"),
         ("  Indented\n    code\nMissing: nothing", "  Indented\n    code"),
@@ -140,6 +151,13 @@ def test_a_line_that_is_not_filled_in_says_nothing_but_is_taken_out(line):
 def test_only_the_line_is_taken_out(text, left):
     answer, standing = answer_in(AIMessage(text))
     assert (answer.content, standing.goal) == (left, 1.0)
+
+
+@pytest.mark.parametrize("filler", ["\n", " ", "- \n", "* ", "Missing ", "Missing:\n", "```\n", "[", ". "])
+def test_a_long_answer_is_read_in_no_time(filler):
+    started = time.perf_counter()
+    answer_in(AIMessage(f"Sent.{filler * 20_000}Missing: nothing"))
+    assert time.perf_counter() - started < 1
 
 
 def test_all_else_of_the_answer_is_kept():
