@@ -120,7 +120,8 @@ class ToolRetriever:
         All that are allowed if they are few, otherwise the always-include list and the most relevant others. A state
         is asked again only when all that it offered has failed. The wording may have hidden the tool that it needs
         ("write to Ann" takes the address book without a word of it), so each further attempt shows the tools that rank
-        next and, where those run out, the best ones again.
+        next and, where those run out, the best ones again. The agent's own step does not count: it made one choice
+        among the tools that it was shown, and the others are worth no less for that.
         """
         permitted = frozenset(allowed)
         every = self._library.names
@@ -140,7 +141,8 @@ class ToolRetriever:
         always = permitted & frozenset(self._config.always_include)
         others = [name for name in best_first if name not in always]
         room = max(self._config.retrieve_top - len(always), 0)
-        shown_before = (attempt - 1) * room
+        own_steps = int(self._config.proposals == "own_step")
+        shown_before = max(attempt - 1 - own_steps, 0) * room
         kept = {*always, *(others[shown_before:] + others[:shown_before])[:room]}
         return tuple(name for name in every if name in kept)
 

@@ -30,7 +30,17 @@ class Worker:
         self.task = task
         self._erred = False
 
-    def act(self, path: Sequence[Made], tools: Sequence[str] | None = None) -> list[Call]:
+    def act(self, question: Question) -> list[tuple[str, Mapping[str, Any]]]:
+        """The calls of the next reply."""
+        return [(call.tool, call.arguments) for call in self.next_calls(question.path, question.tools)]
+
+    def missing(self, question: Question) -> list[str]:
+        """What is not done; a model that stops believes that all is."""
+        if question.kind == "step":
+            return []
+        return [call.key for call in self._missing(question.path, self._step(question.path))]
+
+    def next_calls(self, path: Sequence[Made], tools: Sequence[str] | None = None) -> list[Call]:
         """The calls of the next reply, with the shown tools only; none if the model thinks that all is done."""
         step, mistake = self._step(path), self.task.mistake
         calls = self._missing(path, step)
@@ -43,8 +53,7 @@ class Worker:
 
     def propose(self, question: Question) -> list[tuple[str, Mapping[str, Any]]]:
         """The calls of the next reply, as candidates."""
-        calls = self.act(question.path, question.tools)
-        return [(call.tool, call.arguments) for call in calls[: question.count]]
+        return self.act(question)[: question.count]
 
     def score_call(self, question: Question, call: Made) -> float:
         """r_pre, without error."""
@@ -99,7 +108,7 @@ class CountingModel(OfflineChatModel):
 
     def _respond(self, messages: list[BaseMessage], tools: Sequence[Mapping[str, Any]]) -> Any:
         question, _ = read_question(messages, tools)
-        calls = self.policy.act(question.path) if question.kind == "answer" else []
+        calls = self.policy.next_calls(question.path) if question.kind == "answer" else []
         if not calls:
             return super()._respond(messages, tools)
         at = len(question.path)

@@ -100,19 +100,19 @@ def test_judge_tells_right_calls_from_early_and_wrong_ones():
 def test_model_errs_once():
     task = TASKS["errs_stop_mail"]
     worker, path = Worker(task), made(task, 0, 1)
-    assert worker.act(()) == list(task.steps[0])
-    assert worker.act(path) == []
-    assert worker.act(path) == list(task.steps[1])
+    assert worker.next_calls(()) == list(task.steps[0])
+    assert worker.next_calls(path) == []
+    assert worker.next_calls(path) == list(task.steps[1])
 
 
 def test_nothing_is_right_after_a_fatal_call():
     task = TASKS["errs_write"]
     worker = Worker(task)
-    (wrong,) = worker.act(())
+    (wrong,) = worker.next_calls(())
     path = (Made(wrong.tool, wrong.arguments, "Deleted."),)
-    assert worker.act(path) == []
+    assert worker.next_calls(path) == []
     assert worker.score_call(Question("pre", task.request, path), made(task, 0, 1)[0]) == WRONG
-    assert worker.act(()) == list(task.steps[0])
+    assert worker.next_calls(()) == list(task.steps[0])
 
 
 @pytest.mark.parametrize("planner", PLANNERS)

@@ -136,6 +136,15 @@ async def test_a_state_asked_again_is_shown_the_tools_that_rank_next(retriever, 
     assert set.union(*attempts) == set(TOPICS)
 
 
+async def test_after_the_agents_own_step_candidates_are_chosen_among_the_same_tools(retriever, drive):
+    asked = retriever(retrieve_top=10, proposals="own_step")
+    own, candidates, more = [
+        await drive(asked.retrieve(["Compare insurance for sports."], TOPICS, attempt=attempt)) for attempt in (1, 2, 3)
+    ]
+    assert own == candidates
+    assert not set(more) & set(own)
+
+
 def test_always_including_an_unknown_tool_is_refused(retriever):
     with pytest.raises(ToolDefinitionError, match="always_include names golf, but the tools are weather"):
         retriever(always_include=("golf", "weather"))
