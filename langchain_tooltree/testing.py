@@ -255,7 +255,7 @@ class OfflineChatModel(_Double):
         calls = self.policy.act(question) if hasattr(self.policy, "act") else self.policy.propose(question)[:1]
         if calls:
             return _calling(calls)
-        return f"{self.policy.answer(question)}\n\nMissing: {'; '.join(self._missing(question)) or 'nothing'}"
+        return f"{self.policy.answer(question)}\nMissing: {'; '.join(self._missing(question)) or 'nothing'}"
 
     def _candidates(self, question: Question, tools: Sequence[Mapping[str, Any]]) -> AIMessage:
         """Candidates, with scores where the tools have room for them."""

@@ -182,7 +182,7 @@ def test_an_offline_model_takes_the_agents_step(numbered_tools, policy, numbers)
 @pytest.mark.parametrize("policy", [Errand, Batches])
 def test_an_offline_model_ends_its_answer_with_what_is_missing(numbered_tools, policy):
     model = OfflineChatModel(policy=policy(1)).bind_tools(numbered_tools("alpha"))
-    assert model.invoke(step_messages(dialogue())).text == "Done.\n\nMissing: nothing"
+    assert model.invoke(step_messages(dialogue())).text == "Done.\nMissing: nothing"
 
 
 def test_an_offline_model_that_stops_early_says_so(numbered_tools):
@@ -191,7 +191,7 @@ def test_an_offline_model_that_stops_early_says_so(numbered_tools):
             return []
 
     model = OfflineChatModel(policy=Early(1, 2, 3)).bind_tools(numbered_tools("alpha"))
-    assert model.invoke(step_messages(dialogue())).text == "Done.\n\nMissing: number 2; number 3"
+    assert model.invoke(step_messages(dialogue())).text == "Done.\nMissing: number 2; number 3"
 
 
 @pytest.mark.parametrize(

@@ -120,7 +120,7 @@ def test_without_the_line_nothing_is_known_and_the_answer_stays(text):
     assert answer_in(reply) == (reply, (None, ()))
 
 
-@pytest.mark.parametrize("line", ["Missing:", "Missing: <what is left, or nothing>"])
+@pytest.mark.parametrize("line", ["Missing:", "Missing: <todo or nothing>"])
 def test_a_line_that_is_not_filled_in_says_nothing_but_is_taken_out(line):
     answer, standing = answer_in(AIMessage(f"It is sent.\n{line}"))
     assert (answer.text, standing) == ("It is sent.", (None, ()))
@@ -245,7 +245,7 @@ def test_instructions_in_blocks_stay_as_they_are():
 
 
 def test_the_line_is_short_since_every_step_pays_for_it():
-    assert len(DEFAULT_STEP_PROMPT) <= 70
+    assert len(DEFAULT_STEP_PROMPT) <= 45
 
 
 # --- the form ---
