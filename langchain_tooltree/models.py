@@ -315,6 +315,13 @@ def takes_other_tools(model: BaseChatModel) -> bool:
     return id(model) not in _strict_models
 
 
+def is_form_refusal(error: Exception) -> bool:
+    """Whether a request may have failed by its form: the server refused it, or the client could not write it."""
+    return http_status(error) in FORM_REFUSED or isinstance(
+        error, AttributeError | LookupError | TypeError | ValueError
+    )
+
+
 def other_tools_refused(model: BaseChatModel, refusal: Exception) -> None:
     """Remember that the model's server refuses such tools, although it takes the agent's own."""
     name = type(model).__name__

@@ -17,13 +17,12 @@ from langchain_tooltree.conversation import is_observation
 from langchain_tooltree.flows import Flow
 from langchain_tooltree.models import (
     ATTEMPTS,
-    FORM_REFUSED,
     Meter,
     StructuredQuestion,
     call_tools,
     document_prompt,
-    http_status,
     inner_config,
+    is_form_refusal,
     other_tools_refused,
     takes_other_tools,
     was_refused,
@@ -198,7 +197,7 @@ class Proposer:
         observed = bool(request.conversation) and is_observation(request.conversation[-1])
         shown = ScoredTools.of(tools, assess=not self._makes_one_call, observed=observed)
         failure = yield from self._ask(request, self._with_scores(request, shown), shown, meter, proposal)
-        if failure is not None and http_status(failure) in FORM_REFUSED:
+        if failure is not None and is_form_refusal(failure):
             if not (yield from self._ask(request, self._together(request), plain, meter, proposal)):
                 other_tools_refused(self._model, failure)
             return plain

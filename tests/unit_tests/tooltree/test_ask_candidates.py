@@ -185,6 +185,16 @@ async def test_what_a_provider_refuses_is_asked_without_scores_from_then_on(ask,
     assert "confidence" not in model.calls[-1][0].text
 
 
+async def test_a_client_that_takes_no_other_tools_than_the_agents_is_asked_without_scores(ask):
+    class Narrow(Bound):
+        def bind_tools(self, tools, **settings):
+            return super().bind_tools([add, look, vote] if [tool.name for tool in tools] else [], **settings)
+
+    proposal, meter, model = await ask(model=Narrow(replies=[calls(("look", {"place": "desk"}))]))
+    assert (labels(proposal), proposal.confidences, proposal.error) == (['look(place="desk")'], [], None)
+    assert (len(model.calls), meter.model_calls) == (1, 1)
+
+
 async def test_a_request_that_is_refused_in_any_form_says_nothing_about_the_model(ask):
     model = Bound(replies=[RefusedError(400), RefusedError(400), calls(DESK)])
     proposal, meter, _ = await ask(model=model)
