@@ -1,6 +1,7 @@
 """What the engines themselves cost: processor time and memory of a rollout when models, judges and tools cost nothing.
 
     python -m tests.benchmarks.compare.engine
+    python -m tests.benchmarks.compare.engine --baseline ../another-checkout
 
 Needs neither tasks nor a simulation: the model offers five calls in every state, and nothing is ever good enough to
 stop. Processor time is that of all threads of the process, beyond the bare calls: the same calls of the same model,
@@ -15,6 +16,7 @@ import time
 import tracemalloc
 from collections.abc import Callable, Mapping
 from functools import cache
+from pathlib import Path
 from statistics import median
 from typing import Any, Protocol
 
@@ -22,6 +24,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.benchmarks.compare.desk import Method
+from tests.benchmarks.compare.engine_baseline import measure_against
 from tests.benchmarks.compare.engine_ours import OwnEngine
 from tests.benchmarks.compare.engine_peers import DeskEngine, ab_mcts_engine, tooltree_mcts_engine
 from tests.benchmarks.compare.names import DEFAULT, LATS, TOOLTREE_MCTS
@@ -33,6 +36,7 @@ CHECKPOINT_SIZES = (60, 250, 1_000, 2_000)
 QUICK_CHECKPOINT_SIZES = (60, 250, 500)
 QUICK_LARGE = 500
 REPETITIONS = 5
+TURNS, QUICK_TURNS = 5, 2
 
 
 class Finished(Protocol):
@@ -133,8 +137,14 @@ def main() -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.compare.engine", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="shorter searches")
-    found = measure_engines(quick=parser.parse_args().quick)
+    parser.add_argument("--baseline", type=Path, help="measure our own only, in turns with another checkout of it")
+    options = parser.parse_args()
     console = Console()
+    if options.baseline:
+        turns = QUICK_TURNS if options.quick else TURNS
+        console.print(_against(measure_against(options.baseline.resolve(), rollouts=WEIGHED, turns=turns)))
+        return
+    found = measure_engines(quick=options.quick)
     table = Table(title="What an engine costs beyond the bare calls")
     table.add_column("engine", overflow="fold")
     sizes = list(found[DEFAULT]["cpu_ms_per_rollout"])
@@ -150,6 +160,15 @@ def main() -> None:
     for size, count in found[DEFAULT]["checkpoint_bytes"].items():
         kept.add_row(size, f"{count:,}", f"{count / int(size):,.0f}")
     console.print(kept)
+
+
+def _against(found: Mapping[str, tuple[float, float]]) -> Table:
+    table = Table("engine", title=f"CPU ms a rollout, of {WEIGHED}, beyond the bare calls")
+    for heading in ("here", "there", "share"):
+        table.add_column(heading, justify="right")
+    for name, (ours, theirs) in found.items():
+        table.add_row(name, f"{ours:.3f}", f"{theirs:.3f}", f"{ours / theirs:.2f}")
+    return table
 
 
 if __name__ == "__main__":
