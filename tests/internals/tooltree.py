@@ -17,6 +17,7 @@ from langchain_tooltree.tooltree.middleware import KEPT, deserves_search
 from langchain_tooltree.tooltree.planner import JUDGED_CHARS, Planner, Turn
 from langchain_tooltree.tooltree.prompts import (
     ASSESS_DESCRIPTION,
+    CONFIDENCE_DESCRIPTION,
     DEFAULT_ATTEMPT_PROMPT,
     DEFAULT_CANDIDATES_PROMPT,
     DEFAULT_CHECK_PROMPT,
@@ -25,6 +26,7 @@ from langchain_tooltree.tooltree.prompts import (
     DEFAULT_PRE_JUDGE_PROMPT,
     DEFAULT_PROPOSE_PROMPT,
     DEFAULT_STEP_PROMPT,
+    DEFAULT_TRIED_PROMPT,
     CandidateScores,
     ObservationScore,
 )

@@ -1,14 +1,18 @@
 """ToolTree against its peers: one simulated model and judge, real tools, the same budgets for all.
 
     python -m tests.benchmarks.compare --json out.json --plot out.png
+    python -m tests.benchmarks.compare --noise --json noise.json
 
-Takes about an hour on two cores; `--quick` a few minutes. Needs the extra `benchmarks`.
+Takes about an hour on two cores; `--quick` and `--noise` some minutes. Needs the extra `benchmarks`. Each peer plays
+twice: with separate questions, and as `NAME-fused` with one call that brings the score of the last result, whether all
+is done, and the next candidates with their scores.
 """
 
 import argparse
 import json
 import platform
 import time
+from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -22,11 +26,13 @@ from tests.benchmarks.compare.figures import Figures, figures, floor, margins
 from tests.benchmarks.compare.jobs import Job, benchmark, in_processes, run_job
 from tests.benchmarks.compare.library_size import library_figures, library_jobs, run_library_job
 from tests.benchmarks.compare.methods import AUCS, CONTENDERS
-from tests.benchmarks.compare.names import DEFAULT, in_flight
+from tests.benchmarks.compare.names import DEFAULT, PAPER, fused, in_flight
+from tests.benchmarks.compare.noise import NOISES
+from tests.benchmarks.compare.noise_runs import PLAYERS, NoiseJob, noise_figures, run_noise_job
 from tests.benchmarks.compare.outcome import BUDGETS, Outcome
 from tests.benchmarks.compare.plot import plot
 from tests.benchmarks.compare.report import show
-from tests.benchmarks.compare.targets import targets
+from tests.benchmarks.compare.targets import noise_targets, targets
 from tests.benchmarks.compare.tokens import token_rule
 
 SEEDS = (0, 1, 2, 3, 4)
@@ -35,17 +41,30 @@ REPORTING = range(100, 200)
 QUICK_STEP = 5
 QUICK_AUC = 0.95
 LIBRARY_SEEDS = (0,)
+NOISE_SEEDS = (0,)
 
 LEAST_WIDTH = 140
 """Where the output is no terminal, the tables would be cut at 80 columns."""
 
 RACE = [name for name, contender in CONTENDERS.items() if not contender.arm]
 OTHERS = [name for name in RACE if not CONTENDERS[name].ours]
+DRAWN = [DEFAULT, PAPER, *(name for name in OTHERS if fused(name) not in OTHERS)]
+"""Peers in their better form; more lines could not be told apart."""
 
 
 def main() -> None:
     """Run the command line."""
     options = _options()
+    result = _noises(options) if options.noise else _race(options)
+    show(result, Console(width=max(Console().width, LEAST_WIDTH)))
+    if options.json:
+        options.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    if options.plot and not options.noise:
+        plot(result["methods"], DRAWN, options.plot)
+
+
+def _race(options: argparse.Namespace) -> dict[str, Any]:
+    """All figures with the usual judges."""
     began = time.monotonic()
     found = _run(options)
     reporting, development = (
@@ -60,12 +79,28 @@ def main() -> None:
         "development": _timed_in_flight(figures(development)),
         "protocol": _protocol(found, time.monotonic() - began),
     }
-    result["targets"] = targets(result, RACE, OTHERS)
-    show(result, Console(width=max(Console().width, LEAST_WIDTH)))
-    if options.json:
-        options.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    if options.plot:
-        plot(result["methods"], RACE, options.plot)
+    result["targets"] = targets(result, OTHERS)
+    return result
+
+
+def _noises(options: argparse.Namespace) -> dict[str, Any]:
+    """Success with other judges, on the reporting tasks."""
+    began = time.monotonic()
+    methods = tuple(name for name in options.methods if name in PLAYERS)
+    tasks = [position for position in _positions(options) if position in REPORTING]
+    jobs = [NoiseJob(task, seed, methods) for task in tasks for seed in NOISE_SEEDS]
+    batches = in_processes(run_noise_job, jobs, processes=options.processes, label="other judges")
+    noise = noise_figures(outcome for batch in batches for outcome in batch)
+    rule = {
+        "tasks": len(tasks),
+        "seeds": NOISE_SEEDS,
+        "judges": {name: asdict(judge) for name, judge in NOISES.items()},
+    }
+    return {
+        "noise": noise,
+        "protocol": {**rule, "seconds": round(time.monotonic() - began, 1)},
+        "targets": noise_targets(noise),
+    }
 
 
 def _options() -> argparse.Namespace:
@@ -73,6 +108,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--json", type=Path, metavar="PATH", help="write the figures there")
     parser.add_argument("--plot", type=Path, metavar="PATH", help="draw the figures there, as PNG or SVG")
     parser.add_argument("--quick", action="store_true", help="20 tasks, one seed, one judge")
+    parser.add_argument("--noise", action="store_true", help="nine other judges instead, on the reporting tasks")
     parser.add_argument("--tasks", choices=("all", "development", "reporting"), default="all", help="which half")
     parser.add_argument("--processes", type=int, default=2, help="tasks worked on at once")
     parser.add_argument("--methods", type=_names, default=tuple(CONTENDERS), metavar="A,B", help="only these")

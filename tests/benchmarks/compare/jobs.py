@@ -63,8 +63,8 @@ def run_job(job: Job) -> list[Outcome]:
 def play(contender: Contender, auc: float, job: Job, simulation: Simulation, prompts: PromptTokens) -> Outcome:
     """Let one method work with one judge."""
     counter = TokenCounter(prompts, lists_tried=contender.ours)
-    judge = replace(usual(auc), wrong_pre=contender.wrong_pre)
-    desk = Desk(simulation, judge, max(BUDGETS), counter)
+    judge, fused = (replace(usual(judge), wrong_pre=contender.wrong_pre) for judge in (auc, auc - contender.handicap))
+    desk = Desk(simulation, judge, max(BUDGETS), counter, fused_noise=fused)
     began = time.process_time()
     rollouts, nodes = contender.play(desk)
     plans = [desk.plan_at(budget) for budget in BUDGETS]

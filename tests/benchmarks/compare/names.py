@@ -3,10 +3,19 @@
 DEFAULT = "tooltree-default"
 PAPER = "tooltree-paper"
 LATS = "lats"
+A_STAR = "a-star"
 TOOLTREE_MCTS = "tooltree-mcts"
+
+HANDICAPPED = f"{DEFAULT}-handicapped"
+"""The default where scores that come with fused calls are worse than those of separate ones."""
 
 ABLATION = "tooltree-paper-ablation"
 """The paper preset under the conditions of its ablation (Table 4)."""
+
+
+def fused(peer: str) -> str:
+    """The name of a peer that asks for everything at once."""
+    return f"{peer}-fused"
 
 
 def ablation(without: str) -> str:

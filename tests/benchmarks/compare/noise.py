@@ -6,7 +6,7 @@ is drawn each time.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from tests.benchmarks.bfcl_model import DONE, NOT_DONE, RIGHT_CALL, WRONG_CALL, noise_level
@@ -72,13 +72,50 @@ class Noise:
 
     def score(self, mean: float, error: float, *, logit: bool = False) -> float:
         """A score as it is told."""
-        if logit:
-            score = 1 / (1 + math.exp(-(math.log(mean / (1 - mean)) + error)))
-        else:
-            score = min(max(mean + error, 0.0), 1.0)
+        plain = min(max(mean + error, 0.0), 1.0)
+        score = 1 / (1 + math.exp(-(logit_of(mean) + error))) if logit else plain
         return round(score * self.levels) / self.levels if self.levels else score
+
+
+def logit_of(probability: float) -> float:
+    """The logarithm of the odds."""
+    return math.log(probability / (1 - probability))
 
 
 def usual(auc: float) -> Noise:
     """The usual judge, which scores a right call above a wrong one with this probability."""
     return Noise(sigma=noise_level(auc), goal_sigma=noise_level(auc))
+
+
+NOISE_AUC = 0.9
+"""Of the usual judge from which the others differ in what their names say."""
+
+_BASE = usual(NOISE_AUC)
+NEXT_CALL, LATER_CALL, NO_CALL = 0.93, 0.61, 0.38
+"""What a real judge gives to the next gold call, to one of a later step, and to any other; normal in the logit."""
+
+NOISES = {
+    "close-means": replace(_BASE, right=0.6, wrong=0.45, sigma=noise_level(0.9, 0.6 - 0.45)),
+    "close-means-noisier": replace(
+        _BASE, right=0.6, wrong=0.45, sigma=noise_level(0.85, 0.6 - 0.45), goal_sigma=noise_level(0.85)
+    ),
+    "right-calls-vary": replace(_BASE, right=0.9, right_sigma=0.25, wrong=0.5),
+    "tool-bias": replace(_BASE, tool_bias=0.1),
+    "repeated-errors": replace(_BASE, repeats=True),
+    "offered-less": replace(_BASE, offered=0.7),
+    "three-scores": replace(_BASE, levels=2),
+    "weak-goal": replace(_BASE, done=0.6, not_done=0.4),
+    "early-calls": replace(
+        _BASE,
+        right=NEXT_CALL,
+        early=LATER_CALL,
+        wrong=NO_CALL,
+        logit=True,
+        sigma=noise_level(NOISE_AUC, logit_of(NEXT_CALL) - logit_of(NO_CALL)),
+        early_offers=0.2,
+    ),
+}
+"""Other judges, by name: means of .6 and .45; the same with more noise; right calls around .9 with a standard deviation
+of .25 and wrong ones around .5; scores of a tool with something in common; errors that are the same before and after;
+the right call offered with .7; scores 0, .5 and 1 only; a goal score that hardly tells; and calls of later steps, a
+fifth of the other proposals, as a class of their own."""

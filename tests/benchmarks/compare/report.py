@@ -13,6 +13,15 @@ from tests.benchmarks.compare.outcome import BUDGETS
 
 def show(figures: Mapping[str, Any], console: Console) -> None:
     """Print everything."""
+    for noise, rates in figures.get("noise", {}).items():
+        console.print(_noise(rates, f"Reporting tasks, judge {noise}: success by model calls"))
+    if "methods" in figures:
+        _show_race(figures, console)
+    if figures["targets"]:
+        console.print(_targets(figures["targets"]))
+
+
+def _show_race(figures: Mapping[str, Any], console: Console) -> None:
     for title, methods in (("Reporting", figures["methods"]), ("Development", figures["development"])):
         for auc in sorted({auc for by_auc in methods.values() for auc in by_auc}, key=float, reverse=True):
             console.print(
@@ -30,8 +39,6 @@ def show(figures: Mapping[str, Any], console: Console) -> None:
     _show_margins(figures["margins"], console)
     if sizes := figures["library_size"]:
         console.print(_library(sizes))
-    if figures["methods"]:
-        console.print(_targets(figures["targets"]))
 
 
 def _success(methods: Figures, auc: str, title: str) -> Table:
@@ -40,6 +47,14 @@ def _success(methods: Figures, auc: str, title: str) -> Table:
         if row := rows.get(auc):
             bounds = f"{row['low']['80']:.3f} - {row['high']['80']:.3f}"
             table.add_row(name, *(f"{row['success'][str(budget)]:.3f}" for budget in BUDGETS), bounds)
+    return table
+
+
+def _noise(rates: Mapping[str, Mapping[str, float]], title: str) -> Table:
+    budgets = list(next(iter(rates.values()), {}))
+    table = _table(title, "method", *budgets)
+    for name, row in rates.items():
+        table.add_row(name, *(f"{row[budget]:.3f}" for budget in budgets))
     return table
 
 

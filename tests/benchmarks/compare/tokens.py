@@ -26,10 +26,13 @@ from tests.benchmarks.bfcl_world import PlainCall, ToolSpec
 from tests.benchmarks.compare.desk import Evaluate, Fused, FusedReply, Propose, Question, Score
 from tests.benchmarks.compare.simulation import State
 from tests.internals.tooltree import (
+    ASSESS_DESCRIPTION,
+    CONFIDENCE_DESCRIPTION,
     DEFAULT_ATTEMPT_PROMPT,
     DEFAULT_POST_JUDGE_PROMPT,
     DEFAULT_PRE_JUDGE_PROMPT,
     DEFAULT_PROPOSE_PROMPT,
+    DEFAULT_TRIED_PROMPT,
     JUDGED_CHARS,
     Call,
     CandidateScores,
@@ -50,12 +53,12 @@ REASON = "This call fits the request, but one of its arguments is not what was a
 CANDIDATE_ID = "c10"
 DONE_REPLY = "The request is fulfilled; there is nothing left to do."
 
-CONFIDENCE = {"confidence": {"type": "number", "description": "How likely this call is right, from 0 to 1."}}
+CONFIDENCE = {"confidence": {"type": "number", "description": CONFIDENCE_DESCRIPTION}}
 """What a fused question adds to the schema of each tool."""
 
 ASSESS = {
     "name": "assess",
-    "description": "Score the latest result and say whether all of the request is fulfilled, beside the next calls.",
+    "description": ASSESS_DESCRIPTION,
     "parameters": {"score": {"type": "number"}, "fulfilled": {"type": "number"}},
 }
 """The tool by which a model says in a fused reply what it thinks of the latest result."""
@@ -105,7 +108,8 @@ class PromptTokens:
         """Of naming the calls that a state has offered before."""
         labels = (Call(tool=call.tool, arguments=dict(call.arguments), effect="read").label for call in calls)
         listed = "\n".join(f"- {label}" for label in labels)
-        return text_tokens(DEFAULT_ATTEMPT_PROMPT.format(attempt=attempt, tried=listed))
+        again = DEFAULT_ATTEMPT_PROMPT.format(attempt=attempt), DEFAULT_TRIED_PROMPT.format(tried=listed)
+        return text_tokens("\n\n".join(again))
 
     def score(self, state: State, calls: Sequence[PlainCall]) -> float:
         """Of having calls scored before they run."""

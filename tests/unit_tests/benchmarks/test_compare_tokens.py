@@ -8,7 +8,7 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from langchain_tooltree import ToolCard
 from tests.benchmarks.bfcl_world import PlainCall, Task, ToolSpec
-from tests.benchmarks.compare.desk import Evaluate, Propose, Run, Score
+from tests.benchmarks.compare.desk import Evaluate, Fused, FusedReply, Propose, Run, Score
 from tests.benchmarks.compare.simulation import Simulation
 from tests.benchmarks.compare.tokens import CANDIDATE_ID, REASON, PromptTokens, TokenCounter, as_tool, text_tokens
 from tests.internals.hall import document_prompt
@@ -100,9 +100,24 @@ def test_asking_again_costs_the_list_of_what_was_offered(simulation, counter):
     instruction = DEFAULT_PROPOSE_PROMPT.format(count=5)
     tried = ['add(item="bread")', 'add(item="salt")', "count()"]
     once, twice = (
-        tokens_of(propose_messages([], instruction=instruction, attempt=attempt, tried=tried)) for attempt in (1, 2)
+        tokens_of(propose_messages([], instruction=instruction, attempt=attempt, tried=tried if attempt > 1 else ()))
+        for attempt in (1, 2)
     )
     assert again - first == pytest.approx(twice - once, abs=2)
+
+
+def test_a_fused_question_costs_little_more_than_one_for_calls_and_far_less_than_three(simulation):
+    counter = TokenCounter(PromptTokens(TASK.request, TASK.tools, proposals=5))
+    state = simulation.run(simulation.start, TASK.gold[0])
+    calls = simulation.propose(state, 1)
+    separate = [counter(Propose(state), calls), counter(Score(state, calls), []), counter(Evaluate(state), (0.7, 0.2))]
+    alone = counter(Fused(state), FusedReply(0.7, 0.2, calls, [0.5] * len(calls)))
+    assert separate[0] < alone < sum(separate) / 2
+    unscored = counter(Fused(state), FusedReply(0.7, 0.2, [], []))
+    without_calls = counter(Propose(state), [])
+    assert alone - separate[0] - (unscored - without_calls) == pytest.approx(
+        len(calls) * text_tokens('{"confidence": 0.75}'), abs=2
+    )
 
 
 def test_a_peer_that_asks_again_lists_nothing(simulation):

@@ -7,6 +7,8 @@ depth, the one bound on it that is known without the examples that the paper's m
 Tried on the development tasks: logarithms of scores as costs, the paper's geometric mean of both parts, r_post as well,
 asking any state again, poor ones or none; weights of 0 to .8; costs to come of .2 to .6, and .75 of the weight on top.
 A lower one is better with a poor judge and a large budget, a higher one with a good judge and a small budget.
+With fused calls, 60 draws from: weights of .25 to .75, costs to come of .4 to .75, weights of r_post of 0 to 1, 1 to 5
+asks below .4 to .6, ending at .6 to .8.
 """
 
 from collections.abc import Sequence

@@ -12,6 +12,7 @@ from typing import Any
 
 from tests.benchmarks.bfcl_world import PlainCall
 from tests.benchmarks.compare.desk import Desk, Evaluate, Propose, Question, Run, State
+from tests.benchmarks.compare.peers.fused import BestScored
 from tests.benchmarks.compare.peers.greedy import MAX_DEPTH
 
 
@@ -47,4 +48,34 @@ class BestOfN:
             for state, (_, goal) in zip(ended, (yield [Evaluate(state) for state in ended]), strict=True):
                 if goal > best:
                     best = goal
+                    desk.keep(state)
+
+
+@dataclass(frozen=True)
+class FusedBestOfN:
+    """Best of as many runs as the budget allows, one after another; the last call of a run judges its end.
+
+    Args:
+        pick: Which proposal is made.
+        enough: Goal score with which it ends.
+    """
+
+    pick: BestScored
+    enough: float = 0.7
+
+    def __call__(self, desk: Desk) -> Generator[Sequence[Question], list[Any], None]:
+        """Start runs until one is good enough."""
+        best = -math.inf
+        while best < self.enough:
+            state = desk.start
+            while state.depth < MAX_DEPTH:
+                reply, call = yield from self.pick.ask(state)
+                if call is None:
+                    goal = reply.goal or 0.0
+                    if goal > best:
+                        best = goal
+                        desk.keep(state)
+                    break
+                [state] = yield [Run(state, call)]
+                if best == -math.inf:
                     desk.keep(state)

@@ -18,6 +18,7 @@ import json
 import re
 from collections.abc import Awaitable, Generator, Sequence
 from contextlib import closing
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tooltree import Config, LLMProvider, MCTSNode, MCTSPlanner, TokenUsage, Tool
@@ -29,7 +30,7 @@ from tooltree.tools.executor import ToolExecutor
 from tooltree.tools.registry import ToolRegistry
 
 from tests.benchmarks.bfcl_world import PlainCall
-from tests.benchmarks.compare.desk import Desk, Evaluate, Propose, Question, Run, Score
+from tests.benchmarks.compare.desk import Desk, Evaluate, Fused, FusedReply, Propose, Question, Run, Score
 from tests.benchmarks.compare.peers.global_chance import OwnChance
 from tests.benchmarks.compare.simulation import State
 
@@ -44,6 +45,9 @@ CONFIG = Config(
     early_stop_patience=300,
     max_concurrent_llm_calls=DRAFTS,
 )
+
+FUSED_CONFIG = replace(CONFIG, lambda_exploration=0.1)
+"""With fused calls: of .1 to .6, with tau_pre of .3 to .5 and tau_post of 0 to .4."""
 
 FINISH = "finish"
 NO_CALLS = "(no prior tool calls)"
@@ -64,14 +68,27 @@ AFTER = re.compile(
 """Where its prompts say which node, which draft and which observation a question is about."""
 
 
-def tooltree_mcts(desk: Desk) -> Steps:
-    """Let it search, again and again."""
-    chance = OwnChance(desk.simulation.task.id)
-    best = 0.0
-    while True:
-        search = _Search(desk, best)
-        yield from _driven(search, chance)
-        best = max(best, search.reached)
+@dataclass(frozen=True)
+class ToolTreeMCTS:
+    """Let it search, again and again.
+
+    Args:
+        config: Its settings.
+        fused: Whether one call brings drafts, their scores, and that of the call before.
+    """
+
+    config: Config = CONFIG
+    fused: bool = False
+
+    def __call__(self, desk: Desk) -> Steps:
+        """Search for ever."""
+        chance = OwnChance(desk.simulation.task.id)
+        best = 0.0
+        while True:
+            model = _FusedModel(desk) if self.fused else _Model(desk)
+            search = _Search(model, self.config, best)
+            yield from _driven(search, chance)
+            best = max(best, search.reached)
 
 
 def _driven(search: "_Search", chance: OwnChance) -> Steps:
@@ -111,7 +128,8 @@ class _Search(MCTSPlanner):
     """The package's search, put together as its own planner does it; its best trajectory is noted after each rollout.
 
     Args:
-        desk: Where questions are answered.
+        model: Its provider.
+        config: Its settings.
         to_beat: Best Q of earlier searches.
 
     Attributes:
@@ -119,8 +137,8 @@ class _Search(MCTSPlanner):
         reached: The best Q.
     """
 
-    def __init__(self, desk: Desk, to_beat: float) -> None:
-        self.model = _Model(desk)
+    def __init__(self, model: "_Model", config: Config, to_beat: float) -> None:
+        self.model = model
         self.reached = 0.0
         self._to_beat = to_beat
         tools = ToolRegistry()
@@ -128,7 +146,7 @@ class _Search(MCTSPlanner):
         for number in range(DRAFTS):
             tools.register(Tool(f"call_{number}", "Calls any tool.", parameters, self.model.execute))
         judges = PreEvaluator(self.model), PostEvaluator(self.model)
-        super().__init__(CONFIG, tools, *judges, ToolExecutor(), ResultCache(), self.model)
+        super().__init__(config, tools, *judges, ToolExecutor(), ResultCache(), self.model)
 
     def _get_best_q(self, root: MCTSNode) -> float:
         """What the package calls after each rollout."""
@@ -184,7 +202,7 @@ class _Model(LLMProvider):
 
     async def _draft(self, prompt: dict[str, str]) -> dict[str, Any]:
         state = self._states[prompt["context"]]
-        offered: list[PlainCall] = await self._ask(Propose(state))
+        offered = await self._offered(state)
         if not offered:
             return {"tool": FINISH, "arguments": {}}
         call = next((call for call in offered if call.key not in self._drafted), offered[0])
@@ -196,17 +214,32 @@ class _Model(LLMProvider):
         self._scored = self._states[prompt["context"]]
         draft = json.loads(prompt["call"])
         if draft["tool"] == FINISH:
-            _, goal = await self._ask(Evaluate(self._scored))
-            return goal
-        [score] = await self._ask(Score(self._scored, [PlainCall(**draft)]))
-        return score
+            return await self._goal(self._scored)
+        return await self._score(self._scored, PlainCall(**draft))
 
     async def _score_output(self, prompt: dict[str, str]) -> float:
         before, draft = self._states[prompt["context"]], json.loads(prompt["call"])
         state = self._after(before, draft)
         self._states[_continued(prompt)] = state
-        score, goal = await self._ask(Evaluate(state))
+        score, goal = await self._seen(state)
         return goal if draft["tool"] == FINISH else score
+
+    async def _offered(self, state: State) -> list[PlainCall]:
+        calls: list[PlainCall] = await self._ask(Propose(state))
+        return calls
+
+    async def _score(self, state: State, call: PlainCall) -> float:
+        score: float
+        [score] = await self._ask(Score(state, [call]))
+        return score
+
+    async def _goal(self, state: State) -> float:
+        _, goal = await self._seen(state)
+        return goal
+
+    async def _seen(self, state: State) -> tuple[float, float]:
+        seen: tuple[float, float] = await self._ask(Evaluate(state))
+        return seen
 
     def _after(self, state: State, draft: dict[str, Any]) -> State:
         return state if draft["tool"] == FINISH else self.desk.simulation.run(state, PlainCall(**draft))
@@ -215,6 +248,31 @@ class _Model(LLMProvider):
         future = asyncio.get_running_loop().create_future()
         self.asked.append((question, future))
         return future
+
+
+class _FusedModel(_Model):
+    """Asks the desk for everything at once: the call that judges a state also drafts what may follow it."""
+
+    def __init__(self, desk: Desk) -> None:
+        super().__init__(desk)
+        self._replies: dict[State, FusedReply] = {}
+
+    async def _offered(self, state: State) -> list[PlainCall]:
+        if state not in self._replies:
+            self._replies[state] = await self._ask(Fused(state))
+        return self._replies[state].calls
+
+    async def _score(self, state: State, call: PlainCall) -> float:
+        reply = self._replies[state]
+        return next(score for offer, score in zip(reply.calls, reply.scores, strict=True) if offer.key == call.key)
+
+    async def _goal(self, state: State) -> float:
+        return self._replies[state].goal or 0.0
+
+    async def _seen(self, state: State) -> tuple[float, float]:
+        reply: FusedReply = await self._ask(Fused(state))
+        self._replies.setdefault(state, reply)
+        return reply.reward or 0.0, reply.goal or 0.0
 
 
 def _read(pattern: re.Pattern[str], prompt: str) -> dict[str, str]:
