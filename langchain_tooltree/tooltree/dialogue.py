@@ -107,7 +107,7 @@ class PathDialogue:
                 call=step.call,
                 call_id=call_id,
                 observation=step.observation or fresh.get(step.id),
-                r_pre=step.r_pre or 0.0,
+                r_pre=step.r_pre if step.pre_scored else None,
                 r_post=step.r_post,
                 goal=step.goal,
                 node=step.id,

@@ -283,7 +283,10 @@ class SearchSession:
                 tools = yield from plan_tools(planner.model, planner.library, query, planner.config, meter)
                 found: dict[str, Any] = {"tools": tools}
             case "propose":
-                found = yield from self._propose(operation, node, place, seen, meter)
+                # After a write that failed for a passing reason nobody knows what the world is like.
+                calls = {made: self._tree[made].call for made in seen}
+                lost = [made for made, call in calls.items() if call and call.effect != "read" and seen[made].transient]
+                found = {} if lost else (yield from self._propose(operation, node, place, seen, meter))
                 found["observations"] = list(seen.values())
             case "score":
                 batches = [self._tree.batch(self._tree[candidate]) for candidate in operation.candidates]
@@ -450,6 +453,8 @@ class SearchSession:
         """The end of the best path of the finished search, and why nothing is kept."""
         if self._conclusion is None:
             best = self.search.best()
+            if best is not None and best.call is None and best.answer is None:
+                best = None  # nobody has said that no call is needed
             self._conclusion = best, self._why_no_plan(best)
         return self._conclusion
 
@@ -468,9 +473,10 @@ def _place(operation: Operation, node: Node) -> dict[str, Any]:
     """Where in the search an inner run stands, for traces.
 
     The scores are those of the call that is run or judged, or of the call that led to the state that is asked for more;
-    `None` for one that is not known yet.
+    `None` for one that is not known yet, or that nobody gave.
     """
-    return {"node": node.id, "rollout": operation.rollout, "r_pre": node.r_pre, "r_post": node.r_post}
+    r_pre, r_post = node.r_pre if node.pre_scored else None, node.r_post if node.post_scored else None
+    return {"node": node.id, "rollout": operation.rollout, "r_pre": r_pre, "r_post": r_post}
 
 
 def _cause(meter: Meter) -> str:

@@ -46,7 +46,7 @@ class PlanMetadata(TypedDict):
 
     search: str
     node: int  # the state that the message leads to: the node of its last call
-    r_pre: float
+    r_pre: float | None
     r_post: float | None
     goal: float | None
     plan: NotRequired[list[PlannedCall]]  # the calls that are planned after it
@@ -62,7 +62,7 @@ class PlanStep:
     call: Call  # by its effect, it ran for real (`read`), in a fork (`sandboxed`), or not at all (`write`)
     call_id: str  # also the idempotency key of a write
     observation: Observation | None  # `None` if it was deferred
-    r_pre: float  # score before it ran, in [0, 1]
+    r_pre: float | None  # score before it ran, in [0, 1]; `None` if nobody gave one, as for the agent's own steps
     r_post: float | None  # score of the observation, in [0, 1]; `None` if it did not have to be judged
     goal: float | None  # whether the task is done after it, in [0, 1]; `None` without goal scores
     node: int  # its node in the tree

@@ -251,9 +251,10 @@ def _describe(call: ToolCall, metadata: Mapping[str, Any]) -> str:
     """A call and what it was weighed against, in words."""
     lines = [f"{call['name']}({_arguments(call['args'])}) waits for approval."]
     if metadata.keys() >= PlanMetadata.__required_keys__:  # messages come back from clients, who may have cut it short
-        goal = "" if metadata["goal"] is None else f", fulfils the request: {metadata['goal']:.2f}"
-        outcome = "" if metadata["r_post"] is None else f", expected result {metadata['r_post']:.2f}"
-        lines.append(f"Scores in [0, 1]: before the call {metadata['r_pre']:.2f}{outcome}{goal}.")
+        named = {"r_pre": "before the call", "r_post": "expected result", "goal": "fulfils the request:"}
+        scores = [f"{name} {metadata[key]:.2f}" for key, name in named.items() if metadata[key] is not None]
+        if scores:
+            lines.append(f"Scores in [0, 1]: {', '.join(scores)}.")
         lines.extend(f"Planned after it: {_written(later)}" for later in metadata.get("plan", ()))
         for other in metadata.get("alternatives", ()):
             path = " then ".join(_written(step) for step in other["calls"])

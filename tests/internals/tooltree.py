@@ -2,6 +2,8 @@
 
 # ruff: noqa: F401 - names for tests to import
 
+from typing import Any
+
 from langchain_tooltree.experience.records import readable
 from langchain_tooltree.tooltree import resume as resume_module
 from langchain_tooltree.tooltree import sandbox as sandbox_module
@@ -79,6 +81,12 @@ from langchain_tooltree.tooltree.search.warm_start import WarmStart
 from langchain_tooltree.tooltree.signed_reasoning import Reply, SignedReasoning, fields_together, signed_reasoning_of
 from langchain_tooltree.tooltree.tool_executor import HostHooks, ToolNodes, ToolStep, clip, observe
 from langchain_tooltree.tooltree.tools import DeclaredEffect, checked_arguments, classify_tools
+
+MANY_QUESTIONS: Any = {"proposals": "together", "pre_evaluation": "batched", "post_evaluation": "needed"}
+"""Settings of a search that asks the proposer and the judge each by itself, for tests of what they are asked."""
+
+OWN_STEP: Any = {"proposals": "own_step", "pre_evaluation": "fused", "post_evaluation": "fused"}
+"""Settings of a search that begins with the agent's own step."""
 
 
 def clean_arguments(tool, written):
