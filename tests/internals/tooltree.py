@@ -48,13 +48,14 @@ from langchain_tooltree.tooltree.retrieval import LexicalIndex, ToolRetriever, t
 from langchain_tooltree.tooltree.review import ReviewRequest
 from langchain_tooltree.tooltree.sandbox import Worlds, snapshot_of
 from langchain_tooltree.tooltree.search.config import Estimate
-from langchain_tooltree.tooltree.search.policies import START_SHARE, PosteriorPolicy, SelectionPolicy, UCTPolicy
+from langchain_tooltree.tooltree.search.policies import PosteriorPolicy, SelectionPolicy, UCTPolicy
 from langchain_tooltree.tooltree.search.posterior import (
     DEEPER,
     DEVIATION,
     DONE,
     FIRST,
-    HARMLESS,
+    HARMLESS_READ,
+    HARMLESS_WRITE,
     LEAST_DEVIATION,
     OFFERED,
     OFFERED_ASTRAY,

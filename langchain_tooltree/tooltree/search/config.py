@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, Literal, NamedTuple, get_args, get_origin
 
 from langchain_tooltree.errors import ConfigurationError
 
@@ -21,6 +21,17 @@ class Estimate:
     rollouts: int  # tool calls tried, deferred ones included
     model_calls: int  # requests to proposer and judges, the final answer included
     tool_calls: int  # tools really run
+
+
+class Effort(NamedTuple):
+    """When a search is content."""
+
+    confidence: float  # probability in (0, 1] of being right and complete at which a plan ends the search
+    extra_calls: int  # model calls at the most after the agent by itself would have ended
+
+
+EFFORTS = {"frugal": Effort(0.4, 4), "balanced": Effort(0.6, 12), "thorough": Effort(0.9, 24)}
+"""What the efforts mean. Chosen with `tests.benchmarks.recorded`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +107,8 @@ class SearchConfig:
     max_seconds: float | None = None
     seed: int = 0
     selection: Literal["posterior", "smoothed", "printed"] = "posterior"
-    confidence: float = 0.95
+    confidence: float | None = None
+    speculation: float = 0.75
     first_play: Literal["parent_mean", "r_pre", "zero"] = "parent_mean"
     exploration_decay: float = 1.0
     pre_threshold_decay: float = 1.0
@@ -132,7 +144,8 @@ class SearchConfig:
         for name in ("max_seconds", "tool_timeout"):
             self._check(name, lambda value: value > 0, "a number above 0, or None for no limit", optional=True)
         self._check("seed", lambda value: isinstance(value, int), "a whole number")
-        self._check("confidence", lambda value: 0 < value <= 1, "a number above 0 and at most 1")
+        for name in ("confidence", "speculation"):
+            self._check(name, lambda value: 0 < value <= 1, "a number above 0 and at most 1", optional=True)
         self._check_choices()
         if self.selection != "posterior" and (self.proposals == "own_step" or self.pre_evaluation == "fused"):
             msg = (
@@ -167,6 +180,16 @@ class SearchConfig:
             if get_origin(each.type) is Literal and value not in choices:
                 msg = f"{each.name} must be one of {', '.join(map(repr, choices))}, got {value!r}."
                 raise ConfigurationError(msg)
+
+    @property
+    def stop_at(self) -> float:
+        """Probability in (0, 1] of being right and complete at which a plan ends the search."""
+        return EFFORTS[self.effort].confidence if self.confidence is None else self.confidence
+
+    @property
+    def extra_calls(self) -> int | None:
+        """Model calls at the most after the agent by itself would have ended; `None` where it is not asked by itself."""
+        return EFFORTS[self.effort].extra_calls if self.proposals == "own_step" else None
 
     @classmethod
     def paper(cls, **changes: Any) -> "SearchConfig":

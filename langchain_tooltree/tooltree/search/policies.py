@@ -13,12 +13,6 @@ from langchain_tooltree.tooltree.search.config import SearchConfig
 from langchain_tooltree.tooltree.search.posterior import PathPosterior
 from langchain_tooltree.tooltree.search.tree import Frontier, Node, Tree, Work
 
-START_SHARE = 0.75
-"""Work that is less likely to help than this share of the best work in flight waits for what that brings. Measured with
-`tests.benchmarks.compare`: .75 where calls are scarce, .3 balanced, .1 where time is (1.5 times as fast with 8 in
-flight, for twice the calls)."""
-
-
 class SelectionPolicy(Protocol):
     """Chooses what rollouts do."""
 
@@ -117,8 +111,8 @@ class PosteriorPolicy:
 
     def select(self, tree: Tree, frontier: Frontier) -> Work | None:  # noqa: ARG002 - the posterior knows both
         """The most promising work, unless what is in flight promises much more."""
-        root = self.posterior.root
-        return None if root.best < START_SHARE * root.busy else root.work
+        best, work = self.posterior.best
+        return None if best < self.config.speculation * self.posterior.busy else work
 
     def after_scoring(self, tree: Tree, frontier: Frontier, kept: Sequence[Node]) -> Work | None:  # noqa: ARG002
         """The same, anywhere in the tree: good candidates elsewhere are not left for bad ones here."""
@@ -206,29 +200,21 @@ class MostProbablePath:
 
     def __init__(self, config: SearchConfig, posterior: PathPosterior) -> None:
         self.convergence = Convergence(config)
-        self.convergence.compare(0.0)
         self._config = config
         self._posterior = posterior
 
     @property
     def value(self) -> float | None:
         """The probability; `None` before there is a path."""
-        root = self._posterior.root
-        return None if root.solution_at is None else root.solution
+        probability, end = self._posterior.solution
+        return None if end is None else probability
 
-    def consider(self, tree: Tree, node: Node) -> bool:
-        """Take in a node that was just evaluated; whether some path is right and complete with enough confidence.
-
-        The end of that path, which need not be the node, must have been judged.
-        """
-        fulfilled = node.accepted and (node.goal or 0.0) >= self._config.goal_threshold
-        self.convergence.counting = self.convergence.counting or fulfilled
-        root = self._posterior.root
-        self.convergence.compare(root.solution)
-        confident = root.solution_at is not None and root.solution >= self._config.confidence
-        return confident and tree.nodes[root.solution_at or 0].accepted
+    def consider(self, tree: Tree, node: Node) -> bool:  # noqa: ARG002 - the posterior follows the tree
+        """Whether some path is right and complete with enough confidence."""
+        probability, end = self._posterior.solution
+        return end is not None and probability >= self._config.stop_at
 
     def find(self, tree: Tree) -> Node | None:
         """The end of the most probable plan."""
-        end = self._posterior.root.solution_at
+        _, end = self._posterior.solution
         return None if end is None else tree.nodes[end]

@@ -14,8 +14,11 @@ README's figures are those of the other 100. Where nothing else is said they are
 """
 
 import math
+from bisect import bisect_left, bisect_right, insort
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from statistics import NormalDist
+from typing import Any, NamedTuple
 
 from langchain_tooltree.tooltree.search.config import SearchConfig
 from langchain_tooltree.tooltree.search.tree import ROOT, Frontier, Node, Openings, Tree, Work
@@ -38,6 +41,15 @@ SCORES_ASSUMED = 15
 BETWEEN = 0.015
 """Variance of scores that comes from some calls being right and others wrong, not from the judge's uncertainty."""
 
+RIGHT_SHARE = 0.2
+"""Share of right calls among those that a judge scores."""
+
+RANK_APART = 1.5
+"""Standard deviations between right and wrong calls that ranks are read with: a judge of AUC 0.86."""
+
+RANK_TRUST = 0.5
+"""Weight of ranks in the logarithm of a likelihood ratio, once many scores are known."""
+
 OPINION = 0.5
 """Share of a score's variance that is the same in every score of one call."""
 
@@ -49,19 +61,35 @@ FIRST_FIT, FIT_GROWTH = 10, 1.25
 inferred again then costs a constant share of the search."""
 
 OFFERED, OFFERED_ASTRAY = 0.9, 0.4
-"""A state offers a next right call each time it is asked: on the right path, and off it."""
+"""Candidates hold a next right call each time a state is asked for them: on the right path, and off it."""
+
+OWN_RIGHT, OWN_ASTRAY = 0.975, 0.5
+"""The agent's own step is right: on the right path, and, as far as a score can tell, off it."""
+
+NAMED, NAMED_ASTRAY = 0.9, 0.4
+"""A next right call is among those that come with an answer, as calls that may still be needed."""
 
 FIRST = 0.55
 """The right call stands first, where candidates come best first and it is among them."""
 
-HARMLESS = 0.25
+HARMLESS_READ, HARMLESS_WRITE = 0.95, 0.2
 """A call that was not the right one has done no harm, so that the path is still right after it."""
 
 DONE = 0.15
 """The request is fulfilled after one more right call, before any score is known."""
 
+DONE_AT_START, DONE_AFTER_FAILURE = 0.05, 0.05
+"""The request is fulfilled though no call was made for it, and right after a call that has failed."""
+
 SILENT_IF_DONE, SILENT_IF_OPEN, SILENT_ASTRAY = 0.9, 0.05, 0.15
 """A model that is asked for calls offers none: the request is fulfilled, it is not, or the path is wrong."""
+
+EARLY = 0.1
+"""An agent gives its answer though the request is not fulfilled: recorded models stopped too early in 14 % of the states
+in which they stopped."""
+
+CANDIDATES_IF_DONE = 0.5
+"""A model that has answered and is asked for candidates all the same offers some, though the request is fulfilled."""
 
 DEEPER = 1.05
 """Factor by which work gains for each call that its path is longer: less of the path is left to find."""
@@ -72,71 +100,99 @@ EXTREME = 1e30
 
 @dataclass(slots=True)
 class JudgeCalibration:
-    """Turns scores into likelihood ratios, and learns how far the judge's scores scatter around their means."""
+    """Turns scores into likelihood ratios, and learns where the judge's scores lie and how far they scatter.
 
+    The ratio is the geometric mean of two: that of normal distributions around `high` and `low`, which is the better
+    one while few scores are known, and that of the score's rank among all scores, which holds on any scale. A share
+    `right` of the scores is taken to be of right calls, and judges to tell them from others as far as their scatter
+    says.
+    """
+
+    high: float = RIGHT_SCORE
+    low: float = WRONG_SCORE
+    right: float = RIGHT_SHARE
     deviation: float = DEVIATION
-    _scores: int = 0
-    _sum: float = 0.0
-    _squares: float = 0.0
+    _scores: list[float] = field(default_factory=list)  # in order of size
+    _fitted: list[float] = field(default_factory=list)  # those known at the last fit
     _next_fit: int = FIRST_FIT
 
-    def learn(self, r_pre: float) -> bool:
-        """Take in the first score of a call; whether the deviation was fitted, so that earlier ratios are outdated.
+    def learn(self, score: float) -> bool:
+        """Take in the first score of a call; whether the scale was fitted, so that earlier ratios are outdated.
 
         The fit shrinks the variance that is seen, less `BETWEEN`, towards the one assumed:
         `deviation^2 = (n0 * DEVIATION^2 + sum (s - mean)^2 - n * BETWEEN) / (n0 + n)` with `n0 = SCORES_ASSUMED`.
         """
-        self._scores += 1
-        self._sum += r_pre
-        self._squares += r_pre**2
-        if self._scores < self._next_fit:
+        insort(self._scores, score)
+        count = len(self._scores)
+        if count < self._next_fit:
             return False
-        self._next_fit = math.ceil(self._scores * FIT_GROWTH)
-        spread = self._squares - self._sum**2 / self._scores
-        own = spread - BETWEEN * self._scores
-        variance = (SCORES_ASSUMED * DEVIATION**2 + own) / (SCORES_ASSUMED + self._scores)
+        self._next_fit = math.ceil(count * FIT_GROWTH)
+        self._fitted = [*self._scores]
+        mean = math.fsum(self._scores) / count
+        own = math.fsum((each - mean) ** 2 for each in self._scores) - BETWEEN * count
+        variance = (SCORES_ASSUMED * DEVIATION**2 + own) / (SCORES_ASSUMED + count)
         self.deviation = math.sqrt(max(variance, LEAST_DEVIATION**2))
         return True
 
-    def call_ratio(self, *scores: float) -> float:
+    def ratio(self, *scores: float) -> float:
         """Likelihood ratio, right against wrong, of r_pre, r_post or both; 1 without any score."""
-        return self._ratio(scores, RIGHT_SCORE, WRONG_SCORE) if scores else 1.0
-
-    def goal_ratio(self, goal: float) -> float:
-        """Likelihood ratio of a goal score, request fulfilled against not fulfilled."""
-        return self._ratio((goal,), DONE_SCORE, OPEN_SCORE)
-
-    def _ratio(self, scores: tuple[float, ...], high: float, low: float) -> float:
-        """Two normal distributions around `high` and `low`: `ln ratio = (high - low) / var * (mean - middle)`."""
-        variance = self.deviation**2 * (OPINION + (1 - OPINION) / len(scores))
-        mean = sum(scores) / len(scores)
-        logarithm = (high - low) / variance * (mean - (high + low) / 2)
+        if not scores:
+            return 1.0
+        share = OPINION + (1 - OPINION) / len(scores)
+        apart = (self.high - self.low) / self.deviation
+        normal = math.fsum((each - (self.high + self.low) / 2) / self.deviation for each in scores) / len(scores)
+        logarithm = apart * normal / share
+        if self._fitted:
+            trust = RANK_TRUST * len(self._fitted) / (len(self._fitted) + SCORES_ASSUMED)
+            ranked = math.fsum(map(self._standing, scores)) / len(scores)
+            logarithm = (1 - trust) * logarithm + trust * RANK_APART * ranked / share
         return math.exp(min(max(logarithm, -STRONGEST), STRONGEST))
+
+    def _standing(self, score: float) -> float:
+        """Where a score stands between wrong and right ones, in standard deviations, by its rank alone."""
+        count = len(self._fitted)
+        rank = (bisect_left(self._fitted, score) + bisect_right(self._fitted, score)) / 2
+        quantile = NormalDist().inv_cdf((rank + 0.5) / (count + 1))
+        spread = math.sqrt(1 + self.right * (1 - self.right) * RANK_APART**2)
+        return spread * quantile + (self.right - 0.5) * RANK_APART
+
+
+class Plan(NamedTuple):
+    """A plan that ends at or below a state, and how probably it is right and complete.
+
+    The two probabilities are given that the path to the state is right, and that the request is fulfilled there
+    already, or that it is not.
+    """
+
+    if_done: float
+    if_open: float
+    end: int  # node in which the plan ends
 
 
 @dataclass(slots=True)
 class NodePosterior:
     """What is inferred of a node; "here" means: given that the path to the node is right.
 
-    Work promises the probability that the right path goes on there, times `DEEPER` for each call below the node.
+    Likelihoods are ratios against a path that is wrong. Work promises the probability that the right path goes on
+    there, times `DEEPER` for each call below the node.
     """
 
     offered: float = 0.0  # prior probability that, of all that its state may offer, this call is the right one
     offered_astray: float = 0.0  # the same for a state off the right path
+    done: float = DONE  # prior probability that nothing is left to do after the call, if it was the right one
+    harmless: float = 0.0  # probability that the call, if it was not the right one, has done no harm
     happened: bool = False  # whether the call was run: the path may go on after it even if it was wrong
     ratio: float = 1.0  # likelihood ratio of the call's own scores, right against wrong
-    evidence: float = 1.0  # likelihood ratio of all seen at and below the state, right path against off it
-    unharmed: float = 1.0  # the same for a call that was wrong and maybe harmless
-    done: float = 0.0  # probability here that the request is fulfilled
-    best: float = 0.0  # what the best work that could be started at or below the node promises here
+    if_done: float = 1.0  # likelihood of all seen at and below the state if the request is fulfilled here
+    if_open: float = 1.0  # the same if it is not
+    best: tuple[float, float] = (0.0, 0.0)  # what the best work at or below promises, if done here and if open
     work: Work | None = None  # that work, `None` if there is none
-    busy: float = 0.0  # what the best work in flight at or below the node promises here
-    solution: float = 0.0  # probability here of the most probable complete plan that ends at or below the node
-    solution_at: int | None = None  # node that it ends in, `None` if there is none
+    busy: tuple[float, float] = (0.0, 0.0)  # what the best work in flight at or below promises
+    plans: tuple[Plan, ...] = ()  # the most probable plan if the request is done here, and if it is open
 
-    def message(self) -> tuple[float, Work | None, float, float, float, int | None]:
+    def message(self) -> tuple[Any, ...]:
         """All that the node above depends on, beside the call's own scores."""
-        return self.best, self.work, self.busy, self.evidence, self.solution, self.solution_at
+        return self.best, self.work, self.busy, self.if_done, self.if_open, self.plans
 
 
 class PathPosterior:
@@ -145,22 +201,47 @@ class PathPosterior:
     It follows `Tree.changed`: what has changed is inferred in one pass when it is next looked at.
     """
 
-    def __init__(self, config: SearchConfig, tree: Tree, frontier: Frontier) -> None:
+    def __init__(
+        self, config: SearchConfig, tree: Tree, frontier: Frontier, *, done_at_start: float = DONE_AT_START
+    ) -> None:
         self._tree = tree
         self._frontier = frontier
-        self._ranked = config.proposals == "together"
-        self._goal_threshold = config.goal_threshold
+        self._ranked = config.proposals != "per_tool"
+        self._own_step = config.proposals == "own_step"
+        self._done_at_start = done_at_start
         self._calibration = JudgeCalibration()
+        self._goals = JudgeCalibration(high=DONE_SCORE, low=OPEN_SCORE)
         self._nodes = [NodePosterior()]
         self._learnt = 1
         """Nodes from which the calibration has learnt, the root among them."""
 
     @property
-    def root(self) -> NodePosterior:
-        """What is inferred of the root, and so of the tree as a whole."""
+    def best(self) -> tuple[float, Work | None]:
+        """What the most promising work of all promises, in [0, 1] but for `DEEPER`, and that work."""
+        root, done = self._root
+        return _mixed(root.best, done), root.work
+
+    @property
+    def busy(self) -> float:
+        """What the most promising work in flight promises."""
+        root, done = self._root
+        return _mixed(root.busy, done)
+
+    @property
+    def solution(self) -> tuple[float, int | None]:
+        """The probability of the most probable complete plan, and the node in which it ends."""
+        root, done = self._root
+        plan = max(root.plans, key=lambda each: _mixed(each[:2], done), default=None)
+        return (0.0, None) if plan is None else (_mixed(plan[:2], done), plan.end)
+
+    @property
+    def _root(self) -> tuple[NodePosterior, float]:
+        """The root, and the probability that the request was fulfilled there."""
         if self._tree.changed:
             self._update()
-        return self._nodes[ROOT]
+        root = self._nodes[ROOT]
+        done = self._done_at_start * root.if_done
+        return root, done / (done + (1 - self._done_at_start) * root.if_open)
 
     def _update(self) -> None:
         """Infer what has changed, and carry it upwards until a node is reached of which the same is inferred as before.
@@ -188,7 +269,10 @@ class PathPosterior:
                 # What the scores of a call say of it; a score that no judge gave is no evidence.
                 given = ((node.r_pre, node.pre_scored), (node.r_post, node.post_scored))
                 known = [score for score, scored in given if scored and score is not None]
-                own.happened, own.ratio = node.observation is not None, self._calibration.call_ratio(*known)
+                own.happened = node.observation is not None
+                if node.observation is not None and node.observation.kind != "ok":
+                    own.done = DONE_AFTER_FAILURE
+                own.ratio = 1.0 if node.batched else self._calibration.ratio(*known)
             self._infer(node, own, may[node_id])
             if node.parent is not None and (node_id in changed or own.message() != before):
                 stale.add(node.parent)
@@ -196,23 +280,43 @@ class PathPosterior:
 
     def _add_priors(self) -> None:
         """Give new candidates their prior: what their state probably offers, shared out by rank."""
-        fresh = self._tree.nodes[len(self._nodes) :]
+        nodes = self._tree.nodes
+        fresh = nodes[len(self._nodes) :]
         sizes = Counter((node.parent, node.offer) for node in fresh)
         seen = set[tuple[int | None, int]]()
         for node in fresh:
+            own = NodePosterior(harmless=HARMLESS_READ if node.call and node.call.effect == "read" else HARMLESS_WRITE)
+            self._nodes.append(own)
+            if node.batched:
+                own.offered = own.offered_astray = 1.0
+                continue
             offer = (node.parent, node.offer)
             size = sizes[offer]
             share = 1 / size
             if self._ranked and size > 1:
                 share = (1 - FIRST) / (size - 1) if offer in seen else FIRST
             seen.add(offer)
-            earlier = node.offer - 1
-            self._nodes.append(
-                NodePosterior(
-                    offered=(1 - OFFERED) ** earlier * OFFERED * share,
-                    offered_astray=(1 - OFFERED_ASTRAY) ** earlier * OFFERED_ASTRAY * share,
-                )
-            )
+            right, astray = self._offered(nodes[node.parent or ROOT], node.offer)
+            before = self._none_before(nodes[node.parent or ROOT], node.offer)
+            own.offered, own.offered_astray = before[0] * right * share, before[1] * astray * share
+
+    def _offered(self, state: Node, attempt: int) -> tuple[float, float]:
+        """How probably an offer of a state holds a next right call: on the right path, and off it."""
+        if self._own_step and attempt == 1:
+            if state.answer is None:
+                return OWN_RIGHT, OWN_ASTRAY
+            # What may still be needed may come with the answer.
+            named = any(self._tree.nodes[child].offer == 1 for child in state.children)
+            return (NAMED, NAMED_ASTRAY) if named else (0.0, 0.0)
+        return OFFERED, OFFERED_ASTRAY
+
+    def _none_before(self, state: Node, attempt: int) -> tuple[float, float]:
+        """How probably none of the offers before this attempt held one."""
+        right = astray = 1.0
+        for earlier in range(1, attempt):
+            offered = self._offered(state, earlier)
+            right, astray = right * (1 - offered[0]), astray * (1 - offered[1])
+        return right, astray
 
     def _learn(self) -> bool:
         """Learn from candidates that were scored since; whether every ratio is outdated."""
@@ -226,96 +330,120 @@ class PathPosterior:
 
     def _infer(self, node: Node, own: NodePosterior, may: Openings) -> None:
         """Bayes' rule at one node, from what is inferred of its children; then the best work and plan below it."""
-        if node.call and node.call.effect == "write":
+        if node.deferred:
             # A deferred write ends its plan whether more has to follow or not: the next search starts after it.
             own.work = Work("execute", node) if may.run else None
-            own.best = float(may.run)
-            own.busy = float(node.in_flight > 0 and node.r_post is None)
-            own.solution, own.solution_at = float(may.end), node.id
+            own.best = (0.0, float(may.run))
+            busy = float(node.in_flight > 0 and node.r_post is None)
+            own.busy = (0.0, busy)
+            own.plans = (Plan(0.0, 1.0, node.id),) if may.end else ()
+            if node.children and self._tree.nodes[node.children[0]].batched and may.end:
+                own.plans = (Plan(0.0, 1.0, self._tree.batch(node)[-1].id),)
             return
         children = [self._nodes[child] for child in node.children]
-        none = (1 - OFFERED) ** node.proposals
-        right, astray = none, (1 - OFFERED_ASTRAY) ** node.proposals
-        others = 1.0
+        none, astray = self._none_before(node, node.proposals + 1)
+        if children and children[0].offered == 1.0:
+            none, astray = 0.0, 0.0
+        right, if_done, unharmed = none, 1.0, 1.0
         parts: list[float] = []
         for child in children:
-            part = child.offered * child.ratio * child.evidence / child.unharmed
+            after, harm = 1.0, 1.0
+            if child.happened:
+                after = child.done * child.if_done + (1 - child.done) * child.if_open
+                harm = child.harmless * child.if_open + 1 - child.harmless
+                if_done *= child.harmless * child.if_done + 1 - child.harmless
+            part = child.offered * child.ratio * after / harm
             parts.append(part)
             right += part
             astray += child.offered_astray * child.ratio
-            others *= child.unharmed
-        if_done, if_open, if_astray = _silence_likelihoods(node)
-        prior = DONE if node.call else 0.0
-        goal = self._calibration.goal_ratio(node.goal) if node.goal is not None and node.goal_scored else 1.0
-        done = prior * goal * if_done
-        unfinished = (1 - prior) * right * others * if_open
-        own.evidence = min(max((done + unfinished) / (astray * if_astray), 1 / EXTREME), EXTREME)
-        own.unharmed = HARMLESS * own.evidence + 1 - HARMLESS
-        own.done = done / (done + unfinished)
-        own.best, own.work, own.busy = 0.0, None, 0.0
-        own.solution, own.solution_at = 0.0, None
+            unharmed *= harm
+        said_done, said_open, said_astray = self._silence(node)
+        goal = self._goals.ratio(node.goal) if node.goal is not None and node.goal_scored else 1.0
+        own.if_done = _bounded(goal * if_done * said_done / (astray * said_astray))
+        if self._tree.batch_goes_on(node):
+            own.if_done = 1 / EXTREME  # what was called together is needed together
+        own.if_open = _bounded(right * unharmed * said_open / (astray * said_astray))
+        prior = own.done if node.call else self._done_at_start
+        done = prior * own.if_done / (prior * own.if_done + (1 - prior) * own.if_open)
+        own.best, own.work, own.busy, own.plans = (0.0, 0.0), None, (0.0, 0.0), ()
         if node.pruned is None:
-            self._choose_here(node, own, may, again=none / right)
-            self._choose_below(
-                node, own, may, [(child, part / right) for child, part in zip(children, parts, strict=True)]
-            )
+            self._choose_here(node, own, may, done, again=none / right)
+            shares = [(child, part / right) for child, part in zip(children, parts, strict=True)]
+            self._choose_below(node, own, done, shares)
 
-    def _choose_here(self, node: Node, own: NodePosterior, may: Openings, *, again: float) -> None:
+    def _choose_here(self, node: Node, own: NodePosterior, may: Openings, done: float, *, again: float) -> None:
         """The best work at a node itself, that in flight, and the plan that ends here.
 
         `again` is the probability that none of the calls offered so far is the right one.
         """
         if may.end:
-            own.solution, own.solution_at = own.done, node.id
+            own.plans = (Plan(1.0, 0.0, node.id),)
         if may.run:
-            own.best, own.work = 1.0, Work("execute", node)
-        else:
-            if may.ask:
-                own.best = (1 - own.done) * (again * OFFERED if node.proposals else 1.0)
-                own.work = Work("propose", node)
-            if may.judge and (node.proposals or not may.ask) and (own.work is None or own.done > own.best):
-                own.best, own.work = own.done, Work("evaluate", node)
+            own.best, own.work = (0.0, 1.0), Work("execute", node)
+        elif may.ask:
+            asked = (0.0, again * OFFERED)
+            own.best, own.work = asked if node.proposals else (1.0, 1.0), Work("propose", node)
+        if may.judge and (node.proposals or not may.ask) and (own.work is None or done > _mixed(own.best, done)):
+            own.best, own.work = (1.0, 0.0), Work("evaluate", node)
         if node.in_flight and node.call and node.observation is None:
-            own.busy = 1.0
+            own.busy = (0.0, 1.0)
         elif node.proposing or any(self._tree.nodes[child].r_pre is None for child in node.children):
-            own.busy = 1 - own.done
+            own.busy = (0.0, 1.0) if node.proposals else (1.0, 1.0)
         elif node.evaluating:
-            own.busy = own.done
+            own.busy = (1.0, 0.0)
 
     def _choose_below(
-        self, node: Node, own: NodePosterior, may: Openings, shares: list[tuple[NodePosterior, float]]
+        self, node: Node, own: NodePosterior, done: float, shares: list[tuple[NodePosterior, float]]
     ) -> None:
         """Whatever is better below a child than at the node: work, work in flight, or a plan.
 
         `shares` has the probability of each child to be the right call.
         """
-        unfinished = 1 - own.done
-        for child, as_right in shares:
-            if not (child.best or child.busy or child.solution):
-                continue
-            share = as_right
+        plans = list(own.plans)
+        for child, right in shares:
             if child.happened:
-                share += (1 - share) * HARMLESS * child.evidence / child.unharmed
-            share *= unfinished
-            if share * DEEPER * child.best > own.best:
-                own.best, own.work = share * DEEPER * child.best, child.work
-                if may.judge and child.work and child.work.node.parent == node.id and child.work.node.deferred:
-                    own.work = Work("evaluate", node)  # in a state that was not judged the write may be needless
-            if share * child.solution > own.solution and not self._is_needless(node, child.solution_at):
-                own.solution, own.solution_at = share * child.solution, child.solution_at
-            own.busy = max(own.busy, share * DEEPER * child.busy)
+                after = child.done * child.if_done + (1 - child.done) * child.if_open
+                then_done = right * child.done * child.if_done / after
+                unharmed = child.harmless * child.if_open
+                then_open = right * (1 - child.done) * child.if_open / after
+                then_open += (1 - right) * unharmed / (unharmed + 1 - child.harmless)
+                unharmed = child.harmless * child.if_done
+                still_done = unharmed / (unharmed + 1 - child.harmless)
+            else:
+                then_done, then_open, still_done = 0.0, right, 0.0
+            promise = (0.0, DEEPER * (then_done * child.best[0] + then_open * child.best[1]))
+            if _mixed(promise, done) > _mixed(own.best, done):
+                own.best, own.work = promise, child.work
+            busy = (0.0, DEEPER * (then_done * child.busy[0] + then_open * child.busy[1]))
+            if _mixed(busy, done) > _mixed(own.busy, done):
+                own.busy = busy
+            plans += [
+                Plan(still_done * plan.if_done, then_done * plan.if_done + then_open * plan.if_open, plan.end)
+                for plan in child.plans
+            ]
+        if plans:
+            most = max(plans, key=lambda plan: (plan.if_done, plan.if_open)), max(plans, key=lambda plan: plan.if_open)
+            own.plans = most[:1] if most[0] == most[1] else most
 
-    def _is_needless(self, state: Node, end: int | None) -> bool:
-        """Whether a plan ends in a write right after a state in which the judge holds the request fulfilled."""
-        if end is None or (state.goal or 0.0) < self._goal_threshold or not state.accepted:
-            return False
-        return self._tree.nodes[end].parent == state.id and self._tree.nodes[end].deferred
+    def _silence(self, node: Node) -> tuple[float, float, float]:
+        """How probable a state's answers, calls or none, are if the request is done, if it is not, and off the path."""
+        if not node.proposals or self._tree.batch_goes_on(node):
+            return 1.0, 1.0, 1.0
+        if self._own_step:
+            if node.answer is None:
+                return 1 - SILENT_IF_DONE, 1 - EARLY, 1 - SILENT_ASTRAY
+            likelihoods = (SILENT_IF_DONE, EARLY, SILENT_ASTRAY)
+            if node.proposals > 1 and not node.finished:
+                return (likelihoods[0] * CANDIDATES_IF_DONE, *likelihoods[1:])
+            return likelihoods
+        if node.finished and not node.children:
+            return SILENT_IF_DONE, SILENT_IF_OPEN, SILENT_ASTRAY
+        return 1 - SILENT_IF_DONE, 1 - SILENT_IF_OPEN, 1 - SILENT_ASTRAY
 
 
-def _silence_likelihoods(node: Node) -> tuple[float, float, float]:
-    """How probable a state's answer, calls or none, is if the request is done, if it is not, and off the right path."""
-    if not node.proposals:
-        return 1.0, 1.0, 1.0
-    if node.finished and not node.children:
-        return SILENT_IF_DONE, SILENT_IF_OPEN, SILENT_ASTRAY
-    return 1 - SILENT_IF_DONE, 1 - SILENT_IF_OPEN, 1 - SILENT_ASTRAY
+def _mixed(pair: tuple[float, float], done: float) -> float:
+    return done * pair[0] + (1 - done) * pair[1]
+
+
+def _bounded(ratio: float) -> float:
+    return min(max(ratio, 1 / EXTREME), EXTREME)

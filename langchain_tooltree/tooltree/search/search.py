@@ -94,6 +94,7 @@ class TreeSearch:
         self._started = 0
         self._without_call = 0
         self._failures = Counter[str]()
+        self._ended_after: int | None = None  # model calls with which the agent by itself would have ended
 
     def warm_start(self, start: WarmStart) -> None:
         """Begin with what an earlier search has left, before anything is asked.
@@ -269,7 +270,7 @@ class TreeSearch:
         self.tree.changed.add(node.id)
         self._record("propose", rollout, node, calls=[_label(each) for each in candidates], dropped=dropped)
         unscored = [head for head in candidates if head.r_pre is None]
-        if unscored:
+        if unscored and not self._fused:
             self._scheduler.put("score", rollout, candidates=tuple(each.id for each in unscored))
             return
         if self._fused:
@@ -370,6 +371,8 @@ class TreeSearch:
 
     def _observe(self, node: Node, observation: Observation, rollout: Rollout, *, cached: bool) -> None:
         node.observation = observation
+        if observation.world is not None and node.call and node.call.effect == "sandboxed":
+            node.world = observation.world
         self.tree.changed.add(node.id)
         parent = self.tree.nodes[node.parent or ROOT]
         # After a write that failed for a passing reason the state of its world is unknown: nothing is built upon it.
@@ -429,6 +432,11 @@ class TreeSearch:
             self._events.append(BestEvent(type="best", node=best.id, value=self._best.value or 0.0, calls=calls))
         if solved:
             self._stop("solved")
+        elif self._ended_after is None:
+            if self.config.extra_calls is not None and (node.answer is not None or (best and best.deferred)):
+                self._ended_after = self.budget.spent.model_calls
+        elif self.budget.spent.model_calls >= self._ended_after + (self.config.extra_calls or 0):
+            self._stop("converged")
 
     def _prune(self, rollout: Rollout, node: Node, reason: Pruned) -> None:
         node.pruned = reason

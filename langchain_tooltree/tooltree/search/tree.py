@@ -70,6 +70,7 @@ class Observation(BaseModel):
 
     content: str | list[Any]  # text, or LangChain content blocks, cut to the configured length
     kind: Literal["ok", "exception", "timeout", "invalid_arguments", "unsupported"] = "ok"
+    world: str | None = None  # what tells the sandbox's state after the call from others, if it can say so
     transient: bool = False  # whether the same call may succeed next time; such a result is not reused
     artifact: Any = None  # the tool's artifact, if it has one that can be stored
     snapshot: Any = None  # the sandbox after the call, if it can be stored
@@ -145,6 +146,8 @@ class Tree:
         self._seed = seed
         self._jitter: dict[int, float] = {}
         self.changed: set[int] = set()
+        self._reads: list[frozenset[tuple[str, str]]] = []
+        self._reached: dict[tuple[str, frozenset[tuple[str, str]]], int] = {}
         self.adopt([Node(ROOT)])
 
     def adopt(self, nodes: list[Node]) -> None:
@@ -152,6 +155,9 @@ class Tree:
         self.nodes = nodes
         self.root = nodes[ROOT]
         self.changed.update(range(len(nodes)))
+        self._reads, self._reached = [], {}
+        for node in nodes:
+            self._note(node)
 
     def __getitem__(self, node_id: int) -> Node:
         return self.nodes[node_id]
@@ -174,6 +180,7 @@ class Tree:
             offer=parent.offer if batched else parent.proposals,
         )
         self.nodes.append(node)
+        self._note(node)
         parent.children.append(node.id)
         self.changed.add(node.id)
         return node
@@ -181,15 +188,27 @@ class Tree:
     def repetition(self, state: Node, call: Call) -> str | None:
         """Why a call in a state would only repeat another one, if so.
 
-        It repeats a child of the state, or a read on the path made while the world was the same. A write may be meant
-        twice, so it repeats none on the path.
+        It repeats a child of the state, or a call on the path that changed nothing, made while the world was the same,
+        or it leads to a state that another path leads to: the world and the reads are the same, in another order. A
+        write may be meant twice, so it repeats none that changed the world.
         """
         if any(child.call and child.call.key == call.key for child in self.children(state)):
             return "already proposed here"
-        made = ((step.world, step.call) for step in self.path(state) if step.call and step.call.effect == "read")
-        if any(world == state.world and earlier.key == call.key for world, earlier in made):
-            return "already made on this path"
+        for step in self.path(state):
+            unchanged = step.parent is not None and step.world == self.nodes[step.parent].world
+            if unchanged and step.world == state.world and step.call and step.call.key == call.key:
+                return "already made on this path"
+        if call.effect == "read" and (state.world, self._reads[state.id] | {(state.world, call.key)}) in self._reached:
+            return "made on another path to the same state"
         return None
+
+    def _note(self, node: Node) -> None:
+        """Enter which state a node stands for."""
+        reads = frozenset[tuple[str, str]]() if node.parent is None else self._reads[node.parent]
+        if node.call and node.call.effect == "read":
+            reads |= {(node.world, node.call.key)}
+        self._reads.append(reads)
+        self._reached.setdefault((node.world, reads), node.id)
 
     def batch(self, head: Node) -> list[Node]:
         """The nodes of the calls that were made in the same reply as that of `head`, in order, `head` the first."""
@@ -197,6 +216,10 @@ class Tree:
         while batch[-1].children and (following := self.nodes[batch[-1].children[0]]).batched:
             batch.append(following)
         return batch
+
+    def batch_goes_on(self, node: Node) -> bool:
+        """Whether a call of the same reply follows that of a node, so that nobody is asked in between."""
+        return bool(node.children) and self.nodes[node.children[0]].batched
 
     def children(self, node: Node) -> Iterator[Node]:
         """The children of a node, in the order of creation."""
@@ -277,6 +300,7 @@ class Frontier:
     def __init__(self, tree: Tree, config: SearchConfig) -> None:
         self._tree = tree
         self._config = config
+        self._fused = config.pre_evaluation == "fused"
         self._judged_first = config.selection != "posterior" or config.post_evaluation == "always"
 
     def openings(self, node_ids: Iterable[int]) -> dict[int, Openings]:
@@ -284,13 +308,14 @@ class Frontier:
         found: dict[int, Openings] = {}
         for node_id in node_ids:
             node = self._tree.nodes[node_id]
-            end = node.accepted or node.acceptable
-            found[node_id] = Openings(self.runnable(node), self.askable(node), self.judgeable(node), end)
+            found[node_id] = Openings(self.runnable(node), self.askable(node), self.judgeable(node), self._may_end(node))
         return found
 
     def runnable(self, node: Node) -> bool:
-        """Whether a call may be run now: a candidate that no rollout works on."""
-        if node.r_pre is None or node.observation is not None or node.r_post is not None:
+        """Whether a call may be run now, or a deferred one judged: a candidate that no rollout works on."""
+        if node.r_pre is None or node.observation is not None or node.r_post is not None or node.batched:
+            return False
+        if node.deferred and self._fused:
             return False
         return node.pruned is None and not node.closed and node.in_flight == 0
 
@@ -303,7 +328,7 @@ class Frontier:
     def judgeable(self, node: Node) -> bool:
         """Whether what a call has brought back may be judged now."""
         waits = node.observation is not None and node.r_post is None and not node.evaluating
-        return waits and node.pruned is None
+        return waits and node.pruned is None and not self._fused
 
     def is_deepest(self, node: Node) -> bool:
         """Whether no call may follow: the path is as long as it may be."""
@@ -323,13 +348,24 @@ class Frontier:
                 self._tree.changed.add(node.id)
             node = self._tree.parent(node)
 
+    def _may_end(self, node: Node) -> bool:
+        """Whether a plan may end at a node."""
+        if node.pruned is not None or self._tree.batch_goes_on(node):
+            return False
+        if not self._fused:
+            return node.accepted or node.acceptable
+        if node.deferred:
+            return node.r_pre is not None
+        return node.call is None or node.observation is not None
+
     def _may_ask(self, node: Node) -> bool:
-        inside = bool(node.children) and self._tree.nodes[node.children[0]].batched
-        return not inside and not node.finished and node.proposals < self._config.max_proposals
+        return not self._tree.batch_goes_on(node) and not node.finished and node.proposals < self._config.max_proposals
 
     def _reached(self, node: Node) -> bool:
         if node.call is None or node.r_post is not None:
             return True
+        if self._fused:
+            return node.observation is not None
         # What changes the world, or has failed, is judged before anything is built upon it.
         read = node.observation is not None and node.observation.kind == "ok" and node.call.effect == "read"
         return read and not self._judged_first

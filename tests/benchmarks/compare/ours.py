@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from langchain_tooltree import SearchConfig
 from tests.benchmarks.bfcl_world import PlainCall
-from tests.benchmarks.compare.desk import MODEL_MS, Desk, Evaluate, Propose, Run, Score
+from tests.benchmarks.compare.desk import MODEL_MS, Desk, Evaluate, Fused, Propose, Run, Score
 from tests.benchmarks.compare.simulation import READ_ONLY, State
 from tests.internals.tooltree import (
     Call,
@@ -83,6 +83,8 @@ class _Player:
         calls_before, took = self._desk.model_calls, 0
         found: dict[str, Any] = {}
         match operation.kind:
+            case "propose" if self._search.config.pre_evaluation == "fused":
+                found, took = self._fused(operation)
             case "propose":
                 calls, took = self._desk.ask(Propose(self._state(node)))
                 found["actions"] = [(_declared(call),) for call in calls]
@@ -98,11 +100,26 @@ class _Player:
             case "evaluate":
                 (found["reward"], found["goal"]), took = self._desk.ask(Evaluate(self._state(node)))
         model_calls = self._desk.model_calls - calls_before
-        spent = Spent(model_calls=model_calls, tool_calls=int(operation.kind == "execute"))
+        spent = Spent(model_calls=model_calls, tool_calls=len(operation.run))
         outcome = OperationOutcome(
             operation=operation.id, kind=operation.kind, node=operation.node, spent=spent, **found
         )
         return outcome, self._now + took
+
+    def _fused(self, operation: Operation) -> tuple[dict[str, Any], int]:
+        """Run the calls that lead to a state, then ask for its scores and candidates in one question."""
+        found: dict[str, Any] = {"observations": []}
+        spent = 0
+        for each in operation.run:
+            call = self._search.tree[each]
+            state, took = self._desk.ask(Run(self._state(self._search.tree[call.parent or 0]), _plain(call)))
+            self._states[each] = state
+            found["observations"].append(Observation(content=state.observation))
+            spent += took
+        reply, took = self._desk.ask(Fused(self._state(self._search.tree[operation.node])))
+        found |= {"reward": reply.reward, "goal": reply.goal, "confidences": reply.scores}
+        found |= {"actions": [(_declared(call),) for call in reply.calls], "finished": not reply.calls}
+        return found, spent + took
 
     def _score(self, node: Node, candidates: tuple[int, ...]) -> tuple[list[float], int]:
         if "pre" in self._without:

@@ -94,6 +94,14 @@ class RecordedModel:
         found = [own, *self._found(state, own)]
         return [(step, self._score("judge", state, step)) for step in found]
 
+    def alternatives(
+        self, state: State, path: Sequence[tuple[State, Step]], *, asked: bool
+    ) -> list[tuple[Step, float]]:
+        """Other steps than the own one, each with a score of the judge's; one question, or with another reply."""
+        self.calls += asked
+        found = self._found(state, self._own(state, path))
+        return [(step, self._score("judge", state, step)) for step in found if step != STOP]
+
     def others_here(self, state: State) -> list[Step]:
         """What other runs did in a state, most common first, without scores; one question."""
         self.calls += 1

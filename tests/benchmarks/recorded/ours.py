@@ -12,8 +12,12 @@ from typing import Any
 from langchain_tooltree import SearchConfig
 from tests.benchmarks.recorded.model import RecordedModel
 from tests.benchmarks.recorded.runs import STOP, State, Step
-from tests.internals.tooltree import Call, Node, Observation, Operation, OperationOutcome, Spent, TreeSearch
+from tests.benchmarks.compare.simulation import READ_ONLY
+from tests.internals.tooltree import Call, Effect, Node, Observation, Operation, OperationOutcome, Spent, TreeSearch
 
+OWN = False
+BOTH = False
+FREE = 3
 STEP = "step"
 """The argument under which a call of the search carries a recorded step."""
 
@@ -58,27 +62,65 @@ class _Player:
         model, node = self._model, self._search.tree[operation.node]
         before, found = model.calls, dict[str, Any]()
         match operation.kind:
+            case "propose" if operation.own_step:
+                found = self._own_step(node, operation)
+            case "propose" if self._search.config.pre_evaluation == "fused":
+                found = self._candidates(node)
             case "propose":
                 steps = self._proposed(node, operation.attempt)
-                found["actions"] = [
-                    (Call(tool=step[0], arguments={STEP: list(step)}, effect="sandboxed"),) for step in steps
-                ]
+                found["actions"] = [(_call(step),) for step in steps]
                 found["finished"] = not steps
             case "score":
                 steps = [_step(self._search.tree[candidate]) for candidate in operation.candidates]
                 found["scores"] = model.judge(self._state(node), steps)
             case "execute":
-                _, results = model.turn.take(self._state(self._search.tree[node.parent or 0]), _step(node))
-                found["observations"] = [Observation(content="\n".join(results))]
+                found["observations"] = [self._run(node)]
             case "evaluate":
                 parent = self._state(self._search.tree[node.parent or 0])
                 [found["reward"]] = model.judge(parent, [_step(node)])
                 found["goal"] = model.score("judge", self._state(node), STOP)
-        spent = Spent(model_calls=model.calls - before, tool_calls=int(operation.kind == "execute"))
+        spent = Spent(model_calls=model.calls - before, tool_calls=len(operation.run))
         return OperationOutcome(operation=operation.id, kind=operation.kind, node=operation.node, spent=spent, **found)
 
+    def _own_step(self, node: Node, operation: Operation) -> dict[str, Any]:
+        """The model's own step; a reply that stops also says how sure it is, and which calls may still be needed."""
+        found: dict[str, Any] = {"observations": [self._run(self._search.tree[each]) for each in operation.run]}
+        state = self._state(node)
+        step, confidence = self._model.own_step(state, self._way(node))
+        if step != STOP:
+            return found | {"actions": [(_call(step),)], "confidences": [confidence if OWN else None]}
+        found |= {"answer": {"stopped": True}, "finished": True, "goal": self._model.score("judge", state, STOP)}
+        if BOTH:
+            import math
+            lg = lambda x: math.log(x / (1 - x))
+            found["goal"] = 1 / (1 + math.exp(-(lg(found["goal"]) + 0.66 * lg(confidence))))
+        if FREE:
+            offered = self._model.alternatives(state, self._way(node), asked=False)[:FREE]
+            found |= {"actions": [(_call(step),) for step, _ in offered], "confidences": [s for _, s in offered]}
+        return found
+
+    def _candidates(self, node: Node) -> dict[str, Any]:
+        """Other steps than those tried, with their scores, and whether all is done; one question."""
+        offered = self._model.alternatives(self._state(node), self._way(node), asked=True)
+        tried = {_step(child) for child in self._search.tree.children(node)}
+        offered = [each for each in offered if each[0] not in tried]
+        return {
+            "actions": [(_call(step),) for step, _ in offered],
+            "confidences": [score for _, score in offered],
+            "goal": self._model.score("judge", self._state(node), STOP),
+            "finished": not offered,
+        }
+
+    def _run(self, node: Node) -> Observation:
+        state, results = self._model.turn.take(self._state(self._search.tree[node.parent or 0]), _step(node))
+        return Observation(content="\n".join(results), world="" if state.digest == self._model.start.digest else state.digest)
+
+    def _way(self, node: Node) -> list[tuple[State, Step]]:
+        path = self._search.tree.path(node)
+        return [(self._state(self._search.tree[each.parent or 0]), _step(each)) for each in path]
+
     def _proposed(self, node: Node, attempt: int) -> list[Step]:
-        way = [(self._state(self._search.tree[each.parent or 0]), _step(each)) for each in self._search.tree.path(node)]
+        way = self._way(node)
         own, *others = (step for step, _ in self._model.offers(self._state(node), way))
         if own == STOP and attempt == 1:
             return []
@@ -89,6 +131,12 @@ class _Player:
             before = self._state(self._search.tree[node.parent or 0])
             self._states[node.id], _ = self._model.turn.take(before, _step(node))
         return self._states[node.id]
+
+
+def _call(step: Step) -> Call:
+    """A step as the search's call: a read where all that it calls are."""
+    effect: Effect = "read" if all(key.partition("(")[0] in READ_ONLY for key in step) else "sandboxed"
+    return Call(tool=step[0], arguments={STEP: list(step)}, effect=effect)
 
 
 def _step(node: Node) -> Step:
