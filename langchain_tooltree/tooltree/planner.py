@@ -201,6 +201,7 @@ class SearchSession:
             tools=len(planner.cards),
             judge_calls=planner.judge_calls,
             reserved_model_calls=1,
+            **self.so_far,
         )
         self._tree = self.search.tree
         self.dialogue = PathDialogue(self._tree, said, system=turn.system)

@@ -30,7 +30,7 @@ class Effort(NamedTuple):
     extra_calls: int  # model calls at the most after the agent by itself would have ended
 
 
-EFFORTS = {"frugal": Effort(0.4, 4), "balanced": Effort(0.6, 12), "thorough": Effort(0.9, 24)}
+EFFORTS = {"frugal": Effort(0.5, 4), "balanced": Effort(0.7, 12), "thorough": Effort(0.9, 24)}
 """What the efforts mean. Chosen with `tests.benchmarks.recorded`."""
 
 
@@ -112,8 +112,8 @@ class SearchConfig:
     first_play: Literal["parent_mean", "r_pre", "zero"] = "parent_mean"
     exploration_decay: float = 1.0
     pre_threshold_decay: float = 1.0
-    proposals: Literal["own_step", "together", "per_tool"] = "together"
-    pre_evaluation: Literal["fused", "batched", "single"] = "batched"
+    proposals: Literal["own_step", "together", "per_tool", "auto"] = "auto"
+    pre_evaluation: Literal["fused", "batched", "single", "auto"] = "auto"
     post_evaluation: Literal["fused", "needed", "always"] = "needed"
     effort: Literal["frugal", "balanced", "thorough"] = "balanced"
     max_proposals: int = 3
@@ -130,6 +130,7 @@ class SearchConfig:
     max_observation_chars: int = 20_000
 
     def __post_init__(self) -> None:
+        self._resolve()
         for name in ("pre_threshold", "post_threshold", "goal_threshold", "value_threshold", "relevance_threshold"):
             self._check(name, lambda value: 0 <= value <= 1, "a number between 0 and 1")
         for name in ("exploration_decay", "pre_threshold_decay"):
@@ -165,6 +166,15 @@ class SearchConfig:
             raise ConfigurationError(msg)
         object.__setattr__(self, "always_include", tuple(sorted(self.always_include)))
 
+    def _resolve(self) -> None:
+        """Put what fits the selection in the place of "auto"."""
+        by_posterior = self.selection == "posterior"
+        if self.proposals == "auto":
+            object.__setattr__(self, "proposals", "own_step" if by_posterior else "together")
+        if self.pre_evaluation == "auto":
+            fused = by_posterior and self.proposals != "per_tool"
+            object.__setattr__(self, "pre_evaluation", "fused" if fused else "batched")
+
     def _check(self, name: str, holds: Callable[[Any], bool], wanted: str, *, optional: bool = False) -> None:
         value = getattr(self, name)
         if optional and value is None:
@@ -188,7 +198,7 @@ class SearchConfig:
 
     @property
     def extra_calls(self) -> int | None:
-        """Model calls at the most after the agent by itself would have ended; `None` where it is not asked by itself."""
+        """Model calls at the most after the agent by itself would have ended; `None` without own steps."""
         return EFFORTS[self.effort].extra_calls if self.proposals == "own_step" else None
 
     @classmethod

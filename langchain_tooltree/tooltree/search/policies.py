@@ -13,6 +13,7 @@ from langchain_tooltree.tooltree.search.config import SearchConfig
 from langchain_tooltree.tooltree.search.posterior import PathPosterior
 from langchain_tooltree.tooltree.search.tree import Frontier, Node, Tree, Work
 
+
 class SelectionPolicy(Protocol):
     """Chooses what rollouts do."""
 
@@ -109,8 +110,10 @@ class PosteriorPolicy:
     posterior: PathPosterior
     config: SearchConfig
 
-    def select(self, tree: Tree, frontier: Frontier) -> Work | None:  # noqa: ARG002 - the posterior knows both
-        """The most promising work, unless what is in flight promises much more."""
+    def select(self, tree: Tree, frontier: Frontier) -> Work | None:  # noqa: ARG002 - the posterior knows it
+        """The most promising work, unless what is in flight promises much more; the writes of a plan to be returned."""
+        if (plan := self.posterior.plan(self.config.stop_at)) and (write := _unjudged_write(tree, plan, self.config)):
+            return None if write.evaluating else Work("evaluate", write)
         best, work = self.posterior.best
         return None if best < self.config.speculation * self.posterior.busy else work
 
@@ -119,10 +122,9 @@ class PosteriorPolicy:
         return self.select(tree, frontier)
 
     def judges_at_once(self, frontier: Frontier, node: Node) -> bool:
-        """If the call changes the world, has failed, or nothing may follow it."""
-        changes = node.call is not None and node.call.effect != "read"
+        """If the call is deferred or has failed, or nothing may follow it."""
         failed = node.observation is None or node.observation.kind != "ok"
-        return changes or failed or frontier.is_deepest(node) or self.config.post_evaluation == "always"
+        return failed or frontier.is_deepest(node) or self.config.post_evaluation == "always"
 
 
 Limit = Literal["max_rollouts", "max_model_calls", "max_tool_calls", "max_tokens", "max_seconds"]
@@ -210,11 +212,24 @@ class MostProbablePath:
         return None if end is None else probability
 
     def consider(self, tree: Tree, node: Node) -> bool:  # noqa: ARG002 - the posterior follows the tree
-        """Whether some path is right and complete with enough confidence."""
-        probability, end = self._posterior.solution
-        return end is not None and probability >= self._config.stop_at
+        """Whether some path is right and complete with enough confidence, its writes judged."""
+        plan = self._posterior.plan(self._config.stop_at)
+        return plan is not None and _unjudged_write(tree, plan, self._config) is None
 
     def find(self, tree: Tree) -> Node | None:
-        """The end of the most probable plan."""
-        _, end = self._posterior.solution
-        return None if end is None else tree.nodes[end]
+        """The end of the most probable plan, cut before a write that was not judged; `None` if it is empty."""
+        plan = self._posterior.plan(0.0)
+        if plan is None:
+            return None
+        end: Node | None = tree.nodes[plan]
+        if write := _unjudged_write(tree, plan, self._config):
+            end = tree.parent(write)
+        return None if end is None or (end.call is None and end.answer is None) else end
+
+
+def _unjudged_write(tree: Tree, end: int, config: SearchConfig) -> Node | None:
+    """The first write of a plan that a judge has still to see; scores that come with the next question are enough."""
+    if config.pre_evaluation == "fused":
+        return None
+    path = tree.path(tree.nodes[end])
+    return next((step for step in path if step.call and step.call.effect != "read" and step.r_post is None), None)

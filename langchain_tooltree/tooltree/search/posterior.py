@@ -85,8 +85,7 @@ SILENT_IF_DONE, SILENT_IF_OPEN, SILENT_ASTRAY = 0.9, 0.05, 0.15
 """A model that is asked for calls offers none: the request is fulfilled, it is not, or the path is wrong."""
 
 EARLY = 0.1
-"""An agent gives its answer though the request is not fulfilled: recorded models stopped too early in 14 % of the states
-in which they stopped."""
+"""An agent answers though the request is not fulfilled; 14 % of recorded models' answers in winnable states did."""
 
 CANDIDATES_IF_DONE = 0.5
 """A model that has answered and is asked for candidates all the same offers some, though the request is fulfilled."""
@@ -234,6 +233,11 @@ class PathPosterior:
         plan = max(root.plans, key=lambda each: _mixed(each[:2], done), default=None)
         return (0.0, None) if plan is None else (_mixed(plan[:2], done), plan.end)
 
+    def plan(self, probability: float) -> int | None:
+        """The node in which the most probable complete plan ends, if it is at least so probable."""
+        found, end = self.solution
+        return end if found >= probability else None
+
     @property
     def _root(self) -> tuple[NodePosterior, float]:
         """The root, and the probability that the request was fulfilled there."""
@@ -369,7 +373,7 @@ class PathPosterior:
         if node.pruned is None:
             self._choose_here(node, own, may, done, again=none / right)
             shares = [(child, part / right) for child, part in zip(children, parts, strict=True)]
-            self._choose_below(node, own, done, shares)
+            self._choose_below(own, done, shares)
 
     def _choose_here(self, node: Node, own: NodePosterior, may: Openings, done: float, *, again: float) -> None:
         """The best work at a node itself, that in flight, and the plan that ends here.
@@ -392,9 +396,7 @@ class PathPosterior:
         elif node.evaluating:
             own.busy = (1.0, 0.0)
 
-    def _choose_below(
-        self, node: Node, own: NodePosterior, done: float, shares: list[tuple[NodePosterior, float]]
-    ) -> None:
+    def _choose_below(self, own: NodePosterior, done: float, shares: list[tuple[NodePosterior, float]]) -> None:
         """Whatever is better below a child than at the node: work, work in flight, or a plan.
 
         `shares` has the probability of each child to be the right call.

@@ -22,7 +22,7 @@ from langchain_tooltree.tooltree.search.policies import (
     StopReason,
     UCTPolicy,
 )
-from langchain_tooltree.tooltree.search.posterior import PathPosterior
+from langchain_tooltree.tooltree.search.posterior import DONE, DONE_AT_START, PathPosterior
 from langchain_tooltree.tooltree.search.scheduler import (
     Budget,
     Operation,
@@ -47,7 +47,8 @@ class TreeSearch:
 
     `tools`, how many the model may be shown, bounds the model calls. `judge_calls` is how many model calls a question
     to the judge may need: 2 for a model, which may be asked again, 0 for a function. `reserved_model_calls` are kept
-    back for the answer. Without a `policy`, rollouts follow the configured one.
+    back for the answer. `turn_calls` were made since the request before the search began, and `last_failed` says of the
+    latest one. Without a `policy`, rollouts follow the configured one.
     """
 
     def __init__(
@@ -57,10 +58,14 @@ class TreeSearch:
         tools: int = 1,
         judge_calls: int = 2,
         reserved_model_calls: int = 0,
+        turn_calls: int = 0,
+        last_failed: bool = False,
         policy: SelectionPolicy | None = None,
     ) -> None:
         if judge_calls == 0:
-            config = replace(config, post_evaluation="always")  # a judge that costs nothing is asked at once
+            # A judge that costs nothing is asked about everything at once.
+            separate: Literal["batched", "single"] = "single" if config.pre_evaluation == "single" else "batched"
+            config = replace(config, pre_evaluation=separate, post_evaluation="always")
         self.config = config
         self.tree = Tree(seed=config.seed)
         self.limits = config.estimate(tools)
@@ -79,9 +84,10 @@ class TreeSearch:
         self._policy: SelectionPolicy
         self._best: BestPath | MostProbablePath
         if config.selection == "posterior":
-            self._posterior = PathPosterior(config, self.tree, self._frontier)
-            self._policy = policy or PosteriorPolicy(self._posterior, config)
-            self._best = MostProbablePath(config, self._posterior)
+            begun = turn_calls > 0 and not last_failed
+            posterior = PathPosterior(config, self.tree, self._frontier, done_at_start=DONE if begun else DONE_AT_START)
+            self._policy = policy or PosteriorPolicy(posterior, config)
+            self._best = MostProbablePath(config, posterior)
         else:
             self._policy = policy or UCTPolicy(config)
             self._best = BestPath(config)
@@ -94,7 +100,7 @@ class TreeSearch:
         self._started = 0
         self._without_call = 0
         self._failures = Counter[str]()
-        self._ended_after: int | None = None  # model calls with which the agent by itself would have ended
+        self._most_calls: int | None = None  # so many, once it is known with how many the agent would have ended
 
     def warm_start(self, start: WarmStart) -> None:
         """Begin with what an earlier search has left, before anything is asked.
@@ -114,7 +120,7 @@ class TreeSearch:
         for node in start.nodes[1:]:
             if node.call and node.observation:
                 self._cache.learn(self.tree.nodes[node.parent or ROOT].world, node.call, node.observation)
-            if node.r_post is not None and self._best.consider(self.tree, node):
+            if (self._fused or node.r_post is not None) and self._best.consider(self.tree, node):
                 self._stop("solved")
 
     # --- ask ---
@@ -180,6 +186,8 @@ class TreeSearch:
             return True
         if self.rollouts >= self.config.max_rollouts:
             return self._idle("max_rollouts")
+        if self._most_calls is not None and self.budget.spent.model_calls + len(self._active) >= self._most_calls:
+            return self._idle("converged")
         work = self._policy.select(self.tree, self._frontier)
         if work is None:
             return self._idle("exhausted")
@@ -237,7 +245,7 @@ class TreeSearch:
                 self.kept_tools = outcome.tools or None
             case "propose":
                 self._ran(operation, outcome)
-                self._proposed(rollout, node, outcome)
+                self._proposed(rollout, operation, outcome)
             case "score":
                 self._scored(rollout, operation, outcome)
             case "execute":
@@ -248,7 +256,8 @@ class TreeSearch:
         if outcome.cancelled:
             self._stop("cancelled")
 
-    def _proposed(self, rollout: Rollout, node: Node, outcome: OperationOutcome) -> None:
+    def _proposed(self, rollout: Rollout, operation: Operation, outcome: OperationOutcome) -> None:
+        node = self.tree.nodes[operation.node]
         node.proposing = False
         dropped = list(outcome.dropped)
         self._count_failure("proposer_failed", "propose", outcome.error)
@@ -269,8 +278,8 @@ class TreeSearch:
         node.dropped.extend(dropped)
         self.tree.changed.add(node.id)
         self._record("propose", rollout, node, calls=[_label(each) for each in candidates], dropped=dropped)
-        unscored = [head for head in candidates if head.r_pre is None]
-        if unscored and not self._fused:
+        unscored = [head for head in candidates if head.r_pre is None or not (operation.own_step or head.pre_scored)]
+        if unscored:
             self._scheduler.put("score", rollout, candidates=tuple(each.id for each in unscored))
             return
         if self._fused:
@@ -313,6 +322,9 @@ class TreeSearch:
             facts = {"r_pre": candidate.r_pre, "scored": candidate.pre_scored}
             self._record("judge", rollout, candidate, call=_label(candidate), **facts)
         self.tree.changed.update(operation.candidates)
+        if self.config.selection == "posterior":  # which weighs a low score, and prunes nothing for it
+            self._go_on(rollout, self.tree.best_first(candidates))
+            return
         ranked = self.tree.best_first([candidate for candidate in candidates if (candidate.r_pre or 0.0) >= threshold])
         kept = ranked[: self.config.top_k]
         for candidate in candidates:
@@ -320,6 +332,10 @@ class TreeSearch:
                 self._prune(rollout, candidate, "pre_evaluation")
             elif candidate not in kept:
                 self._prune(rollout, candidate, "top_k")
+        self._go_on(rollout, kept)
+
+    def _go_on(self, rollout: Rollout, kept: Sequence[Node]) -> None:
+        """Work on after candidates were scored, or end the rollout."""
         work = self._policy.after_scoring(self.tree, self._frontier, kept)
         if work is None:
             self._end(rollout)
@@ -400,6 +416,9 @@ class TreeSearch:
 
     def _evaluated(self, rollout: Rollout, node: Node, outcome: OperationOutcome) -> None:
         """Post-evaluation: set r_post and goal, back-propagate, prune, and see whether a path is good enough."""
+        if self._fused:
+            self._checked(rollout, node, outcome)
+            return
         parent = self.tree.nodes[node.parent or ROOT]
         reward = outcome.reward
         self._count_failure("judge_failed", "evaluate", (outcome.error or "no score") if reward is None else None)
@@ -416,9 +435,21 @@ class TreeSearch:
         node.closed = node.closed or node.deferred or node.depth >= self.config.max_depth
         facts = {"r_post": reward, "goal": node.goal, "scored": node.post_scored}
         self._record("evaluate", rollout, node, call=_label(node), **facts)
-        if node.post_scored and reward < self.config.post_threshold:
+        if self.config.selection != "posterior" and node.post_scored and reward < self.config.post_threshold:
             self._prune(rollout, node, "post_evaluation")
             node.closed = True
+        self._review(node)
+        self._end(rollout)
+
+    def _checked(self, rollout: Rollout, node: Node, outcome: OperationOutcome) -> None:
+        """The check of an answer: whether all is done, and what is missing."""
+        node.evaluating = False
+        self._count_failure(
+            "judge_failed", "evaluate", (outcome.error or "no answer") if outcome.goal is None else None
+        )
+        self._take_scores(node, outcome)
+        if outcome.goal is None:
+            node.goal, node.goal_scored = NEUTRAL_GOAL, False
         self._review(node)
         self._end(rollout)
 
@@ -432,11 +463,9 @@ class TreeSearch:
             self._events.append(BestEvent(type="best", node=best.id, value=self._best.value or 0.0, calls=calls))
         if solved:
             self._stop("solved")
-        elif self._ended_after is None:
-            if self.config.extra_calls is not None and (node.answer is not None or (best and best.deferred)):
-                self._ended_after = self.budget.spent.model_calls
-        elif self.budget.spent.model_calls >= self._ended_after + (self.config.extra_calls or 0):
-            self._stop("converged")
+        elif self._most_calls is None and self.config.extra_calls is not None:
+            if node.answer is not None or (best and best.deferred):
+                self._most_calls = self.budget.spent.model_calls + self.config.extra_calls
 
     def _prune(self, rollout: Rollout, node: Node, reason: Pruned) -> None:
         node.pruned = reason

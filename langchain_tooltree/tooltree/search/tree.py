@@ -130,9 +130,8 @@ class Node:
 
     @property
     def acceptable(self) -> bool:
-        """Whether a plan may end here unjudged: a read that was scored before it ran, and not pruned."""
-        read = self.call is not None and self.call.effect == "read" and self.observation is not None
-        return read and self.pre_scored and self.r_post is None and self.pruned is None
+        """Whether a plan may end here unjudged: a call that was scored before it ran, and not pruned."""
+        return self.observation is not None and self.pre_scored and self.r_post is None and self.pruned is None
 
 
 class Tree:
@@ -308,7 +307,9 @@ class Frontier:
         found: dict[int, Openings] = {}
         for node_id in node_ids:
             node = self._tree.nodes[node_id]
-            found[node_id] = Openings(self.runnable(node), self.askable(node), self.judgeable(node), self._may_end(node))
+            found[node_id] = Openings(
+                self.runnable(node), self.askable(node), self.judgeable(node), self._may_end(node)
+            )
         return found
 
     def runnable(self, node: Node) -> bool:
@@ -327,8 +328,11 @@ class Frontier:
 
     def judgeable(self, node: Node) -> bool:
         """Whether what a call has brought back may be judged now."""
-        waits = node.observation is not None and node.r_post is None and not node.evaluating
-        return waits and node.pruned is None and not self._fused
+        if node.pruned is not None or node.evaluating:
+            return False
+        if self._fused:
+            return node.answer is not None and node.goal is None
+        return node.observation is not None and node.r_post is None
 
     def is_deepest(self, node: Node) -> bool:
         """Whether no call may follow: the path is as long as it may be."""
@@ -353,7 +357,7 @@ class Frontier:
         if node.pruned is not None or self._tree.batch_goes_on(node):
             return False
         if not self._fused:
-            return node.accepted or node.acceptable
+            return node.call is not None and (node.accepted or node.acceptable)
         if node.deferred:
             return node.r_pre is not None
         return node.call is None or node.observation is not None
@@ -366,6 +370,5 @@ class Frontier:
             return True
         if self._fused:
             return node.observation is not None
-        # What changes the world, or has failed, is judged before anything is built upon it.
-        read = node.observation is not None and node.observation.kind == "ok" and node.call.effect == "read"
-        return read and not self._judged_first
+        # What has failed is judged before anything is built upon it.
+        return node.observation is not None and node.observation.kind == "ok" and not self._judged_first

@@ -32,6 +32,7 @@ class WarmStart(BaseModel):
         root.goal = state.goal
         root.proposals = state.proposals
         root.finished = state.finished
+        root.answer, root.missing = state.answer, state.missing
         root.closed = state.closed and bool(state.children)
         root.visits = max(state.visits - state.evaluated, 0)
         if root.visits:

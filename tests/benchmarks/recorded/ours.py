@@ -1,8 +1,10 @@
 """The package's own search on recorded proposals: the very `TreeSearch`, its operations answered by a recorded model.
 
-A state is asked for the model's own step and, in the same reply, alternatives; a model whose own step is to stop
-proposes nothing the first time, and what others did there when it is asked again. Candidates are scored in one
-question, an observation and the goal in another one. Every step may be tried, since worlds can be forked.
+With own steps first, a state is asked for the model's own step; a reply that stops also says whether all is done, and
+names calls that may still be needed, with scores. A state that is asked again offers alternatives with scores, and says
+whether all is done. Otherwise, a model whose own step is to stop proposes nothing the first time, candidates are scored
+in one question, an observation and the goal in another one. Every step may be tried, since worlds can be forked. Which
+tools only read is declared, as a user would do.
 """
 
 from collections import deque
@@ -15,9 +17,9 @@ from tests.benchmarks.recorded.runs import STOP, State, Step
 from tests.benchmarks.compare.simulation import READ_ONLY
 from tests.internals.tooltree import Call, Effect, Node, Observation, Operation, OperationOutcome, Spent, TreeSearch
 
-OWN = False
-BOTH = False
-FREE = 3
+NAMED = 3
+"""Calls that may still be needed, named by a reply that stops."""
+
 STEP = "step"
 """The argument under which a call of the search carries a recorded step."""
 
@@ -86,17 +88,12 @@ class _Player:
         """The model's own step; a reply that stops also says how sure it is, and which calls may still be needed."""
         found: dict[str, Any] = {"observations": [self._run(self._search.tree[each]) for each in operation.run]}
         state = self._state(node)
-        step, confidence = self._model.own_step(state, self._way(node))
+        step, _ = self._model.own_step(state, self._way(node))
         if step != STOP:
-            return found | {"actions": [(_call(step),)], "confidences": [confidence if OWN else None]}
+            return found | {"actions": [(_call(step),)]}
         found |= {"answer": {"stopped": True}, "finished": True, "goal": self._model.score("judge", state, STOP)}
-        if BOTH:
-            import math
-            lg = lambda x: math.log(x / (1 - x))
-            found["goal"] = 1 / (1 + math.exp(-(lg(found["goal"]) + 0.66 * lg(confidence))))
-        if FREE:
-            offered = self._model.alternatives(state, self._way(node), asked=False)[:FREE]
-            found |= {"actions": [(_call(step),) for step, _ in offered], "confidences": [s for _, s in offered]}
+        offered = self._model.alternatives(state, self._way(node), asked=False)[:NAMED]
+        found |= {"actions": [(_call(step),) for step, _ in offered], "confidences": [s for _, s in offered]}
         return found
 
     def _candidates(self, node: Node) -> dict[str, Any]:
@@ -113,7 +110,9 @@ class _Player:
 
     def _run(self, node: Node) -> Observation:
         state, results = self._model.turn.take(self._state(self._search.tree[node.parent or 0]), _step(node))
-        return Observation(content="\n".join(results), world="" if state.digest == self._model.start.digest else state.digest)
+        return Observation(
+            content="\n".join(results), world="" if state.digest == self._model.start.digest else state.digest
+        )
 
     def _way(self, node: Node) -> list[tuple[State, Step]]:
         path = self._search.tree.path(node)

@@ -3,7 +3,7 @@ import math
 import pytest
 
 from langchain_tooltree import SearchConfig
-from tests.internals.tooltree import START_SHARE, Frontier, Observation, PosteriorPolicy, Tree, UCTPolicy, Work
+from tests.internals.tooltree import Frontier, Observation, PosteriorPolicy, Tree, UCTPolicy, Work
 
 
 class Askable(Frontier):
