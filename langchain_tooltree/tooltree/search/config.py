@@ -51,7 +51,7 @@ class SearchConfig:
         top_k: Candidates kept per proposal, best r_pre first; also how many the model is asked for.
         max_depth: Calls on one path at the most.
         parallel_rollouts: Rollouts in flight at once. The tree depends on this number, never on timing.
-        patience: Stop after so many rollouts in a row without a gain of `min_gain` in the best path's value, or its
+        patience: Under Eq. 1: stop after so many rollouts in a row without a gain of `min_gain` in the best path's value, or its
             probability; counted once some path has reached `goal_threshold` (without goal scores: from the start).
         min_gain: See `patience`.
         max_model_calls: Model calls at the most, the answer included; `None` means the bound of `estimate`.
@@ -62,15 +62,23 @@ class SearchConfig:
         selection: Where rollouts work. `"posterior"`: where the right path most probably goes on, given all scores;
             `"smoothed"`: Eq. 1 as the authors released it; `"printed"`: Eq. 1 as the paper prints it.
         confidence: Under `"posterior"`: stop once the best path is right and complete with this probability, in
-            (0, 1]. The forms of Eq. 1 stop at `goal_threshold` and `value_threshold` instead.
+            (0, 1]; that of the effort if left out. The forms of Eq. 1 stop at `goal_threshold` and `value_threshold`
+            instead.
+        speculation: Calls or time, in (0, 1]: work that is less likely to help than this share of the best work in
+            flight waits for what that brings. Near 1 fewer calls are made, near 0 a search takes less time.
         first_play: Q of a child never visited under `"smoothed"`: the parent's mean, its own r_pre, or zero.
-        exploration_decay: lambda is multiplied by this, in (0, 1], at each level of depth.
-        pre_threshold_decay: tau_pre is multiplied by this, in (0, 1], at each level of depth.
-        proposals: `"together"`: all candidates in one model call; `"per_tool"`: one draft for each tool.
-        pre_evaluation: `"batched"`: all candidates in one judge call; `"single"`: one judge call for each.
-        post_evaluation: Under `"posterior"`: `"needed"` has an observation judged where that can decide something,
-            at writes, at failed calls, and where a path may be complete; `"always"` has every one judged, as the
-            forms of Eq. 1 do.
+        proposals: `"own_step"`: the agent's own step first, other candidates where it is doubtful; `"together"`: all
+            candidates in one model call; `"per_tool"`: one draft for each tool. `"auto"` is `"own_step"` under
+            `"posterior"`, else `"together"`.
+        pre_evaluation: `"fused"`: scores come with the candidates; `"batched"`: all candidates in one judge call;
+            `"single"`: one judge call for each. `"auto"` is `"fused"` under `"posterior"`, unless candidates are
+            drafted for each tool, else `"batched"`.
+        post_evaluation: Under `"posterior"` with a separate judge: `"needed"` has an observation judged where that can
+            decide something, at failed calls, at writes of the plan to be returned, and where a path may be complete;
+            `"always"` has every one judged, as the forms of Eq. 1 do.
+        effort: What a search may cost beside the agent by itself, in one word. `"frugal"` is content with a plan that
+            is right with a probability of .5 and makes 4 model calls more at the most, `"balanced"` with .7 and 12,
+            `"thorough"` with .9 and 24.
         max_proposals: How often one state may be asked for candidates. It is asked again, for other calls than
             before, when those that it offered are probably all wrong; under Eq. 1, when nothing is left to explore
             in them.
@@ -110,8 +118,6 @@ class SearchConfig:
     confidence: float | None = None
     speculation: float = 0.75
     first_play: Literal["parent_mean", "r_pre", "zero"] = "parent_mean"
-    exploration_decay: float = 1.0
-    pre_threshold_decay: float = 1.0
     proposals: Literal["own_step", "together", "per_tool", "auto"] = "auto"
     pre_evaluation: Literal["fused", "batched", "single", "auto"] = "auto"
     post_evaluation: Literal["fused", "needed", "always"] = "needed"
@@ -133,8 +139,6 @@ class SearchConfig:
         self._resolve()
         for name in ("pre_threshold", "post_threshold", "goal_threshold", "value_threshold", "relevance_threshold"):
             self._check(name, lambda value: 0 <= value <= 1, "a number between 0 and 1")
-        for name in ("exploration_decay", "pre_threshold_decay"):
-            self._check(name, lambda value: 0 < value <= 1, "a number above 0 and at most 1 (1 keeps it constant)")
         for name in ("exploration", "min_gain", "reuse_seconds"):
             self._check(name, lambda value: 0 <= value < math.inf, "a finite number of 0 or more")
         counts = ("max_rollouts", "top_k", "max_depth", "parallel_rollouts", "patience", "max_proposals")
@@ -148,18 +152,7 @@ class SearchConfig:
         for name in ("confidence", "speculation"):
             self._check(name, lambda value: 0 < value <= 1, "a number above 0 and at most 1", optional=True)
         self._check_choices()
-        if self.selection != "posterior" and (self.proposals == "own_step" or self.pre_evaluation == "fused"):
-            msg = (
-                f"selection={self.selection!r} needs scores of every call by themselves; choose "
-                "proposals='together' or 'per_tool', and pre_evaluation='batched' or 'single'."
-            )
-            raise ConfigurationError(msg)
-        if self.selection == "posterior" and not self.goal_score:
-            msg = (
-                "selection='posterior' weighs whether a path fulfils the request, so it needs goal_score=True; "
-                "without goal scores choose selection='smoothed'."
-            )
-            raise ConfigurationError(msg)
+        self._check_selection()
         if isinstance(self.always_include, str):
             given = repr(self.always_include)
             msg = f"always_include must be a collection of tool names, got the string {given}; write ({given},)."
@@ -190,6 +183,20 @@ class SearchConfig:
             if get_origin(each.type) is Literal and value not in choices:
                 msg = f"{each.name} must be one of {', '.join(map(repr, choices))}, got {value!r}."
                 raise ConfigurationError(msg)
+
+    def _check_selection(self) -> None:
+        if self.selection != "posterior" and (self.proposals == "own_step" or self.pre_evaluation == "fused"):
+            msg = (
+                f"selection={self.selection!r} needs scores of every call by themselves; choose "
+                "proposals='together' or 'per_tool', and pre_evaluation='batched' or 'single'."
+            )
+            raise ConfigurationError(msg)
+        if self.selection == "posterior" and not self.goal_score:
+            msg = (
+                "selection='posterior' weighs whether a path fulfils the request, so it needs goal_score=True; "
+                "without goal scores choose selection='smoothed'."
+            )
+            raise ConfigurationError(msg)
 
     @property
     def stop_at(self) -> float:

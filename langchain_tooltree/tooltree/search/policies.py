@@ -51,7 +51,7 @@ class UCTPolicy:
         never visited takes the configured first-play value for Q. `state_visits` is N(s), rollouts in flight included.
         """
         prior = child.r_pre or 0.0
-        weight = self.config.exploration * self.config.exploration_decay**state.depth
+        weight = self.config.exploration
         visits = child.visits + child.in_flight
         if self.config.selection == "printed":
             if visits == 0:

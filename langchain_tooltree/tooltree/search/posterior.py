@@ -156,7 +156,7 @@ class JudgeCalibration:
         return spread * quantile + (self.right - 0.5) * RANK_APART
 
 
-class Plan(NamedTuple):
+class PlanEnd(NamedTuple):
     """A plan that ends at or below a state, and how probably it is right and complete.
 
     The two probabilities are given that the path to the state is right, and that the request is fulfilled there
@@ -187,7 +187,7 @@ class NodePosterior:
     best: tuple[float, float] = (0.0, 0.0)  # what the best work at or below promises, if done here and if open
     work: Work | None = None  # that work, `None` if there is none
     busy: tuple[float, float] = (0.0, 0.0)  # what the best work in flight at or below promises
-    plans: tuple[Plan, ...] = ()  # the most probable plan if the request is done here, and if it is open
+    plans: tuple[PlanEnd, ...] = ()  # the most probable plan if the request is done here, and if it is open
 
     def message(self) -> tuple[Any, ...]:
         """All that the node above depends on, beside the call's own scores."""
@@ -340,9 +340,9 @@ class PathPosterior:
             own.best = (0.0, float(may.run))
             busy = float(node.in_flight > 0 and node.r_post is None)
             own.busy = (0.0, busy)
-            own.plans = (Plan(0.0, 1.0, node.id),) if may.end else ()
+            own.plans = (PlanEnd(0.0, 1.0, node.id),) if may.end else ()
             if node.children and self._tree.nodes[node.children[0]].batched and may.end:
-                own.plans = (Plan(0.0, 1.0, self._tree.batch(node)[-1].id),)
+                own.plans = (PlanEnd(0.0, 1.0, self._tree.batch(node)[-1].id),)
             return
         children = [self._nodes[child] for child in node.children]
         none, astray = self._none_before(node, node.proposals + 1)
@@ -381,7 +381,7 @@ class PathPosterior:
         `again` is the probability that none of the calls offered so far is the right one.
         """
         if may.end:
-            own.plans = (Plan(1.0, 0.0, node.id),)
+            own.plans = (PlanEnd(1.0, 0.0, node.id),)
         if may.run:
             own.best, own.work = (0.0, 1.0), Work("execute", node)
         elif may.ask:
@@ -420,7 +420,7 @@ class PathPosterior:
             if _mixed(busy, done) > _mixed(own.busy, done):
                 own.busy = busy
             plans += [
-                Plan(still_done * plan.if_done, then_done * plan.if_done + then_open * plan.if_open, plan.end)
+                PlanEnd(still_done * plan.if_done, then_done * plan.if_done + then_open * plan.if_open, plan.end)
                 for plan in child.plans
             ]
         if plans:

@@ -310,7 +310,7 @@ class TreeSearch:
     def _scored(self, rollout: Rollout, operation: Operation, outcome: OperationOutcome) -> None:
         """Pre-evaluation: prune what scores below the threshold or is not among the top K, then work on."""
         state = self.tree.nodes[operation.node]
-        threshold = self.config.pre_threshold * self.config.pre_threshold_decay**state.depth
+        threshold = self.config.pre_threshold
         candidates = [self.tree.nodes[candidate] for candidate in operation.candidates]
         nothing_scored = all(score is None for score in outcome.scores)
         self._count_failure("judge_failed", "score", (outcome.error or "no score") if nothing_scored else None)
@@ -463,9 +463,9 @@ class TreeSearch:
             self._events.append(BestEvent(type="best", node=best.id, value=self._best.value or 0.0, calls=calls))
         if solved:
             self._stop("solved")
-        elif self._most_calls is None and self.config.extra_calls is not None:
-            if node.answer is not None or (best and best.deferred):
-                self._most_calls = self.budget.spent.model_calls + self.config.extra_calls
+        ended = node.answer is not None or (best is not None and best.deferred)
+        if ended and self._most_calls is None and self.config.extra_calls is not None:
+            self._most_calls = self.budget.spent.model_calls + self.config.extra_calls
 
     def _prune(self, rollout: Rollout, node: Node, reason: Pruned) -> None:
         node.pruned = reason

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from langchain_tooltree import SearchConfig
+from tests.benchmarks.compare.simulation import READ_ONLY
 from tests.benchmarks.recorded.model import RecordedModel
 from tests.benchmarks.recorded.runs import STOP, State, Step
-from tests.benchmarks.compare.simulation import READ_ONLY
 from tests.internals.tooltree import Call, Effect, Node, Observation, Operation, OperationOutcome, Spent, TreeSearch
 
 NAMED = 3
