@@ -51,8 +51,8 @@ class SearchConfig:
         top_k: Candidates kept per proposal, best r_pre first; also how many the model is asked for.
         max_depth: Calls on one path at the most.
         parallel_rollouts: Rollouts in flight at once. The tree depends on this number, never on timing.
-        patience: Under Eq. 1: stop after so many rollouts in a row without a gain of `min_gain` in the best path's value, or its
-            probability; counted once some path has reached `goal_threshold` (without goal scores: from the start).
+        patience: Under Eq. 1: stop after so many rollouts in a row without a gain of `min_gain` in the best path's
+            value, counted once some path has reached `goal_threshold` (without goal scores: from the start).
         min_gain: See `patience`.
         max_model_calls: Model calls at the most, the answer included; `None` means the bound of `estimate`.
         max_tool_calls: Tool calls at the most; `None` means one per rollout.

@@ -309,7 +309,6 @@ class TreeSearch:
 
     def _scored(self, rollout: Rollout, operation: Operation, outcome: OperationOutcome) -> None:
         """Pre-evaluation: prune what scores below the threshold or is not among the top K, then work on."""
-        state = self.tree.nodes[operation.node]
         threshold = self.config.pre_threshold
         candidates = [self.tree.nodes[candidate] for candidate in operation.candidates]
         nothing_scored = all(score is None for score in outcome.scores)
