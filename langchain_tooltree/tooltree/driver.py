@@ -44,6 +44,9 @@ from langchain_tooltree.tooltree.planner import Planner, PlannerOptions, SearchS
 from langchain_tooltree.tooltree.result import SearchResult
 from langchain_tooltree.tooltree.search import Operation
 
+KEPT = 8
+"""So many finished searches a planner keeps in memory: each conversation goes on from its latest one only."""
+
 CALL = "tooltree_call"
 """Name of the tasks, in traces and in the identifiers by which a resumed search finds their results."""
 
@@ -113,9 +116,14 @@ def run_search(session: SearchSession) -> Flow[None]:
     if place := resume.earlier_place(session):
         with suppress(ValueError):  # the host has no checkpointer
             earlier = (yield TwinStep(partial(graph.get_state, place), partial(graph.aget_state, place))).values
-    beginning = resume.beginning(session, earlier)
+    finished = session.planner.finished
+    beginning = resume.beginning(session, earlier or finished.get(resume.last_search(session.turn.messages) or ""))
     given = (graph, beginning, _inside(session.turn.config))
-    resume.adopt(session, (yield TwinStep(partial(_run, *given), partial(_arun, *given))))
+    ended = yield TwinStep(partial(_run, *given), partial(_arun, *given))
+    resume.adopt(session, ended)
+    finished[session.dialogue.run_key] = ended
+    while len(finished) > KEPT:
+        finished.pop(next(iter(finished)), None)
 
 
 def _in_order(session: SearchSession) -> Flow[resume.Outcomes]:

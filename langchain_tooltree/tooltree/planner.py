@@ -1,6 +1,6 @@
 """A planner, resolved and checked once, and one search with it: what each operation means for models, tools and forks.
 
-A `Planner` is shared by all its searches, so it holds no state; a `SearchSession` holds that of one search.
+A `Planner` is shared by all its searches; a `SearchSession` holds that of one search.
 """
 
 import functools
@@ -98,7 +98,7 @@ def with_options(function: FunctionT) -> FunctionT:
 
 
 class Planner:
-    """Models, tools, judges, effects and sandbox of a planner.
+    """Models, tools, judges, effects and sandbox of a planner, and its latest searches.
 
     `host_hooks` is what the host puts around its tool calls, and searched calls pass through. With `selection`, the
     tools are a selection made for this turn, so effects and sandbox may name others. `model_settings` are those of the
@@ -149,6 +149,8 @@ class Planner:
         self.pre_judge = ModelEvaluator(self.model, seed) if judge is None else resolve_judge(judge, seed=seed)
         self.post_judge = self.pre_judge if post_judge is None else resolve_judge(post_judge, seed=seed)
         self.judge_calls = max(self.pre_judge.calls_per_question, self.post_judge.calls_per_question)
+        # States of the latest searches by their ids, for hosts without a checkpointer; see `driver.py`.
+        self.finished: dict[str, Any] = {}
         are_many = len(self.library.names) > self.config.retrieve_above or self.config.always_include
         self.retriever = ToolRetriever(self.library, options.get("embeddings"), self.config) if are_many else None
 

@@ -111,13 +111,14 @@ class TreeSearch:
             self._cache.learn("", call, observation)
         if not start.nodes:
             return
-        goal = start.nodes[ROOT].goal or 0.0
-        if start.carried_out and self.config.goal_score and goal >= self.config.goal_threshold:
+        root = start.nodes[ROOT]
+        is_done = self.config.goal_score and (root.goal or 0.0) >= self.config.goal_threshold
+        if start.carried_out and is_done and root.answer is None:
             self._stop("solved")
             return
         self.tree.adopt(start.nodes)
         self.inherited = len(start.nodes) - 1
-        for node in start.nodes[1:]:
+        for node in start.nodes:
             if node.call and node.observation:
                 self._cache.learn(self.tree.nodes[node.parent or ROOT].world, node.call, node.observation)
             if (self._fused or node.r_post is not None) and self._best.consider(self.tree, node):
