@@ -27,7 +27,14 @@ from langchain_tooltree.models import (
     takes_other_tools,
     was_refused,
 )
-from langchain_tooltree.tooltree.channel import ScoredTools, answer_in, as_score, standing_of, step_messages
+from langchain_tooltree.tooltree.channel import (
+    ScoredTools,
+    answer_in,
+    as_score,
+    read_missing,
+    standing_of,
+    step_messages,
+)
 from langchain_tooltree.tooltree.prompts import (
     DEFAULT_ASSESS_PROMPT,
     DEFAULT_ATTEMPT_PROMPT,
@@ -176,7 +183,9 @@ class Proposer:
         for call, _ in self._read(reply, shown, step, BATCH_CALLS):
             batch.setdefault(call.key, call)
         if batch:
-            step.actions = [tuple(sorted(batch.values(), key=lambda call: call.effect == "write"))]
+            first, *others = sorted(batch.values(), key=lambda call: call.effect == "write")
+            said, _ = read_missing(str(reply.text))
+            step.actions = [(first.model_copy(update={"said": said}), *others)]
         elif not step.problems:
             step.finished = True
             step.answer, (step.goal, step.missing) = answer_in(reply)

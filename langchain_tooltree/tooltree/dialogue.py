@@ -95,6 +95,8 @@ class PathDialogue:
             self._history = [*(transcript(self._system) if self._system else ()), *transcript(self._said)]
         history = [*self._history]
         for made in rounds(self.steps_to(node, fresh)):
+            if words := made[0].call.said:
+                history.append({"role": "assistant", "text": words})
             history += [_called(step.call.tool, step.call.arguments) for step in made]
             history += [_observed(step.call.tool, step.observation.content) for step in made if step.observation]
         return history

@@ -305,8 +305,9 @@ class SearchSession:
                 found = {"scores": scores, "error": _cause(meter) if None in scores else None}
             case "execute":
                 found = {"observations": list(seen.values())}
-            case "evaluate" if node.answer is not None:
-                standing = yield from planner.post_judge.check(self._check_request(node, place), meter)
+            case "evaluate" if planner.config.pre_evaluation == "fused":  # it is an answer that is checked
+                judged = self._judge_request("post", [node] if node.call else [], node, place)
+                standing = yield from planner.post_judge.check(judged, meter)
                 found = {"goal": standing.goal, "missing": standing.missing}
                 found["error"] = _cause(meter) if standing.goal is None else None
             case "evaluate":
@@ -398,29 +399,26 @@ class SearchSession:
         }
 
     def _judge_request(
-        self, stage: Literal["pre", "post"], nodes: Sequence[Node], parent: Node, place: Mapping[str, Any]
+        self, stage: Literal["pre", "post"], nodes: Sequence[Node], state: Node, place: Mapping[str, Any]
     ) -> JudgeRequest:
-        observation = nodes[0].observation if nodes else None
+        """A question about calls, after what had come to pass in a state; without a call, about the state."""
+        last = nodes[0] if nodes else state
+        observation = last.observation
+        answer = answer_at(last) if stage == "post" else None
         made = [(node, node.call) for node in nodes if node.call]
         return JudgeRequest(
             stage=stage,
             query=self.dialogue.query,
-            history=self.dialogue.history_at(parent),
+            history=self.dialogue.history_at(state),
             calls=[
                 JudgedCall(f"c{node.id}", call.tool, call.arguments, deferred=call.effect == "write")
                 for node, call in made
             ],
             tools=[self.planner.cards[name] for name in sorted({call.tool for _, call in made})],
             observation=clip(readable(observation.content), JUDGED_CHARS) if observation else None,
+            answer=str(answer.text) if answer else None,
             metadata=place,
         )
-
-    def _check_request(self, node: Node, place: Mapping[str, Any]) -> JudgeRequest:
-        """Whether the request is fulfilled where the agent has answered; the call in question is the latest one."""
-        made = [node] if node.call else []
-        answer = answer_at(node)
-        asked = self._judge_request("post", made, node, place)
-        return replace(asked, answer=answer.text if answer else None)
 
     def result(self) -> SearchResult:
         """The outcome of the finished search; its answer is what the agent said where the plan ends, if it did."""

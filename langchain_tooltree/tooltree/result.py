@@ -9,7 +9,7 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolCall, ToolMessag
 
 from langchain_tooltree.tooltree import draw
 from langchain_tooltree.tooltree.search import Call, Node, Observation, StopReason, Tree
-from langchain_tooltree.tooltree.signed_reasoning import fields_together
+from langchain_tooltree.tooltree.signed_reasoning import CALL_BLOCKS, fields_together
 
 if TYPE_CHECKING:
     from rich.tree import Tree as TerminalTree
@@ -85,7 +85,18 @@ def request_of(steps: Sequence[PlanStep], *, signed: bool = True) -> AIMessage:
     calls = [ToolCall(name=step.call.tool, args=dict(step.call.arguments), id=step.call_id) for step in steps]
     reasoned = [(step.call.signed_reasoning, step.call_id) for step in steps if step.call.signed_reasoning]
     fields = fields_together(reasoned) if signed and reasoned else {"content": ""}
+    fields["content"] = _with_words(fields["content"], steps[0].call.said)
     return AIMessage(**fields, tool_calls=calls)
+
+
+def _with_words(content: Any, said: str) -> Any:
+    """Content with what was said before the calls, unless it is signed and stands there already."""
+    if isinstance(content, str):
+        return said
+    if not said or any("text" in block for block in content):
+        return content
+    at = next((place for place, block in enumerate(content) if block.get("type") in CALL_BLOCKS), len(content))
+    return [*content[:at], {"type": "text", "text": said}, *content[at:]]
 
 
 def messages_of(steps: Sequence[PlanStep], *, signed: bool = True) -> list[BaseMessage]:
@@ -194,7 +205,8 @@ class SearchResult:
             made = messages_of(steps, signed=signed)
             made[0].response_metadata[KEY] = self._metadata(steps)
             if waiting and waiting[0].batched and steps[-1] is done[-1]:
-                made[0].content = ""  # the reasoning goes with the calls that wait; providers want it only once
+                # The reasoning goes with the calls that wait; providers want it only once.
+                made[0].content = steps[0].call.said
             messages.extend(made)
         if not waiting:
             return messages if self.answer is None else [*messages, self.answer]
@@ -254,7 +266,7 @@ def _node_to_dict(node: Node) -> dict[str, Any]:
     return {
         "id": node.id,
         "parent": node.parent,
-        "call": node.call.model_dump(exclude={"signed_reasoning"}) if node.call else None,
+        "call": node.call.model_dump(exclude={"signed_reasoning", "said"}) if node.call else None,
         "world": node.world,
         "r_pre": node.r_pre,
         "r_post": node.r_post,

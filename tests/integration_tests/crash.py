@@ -49,6 +49,7 @@ class Job:
         report: Where the outcome goes, if there is one.
         path: `"sync"` or `"async"`.
         sandbox: Whether putting a thing is tried out in forks of a shelf; a read of the real world otherwise.
+        own: Whether the search begins with the agent's own steps: two calls in one reply, and an answer too early.
         rollouts: Length of the search.
         latency: Seconds each call takes. Results are persisted in the background, one after the other; calls much
             faster than that, which no model is, run ahead of it.
@@ -63,6 +64,7 @@ class Job:
     report: str
     path: str = "sync"
     sandbox: bool = False
+    own: bool = False
     rollouts: int = 12
     latency: float = 0.01
     durability: str | None = None
@@ -125,7 +127,8 @@ class LoggedModel(OfflineChatModel):
 
 def _question_key(messages: Any, options: Mapping[str, Any], run_manager: Any) -> str:
     question, _ = read_question(messages, options.get("tools") or ())
-    return f"{question.kind}@{run_manager.metadata.get('tooltree_node', '')}"
+    kind = "propose" if question.kind == "step" else question.kind
+    return f"{kind}@{run_manager.metadata.get('tooltree_node', '')}"
 
 
 class ShelfPolicy:
@@ -159,6 +162,21 @@ class ShelfPolicy:
         return done
 
 
+class HastyPolicy(ShelfPolicy):
+    """Puts two things at once, then believes that it is done, and says what is missing all the same."""
+
+    def act(self, question: Question) -> Sequence[tuple[str, Mapping[str, Any]]]:
+        """The first two things in one reply."""
+        return [] if question.path else [("put", {"thing": thing}) for thing in self.wanted[:2]]
+
+    def missing(self, question: Question) -> Sequence[str]:
+        """What is not on the shelf yet."""
+        return self.wanted[self._done(question.path) :]
+
+
+OWN = SearchConfig(proposals="own_step", pre_evaluation="fused", post_evaluation="fused")
+
+
 def shelf_tools(shelf: list[str], journal: Journal) -> list[BaseTool]:
     """The one tool, bound to a shelf."""
 
@@ -184,7 +202,9 @@ def _execution_key(config: RunnableConfig) -> str:
 def shelf_planner(job: Job, journal: Journal) -> ToolTreeNode:
     """The planner under test."""
     config = SearchConfig(max_rollouts=job.rollouts, value_threshold=1.0, patience=job.rollouts, max_proposals=1)
-    model = LoggedModel(policy=ShelfPolicy(), journal=journal)
+    if job.own:
+        config = OWN
+    model = LoggedModel(policy=HastyPolicy() if job.own else ShelfPolicy(), journal=journal)
     if job.sandbox:
         sandbox = ObjectSandbox([], lambda shelf: shelf_tools(shelf, journal))
         return ToolTreeNode(model, sandbox.tools, config=config, sandbox=sandbox)

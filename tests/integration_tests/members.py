@@ -22,6 +22,7 @@ def planner_agent(
     policy: Any = None,
     effects: Mapping[str, Any] | None = None,
     sandbox: Any = None,
+    config: Any = None,
     review: bool = False,
     **options: Any,
 ) -> Any:
@@ -33,6 +34,7 @@ def planner_agent(
         policy: What its model thinks; that of the travel agency if left out.
         effects: Those of the travel agency if left out.
         sandbox: For the planner.
+        config: The settings of its searches.
         review: Whether a person approves its writes.
         **options: For the compiled graph, such as `name` and `checkpointer`.
     """
@@ -40,9 +42,10 @@ def planner_agent(
     names = {each.name for each in tools}
     declared = {name: effect for name, effect in (effects or EFFECTS).items() if name in names}
     if kind == "agent":
-        return create_tooltree_agent(model, tools, effects=declared, sandbox=sandbox, review=review, **options)
+        parts: Any = {"effects": declared, "sandbox": sandbox, "config": config, "review": review}
+        return create_tooltree_agent(model, tools, **parts, **options)
     graph = StateGraph(MessagesState)
-    graph.add_node("model", ToolTreeNode(model, tools, effects=declared, sandbox=sandbox))
+    graph.add_node("model", ToolTreeNode(model, tools, effects=declared, sandbox=sandbox, config=config))
     graph.add_node("tools", ToolNode(tools))
     graph.add_edge(START, "model")
     if review:

@@ -110,8 +110,8 @@ def stepping_agent(
 ) -> Any:
     """The same agent with a planner that begins with its own steps."""
     planning = ToolTreeMiddleware(**{"effects": EFFECTS, "config": OWN, **(planner or {})})
-    before = options.pop("before", [])
-    return create_agent(model or SteppingModel(), agency.tools, middleware=[*before, planning], **options)
+    before, more = options.pop("before", []), options.pop("tools", [])
+    return create_agent(model or SteppingModel(), [*agency.tools, *more], middleware=[*before, planning], **options)
 
 
 def asking(request: str) -> dict[str, list[BaseMessage]]:

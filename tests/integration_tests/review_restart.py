@@ -63,7 +63,14 @@ def no_judge(request: JudgeRequest) -> Any:
 
 
 def reviewed_agent(
-    host: str, agency: Agency, *, model: Any = None, judge: Any = None, checkpointer: Any = None, reads: Any = EFFECTS
+    host: str,
+    agency: Agency,
+    *,
+    model: Any = None,
+    judge: Any = None,
+    config: Any = None,
+    checkpointer: Any = None,
+    reads: Any = EFFECTS,
 ) -> Any:
     """An agent that plans and has its writes approved.
 
@@ -73,11 +80,12 @@ def reviewed_agent(
         agency: Its tools.
         model: Its model.
         judge: Its judge, the model if left out.
+        config: The settings of its searches.
         checkpointer: Where its threads are kept.
         reads: Which tools read.
     """
     model = model or Traveller()
-    parts: dict[str, Any] = {"judge": judge, "effects": reads}
+    parts: dict[str, Any] = {"judge": judge, "config": config, "effects": reads}
     if host == "agent":
         return create_tooltree_agent(model, agency.tools, review=True, checkpointer=checkpointer, **parts)
     if host == "middleware":

@@ -147,7 +147,11 @@ def persisted_calls(database: Path) -> tuple[Counter[str], int]:
         for checkpoint in saver.list({"configurable": {"thread_id": "shelf"}}):
             for _, channel, outcome in checkpoint.pending_writes or ():
                 if channel == "__return__" and "operation" in outcome:
-                    calls[f"{QUESTIONS[outcome['kind']]}@{outcome['node']}"] += 1
+                    # The calls that an operation runs lead to its node; those of one reply were added in a row.
+                    ran = [f"execute@{outcome['node'] - back}" for back in range(len(outcome["observations"]))]
+                    calls.update(ran)
+                    if outcome["kind"] != "execute":
+                        calls[f"{QUESTIONS[outcome['kind']]}@{outcome['node']}"] += 1
                     replayed += outcome["spent"]["replayed"]
     return calls, replayed
 

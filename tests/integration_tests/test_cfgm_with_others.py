@@ -40,6 +40,7 @@ from langchain_tooltree import (
 )
 from langchain_tooltree.testing import Made, Question, ScriptedChatModel
 from tests.internals.cfgm import DEFAULT_REFLECTION_PROMPT
+from tests.internals.tooltree import MANY_QUESTIONS
 
 
 def systems(model: ScriptedChatModel) -> list[str]:
@@ -112,7 +113,7 @@ def test_a_planner_behind_it_proposes_with_recollections_and_corrections_in_mind
         model,
         place.tools,
         effects={"weigh": "read"},
-        config=SearchConfig(selection="smoothed"),
+        config=SearchConfig(selection="smoothed", **MANY_QUESTIONS),
         when=lambda _: True,
         middleware=[CFGMMiddleware(watching, known, verdict=went_well)],
         checkpointer=InMemorySaver(),

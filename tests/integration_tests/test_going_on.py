@@ -16,6 +16,7 @@ from travel import BOOKING, EFFECTS, PRICE, ROUND_TRIP, Agency, TravelPolicy, as
 
 from langchain_tooltree import ObjectSandbox, SearchConfig, ToolTreeNode, create_tooltree_agent
 from langchain_tooltree.testing import Made, OfflineChatModel, Question
+from tests.internals.tooltree import MANY_QUESTIONS
 
 ALL_CALLS = ["find_flights", "book", "find_flights", "book", "check_weather"]
 """Of the round trip, in order."""
@@ -206,7 +207,7 @@ async def test_a_call_that_somebody_has_changed_is_not_the_one_that_was_tried(ma
 
 def agency_agent(agency: Agency, **settings: Any) -> Any:
     """An agent that plans by Eq. 1: it tries reads that it does not keep."""
-    config = SearchConfig(selection="smoothed", max_proposals=2, **settings)
+    config = SearchConfig(selection="smoothed", max_proposals=2, **MANY_QUESTIONS, **settings)
     return travel_agent(agency, checkpointer=InMemorySaver(), config=config)
 
 

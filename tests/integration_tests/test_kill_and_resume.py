@@ -64,6 +64,22 @@ def test_a_killed_search_resumes_to_the_undisturbed_result(
     assert min(run.unsaved for run in late) <= 1
 
 
+@pytest.mark.parametrize("world", ["reads", "sandbox"])
+@pytest.mark.parametrize("path", ["sync", "async"])
+def test_a_search_that_begins_with_own_steps_resumes_to_its_answer(
+    servers: Any, tmp_path: Path, path: str, world: str
+) -> None:
+    harness = Harness(servers, tmp_path, path=path, sandbox=world == "sandbox", own=True, latency=0.03)
+    made = [len(message["tool_calls"]) for message in harness.report["messages"] if message.get("tool_calls")]
+    assert made[0] == 2, "two calls of one reply"
+    assert "answer@" not in harness.calls, "the search has the answer"
+
+    runs = harness.sweep(harness.points)
+
+    assert [run for run in runs if not run.right] == []
+    assert min(run.unsaved for run in runs) <= 1
+
+
 def test_a_search_persisted_only_on_exit_starts_all_over(servers: Any, tmp_path: Path) -> None:
     harness = Harness(servers, tmp_path, durability="exit")
     late = harness.points[-4]

@@ -27,7 +27,7 @@ from langchain_core.tools import ToolException, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.prebuilt import InjectedState, ToolRuntime
 from langgraph.store.memory import InMemoryStore
-from travel import BOOKING, ERRANDS, PRICE, ROUND_TRIP, Agency, TravelPolicy, asking, travel_model
+from travel import APART, BOOKING, ERRANDS, PRICE, ROUND_TRIP, Agency, TravelPolicy, asking, travel_model
 
 from langchain_tooltree import JudgeRequest, ObjectSandbox
 from langchain_tooltree.testing import Made, OfflineChatModel, Question, ScriptedChatModel
@@ -68,12 +68,13 @@ def test_a_conversation_of_several_turns_stays_valid(agency: Agency, path: str) 
 @pytest.mark.parametrize(
     ("when", "searches"),
     [
-        ({}, 1),
+        ({}, 3),
+        ({"config": APART}, 1),
         ({"when": lambda _: False}, 0),
-        ({"when": lambda _: True}, 3),
+        ({"when": lambda _: True, "config": APART}, 3),
         ({"when": lambda request: len(request.messages) == 1}, 1),
     ],
-    ids=["by default", "never", "always", "at first"],
+    ids=["by default", "by default of many questions", "never", "always", "at first"],
 )
 def test_which_model_calls_are_searched_is_the_users_choice(
     agency: Agency, path: str, when: dict[str, Any], searches: int
@@ -138,7 +139,7 @@ def test_another_model_may_plan(agency: Agency, path: str) -> None:
     ]
 
     assert outline(check_conversation(messages)) == PRICED
-    assert {heard.kind for heard in planner.heard} == {"propose", "pre", "post"}
+    assert {heard.kind for heard in planner.heard} == {"step"}
     assert [heard.kind for heard in model.heard] == ["answer"]
 
 
@@ -151,9 +152,8 @@ def test_a_function_may_judge(agency: Agency, path: str) -> None:
             return [0.9 if call.tool in steps else 0.3 for call in request.calls]
         return 0.9, 0.9 if request.calls[0].tool == "check_weather" else 0.4
 
-    messages = invoke(planning_agent(agency, model=model, planner={"judge": judge}), asking(PRICE), path=path)[
-        "messages"
-    ]
+    agent = planning_agent(agency, model=model, planner={"judge": judge, "config": APART})
+    messages = invoke(agent, asking(PRICE), path=path)["messages"]
 
     check_conversation(messages)
     assert "call check_weather" in outline(messages)

@@ -18,7 +18,7 @@ from langchain.agents.structured_output import ProviderStrategy, ToolStrategy
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from pydantic import BaseModel, Field
-from travel import BOOKING, PRICE, Agency, asking
+from travel import APART, BOOKING, PRICE, Agency, asking
 
 from langchain_tooltree.testing import ScriptedChatModel
 
@@ -57,15 +57,24 @@ def advise(request: ModelRequest[Any]) -> str:
     return f"{ADVICE} {len(request.messages)} messages so far."
 
 
-def test_the_settings_of_a_request_hold_for_its_proposals(agency: Agency, path: str) -> None:
+@pytest.mark.parametrize(
+    ("planner", "temperatures"),
+    [
+        ({}, {("step", 0.7)}),
+        ({"config": APART}, {("propose", 0.7), ("answer", 0.7), ("pre", None), ("post", None)}),
+    ],
+    ids=["own step", "many questions"],
+)
+def test_the_settings_of_a_request_hold_for_its_proposals(
+    agency: Agency, path: str, planner: Any, temperatures: Any
+) -> None:
     model = ListeningModel()
     warm = Override(model_settings={"temperature": 0.7})
 
-    messages = invoke(planning_agent(agency, warm, model=model), asking(PRICE), path=path)["messages"]
+    messages = invoke(planning_agent(agency, warm, model=model, planner=planner), asking(PRICE), path=path)["messages"]
 
     assert outline(check_conversation(messages)) == PRICED
-    temperatures = {(heard.kind, heard.options.get("temperature")) for heard in model.heard}
-    assert temperatures == {("propose", 0.7), ("answer", 0.7), ("pre", None), ("post", None)}
+    assert {(heard.kind, heard.options.get("temperature")) for heard in model.heard} == temperatures
 
 
 def test_settings_meant_for_the_agents_model_do_not_reach_another_one(agency: Agency) -> None:
@@ -114,7 +123,7 @@ def test_a_fallback_answers_without_the_reasoning_of_the_model_that_planned(agen
     fallback = ListeningModel()
     model = ThinkingModel(failures=[ConnectionError("overloaded")])
 
-    agent = planning_agent(agency, ModelFallbackMiddleware(fallback), model=model)
+    agent = planning_agent(agency, ModelFallbackMiddleware(fallback), model=model, planner={"config": APART})
     messages = agent.invoke(asking(PRICE))["messages"]
 
     assert [heard.kind for heard in fallback.heard] == ["answer"]
@@ -123,9 +132,9 @@ def test_a_fallback_answers_without_the_reasoning_of_the_model_that_planned(agen
 
 
 def signatures(model: ListeningModel) -> list[str]:
-    """The signatures in what a model was sent for its answer."""
-    [answer] = [heard for heard in model.heard if heard.kind == "answer"]
-    blocks = [block for message in answer.messages if isinstance(message.content, list) for block in message.content]
+    """The signatures in what a model was sent when it answered."""
+    answered = model.heard[-1]
+    blocks = [block for message in answered.messages if isinstance(message.content, list) for block in message.content]
     return [block["signature"] for block in blocks if isinstance(block, dict) and "signature" in block]
 
 
@@ -145,9 +154,8 @@ def test_the_system_prompt_reaches_proposals_judges_and_answer(
     before = [options["before"]] if "before" in options else []
     agent_options = {name: option for name, option in options.items() if name != "before"}
 
-    messages = invoke(planning_agent(agency, *before, model=model, **agent_options), asking(PRICE), path=path)[
-        "messages"
-    ]
+    agent = planning_agent(agency, *before, model=model, planner={"config": APART}, **agent_options)
+    messages = invoke(agent, asking(PRICE), path=path)["messages"]
 
     assert {heard.kind for heard in model.heard} == {"propose", "pre", "post", "answer"}
     assert all(ADVICE in str(heard.messages) for heard in model.heard)
@@ -159,10 +167,19 @@ def test_a_system_prompt_in_blocks_goes_to_the_agents_model_as_it_is(agency: Age
     model = ListeningModel()
     prompt = SystemMessage([{"type": "text", "text": ADVICE, "cache_control": {"type": "ephemeral"}}])
 
-    planning_agent(agency, model=model, system_prompt=prompt).invoke(asking(PRICE))
+    planning_agent(agency, model=model, system_prompt=prompt, planner={"config": APART}).invoke(asking(PRICE))
 
     (answer,) = model.asked("answer")
     assert answer.messages[0] == prompt
+
+
+def test_a_system_prompt_in_blocks_begins_the_agents_own_step(agency: Agency) -> None:
+    model = ListeningModel()
+    prompt = SystemMessage([{"type": "text", "text": ADVICE, "cache_control": {"type": "ephemeral"}}])
+
+    planning_agent(agency, model=model, system_prompt=prompt).invoke(asking(PRICE))
+
+    assert all(heard.messages[0].content[: len(prompt.content)] == prompt.content for heard in model.asked("step"))
 
 
 def test_a_model_chosen_for_the_request_plans_and_answers(agency: Agency, path: str) -> None:
@@ -172,7 +189,7 @@ def test_a_model_chosen_for_the_request_plans_and_answers(agency: Agency, path: 
 
     assert outline(check_conversation(messages)) == PRICED
     assert usual.heard == []
-    assert {heard.kind for heard in chosen.heard} == {"propose", "pre", "post", "answer"}
+    assert {heard.kind for heard in chosen.heard} == {"step"}
 
 
 NEEDED = ["find_flights", "read_price"]
@@ -196,7 +213,7 @@ def test_tools_selected_for_the_request_are_the_only_ones_searched(agency: Agenc
     messages = invoke(planning_agent(agency, selector, model=model), asking(PRICE), path=path)["messages"]
 
     assert outline(check_conversation(messages)) == PRICED
-    assert all(set(heard.tools) == set(NEEDED) for heard in model.asked("propose", "answer"))
+    assert all(set(heard.tools) == set(NEEDED) for heard in model.heard)
     assert {label.split()[0] for label in agency.calls} == set(NEEDED)
 
 
@@ -208,7 +225,7 @@ def test_every_request_is_planned_with_the_tools_that_it_comes_with(agency: Agen
 
     for _ in range(2):
         messages = invoke(agent, asking(PRICE), THREAD, path=path)["messages"]
-        shown.append(sorted(model.asked("propose")[-1].tools))
+        shown.append(sorted(model.asked("step")[-1].tools))
 
     assert outline(check_conversation(messages)) == PRICED * 2
     assert shown == [sorted(tool.name for tool in agency.tools), NEEDED]
@@ -248,7 +265,7 @@ def test_tools_of_the_provider_reach_the_agents_own_model_call_and_never_the_sea
     assert outline(check_conversation(messages)) == PRICED
     (answer,) = model.asked("answer")
     assert answer.tools[-1] == provided
-    assert all(provided not in heard.tools for heard in model.asked("propose", "pre", "post"))
+    assert all(provided not in heard.tools for heard in model.asked("step", "propose", "pre", "post"))
 
 
 class Fare(BaseModel):

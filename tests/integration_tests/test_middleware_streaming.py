@@ -11,7 +11,7 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessageChunk, BaseMessage, HumanMessage
 from langchain_core.tools import tool
 from langgraph.graph import START, MessagesState, StateGraph
-from travel import BOOKING, PRICE, Agency, asking
+from travel import APART, BOOKING, PRICE, Agency, asking
 
 from langchain_tooltree import JudgeRequest
 from langchain_tooltree.testing import ScriptedChatModel
@@ -32,7 +32,8 @@ def answer_tokens(messages: list[BaseMessage]) -> str:
 def test_messages_are_the_plans_as_a_whole_and_the_answers_token_by_token(
     agency: Agency, path: str, *, subgraphs: bool
 ) -> None:
-    chunks = stream(planning_agent(agency), asking(BOOKING), path=path, stream_mode="messages", subgraphs=subgraphs)
+    agent = planning_agent(agency, planner={"config": APART})
+    chunks = stream(agent, asking(BOOKING), path=path, stream_mode="messages", subgraphs=subgraphs)
 
     messages = [(chunk[1] if subgraphs else chunk)[0] for chunk in chunks]
     assert answer_tokens(messages) == ANSWER
@@ -65,7 +66,7 @@ def reading_with(reader: ScriptedChatModel) -> dict[str, Any]:
         """Read the price of a flight."""
         return f"{flight} costs {reader.invoke(flight).text}"
 
-    return {"tools": replaced(Agency().tools, read_price)}
+    return {"tools": replaced(Agency().tools, read_price), "planner": {"config": APART}}
 
 
 def judging_with(reader: ScriptedChatModel) -> dict[str, Any]:
@@ -75,7 +76,7 @@ def judging_with(reader: ScriptedChatModel) -> dict[str, Any]:
         scores = [steps.get(call.tool, 0.1) for call in request.calls]
         return [max(score, 0.4) for score in scores] if request.stage == "pre" else (0.9, scores[0])
 
-    return {"planner": {"judge": judge}}
+    return {"planner": {"judge": judge, "config": APART}}
 
 
 @pytest.mark.parametrize("asking_inside", [reading_with, judging_with], ids=["tool", "judge"])
@@ -92,7 +93,8 @@ def test_a_model_that_a_searched_tool_or_a_judge_asks_does_not_stream(
 
 
 async def test_of_the_tokens_among_the_events_only_the_answers_are_untagged(agency: Agency) -> None:
-    shown = [event async for event in planning_agent(agency).astream_events(asking(BOOKING), version="v2")]
+    agent = planning_agent(agency, planner={"config": APART})
+    shown = [event async for event in agent.astream_events(asking(BOOKING), version="v2")]
 
     streamed = [event for event in shown if event["event"] == "on_chat_model_stream"]
     untagged = [event["data"]["chunk"].text for event in streamed if "tooltree" not in event["tags"]]
@@ -114,7 +116,7 @@ def test_tags_and_metadata_of_the_host_reach_the_models_of_the_search(agency: Ag
     runs = Runs()
     config = {"callbacks": [runs], "tags": ["mine"], "metadata": {"user": "ann"}}
 
-    invoke(planning_agent(agency), asking(PRICE), config, path=path)
+    invoke(planning_agent(agency, planner={"config": APART}), asking(PRICE), config, path=path)
 
     assert all("mine" in tags and metadata["user"] == "ann" for tags, metadata in runs.seen)
     inner = [metadata for tags, metadata in runs.seen if "tooltree" in tags]

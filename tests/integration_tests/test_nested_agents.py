@@ -11,7 +11,7 @@ from langchain_core.tools import BaseTool, StructuredTool, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, interrupt
 from members import KINDS, planner_agent
-from travel import BOOKING, PRICE, Agency, asking
+from travel import APART, BOOKING, PRICE, Agency, asking
 
 from langchain_tooltree.testing import Made, Question
 
@@ -135,7 +135,8 @@ def test_of_all_that_nested_agents_say_only_the_outer_answer_is_streamed_in_toke
     desk = Desk(planner_agent(kind, agency.tools))
     given = asking("Price and booking, please.")
 
-    chunks = stream(chief_over(desk, kind), given, path=path, stream_mode="messages", subgraphs=subgraphs)
+    chief = chief_over(desk, kind, config=APART)  # which asks for its answer after the search
+    chunks = stream(chief, given, path=path, stream_mode="messages", subgraphs=subgraphs)
 
     shown = [chunk[1][0] if subgraphs else chunk[0] for chunk in chunks]
     tokens = [message.text for message in shown if isinstance(message, AIMessageChunk)]

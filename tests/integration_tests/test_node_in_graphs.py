@@ -12,7 +12,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.graph.message import add_messages
 from langgraph.types import RetryPolicy
 from pydantic import BaseModel
-from travel import BOOKING, EFFECTS, PRICE, ROUND_TRIP, Agency, TravelPolicy, asking, planner_node, travel_agent
+from travel import APART, BOOKING, EFFECTS, PRICE, ROUND_TRIP, Agency, TravelPolicy, asking, planner_node, travel_agent
 
 from langchain_tooltree import ToolTreeNode
 from langchain_tooltree.errors import EmptyQueryError
@@ -150,15 +150,19 @@ def test_a_system_prompt_reaches_proposer_and_answer_but_not_the_state() -> None
             prompts[kind] = messages[0].text if isinstance(messages[0], SystemMessage) else ""
             return super()._respond(messages, tools)
 
-    node = ToolTreeNode(
-        Listener(policy=TravelPolicy()), Agency().tools, effects=EFFECTS, system_prompt="Prefer morning flights."
-    )
+    for config in (None, APART):
+        node = ToolTreeNode(
+            Listener(policy=TravelPolicy()),
+            Agency().tools,
+            effects=EFFECTS,
+            config=config,
+            system_prompt="Prefer morning flights.",
+        )
+        check_conversation(node.invoke(asking(PRICE))["messages"])
 
-    messages = node.invoke(asking(PRICE))["messages"]
-
+    assert prompts["step"].startswith("Prefer morning flights.")
     assert "Prefer morning flights." in prompts["propose"]
     assert prompts["answer"] == "Prefer morning flights."
-    check_conversation(messages)
 
 
 def test_a_conversation_without_a_request_is_refused(path: str) -> None:
@@ -190,7 +194,7 @@ class FailsToAnswerOnce(OfflineChatModel):
 def overloaded_agent(agency: Agency, **node_options: Any) -> Any:
     model = FailsToAnswerOnce(policy=TravelPolicy(), failures=[ConnectionError("overloaded")])
     graph = StateGraph(MessagesState)
-    graph.add_node("model", ToolTreeNode(model, agency.tools, effects=EFFECTS), **node_options)
+    graph.add_node("model", ToolTreeNode(model, agency.tools, effects=EFFECTS, config=APART), **node_options)
     graph.add_edge(START, "model")
     return graph.compile(checkpointer=InMemorySaver())
 
@@ -217,8 +221,16 @@ def test_a_retry_policy_on_the_node_recovers_from_a_failed_answer(path: str) -> 
 
 
 def test_a_plain_answer_without_any_plan_is_a_valid_turn() -> None:
+    node = ToolTreeNode(ScriptedChatModel(replies=["Hello!"]), Agency().tools, effects=EFFECTS)
+
+    messages = node.invoke({"messages": [HumanMessage("Hello")]})["messages"]
+
+    assert [message.text for message in check_conversation(messages)] == ["Hello!"]
+
+
+def test_a_plain_answer_is_asked_for_where_the_search_asks_for_calls_only() -> None:
     model = ScriptedChatModel(replies=["There is nothing to call.", "Hello!"])
-    node = ToolTreeNode(model, Agency().tools, effects=EFFECTS)
+    node = ToolTreeNode(model, Agency().tools, effects=EFFECTS, config=APART)
 
     messages = node.invoke({"messages": [HumanMessage("Hello")]})["messages"]
 

@@ -21,6 +21,7 @@ from travel import BOOKING, EFFECTS, PRICE, ROUND_TRIP, Agency, TravelPolicy, as
 
 from langchain_tooltree import ObjectSandbox, SearchConfig, ToolTreeNode, create_tooltree_agent
 from langchain_tooltree.testing import Made, OfflineChatModel, Question
+from tests.internals.tooltree import MANY_QUESTIONS
 from tests.internals.tooltree import resume_module as resume
 
 THREAD: Any = {"configurable": {"thread_id": "1"}}
@@ -54,7 +55,8 @@ def hello(topic: str) -> str:
 
 def planner(menu: BaseTool) -> ToolTreeNode:
     model = OfflineChatModel(policy=MenuPolicy())
-    return ToolTreeNode(model, [menu, hello], effects={"menu": "read", "hello": "read"})
+    config = SearchConfig(**MANY_QUESTIONS)  # which tries reads that it does not keep
+    return ToolTreeNode(model, [menu, hello], effects={"menu": "read", "hello": "read"}, config=config)
 
 
 def graph_of(node: ToolTreeNode, schema: Any = MessagesState) -> CompiledStateGraph[Any, Any, Any, Any]:
@@ -163,7 +165,7 @@ async def test_another_judge_starts_anew() -> None:
 @pytest.mark.parametrize(("later", "believed"), [(59, True), (61, False)])
 async def test_reads_are_believed_for_a_minute(monkeypatch: pytest.MonkeyPatch, later: int, believed: bool) -> None:  # noqa: FBT001
     agency = Agency()
-    explores = SearchConfig(selection="smoothed", max_proposals=2)
+    explores = SearchConfig(selection="smoothed", max_proposals=2, **MANY_QUESTIONS)
     agent = planning_agent(agency, checkpointer=InMemorySaver(), planner={"config": explores})
     now = time.time()
     for moment, request in ((now, PRICE), (now + later, BOOKING)):  # however long the machine takes for the first

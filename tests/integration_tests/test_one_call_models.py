@@ -9,14 +9,14 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from pydantic import PrivateAttr
-from travel import BOOKING, EFFECTS, PRICE, ROUND_TRIP, Agency, Step, TravelPolicy, asking
+from travel import APART, BOOKING, EFFECTS, PRICE, ROUND_TRIP, Agency, Step, TravelPolicy, asking
 
 from langchain_tooltree import SearchConfig, SearchResult, asearch, search
 from langchain_tooltree.testing import OfflineChatModel, Question, read_question
-from tests.internals.tooltree import Call
+from tests.internals.tooltree import MANY_QUESTIONS, Call
 
 THREAD: Any = {"configurable": {"thread_id": "1"}}
-ONE_CANDIDATE = SearchConfig(top_k=1)
+ONE_CANDIDATE = SearchConfig(top_k=1, **MANY_QUESTIONS)
 """Under it nothing is topped up: what a search makes of a model that makes one call in a reply."""
 
 
@@ -82,7 +82,7 @@ class OneCallModel(WatchedModel):
         return AIMessage("" if left else "There is no other.", tool_calls=left[:1])
 
 
-def find(request: str, model: OfflineChatModel, config: SearchConfig | None = None, *, path: str = "sync") -> Any:
+def find(request: str, model: OfflineChatModel, config: SearchConfig = APART, *, path: str = "sync") -> Any:
     given: Any = {"model": model, "effects": EFFECTS, "config": config}
     tools = Agency().tools
     return search(request, tools, **given) if path == "sync" else asyncio.run(asearch(request, tools, **given))
@@ -138,7 +138,7 @@ def test_a_model_that_is_sure_is_asked_for_others_twice(kind: Any, path: str) ->
 
 @pytest.mark.parametrize("budget", range(4, 14))
 def test_topping_up_never_costs_the_plan_nor_more_than_the_budget(budget: int) -> None:
-    config = SearchConfig(max_model_calls=budget)
+    config = SearchConfig(max_model_calls=budget, **MANY_QUESTIONS)
 
     result = find(PRICE, OneCallModel(policy=TravelPolicy()), config)
 
@@ -151,7 +151,7 @@ def trees_in(saver: Any, model: OfflineChatModel, given: Any) -> list[Any]:
     trees: list[Any] = []
 
     def plan(state: MessagesState) -> dict[str, Any]:
-        result = search(state["messages"], Agency().tools, model=model, effects=EFFECTS)
+        result = search(state["messages"], Agency().tools, model=model, effects=EFFECTS, config=APART)
         trees.append(result.to_dict())
         return {"messages": result.messages}
 

@@ -13,7 +13,7 @@ from langchain_core.messages import ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 from review_restart import HOSTS, THREAD, Traveller, no_judge, reviewed_agent
-from travel import BOOKING, PRICE, Agency, asking
+from travel import APART, BOOKING, PRICE, Agency, asking
 
 from tests.internals.tooltree import ReviewRequest
 
@@ -79,7 +79,8 @@ def thread(host: str, path: str) -> Thread:
     return Thread(host, path)
 
 
-def test_a_person_is_shown_the_call_and_what_it_was_weighed_against(thread: Thread) -> None:
+def test_a_person_is_shown_the_call_and_what_it_was_weighed_against(host: str, path: str) -> None:
+    thread = Thread(host, path, config=APART)
     messages = thread.ask(BOOKING)
 
     assert outline(messages) == [*LOOKED_UP, "call book"]
@@ -101,6 +102,18 @@ def test_a_person_is_shown_the_call_and_what_it_was_weighed_against(thread: Thre
     assert f"Alternative ({best['value']:.2f}): {steps}" in shown
     assert shown[-1].startswith(f"The search made {plan['cost']['rollouts']} rollouts, ")
     assert json.loads(json.dumps(asked)) == asked, "a user interface can be in another process"
+
+
+def test_a_person_is_shown_no_score_where_nobody_gave_one(thread: Thread) -> None:
+    thread.ask(BOOKING)
+
+    [asked] = thread.asked
+    assert {asked["plan"][score] for score in ("r_pre", "r_post")} == {None}
+    [action] = asked["action_requests"]
+    shown = action["description"].splitlines()
+    assert shown[0] == "book(flight='OS-1') waits for approval."
+    assert "before the call" not in action["description"]
+    assert shown[-1].startswith("The search made ")
 
 
 def _written(arguments: dict[str, Any]) -> str:

@@ -49,6 +49,7 @@ from langchain_tooltree import (
     load_thread,
 )
 from langchain_tooltree.testing import ScriptedChatModel
+from tests.internals.tooltree import MANY_QUESTIONS
 
 LOGGER = "langchain_tooltree.experience.recorder"
 REQUEST: Any = {"messages": [("user", "Look around.")]}
@@ -202,7 +203,7 @@ def test_what_runs_inside_a_search_is_no_part_of_the_conversation(experience: Ex
         return str(find.invoke({"city": city}))
 
     tools = [StructuredTool.from_function(find_flights), *others]
-    thorough = {"config": SearchConfig(selection="smoothed")}
+    thorough = {"config": SearchConfig(selection="smoothed", **MANY_QUESTIONS)}
     agent = planning_agent(agency, tools=tools, planner=thorough, checkpointer=InMemorySaver())
     config = thread("one", TrajectoryRecorder(experience))
 

@@ -1,6 +1,7 @@
 """A long search is cut into segments with a checkpoint between them; a thread is resumed with what it began with."""
 
 import asyncio
+import dataclasses
 from dataclasses import replace
 from typing import Any
 
@@ -17,11 +18,12 @@ from travel import EFFECTS, ROUND_TRIP, Agency, TravelPolicy, asking, travel_mod
 from langchain_tooltree import SearchConfig, ToolTreeNode, asearch, search
 from langchain_tooltree.errors import ResumeError
 from langchain_tooltree.testing import OfflineChatModel, Question
+from tests.internals.tooltree import MANY_QUESTIONS
 from tests.internals.tooltree import resume_module as checkpoints
 
 THREAD: Any = {"configurable": {"thread_id": "1"}}
 
-LONG = SearchConfig(selection="smoothed", max_rollouts=100, value_threshold=1.0, patience=1_000)
+LONG = SearchConfig(selection="smoothed", max_rollouts=100, value_threshold=1.0, patience=1_000, **MANY_QUESTIONS)
 PLAN = ["human", "call find_flights", "result find_flights", "call book"]
 
 
@@ -220,9 +222,9 @@ def test_a_default_search_is_one_segment() -> None:
     ids=lambda change: next(iter(change)),
 )
 def test_resuming_with_another_configuration_is_refused(path: str, change: dict[str, Any]) -> None:
-    config = SearchConfig(selection="smoothed", max_rollouts=30, value_threshold=1.0)
+    config = SearchConfig(selection="smoothed", max_rollouts=30, value_threshold=1.0, **MANY_QUESTIONS)
     saver = interrupted(config, after=25)
-    changed = SearchConfig(**{"selection": "smoothed", "max_rollouts": 30, "value_threshold": 1.0, **change})
+    changed = dataclasses.replace(config, **change)
 
     with pytest.raises(ResumeError, match="Resume a thread with the tools, models and configuration"):
         invoke(planner_graph(saver, travel_model(), changed), None, path=path)
@@ -230,7 +232,7 @@ def test_resuming_with_another_configuration_is_refused(path: str, change: dict[
 
 @pytest.mark.parametrize("path", ["sync", "async"])
 def test_resuming_with_other_tools_is_refused(path: str) -> None:
-    config = SearchConfig(selection="smoothed", max_rollouts=30, value_threshold=1.0)
+    config = SearchConfig(selection="smoothed", max_rollouts=30, value_threshold=1.0, **MANY_QUESTIONS)
     saver = interrupted(config, after=5)
     fewer = [tool for tool in Agency().tools if tool.name != "find_flights"]
 
@@ -240,9 +242,9 @@ def test_resuming_with_other_tools_is_refused(path: str) -> None:
 
 @pytest.mark.parametrize("segment", [4, 7])
 def test_segments_that_were_cut_differently_are_refused(monkeypatch: pytest.MonkeyPatch, segment: int) -> None:
-    config = SearchConfig(selection="smoothed", max_rollouts=30, value_threshold=1.0)
+    config = SearchConfig(selection="smoothed", max_rollouts=30, value_threshold=1.0, **MANY_QUESTIONS)
     monkeypatch.setattr(checkpoints, "SEGMENT", 6)
-    saver = interrupted(config, after=30)
+    saver = interrupted(config, after=25)
     monkeypatch.setattr(checkpoints, "SEGMENT", segment)
 
     with pytest.raises(ResumeError, match="Resume a thread with the tools, models and configuration"):
@@ -250,7 +252,7 @@ def test_segments_that_were_cut_differently_are_refused(monkeypatch: pytest.Monk
 
 
 def test_resuming_with_the_same_parts_goes_on() -> None:
-    config = SearchConfig(selection="smoothed", max_rollouts=30, value_threshold=1.0)
+    config = SearchConfig(selection="smoothed", max_rollouts=30, value_threshold=1.0, **MANY_QUESTIONS)
     whole = CountingModel(policy=TravelPolicy())
     invoke(planner_graph(InMemorySaver(), whole, config), asking(ROUND_TRIP), path="sync")
     saver = interrupted(config, after=25)

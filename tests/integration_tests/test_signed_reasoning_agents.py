@@ -15,9 +15,9 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 from pydantic import PrivateAttr
-from travel import BOOKING, EFFECTS, PRICE, Agency, TravelPolicy, asking
+from travel import APART, BOOKING, EFFECTS, PRICE, Agency, TravelPolicy, asking
 
-from langchain_tooltree import SearchResult, ToolTreeNode, asearch, search
+from langchain_tooltree import SearchConfig, SearchResult, ToolTreeNode, asearch, search
 from langchain_tooltree.testing import OfflineChatModel, read_question
 
 THREAD: Any = {"configurable": {"thread_id": "1"}}
@@ -111,8 +111,10 @@ def signing_model(dialect: Callable[[str, Calls], AIMessage], **options: Any) ->
     return SigningModel(policy=TravelPolicy(), dialect=dialect, **options)
 
 
-def find(request: str, model: OfflineChatModel, *, path: str = "sync") -> SearchResult:
-    given: Any = {"model": model, "effects": EFFECTS}
+def find(
+    request: str, model: OfflineChatModel, *, path: str = "sync", config: SearchConfig | None = APART
+) -> SearchResult:
+    given: Any = {"model": model, "effects": EFFECTS, "config": config}
     tools = Agency().tools
     return search(request, tools, **given) if path == "sync" else asyncio.run(asearch(request, tools, **given))
 
@@ -168,6 +170,27 @@ def test_each_call_of_a_plan_comes_in_the_reply_that_made_it_without_its_sibling
         check_frame(message, dialect)
 
 
+def outlined(content: Any) -> Any:
+    """Content as what each block is and says."""
+    return content if isinstance(content, str) else [(block["type"], block.get("text")) for block in content]
+
+
+def test_the_agents_own_step_comes_back_whole_in_its_words_too(dialect: Any, path: str) -> None:
+    model = signing_model(dialect)
+
+    result = find(BOOKING, model, path=path, config=None)
+
+    messages = check_conversation(result.messages, pending="book")
+    assert len(calls_in(messages)) == 3
+    asked = [calls_in(prompt) for prompt in model.prompts]
+    assert [len(calls) for calls in asked] == [0, 1, 2]
+    for message in (*calls_in(messages), *asked[-1]):
+        [call] = message.tool_calls
+        whole = dialect(str(call["id"]).partition("_")[0], [call])
+        assert outlined(message.content) == outlined(whole.content)
+        assert message.text == whole.text
+
+
 def test_deeper_proposals_are_asked_with_the_reasoning_behind_the_calls_before(dialect: Any) -> None:
     model = signing_model(dialect)
 
@@ -220,7 +243,7 @@ def test_ids_that_a_provider_uses_again_are_replaced_and_the_reasoning_stays(dia
 
 def agent(agency: Agency, model: OfflineChatModel, saver: Any) -> Any:
     graph = StateGraph(MessagesState)
-    graph.add_node("model", ToolTreeNode(model, agency.tools, effects=EFFECTS))
+    graph.add_node("model", ToolTreeNode(model, agency.tools, effects=EFFECTS, config=APART))
     graph.add_node("tools", ToolNode(agency.tools))
     graph.add_edge(START, "model")
     graph.add_conditional_edges("model", tools_condition)

@@ -1,4 +1,8 @@
-"""What a user's stream shows of a search: its events, and no token but the answer's."""
+"""What a user's stream shows of a search: its events, and no token but the answer's.
+
+A search that begins with the agent's own step brings the answer itself, whole; tokens are those of one of many
+questions, which asks for the answer afterwards.
+"""
 
 from typing import Any
 
@@ -8,7 +12,7 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessageChunk, BaseMessage, HumanMessage
 from langchain_core.tools import BaseTool, tool
 from langgraph.graph import START, MessagesState, StateGraph
-from travel import BOOKING, EFFECTS, PRICE, ROUND_TRIP, Agency, asking, planner_node, travel_agent, travel_model
+from travel import APART, BOOKING, EFFECTS, PRICE, ROUND_TRIP, Agency, asking, planner_node, travel_agent, travel_model
 
 from langchain_tooltree import SearchConfig, ToolTreeNode, search
 from langchain_tooltree.testing import ScriptedChatModel
@@ -29,7 +33,7 @@ EVERY_KIND = {
 }
 """Of a search that finds a plan; only one that fails tells of a fallback."""
 
-PRUNING = SearchConfig(pre_threshold=0.5)
+PRUNING = SearchConfig(pre_threshold=0.5, selection="smoothed")
 """Prunes the detours, so that every kind of event occurs."""
 
 
@@ -55,7 +59,7 @@ def tokens(messages: list[BaseMessage]) -> list[str]:
 @pytest.mark.parametrize("subgraphs", [False, True], ids=["flat", "subgraphs"])
 @pytest.mark.parametrize("request_", [PRICE, ROUND_TRIP])
 async def test_only_the_tokens_of_the_answer_are_streamed(path: str, *, subgraphs: bool, request_: str) -> None:
-    agent = travel_agent(Agency())
+    agent = travel_agent(Agency(), APART)
 
     chunks = await streamed(agent, request_, path=path, stream_mode="messages", subgraphs=subgraphs)
 
@@ -65,7 +69,7 @@ async def test_only_the_tokens_of_the_answer_are_streamed(path: str, *, subgraph
 
 
 async def test_the_plan_itself_is_streamed_as_whole_messages(path: str) -> None:
-    chunks = await streamed(travel_agent(Agency()), BOOKING, path=path, stream_mode="messages")
+    chunks = await streamed(travel_agent(Agency(), APART), BOOKING, path=path, stream_mode="messages")
 
     whole = [message for message, _ in chunks if not isinstance(message, AIMessageChunk)]
     check_pairs([HumanMessage(BOOKING), *whole])
@@ -73,9 +77,19 @@ async def test_the_plan_itself_is_streamed_as_whole_messages(path: str) -> None:
     assert outline(whole) == [f"{what} {name}" for name in called for what in ("call", "result")]
 
 
+async def test_an_answer_that_the_search_found_is_streamed_whole(path: str) -> None:
+    chunks = await streamed(travel_agent(Agency()), BOOKING, path=path, stream_mode="messages")
+
+    messages = [message for message, _ in chunks]
+    assert not any(isinstance(message, AIMessageChunk) for message in messages)
+    check_pairs([HumanMessage(BOOKING), *messages])
+    called = ["find_flights", "read_price", "book"]
+    assert outline(messages) == [*(f"{what} {name}" for name in called for what in ("call", "result")), "answer"]
+
+
 async def test_tokens_stay_hidden_inside_a_parent_graph(path: str) -> None:
     host = StateGraph(MessagesState)
-    host.add_node("agent", travel_agent(Agency()))
+    host.add_node("agent", travel_agent(Agency(), APART))
     host.add_edge(START, "agent")
 
     chunks = await streamed(host.compile(), PRICE, path=path, stream_mode="messages", subgraphs=True)
@@ -93,7 +107,7 @@ async def test_a_model_inside_a_searched_tool_does_not_stream_either(path: str) 
 
     tools: list[BaseTool] = [read_price if each.name == "read_price" else each for each in Agency().tools]
     graph = StateGraph(MessagesState)
-    graph.add_node("model", ToolTreeNode(travel_model(), tools, effects=EFFECTS))
+    graph.add_node("model", ToolTreeNode(travel_model(), tools, effects=EFFECTS, config=APART))
     graph.add_edge(START, "model")
 
     chunks = await streamed(graph.compile(), PRICE, path=path, stream_mode="messages", subgraphs=True)
@@ -184,7 +198,7 @@ def test_tags_and_metadata_of_the_host_reach_the_models_of_the_search() -> None:
     handler = RunHandler()
     config: Any = {"callbacks": [handler], "tags": ["mine"], "metadata": {"user": "ann"}}
 
-    travel_agent(Agency()).invoke(asking(PRICE), config)
+    travel_agent(Agency(), APART).invoke(asking(PRICE), config)
 
     assert all("mine" in tags and metadata["user"] == "ann" for tags, metadata in handler.runs)
     inner = [metadata for tags, metadata in handler.runs if "tooltree" in tags]

@@ -14,9 +14,10 @@ from langgraph.prebuilt import InjectedState, InjectedStore, ToolNode, ToolRunti
 from langgraph.store.base import BaseStore
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command, interrupt
-from travel import BOOKING, EFFECTS, PRICE, Agency, asking, travel_agent, travel_model
+from travel import APART, BOOKING, EFFECTS, PRICE, Agency, asking, travel_agent, travel_model
 
 from langchain_tooltree import ConfigurationError, ObjectSandbox, SearchConfig, ToolTreeNode, asearch, search
+from tests.internals.tooltree import MANY_QUESTIONS
 
 THREAD: Any = {"configurable": {"thread_id": "1"}}
 
@@ -108,7 +109,7 @@ def test_two_searched_tools_may_interrupt_at_once(path: str) -> None:
         """Find hotels in a city."""
         return f"{city}: {interrupt('Which hotels?')}"
 
-    agent = agent_with(find_flights, find_hotels, config=SearchConfig(selection="smoothed"))
+    agent = agent_with(find_flights, find_hotels, config=SearchConfig(selection="smoothed", **MANY_QUESTIONS))
     replies = {"Which flights?": "OS-1", "Which hotels?": "Ritz"}
     questions: set[str] = set()
 
@@ -185,7 +186,7 @@ def test_setting_the_cancel_event_keeps_the_best_plan_so_far(path: str) -> None:
         if event["type"] == "execute":
             cancel.set()
 
-    options: Any = {"model": travel_model(), "effects": EFFECTS, "cancel": cancel, "on_event": stop}
+    options: Any = {"model": travel_model(), "effects": EFFECTS, "config": APART, "cancel": cancel, "on_event": stop}
     if path == "sync":
         result = search(BOOKING, agency.tools, **options)
     else:

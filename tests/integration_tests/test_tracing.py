@@ -23,13 +23,14 @@ from travel import BOOKING, EFFECTS, PRICE, READS, Agency, TravelPolicy, asking,
 
 from langchain_tooltree import SearchConfig, ToolTreeMiddleware, ToolTreeNode, create_tooltree_agent, search
 from langchain_tooltree.testing import OfflineChatModel, read_question
+from tests.internals.tooltree import MANY_QUESTIONS
 from tests.internals.tooltree import resume_module as resume
 
 LOOKED_UP = ["call find_flights", "result find_flights", "call read_price", "result read_price"]
 
-SHORT = SearchConfig(max_rollouts=6)
+SHORT = SearchConfig(max_rollouts=6, **MANY_QUESTIONS)
 
-CURIOUS = SearchConfig(max_rollouts=6, selection="smoothed")
+CURIOUS = SearchConfig(max_rollouts=6, selection="smoothed", **MANY_QUESTIONS)
 """Tries calls beside the likeliest ones, several at once."""
 
 HANGS_AFTER = 10

@@ -15,8 +15,12 @@ from langgraph.prebuilt import ToolNode, tools_condition
 
 from langchain_tooltree import SearchConfig, ToolTreeNode
 from langchain_tooltree.testing import Made, OfflineChatModel, Question
+from tests.internals.tooltree import MANY_QUESTIONS
 
 Step = tuple[str, Mapping[str, Any]]
+
+APART = SearchConfig(**MANY_QUESTIONS)
+"""Asks the proposer and the judge each by itself; the default begins with the agent's own step."""
 
 READS = ("find_flights", "find_hotels", "check_weather", "read_price")
 EFFECTS: dict[str, Any] = dict.fromkeys(READS, "read")

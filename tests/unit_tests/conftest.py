@@ -96,6 +96,9 @@ class HashPolicy:
         draw = self._draw("post", question.path, call.tool, call.arguments, call.observation)
         return draw.random(), draw.random() * 0.8
 
+    def missing(self, question: Question) -> Sequence[str]:
+        return ["something"] if self._draw("missing", question.path).random() < 0.7 else []
+
     def answer(self, question: Question) -> str:
         return f"{len(question.path)} calls"
 

@@ -340,9 +340,8 @@ class PathPosterior:
             own.best = (0.0, float(may.run))
             busy = float(node.in_flight > 0 and node.r_post is None)
             own.busy = (0.0, busy)
-            own.plans = (PlanEnd(0.0, 1.0, node.id),) if may.end else ()
-            if node.children and self._tree.nodes[node.children[0]].batched and may.end:
-                own.plans = (PlanEnd(0.0, 1.0, self._tree.batch(node)[-1].id),)
+            # Those of one reply wait together.
+            own.plans = (PlanEnd(0.0, 1.0, self._tree.batch(node)[-1].id),) if may.end else ()
             return
         children = [self._nodes[child] for child in node.children]
         none, astray = self._none_before(node, node.proposals + 1)
@@ -373,7 +372,7 @@ class PathPosterior:
         if node.pruned is None:
             self._choose_here(node, own, may, done, again=none / right)
             shares = [(child, part / right) for child, part in zip(children, parts, strict=True)]
-            self._choose_below(own, done, shares)
+            self._choose_below(own, done, shares, runs=node.call is None or own.happened)
 
     def _choose_here(self, node: Node, own: NodePosterior, may: Openings, done: float, *, again: float) -> None:
         """The best work at a node itself, that in flight, and the plan that ends here.
@@ -396,10 +395,13 @@ class PathPosterior:
         elif node.evaluating:
             own.busy = (1.0, 0.0)
 
-    def _choose_below(self, own: NodePosterior, done: float, shares: list[tuple[NodePosterior, float]]) -> None:
+    def _choose_below(
+        self, own: NodePosterior, done: float, shares: list[tuple[NodePosterior, float]], *, runs: bool
+    ) -> None:
         """Whatever is better below a child than at the node: work, work in flight, or a plan.
 
-        `shares` has the probability of each child to be the right call.
+        `shares` has the probability of each child to be the right call. No plan leads through a call that has not run,
+        though a write of the same reply may wait behind it: `runs` says whether one may.
         """
         plans = list(own.plans)
         for child, right in shares:
@@ -423,7 +425,7 @@ class PathPosterior:
                 PlanEnd(still_done * plan.if_done, then_done * plan.if_done + then_open * plan.if_open, plan.end)
                 for plan in child.plans
             ]
-        if plans:
+        if plans and runs:
             most = max(plans, key=lambda plan: (plan.if_done, plan.if_open)), max(plans, key=lambda plan: plan.if_open)
             own.plans = most[:1] if most[0] == most[1] else most
 

@@ -39,6 +39,7 @@ class Call(BaseModel):
     arguments: dict[str, Any]  # JSON-like, validated against the tool's schema; injected ones are not among them
     effect: Effect  # what running it does to the world
     signed_reasoning: SignedReasoning | None = None  # what the call has to come back with, if its model signs
+    said: str = ""  # what the agent said with the calls of its reply, if this is the first of them
 
     @cached_property
     def key(self) -> str:
@@ -354,7 +355,7 @@ class Frontier:
 
     def _may_end(self, node: Node) -> bool:
         """Whether a plan may end at a node."""
-        if node.pruned is not None or self._tree.batch_goes_on(node):
+        if node.pruned is not None or (self._tree.batch_goes_on(node) and not node.deferred):
             return False
         if not self._fused:
             return node.call is not None and (node.accepted or node.acceptable)

@@ -10,7 +10,7 @@ from langchain_tooltree import SearchConfig
 from langchain_tooltree.errors import EmptyQueryError
 from langchain_tooltree.testing import ScriptedChatModel
 from tests.internals.hall import arun_flow, run_flow
-from tests.internals.tooltree import Planner, Turn, answered, searched
+from tests.internals.tooltree import MANY_QUESTIONS, OWN_STEP, Planner, Turn, answered, searched
 
 READ = {"alpha": "read"}
 
@@ -41,12 +41,24 @@ async def test_a_plan_is_answered_from(take, offline, numbered_tools):
 
 
 async def test_a_search_leaves_the_answer_to_its_host(take, offline, numbered_tools):
-    turn = Turn(planner=looking(offline, numbered_tools, effects=READ), messages=[HumanMessage("Go.")])
+    planner = looking(offline, numbered_tools, effects=READ, config=SearchConfig(**MANY_QUESTIONS))
+    turn = Turn(planner=planner, messages=[HumanMessage("Go.")])
     found, planned = await take(turn, searched), await take(turn)
     assert found.answer is None
     assert found.to_dict()["nodes"] == planned.to_dict()["nodes"]
     assert planned.cost.model_calls == found.cost.model_calls + 1
     assert planned.cost.tokens > found.cost.tokens
+
+
+async def test_an_answer_that_the_search_found_is_not_asked_for_again(take, numbered_tools):
+    call = AIMessage("", tool_calls=[{"name": "alpha", "args": {"n": 1}, "id": "1"}])
+    for flow in (searched, answered):
+        model = ScriptedChatModel(replies=[call, "It is one.\n\nMissing: nothing"])
+        planner = Planner(model, numbered_tools("alpha"), effects=READ, config=SearchConfig(**OWN_STEP))
+        result = await take(Turn(planner=planner, messages=[HumanMessage("Go.")]), flow)
+        assert [message.type for message in result.messages] == ["ai", "tool", "ai"]
+        assert result.answer.text == "It is one."
+        assert result.cost.model_calls == len(model.calls) == 2
 
 
 async def test_a_write_is_waited_for(take, offline, numbered_tools):
@@ -64,7 +76,7 @@ async def test_the_answer_reads_the_system_prompt_the_conversation_and_the_plan(
     )
     earlier = [HumanMessage("Hello"), AIMessage("Hello!")]
     turn = Turn(
-        planner=Planner(model, numbered_tools("alpha"), effects=READ),
+        planner=Planner(model, numbered_tools("alpha"), effects=READ, config=SearchConfig(**MANY_QUESTIONS)),
         messages=[*earlier, HumanMessage("Go.")],
         system=[SystemMessage("Be brief.")],
     )
@@ -103,11 +115,13 @@ class RateLimitError(Exception):
     response = SimpleNamespace(status_code=429, headers={"retry-after": "50"})
 
 
-@pytest.mark.parametrize("limit", [{"config": SearchConfig(max_seconds=5)}, {"cancelled": lambda: True}])
+@pytest.mark.parametrize("limit", [{"max_seconds": 5}, {}], ids=["seconds", "cancelled"])
 async def test_the_answer_waits_for_a_rate_limit_no_longer_than_the_search_may(take, numbered_tools, limit):
     nothing = AIMessage("Nothing to call.")
     model = ScriptedChatModel(replies=[nothing, RateLimitError("slow down")])
-    planner = Planner(model, numbered_tools("alpha"), effects=READ, config=limit.get("config"))
-    turn = Turn(planner=planner, messages=[HumanMessage("Go.")], cancelled=limit.get("cancelled"))
+    config = SearchConfig(**MANY_QUESTIONS, **limit)
+    planner = Planner(model, numbered_tools("alpha"), effects=READ, config=config)
+    cancelled = None if limit else lambda: True
+    turn = Turn(planner=planner, messages=[HumanMessage("Go.")], cancelled=cancelled)
     with pytest.raises(RateLimitError):
         await take(turn)

@@ -7,6 +7,7 @@ from langchain_core.messages import AIMessage, ToolMessage
 
 from langchain_tooltree import SearchConfig, SearchResult
 from tests.internals.tooltree import (
+    MANY_QUESTIONS,
     Call,
     Observation,
     PlanStep,
@@ -28,7 +29,7 @@ CHAIN = {
 def run(find, offline, numbered_tools):
     async def search(**tables):
         tools = numbered_tools("alpha", "beta", "send")
-        config = SearchConfig(max_rollouts=6)
+        config = SearchConfig(max_rollouts=6, **MANY_QUESTIONS)
         return await find("Go.", tools, model=offline(**tables), effects=READS, config=config)
 
     return search
@@ -150,7 +151,8 @@ async def test_reads_are_answered_in_order_and_the_first_write_waits(run):
 
 
 async def test_without_a_write_the_answer_comes_last(run):
-    result = await run(**{**CHAIN, "goal": {"beta": 0.9}})
+    reads = {at: calls for at, calls in CHAIN["offers"].items() if len(at) < 2}
+    result = await run(offers=reads, goal={"beta": 0.9})
     assert result.pending is None
     assert [type(message) for message in result.messages] == [AIMessage, ToolMessage] * 2 + [AIMessage]
     assert result.messages[-1] is result.answer
@@ -180,7 +182,8 @@ async def test_the_pictures_mark_the_best_path(run):
 async def test_every_event_is_told_from_start_to_stop(find, offline, numbered_tools):
     told = []
     tools = numbered_tools("alpha", "beta", "send")
-    await find("Go.", tools, model=offline(**CHAIN), effects=READS, on_event=told.append)
+    config = SearchConfig(**MANY_QUESTIONS)
+    await find("Go.", tools, model=offline(**CHAIN), effects=READS, config=config, on_event=told.append)
     kinds = [event["type"] for event in told]
     assert told[0] == {
         "type": "start",

@@ -6,7 +6,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from langchain_tooltree import SearchConfig
-from tests.internals.tooltree import ALTERNATIVES, KEY, Tree, alternatives, plan_metadata
+from tests.internals.tooltree import ALTERNATIVES, KEY, MANY_QUESTIONS, Tree, alternatives, plan_metadata
 
 EFFECTS = {"look": "read", "ask": "read"}
 
@@ -27,7 +27,9 @@ def plan(find, offline, numbered_tools):
             r_post={"ask": 0.6},
             goal={"send": 0.6},
         )
-        config = SearchConfig(selection="smoothed", max_proposals=2, max_rollouts=8, value_threshold=1.0, **settings)
+        config = SearchConfig(
+            selection="smoothed", max_proposals=2, max_rollouts=8, value_threshold=1.0, **MANY_QUESTIONS, **settings
+        )
         tools = numbered_tools("look", "ask", "send")
         return await find("Go.", tools, model=model, effects=EFFECTS, config=config)
 
@@ -58,7 +60,8 @@ async def test_every_call_of_a_plan_is_marked_with_its_scores_and_its_place(plan
 
 async def test_a_call_that_was_not_judged_is_marked_as_such(find, offline, numbered_tools):
     model = offline(offers={(): [("look", {"n": 1})], ("look",): [("ask", {"n": 2})]}, goal={"ask": 0.9})
-    result = await find("Go.", numbered_tools("look", "ask"), model=model, effects=EFFECTS)
+    config = SearchConfig(**MANY_QUESTIONS)
+    result = await find("Go.", numbered_tools("look", "ask"), model=model, effects=EFFECTS, config=config)
 
     looked, asked = (
         plan_metadata(message) for message in result.messages if message.type == "ai" and message.tool_calls

@@ -15,7 +15,7 @@ from langgraph.store.base import BaseStore
 from pydantic import AliasChoices, BaseModel, Field
 
 from langchain_tooltree import ConfigurationError, ObjectSandbox, SearchConfig, ToolTreeNode
-from tests.internals.tooltree import clean_arguments, find_problem
+from tests.internals.tooltree import MANY_QUESTIONS, clean_arguments, find_problem
 
 
 def writer(log):
@@ -55,9 +55,13 @@ async def test_a_fork_that_fails_is_an_observation(find, offline):
             raise ConnectionError("no route")
 
     model = offline(offers={(): [("send", {"n": 1})]}, r_post={"send": 0.1})
-    result = await find("Go.", Unreachable.tools, model=model, sandbox=Unreachable())
-    assert "could not be forked: ConnectionError: no route" in result.tree[1].observation.content
-    assert result.answer.text == "Done."
+    for config in (SearchConfig(selection="smoothed"), SearchConfig()):
+        result = await find("Go.", Unreachable.tools, model=model, sandbox=Unreachable(), config=config)
+        assert "could not be forked: ConnectionError: no route" in result.tree[1].observation.content
+        waits = result.pending is not None
+        # A judge finds the call useless; the agent's own step is left to the host, as where there is no sandbox.
+        assert waits == (config.proposals == "own_step")
+        assert waits or result.answer.text == "Done."
 
 
 @pytest.mark.parametrize("declared", [{}, {"note": "read"}], ids=["sandboxed", "read"])
@@ -165,7 +169,7 @@ async def test_tools_that_hang_take_no_place_of_others(find, offline):
 
     offers = [("hang", {"n": n}) for n in range(9)] + [("quick", {"n": 0})]
     model = offline(offers={(): offers}, r_post={"hang": 0.1}, r_pre={"quick": 0.5})
-    config = SearchConfig(tool_timeout=0.2, top_k=10, parallel_rollouts=8, max_proposals=1)
+    config = SearchConfig(tool_timeout=0.2, top_k=10, parallel_rollouts=8, max_proposals=1, **MANY_QUESTIONS)
     began = time.monotonic()
     try:
         result = await find("Go.", [hang, quick], model=model, effects={"hang": "read", "quick": "read"}, config=config)
