@@ -28,8 +28,8 @@ agent = graph.compile(checkpointer=InMemorySaver())
 
 thread = {"configurable": {"thread_id": "1"}}
 for mode, chunk in agent.stream({"messages": [("user", REQUEST)]}, thread, stream_mode=["updates", "custom"]):
-    if mode == "custom" and chunk["tooltree"]["type"] in {"execute", "prune", "best"}:
-        print({key: chunk["tooltree"].get(key) for key in ("type", "call", "reason", "value")})
+    if mode == "custom" and chunk["tooltree"]["type"] in {"propose", "execute", "best"}:
+        print({key: value for key, value in chunk["tooltree"].items() if key in {"type", "call", "calls", "value"}})
 
 for message in agent.get_state(thread).values["messages"]:
     message.pretty_print()

@@ -28,10 +28,10 @@ thread = {"configurable": {"thread_id": "1"}}
 for mode, chunk in agent.stream({"messages": [("user", REQUEST)]}, thread, stream_mode=["messages", "custom"]):
     if mode == "custom" and chunk["tooltree"]["type"] == "best":
         print(f"\nbest plan so far: {' then '.join(chunk['tooltree']['calls'])}")
-    elif mode == "messages" and chunk[0].type == "AIMessageChunk":
-        print(chunk[0].text, end="")
+    elif mode == "messages" and chunk[0].type == "ai" and chunk[0].text:
+        print(f"\n{chunk[0].text}")  # an answer that was found while searching arrives whole
 
-print("\n\nThe conversation:")
+print("\nThe conversation:")
 for message in agent.get_state(thread).values["messages"]:
     message.pretty_print()
     if planned := message.response_metadata.get("tooltree"):

@@ -30,7 +30,7 @@ from langchain_tooltree.sitgraph.sit_graph import SITGraph
 from langchain_tooltree.sitgraph.summarize import backfill_summaries
 from langchain_tooltree.sitgraph.transitions import START
 from langchain_tooltree.tooltree.driver import search
-from langchain_tooltree.tooltree.result import SearchResult
+from langchain_tooltree.tooltree.result import SearchResult, answer_at
 from langchain_tooltree.tooltree.search import SearchConfig
 
 UNHEALTHY = 1
@@ -106,8 +106,7 @@ def _demo(options: argparse.Namespace, console: Console) -> int:
         model = resolve_model(options.model) if options.model else demo.offline_model()
     speaker = options.model or "an offline stand-in that follows a few rules (use --model for a real model)"
     console.print(f"[bold]{demo.REQUEST}[/bold]\nModel: {speaker}\n")
-    # Every observation is judged, so that the tree shows why each branch was left.
-    config = SearchConfig(max_rollouts=options.rollouts, seed=options.seed, post_evaluation="always")
+    config = SearchConfig(max_rollouts=options.rollouts, seed=options.seed)
     with _using(options.model):
         result = _search(console, model, config)
     console.print(result.to_rich())
@@ -137,15 +136,16 @@ def _search(console: Console, model: BaseChatModel, config: SearchConfig) -> Sea
 
 
 def _recovery(result: SearchResult) -> str | None:
-    """The story of a first step that looked best and was given up, if there is one."""
-    first_steps = [node for node in result.tree.children(result.tree.root) if node.r_pre is not None]
-    favourite = max(first_steps, key=lambda node: node.r_pre or 0.0, default=None)
-    if favourite is None or favourite.r_post is None or not favourite.pruned or not result.steps:
+    """The story of an answer that came too early, if there is one."""
+    early = next((node for node in result.tree.nodes if node.answer is not None and node.missing), None)
+    answer = None if early is None else answer_at(early)
+    if early is None or answer is None or not result.steps or early.id == result.steps[-1].node:
         return None
+    after = early.label if early.call else "nothing"
     plan = " → ".join(call.tool for call in result.calls)
     return (
-        f"Recovered: {favourite.label} looked best (r_pre {favourite.r_pre:.2f}) but did not deliver "
-        f"(r_post {favourite.r_post:.2f}). The plan: {plan}."
+        f"Recovered: after {after} the agent by itself would have ended with {answer.text!r} "
+        f"(missing: {'; '.join(early.missing)}). The plan: {plan}."
     )
 
 

@@ -1,8 +1,8 @@
 """The demo's world: a photographed road sign, tools that really work on it, and a stand-in for a model.
 
 The task has the shape of the paper's case study: a sign gives a distance in kilometres, the user wants miles. The
-photo is a small bitmap. Read as a whole it is too coarse, so the obvious first step brings back a number with holes,
-and the search has to recover: zoom in on the sign, read it again, convert.
+photo is a small bitmap. Read as a whole it is too coarse, so the obvious first step brings back a number with holes.
+By itself the stand-in would give up there. The search has to recover: zoom in on the sign, read it again, convert.
 """
 
 import ast
@@ -186,7 +186,16 @@ MILES = r"= ([\d.]+) mi\b"
 
 
 class SignReader:
-    """The policy of the demo's stand-in for a model: like a hasty one, it first reads the photo as it is."""
+    """The policy of the demo's stand-in for a model: a hasty one, which reads the photo as it is and then gives up."""
+
+    def act(self, question: Question) -> Sequence[tuple[str, Mapping[str, Any]]]:
+        """Take the step that looks best; where the sign could not be read, none."""
+        unreadable = question.path and not (_number(KILOMETRES, question) or _detail(question))
+        return [] if unreadable else self.propose(question)[:1]
+
+    def missing(self, question: Question) -> Sequence[str]:
+        """Say what an answer leaves open."""
+        return [] if _number(MILES, question) else ["a distance that can be read"]
 
     def propose(self, question: Question) -> Sequence[tuple[str, Mapping[str, Any]]]:
         """Offer calls for the next step, the hasty one first."""
@@ -199,8 +208,7 @@ class SignReader:
                 ("convert_currency", {"amount": kilometres, "from_currency": "EUR", "to_currency": "USD"}),
                 ("save_note", {"text": f"Granite Pass: {kilometres:g} km"}),
             ]
-        details = (re.search(r"road\.png#\w+", made.observation or "") for made in question.path)
-        photo = next((found[0] for found in details if found), "road.png")
+        photo = _detail(question) or "road.png"
         return [
             ("read_sign", {"photo": photo}),
             ("zoom", {"photo": "road.png", "region": "sky"}),
@@ -242,6 +250,12 @@ def _number(pattern: str, question: Question) -> float | None:
     """The number that was observed last."""
     seen = (re.search(pattern, made.observation or "") for made in reversed(question.path))
     return next((float(found[1]) for found in seen if found), None)
+
+
+def _detail(question: Question) -> str | None:
+    """The detail of the photo that was zoomed in on first."""
+    seen = (re.search(r"road\.png#\w+", made.observation or "") for made in question.path)
+    return next((found[0] for found in seen if found), None)
 
 
 def offline_model() -> OfflineChatModel:

@@ -29,7 +29,8 @@ def to_mermaid(tree: Tree, best: Collection[int] = ()) -> str:
     lines = ["flowchart TD", '  n0(["request"])']
     links: list[str] = []
     for node in tree.nodes[1:]:
-        text = "<br/>".join(filter(None, (mermaid_text(one_line(node.label, MAX_LABEL)), figures(node), status(node))))
+        shown = (mermaid_text(one_line(node.label, MAX_LABEL)), figures(node), mermaid_text(status(node)))
+        text = "<br/>".join(filter(None, shown))
         left, right = ("[/", "/]") if node.deferred else ("[", "]")
         lines.append(f'  n{node.id}{left}"{text}"{right}')
         arrow = "==>" if node.id in best else "-.->" if node.pruned else "-->"
@@ -65,20 +66,21 @@ def _terminal_label(node: Node, best: Collection[int]) -> str:
     if node.observation:
         seen = one_line(readable(node.observation.content), MAX_OBSERVATION)
         lines.append(f"[dim]{escape(seen)}[/]")
-    note = f"  [yellow]{escape(status(node))}[/]" if status(node) else ""
-    lines.append(f"[cyan]{figures(node)}[/]{note}")
-    return "\n".join(lines)
+    known = f"[cyan]{figures(node)}[/]" if figures(node) else ""
+    note = f"[yellow]{escape(status(node))}[/]" if status(node) else ""
+    lines.append("  ".join(filter(None, (known, note))))
+    return "\n".join(filter(None, lines))
 
 
 def figures(node: Node) -> str:
-    """Q, N, r_pre, r_post and goal score of a node; a figure that the judge did not give bears a question mark."""
+    """Q, N, r_pre, r_post and goal score of a node; a score that nobody gave is left out."""
     parts = []
     if node.visits:
         parts.append(f"Q={node.value:.2f} N={node.visits}")
-    if node.r_pre is not None:
-        parts.append(f"r_pre={node.r_pre:.2f}{'' if node.pre_scored else '?'}")
-    if node.r_post is not None:
-        parts.append(f"r_post={node.r_post:.2f}{'' if node.post_scored else '?'}")
+    if node.r_pre is not None and node.pre_scored:
+        parts.append(f"r_pre={node.r_pre:.2f}")
+    if node.r_post is not None and node.post_scored:
+        parts.append(f"r_post={node.r_post:.2f}")
     if node.goal is not None:
         parts.append(f"goal={node.goal:.2f}")
     return " ".join(parts)
@@ -87,10 +89,11 @@ def figures(node: Node) -> str:
 def status(node: Node) -> str:
     """What became of a node, if that is worth a word."""
     failed = node.observation is not None and node.observation.kind != "ok"
+    answered = f"answered, missing: {'; '.join(node.missing)}" if node.missing else "answered"
     notes = [
         "in the same reply" if node.batched else "",
         "write, not run" if node.deferred else "",
         REASONS[node.pruned] if node.pruned else node.observation.kind if failed and node.observation else "",
-        "answered" if node.answer is not None else "",
+        one_line(answered, MAX_LABEL) if node.answer is not None else "",
     ]
     return ", ".join(filter(None, notes))

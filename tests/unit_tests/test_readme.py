@@ -8,7 +8,7 @@ from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
-from langchain_tooltree import SearchConfig, Trajectory, demo, dump_trajectories, search, testing
+from langchain_tooltree import Trajectory, demo, dump_trajectories, search, testing
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
 PLAN = ["read_sign", "zoom", "read_sign", "convert_units"]
@@ -17,8 +17,7 @@ BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 def test_the_picture_in_the_readme_is_the_demo_s_tree():
     drawn = re.search(r"<!-- picture: demo -->\n```mermaid\n(.*?)\n```", README, re.DOTALL)
-    config = SearchConfig(post_evaluation="always")
-    result = search(demo.REQUEST, demo.TOOLS, model=demo.offline_model(), effects=demo.EFFECTS, config=config)
+    result = search(demo.REQUEST, demo.TOOLS, model=demo.offline_model(), effects=demo.EFFECTS)
     assert drawn is not None
     assert drawn.group(1) == result.to_mermaid()
 

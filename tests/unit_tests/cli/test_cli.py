@@ -5,7 +5,7 @@ import json
 import pytest
 from langchain_core.tools import ToolException
 
-from langchain_tooltree import SearchConfig, demo, search
+from langchain_tooltree import demo, search
 from langchain_tooltree.cli import main
 from tests.internals.hall import REFUSED
 
@@ -21,13 +21,15 @@ def test_the_demo_finds_the_miles_and_prints_tree_and_cost(capsys, monkeypatch):
     assert "solved" in shown
 
 
-def test_the_demo_recovers_from_a_bad_first_step():
-    config = SearchConfig(post_evaluation="always")
-    result = search(demo.REQUEST, demo.TOOLS, model=demo.offline_model(), effects=demo.EFFECTS, config=config)
+def test_the_demo_recovers_from_an_answer_that_came_too_early(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "400")
+    result = search(demo.REQUEST, demo.TOOLS, model=demo.offline_model(), effects=demo.EFFECTS)
     first = result.tree[result.tree.root.children[0]]
     assert first.call.tool == "read_sign"
-    assert first.pruned == "post_evaluation"
-    assert [call.tool for call in result.calls] == ["zoom", "read_sign", "convert_units"]
+    assert [*first.missing] == ["a distance that can be read"]
+    assert [call.tool for call in result.calls] == ["read_sign", "zoom", "read_sign", "convert_units"]
+    assert main(["demo"]) == 0
+    assert "would have ended with 'I could not find out.'" in capsys.readouterr().out
 
 
 def test_the_demo_writes_its_tree_as_a_mermaid_chart(tmp_path, capsys):

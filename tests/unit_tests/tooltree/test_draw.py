@@ -37,7 +37,7 @@ def test_a_chart_shows_figures_reasons_and_the_best_path(tree):
     assert "write, not run" in lines[3]
     assert lines[3].lstrip().startswith("n2[/")
     assert "pruned before" in lines[4]
-    assert "r_pre=0.30?" in lines[5]
+    assert "r_pre" not in lines[5]
     assert "timeout" in lines[5]
     assert [line.strip() for line in lines[6:10]] == ["n0 ==> n1", "n0 --> n2", "n0 -.-> n3", "n0 --> n4"]
     assert "  class n1 best" in lines
@@ -76,6 +76,14 @@ def test_every_reason_for_pruning_has_words(tree):
     for reason in ("pre_evaluation", "top_k", "post_evaluation"):
         tree[1].pruned = reason
         assert status(tree[1]).startswith("pruned ")
+
+
+def test_an_answer_that_leaves_something_out_says_what(tree):
+    assert "answered" not in status(tree[1])
+    tree[1].answer, tree[1].missing = {"type": "ai"}, ["the mail", "a <date>"]
+    assert status(tree[1]) == "answered, missing: the mail; a <date>"
+    assert "the mail; a #60;date#62;" in to_mermaid(tree)
+    assert "missing: the mail" in terminal(to_rich(tree))
 
 
 def test_a_node_that_is_nowhere_yet_has_no_figures():
