@@ -2,11 +2,15 @@
 
     python -m tests.benchmarks.price [--json out.json] [--tasks NAME ...]
 
-Real agents, graphs and tools: `create_agent` beside `create_tooltree_agent`. The model is scripted: right and sure, or,
-in tasks whose names begin with `errs`, wrong once: it makes a wrong call, or stops before all is done. Counted are its
-calls; tokens, four characters each; latencies, the model calls that had to wait for each other, on a clock where tools
-take no time; and whether the answer and the state of the world are right in the end. Not measured: what a provider's
-prompt cache saves, how unsure real models are, and what a search gains where a model is often wrong.
+Real agents, graphs and tools: `create_agent` beside `create_tooltree_agent` at each effort, and in the paper's form.
+The model is scripted: right and sure, or, in tasks whose names begin with `errs`, wrong once: it makes a wrong call, or
+stops before all is done. As a judge it is always right. Counted are its calls; tokens, four characters each; latencies,
+the model calls that had to wait for each other, on a clock where tools take no time; and whether the answer and the
+state of the world are right in the end. Where plain does not solve its task, it stops at its error: its calls are then
+those of the work that it has done. Not measured: what a provider's prompt cache saves, how unsure real models are, and
+what a search gains where a model is often wrong.
+
+The targets stand below the table, each with what misses it.
 """
 
 import argparse
@@ -17,7 +21,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from langchain.agents import create_agent
 from rich.console import Console
@@ -48,12 +52,26 @@ def planned(model: CountingModel, setting: Setting, *, config: SearchConfig | No
     return create_tooltree_agent(model, setting.tools, config=config, effects=setting.effects, sandbox=setting.sandbox)
 
 
+EFFORTS: tuple[Literal["frugal", "balanced", "thorough"], ...] = ("frugal", "balanced", "thorough")
+
 PLANNERS: dict[str, Callable[[CountingModel, Setting], Any]] = {
     "plain": plain,
-    "default": planned,
+    **{effort: partial(planned, config=SearchConfig(effort=effort)) for effort in EFFORTS},
     "paper": partial(planned, config=SearchConfig.paper()),
 }
 """Agents by name; the others are compared with the first one."""
+
+ERRING = "errs"
+"""How the names of the tasks begin in which the model is wrong once."""
+
+MOST_TOKENS = 1.15
+"""Share of plain's tokens that a search may take where the model is right and sure."""
+
+MOST_MORE_CALLS = 4
+"""Calls that a search may make more than plain where the model errs once."""
+
+WRITES = {"four_writes": 4, "two_writes": 2, "mail": 1, **{f"reads_{count}": 1 for count in range(1, 7)}}
+"""Deferred and sandboxed writes of a task: each of them begins another run of the planner, which may cost a call."""
 
 
 def measure(task: Task, planner: str) -> Price:
@@ -87,13 +105,38 @@ def table_of(prices: dict[str, dict[str, Price]]) -> Table:
         cells = [_cell(row[name], base) for name in others]
         table.add_row(task, f"{base.calls}  {_mark(base)}", *cells)
     for label, erring in (("right and sure", False), ("erring once", True)):
-        rows = [row for task, row in prices.items() if task.startswith("errs") == erring]
+        rows = [row for task, row in prices.items() if task.startswith(ERRING) == erring]
         if rows:
             summed = {name: _sum(row[name] for row in rows) for name in PLANNERS}
             cells = [_cell(summed[name], summed[first]) for name in others]
             table.add_section()
             table.add_row(f"all {label}", f"{summed[first].calls}  {_mark(summed[first])}", *cells)
     return table
+
+
+def verdict(prices: dict[str, dict[str, Price]]) -> dict[str, list[str]]:
+    """The targets, each with the tasks and efforts that miss it."""
+    rows = [(f"{task}, {name}", task, row["plain"], row[name]) for task, row in prices.items() for name in EFFORTS]
+    sure = [row for row in rows if not row[1].startswith(ERRING)]
+    erring = [row for row in rows if row[1].startswith(ERRING)]
+    return {
+        "right and sure: plain's calls, at most one more for each write": [
+            f"{label}: {price.calls} for {base.calls}"
+            for label, task, base, price in sure
+            if not base.calls <= price.calls <= base.calls + WRITES.get(task, 0)
+        ],
+        f"right and sure: at most {MOST_TOKENS} times plain's tokens": [
+            f"{label}: {price.tokens / base.tokens:.2f}"
+            for label, _, base, price in sure
+            if price.tokens > MOST_TOKENS * base.tokens
+        ],
+        f"erring once: at most {MOST_MORE_CALLS} calls more than plain": [
+            f"{label}: {price.calls} for {base.calls}"
+            for label, _, base, price in erring
+            if price.calls > base.calls + MOST_MORE_CALLS
+        ],
+        "all solved": [label for label, _, _, price in rows if not price.solved],
+    }
 
 
 def _cell(price: Price, base: Price) -> str:
@@ -126,7 +169,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         name: {planner: measure(every[name], planner) for planner in PLANNERS}
         for name in track(options.tasks, "tasks", transient=True)
     }
-    Console(width=45 + 32 * len(PLANNERS)).print(table_of(prices))
+    console = Console(width=45 + 32 * len(PLANNERS))
+    console.print(table_of(prices))
+    for target, missed in verdict(prices).items():
+        console.print(f"{'missed' if missed else 'holds '}  {target}", *missed, sep="\n        ", highlight=False)
     if options.json:
         text = {"tasks": {task: {name: asdict(price) for name, price in row.items()} for task, row in prices.items()}}
         options.json.write_text(json.dumps(text, indent=1) + "\n", encoding="utf-8")

@@ -2,7 +2,8 @@
 
 It knows the right steps of its task. As an agent it calls the next step, all calls of it in one reply, and answers once
 nothing is missing. Asked by the planner, it offers and scores calls by the same steps. A model that errs does so once,
-in the first reply that is asked of it at that point, as agent or as proposer; as a judge it is right.
+in the first reply that is asked of it at that point, as agent or as proposer. As a judge it is right, also where it
+stops too early and is asked what is missing: a careful reader found that at 21 of 24 early stops of real models.
 """
 
 import asyncio
@@ -35,10 +36,8 @@ class Worker:
         return [(call.tool, call.arguments) for call in self.next_calls(question.path, question.tools)]
 
     def missing(self, question: Question) -> list[str]:
-        """What is not done; a model that stops believes that all is."""
-        if question.kind == "step":
-            return []
-        return [call.key for call in self._missing(question.path, self._step(question.path))]
+        """What is not done, without error."""
+        return [call.key for call in self._undone(question.path)]
 
     def next_calls(self, path: Sequence[Made], tools: Sequence[str] | None = None) -> list[Call]:
         """The calls of the next reply, with the shown tools only; none if the model thinks that all is done."""
@@ -52,8 +51,9 @@ class Worker:
         return [call for call in calls if tools is None or call.tool in tools]
 
     def propose(self, question: Question) -> list[tuple[str, Mapping[str, Any]]]:
-        """The calls of the next reply, as candidates."""
-        return self.act(question)[: question.count]
+        """The calls of the next reply, as candidates; what is not done where no call leads to the goal any more."""
+        lost = self._undone(question.path)[:1] if self._lost(question.path) else []
+        return (self.act(question) or [(call.tool, call.arguments) for call in lost])[: question.count]
 
     def score_call(self, question: Question, call: Made) -> float:
         """r_pre, without error."""
@@ -80,6 +80,11 @@ class Worker:
             (at for at, calls in enumerate(self.task.steps) if any(call.key not in made for call in calls)),
             len(self.task.steps),
         )
+
+    def _undone(self, path: Sequence[Made]) -> list[Call]:
+        """All calls of the task that are still to be made."""
+        made = _keys(path)
+        return [call for step in self.task.steps for call in step if call.key not in made]
 
     def _missing(self, path: Sequence[Made], step: int) -> list[Call]:
         if step == len(self.task.steps) or self._lost(path):

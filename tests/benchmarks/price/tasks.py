@@ -177,7 +177,7 @@ MISTAKES = (
     ("errs_stop_reads", "reads_3", Mistake(1)),
     ("errs_stop_mail", "mail", Mistake(1)),
     ("errs_stop_writes", "two_writes", Mistake(1)),
-    ("errs_write", "four_writes", Mistake(0, Call("delete_file", {"name": "plan.txt"}), fatal=True)),
+    ("errs_write", "four_writes", Mistake(2, Call("delete_file", {"name": "old.txt"}), fatal=True)),
 )
 
 

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from langchain_tooltree.testing import Made, Question
-from tests.benchmarks.price.__main__ import PLANNERS, main, measure
+from tests.benchmarks.price.__main__ import EFFORTS, PLANNERS, Price, main, measure, verdict
 from tests.benchmarks.price.clock import VirtualLoop
 from tests.benchmarks.price.model import LATER, NOW, WRONG, CountingModel, Worker
 from tests.benchmarks.price.tasks import tasks
@@ -31,7 +31,7 @@ PLAIN_CALLS = {
     "errs_stop_reads": 2,
     "errs_stop_mail": 2,
     "errs_stop_writes": 2,
-    "errs_write": 2,
+    "errs_write": 4,
 }
 DETOURS = {"errs_call", "errs_sql"}
 
@@ -107,12 +107,21 @@ def test_model_errs_once():
 
 def test_nothing_is_right_after_a_fatal_call():
     task = TASKS["errs_write"]
-    worker = Worker(task)
-    (wrong,) = worker.next_calls(())
-    path = (Made(wrong.tool, wrong.arguments, "Deleted."),)
+    worker, before = Worker(task), made(task, 0, 2)
+    (wrong,) = worker.next_calls(before)
+    path = (*before, Made(wrong.tool, wrong.arguments, "Deleted."))
     assert worker.next_calls(path) == []
-    assert worker.score_call(Question("pre", task.request, path), made(task, 0, 1)[0]) == WRONG
-    assert worker.next_calls(()) == list(task.steps[0])
+    [(tool, arguments)] = worker.propose(Question("propose", task.request, path, count=5))
+    assert worker.score_call(Question("pre", task.request, path), Made(tool, arguments)) == WRONG
+    assert worker.next_calls(before) == list(task.steps[2])
+
+
+def test_model_that_stops_too_early_says_what_is_missing_when_it_is_asked():
+    task = TASKS["errs_stop_mail"]
+    worker, path = Worker(task), made(task, 0, 1)
+    assert worker.act(Question("step", task.request, path, ("mail",))) == []
+    assert len(worker.missing(Question("step", task.request, path))) == 1
+    assert worker.missing(Question("step", task.request, made(task, 0, 2))) == []
 
 
 @pytest.mark.parametrize("planner", PLANNERS)
@@ -123,7 +132,24 @@ def test_every_planner_solves_a_read(planner):
 
 
 def test_figures_are_the_same_each_time():
-    assert measure(TASKS["weather"], "default") == measure(TASKS["weather"], "default")
+    assert measure(TASKS["weather"], "balanced") == measure(TASKS["weather"], "balanced")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name", ["hello", "sql", "reads_3", "four_writes", "two_writes", "errs_stop_writes", "errs_write"]
+)
+def test_own_steps_hold_the_targets(name):
+    row = {planner: measure(TASKS[name], planner) for planner in ("plain", *EFFORTS)}
+    assert not any(verdict({name: row}).values())
+
+
+def test_verdict_names_what_misses_a_target():
+    right, dear, failed = Price(3, 100, 3, True), Price(8, 116, 8, True), Price(7, 1000, 7, False)
+    sure, erring = dict.fromkeys(EFFORTS, dear), dict.fromkeys(EFFORTS, failed)
+    told = [*verdict({"mail": {"plain": right, **sure}, "errs_mail": {"plain": right, **erring}}).values()]
+    assert [len(missed) for missed in told] == [3, 3, 0, 3]
+    assert told[0][0] == "mail, frugal: 8 for 3"
 
 
 def test_figures_are_written_by_task_and_planner(tmp_path, capsys):
@@ -135,4 +161,4 @@ def test_figures_are_written_by_task_and_planner(tmp_path, capsys):
     assert {*prices["hello"]["plain"]} == {"calls", "tokens", "latencies", "solved"}
     assert prices["errs_stop_writes"]["plain"]["solved"] is False
     printed = capsys.readouterr().out
-    assert all(word in printed for word in ("hello", "all right and sure", "all erring once", *PLANNERS))
+    assert all(word in printed for word in ("hello", "all right and sure", "all erring once", "holds", *PLANNERS))
