@@ -129,11 +129,8 @@ class ScriptedChatModel(_Double):
     """A chat model that gives prepared replies, one a call, in order.
 
     ```python
-    propose = AIMessage("", tool_calls=[{"name": "look", "args": {"place": "desk"}, "id": "1"}])
-    before = {"scores": [{"id": "c1", "reason": "likely", "score": 0.9}]}
-    after = {"reason": "found", "score": 0.9, "goal": 0.95}
-    done = "That was all."
-    model = ScriptedChatModel(replies=[propose, "There is no other call.", before, done, after, "It is on the desk."])
+    call = {"name": "look", "args": {"place": "desk"}, "id": "1"}
+    model = ScriptedChatModel(replies=[AIMessage("", tool_calls=[call]), "It is on the desk. Missing: nothing"])
     search("Where is it?", [look], model=model, effects={"look": "read"})
     ```
 
@@ -194,10 +191,11 @@ class Question:
 class Policy(Protocol):
     """What an `OfflineChatModel` thinks.
 
-    Two methods more are used where a policy has them. `act(question)` returns all the calls that the agent makes now in
-    one reply, in the form of `propose`; without it, the first call of `propose` is made. `missing(question)` returns
+    Three methods more are used where a policy has them. `act(question)` returns all the calls that the agent makes now
+    in one reply, in the form of `propose`; without it, the first call of `propose` is made. `missing(question)` returns
     what the request still lacks, in words; without it, an agent that stops says that nothing is missing, and a check
-    goes by the goal score.
+    goes by the goal score. `may_miss(question)` returns calls that may still be needed where the agent stops, as
+    triples of tool, arguments and confidence; without it, none are named.
     """
 
     def propose(self, question: Question) -> Sequence[tuple[str, Mapping[str, Any]]]:
@@ -231,7 +229,7 @@ class OfflineChatModel(_Double):
         reply: Response = ""
         match question.kind:
             case "step":
-                reply = self._step(question)
+                reply = self._step(question, Conversation(messages).instructions)
             case "propose":
                 reply = self._candidates(question, tools)
             case "pre":
@@ -250,12 +248,18 @@ class OfflineChatModel(_Double):
                 reply = policy.answer(question)
         return reply
 
-    def _step(self, question: Question) -> Response:
-        """All the calls of the agent's next reply, or its answer."""
+    def _step(self, question: Question, instructions: str) -> Response:
+        """All the calls of the agent's next reply, or its answer, which ends as the instructions want it."""
         calls = self.policy.act(question) if hasattr(self.policy, "act") else self.policy.propose(question)[:1]
         if calls:
             return _calling(calls)
-        return f"{self.policy.answer(question)}\nMissing: {'; '.join(self._missing(question)) or 'nothing'}"
+        missing = [*self._missing(question)]
+        if prompts.DEFAULT_STEP_CALLS_PROMPT not in instructions:
+            return f"{self.policy.answer(question)}\nMissing: {'; '.join(missing) or 'nothing'}"
+        named = self.policy.may_miss(question) if hasattr(self.policy, "may_miss") else ()
+        calls = [{"tool": tool, "arguments": given, "confidence": confidence} for tool, given, confidence in named]
+        form = {"done": not missing, "maybe_missing": calls or missing}
+        return f"{self.policy.answer(question)}\n{json.dumps(form, ensure_ascii=False)}"
 
     def _candidates(self, question: Question, tools: Sequence[Mapping[str, Any]]) -> AIMessage:
         """Candidates, with scores where the tools have room for them."""
@@ -328,7 +332,8 @@ def read_question(
         return _read_document(kind, json.loads(messages[1].text), attempt=len(messages) // 2)
     said = Conversation(messages)
     request, path = _read_dialogue(said)
-    if kind is None and prompts.DEFAULT_STEP_PROMPT in said.instructions:
+    asked = (prompts.DEFAULT_STEP_PROMPT, prompts.DEFAULT_STEP_CALLS_PROMPT)
+    if kind is None and any(prompt in said.instructions for prompt in asked):
         return Question("step", request, path, names), []
     if kind is None:
         return Question("answer", request, path), []

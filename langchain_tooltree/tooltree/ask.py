@@ -4,6 +4,7 @@ A state that was not asked yet is asked as the agent itself would ask: its own s
 for candidates.
 """
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -12,6 +13,7 @@ from typing import Any
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage
 from langchain_core.tools import BaseTool
+from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from langchain_tooltree.conversation import is_observation
 from langchain_tooltree.flows import Flow
@@ -28,12 +30,16 @@ from langchain_tooltree.models import (
     was_refused,
 )
 from langchain_tooltree.tooltree.channel import (
+    SAID_DONE,
+    SAID_OPEN,
+    NamedCall,
     ScoredTools,
     answer_in,
     as_score,
-    read_missing,
+    read_end,
     standing_of,
     step_messages,
+    step_prompt,
 )
 from langchain_tooltree.tooltree.prompts import (
     DEFAULT_ASSESS_PROMPT,
@@ -129,6 +135,7 @@ class Proposer:
         self._tools = library.by_name
         self._effects = effects
         self._config = config
+        self._sizes: dict[str, int] = {}  # characters of each tool as it is bound, by name
 
     def propose(self, request: ProposalRequest, meter: Meter) -> Flow[Proposal]:
         """Ask a state what to do next."""
@@ -164,18 +171,24 @@ class Proposer:
         """
         step, again = Proposal(), Proposal()
         shown = ScoredTools(tools)
-        reply = yield from self._reply(request, step_messages(request.conversation), shown, meter, step)
+        prompt = step_prompt(request.conversation, sum(map(self._size, tools)))
+        reply = yield from self._reply(request, step_messages(request.conversation, prompt), shown, meter, step)
         if isinstance(reply, AIMessage):
             self._take_step(reply, shown, step)
         if not (step.problems and meter.left):
             return step
         told = DEFAULT_STEP_REPAIR_PROMPT.format(problems=_listed(map(str, step.problems)))
-        repair = step_messages(request.conversation, told)
+        repair = step_messages(request.conversation, prompt, told)
         reply = yield from self._reply(request, repair, shown, meter, again, attempts=1)
         if not isinstance(reply, AIMessage):
             return step
         self._take_step(reply, shown, again)
-        return again if again.actions or not step.actions else step
+        return step if step.actions and (again.finished or not again.actions) else again
+
+    def _size(self, tool: BaseTool) -> int:
+        if tool.name not in self._sizes:
+            self._sizes[tool.name] = len(json.dumps(convert_to_openai_tool(tool), ensure_ascii=False, default=str))
+        return self._sizes[tool.name]
 
     def _take_step(self, reply: AIMessage, shown: ScoredTools, step: Proposal) -> None:
         """The calls of a reply as a batch, each once, the writes that are left to the host last; or the answer."""
@@ -184,11 +197,30 @@ class Proposer:
             batch.setdefault(call.key, call)
         if batch:
             first, *others = sorted(batch.values(), key=lambda call: call.effect == "write")
-            said, _ = read_missing(str(reply.text))
+            said, _ = read_end(str(reply.text))
             step.actions = [(first.model_copy(update={"said": said}), *others)]
         elif not step.problems:
             step.finished = True
-            step.answer, (step.goal, step.missing) = answer_in(reply)
+            step.answer, (step.goal, step.missing, named) = answer_in(reply)
+            self._take_named(named, shown, step)
+
+    def _take_named(self, named: Iterable[NamedCall], shown: ScoredTools, step: Proposal) -> None:
+        """The calls that an answer says may still be needed; one that cannot be made is a hint, if not all is done."""
+        offered: dict[str, tuple[Call, float | None]] = {}
+        for name, written, confidence in named:
+            tool, arguments = self._tools[name] if name in shown.names else None, written
+            problem: str | None = "there is no tool of this name"
+            if tool is not None:
+                arguments, problem = checked_arguments(tool, written)
+            call = Call(tool=name, arguments=arguments, effect=self._effects.get(name, "write"))
+            if not problem:
+                offered.setdefault(call.key, (call, confidence))
+            elif step.goal != SAID_DONE:
+                step.missing += (call.label,)
+        ranked = sorted(offered.values(), key=lambda each: each[1] or 0, reverse=True)
+        step.actions = [(call,) for call, _ in ranked]
+        if any(confidence is not None for _, confidence in ranked):
+            step.confidences = [confidence for _, confidence in ranked]
 
     # --- candidates ---
 
@@ -212,7 +244,7 @@ class Proposer:
             return plain
         # Some models make one call in a reply, and theirs may have been to say how things stand.
         silent = not (failure or proposal.actions or proposal.problems)
-        if silent and proposal.goal == 0 and meter.left:
+        if silent and proposal.goal == SAID_OPEN and meter.left:
             shown = shown.without_assess()
             yield from self._ask(request, self._with_scores(request, shown), shown, meter, proposal)
         return shown
@@ -331,7 +363,7 @@ class Proposer:
         said = next((call["args"] for call in reply.tool_calls if call["name"] == shown.assess), None)
         if said is not None:
             proposal.reward = as_score(said.get("last_result"))
-            proposal.goal, proposal.missing = standing_of(said)
+            proposal.goal, proposal.missing, _ = standing_of(said)
         proposal.largest_reply = max(proposal.largest_reply, len(wanted) + len(reply.invalid_tool_calls))
         origin = Reply(reply.content, reply.additional_kwargs, reply.response_metadata, written_calls)
         for position, written in wanted[:most]:

@@ -51,6 +51,11 @@ End answers with "Missing: <todo or nothing>\""""
 """Stands at the end of the agent's own instructions where a state is asked for the first time. It is short, because
 each step of a search pays for it: where an agent sends 100 tokens, these 11 are a tenth."""
 
+DEFAULT_STEP_CALLS_PROMPT = """\
+End answers with {"done": bool, "maybe_missing": [up to 3 {"tool": "", "arguments": {}, "confidence": 0-1}]}"""
+"""Stands there instead where the request is large enough: an answer then also names calls that may still be needed, so
+that a search that doubts the answer need not ask for them."""
+
 DEFAULT_STEP_REPAIR_PROMPT = """\
 Your last reply here could not be carried out:
 {problems}

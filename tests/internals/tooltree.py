@@ -10,7 +10,16 @@ from langchain_tooltree.tooltree import sandbox as sandbox_module
 from langchain_tooltree.tooltree import search as kernel
 from langchain_tooltree.tooltree.ask import ProposalRequest, Proposer, plan_tools
 from langchain_tooltree.tooltree.ask import propose_messages as propose_messages_of
-from langchain_tooltree.tooltree.channel import ScoredTools, answer_in, standing_of, step_messages
+from langchain_tooltree.tooltree.channel import (
+    SAID_DONE,
+    SAID_OPEN,
+    ScoredTools,
+    Standing,
+    answer_in,
+    standing_of,
+    step_prompt,
+)
+from langchain_tooltree.tooltree.channel import step_messages as step_messages_with
 from langchain_tooltree.tooltree.dialogue import PathDialogue, transcript
 from langchain_tooltree.tooltree.draw import figures, status, to_mermaid, to_rich
 from langchain_tooltree.tooltree.driver import answered, searched
@@ -27,6 +36,7 @@ from langchain_tooltree.tooltree.prompts import (
     DEFAULT_POST_JUDGE_PROMPT,
     DEFAULT_PRE_JUDGE_PROMPT,
     DEFAULT_PROPOSE_PROMPT,
+    DEFAULT_STEP_CALLS_PROMPT,
     DEFAULT_STEP_PROMPT,
     DEFAULT_TRIED_PROMPT,
     CandidateScores,
@@ -98,6 +108,11 @@ def clean_arguments(tool, written):
 def find_problem(tool, arguments):
     """What is wrong with the arguments of a call."""
     return checked_arguments(tool, arguments)[1]
+
+
+def step_messages(conversation, prompt=DEFAULT_STEP_PROMPT):
+    """The prompt that asks for the agent's own step."""
+    return step_messages_with(conversation, prompt)
 
 
 def propose_messages(conversation, *, instruction, attempt, tried, offered=()):

@@ -1,5 +1,7 @@
 """The shipped doubles behave like chat models."""
 
+import json
+
 import pytest
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.tools import tool
@@ -14,6 +16,8 @@ from tests.internals.tooltree import (
     DEFAULT_POST_JUDGE_PROMPT,
     DEFAULT_PRE_JUDGE_PROMPT,
     DEFAULT_PROPOSE_PROMPT,
+    DEFAULT_STEP_CALLS_PROMPT,
+    DEFAULT_STEP_PROMPT,
     ScoredTools,
     propose_messages,
     step_messages,
@@ -134,9 +138,10 @@ def test_anything_else_asks_for_the_answer():
     assert (question.kind, question.request, len(question.path)) == ("answer", "Go.", 1)
 
 
-def test_a_step_is_known_by_its_line():
+@pytest.mark.parametrize("line", [DEFAULT_STEP_PROMPT, DEFAULT_STEP_CALLS_PROMPT])
+def test_a_step_is_known_by_its_line(line):
     bound = [{"function": {"name": "alpha"}}, {"function": {"name": "beta"}}]
-    question, _ = read_question(step_messages([SystemMessage("Be kind."), *dialogue()]), bound)
+    question, _ = read_question(step_messages([SystemMessage("Be kind."), *dialogue()], line), bound)
     assert (question.kind, question.request, question.tools) == ("step", "Go.", ("alpha", "beta"))
     assert question.path == (Made("alpha", {"n": 1}, "seen"),)
 
@@ -185,13 +190,42 @@ def test_an_offline_model_ends_its_answer_with_what_is_missing(numbered_tools, p
     assert model.invoke(step_messages(dialogue())).text == "Done.\nMissing: nothing"
 
 
-def test_an_offline_model_that_stops_early_says_so(numbered_tools):
-    class Early(Batches):
-        def act(self, _):
-            return []
+class Early(Batches):
+    def act(self, _):
+        return []
 
+
+class Unsure(Early):
+    def may_miss(self, question):
+        return [(*call, 0.4) for call in Batches.act(self, question)]
+
+
+class Sure(Unsure):
+    def missing(self, _):
+        return []
+
+
+def test_an_offline_model_that_stops_early_says_so(numbered_tools):
     model = OfflineChatModel(policy=Early(1, 2, 3)).bind_tools(numbered_tools("alpha"))
     assert model.invoke(step_messages(dialogue())).text == "Done.\nMissing: number 2; number 3"
+
+
+TWO = {"tool": "alpha", "arguments": {"n": 2}, "confidence": 0.4}
+
+
+@pytest.mark.parametrize(
+    ("policy", "form"),
+    [
+        (Batches(1), {"done": True, "maybe_missing": []}),
+        (Early(1, 2), {"done": False, "maybe_missing": ["number 2"]}),
+        (Unsure(1, 2), {"done": False, "maybe_missing": [TWO]}),
+        (Sure(1, 2), {"done": True, "maybe_missing": [TWO]}),
+    ],
+)
+def test_an_offline_model_names_calls_where_it_is_asked_for_them(numbered_tools, policy, form):
+    model = OfflineChatModel(policy=policy).bind_tools(numbered_tools("alpha"))
+    said = model.invoke(step_messages(dialogue(), DEFAULT_STEP_CALLS_PROMPT)).text
+    assert said == f"Done.\n{json.dumps(form)}"
 
 
 @pytest.mark.parametrize(
@@ -238,11 +272,8 @@ async def test_a_short_search_can_be_scripted_as_the_docstring_says(find):
         """Look somewhere."""
         return f"it is on the {place}"
 
-    propose = AIMessage("", tool_calls=[{"name": "look", "args": {"place": "desk"}, "id": "1"}])
-    before = {"scores": [{"id": "c1", "reason": "likely", "score": 0.9}]}
-    after = {"reason": "found", "score": 0.9, "goal": 0.95}
-    model = ScriptedChatModel(
-        replies=[propose, "There is no other call.", before, "That was all.", after, "It is on the desk."]
-    )
+    call = {"name": "look", "args": {"place": "desk"}, "id": "1"}
+    model = ScriptedChatModel(replies=[AIMessage("", tool_calls=[call]), "It is on the desk. Missing: nothing"])
     result = await find("Where is it?", [look], model=model, effects={"look": "read"})
     assert (result.stop_reason, result.answer.text) == ("solved", "It is on the desk.")
+    assert len(model.calls) == 2

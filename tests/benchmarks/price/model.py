@@ -3,7 +3,8 @@
 It knows the right steps of its task. As an agent it calls the next step, all calls of it in one reply, and answers once
 nothing is missing. Asked by the planner, it offers and scores calls by the same steps. A model that errs does so once,
 in the first reply that is asked of it at that point, as agent or as proposer. As a judge it is right, also where it
-stops too early and is asked what is missing: a careful reader found that at 21 of 24 early stops of real models.
+stops too early and is asked what is missing, in words or in calls: a careful reader found that at 21 of 24 early stops
+of real models, and named the right call first at 20.
 """
 
 import asyncio
@@ -38,6 +39,10 @@ class Worker:
     def missing(self, question: Question) -> list[str]:
         """What is not done, without error."""
         return [call.key for call in self._undone(question.path)]
+
+    def may_miss(self, question: Question) -> list[tuple[str, Mapping[str, Any], float]]:
+        """The calls that come next where the model stops too early."""
+        return [(call.tool, call.arguments, NOW) for call in self._missing(question.path, self._step(question.path))]
 
     def next_calls(self, path: Sequence[Made], tools: Sequence[str] | None = None) -> list[Call]:
         """The calls of the next reply, with the shown tools only; none if the model thinks that all is done."""

@@ -42,7 +42,9 @@ def ask(drive):
     async def run(*replies, allowance=9, attempt=1, tried=(), extra_candidates=0, conversation=REQUEST, **settings):
         model = ScriptedChatModel(replies=replies)
         library = ToolLibrary([add, look])
-        proposer = Proposer(model, library, {"add": "read", "look": "write"}, SearchConfig(**settings))
+        proposer = Proposer(
+            model, library, {"add": "read", "look": "write"}, SearchConfig(**{"pre_evaluation": "batched", **settings})
+        )
         meter = Meter(allowance)
         request = ProposalRequest(
             conversation, library.names, attempt=attempt, tried=tried, extra_candidates=extra_candidates

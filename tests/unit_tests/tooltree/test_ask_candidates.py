@@ -9,7 +9,7 @@ from pydantic import Field
 from langchain_tooltree import SearchConfig, ToolLibrary
 from langchain_tooltree.testing import ScriptedChatModel
 from tests.internals.hall import Meter
-from tests.internals.tooltree import ProposalRequest, Proposer
+from tests.internals.tooltree import SAID_DONE, SAID_OPEN, ProposalRequest, Proposer
 
 
 @tool
@@ -92,7 +92,7 @@ async def test_one_reply_brings_calls_their_scores_and_how_things_stand(ask):
     proposal, meter, model = await ask(calls(DESK, SHED, assess(0.3, "the place of the key")))
     assert labels(proposal) == ['look(place="desk")', 'look(place="shed")']
     assert proposal.confidences == [0.8, 0.4]
-    assert (proposal.reward, proposal.goal, proposal.missing) == (0.3, 0.0, ("the place of the key",))
+    assert (proposal.reward, proposal.goal, proposal.missing) == (0.3, SAID_OPEN, ("the place of the key",))
     assert (proposal.finished, proposal.answer, proposal.problems, meter.model_calls) == (False, None, [], 1)
     system = model.calls[0][0].text
     assert "Offer up to 3 different" in system
@@ -102,14 +102,14 @@ async def test_one_reply_brings_calls_their_scores_and_how_things_stand(ask):
 
 async def test_a_reply_that_only_says_that_all_is_done_finishes_the_state(ask):
     proposal, meter, _ = await ask(calls(assess(0.9, fulfilled=True)))
-    assert (proposal.finished, proposal.reward, proposal.goal, meter.model_calls) == (True, 0.9, 1.0, 1)
+    assert (proposal.finished, proposal.reward, proposal.goal, meter.model_calls) == (True, 0.9, SAID_DONE, 1)
     told, _, _ = await ask("All is done.")
     assert (told.finished, told.reward, told.goal) == (True, None, None)
 
 
 async def test_a_reply_that_says_done_may_still_name_calls(ask):
     proposal, _, _ = await ask(calls(SHED, assess(0.9, fulfilled=True)))
-    assert (labels(proposal), proposal.goal, proposal.finished) == (['look(place="shed")'], 1.0, False)
+    assert (labels(proposal), proposal.goal, proposal.finished) == (['look(place="shed")'], SAID_DONE, False)
 
 
 async def test_a_tool_with_such_an_argument_has_no_score(ask):
@@ -156,7 +156,7 @@ async def test_invalid_candidates_are_repaired_with_their_scores(ask):
 async def test_a_model_that_makes_one_call_is_asked_again_without_the_assessment(ask):
     proposal, meter, model = await ask(calls(assess(0.3, "it")), calls(DESK))
     assert (labels(proposal), proposal.confidences) == (['look(place="desk")'], [0.8])
-    assert (proposal.reward, proposal.goal, proposal.missing) == (0.3, 0.0, ("it",))
+    assert (proposal.reward, proposal.goal, proposal.missing) == (0.3, SAID_OPEN, ("it",))
     assert meter.model_calls == 2
     assert "assess" not in str(model.bindings[1])
     assert "assess" not in model.calls[1][0].text

@@ -1,5 +1,7 @@
 """The agent's own step: asked as the agent itself would be asked, and taken as the agent would take it."""
 
+import json
+
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.tools import tool
@@ -8,7 +10,14 @@ from pydantic import Field
 from langchain_tooltree import SearchConfig, ToolLibrary
 from langchain_tooltree.testing import ScriptedChatModel
 from tests.internals.hall import Meter
-from tests.internals.tooltree import DEFAULT_STEP_PROMPT, ProposalRequest, Proposer
+from tests.internals.tooltree import (
+    DEFAULT_STEP_CALLS_PROMPT,
+    DEFAULT_STEP_PROMPT,
+    SAID_DONE,
+    SAID_OPEN,
+    ProposalRequest,
+    Proposer,
+)
 
 
 @tool
@@ -116,17 +125,58 @@ async def test_within_a_reply_a_call_is_made_once_and_writes_come_last(step):
 
 async def test_a_reply_without_calls_is_the_answer_and_says_what_is_missing(step):
     done, meter, _ = await step("It is sent.\n\nMissing: nothing")
-    assert (done.finished, done.answer.text, done.goal, done.missing) == (True, "It is sent.", 1.0, ())
+    assert (done.finished, done.answer.text, done.goal, done.missing) == (True, "It is sent.", SAID_DONE, ())
     assert (done.actions, done.problems, done.error, meter.model_calls) == ([], [], None, 1)
     early, _, _ = await step("There is dust.\nMissing: send the mail")
     assert (early.finished, early.answer.text, early.goal, early.missing) == (
         True,
         "There is dust.",
-        0.0,
+        SAID_OPEN,
         ("send the mail",),
     )
     silent, _, _ = await step("It is sent.")
     assert (silent.finished, silent.answer.text, silent.goal, silent.missing) == (True, "It is sent.", None, ())
+
+
+LONG = [SystemMessage(f"Be kind. {'x' * 1_000}"), *CONVERSATION[1:]]
+
+
+def stop(*named, done=True):
+    """An answer that ends with the full form."""
+    keys = ("tool", "arguments", "confidence")
+    form = {"done": done, "maybe_missing": [dict(zip(keys, each, strict=False)) for each in named]}
+    return f"There is dust.\n{json.dumps(form)}"
+
+
+async def test_a_request_that_is_large_enough_asks_for_calls_that_may_still_be_needed(step):
+    for conversation, line in ((CONVERSATION, DEFAULT_STEP_PROMPT), (LONG, DEFAULT_STEP_CALLS_PROMPT)):
+        _, _, model = await step(calls(INVALID), "Done.", conversation=conversation)
+        assert all(line in prompt[0].text for prompt in model.calls)
+
+
+async def test_an_answer_brings_calls_that_may_still_be_needed(step):
+    proposal, _, _ = await step(stop((*DESK, 0.2), (*MAIL, 0.4)), conversation=LONG)
+    assert (labels(proposal), proposal.confidences) == ([['send(to="Ann")'], ['look(place="desk")']], [0.4, 0.2])
+    assert [call.effect for call in proposal.calls] == ["write", "read"]
+    assert (proposal.finished, proposal.answer.text, proposal.goal) == (True, "There is dust.", SAID_DONE)
+    assert (proposal.problems, proposal.largest_reply) == ([], 0)
+
+
+async def test_named_calls_without_a_score_are_taken_without_one(step):
+    proposal, _, _ = await step(stop(MAIL, MAIL, done=False))
+    assert (labels(proposal), proposal.confidences, proposal.goal) == ([['send(to="Ann")']], [], SAID_OPEN)
+
+
+@pytest.mark.parametrize(("done", "hints"), [(False, ('fly(to="Rome")', 'add(a=1, b="two")')), (True, ())])
+async def test_a_named_call_that_cannot_be_made_is_a_hint_unless_all_is_done(step, done, hints):
+    proposal, meter, _ = await step(stop(("fly", {"to": "Rome"}, 0.3), (*INVALID, 0.3), (*MAIL, 0.3), done=done))
+    assert (labels(proposal), proposal.missing) == ([['send(to="Ann")']], hints)
+    assert (proposal.problems, meter.model_calls) == ([], 1)
+
+
+async def test_other_calls_of_a_step_go_before_calls_that_an_answer_only_names(step):
+    proposal, _, _ = await step(calls(ATTIC, INVALID), stop((*MAIL, 0.4)))
+    assert (labels(proposal), proposal.finished) == ([['look(place="attic")']], False)
 
 
 async def test_what_is_said_beside_calls_is_no_answer(step):

@@ -6,7 +6,16 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_core.tools import StructuredTool, tool
 
-from tests.internals.tooltree import DEFAULT_STEP_PROMPT, ScoredTools, answer_in, standing_of, step_messages
+from tests.internals.tooltree import (
+    DEFAULT_STEP_PROMPT,
+    SAID_DONE,
+    SAID_OPEN,
+    ScoredTools,
+    Standing,
+    answer_in,
+    standing_of,
+    step_messages,
+)
 
 NOTHING = [
     "Missing: nothing",
@@ -67,7 +76,7 @@ NOTHING = [
 @pytest.mark.parametrize("line", NOTHING)
 def test_nothing_is_missing_however_that_is_written(line):
     answer, standing = answer_in(AIMessage(f"It is sent.\n\n{line}"))
-    assert standing == (1.0, ())
+    assert standing == Standing(SAID_DONE)
     assert answer.text.startswith("It is sent.")
     assert "issing" not in answer.text
 
@@ -97,7 +106,7 @@ SOMETHING = [
 @pytest.mark.parametrize(("line", "missing"), SOMETHING)
 def test_what_is_missing_is_taken_in_words(line, missing):
     answer, standing = answer_in(AIMessage(f"The room is free.\n{line}"))
-    assert standing == (0.0, tuple(missing))
+    assert standing == Standing(SAID_OPEN, tuple(missing))
     assert answer.text.startswith("The room is free.")
     assert "issing" not in answer.text
 
@@ -117,13 +126,13 @@ def test_what_is_missing_is_taken_in_words(line, missing):
 )
 def test_without_the_line_nothing_is_known_and_the_answer_stays(text):
     reply = AIMessage(text)
-    assert answer_in(reply) == (reply, (None, ()))
+    assert answer_in(reply) == (reply, Standing())
 
 
 @pytest.mark.parametrize("line", ["Missing:", "Missing: <todo or nothing>"])
 def test_a_line_that_is_not_filled_in_says_nothing_but_is_taken_out(line):
     answer, standing = answer_in(AIMessage(f"It is sent.\n{line}"))
-    assert (answer.text, standing) == ("It is sent.", (None, ()))
+    assert (answer.text, standing) == ("It is sent.", Standing())
 
 
 @pytest.mark.parametrize(
@@ -150,7 +159,7 @@ def test_a_line_that_is_not_filled_in_says_nothing_but_is_taken_out(line):
 )
 def test_only_the_line_is_taken_out(text, left):
     answer, standing = answer_in(AIMessage(text))
-    assert (answer.content, standing.goal) == (left, 1.0)
+    assert (answer.content, standing.goal) == (left, SAID_DONE)
 
 
 @pytest.mark.parametrize("filler", ["\n", " ", "- \n", "* ", "Missing ", "Missing:\n", "```\n", "[", ". "])
@@ -209,17 +218,17 @@ THINKING = {"type": "thinking", "thinking": "Missing: much", "signature": "c2ln"
 )
 def test_the_line_is_found_in_content_blocks(blocks, left):
     answer, standing = answer_in(AIMessage(blocks))
-    assert (answer.content, standing) == (left, (1.0, ()))
+    assert (answer.content, standing) == (left, Standing(SAID_DONE))
 
 
 def test_what_a_model_only_thinks_is_not_read():
     reply = AIMessage([THINKING, {"type": "text", "text": "Sent."}])
-    assert answer_in(reply) == (reply, (None, ()))
+    assert answer_in(reply) == (reply, Standing())
 
 
 @pytest.mark.parametrize("content", ["Missing: nothing", [{"type": "text", "text": "Missing: nothing"}]])
 def test_the_line_alone_is_no_answer(content):
-    assert answer_in(AIMessage(content)) == (None, (1.0, ()))
+    assert answer_in(AIMessage(content)) == (None, Standing(SAID_DONE))
 
 
 # --- the question ---
@@ -254,18 +263,18 @@ def test_the_line_is_short_since_every_step_pays_for_it():
 @pytest.mark.parametrize(
     ("said", "standing"),
     [
-        ({"fulfilled": True, "missing": []}, (1.0, ())),
-        ({"fulfilled": True}, (1.0, ())),
-        ({"fulfilled": True, "missing": ["none"]}, (1.0, ())),
-        ({"fulfilled": "true", "missing": "nothing"}, (1.0, ())),
-        ({"fulfilled": False, "missing": ["the mail"]}, (0.0, ("the mail",))),
-        ({"fulfilled": False, "missing": "the mail; the room"}, (0.0, ("the mail", "the room"))),
-        ({"fulfilled": "No", "missing": []}, (0.0, ())),
-        ({"fulfilled": False, "missing": [{"task": "mail"}]}, (0.0, ('{"task": "mail"}',))),
-        ({"fulfilled": True, "missing": ["the mail"]}, (None, ())),
-        ({"missing": ["the mail"]}, (None, ())),
-        ({"fulfilled": 0.75, "missing": []}, (None, ())),
-        ({}, (None, ())),
+        ({"fulfilled": True, "missing": []}, Standing(SAID_DONE)),
+        ({"fulfilled": True}, Standing(SAID_DONE)),
+        ({"fulfilled": True, "missing": ["none"]}, Standing(SAID_DONE)),
+        ({"fulfilled": "true", "missing": "nothing"}, Standing(SAID_DONE)),
+        ({"fulfilled": False, "missing": ["the mail"]}, Standing(SAID_OPEN, ("the mail",))),
+        ({"fulfilled": False, "missing": "the mail; the room"}, Standing(SAID_OPEN, ("the mail", "the room"))),
+        ({"fulfilled": "No", "missing": []}, Standing(SAID_OPEN, ())),
+        ({"fulfilled": False, "missing": [{"task": "mail"}]}, Standing(SAID_OPEN, ('{"task": "mail"}',))),
+        ({"fulfilled": True, "missing": ["the mail"]}, Standing()),
+        ({"missing": ["the mail"]}, Standing()),
+        ({"fulfilled": 0.75, "missing": []}, Standing()),
+        ({}, Standing()),
     ],
 )
 def test_a_form_says_that_all_is_done_or_what_is_missing_or_nothing(said, standing):

@@ -11,7 +11,7 @@ from langchain_core.messages import AIMessage
 from langchain_tooltree import ConfigurationError, JudgedCall, JudgeRequest
 from langchain_tooltree.testing import ScriptedChatModel
 from tests.internals.hall import Meter
-from tests.internals.tooltree import FunctionEvaluator, ModelEvaluator, resolve_judge
+from tests.internals.tooltree import SAID_DONE, SAID_OPEN, FunctionEvaluator, ModelEvaluator, Standing, resolve_judge
 
 NOT_SCORES = [None, "high", [], {}, -0.01, 1.01, math.nan, math.inf, -math.inf, True, False, 10**400]
 
@@ -176,11 +176,11 @@ def check(drive):
 
 async def test_a_check_says_whether_all_is_done_or_what_is_missing(check):
     standing, meter, model = await check({"missing": [], "fulfilled": True})
-    assert (standing, meter.model_calls) == ((1.0, ()), 1)
+    assert (standing, meter.model_calls) == (Standing(SAID_DONE), 1)
     shown = json.loads(model.calls[0][1].text)
     assert shown == {"request": "Find it.", "history": [{"role": "user", "text": "Find it."}], "answer": "It is lost."}
     standing, _, _ = await check({"missing": ["the key", "the door"], "fulfilled": False})
-    assert standing == (0.0, ("the key", "the door"))
+    assert standing == Standing(SAID_OPEN, ("the key", "the door"))
 
 
 @pytest.mark.parametrize(
@@ -196,16 +196,16 @@ async def test_a_check_says_whether_all_is_done_or_what_is_missing(check):
 )
 async def test_a_check_that_says_nothing_or_two_things_is_asked_for_once_more(check, unusable):
     standing, meter, _ = await check(unusable, {"missing": [], "fulfilled": True})
-    assert (standing, meter.model_calls) == ((1.0, ()), 2)
+    assert (standing, meter.model_calls) == (Standing(SAID_DONE), 2)
     standing, meter, _ = await check(unusable, unusable)
-    assert (standing, meter.model_calls) == ((None, ()), 2)
+    assert (standing, meter.model_calls) == (Standing(), 2)
     standing, meter, _ = await check(unusable, allowance=1)
-    assert (standing, meter.model_calls) == ((None, ()), 1)
+    assert (standing, meter.model_calls) == (Standing(), 1)
 
 
 async def test_a_check_of_a_model_without_structured_output_is_read_as_text(check):
     standing, _, model = await check('{"missing": ["the key"], "fulfilled": false}', model=PlainChatModel)
-    assert standing == (0.0, ("the key",))
+    assert standing == Standing(SAID_OPEN, ("the key",))
     assert "JSON schema" in model.calls[0][0].text
 
 
@@ -282,9 +282,9 @@ async def test_a_function_that_raises_after_execution_is_asked_once_more(functio
 
 
 async def test_a_function_checks_an_answer_by_the_goal_score_of_the_latest_call(function_judge):
-    assert await function_judge("check", request("a", stage="post"), (0.4, 0.9)) == ((0.9, ()), [1])
-    assert await function_judge("check", request("a", stage="post"), 0.4) == ((None, ()), [1])
-    assert await function_judge("check", request(stage="post")) == ((None, ()), [])
+    assert await function_judge("check", request("a", stage="post"), (0.4, 0.9)) == (Standing(0.9), [1])
+    assert await function_judge("check", request("a", stage="post"), 0.4) == (Standing(), [1])
+    assert await function_judge("check", request(stage="post")) == (Standing(), [])
 
 
 def test_models_and_functions_are_judges_and_nothing_else_is():

@@ -1,0 +1,198 @@
+"""The full form at the end of an answer: however a model writes it, it is read, and nothing of it is left."""
+
+import json
+import time
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+
+from tests.internals.tooltree import (
+    DEFAULT_STEP_CALLS_PROMPT,
+    DEFAULT_STEP_PROMPT,
+    SAID_DONE,
+    SAID_OPEN,
+    Standing,
+    answer_in,
+    step_prompt,
+)
+
+FORM = '{"done": true, "maybe_missing": []}'
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        (f"Sent.\n{FORM}", "Sent."),
+        (f"Sent. {FORM}", "Sent."),
+        (f"It is **sent**. ({FORM})", "It is **sent**."),
+        (f"It is **sent** {FORM}", "It is **sent**"),
+        (f"Sent.\n`{FORM}`", "Sent."),
+        (f"Sent.\n**Status:** `{FORM}`", "Sent."),
+        (f"Sent.\nJSON line: {FORM}.", "Sent."),
+        (f"Sent.\n\n---\n{FORM}", "Sent."),
+        (f"Sent.\n```json\n{FORM}\n```", "Sent."),
+        (f"Sent.\n```json {FORM}```", "Sent."),
+        (f"Sent.\n<!-- {FORM} -->", "Sent."),
+        ('Sent.\n{\n  "done": true,\n  "maybe_missing": [\n  ]\n}', "Sent."),
+        (f"Sent.\n{FORM}\n\nLet me know\nif\nyou need\nanything else!", None),
+        (f"Run:\n```\nls\n```\n{FORM}", "Run:\n```\nls\n```"),
+        (f"| a |\n|---|\n| 1 |\n{FORM}", "| a |\n|---|\n| 1 |"),
+        (f"- one\n- two\n\n{FORM}", "- one\n- two"),
+        (f"已发送。{FORM}", "已发送。"),
+        (f'{{"total": 3}}\n{FORM}', '{"total": 3}'),
+        (f'```json\n{{"done": 3, "open": 1}}\n```\n\n{FORM}', '```json\n{"done": 3, "open": 1}\n```'),
+        (
+            '{"total": 3, "items": [{"a": "ü"}], "done": true, "maybe_missing": []}',
+            '{"total": 3, "items": [{"a": "ü"}]}',
+        ),
+        ('{\n  "total": 3,\n  "done": true,\n  "maybe_missing": []\n}', '{\n  "total": 3\n}'),
+        ('Sent.\n{"done": "yes", "maybe_missing": "none"}', "Sent."),
+        ('Sent.\n{"Done": true, "maybeMissing": null}', "Sent."),
+        ('Sent.\n{"done": true, "missing": ["nothing"]}', "Sent."),
+        ('Sent.\n{"done": true, "maybe_missing": [{"tool": "", "arguments": {}, "confidence": 0}]}', "Sent."),
+        ('Sent.\n{"done": true, "maybe_missing": [{"tool": "none"}]}', "Sent."),
+        ('Sent.\n{"done": true}', "Sent."),
+        ('Sent.\n{"maybe_missing": []}', "Sent."),
+        ("Sent.\n{'done': True, 'maybe_missing': []}", "Sent."),
+        ('Sent.\n{"done": true, "maybe_missing": [],}', "Sent."),
+        ('Sent.\n"done": true, "maybe_missing": []', "Sent."),
+        ("Sent.\ndone: true, maybe_missing: []", "Sent."),
+        ("Sent.\n- **done**: true\n- **maybe_missing**: none", "Sent."),
+        ("Sent.\nMissing: nothing", "Sent."),
+    ],
+)
+def test_all_is_done_however_that_is_written(text, left):
+    answer, standing = answer_in(AIMessage(text))
+    assert (standing.goal, standing.missing) == (SAID_DONE, ())
+    assert not any(call.tool for call in standing.calls)
+    if left is not None:
+        assert answer.content == left
+    assert "issing" not in answer.text
+
+
+MAIL = {"tool": "mail", "arguments": {"to": "Ann"}, "confidence": 0.3}
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        MAIL,
+        {"name": "mail", "args": {"to": "Ann"}, "confidence": "0.3"},
+        {"function": {"name": "mail", "arguments": '{"to": "Ann"}'}, "confidence": 0.3},
+        {"tool_name": "mail", "parameters": {"to": "Ann"}, "confidence": 0.3, "reason": "asked for"},
+    ],
+)
+def test_a_call_is_named_in_one_of_several_ways(entry):
+    form = json.dumps({"done": False, "maybe_missing": [entry]})
+    answer, standing = answer_in(AIMessage(f"Found.\n{form}"))
+    assert (answer.text, standing) == ("Found.", Standing(SAID_OPEN, (), (("mail", {"to": "Ann"}, 0.3),)))
+
+
+def named(*confidences, done=True):
+    return {"done": done, "maybe_missing": [MAIL | {"confidence": each} for each in confidences]}
+
+
+@pytest.mark.parametrize(
+    ("said", "goal", "missing", "confidences"),
+    [
+        (named(), SAID_DONE, [], []),
+        (named(0.3), SAID_DONE, [], [0.3]),
+        (named(0.49, 0.1), SAID_DONE, [], [0.49, 0.1]),
+        (named(0.2, 0.5), None, [], [0.2, 0.5]),
+        (named(0.3, done=False), SAID_OPEN, [], [0.3]),
+        (named(0.3, done=None), None, [], [0.3]),
+        (named(0.3, done=0.75), None, [], [0.3]),
+        (named(done=False), None, [], []),
+        (named(None, 30, "high"), SAID_DONE, [], [None, None, None]),
+        (named(0.1, 0.2, 0.3, 0.4), SAID_DONE, [], [0.1, 0.2, 0.3]),
+        ({"done": True, "maybe_missing": {**MAIL}}, SAID_DONE, [], [0.3]),
+        ({"done": True, "maybe_missing": [{"tool": "wait"}]}, SAID_DONE, [], [None]),
+        ({"done": False, "maybe_missing": ["send the mail"]}, SAID_OPEN, ["send the mail"], []),
+        ({"done": False, "maybe_missing": 'mail(to="Ann")'}, SAID_OPEN, ['mail(to="Ann")'], []),
+        ({"done": False, "missing": ["the mail", MAIL]}, SAID_OPEN, ["the mail"], [0.3]),
+        ({"done": False, "maybe_missing": [{"tool": "mail", "arguments": "Ann"}]}, SAID_OPEN, None, []),
+        ({"done": True, "maybe_missing": ["send the mail"]}, None, ["send the mail"], []),
+        ({"missing": ["send the mail"]}, SAID_OPEN, ["send the mail"], []),
+        ({"done": True, "maybe_missing": [{"tool": "todo", "arguments": {"done": True}}]}, SAID_DONE, [], [None]),
+        ({"maybe_missing": [MAIL], "done": False}, SAID_OPEN, [], [0.3]),
+    ],
+)
+def test_what_a_form_says(said, goal, missing, confidences):
+    answer, standing = answer_in(AIMessage(f"Found.\n{json.dumps(said)}"))
+    assert answer.text == "Found."
+    assert standing.goal == goal
+    assert [call.confidence for call in standing.calls] == confidences
+    if missing is not None:
+        assert standing.missing == tuple(missing)
+    else:
+        assert len(standing.missing) == 1
+
+
+@pytest.mark.parametrize(
+    ("form", "goal"),
+    [
+        (f'{{"done": true, "maybe_missing": [{json.dumps(MAIL)},]}}', None),
+        (f'{{"done": false, "maybe_missing": [{json.dumps(MAIL)}', SAID_OPEN),
+        ("done: no\nmaybe_missing: send the mail", SAID_OPEN),
+        ("done: no\nmaybe_missing: none", None),
+        (DEFAULT_STEP_CALLS_PROMPT.removeprefix("End answers with "), None),
+    ],
+)
+def test_a_form_that_is_no_json_says_whether_all_is_done(form, goal):
+    answer, standing = answer_in(AIMessage(f"Found.\n{form}"))
+    assert (answer.text, standing) == ("Found.", Standing(goal))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"status": {"done": true}, "open": 2}',
+        '{"done": 3, "open": 2}',
+        'Add {"done": true} to the file.\n\nThen save it.\nThen close it.\nThen leave.',
+        "It is done: the mail was sent, and nobody may be missing.",
+    ],
+)
+def test_an_answer_that_only_looks_like_the_form_stays(text):
+    reply = AIMessage(text)
+    assert answer_in(reply) == (reply, Standing())
+
+
+def test_calls_with_long_texts_are_read():
+    long = {"done": False, "maybe_missing": [MAIL | {"arguments": {"text": "Dear all, " * 200}}] * 3}
+    answer, standing = answer_in(AIMessage(f"Found.\n{json.dumps(long)}"))
+    assert (answer.text, len(standing.calls)) == ("Found.", 3)
+
+
+def test_the_last_form_counts():
+    answer, standing = answer_in(AIMessage(f'{{"missing": ["a.txt"]}}\n\n{FORM}'))
+    assert (answer.text, standing) == ('{"missing": ["a.txt"]}', Standing(SAID_DONE))
+
+
+@pytest.mark.parametrize("filler", ["{", '{"a":', '{"done": ', '"done": true, ', '{"a": 1} ', "done: ", "} ", "`"])
+def test_a_long_answer_is_read_in_no_time(filler):
+    started = time.perf_counter()
+    answer_in(AIMessage(f"Sent.{filler * 20_000}{FORM}"))
+    assert time.perf_counter() - started < 1
+
+
+# --- which form ---
+
+LARGE = len(DEFAULT_STEP_CALLS_PROMPT) * 10
+
+
+@pytest.mark.parametrize(
+    ("said", "tools", "prompt"),
+    [
+        (0, LARGE, DEFAULT_STEP_CALLS_PROMPT),
+        (0, LARGE - 1, DEFAULT_STEP_PROMPT),
+        (100, LARGE - 100, DEFAULT_STEP_CALLS_PROMPT),
+        (100, LARGE - 101, DEFAULT_STEP_PROMPT),
+        (LARGE, 0, DEFAULT_STEP_PROMPT),
+    ],
+)
+def test_the_full_form_adds_a_tenth_to_a_request_at_most(said, tools, prompt):
+    assert step_prompt([SystemMessage(said // 2 * "a"), HumanMessage(said // 2 * "b")], tools) == prompt
+
+
+def test_the_instruction_is_short_since_every_step_pays_for_it():
+    assert len(DEFAULT_STEP_CALLS_PROMPT) <= 110
