@@ -4,9 +4,9 @@ They stand in no other file. `tests/unit_tests/test_langgraph_contract.py` check
 LangGraph, so that a release that changes something fails there first, and not in a user's graph.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from itertools import chain
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, count
 from typing import Any
 from uuid import UUID
 
@@ -178,6 +178,37 @@ def questions_once(interrupted: GraphInterrupt) -> GraphInterrupt:
     """The interrupt with every question once; LangGraph counts that of a task again for the node that waits for it."""
     questions = interrupted.args[0] if interrupted.args else ()
     return GraphInterrupt(tuple({question.id: question for question in questions}.values()))
+
+
+# Calls that one task makes at the same time.
+
+_SCRATCHPAD = "__pregel_scratchpad"
+
+_GRAPHS = 1_000
+"""Numbers of graphs that are set aside for each of the calls: more than a tool runs one after the other."""
+
+
+def has_answers() -> bool:
+    """Whether the task that is running has asked something before, and runs again with the answers.
+
+    It takes them in the order in which it asks, so calls that may ask must then keep their order.
+    """
+    scratchpad = (configurable_here() or {}).get(_SCRATCHPAD)
+    return scratchpad is not None and (bool(scratchpad.resume) or scratchpad.get_null_resume(False) is not None)
+
+
+def numbered_apart(position: int) -> dict[str, Any]:
+    """Configurable values for one of several calls of the running task, by its position among them.
+
+    LangGraph numbers the graphs that a task runs in the order in which they start, and finds their checkpoints by it.
+    With these, the graphs in each call have numbers of their own, whichever starts first.
+    """
+    scratchpad = (configurable_here() or {}).get(_SCRATCHPAD)
+    return {} if scratchpad is None else {_SCRATCHPAD: _with_numbers(scratchpad, count(position * _GRAPHS))}
+
+
+def _with_numbers(scratchpad: Any, numbers: Iterator[int]) -> Any:
+    return replace(scratchpad, subgraph_counter=numbers.__next__)
 
 
 # Checkpoints.

@@ -41,10 +41,18 @@ def so_far_in(said: Conversation) -> SoFar:
 
 
 class PathDialogue:
-    """One conversation, continued along the paths of a tree; `system` messages are put before it for the models."""
+    """One conversation, continued along the paths of a tree; `system` messages are put before it for the models.
+
+    `name` is that of the agent: its messages on the paths bear it, as those in its state do.
+    """
 
     def __init__(
-        self, tree: Tree, messages: Sequence[BaseMessage] | Conversation, *, system: Sequence[BaseMessage] = ()
+        self,
+        tree: Tree,
+        messages: Sequence[BaseMessage] | Conversation,
+        *,
+        system: Sequence[BaseMessage] = (),
+        name: str | None = None,
     ) -> None:
         said = Conversation.of(messages)
         if not said.goal:
@@ -63,6 +71,7 @@ class PathDialogue:
         self.failures = Counter(call_key(step.tool, step.arguments or {}) for step in failed)
         self._tree = tree
         self._system = list(system)
+        self._name = name
         self._ids: dict[tuple[str, int], str] = {}
         self._paths: dict[int, list[Node]] = {}
         self._made: dict[tuple[tuple[tuple[int, str], ...], bool], list[BaseMessage]] = {}
@@ -81,11 +90,11 @@ class PathDialogue:
         messages: list[BaseMessage] = []
         for made in rounds(steps):
             if made[-1].observation is None or made[-1].node in fresh:
-                messages += messages_of(made, signed=signed)
+                messages += messages_of(made, signed=signed, name=self._name)
                 continue
             key = (tuple((step.node, step.call_id) for step in made), signed)
             if key not in self._made:
-                self._made[key] = messages_of(made, signed=signed)
+                self._made[key] = messages_of(made, signed=signed, name=self._name)
             messages += self._made[key]
         return messages
 
@@ -133,7 +142,7 @@ class PathDialogue:
         reply = self._reply_of(node)
         steps = self.steps_to(reply[-1])
         before, made = steps[: -len(reply)], steps[-len(reply) :]
-        messages = [*self._messages, *self._messages_of(before, signed=True), request_of(made)]
+        messages = [*self._messages, *self._messages_of(before, signed=True), request_of(made, name=self._name)]
         return made[reply.index(node)].call_id, messages
 
     def _reply_of(self, node: Node) -> list[Node]:

@@ -21,13 +21,22 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config
 from langchain_core.tools import BaseTool
 
-from langchain_tooltree._langgraph import state_reader, without_reserved
+from langchain_tooltree._langgraph import has_answers, numbered_apart, state_reader, without_reserved
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.events import Event, FallbackEvent, StartEvent
 from langchain_tooltree.experience.records import readable
 from langchain_tooltree.flows import EventSink, Flow, TogetherStep, TwinStep, current_runtime
-from langchain_tooltree.models import TAG, Meter, Patience, ask_patiently, bind_tools, inner_marks, resolve_model
+from langchain_tooltree.models import (
+    AGENT_NAME,
+    TAG,
+    Meter,
+    Patience,
+    ask_patiently,
+    bind_tools,
+    inner_marks,
+    resolve_model,
+)
 from langchain_tooltree.text import digest
 from langchain_tooltree.tooltree.ask import ProposalRequest, Proposer, plan_tools
 from langchain_tooltree.tooltree.dialogue import Fresh, PathDialogue, SoFar, so_far_in
@@ -206,7 +215,9 @@ class SearchSession:
             **self.so_far,
         )
         self._tree = self.search.tree
-        self.dialogue = PathDialogue(self._tree, said, system=turn.system)
+        host = ensure_config()
+        name = host.get("metadata", {}).get(AGENT_NAME)
+        self.dialogue = PathDialogue(self._tree, said, system=turn.system, name=name)
         self._executor = ToolExecutor(
             self._tree,
             self.dialogue,
@@ -219,7 +230,6 @@ class SearchSession:
             messages_key=turn.messages_key,
         )
         self._is_cancelled = turn.cancelled or (lambda: False)
-        host = ensure_config()
         self._recursion_limit = host["recursion_limit"]  # the host's: a tool may be an agent
         self._host_state = state_reader(host)
         self.identity = _caller_of(without_reserved(host.get("configurable", {}), place=False))
@@ -336,12 +346,15 @@ class SearchSession:
     def _run(self, operation: Operation) -> Flow[tuple[dict[int, Observation], int]]:
         """Run the calls that an operation begins with, reads at the same time, and count those repeated for forks."""
         flows = []
-        for node in map(self._tree.__getitem__, operation.run):
+        for position, node in enumerate(map(self._tree.__getitem__, operation.run)):
             config: RunnableConfig = {**inner_marks(_place(operation, node)), **self._host_state}
             config["recursion_limit"] = self._recursion_limit
+            if len(operation.run) > 1:
+                config["configurable"] = {**config.get("configurable", {}), **numbered_apart(position)}
             flows.append(self._executor.run(node, config))
         calls = [self._tree[node].call for node in operation.run]
-        if len(flows) > 1 and all(call is not None and call.effect == "read" for call in calls):
+        only_reads = all(call is not None and call.effect == "read" for call in calls)
+        if len(flows) > 1 and only_reads and not has_answers():
             ran = yield TogetherStep(flows)
         else:
             ran = []

@@ -80,13 +80,16 @@ def rounds(steps: Iterable[PlanStep]) -> list[list[PlanStep]]:
     return made
 
 
-def request_of(steps: Sequence[PlanStep], *, signed: bool = True) -> AIMessage:
-    """The calls of one reply as the message of a model, with the signed reasoning that the model expects back."""
+def request_of(steps: Sequence[PlanStep], *, signed: bool = True, name: str | None = None) -> AIMessage:
+    """The calls of one reply as the message of a model, with the signed reasoning that the model expects back.
+
+    `name` is that of the agent whose message it is.
+    """
     calls = [ToolCall(name=step.call.tool, args=dict(step.call.arguments), id=step.call_id) for step in steps]
     reasoned = [(step.call.signed_reasoning, step.call_id) for step in steps if step.call.signed_reasoning]
     fields = fields_together(reasoned) if signed and reasoned else {"content": ""}
     fields["content"] = _with_words(fields["content"], steps[0].call.said)
-    return AIMessage(**fields, tool_calls=calls)
+    return AIMessage(**fields, tool_calls=calls, name=name)
 
 
 def _with_words(content: Any, said: str) -> Any:
@@ -99,7 +102,7 @@ def _with_words(content: Any, said: str) -> Any:
     return [*content[:at], {"type": "text", "text": said}, *content[at:]]
 
 
-def messages_of(steps: Sequence[PlanStep], *, signed: bool = True) -> list[BaseMessage]:
+def messages_of(steps: Sequence[PlanStep], *, signed: bool = True, name: str | None = None) -> list[BaseMessage]:
     """The calls of one reply and their answers, as every provider accepts them; a deferred call has no answer."""
     answers = [
         ToolMessage(
@@ -112,7 +115,7 @@ def messages_of(steps: Sequence[PlanStep], *, signed: bool = True) -> list[BaseM
         for step in steps
         if step.observation
     ]
-    return [request_of(steps, signed=signed), *answers]
+    return [request_of(steps, signed=signed, name=name), *answers]
 
 
 @dataclass(frozen=True, slots=True)

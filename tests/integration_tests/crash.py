@@ -201,7 +201,7 @@ def _execution_key(config: RunnableConfig) -> str:
 
 def shelf_planner(job: Job, journal: Journal) -> ToolTreeNode:
     """The planner under test."""
-    config = SearchConfig(max_rollouts=job.rollouts, value_threshold=1.0, patience=job.rollouts, max_proposals=1)
+    config = SearchConfig(proposals="together", pre_evaluation="batched", max_rollouts=job.rollouts, max_proposals=1)
     if job.own:
         config = OWN
     model = LoggedModel(policy=HastyPolicy() if job.own else ShelfPolicy(), journal=journal)

@@ -1,5 +1,6 @@
 """A search that begins with the agent's own step: the plain agent's calls, and branches where it stops early."""
 
+import time
 from typing import Any
 
 import pytest
@@ -8,10 +9,11 @@ from conversations import check_conversation, outline
 from langchain.agents import create_agent
 from langchain.agents.middleware import HumanInTheLoopMiddleware
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
+from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
-from langgraph.types import Command
+from langgraph.types import Command, interrupt
 from own_steps import (
     CHAIN,
     COMPARE,
@@ -30,7 +32,7 @@ from pydantic import BaseModel
 from travel import EFFECTS, Agency
 
 from langchain_tooltree import ObjectSandbox, PlanReviewMiddleware, ToolTreeMiddleware, ToolTreeNode
-from langchain_tooltree.testing import read_question
+from langchain_tooltree.testing import ScriptedChatModel, read_question
 from tests.internals.tooltree import DEFAULT_STEP_PROMPT
 
 EXTRA = 4
@@ -95,6 +97,7 @@ def test_the_model_is_asked_what_the_plain_agent_asks_it_but_for_one_line(reques
     assert len(plain.heard) == len(planned.heard)
     for usual, asked in zip(plain.heard, planned.heard, strict=True):
         assert [_bare(message) for message in asked.messages] == [_bare(message) for message in usual.messages]
+        assert [message.name for message in asked.messages] == [message.name for message in usual.messages]
         assert asked.system.endswith(DEFAULT_STEP_PROMPT)
         assert asked.options["tools"] == usual.options["tools"]
         assert {key: value for key, value in asked.options.items() if value} == {
@@ -121,6 +124,34 @@ def test_calls_of_one_reply_run_at_the_same_time_and_come_back_in_one_message(pa
         "result check_weather",
     ]
     assert sum(event["type"] == "execute" for event in witness.events) == 3
+
+
+@pytest.mark.parametrize("slow", ["Oslo", "Rome"])
+def test_questions_of_calls_made_together_get_their_own_answers(path: str, slow: str) -> None:
+    @tool
+    def ask(city: str) -> str:
+        """Ask about a city."""
+        time.sleep(0.05 if city == slow else 0)
+        return f"{city}: {interrupt(city)}"
+
+    def reply(messages: list[BaseMessage]) -> Any:
+        if any(isinstance(message, ToolMessage) for message in messages):
+            return "Both are known."
+        calls = [{"name": "ask", "args": {"city": city}, "id": city} for city in ("Oslo", "Rome")]
+        return AIMessage("", tool_calls=calls)
+
+    planner = ToolTreeMiddleware(effects={"ask": "read"}, config=OWN)
+    model = ScriptedChatModel(replies=[reply] * 9)
+    agent = create_agent(model, [ask], middleware=[planner], checkpointer=InMemorySaver())
+
+    state = invoke(agent, asking(HELLO), THREAD, path=path)
+    for _ in range(2):
+        answers = {question.id: f"yes, {question.value}" for question in state["__interrupt__"]}
+        state = invoke(agent, Command(resume=answers), THREAD, path=path)
+
+    told = [message.text for message in state["messages"] if isinstance(message, ToolMessage)]
+    assert told == ["Oslo: yes, Oslo", "Rome: yes, Rome"]
+    check_conversation(state["messages"])
 
 
 def test_writes_of_one_reply_wait_together_behind_its_reads(agency: Agency, path: str) -> None:

@@ -366,6 +366,43 @@ def test_a_question_of_a_task_is_asked_once():
     assert [question.id for question in inside.questions_once(twice).args[0]] == ["1", "2"]
 
 
+def test_a_task_knows_that_it_runs_again_with_answers():
+    answered = []
+
+    def node(_):
+        answered.append(inside.has_answers())
+        return {"said": [interrupt("A?"), interrupt("B?")]}
+
+    graph = a_graph(node=node, saved=True)
+    graph.invoke({"said": []}, THREAD)
+    [question] = inside.interrupts_in(graph.invoke(Command(resume="a"), THREAD))
+    assert graph.invoke(Command(resume={question.id: "b"}), THREAD)["said"] == ["a", "b"]
+    assert answered == [False, True, True]
+    assert not inside.has_answers(), "outside of a graph"
+
+
+def test_graphs_in_calls_of_one_task_are_numbered_apart():
+    namespaces = []
+
+    def leaf(_):
+        namespaces.append(inside.namespace_here())
+        return {"said": []}
+
+    inner = a_graph(leaf=leaf)
+
+    def node(_):
+        for position in (2, 0):
+            own = {"configurable": inside.numbered_apart(position)}
+            for _ in range(2):
+                inner.invoke({"said": []}, own)
+        return {"said": []}
+
+    a_graph(node=node, saved=True).invoke({"said": []}, THREAD)
+    numbers = [[part for part in namespace.split("|") if part.isdigit()] for namespace in namespaces]
+    assert numbers == [["2000"], ["2001"], [], ["1"]]
+    assert inside.numbered_apart(1) == {}, "outside of a graph"
+
+
 def test_interrupts_stand_in_what_a_graph_returns():
     graph = a_graph(node=lambda _: {"said": [interrupt("Go on?")]}, saved=True)
 
