@@ -44,18 +44,18 @@ class SearchConfig:
     below.
 
     Args:
-        max_rollouts: Rollouts (one tool call tried each) at the most.
+        max_rollouts: Rollouts (one call, or the calls of one reply, tried each) at the most.
         exploration: Weight lambda of the exploration term in Eq. 1.
-        pre_threshold: tau_pre in [0, 1]: candidates with a lower r_pre are pruned before they run.
-        post_threshold: tau_post in [0, 1]: a node whose r_post is lower is never expanded.
-        top_k: Candidates kept per proposal, best r_pre first; also how many the model is asked for.
+        pre_threshold: tau_pre in [0, 1]: under Eq. 1, candidates with a lower r_pre are pruned before they run.
+        post_threshold: tau_post in [0, 1]: under Eq. 1, a node whose r_post is lower is never expanded.
+        top_k: How many candidates the model is asked for; under Eq. 1, so many are kept, best r_pre first.
         max_depth: Calls on one path at the most.
         parallel_rollouts: Rollouts in flight at once. The tree depends on this number, never on timing.
         patience: Under Eq. 1: stop after so many rollouts in a row without a gain of `min_gain` in the best path's
             value, counted once some path has reached `goal_threshold` (without goal scores: from the start).
         min_gain: See `patience`.
         max_model_calls: Model calls at the most, the answer included; `None` means the bound of `estimate`.
-        max_tool_calls: Tool calls at the most; `None` means one per rollout.
+        max_tool_calls: Tool calls at the most; `None` means as many as `max_rollouts`.
         max_tokens: Launch nothing once so many tokens are spent; overshot by at most the calls in flight.
         max_seconds: Launch nothing once so many seconds are spent; overshot by at most the calls in flight.
         seed: Seed of tie-breaking and of the order in which candidates are shown to the judge.
@@ -79,11 +79,12 @@ class SearchConfig:
         effort: What a search may cost beside the agent by itself, in one word. `"frugal"` is content with a plan that
             is right with a probability of .5 and makes 4 model calls more at the most, `"balanced"` with .7 and 12,
             `"thorough"` with .9 and 24.
-        max_proposals: How often one state may be asked for candidates. It is asked again, for other calls than
-            before, when those that it offered are probably all wrong; under Eq. 1, when nothing is left to explore
-            in them.
+        max_proposals: How often one state may be asked, for the agent's own step included. It is asked again, for
+            other calls than before, when those that it offered are probably all wrong; under Eq. 1, when nothing is
+            left to explore in them.
         goal_score: Whether the judge also scores, after each call, if the task is now done (beyond the paper).
-        goal_threshold: Goal score in [0, 1] from which a path counts as a solution.
+        goal_threshold: Goal score in [0, 1] from which a path counts as a solution under Eq. 1, and a plan that has been
+            carried out as the end.
         value_threshold: Path value in [0, 1] at which a solution ends the search at once, under Eq. 1.
         retrieve_above: With more tools than this, only the most relevant ones are shown to the model.
         retrieve_top: How many tools are shown then.
