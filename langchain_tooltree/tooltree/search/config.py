@@ -83,7 +83,7 @@ class SearchConfig:
             other calls than before, when those that it offered are probably all wrong; under Eq. 1, when nothing is
             left to explore in them.
         goal_score: Whether the judge also scores, after each call, if the task is now done (beyond the paper).
-        goal_threshold: Goal score in [0, 1] from which a path counts as a solution under Eq. 1, and a plan that has been
+        goal_threshold: Goal score in [0, 1] from which a path counts as a solution under Eq. 1, and a plan that was
             carried out as the end.
         value_threshold: Path value in [0, 1] at which a solution ends the search at once, under Eq. 1.
         retrieve_above: With more tools than this, only the most relevant ones are shown to the model.
