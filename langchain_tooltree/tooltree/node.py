@@ -20,7 +20,7 @@ class ToolTreeNode(Runnable[Any, dict[str, list[BaseMessage]]]):
 
     Put it where the model node of a ReAct graph stands; `tools_condition` and the tools node stay as they are. It
     returns the reads that it ran, each with its result, and then either the answer or, if the best next step changes
-    something, that call, unanswered, for the tools node to carry out. On the next visit it plans on from there. An
+    something, its calls, unanswered, for the tools node to carry out. On the next visit it plans on from there. An
     answer found while searching arrives whole in `stream_mode="messages"`.
 
     ```python

@@ -190,8 +190,9 @@ class SearchResult:
     def messages(self) -> list[BaseMessage]:
         """The plan as messages to append to the conversation.
 
-        Every read with its result, in order, then the first write as an unanswered tool call for the agent's own tools
-        node, or the answer. Each call carries a `PlanMetadata` in its `response_metadata["tooltree"]`.
+        Every read with its result, in order, then the calls that are `waiting`, unanswered, for the agent's own tools
+        node, or the answer. Calls of one reply are one message, which carries a `PlanMetadata` in its
+        `response_metadata["tooltree"]`.
         """
         return self._messages(signed=True)
 

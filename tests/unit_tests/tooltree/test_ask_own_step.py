@@ -105,6 +105,14 @@ async def test_what_was_tried_and_is_missing_does_not_change_the_agents_own_ques
     assert later.calls == plain.calls
 
 
+async def test_what_the_agent_says_with_its_calls_goes_with_the_first_of_them(step):
+    reply = calls(MAIL, ATTIC)
+    reply.content = "I look first.\n\nMissing: the mail"
+    proposal, _, _ = await step(reply)
+    [batch] = proposal.actions
+    assert [(call.tool, call.said) for call in batch] == [("look", "I look first."), ("send", "")]
+
+
 async def test_all_calls_of_a_reply_are_one_action(step):
     proposal, _, _ = await step(calls(ATTIC, VALID))
     assert labels(proposal) == [['look(place="attic")', "add(a=1, b=2)"]]

@@ -91,6 +91,17 @@ def test_what_calls_have_just_brought_back_is_read_before_the_tree_holds_it(batc
     assert "a garden" not in str(dialogue.prompt_at(node))
 
 
+def test_the_words_and_the_name_of_the_agent_stand_in_its_messages():
+    tree = Tree()
+    node = tree.add(tree.root, Call(tool="look", arguments={}, effect="read", said="Let me look."))
+    node.observation = Observation(content="dust")
+    dialogue = PathDialogue(tree, [HumanMessage("Go.")], name="scout")
+    _, made, _ = dialogue.prompt_at(node)
+    assert (made.text, made.name) == ("Let me look.", "scout")
+    assert dialogue.request_at(node)[1][-1].name == "scout"
+    assert dialogue.history_at(node)[1] == {"role": "assistant", "text": "Let me look."}
+
+
 def test_what_waits_stands_apart_from_what_was_run(batch):
     dialogue = PathDialogue(batch, [HumanMessage("Go.")])
     for node in batch.nodes[2:4]:

@@ -86,6 +86,13 @@ def test_an_answer_that_leaves_something_out_says_what(tree):
     assert "missing: the mail" in terminal(to_rich(tree))
 
 
+def test_calls_of_one_reply_and_answers_have_words(tree):
+    asked = tree.add(tree[1], Call(tool="ask", arguments={}, effect="write"), batched=True)
+    assert status(asked) == "in the same reply, write, not run"
+    tree[1].answer = {"type": "ai", "data": {"content": "Blue."}}
+    assert status(tree[1]) == "answered"
+
+
 def test_a_node_that_is_nowhere_yet_has_no_figures():
     assert figures(Tree().root) == ""
     assert status(Tree().root) == ""

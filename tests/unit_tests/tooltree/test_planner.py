@@ -48,6 +48,14 @@ def test_the_judge_scores_observations_too_unless_there_is_another(offline, numb
     assert (planner.pre_judge, planner.post_judge) == (ModelEvaluator(judge), FunctionEvaluator(post_judge))
 
 
+@pytest.mark.parametrize("role", ["judge", "post_judge"])
+def test_a_judge_of_the_users_own_is_asked_for_every_score(offline, numbered_tools, role):
+    config = Planner(offline(), numbered_tools("alpha"), **{role: offline()}).config
+    assert (config.proposals, config.pre_evaluation, config.post_evaluation) == ("own_step", "batched", "needed")
+    chosen = SearchConfig(selection="smoothed")
+    assert Planner(offline(), numbered_tools("alpha"), **{role: offline()}, config=chosen).config == chosen
+
+
 def test_the_settings_have_defaults(offline, numbered_tools):
     planner = Planner(offline(), numbered_tools("alpha"))
     assert planner.config == SearchConfig()

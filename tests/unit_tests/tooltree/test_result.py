@@ -1,6 +1,7 @@
 """What a search hands back, read as messages, as data and as pictures."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from langchain_core.messages import AIMessage, ToolMessage
@@ -130,6 +131,26 @@ def test_reasoning_that_led_to_reads_and_writes_goes_with_the_writes():
     looked, _, waits = result.messages
     assert (looked.content, waits.content) == ("", [thought])
     assert [message.content for message in result.plain_messages] == ["", "blue", ""]
+
+
+def test_what_the_agent_says_with_its_calls_comes_back_with_them():
+    thought = {"type": "thinking", "thinking": "hm", "signature": "c2ln"}
+    use = {"type": "tool_use", "id": "call_2", "name": "look", "input": {"at": "sky"}}
+    signed = SignedReasoning(call_id="call_2", reasoning=(thought,), block=use)
+    words = {"said": "Let me look."}
+    plain, waits = step(observation=BLUE), step("write", number=2, signed=signed)
+    steps = [replace(each, call=each.call.model_copy(update=words)) for each in (plain, waits)]
+    first, _, second = result_of(*steps).messages
+    assert first.content == "Let me look."
+    assert second.content == [thought, {"type": "text", "text": "Let me look."}, use]
+    assert [message.text for message in result_of(*steps).plain_messages] == ["Let me look.", "blue", "Let me look."]
+
+
+def test_signed_words_are_not_said_twice():
+    words = {"type": "text", "text": "Let me look.", "signature": "c2ln"}
+    call = step("write", signed=SignedReasoning(reasoning=(words,)))
+    [message] = result_of(replace(call, call=call.call.model_copy(update={"said": "Let me look."}))).messages
+    assert message.content == [words]
 
 
 def test_the_answer_of_a_plan_comes_last():
