@@ -257,8 +257,8 @@ class OfflineChatModel(_Double):
         if prompts.DEFAULT_STEP_CALLS_PROMPT not in instructions:
             return f"{self.policy.answer(question)}\nMissing: {'; '.join(missing) or 'nothing'}"
         named = self.policy.may_miss(question) if hasattr(self.policy, "may_miss") else ()
-        calls = [{"tool": tool, "arguments": given, "confidence": confidence} for tool, given, confidence in named]
-        form = {"done": not missing, "maybe_missing": calls or missing}
+        calls = [{"tool": tool, "args": given, "confidence": confidence} for tool, given, confidence in named]
+        form = {"done": "no" if missing else "yes", "maybe_missing": calls or missing}
         return f"{self.policy.answer(question)}\n{json.dumps(form, ensure_ascii=False)}"
 
     def _candidates(self, question: Question, tools: Sequence[Mapping[str, Any]]) -> AIMessage:

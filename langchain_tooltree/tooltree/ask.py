@@ -5,6 +5,7 @@ for candidates.
 """
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -212,6 +213,7 @@ class Proposer:
             problem: str | None = "there is no tool of this name"
             if tool is not None:
                 arguments, problem = checked_arguments(tool, written)
+                problem = problem or ("a value is not filled in" if _is_blank(arguments) else None)
             call = Call(tool=name, arguments=arguments, effect=self._effects.get(name, "write"))
             if not problem:
                 offered.setdefault(call.key, (call, confidence))
@@ -406,6 +408,18 @@ def propose_messages(request: ProposalRequest, instruction: str, offered: Sequen
     while rest and isinstance(rest[0], SystemMessage):
         parts.append(rest.pop(0).text)
     return [SystemMessage("\n\n".join(parts)), *rest]
+
+
+_BLANK = re.compile(r"\s*(?:<[\w' -]+>|\{+[\w' -]+\}+|\[[\w' -]+\]|\?+|\.{3}|…|TBD)\s*")
+
+
+def _is_blank(value: Any) -> bool:
+    """Whether a value, or one in it, only holds the place of one, as in a plan: `<address of Ann>`, `?`."""
+    if isinstance(value, Mapping):
+        value = [*value.values()]
+    if isinstance(value, list):
+        return any(map(_is_blank, value))
+    return isinstance(value, str) and _BLANK.fullmatch(value) is not None
 
 
 def _listed(calls: Iterable[str]) -> str:

@@ -257,10 +257,11 @@ def _said_from(text: str, found: re.Match[str]) -> tuple[Any, int]:
 
 _DONE, _MAYBE, _MISSING = "done", "maybemissing", "missing"
 _LOOSE = re.compile(
-    r"""\bdone\b[\s*_`"'“”]* [:=] [\s*_`"'“”]* (?P<done>[^\s,;}*_`"'“”]*) [\s,;*_`"'“”-]*
+    r"""\bdone\b[\s*_`"'“”]* [:=] [\s*_`"'“”]* (?P<done>[^\n,;}*`"'“”]{0,24}?) [\s,;*_`"'“”-]*
     maybe[_\ ]?missing[*_`"'“”]* \s* [:=] \s* (?P<value>.*)""",
     re.VERBOSE | re.IGNORECASE | re.DOTALL,
 )
+_ASKS = re.compile(r"\b(?:ask|user)", re.IGNORECASE)
 _LABEL = re.compile(r"(?:\W*|\s*```\w*\s*|\W*[^\W\d_]+(?: [^\W\d_]+)?\W*[:：]\W*)")  # noqa: RUF001
 _MARKS_BEFORE = re.compile(r"(?:(?<=\s)|^)[^\w\s]{0,3}\s*$")
 _MARKS_AFTER = re.compile(r"[^\S\n]*[^\w\s]{1,3}[^\S\n]*(?=\n|$)")
@@ -303,9 +304,12 @@ def _objects(text: str) -> Iterator[tuple[dict[str, Any], int, int]]:
 def _standing_in(said: Mapping[str, Any]) -> Standing:
     """What a form says. It is believed to be done if no call is named that is likely needed.
 
-    One that says that not all is done, and names nothing, leaves that open: an agent asks its user back like this.
+    An agent that asks its user says nothing of this kind: what it names waits for the user. One that says that not all
+    is done, and names nothing, may do the same.
     """
-    done, listed = _as_flag(said.get(_DONE)), said.get(_MAYBE, said.get(_MISSING))
+    if isinstance(answered := said.get(_DONE), str) and _ASKS.search(answered):
+        return Standing()
+    done, listed = _as_flag(answered), said.get(_MAYBE, said.get(_MISSING))
     entries = listed if isinstance(listed, list) else [listed] if listed else []
     named = [(entry, _named_in(entry)) for entry in entries]
     calls = tuple(call for _, call in named if call and call.tool)[:NAMED_CALLS]

@@ -52,9 +52,10 @@ End answers with "Missing: <todo or nothing>\""""
 each step of a search pays for it: where an agent sends 100 tokens, these 11 are a tenth."""
 
 DEFAULT_STEP_CALLS_PROMPT = """\
-End answers with {"done": bool, "maybe_missing": [up to 3 {"tool": "", "arguments": {}, "confidence": 0-1}]}"""
+End answers with {"done": "yes|no|ask user", "maybe_missing": [up to 3 {"tool": "", "args": {}, "confidence": 0-1}]}"""
 """Stands there instead where the request is large enough: an answer then also names calls that may still be needed, so
-that a search that doubts the answer need not ask for them."""
+that a search that doubts the answer need not ask for them. An agent that has to ask its user can say so: else it names
+the very call that it asks about, such as a booking that needs consent."""
 
 DEFAULT_STEP_REPAIR_PROMPT = """\
 Your last reply here could not be carried out:

@@ -210,16 +210,16 @@ def test_an_offline_model_that_stops_early_says_so(numbered_tools):
     assert model.invoke(step_messages(dialogue())).text == "Done.\nMissing: number 2; number 3"
 
 
-TWO = {"tool": "alpha", "arguments": {"n": 2}, "confidence": 0.4}
+TWO = {"tool": "alpha", "args": {"n": 2}, "confidence": 0.4}
 
 
 @pytest.mark.parametrize(
     ("policy", "form"),
     [
-        (Batches(1), {"done": True, "maybe_missing": []}),
-        (Early(1, 2), {"done": False, "maybe_missing": ["number 2"]}),
-        (Unsure(1, 2), {"done": False, "maybe_missing": [TWO]}),
-        (Sure(1, 2), {"done": True, "maybe_missing": [TWO]}),
+        (Batches(1), {"done": "yes", "maybe_missing": []}),
+        (Early(1, 2), {"done": "no", "maybe_missing": ["number 2"]}),
+        (Unsure(1, 2), {"done": "no", "maybe_missing": [TWO]}),
+        (Sure(1, 2), {"done": "yes", "maybe_missing": [TWO]}),
     ],
 )
 def test_an_offline_model_names_calls_where_it_is_asked_for_them(numbered_tools, policy, form):

@@ -182,6 +182,18 @@ async def test_a_named_call_that_cannot_be_made_is_a_hint_unless_all_is_done(ste
     assert (proposal.problems, meter.model_calls) == ([], 1)
 
 
+@pytest.mark.parametrize("value", ["<address of Ann>", "{{to}}", "[her address]", "?", "...", "TBD"])
+async def test_a_named_call_with_a_place_to_be_filled_in_is_only_a_hint(step, value):
+    proposal, _, _ = await step(stop(("send", {"to": value}, 0.9), ("send", {"to": "Ann <ann@x.org>"}, 0.5), done="no"))
+    assert labels(proposal) == [['send(to="Ann <ann@x.org>")']]
+    assert (proposal.missing, proposal.goal) == ((f'send(to="{value}")',), SAID_OPEN)
+
+
+async def test_a_step_that_asks_the_user_brings_no_calls(step):
+    proposal, _, _ = await step(stop((*MAIL, 0.9), done="ask user"))
+    assert (proposal.finished, proposal.actions, proposal.goal, proposal.missing) == (True, [], None, ())
+
+
 async def test_other_calls_of_a_step_go_before_calls_that_an_answer_only_names(step):
     proposal, _, _ = await step(calls(ATTIC, INVALID), stop((*MAIL, 0.4)))
     assert (labels(proposal), proposal.finished) == ([['look(place="attic")']], False)

@@ -16,7 +16,7 @@ from tests.internals.tooltree import (
     step_prompt,
 )
 
-FORM = '{"done": true, "maybe_missing": []}'
+FORM = '{"done": "yes", "maybe_missing": []}'
 
 
 @pytest.mark.parametrize(
@@ -51,6 +51,7 @@ FORM = '{"done": true, "maybe_missing": []}'
         ('Sent.\n{"done": true, "missing": ["nothing"]}', "Sent."),
         ('Sent.\n{"done": true, "maybe_missing": [{"tool": "", "arguments": {}, "confidence": 0}]}', "Sent."),
         ('Sent.\n{"done": true, "maybe_missing": [{"tool": "none"}]}', "Sent."),
+        ('Sent.\n{"done": true, "maybe_missing": []}', "Sent."),
         ('Sent.\n{"done": true}', "Sent."),
         ('Sent.\n{"maybe_missing": []}', "Sent."),
         ("Sent.\n{'done': True, 'maybe_missing': []}", "Sent."),
@@ -103,6 +104,11 @@ def named(*confidences, done=True):
         (named(0.3, done=None), None, [], [0.3]),
         (named(0.3, done=0.75), None, [], [0.3]),
         (named(done=False), None, [], []),
+        (named(0.9, done="ask user"), None, [], []),
+        (named(0.9, done="Ask the user"), None, [], []),
+        (named(done="asked_user"), None, [], []),
+        (named(0.3, done="no"), SAID_OPEN, [], [0.3]),
+        (named(0.3, done="yes|no|ask user"), None, [], []),
         (named(None, 30, "high"), SAID_DONE, [], [None, None, None]),
         (named(0.1, 0.2, 0.3, 0.4), SAID_DONE, [], [0.1, 0.2, 0.3]),
         ({"done": True, "maybe_missing": {**MAIL}}, SAID_DONE, [], [0.3]),
@@ -135,6 +141,7 @@ def test_what_a_form_says(said, goal, missing, confidences):
         (f'{{"done": false, "maybe_missing": [{json.dumps(MAIL)}', SAID_OPEN),
         ("done: no\nmaybe_missing: send the mail", SAID_OPEN),
         ("done: no\nmaybe_missing: none", None),
+        ("done: ask user\nmaybe_missing: book(room)", None),
         (DEFAULT_STEP_CALLS_PROMPT.removeprefix("End answers with "), None),
     ],
 )
@@ -195,4 +202,4 @@ def test_the_full_form_adds_a_tenth_to_a_request_at_most(said, tools, prompt):
 
 
 def test_the_instruction_is_short_since_every_step_pays_for_it():
-    assert len(DEFAULT_STEP_CALLS_PROMPT) <= 110
+    assert len(DEFAULT_STEP_CALLS_PROMPT) <= 116
