@@ -16,8 +16,9 @@ import argparse
 import json
 import random
 from collections import defaultdict
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
 
@@ -27,20 +28,25 @@ from rich.table import Table
 
 from tests.benchmarks.bfcl_data import fetch_package, load_tasks
 from tests.benchmarks.recorded.model import Readers, RecordedModel
-from tests.benchmarks.recorded.policies import POLICIES, Policy
+from tests.benchmarks.recorded.ours import OwnSearch
+from tests.benchmarks.recorded.policies import EFFORTS, POLICIES, Policy
 from tests.benchmarks.recorded.runs import Turn, load_runs, turns_of
 
 BOOTSTRAP = 1_000
 """Resamplings of the tasks for an interval of 95 %."""
 
 READERS: dict[str, Readers] = {
-    "judge .9": Readers(),
-    **{f"judge {judge}": Readers(judge=judge) for judge in (0.95, 0.85)},
+    "own .8, judge .9": Readers(),
+    **{f"own {own}": Readers(own=own) for own in (0.5, 0.7, 0.8, 0.9)},
+    **{f"judge {judge}": Readers(judge=judge) for judge in (0.95, 0.9, 0.85)},
     "alternatives repeat": Readers(repeats=0.5),
+    "errors correlated": Readers(correlated=0.5),
     "realist": Readers(judge=0.85, correlated=0.5, repeats=0.25, realist=True),
 }
-"""The first one is the table's; the others are the sensitivity. The model's confidence in its own steps, and what its
-errors have in common with the judge's, are not varied: none of the policies reads that confidence."""
+"""The first one is the table's; the others are the sensitivity. None of the policies reads the model's confidence in
+its own steps, so the rows of `own` only show that nothing depends on it."""
+
+CONTROL = "past-the-first-stop"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +112,57 @@ def _interval(tasks: Sequence[list[Played]], mean: Callable[[list[Played]], floa
     return drawn[BOOTSTRAP // 40], drawn[-1 - BOOTSTRAP // 40]
 
 
+Rows = Mapping[str, Mapping[str, float]]
+"""The figures by policy."""
+
+
+def verdict(table: Rows, sensitivity: Mapping[str, Rows]) -> dict[str, list[str]]:
+    """The targets of our search, each with what misses it; a policy that was not played misses nothing."""
+    ours = {name: table[name] for name in (f"tooltree-{effort}" for effort in EFFORTS) if name in table}
+    own = {"plain", *(name for name, policy in POLICIES.items() if isinstance(policy, OwnSearch) and name != "eq-1")}
+    peers = {name: row for name, row in table.items() if name not in own}
+    targets: dict[str, list[str]] = {}
+    for wanted, most in ((0.84, 1.3), (0.88, 2.0)):
+        reached = any(row["success"] >= wanted and row["calls_over_plain"] <= most for row in ours.values())
+        told = ", ".join(_told(name, row) for name, row in ours.items())
+        targets[f"at least {wanted} at {most} times plain's calls"] = [] if reached else [told]
+    if control := table.get(CONTROL):
+        there = _at(ours.values(), control["calls_over_plain"])
+        behind = there <= control["success"]
+        targets["above the control without scores, at its calls"] = [f"{there:.3f}"] if behind else []
+    targets["no peer is as good with no more calls"] = [
+        f"{_told(name, row)}: {_told(peer, against)}"
+        for name, row in ours.items()
+        for peer, against in peers.items()
+        if against["success"] >= row["success"] and against["calls_over_plain"] <= row["calls_over_plain"]
+    ]
+    rows = [(label, row, name) for label, row in sensitivity.items() for name in ours]
+    targets["never below plain"] = [
+        f"{label}: {_told(name, row[name])}"
+        for label, row, name in rows
+        if row[name]["success"] < row["plain"]["success"]
+    ]
+    targets["the realist at least .05 above plain"] = [
+        _told(name, row[name])
+        for label, row, name in rows
+        if label == "realist" and row[name]["success"] < row["plain"]["success"] + 0.05
+    ]
+    return targets
+
+
+def _told(name: str, row: Mapping[str, float]) -> str:
+    return f"{name} {row['success']:.3f} at {row['calls_over_plain']:.2f}"
+
+
+def _at(rows: Iterable[Mapping[str, float]], calls: float) -> float:
+    """The success at so many calls, on the straight lines between the efforts."""
+    known = sorted((row["calls_over_plain"], row["success"]) for row in rows)
+    for (fewer, low), (more, high) in pairwise(known):
+        if fewer <= calls <= more:
+            return low + (high - low) * (calls - fewer) / (more - fewer)
+    return max((success for used, success in known if used <= calls), default=0.0)
+
+
 def main() -> None:
     """Play, print a table, and write JSON where wanted."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -119,11 +176,15 @@ def main() -> None:
     names = list(dict.fromkeys(["plain", *options.policies]))
     ceiling = fmean(any(turn.passed(run) for run in turn.ways) for turn in turns if turn.counts for _ in turn.ways)
     told: dict[str, dict[str, dict[str, float]]] = {}
+    done: dict[Readers, dict[str, dict[str, float]]] = {}
     for label, readers in list(READERS.items())[: 1 if options.quick else None]:
-        played = {name: play(POLICIES[name], turns, readers) for name in track(names, label, transient=True)}
-        told[label] = {name: figures(played[name], played["plain"], ceiling) for name in names}
+        read = replace(readers, own=Readers().own)  # what no policy reads changes nothing
+        if read not in done:
+            played = {name: play(POLICIES[name], turns, read) for name in track(names, label, transient=True)}
+            done[read] = {name: figures(played[name], played["plain"], ceiling) for name in names}
+        told[label] = done[read]
     first, *others = told
-    console = Console(width=140)
+    console = Console(width=30 + 16 * len(READERS))
     table = Table(
         "policy", "a turn", "95 %", "a task", "calls", "over plain", "headroom", title=f"{first}; {len(turns)} turns"
     )
@@ -140,6 +201,8 @@ def main() -> None:
             )
             sensitivity.add_row(name, *cells)
         console.print(sensitivity)
+    for target, missed in verdict(told[first], {label: told[label] for label in others}).items():
+        console.print(f"{'missed' if missed else 'holds '}  {target}", *missed, sep="\n        ", highlight=False)
     if options.json:
         text = {"policies": told[first], "ceiling": ceiling, "sensitivity": {label: told[label] for label in others}}
         options.json.write_text(json.dumps(text, indent=1) + "\n", encoding="utf-8")

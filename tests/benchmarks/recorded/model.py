@@ -18,6 +18,9 @@ MOST_ALTERNATIVES = 4
 MOST_STEPS = 40
 """Steps of a path; recorded runs end at 21."""
 
+ENOUGH = 0.5
+"""Score from which a check is content."""
+
 Subject = Literal["own", "judge"]
 
 
@@ -42,7 +45,7 @@ class Readers:
 
 def separation(auc: float) -> float:
     """How many standard deviations apart two normals are that an AUC tells apart."""
-    return math.sqrt(2) * NormalDist().inv_cdf(min(auc, 0.9999))
+    return math.sqrt(2) * NormalDist().inv_cdf(min(auc, 1 - 1e-12))
 
 
 @dataclass

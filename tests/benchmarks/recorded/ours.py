@@ -1,10 +1,11 @@
 """The package's own search on recorded proposals: the very `TreeSearch`, its operations answered by a recorded model.
 
 With own steps first, a state is asked for the model's own step; a reply that stops also says whether all is done, and
-names calls that may still be needed, with scores. A state that is asked again offers alternatives with scores, and says
-whether all is done. Otherwise, a model whose own step is to stop proposes nothing the first time, candidates are scored
-in one question, an observation and the goal in another one. Every step may be tried, since worlds can be forked. Which
-tools only read is declared, as a user would do.
+names calls that may still be needed, with scores. Like the package, it brings no confidence in an ordinary own step: a
+field for it in each tool would cost more tokens than it is worth. A state that is asked again offers alternatives with
+scores, and says whether all is done. Without own steps, a model whose step is to stop proposes nothing the first time,
+candidates are scored in one question, an observation and the goal in another one. Every step may be tried, since worlds
+can be forked. Which tools only read is declared, as a user would do.
 """
 
 from collections import deque
@@ -13,12 +14,15 @@ from typing import Any
 
 from langchain_tooltree import SearchConfig
 from tests.benchmarks.compare.simulation import READ_ONLY
-from tests.benchmarks.recorded.model import RecordedModel
+from tests.benchmarks.recorded.model import ENOUGH, RecordedModel
 from tests.benchmarks.recorded.runs import STOP, State, Step
 from tests.internals.tooltree import Call, Effect, Node, Observation, Operation, OperationOutcome, Spent, TreeSearch
 
 NAMED = 3
 """Calls that may still be needed, named by a reply that stops."""
+
+SAID_DONE, SAID_OPEN = 0.75, 0.2
+"""Goal scores of a reply that can only say whether something is missing, as the package reads such a reply."""
 
 STEP = "step"
 """The argument under which a call of the search carries a recorded step."""
@@ -31,21 +35,26 @@ class OwnSearch:
     Args:
         config: The configuration.
         questions: Model calls at the most.
+        named: Calls that may still be needed, named by a reply that stops.
+        graded: Whether a reply says how sure it is that all is done, and not just whether it is.
     """
 
     config: SearchConfig
     questions: int = 40
+    named: int = NAMED
+    graded: bool = True
 
     def __call__(self, model: RecordedModel) -> State:
         """Search; where the best plan ends, or the start if there is none."""
         config = replace(self.config, max_model_calls=self.questions)
-        return _Player(model, TreeSearch(config, tools=1, judge_calls=1)).play()
+        return _Player(model, TreeSearch(config, tools=1, judge_calls=1), self).play()
 
 
 class _Player:
-    def __init__(self, model: RecordedModel, search: TreeSearch) -> None:
+    def __init__(self, model: RecordedModel, search: TreeSearch, how: OwnSearch) -> None:
         self._model = model
         self._search = search
+        self._how = how
         self._states: dict[int, State] = {0: model.start}
 
     def play(self) -> State:
@@ -91,8 +100,8 @@ class _Player:
         step, _ = self._model.own_step(state, self._way(node))
         if step != STOP:
             return found | {"actions": [(_call(step),)]}
-        found |= {"answer": {"stopped": True}, "finished": True, "goal": self._model.score("judge", state, STOP)}
-        offered = self._model.alternatives(state, self._way(node), asked=False)[:NAMED]
+        found |= {"answer": {"stopped": True}, "finished": True, "goal": self._goal(state)}
+        offered = self._model.alternatives(state, self._way(node), asked=False)[: self._how.named]
         found |= {"actions": [(_call(step),) for step, _ in offered], "confidences": [s for _, s in offered]}
         return found
 
@@ -104,9 +113,14 @@ class _Player:
         return {
             "actions": [(_call(step),) for step, _ in offered],
             "confidences": [score for _, score in offered],
-            "goal": self._model.score("judge", self._state(node), STOP),
+            "goal": self._goal(self._state(node)),
             "finished": not offered,
         }
+
+    def _goal(self, state: State) -> float:
+        """Whether all is done, as said in a reply to another question."""
+        score = self._model.score("judge", state, STOP)
+        return score if self._how.graded else SAID_DONE if score >= ENOUGH else SAID_OPEN
 
     def _run(self, node: Node) -> Observation:
         state, results = self._model.turn.take(self._state(self._search.tree[node.parent or 0]), _step(node))

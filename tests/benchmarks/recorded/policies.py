@@ -12,18 +12,16 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
+from typing import Literal
 
 from langchain_tooltree import SearchConfig
-from tests.benchmarks.recorded.model import MOST_STEPS, RecordedModel
+from tests.benchmarks.recorded.model import ENOUGH, MOST_STEPS, RecordedModel
 from tests.benchmarks.recorded.ours import OwnSearch
 from tests.benchmarks.recorded.runs import STOP, State, Step
 
 Policy = Callable[[RecordedModel], State]
 Way = tuple[tuple[State, Step], ...]
 """The steps taken, each with the state that it was taken in."""
-
-ENOUGH = 0.5
-"""Score from which a check is content."""
 
 
 def follow(model: RecordedModel, state: State, path: Way = ()) -> tuple[State, Way]:
@@ -227,6 +225,11 @@ class LATS:
         return best[1]
 
 
+EFFORTS: tuple[Literal["frugal", "balanced", "thorough"], ...] = ("frugal", "balanced", "thorough")
+
+QUESTIONS = 60
+"""Model calls of our search at the most: more than any effort comes to."""
+
 POLICIES: dict[str, Policy] = {
     "plain": plain,
     "past-the-first-stop": past_the_first_stop,
@@ -239,6 +242,13 @@ POLICIES: dict[str, Policy] = {
     "a-star": BestFirst(to_come=0.3),
     "lats": LATS(),
     "eq-1": OwnSearch(SearchConfig(selection="smoothed")),
-    "tooltree-default": OwnSearch(SearchConfig()),
+    "tooltree-before": OwnSearch(SearchConfig(proposals="together", pre_evaluation="batched", confidence=0.95)),
+    **{f"tooltree-{effort}": OwnSearch(SearchConfig(effort=effort), QUESTIONS) for effort in EFFORTS},
+    "balanced, no calls named": OwnSearch(SearchConfig(), QUESTIONS, named=0),
+    "balanced, yes or no": OwnSearch(SearchConfig(), QUESTIONS, graded=False),
+    "balanced, both": OwnSearch(SearchConfig(), QUESTIONS, named=0, graded=False),
 }
-"""By name, in the order of the table; `plain` is what all are compared with."""
+"""By name, in the order of the table; `plain` is what all are compared with, and `tooltree-before` our search without
+own steps. The last ones lack what a reply that stops says beside its answer: calls that may still be needed, and how
+sure it is. The package asks for those calls where an agent's tools are not small, and never how sure it is.
+"""

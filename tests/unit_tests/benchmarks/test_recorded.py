@@ -4,10 +4,12 @@ from datetime import UTC, datetime
 
 import pytest
 
+from langchain_tooltree import SearchConfig
 from tests.benchmarks.bfcl_world import PlainCall, Task, ToolSpec
-from tests.benchmarks.recorded.__main__ import figures, play
+from tests.benchmarks.recorded.__main__ import READERS, figures, play, verdict
 from tests.benchmarks.recorded.model import Readers, RecordedModel, separation
-from tests.benchmarks.recorded.policies import POLICIES, past_the_first_stop, plain
+from tests.benchmarks.recorded.ours import OwnSearch
+from tests.benchmarks.recorded.policies import EFFORTS, POLICIES, past_the_first_stop, plain
 from tests.benchmarks.recorded.runs import STOP, digest, turns_of
 
 SURE = Readers(own=1.0, judge=1.0)
@@ -125,6 +127,64 @@ def test_every_policy_ends_and_finds_the_passing_end_with_sure_readers(turns):
     for name, policy in POLICIES.items():
         if name not in {"plain", "vote"}:
             assert policy(RecordedModel(first, "a/1", SURE)).passing, name
+
+
+def test_own_steps_cost_what_plain_costs_where_all_is_right_and_branch_where_it_stops_too_early(turns):
+    first, _ = turns
+    search = OwnSearch(SearchConfig())
+    right, early = RecordedModel(first, "b/1", SURE), RecordedModel(first, "a/1", SURE)
+    assert search(right).passing
+    assert right.calls == len(first.ways["b/1"])
+    assert search(early).passing
+    assert early.calls == len(first.ways["a/1"]) + 1  # the call that was named at the stop, and the next own step
+    unnamed = RecordedModel(first, "a/1", SURE)
+    assert OwnSearch(SearchConfig(), named=0)(unnamed).passing
+    assert unnamed.calls == early.calls + 1  # a question for candidates
+
+
+@pytest.mark.parametrize("name", [name for name in POLICIES if name not in {"plain", "vote"}])
+def test_no_policy_reads_how_sure_the_model_is_of_its_own_steps(turns, name):
+    asked = []
+    for own in (0.5, 0.9):
+        readers = Readers(own=own)
+        asked.append([(each.passed, each.calls) for each in play(POLICIES[name], turns, readers)])
+    assert asked[0] == asked[1]
+
+
+def test_sensitivity_holds_the_table_and_the_realist():
+    first, *others = READERS.values()
+    assert first in others
+    assert any(each.realist for each in others)
+
+
+def row(success, calls):
+    return {"success": success, "calls_over_plain": calls}
+
+
+OURS = dict(
+    zip((f"tooltree-{effort}" for effort in EFFORTS), (row(0.85, 1.2), row(0.87, 1.4), row(0.89, 1.9)), strict=True)
+)
+TABLE = {"plain": row(0.73, 1.0), "past-the-first-stop": row(0.83, 1.3), "lats": row(0.88, 4.0), **OURS}
+
+
+def test_targets_hold():
+    assert not any(verdict(TABLE, {"realist": TABLE}).values())
+
+
+@pytest.mark.parametrize(
+    ("changed", "missed"),
+    [
+        ({"tooltree-frugal": row(0.85, 1.35)}, "at least 0.84 at 1.3"),
+        ({"tooltree-thorough": row(0.87, 1.9)}, "at least 0.88 at 2.0"),
+        ({"past-the-first-stop": row(0.865, 1.3)}, "above the control"),
+        ({"lats": row(0.87, 1.4)}, "no peer"),
+        ({"plain": row(0.86, 1.0)}, "never below plain"),
+        ({"plain": row(0.81, 1.0)}, "the realist"),
+    ],
+)
+def test_verdict_names_the_target_that_is_missed(changed, missed):
+    told = verdict(TABLE | changed, {"realist": TABLE | changed})
+    assert [each for target, each in told.items() if target.startswith(missed)] != [[]]
 
 
 def test_a_task_passes_if_all_its_turns_do(turns):
