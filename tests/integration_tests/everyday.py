@@ -53,7 +53,7 @@ class Worker(OfflineChatModel):
 
     def _respond(self, messages: list[BaseMessage], tools: Sequence[Mapping[str, Any]]) -> Any:
         question, _ = read_question(messages, tools)
-        if question.kind != "answer":
+        if question.kind not in {"answer", "step"}:
             return super()._respond(messages, tools)
         names = [tool["function"]["name"] for tool in tools]
         offered = [call for call in self.policy.propose(question) if call[0] in names]
@@ -65,7 +65,8 @@ class Worker(OfflineChatModel):
             return AIMessage("", tool_calls=[{"name": name, "args": dict(arguments), "id": f"call_{made}"}])
         turn = sum(isinstance(message, HumanMessage) for message in messages)
         manner = "Dear guest, " if isinstance(messages[0], SystemMessage) and "polite" in messages[0].text else ""
-        return f"{manner}answer {turn}: {self.policy.answer(question)}"
+        end = "\n\nMissing: nothing" if question.kind == "step" else ""
+        return f"{manner}answer {turn}: {self.policy.answer(question)}{end}"
 
     def _message(self, messages: list[BaseMessage], options: Mapping[str, Any]) -> AIMessage:
         message = super()._message(messages, options)
