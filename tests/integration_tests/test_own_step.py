@@ -1,5 +1,6 @@
 """A search that begins with the agent's own step: the plain agent's calls, and branches where it stops early."""
 
+import threading
 import time
 from typing import Any
 
@@ -9,7 +10,7 @@ from conversations import check_conversation, outline
 from langchain.agents import create_agent
 from langchain.agents.middleware import HumanInTheLoopMiddleware
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
-from langchain_core.tools import tool
+from langchain_core.tools import StructuredTool, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
@@ -115,11 +116,22 @@ def _bare(message: BaseMessage) -> Any:
     return said([message])
 
 
-def test_calls_of_one_reply_run_at_the_same_time_and_come_back_in_one_message(path: str) -> None:
-    agency = Agency(latency=0.3)
-    witness = Witness()
+def test_calls_of_one_reply_run_at_the_same_time_and_come_back_in_one_message(agency: Agency, path: str) -> None:
+    door = threading.Barrier(3)
 
-    messages = invoke(stepping_agent(agency), asking(COMPARE), {"callbacks": [witness]}, path=path)["messages"]
+    def waiting(name: str) -> Any:
+        def meet(city: str) -> str:
+            """Wait until all three are asked."""
+            door.wait(10)
+            return f"{city} is fine"
+
+        return StructuredTool.from_function(meet, name=name)
+
+    met = [waiting(name) for name in ("find_flights", "find_hotels", "check_weather")]
+    planner = ToolTreeMiddleware(effects=EFFECTS, config=OWN)
+    agent = create_agent(SteppingModel(), replaced(agency.tools, *met), middleware=[planner])
+
+    messages = invoke(agent, asking(COMPARE), path=path)["messages"]
 
     assert outline(check_conversation(messages))[1:5] == [
         "call find_flights find_hotels check_weather",
@@ -127,7 +139,7 @@ def test_calls_of_one_reply_run_at_the_same_time_and_come_back_in_one_message(pa
         "result find_hotels",
         "result check_weather",
     ]
-    assert sum(event["type"] == "execute" for event in witness.events) == 3
+    assert [message.text for message in messages[2:5]] == ["Oslo is fine"] * 3
 
 
 @pytest.mark.parametrize("slow", ["Oslo", "Rome"])
