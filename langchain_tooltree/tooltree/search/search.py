@@ -268,14 +268,15 @@ class TreeSearch:
             node.finished = outcome.finished and outcome.answer is None
         else:
             dropped.append(outcome.error)
-        self._take_scores(node, outcome)
+        if self._fused or operation.own_step:  # other scores are a separate judge's
+            self._take_scores(node, outcome)
         confidences = outcome.confidences or (None,) * len(outcome.actions)
         candidates: list[Node] = []
         for action, confidence in zip(outcome.actions, confidences, strict=True):
-            fresh = [call for call in action if not self.tree.repetition(node, call)]
-            dropped.extend(f"{call.label}: {self.tree.repetition(node, call)}" for call in action if call not in fresh)
-            if fresh:
-                candidates.append(self._add(node, fresh, confidence))
+            head, repeated = self._add(node, action, confidence)
+            dropped.extend(repeated)
+            if head:
+                candidates.append(head)
         node.dropped.extend(dropped)
         self.tree.changed.add(node.id)
         self._record("propose", rollout, node, calls=[_label(each) for each in candidates], dropped=dropped)
@@ -287,16 +288,22 @@ class TreeSearch:
             self._review(node)
         self._end(rollout)
 
-    def _add(self, state: Node, action: Sequence[Call], confidence: float | None) -> Node:
-        """Add an action, a call or the calls of one reply, below a state; returns the node of its first call."""
-        head = end = self.tree.add(state, action[0])
-        for call in action[1:]:
-            end = self.tree.add(end, call, batched=True)
-        if self._fused:
-            for node in self.tree.batch(head):
-                node.r_pre = self.config.pre_threshold if confidence is None else confidence
-                node.pre_scored = confidence is not None
-        return head
+    def _add(self, state: Node, action: Sequence[Call], confidence: float | None) -> tuple[Node | None, list[str]]:
+        """Add an action, a call or the calls of one reply, below a state, without what would only repeat something.
+
+        Returns the node of its first call, and what was left out, each with the reason.
+        """
+        end, added, repeated = state, list[Node](), list[str]()
+        for call in action:
+            if problem := self.tree.repetition(end, call):
+                repeated.append(f"{call.label}: {problem}")
+                continue
+            end = self.tree.add(end, call, batched=bool(added))
+            added.append(end)
+            if self._fused:
+                end.r_pre = self.config.pre_threshold if confidence is None else confidence
+                end.pre_scored = confidence is not None
+        return (added[0] if added else None), repeated
 
     def _take_scores(self, node: Node, outcome: OperationOutcome) -> None:
         """What a reply, or a judge, has said of the latest call and of the request as a whole."""
@@ -352,13 +359,23 @@ class TreeSearch:
         batch = self.tree.batch(rollout.node)
         if len(batch) > 1:
             self._move(rollout, batch[-1])
-        known = [(node, self._cache.find(node)) for node in batch if not node.deferred]
-        for node, observation in known:
-            if observation is not None:
+        self._run(rollout, batch)
+
+    def _run(self, rollout: Rollout, batch: Sequence[Node]) -> None:
+        """Run those of a rollout's calls that have no result yet, once nobody else runs one of them."""
+        left: list[Node] = []
+        for node in batch:
+            if node.deferred or node.observation is not None:
+                continue
+            # After a write that is still to be run nobody knows what the world is like.
+            unsettled = any(earlier.call and earlier.call.effect != "read" for earlier in left)
+            if not unsettled and (observation := self._cache.find(node)):
                 self._observe(node, observation, rollout, cached=True)
-        run = tuple(node.id for node, observation in known if observation is None)
-        if len(run) == 1 and len(batch) == 1 and not self._cache.join(rollout):
+            else:
+                left.append(node)
+        if left and not self._cache.join(rollout, left):
             return  # another rollout runs the same call
+        run = tuple(node.id for node in left)
         if self._asks_at_once(batch[-1]):
             self._propose(rollout, run)
         elif run:
@@ -377,18 +394,14 @@ class TreeSearch:
             observation = outcome.observations[position] if position < len(outcome.observations) else lost
             rollout = self._active[operation.rollout]
             self._observe(node, observation, rollout, cached=False)
-            for waiting in self._cache.finish(node, observation):
-                if waiting is not rollout:
-                    self._observe(waiting.node, observation, waiting, cached=True)
-                    if self._asks_at_once(waiting.node):
-                        self._propose(waiting)
-                    else:
-                        self._observed(waiting)
+            for waiting, same in self._cache.finish(node, observation):
+                self._observe(same, observation, waiting, cached=True)
+                self._run(waiting, self.tree.batch(self.tree.batch_up_to(same)[-1]))
 
     def _observe(self, node: Node, observation: Observation, rollout: Rollout, *, cached: bool) -> None:
         node.observation = observation
         if observation.world is not None and node.call and node.call.effect == "sandboxed":
-            node.world = observation.world
+            self.tree.enter_world(node, observation.world)
         self.tree.changed.add(node.id)
         parent = self.tree.nodes[node.parent or ROOT]
         # After a write that failed for a passing reason the state of its world is unknown: nothing is built upon it.
@@ -514,7 +527,9 @@ class CallCache:
         self.hits = 0  # calls whose observation was reused instead of running them again
         self._tree = tree
         self._known: dict[tuple[str, str], Observation] = {}
-        self._running: dict[tuple[str, str], list[Rollout]] = {}
+        self._running: dict[tuple[str, str], list[tuple[Rollout, Node]]] = {}
+        self._keys: dict[int, tuple[str, str]] = {}
+        """Of the calls that are being run: what a write makes of the world may change the keys of those after it."""
 
     def find(self, node: Node) -> Observation | None:
         """The observation of a node's call, if it is known."""
@@ -522,19 +537,23 @@ class CallCache:
         self.hits += known is not None
         return known
 
-    def join(self, rollout: Rollout) -> bool:
-        """Let a rollout wait for its call; whether it is the first, which has to run it."""
-        waiting = self._running.setdefault(self._key(rollout.node), [])
-        self.hits += bool(waiting)
-        waiting.append(rollout)
-        return len(waiting) == 1
+    def join(self, rollout: Rollout, nodes: Sequence[Node]) -> bool:
+        """Let a rollout run calls, or wait for the first of them that another one runs; whether it has to run them."""
+        keys = {node.id: self._key(node) for node in nodes}
+        for node in nodes:
+            if (waiting := self._running.get(keys[node.id])) is not None:
+                waiting.append((rollout, node))
+                self.hits += 1
+                return False
+        self._running.update((key, []) for key in keys.values())
+        self._keys.update(keys)
+        return True
 
-    def finish(self, node: Node, observation: Observation) -> list[Rollout]:
-        """Take in what a call brought back; returns the rollouts that waited for it, the one that ran it first."""
-        key = self._key(node)
+    def finish(self, node: Node, observation: Observation) -> list[tuple[Rollout, Node]]:
+        """Take in what a call brought back; returns the rollouts that waited for it, each with its node of the call."""
         if node.call:
-            self.learn(key[0], node.call, observation)
-        return self._running.pop(key, [])
+            self.learn(self._key(node)[0], node.call, observation)
+        return self._running.pop(self._keys.pop(node.id), [])
 
     def learn(self, world: str, call: Call, observation: Observation) -> None:
         """Keep what a call brought back in a world, unless it failed for a passing reason."""

@@ -10,6 +10,7 @@ import random
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
@@ -146,7 +147,7 @@ class Tree:
         self._seed = seed
         self._jitter: dict[int, float] = {}
         self.changed: set[int] = set()
-        self._reads: list[frozenset[tuple[str, str]]] = []
+        self._reads: dict[int, frozenset[tuple[str, str]]] = {}
         self._reached: dict[tuple[str, frozenset[tuple[str, str]]], int] = {}
         self.adopt([Node(ROOT)])
 
@@ -155,7 +156,7 @@ class Tree:
         self.nodes = nodes
         self.root = nodes[ROOT]
         self.changed.update(range(len(nodes)))
-        self._reads, self._reached = [], {}
+        self._reads, self._reached = {}, {}
         for node in nodes:
             self._note(node)
 
@@ -167,9 +168,7 @@ class Tree:
 
     def add(self, parent: Node, call: Call, *, batched: bool = False) -> Node:
         """Append a child that has no score yet."""
-        world = parent.world
-        if call.effect == "sandboxed":
-            world = digest(f"{parent.world}\n{call.key}", WORLD_DIGITS)
+        world = _world_after(parent.world, call)
         node = Node(
             len(self.nodes),
             parent=parent.id,
@@ -207,7 +206,7 @@ class Tree:
         reads = frozenset[tuple[str, str]]() if node.parent is None else self._reads[node.parent]
         if node.call and node.call.effect == "read":
             reads |= {(node.world, node.call.key)}
-        self._reads.append(reads)
+        self._reads[node.id] = reads
         self._reached.setdefault((node.world, reads), node.id)
 
     def batch(self, head: Node) -> list[Node]:
@@ -216,6 +215,22 @@ class Tree:
         while batch[-1].children and (following := self.nodes[batch[-1].children[0]]).batched:
             batch.append(following)
         return batch
+
+    def batch_up_to(self, node: Node) -> list[Node]:
+        """A node and those of the calls before its own in the same reply, from the latest to the first."""
+        batch = [node]
+        while batch[-1].batched and batch[-1].parent is not None:
+            batch.append(self.nodes[batch[-1].parent])
+        return batch
+
+    def enter_world(self, node: Node, world: str) -> None:
+        """Take in which world a call has led to; the calls of the same reply after it are made there."""
+        node.world = world
+        self._note(node)
+        for before, after in pairwise(self.batch(node)):
+            if after.call:
+                after.world = _world_after(before.world, after.call)
+                self._note(after)
 
     def batch_goes_on(self, node: Node) -> bool:
         """Whether a call of the same reply follows that of a node, so that nobody is asked in between."""
@@ -278,6 +293,10 @@ class Tree:
         return self._jitter[node.id]
 
 
+def _world_after(world: str, call: Call) -> str:
+    return digest(f"{world}\n{call.key}", WORLD_DIGITS) if call.effect == "sandboxed" else world
+
+
 class Work(NamedTuple):
     """Something that a rollout can do: ask a state for calls, run a call, or judge what one has brought back."""
 
@@ -333,7 +352,7 @@ class Frontier:
             return False
         if self._fused:
             return node.answer is not None and node.goal is None
-        return node.observation is not None and node.r_post is None
+        return node.r_post is None and self._ran(node)
 
     def is_deepest(self, node: Node) -> bool:
         """Whether no call may follow: the path is as long as it may be."""
@@ -358,7 +377,9 @@ class Frontier:
         if node.pruned is not None or (self._tree.batch_goes_on(node) and not node.deferred):
             return False
         if not self._fused:
-            return node.call is not None and (node.accepted or node.acceptable)
+            # Writes of one reply are judged at the last of them first, the others when the plan would be returned.
+            end = self._tree.batch(node)[-1] if node.deferred else node
+            return node.call is not None and (end.accepted or end.acceptable)
         if node.deferred:
             return node.r_pre is not None
         return node.call is None or node.observation is not None
@@ -370,6 +391,11 @@ class Frontier:
         if node.call is None or node.r_post is not None:
             return True
         if self._fused:
-            return node.observation is not None
+            return self._ran(node)
         # What has failed is judged before anything is built upon it.
-        return node.observation is not None and node.observation.kind == "ok" and not self._judged_first
+        fine = node.observation is not None and node.observation.kind == "ok"
+        return fine and not self._judged_first and self._ran(node)
+
+    def _ran(self, node: Node) -> bool:
+        """Whether a call has run, and those made before it in the same reply, some of whose results may be known."""
+        return all(each.observation is not None for each in self._tree.batch_up_to(node))

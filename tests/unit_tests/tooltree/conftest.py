@@ -5,18 +5,20 @@
 import random
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, NamedTuple
 
 import pytest
 
 from langchain_tooltree import SearchConfig
 from tests.internals.tooltree import (
+    DONE_AT_START,
+    MANY_QUESTIONS,
+    OWN_STEP,
     Call,
     Effect,
     Frontier,
     Node,
-    NodePosterior,
     Observation,
     Operation,
     OperationOutcome,
@@ -24,6 +26,7 @@ from tests.internals.tooltree import (
     Spent,
     Tree,
     TreeSearch,
+    Work,
 )
 
 EFFECTS = {"look": "read", "ask": "read", "send": "write", "paint": "sandboxed"}
@@ -31,32 +34,39 @@ EFFECTS = {"look": "read", "ask": "read", "send": "write", "paint": "sandboxed"}
 
 @dataclass(frozen=True)
 class PureWorld:
-    """Random but fixed answers: calls of all effects, failures, dropped calls and judges that give no score.
+    """Random but fixed answers: calls of all effects, batches, stops, failures, dropped calls and missing scores.
 
     Args:
         seed: Everything follows from it and from the state asked about.
-        trouble: How often, in [0, 1], a proposer fails, a judge gives no score or a tool raises.
+        trouble: How often, in [0, 1], a proposer fails, nobody gives a score or a tool raises.
+        batches: Whether some replies hold calls that belong together.
     """
 
     seed: int
     trouble: float = 0.1
+    batches: bool = True
 
     def answer(self, tree: Tree, operation: Operation) -> OperationOutcome:
         """What comes of an operation, using at most the model calls granted."""
         node = tree[operation.node]
-        seen = [(step.label, step.observation and step.observation.content) for step in tree.path(node)]
+        seen = [
+            (step.label, None if step.id in operation.run or not step.observation else step.observation.content)
+            for step in tree.path(node)
+        ]
         draw = random.Random(f"{self.seed}:{operation.kind}:{seen}:{operation.candidates}:{operation.rollout}")
-        executes = operation.kind == "execute"
+        asks = operation.kind != "execute"
+        told = getattr(self, f"_{operation.kind}")(draw, operation) if asks else {}
         return OperationOutcome(
             operation=operation.id,
             kind=operation.kind,
             node=operation.node,
+            observations=tuple(self._observation(draw, tree[each]) for each in operation.run),
             spent=Spent(
-                model_calls=0 if executes else draw.randint(0, operation.model_calls),
-                tool_calls=int(executes),
+                model_calls=draw.randint(0, operation.model_calls) if asks else 0,
+                tool_calls=len(operation.run),
                 input_tokens=draw.randrange(50),
             ),
-            **getattr(self, f"_{operation.kind}")(draw, operation),
+            **told,
         )
 
     def _plan(self, _: random.Random, __: Operation) -> dict:
@@ -65,28 +75,57 @@ class PureWorld:
     def _propose(self, draw: random.Random, operation: Operation) -> dict:
         if draw.random() < self.trouble:
             return {"error": "the model failed"}
-        offered = [
-            (draw.choice(list(EFFECTS)), draw.randrange(3)) for _ in range(draw.choice((0, 2, 3, 3, 4, 4, 5, 5, 5, 5)))
-        ]
-        calls = [Call(tool=tool, arguments={"n": n}, effect=EFFECTS[tool]) for tool, n in offered]
+        if operation.own_step:
+            return self._own_step(draw)
+        actions = [self._action(draw, 0.1) for _ in range(draw.choice((0, 2, 3, 3, 4, 4, 5, 5, 5, 5)))]
         gained = draw.choice((None, 0, 1, 2)) if operation.extra_candidates else None
-        several = gained is None and len(calls) > 1
-        dropped = ("bad(): refused",) * draw.randrange(2)
+        told = {"reward": self._number(draw), "goal": self._number(draw)} if draw.random() < 0.5 else {}
         return {
-            "actions": [(call,) for call in calls],
-            "dropped": dropped,
-            "finished": not calls,
-            "several": several,
+            "actions": actions,
+            "confidences": self._confidences(draw, actions),
+            "dropped": ("bad(): refused",) * draw.randrange(2),
+            "finished": not actions,
+            "several": gained is None and len(actions) > 1,
             "gained": gained,
+            "missing": ("a thing",) * draw.randrange(2),
+            **told,
         }
+
+    def _own_step(self, draw: random.Random) -> dict:
+        if draw.random() < 0.7:
+            actions = [self._action(draw, 0.4)]
+            return {"actions": actions, "confidences": self._confidences(draw, actions)}
+        named = [self._action(draw, 0.0) for _ in range(draw.choice((0, 0, 1, 2)))]
+        return {
+            "actions": named,
+            "confidences": self._confidences(draw, named),
+            "finished": True,
+            "answer": {"type": "ai", "data": {"content": "all done"}},
+            "goal": self._number(draw) if draw.random() < 0.5 else None,
+            "missing": ("a thing",) * draw.randrange(2),
+        }
+
+    def _action(self, draw: random.Random, batches: float) -> tuple[Call, ...]:
+        """A call, or with this probability several, whose deferred writes come last."""
+        made = []
+        for _ in range(draw.randint(2, 3) if self.batches and draw.random() < batches else 1):
+            tool = draw.choice(list(EFFECTS))
+            made.append(Call(tool=tool, arguments={"n": draw.randrange(3)}, effect=EFFECTS[tool]))
+        return tuple(sorted(made, key=lambda call: call.effect == "write"))
+
+    def _confidences(self, draw: random.Random, actions: list[tuple[Call, ...]]) -> tuple[float | None, ...]:
+        return tuple(self._number(draw) for _ in actions) if draw.random() < 0.8 else ()
 
     def _score(self, draw: random.Random, operation: Operation) -> dict:
         return {"scores": [self._number(draw) for _ in operation.candidates]}
 
-    def _execute(self, draw: random.Random, _: Operation) -> dict:
+    def _observation(self, draw: random.Random, node: Node) -> Observation:
         if draw.random() < self.trouble:
-            return {"observations": [Observation(content="down", kind="exception", transient=draw.random() < 0.5)]}
-        return {"observations": [Observation(content=f"seen {draw.randrange(9)}")]}
+            return Observation(content="down", kind="exception", transient=draw.random() < 0.5)
+        sandboxed = node.call and node.call.effect == "sandboxed"
+        return Observation(
+            content=f"seen {draw.randrange(9)}", world=draw.choice((None, "w1", "w2")) if sandboxed else None
+        )
 
     def _evaluate(self, draw: random.Random, _: Operation) -> dict:
         return {"reward": self._number(draw), "goal": self._number(draw)}
@@ -100,25 +139,36 @@ class TableWorld:
     """Answers operations from tables by the names of tools, which take no arguments.
 
     Args:
-        offers: What is offered after the tools on the path, as names in one string, such as `"look ask"`; a list of
-            such strings has one for each attempt, an exception is the error of the proposer.
+        offers: What is offered after the tools on the path, as names in one string, such as `"look ask"`, or
+            `"look+ask"` for a batch; a list of such strings has one for each attempt, an exception is the error of the
+            proposer. An agent's own step without calls, or with names after `"!"`, is an answer: the calls named are
+            those that may still be needed.
         r_pre: Score before a call, 0.8 for a tool that is not listed.
         r_post: Score after a call, 0.8 for a tool that is not listed.
-        goal: Goal score after a call, 0.1 for a tool that is not listed.
+        goal: Goal score after a call, 0.1 for a tool that is not listed; `""` is the state before any call. With own
+            steps it is what the agent says of the request when it answers, and nothing for a tool that is not listed.
+        checks: What a check of an answer after a call says of the request, 0.1 for a tool that is not listed.
+        missing: What an answer, or its check, says is missing after a call.
         effects: Effect of a tool, `read` for one that is not listed.
+        worlds: What a sandboxed tool says of the world after it.
         transient: Tools that fail for a passing reason.
         spent: What each operation uses, by kind.
         seconds: How long each operation takes.
+        fused: Whether scores come with the candidates.
     """
 
     offers: Mapping[tuple[str, ...], str | list[str] | Exception]
     r_pre: Mapping[str, float | None] = field(default_factory=dict)
     r_post: Mapping[str, float | None] = field(default_factory=dict)
     goal: Mapping[str, float | None] = field(default_factory=dict)
+    checks: Mapping[str, float | None] = field(default_factory=dict)
+    missing: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     effects: Mapping[str, Effect] = field(default_factory=dict)
+    worlds: Mapping[str, str] = field(default_factory=dict)
     transient: Collection[str] = ()
     spent: Mapping[str, Spent] = field(default_factory=dict)
     seconds: float = 0.0
+    fused: bool = False
 
     def answer(self, tree: Tree, operation: Operation) -> OperationOutcome:
         """What the tables say."""
@@ -127,35 +177,57 @@ class TableWorld:
             operation=operation.id,
             kind=operation.kind,
             node=operation.node,
+            observations=tuple(self._observation(tree[each].call.tool) for each in operation.run),
             spent=self.spent.get(operation.kind, Spent()),
             elapsed=operation.elapsed + self.seconds,
             **self._found(tree, node, operation),
         )
 
+    def _observation(self, tool: str) -> Observation:
+        failed = {"kind": "exception", "transient": True} if tool in self.transient else {}
+        return Observation(content=f"{tool} ran", world=self.worlds.get(tool), **failed)
+
     def _found(self, tree: Tree, node: Node, operation: Operation) -> dict[str, Any]:
         tool = node.call.tool if node.call else ""
         match operation.kind:
             case "propose":
-                return self._offered(tuple(step.call.tool for step in tree.path(node)), operation.attempt)
+                path = tuple(step.call.tool for step in tree.path(node))
+                return self._offered(path, operation)
             case "score":
                 names = [tree[candidate].call.tool for candidate in operation.candidates]
                 return {"scores": [self.r_pre.get(name, 0.8) for name in names]}
-            case "execute":
-                failed = {"kind": "exception", "transient": True} if tool in self.transient else {}
-                return {"observations": [Observation(content=f"{tool} ran", **failed)]}
+            case "evaluate" if node.answer is not None:
+                return {"goal": self.checks.get(tool, 0.1), "missing": self.missing.get(tool, ())}
             case "evaluate":
                 return {"reward": self.r_post.get(tool, 0.8), "goal": self.goal.get(tool, 0.1)}
             case "plan":
                 return {"tools": ("kept",)}
+            case _:
+                return {}
 
-    def _offered(self, path: tuple[str, ...], attempt: int) -> dict[str, Any]:
+    def _offered(self, path: tuple[str, ...], operation: Operation) -> dict[str, Any]:
         offered = self.offers.get(path, "")
         if isinstance(offered, Exception):
             return {"error": str(offered)}
         attempts = [offered] if isinstance(offered, str) else offered
-        names = attempts[attempt - 1].split() if attempt <= len(attempts) else []
-        calls = [Call(tool=name, arguments={}, effect=self.effects.get(name, "read")) for name in names]
-        return {"actions": [(call,) for call in calls], "finished": not calls}
+        text = attempts[operation.attempt - 1] if operation.attempt <= len(attempts) else ""
+        actions = [action.split("+") for action in text.removeprefix("!").split()]
+        answers = operation.own_step and (not actions or text.startswith("!"))
+        found: dict[str, Any] = {
+            "actions": [
+                [Call(tool=name, arguments={}, effect=self.effects.get(name, "read")) for name in names]
+                for names in actions
+            ],
+            "finished": not actions or answers,
+        }
+        tool = path[-1] if path else ""
+        if self.fused:
+            found["confidences"] = [self.r_pre.get(names[0], 0.8) for names in actions]
+        if answers:
+            found |= {"answer": {"content": f"after {tool}"}, "missing": self.missing.get(tool, ())}
+        if answers or (self.fused and not operation.own_step):
+            found |= {"goal": self.goal.get(tool), "reward": self.r_post.get(tool)}
+        return found
 
 
 def explore(
@@ -176,6 +248,8 @@ def explore(
     Returns:
         The outcomes, in the order given.
     """
+    if isinstance(world, PureWorld) and search.config.selection != "posterior":
+        world = replace(world, batches=False)  # Eq. 1 asks for single calls
     outstanding: deque[Operation] = deque()
     ended: dict[int, OperationOutcome] = {}
     given: list[OperationOutcome] = []
@@ -245,9 +319,11 @@ def searcher(*, costs: int = 0, **base: Any) -> Callable[..., TreeSearch]:
     A question to the judge costs so many model calls.
     """
 
-    def run(tables, *, watch=lambda _: None, judge_calls=costs, **settings):
-        search = TreeSearch(SearchConfig(**{"parallel_rollouts": 1, **base, **settings}), judge_calls=judge_calls)
-        explore(search, TableWorld(**tables), watch=watch)
+    def run(tables, *, watch=lambda _: None, judge_calls=costs, begun=(), **settings):
+        search = TreeSearch(
+            SearchConfig(**{"parallel_rollouts": 1, **base, **settings}), judge_calls=judge_calls, **dict(begun)
+        )
+        explore(search, TableWorld(fused=search.config.pre_evaluation == "fused", **tables), watch=watch)
         return search
 
     return run
@@ -261,13 +337,19 @@ def search_in():
 
 @pytest.fixture
 def likely_in():
-    """The same, by the posterior policy with its own defaults and a judge that is not asked for nothing."""
-    return searcher(costs=1)
+    """The same, by the posterior with many questions and a judge that is not asked for nothing."""
+    return searcher(costs=1, **MANY_QUESTIONS)
 
 
-@pytest.fixture(params=[EQ_1, {}], ids=["smoothed", "posterior"])
+@pytest.fixture
+def own_in():
+    """The same, by the posterior with the agent's own step first and scores that come with the candidates."""
+    return searcher(costs=1, **OWN_STEP)
+
+
+@pytest.fixture(params=[EQ_1, MANY_QUESTIONS], ids=["smoothed", "posterior"])
 def either_in(request):
-    """The same, by either policy, for what holds under both."""
+    """The same, by either policy with many questions, for what holds under both."""
     return searcher(**request.param)
 
 
@@ -290,18 +372,23 @@ class Sketch:
     """A tree drawn by hand, and the posterior over it.
 
     Args:
+        done_at_start: How probably the request is fulfilled before any call.
         **settings: Of the search that it stands for.
     """
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self, *, done_at_start: float = DONE_AT_START, **settings: Any) -> None:
         self.config = SearchConfig(**settings)
         self.tree = Tree()
         self.frontier = Frontier(self.tree, self.config)
-        self.posterior = PathPosterior(self.config, self.tree, self.frontier)
+        self.posterior = PathPosterior(self.config, self.tree, self.frontier, done_at_start=done_at_start)
 
     def offer(self, state: Node, *scores: float | None, effect: Effect = "read") -> list[Node]:
-        """Let a state offer calls with these r_pre; one that no judge gave is `None`."""
+        """Let a state offer calls with these r_pre; one that nobody gave is `None`."""
         state.proposals += 1
+        return self.name(state, *scores, effect=effect)
+
+    def name(self, state: Node, *scores: float | None, effect: Effect = "read") -> list[Node]:
+        """Add calls with these r_pre to the latest offer of a state."""
         offered = []
         for score in scores:
             call = Call(tool=f"t{len(self.tree)}", arguments={}, effect=effect)
@@ -309,6 +396,12 @@ class Sketch:
             offered[-1].r_pre = 0.3 if score is None else score
             offered[-1].pre_scored = score is not None
         return offered
+
+    def together(self, call: Node, *, effect: Effect = "read") -> Node:
+        """Let another call be made in the same reply."""
+        added = self.tree.add(call, Call(tool=f"t{len(self.tree)}", arguments={}, effect=effect), batched=True)
+        added.r_pre, added.pre_scored = call.r_pre, call.pre_scored
+        return added
 
     def run(self, call: Node, **observation: Any) -> Node:
         """Let a call have brought something back."""
@@ -321,6 +414,13 @@ class Sketch:
         state.finished = True
         return state
 
+    def stop(self, state: Node, goal: float | None = None) -> Node:
+        """Let the agent answer in a state, and say this of the request."""
+        state.proposals += 1
+        state.answer = {"content": "done"}
+        state.goal = goal
+        return state
+
     def judge(self, call: Node, r_post: float | None, goal: float | None) -> Node:
         """Score what a call has brought back."""
         call.post_scored, call.goal_scored = r_post is not None, goal is not None
@@ -328,16 +428,34 @@ class Sketch:
         call.goal = 0.5 if goal is None else goal
         return call
 
-    def root(self) -> NodePosterior:
+    def root(self) -> "Standing":
         """What is inferred of the tree as it is now."""
         self.tree.changed.update(range(len(self.tree)))
-        return self.posterior.root
+        best, work = self.posterior.best
+        solution, end = self.posterior.solution
+        return Standing(best, work, self.posterior.busy, solution, end)
+
+
+class Standing(NamedTuple):
+    """What is inferred of a whole tree: the best work, that in flight, and the most probable plan."""
+
+    best: float
+    work: Work | None
+    busy: float
+    solution: float
+    end: int | None
 
 
 @pytest.fixture
 def sketch():
-    """A tree to draw by hand, under the default settings."""
-    return Sketch()
+    """A tree to draw by hand, under many questions."""
+    return Sketch(**MANY_QUESTIONS)
+
+
+@pytest.fixture
+def own():
+    """A tree to draw by hand, under the agent's own step first."""
+    return Sketch(**OWN_STEP)
 
 
 @pytest.fixture(scope="session")

@@ -50,11 +50,45 @@ def test_a_time_limit_must_be_above_zero(name, value):
     assert getattr(SearchConfig(**{name: None}), name) is None
 
 
-@pytest.mark.parametrize("value", [0, 1.01, -0.5, math.nan, "0.9", None, True])
-def test_a_confidence_is_above_0_and_at_most_1(value):
-    with pytest.raises(ConfigurationError, match="confidence must be a number above 0 and at most 1, got "):
-        SearchConfig(confidence=value)
-    assert SearchConfig(confidence=1).confidence == 1
+@pytest.mark.parametrize("name", ["confidence", "speculation"])
+@pytest.mark.parametrize("value", [0, 1.01, -0.5, math.nan, "0.9", True])
+def test_a_confidence_and_a_speculation_are_above_0_and_at_most_1(name, value):
+    with pytest.raises(ConfigurationError, match=f"{name} must be a number above 0 and at most 1, got "):
+        SearchConfig(**{name: value})
+    assert getattr(SearchConfig(**{name: 1}), name) == 1
+
+
+@pytest.mark.parametrize(
+    ("effort", "stop_at", "extra_calls"), [("frugal", 0.5, 4), ("balanced", 0.7, 12), ("thorough", 0.9, 24)]
+)
+def test_an_effort_says_when_a_search_is_content_and_how_many_calls_it_may_add(effort, stop_at, extra_calls):
+    config = SearchConfig(effort=effort)
+    assert (config.stop_at, config.extra_calls) == (stop_at, extra_calls)
+    assert SearchConfig(effort=effort, confidence=0.6).stop_at == 0.6
+    assert SearchConfig(effort=effort, proposals="together").extra_calls is None
+
+
+@pytest.mark.parametrize(
+    ("chosen", "proposals", "pre_evaluation"),
+    [
+        ({}, "own_step", "fused"),
+        ({"proposals": "together"}, "together", "fused"),
+        ({"proposals": "per_tool"}, "per_tool", "batched"),
+        ({"pre_evaluation": "single"}, "own_step", "single"),
+        ({"selection": "smoothed"}, "together", "batched"),
+        ({"selection": "printed", "proposals": "per_tool"}, "per_tool", "batched"),
+    ],
+)
+def test_what_is_left_to_the_search_fits_the_selection(chosen, proposals, pre_evaluation):
+    config = SearchConfig(**chosen)
+    assert (config.proposals, config.pre_evaluation) == (proposals, pre_evaluation)
+
+
+@pytest.mark.parametrize("chosen", [{"proposals": "own_step"}, {"pre_evaluation": "fused"}])
+@pytest.mark.parametrize("form", ["smoothed", "printed"])
+def test_eq_1_needs_scores_of_every_call_by_themselves(chosen, form):
+    with pytest.raises(ConfigurationError, match="needs scores of every call by themselves; choose proposals="):
+        SearchConfig(selection=form, **chosen)
 
 
 def test_the_posterior_policy_needs_goal_scores():
@@ -62,13 +96,6 @@ def test_the_posterior_policy_needs_goal_scores():
         SearchConfig(goal_score=False)
     for form in ("smoothed", "printed"):
         assert not SearchConfig(selection=form, goal_score=False).goal_score
-
-
-@pytest.mark.parametrize("name", ["exploration_decay", "pre_threshold_decay"])
-@pytest.mark.parametrize("value", [0, 1.1, -0.5])
-def test_a_decay_is_above_0_and_at_most_1(name, value):
-    with pytest.raises(ConfigurationError, match=f"{name} must be a number above 0 and at most 1"):
-        SearchConfig(**{name: value})
 
 
 @pytest.mark.parametrize("name", ["exploration", "min_gain"])
@@ -79,7 +106,7 @@ def test_exploration_and_gain_are_finite_and_not_negative(name, value):
     assert getattr(SearchConfig(**{name: 0}), name) == 0
 
 
-@pytest.mark.parametrize("name", ["selection", "first_play", "proposals", "pre_evaluation", "post_evaluation"])
+@pytest.mark.parametrize("name", ["selection", "first_play", "proposals", "pre_evaluation", "post_evaluation", "effort"])
 def test_a_choice_must_be_one_of_those_there_are(name):
     with pytest.raises(ConfigurationError, match=f"{name} must be one of '.*, got 'other'"):
         SearchConfig(**{name: "other"})
@@ -116,8 +143,9 @@ def test_the_published_defaults():
         0.4,
     )
     assert (config.top_k, config.max_depth, config.parallel_rollouts, config.patience) == (5, 15, 4, 10)
-    assert (config.selection, config.confidence, config.post_evaluation) == ("posterior", 0.95, "needed")
-    assert (config.max_proposals, config.goal_score, config.proposals) == (3, True, "together")
+    assert (config.selection, config.confidence, config.effort) == ("posterior", None, "balanced")
+    assert (config.proposals, config.pre_evaluation, config.post_evaluation) == ("own_step", "fused", "needed")
+    assert (config.max_proposals, config.goal_score, config.speculation) == (3, True, 0.75)
     assert (config.min_gain, config.seed, config.retrieve_above, config.retrieve_top) == (1e-3, 0, 20, 20)
 
 

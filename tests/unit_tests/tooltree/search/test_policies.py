@@ -69,15 +69,6 @@ def test_the_printed_form_visits_every_child_once_in_the_order_of_r_pre(grow):
     assert select(tree, selection="printed") is high
 
 
-def test_exploration_decays_with_the_depth_of_the_state(grow):
-    tree = Tree()
-    first = grow(tree, tree.root, "first", rewards=(0.5,))
-    second = grow(tree, first, "second", r_pre=1.0, rewards=(0.5,))
-    full = score(first, 1, second) - 0.5
-    assert score(first, 1, second, exploration_decay=0.5) - 0.5 == pytest.approx(full / 2)
-    assert score(tree.root, 1, first, exploration_decay=0.5) == score(tree.root, 1, first)
-
-
 def test_ties_go_to_the_larger_n(grow):
     tree = Tree()
     grow(tree, tree.root, "once", rewards=(0.5,))

@@ -75,15 +75,6 @@ def test_low_scores_are_pruned_before_they_run(either_in):
     assert by_tool(search)["a"].observation is None
 
 
-def test_the_threshold_before_execution_decays_with_depth(either_in):
-    tables = {"offers": {(): "a b", ("b",): "c"}, "r_pre": {"a": 0.25, "c": 0.25}}
-    pruned = {
-        decay: [node.call.tool for node in either_in(tables, pre_threshold_decay=decay).tree.nodes if node.pruned]
-        for decay in (1.0, 0.8)
-    }
-    assert pruned == {1.0: ["a", "c"], 0.8: ["a"]}
-
-
 def test_only_the_best_top_k_candidates_are_kept(either_in):
     search = either_in({"offers": {(): "a b c d"}, "r_pre": {"a": 0.5, "b": 0.9, "c": 0.6, "d": 0.7}}, top_k=2)
     assert {tool for tool, node in by_tool(search).items() if node.pruned == "top_k"} == {"a", "c"}

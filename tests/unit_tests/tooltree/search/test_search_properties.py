@@ -4,30 +4,48 @@
 
 import random
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from langchain_tooltree import SearchConfig
-from tests.internals.tooltree import TreeSearch
+from tests.internals.tooltree import DEEPER, Spent, TreeSearch
 
 pytestmark = pytest.mark.slow  # hundreds of searches a property
 
 THRESHOLDS = st.sampled_from([0.0, 0.1, 0.2, 0.3, 0.4, 0.9])
 BOUNDS = st.sampled_from([1.0, 0.95, 0.9, 0.5])
-DECAYS = st.sampled_from([1.0, 0.8, 0.3])
-RULES = ({"selection": "posterior", "goal_score": True}, {"selection": "smoothed"}, {"selection": "printed"})
-UNDISTURBED = {"exhausted", "max_rollouts"}
+OWN, TOGETHER, MANY, PER_TOOL, JUDGED = (
+    {"proposals": proposals, "pre_evaluation": pre_evaluation}
+    for proposals, pre_evaluation in (
+        ("own_step", "fused"),
+        ("together", "fused"),
+        ("together", "batched"),
+        ("per_tool", "single"),
+        ("own_step", "batched"),
+    )
+)
+RULES = [
+    *({"selection": "posterior", **questions} for questions in (OWN, TOGETHER, MANY, PER_TOOL, JUDGED)),
+    *({"selection": form, **questions} for form in ("smoothed", "printed") for questions in (MANY, PER_TOOL)),
+]
+UNDISTURBED = {"exhausted", "max_rollouts", "converged"}
 
 
-def configured(**chosen):
+def named(rule):
+    return "-".join(rule.values())
+
+
+def configured(rule, *, goal_score, **chosen):
     """The settings; the posterior policy needs goal scores, so it has them."""
-    return SearchConfig(**{**chosen, "goal_score": chosen["goal_score"] or chosen["selection"] == "posterior"})
+    return SearchConfig(**rule, **chosen, goal_score=goal_score or rule["selection"] == "posterior")
 
 
 CONFIGS = st.builds(
     configured,
+    rule=st.sampled_from([*RULES, *RULES[:1] * 4]),
     max_rollouts=st.sampled_from([40, 30, 20, 1]),
     exploration=st.sampled_from([1.4, 0.0, 3.0]),
     pre_threshold=THRESHOLDS,
@@ -40,14 +58,11 @@ CONFIGS = st.builds(
     max_tool_calls=st.none() | st.integers(1, 25),
     max_tokens=st.sampled_from([None, None, 2_000, 300]),
     seed=st.integers(0, 3),
-    selection=st.sampled_from(["posterior", "smoothed", "printed"]),
-    confidence=st.sampled_from([0.95, 1.0, 0.5]),
+    confidence=st.sampled_from([None, 0.95, 1.0, 0.5]),
+    speculation=st.sampled_from([0.75, 0.1, 1.0]),
+    effort=st.sampled_from(["thorough", "balanced", "frugal"]),
     post_evaluation=st.sampled_from(["needed", "always"]),
     first_play=st.sampled_from(["parent_mean", "r_pre", "zero"]),
-    exploration_decay=DECAYS,
-    pre_threshold_decay=DECAYS,
-    proposals=st.sampled_from(["together", "per_tool"]),
-    pre_evaluation=st.sampled_from(["batched", "single"]),
     max_proposals=st.integers(1, 3),
     goal_score=st.booleans(),
     goal_threshold=BOUNDS,
@@ -60,9 +75,10 @@ WORLDS = {"seed": st.integers(0, 10_000), "trouble": st.sampled_from([0.05, 0.0,
 @st.composite
 def searches(draw):
     """Builds a search, and the same one again."""
-    config, judge_calls = draw(CONFIGS), draw(st.sampled_from([0, 2]))
+    config, judge_calls = draw(CONFIGS), draw(st.sampled_from([2, 0]))
+    begun = draw(st.sampled_from([{}, {"turn_calls": 2}, {"turn_calls": 1, "last_failed": True}]))
     return lambda **changes: TreeSearch(
-        replace(config, **changes), tools=4, judge_calls=judge_calls, reserved_model_calls=1
+        replace(config, **changes), tools=4, judge_calls=judge_calls, reserved_model_calls=1, **begun
     )
 
 
@@ -86,35 +102,92 @@ def test_values_are_exact_means_and_visits_are_sums(make, world, pure_world, run
 @settings(max_examples=150, deadline=None)
 def test_only_states_that_were_reached_are_asked_and_writes_never_run(make, world, pure_world, run_pure):
     search = make()
+    fused = search.config.pre_evaluation == "fused"
     unjudged = search.config.selection == "posterior" and search.config.post_evaluation == "needed"
-    asked: dict[int, int] = {}
     judged = set()
 
     def check(launched):
         for operation in launched:
             node = search.tree[operation.node]
             if operation.kind == "propose":
-                asked[node.id] = asked.get(node.id, 0) + 1
-                assert node.call is None or node.observation is not None
-                assert node.call is None or node.evaluated or (unjudged and node.observation.kind == "ok")
+                reached = node.observation is not None or node.id in operation.run
+                assert node.call is None or reached
+                assert node.call is None or node.evaluated or fused or (unjudged and node.observation.kind == "ok")
                 assert not node.deferred
                 assert node.pruned is None
                 assert node.depth < search.config.max_depth
-                assert operation.attempt <= search.config.max_proposals
-            if operation.kind == "execute":
-                assert not node.deferred
-                assert not node.evaluated
-                assert node.pruned is None
+                assert operation.attempt == node.proposals + 1 <= search.config.max_proposals
+                assert operation.own_step is (search.config.proposals == "own_step" and operation.attempt == 1)
+            for each in operation.run:
+                assert not search.tree[each].deferred
+                assert search.tree[each].observation is None
+                assert search.tree[each].pruned is None
             if operation.kind == "evaluate":
-                assert node.deferred is (node.observation is None)
+                assert (node.answer is not None) if fused else (node.deferred is (node.observation is None))
                 assert node.id not in judged
                 judged.add(node.id)
 
     run_pure(search, pure_world(**world), watch=check)
     for node in search.tree.nodes:
         assert node.proposals <= search.config.max_proposals
-        assert node.depth <= search.config.max_depth
-        assert not (node.children and node.call and node.observation is None)
+        assert node.depth <= search.config.max_depth + 2, "a batch of three may begin at the last but one"
+        assert not node.deferred or node.observation is None
+        asked = any(not child.batched for child in search.tree.children(node))
+        assert not (asked and node.call and node.observation is None)
+
+
+@given(make=searches(), world=st.fixed_dictionaries(WORLDS))
+@settings(max_examples=150, deadline=None)
+def test_the_calls_of_one_reply_stay_together(make, world, pure_world, run_pure):
+    """They run in one operation unless their results are known, are followed by one another alone, and end as one."""
+    search = make()
+
+    def check(launched):
+        for operation in launched:
+            assert list(operation.run) == sorted(operation.run)
+            for earlier, later in pairwise(operation.run):
+                assert search.tree[later] in search.tree.batch(search.tree[earlier])
+            if operation.kind == "propose":
+                assert not search.tree.batch_goes_on(search.tree[operation.node])
+
+    run_pure(search, pure_world(**world), watch=check)
+    for node in search.tree.nodes:
+        rest = [child for child in search.tree.children(node) if child.batched]
+        assert len(rest) <= 1
+        if rest:
+            assert node.children == [rest[0].id]
+            assert (node.proposals, node.answer) == (0, None)
+            assert rest[0].deferred or not node.deferred, "what is deferred comes last"
+    best = search.best()
+    if best is not None and search.config.selection == "posterior" and search.config.pre_evaluation == "fused":
+        assert not search.tree.batch_goes_on(best)
+
+
+@given(make=searches(), world=st.fixed_dictionaries(WORLDS))
+@settings(max_examples=150, deadline=None)
+def test_no_more_calls_than_the_effort_allows_are_made_beyond_the_agents_own(make, world, pure_world, run_pure):
+    """Of answers that cost one model call each."""
+
+    class Priced(pure_world):
+        def answer(self, tree, operation):
+            told = super().answer(tree, operation)
+            calls = min(operation.model_calls, 1)
+            return told.model_copy(
+                update={"spent": Spent(model_calls=calls), "confidences": (0.5,) * len(told.actions)}
+            )
+
+    search = make(**RULES[0], post_evaluation="needed", goal_score=True)
+    if search.config.pre_evaluation != "fused":
+        return
+    ended = []
+
+    def check(_):
+        if search._most_calls is not None:
+            ended.append(search.budget.spent.model_calls)
+
+    run_pure(search, Priced(**world), watch=check)
+    if ended:
+        assert search.budget.spent.model_calls <= ended[0] + search.config.extra_calls
 
 
 @given(make=searches(), world=st.fixed_dictionaries(WORLDS))
@@ -133,33 +206,52 @@ def test_budgets_on_calls_are_never_overshot(make, world, pure_world, run_pure):
     told = run_pure(search, pure_world(**world), watch=check)
     assert search.finished
     assert search.stop_reason is not None
-    assert sum(outcome.kind == "execute" for outcome in told) <= limits.tool_calls
+    assert sum(len(outcome.observations) for outcome in told) <= limits.tool_calls
 
 
 @given(make=searches(), world=st.fixed_dictionaries(WORLDS))
 @settings(max_examples=200, deadline=None)
 def test_a_spent_budget_on_calls_leaves_no_call_that_ran_unjudged(make, world, pure_world, run_pure):
-    search = make(max_tokens=None, post_evaluation="always")
+    search = make(max_tokens=None, **MANY, post_evaluation="always")
     told = run_pure(search, pure_world(**world))
     if search.stop_reason in {"max_model_calls", "max_tool_calls"}:
         ran = [search.tree[outcome.node] for outcome in told if outcome.kind == "execute"]
         assert [node.label for node in ran if not node.evaluated] == []
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["selection"])
+@given(make=searches(), world=st.fixed_dictionaries(WORLDS))
+@settings(max_examples=150, deadline=None)
+def test_what_is_inferred_are_probabilities(make, world, pure_world, run_pure):
+    search = make(**RULES[0], goal_score=True)
+
+    def check(_):
+        solution, end = search._best._posterior.solution
+        best, work = search._best._posterior.best
+        assert 0 <= solution <= 1 + 1e-9
+        assert (end is None) <= (solution == 0)
+        assert 0 <= best <= DEEPER ** (search.config.max_depth + 2)
+        assert 0 <= search._best._posterior.busy <= DEEPER ** (search.config.max_depth + 2)
+        assert (best > 0) <= (work is not None)
+
+    run_pure(search, pure_world(**world), watch=check)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=named)
 @given(make=searches(), world=st.fixed_dictionaries(WORLDS), timing=st.integers())
 @settings(max_examples=100, deadline=None)
 def test_the_order_in_which_operations_end_does_not_matter(rule, make, world, timing, pure_world, run_pure, picture):
+    rule = {**rule, "goal_score": True}
     one, other = make(**rule), make(**rule)
     run_pure(one, pure_world(**world))
     run_pure(other, pure_world(**world), shuffle=random.Random(timing))
     assert picture(one) == picture(other)
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["selection"])
+@pytest.mark.parametrize("rule", RULES, ids=named)
 @given(make=searches(), world=st.fixed_dictionaries(WORLDS))
 @settings(max_examples=80, deadline=None)
 def test_replaying_the_recorded_outcomes_gives_the_same_tree(rule, make, world, pure_world, run_pure, picture):
+    rule = {**rule, "goal_score": True}
     original, replayed = make(**rule), make(**rule)
     recorded = run_pure(original, pure_world(**world))
     outcomes = iter(recorded)
@@ -174,7 +266,7 @@ def test_replaying_the_recorded_outcomes_gives_the_same_tree(rule, make, world, 
 @settings(max_examples=100, deadline=None)
 def test_nothing_stays_in_flight_or_reserved_after_an_undisturbed_search(make, world, pure_world, run_pure):
     search = make(
-        goal_score=True, goal_threshold=1.0, patience=1_000, max_model_calls=9_999, max_tool_calls=None, max_tokens=None
+        goal_score=True, goal_threshold=1.0, patience=1_000, max_model_calls=9_999, max_tool_calls=999, max_tokens=None
     )
     run_pure(search, pure_world(**world))
     if search.stop_reason in UNDISTURBED:
@@ -199,15 +291,38 @@ def test_no_call_is_offered_twice_in_a_state_and_no_read_twice_on_a_path(make, w
 
 @given(make=searches(), world=st.fixed_dictionaries(WORLDS))
 @settings(max_examples=100, deadline=None)
+def test_equal_states_are_one_state_in_whatever_order_the_reads_came(make, world, pure_world, run_pure):
+    search = make(**RULES[0], goal_score=True)
+    run_pure(search, pure_world(**world))
+    states = []
+    for node in search.tree.nodes:
+        path = search.tree.path(node)
+        if not path or path[-1].call.effect != "read" or node.batched:
+            continue
+        changes = tuple(step.call.key for step in path if step.call.effect != "read")
+        states.append((changes, frozenset((step.world, step.call.key) for step in path if step.call.effect == "read")))
+    assert len(states) == len(set(states))
+
+
+@given(make=searches(), world=st.fixed_dictionaries(WORLDS))
+@settings(max_examples=150, deadline=None)
 def test_a_call_runs_once_in_a_world_unless_it_failed_for_a_passing_reason(make, world, pure_world, run_pure):
     search = make()
     settled = set()
-    for outcome in run_pure(search, pure_world(**world)):
-        if outcome.kind == "execute":
-            node = search.tree[outcome.node]
+    operations = {}
+
+    def watch(launched):
+        operations.update((operation.id, operation) for operation in launched)
+
+    for outcome in run_pure(search, pure_world(**world), watch=watch):
+        run = operations[outcome.operation].run
+        for each, observation in zip(run, outcome.observations, strict=True):
+            node = search.tree[each]
             key = (search.tree.parent(node).world, node.call.key)
-            assert key not in settled
-            if not outcome.observations[0].transient:
+            # What a write of the same reply would make of the world was not known before.
+            after_a_write = any(search.tree[earlier].call.effect != "read" for earlier in run[: run.index(each)])
+            assert after_a_write or key not in settled
+            if not observation.transient:
                 settled.add(key)
 
 
@@ -216,11 +331,12 @@ def test_a_call_runs_once_in_a_world_unless_it_failed_for_a_passing_reason(make,
 def test_pruning_follows_the_thresholds(make, world, pure_world, run_pure):
     search = make()
     run_pure(search, pure_world(**world))
+    if search.config.selection == "posterior":
+        assert {node.pruned for node in search.tree.nodes} == {None}
+        return
     for node in search.tree.nodes[1:]:
-        if node.r_pre is not None:
-            depth = search.tree.parent(node).depth
-            bound = search.config.pre_threshold * search.config.pre_threshold_decay**depth
-            assert (node.pruned == "pre_evaluation") is (node.r_pre < bound)
+        if node.r_pre is not None and not node.batched:
+            assert (node.pruned == "pre_evaluation") is (node.r_pre < search.config.pre_threshold)
         if node.evaluated:
             assert (node.pruned == "post_evaluation") is (
                 node.post_scored and node.r_post < search.config.post_threshold
@@ -232,7 +348,7 @@ def test_pruning_follows_the_thresholds(make, world, pure_world, run_pure):
 @given(make=searches(), world=st.fixed_dictionaries(WORLDS))
 @settings(max_examples=100, deadline=None)
 def test_the_best_path_by_eq_1_ends_in_a_call_that_was_judged_and_kept(make, world, pure_world, run_pure):
-    search = make(goal_score=True, selection="smoothed")
+    search = make(goal_score=True, selection="smoothed", **MANY)
     run_pure(search, pure_world(**world))
     kept = [node for node in search.tree.nodes[1:] if node.evaluated and node.post_scored and not node.pruned]
     best = search.best()
