@@ -12,9 +12,10 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 from openai_server import OpenAIServer
-from travel import BOOKING, EFFECTS, PRICE, ROUND_TRIP, Agency, asking, travel_model
+from travel import APART, BOOKING, EFFECTS, PRICE, ROUND_TRIP, Agency, asking, travel_model
 
 from langchain_tooltree import SearchConfig, SearchResult, ToolTreeNode, asearch, create_tooltree_agent, search
+from tests.internals.tooltree import MANY_QUESTIONS
 
 CHAT: dict[str, Any] = {"use_responses_api": False}
 RESPONSES: dict[str, Any] = {"use_responses_api": True}
@@ -128,7 +129,7 @@ async def test_the_tokens_of_every_reply_are_counted(path: str, interface: Any, 
 async def test_only_the_tokens_of_the_answer_are_streamed(path: str, interface: Any) -> None:
     server = OpenAIServer(travel_model())
     async with server.client(**interface) as model:
-        graph = agent_of(model, Agency())
+        graph = agent_of(model, Agency(), config=APART)  # which asks for its answer after the search
         if path == "async":
             chunks = [chunk async for chunk in graph.astream(asking(PRICE), stream_mode="messages")]
         else:
@@ -148,7 +149,7 @@ async def test_the_judge_may_be_a_client_of_another_server(path: str, interface:
     proposing = OpenAIServer(travel_model())
     judging = OpenAIServer(travel_model())
     async with proposing.client(**interface) as model, judging.client(**interface) as judge:
-        messages = await conversation(agent_of(model, Agency(), judge=judge), PRICE, path=path)
+        messages = await conversation(agent_of(model, Agency(), judge=judge, config=APART), PRICE, path=path)
 
     assert check_conversation(messages)[-1].text == ANSWER
     assert set(proposing.kinds()) == {"propose", "answer"}
@@ -158,7 +159,7 @@ async def test_the_judge_may_be_a_client_of_another_server(path: str, interface:
 async def test_the_reply_is_asked_for_as_structured_output(path: str, interface: Any) -> None:
     server = OpenAIServer(travel_model())
     async with server.client(**interface) as model:
-        await find(model, path=path, config=SearchConfig(coarse_planner=True))
+        await find(model, path=path, config=SearchConfig(coarse_planner=True, **MANY_QUESTIONS))
 
     schemas = {
         request.kind: set(request.asked.schema["properties"]) for request in server.requests if request.asked.schema
@@ -181,9 +182,7 @@ async def test_reasoning_comes_back_with_what_it_led_to(path: str, form: Any, st
 
     assert check_conversation(messages)[-1].text == ANSWER
     assert server.rejected == []
-    returned = [
-        item["type"] for request in server.requests for item in request.body["input"] if request.kind == "answer"
-    ]
+    returned = [item["type"] for request in server.requests for item in request.body["input"] if request.kind == "step"]
     assert "reasoning" in returned
 
 

@@ -21,9 +21,10 @@ from openai_server import (
     hang,
     refuse,
 )
-from travel import EFFECTS, PRICE, Agency, asking, travel_model
+from travel import APART, EFFECTS, PRICE, Agency, asking, travel_model
 
 from langchain_tooltree import SearchConfig, SearchResult, ToolTreeNode, asearch, search
+from tests.internals.tooltree import MANY_QUESTIONS
 
 ANSWER = "All is done for you and it says OS-1 costs 90"
 PLANNED = ["human", "call find_flights", "result find_flights", "call read_price", "result read_price", "answer"]
@@ -42,7 +43,7 @@ def way(request: pytest.FixtureRequest) -> tuple[str, dict[str, Any]]:
     return path, {"use_responses_api": responses}
 
 
-async def find(model: Any, *, path: str, config: SearchConfig | None = None) -> SearchResult:
+async def find(model: Any, *, path: str, config: SearchConfig = APART) -> SearchResult:
     given: dict[str, Any] = {"model": model, "effects": EFFECTS, "config": config}
     if path == "async":
         return await asearch(PRICE, Agency().tools, **given)
@@ -52,7 +53,7 @@ async def find(model: Any, *, path: str, config: SearchConfig | None = None) -> 
 async def observed(model: Any, *, path: str) -> tuple[list[BaseMessage], list[str]]:
     """The conversation that a planner in a graph leads, and the reasons of its fallbacks."""
     graph: Any = StateGraph(MessagesState)
-    graph.add_node("model", ToolTreeNode(model, Agency().tools, effects=EFFECTS))
+    graph.add_node("model", ToolTreeNode(model, Agency().tools, effects=EFFECTS, config=APART))
     graph.add_edge(START, "model")
     graph = graph.compile()
     options: Any = {"stream_mode": ["custom", "values"]}
@@ -67,7 +68,7 @@ async def observed(model: Any, *, path: str) -> tuple[list[BaseMessage], list[st
 
 @functools.cache
 def calls_in_process() -> int:
-    return search(PRICE, Agency().tools, model=travel_model(), effects=EFFECTS).cost.model_calls
+    return search(PRICE, Agency().tools, model=travel_model(), effects=EFFECTS, config=APART).cost.model_calls
 
 
 REFUSALS: dict[str, Fault] = {
@@ -116,7 +117,7 @@ async def test_a_rate_limit_is_not_waited_for_beyond_the_seconds_of_the_search(w
     path, interface = way
     server = OpenAIServer(travel_model(), always("propose", fault=refuse(429, retry_after="30")))
     async with server.client(**interface) as model:
-        result = await find(model, path=path, config=SearchConfig(max_seconds=20))
+        result = await find(model, path=path, config=SearchConfig(max_seconds=20, **MANY_QUESTIONS))
 
     assert "status 429 on order" in str(result.fallback)
     assert result.cost.seconds < 20
@@ -210,7 +211,7 @@ async def test_a_judge_that_declines_now_and_then_leaves_calls_unscored(way: Any
     path, interface = way
     server = OpenAIServer(travel_model(), at(("post", 1), ("post", 2), fault=decline))
     async with server.client(**interface) as model:
-        result = await find(model, path=path, config=SearchConfig(parallel_rollouts=1))
+        result = await find(model, path=path, config=SearchConfig(parallel_rollouts=1, **MANY_QUESTIONS))
 
     assert result.answer is not None
     assert result.answer.text == ANSWER

@@ -240,7 +240,7 @@ def test_a_planner_behind_it_proposes_with_the_suggestions_in_mind(path: str, ag
 
     assert agency.calls["book OS-1"] == 1
     assert messages[-1].text.endswith("OS-1 is booked")
-    first, *_ = model.asked("propose")
+    first, *_ = model.asked("step")
     assert "<past_runs>" in first.system
     assert "- find_flights: 100%, came next once" in first.system
     assert "past_runs" not in "".join(heard.system for heard in past.heard)
