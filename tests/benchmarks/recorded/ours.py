@@ -16,13 +16,21 @@ from langchain_tooltree import SearchConfig
 from tests.benchmarks.compare.simulation import READ_ONLY
 from tests.benchmarks.recorded.model import ENOUGH, RecordedModel
 from tests.benchmarks.recorded.runs import STOP, State, Step
-from tests.internals.tooltree import Call, Effect, Node, Observation, Operation, OperationOutcome, Spent, TreeSearch
+from tests.internals.tooltree import (
+    SAID_DONE,
+    SAID_OPEN,
+    Call,
+    Effect,
+    Node,
+    Observation,
+    Operation,
+    OperationOutcome,
+    Spent,
+    TreeSearch,
+)
 
 NAMED = 3
 """Calls that may still be needed, named by a reply that stops."""
-
-SAID_DONE, SAID_OPEN = 0.75, 0.2
-"""Goal scores of a reply that can only say whether something is missing, as the package reads such a reply."""
 
 STEP = "step"
 """The argument under which a call of the search carries a recorded step."""
@@ -36,7 +44,7 @@ class OwnSearch:
         config: The configuration.
         questions: Model calls at the most.
         named: Calls that may still be needed, named by a reply that stops.
-        graded: Whether a reply says how sure it is that all is done, and not just whether it is.
+        graded: Whether a reply says how sure it is that all is done, and not just whether it is, as the package asks.
     """
 
     config: SearchConfig
