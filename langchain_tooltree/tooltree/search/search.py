@@ -294,8 +294,9 @@ class TreeSearch:
         Returns the node of its first call, and what was left out, each with the reason.
         """
         end, added, repeated = state, list[Node](), list[str]()
+        merging = self.config.selection == "posterior"  # the values of Eq. 1 are those of a tree
         for call in action:
-            if problem := self.tree.repetition(end, call):
+            if problem := self.tree.repetition(end, call, merging=merging):
                 repeated.append(f"{call.label}: {problem}")
                 continue
             end = self.tree.add(end, call, batched=bool(added))

@@ -184,12 +184,12 @@ class Tree:
         self.changed.add(node.id)
         return node
 
-    def repetition(self, state: Node, call: Call) -> str | None:
+    def repetition(self, state: Node, call: Call, *, merging: bool = True) -> str | None:
         """Why a call in a state would only repeat another one, if so.
 
         It repeats a child of the state, or a call on the path that changed nothing, made while the world was the same,
-        or it leads to a state that another path leads to: the world and the reads are the same, in another order. A
-        write may be meant twice, so it repeats none that changed the world.
+        or, where states are merged, it leads to one that another path leads to: the world and the reads are the same,
+        in another order. A write may be meant twice, so it repeats none that changed the world.
         """
         if any(child.call and child.call.key == call.key for child in self.children(state)):
             return "already proposed here"
@@ -197,7 +197,9 @@ class Tree:
             unchanged = step.parent is not None and step.world == self.nodes[step.parent].world
             if unchanged and step.world == state.world and step.call and step.call.key == call.key:
                 return "already made on this path"
-        if call.effect == "read" and (state.world, self._reads[state.id] | {(state.world, call.key)}) in self._reached:
+        if not merging or call.effect != "read":
+            return None
+        if (state.world, self._reads[state.id] | {(state.world, call.key)}) in self._reached:
             return "made on another path to the same state"
         return None
 

@@ -106,7 +106,10 @@ def test_exploration_and_gain_are_finite_and_not_negative(name, value):
     assert getattr(SearchConfig(**{name: 0}), name) == 0
 
 
-@pytest.mark.parametrize("name", ["selection", "first_play", "proposals", "pre_evaluation", "post_evaluation", "effort"])
+CHOICES = ("selection", "first_play", "proposals", "pre_evaluation", "post_evaluation", "effort")
+
+
+@pytest.mark.parametrize("name", CHOICES)
 def test_a_choice_must_be_one_of_those_there_are(name):
     with pytest.raises(ConfigurationError, match=f"{name} must be one of '.*, got 'other'"):
         SearchConfig(**{name: "other"})

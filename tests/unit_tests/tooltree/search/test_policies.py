@@ -3,7 +3,15 @@ import math
 import pytest
 
 from langchain_tooltree import SearchConfig
-from tests.internals.tooltree import Frontier, Observation, PosteriorPolicy, Tree, UCTPolicy, Work
+from tests.internals.tooltree import (
+    MANY_QUESTIONS,
+    Frontier,
+    Observation,
+    PosteriorPolicy,
+    Tree,
+    UCTPolicy,
+    Work,
+)
 
 
 class Askable(Frontier):
@@ -213,7 +221,7 @@ def test_work_that_promises_much_less_than_what_is_in_flight_waits_for_it(sketch
 
 
 def test_good_candidates_elsewhere_are_not_left_for_bad_ones_here(sketch):
-    first, second = sketch.offer(sketch.tree.root, 0.7, 0.7)
+    first, second = sketch.offer(sketch.tree.root, 0.7, 0.7, effect="sandboxed")
     bad = sketch.offer(sketch.run(first), 0.1, 0.1)
     assert likely(sketch).after_scoring(sketch.tree, sketch.frontier, bad) == Work("execute", second)
 
@@ -230,7 +238,7 @@ def test_good_candidates_elsewhere_are_not_left_for_bad_ones_here(sketch):
     ],
 )
 def test_only_what_failed_was_not_run_or_comes_last_is_judged_at_once(sketch_with, settings, observation, at_once):
-    sketch = sketch_with(**settings)
+    sketch = sketch_with(**{**MANY_QUESTIONS, **settings})
     [call] = sketch.offer(sketch.tree.root, 0.7)
     call.observation = observation
     assert likely(sketch).judges_at_once(sketch.frontier, call) is at_once

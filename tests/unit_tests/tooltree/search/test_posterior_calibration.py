@@ -1,12 +1,22 @@
 """What a judge's scores say: likelihood ratios by hand, and the deviation that is learnt."""
 
 import math
+from statistics import NormalDist
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.internals.tooltree import DEVIATION, LEAST_DEVIATION, STRONGEST, JudgeCalibration
+from tests.internals.tooltree import (
+    DEVIATION,
+    DONE_SCORE,
+    LEAST_DEVIATION,
+    OPEN_SCORE,
+    RANK_TRUST,
+    SCORES_ASSUMED,
+    STRONGEST,
+    JudgeCalibration,
+)
 
 SCORES = st.floats(0.0, 1.0)
 
@@ -19,35 +29,41 @@ def taught(*scores):
 
 def test_one_score_by_hand():
     # (0.7 - 0.3) / 0.2 ** 2 * (0.8 - 0.5) = 3
-    assert JudgeCalibration().call_ratio(0.8) == pytest.approx(math.exp(3))
+    assert JudgeCalibration().ratio(0.8) == pytest.approx(math.exp(3))
 
 
 def test_two_scores_of_a_call_share_half_of_their_error():
     # variance 0.04 * (0.5 + 0.5 / 2) = 0.03, mean 0.65: 0.4 / 0.03 * 0.15 = 2
-    assert JudgeCalibration().call_ratio(0.8, 0.5) == pytest.approx(math.exp(2))
+    assert JudgeCalibration().ratio(0.8, 0.5) == pytest.approx(math.exp(2))
 
 
 def test_two_equal_scores_say_more_than_one_but_less_than_twice_as_much():
-    once, twice = (math.log(JudgeCalibration().call_ratio(*scores)) for scores in ([0.7], [0.7, 0.7]))
+    once, twice = (math.log(JudgeCalibration().ratio(*scores)) for scores in ([0.7], [0.7, 0.7]))
     assert once < twice < 2 * once
+
+
+def goals():
+    return JudgeCalibration(high=DONE_SCORE, low=OPEN_SCORE)
 
 
 def test_a_goal_score_by_hand():
     # (0.75 - 0.25) / 0.2 ** 2 * (0.7 - 0.5) = 2.5
-    assert JudgeCalibration().goal_ratio(0.7) == pytest.approx(math.exp(2.5))
+    assert goals().ratio(0.7) == pytest.approx(math.exp(2.5))
 
 
 def test_a_score_between_right_and_wrong_says_nothing_and_neither_does_none():
     calibration = JudgeCalibration()
-    assert calibration.call_ratio() == 1
-    assert calibration.call_ratio(0.5) == calibration.goal_ratio(0.5) == 1
+    assert calibration.ratio() == 1
+    assert calibration.ratio(0.5) == goals().ratio(0.5) == 1
 
 
 def test_no_score_is_proof():
     sure = JudgeCalibration(deviation=LEAST_DEVIATION)
-    assert sure.call_ratio(1.0) == pytest.approx(math.exp(STRONGEST))
-    assert sure.call_ratio(0.0, 0.0) == pytest.approx(math.exp(-STRONGEST))
-    assert sure.goal_ratio(1.0) == pytest.approx(math.exp(STRONGEST))
+    assert sure.ratio(1.0) == pytest.approx(math.exp(STRONGEST))
+    assert sure.ratio(0.0, 0.0) == pytest.approx(math.exp(-STRONGEST))
+    assert JudgeCalibration(high=1.0, low=0.0, deviation=LEAST_DEVIATION).ratio(1.0) == pytest.approx(
+        math.exp(STRONGEST)
+    )
 
 
 def test_a_judge_that_scores_nearly_all_calls_alike_is_trusted_more_but_not_without_bound():
@@ -68,7 +84,43 @@ def test_the_deviation_is_fitted_after_ten_scores_and_then_after_a_quarter_more(
 def test_a_higher_score_never_says_less(low, high, learnt):
     calibration, _ = taught(*learnt)
     low, high = sorted((low, high))
-    assert calibration.call_ratio(low) <= calibration.call_ratio(high)
-    assert calibration.call_ratio(low, 0.5) <= calibration.call_ratio(high, 0.5)
-    assert calibration.goal_ratio(low) <= calibration.goal_ratio(high)
+    assert calibration.ratio(low) <= calibration.ratio(high)
+    assert calibration.ratio(low, 0.5) <= calibration.ratio(high, 0.5)
     assert calibration.deviation >= LEAST_DEVIATION
+
+
+def test_a_score_and_its_rank_by_hand():
+    scores = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0]
+    calibration, _ = taught(*scores)
+    trust = RANK_TRUST * 10 / (10 + SCORES_ASSUMED)
+    # 0.9 is the ninth of ten, after eight and a half others; (8.5 + 0.5) / 11
+    standing = math.sqrt(1 + 0.2 * 0.8 * 1.5**2) * NormalDist().inv_cdf(9 / 11) + (0.2 - 0.5) * 1.5
+    normal = 0.4 / calibration.deviation * (0.9 - 0.5) / calibration.deviation
+    assert calibration.ratio(0.9) == pytest.approx(math.exp((1 - trust) * normal + trust * 1.5 * standing))
+
+
+def squeezed(score):
+    """A judge that gives right calls .6 where another gives .7, and wrong ones .45 where it gives .3."""
+    return 0.6 + (score - 0.7) * (0.6 - 0.45) / (0.7 - 0.3)
+
+
+@given(scores=st.lists(st.integers(0, 100), min_size=10, max_size=60))
+def test_a_judge_on_another_scale_prefers_the_same_calls(scores):
+    plain, _ = taught(*(score / 100 for score in scores))
+    narrow, _ = taught(*(squeezed(score / 100) for score in scores))
+    order = sorted(set(scores))
+    for ratio in (lambda score: plain.ratio(score / 100), lambda score: narrow.ratio(squeezed(score / 100))):
+        ratios = [ratio(score) for score in order]
+        assert ratios == sorted(ratios)
+
+
+def test_ranks_tell_right_from_wrong_where_the_scale_hides_it():
+    """Of 40 scores a fifth are of right calls; the assumed means are .7 and .3."""
+    scores = ([0.6] + [0.45] * 4) * 8
+    narrow, _ = taught(*scores)
+    apart = math.log(narrow.ratio(0.6) / narrow.ratio(0.45))
+    by_scale_alone = 0.4 / narrow.deviation**2 * (0.6 - 0.45)
+    assert apart > 1.05 * (1 - RANK_TRUST * 40 / 55) * by_scale_alone + 0.5
+    assert apart > math.log(5)
+    high, _ = taught(*([0.9] + [0.5] * 4) * 8)
+    assert high.ratio(0.5) < 1 < high.ratio(0.9), "a wrong call that scores .5 is told from a right one"

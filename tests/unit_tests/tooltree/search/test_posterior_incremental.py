@@ -5,37 +5,47 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from langchain_tooltree import SearchConfig
-from tests.internals.tooltree import Frontier, PathPosterior, Tree, TreeSearch
+from tests.internals.tooltree import DONE, DONE_AT_START, Frontier, PathPosterior, Tree, TreeSearch
+
+QUESTIONS = ("own_step", "fused"), ("together", "fused"), ("own_step", "batched"), ("together", "batched")
+
+
+def configured(questions, **chosen):
+    proposals, pre_evaluation = questions
+    return SearchConfig(proposals=proposals, pre_evaluation=pre_evaluation, **chosen)
+
 
 CONFIGS = st.builds(
-    SearchConfig,
-    selection=st.just("posterior"),
+    configured,
+    questions=st.sampled_from([*QUESTIONS, ("own_step", "fused"), ("per_tool", "single")]),
     max_rollouts=st.sampled_from([60, 30, 12]),
     max_depth=st.sampled_from([5, 3, 1]),
     parallel_rollouts=st.integers(1, 8),
-    pre_threshold=st.sampled_from([0.3, 0.0, 0.6]),
-    post_threshold=st.sampled_from([0.4, 0.0, 0.8]),
     top_k=st.sampled_from([4, 2]),
     max_proposals=st.integers(1, 3),
     post_evaluation=st.sampled_from(["needed", "always"]),
-    proposals=st.sampled_from(["together", "per_tool"]),
-    confidence=st.sampled_from([1.0, 0.95]),
-    patience=st.sampled_from([60, 12]),
+    confidence=st.sampled_from([1.0, 0.7]),
+    speculation=st.sampled_from([0.75, 0.1]),
+    effort=st.just("thorough"),
 )
 WORLDS = {"seed": st.integers(0, 10_000), "trouble": st.sampled_from([0.05, 0.0, 0.3])}
 
 
 @pytest.mark.slow
-@given(config=CONFIGS, world=st.fixed_dictionaries(WORLDS))
+@given(config=CONFIGS, world=st.fixed_dictionaries(WORLDS), begun=st.booleans())
 @settings(max_examples=100, deadline=None)
-def test_what_is_carried_upwards_equals_what_is_inferred_from_the_whole_tree(config, world, pure_world, run_pure):
-    search = TreeSearch(config, tools=4)
+def test_what_is_carried_upwards_equals_what_is_inferred_from_the_whole_tree(
+    config, world, begun, pure_world, run_pure
+):
+    search = TreeSearch(config, tools=4, turn_calls=int(begun))
+    carried = search._best._posterior
 
     def check(_):
         tree = Tree()
-        whole = PathPosterior(config, tree, Frontier(tree, config))
+        frontier = Frontier(tree, config)
+        whole = PathPosterior(config, tree, frontier, done_at_start=DONE if begun else DONE_AT_START)
         tree.adopt(search.tree.nodes)
-        assert search._posterior.root == whole.root
-        assert search._posterior._nodes == whole._nodes
+        assert (carried.best, carried.busy, carried.solution) == (whole.best, whole.busy, whole.solution)
+        assert carried._nodes == whole._nodes
 
     run_pure(search, pure_world(**world), watch=check)

@@ -8,7 +8,7 @@ import pytest
 
 from langchain_tooltree import SearchConfig
 from langchain_tooltree.errors import ResumeError
-from tests.internals.tooltree import OperationOutcome, TreeSearch, Work, kernel
+from tests.internals.tooltree import MANY_QUESTIONS, OperationOutcome, TreeSearch, Work, kernel
 
 
 def names(search, *nodes):
@@ -65,8 +65,8 @@ def test_no_child_is_expanded_before_its_own_call_has_run(either_in):
     assert sorted(expanded) == [1, 2, 3]
 
 
-def test_low_scores_are_pruned_before_they_run(either_in):
-    search = either_in({"offers": {(): "a b c"}, "r_pre": {"a": 0.29, "b": 0.3}})
+def test_low_scores_are_pruned_before_they_run(search_in):
+    search = search_in({"offers": {(): "a b c"}, "r_pre": {"a": 0.29, "b": 0.3}})
     assert {tool: node.pruned for tool, node in by_tool(search).items()} == {
         "a": "pre_evaluation",
         "b": None,
@@ -75,8 +75,8 @@ def test_low_scores_are_pruned_before_they_run(either_in):
     assert by_tool(search)["a"].observation is None
 
 
-def test_only_the_best_top_k_candidates_are_kept(either_in):
-    search = either_in({"offers": {(): "a b c d"}, "r_pre": {"a": 0.5, "b": 0.9, "c": 0.6, "d": 0.7}}, top_k=2)
+def test_only_the_best_top_k_candidates_are_kept(search_in):
+    search = search_in({"offers": {(): "a b c d"}, "r_pre": {"a": 0.5, "b": 0.9, "c": 0.6, "d": 0.7}}, top_k=2)
     assert {tool for tool, node in by_tool(search).items() if node.pruned == "top_k"} == {"a", "c"}
 
 
@@ -122,8 +122,9 @@ def test_a_state_is_asked_at_most_max_proposals_times(either_in, limit):
     attempts = []
     search = either_in(
         {"offers": {(): ["a", "b", "c", "d", "e"]}, "r_pre": dict.fromkeys("abcde", 0.0)},
-        watch=lambda launched: attempts.extend(o.attempt for o in launched if o.kind == "propose"),
+        watch=lambda launched: attempts.extend(o.attempt for o in launched if (o.kind, o.node) == ("propose", 0)),
         max_proposals=limit,
+        max_depth=1,
     )
     assert attempts == list(range(1, limit + 1))
     assert search.tree.root.closed
@@ -225,7 +226,7 @@ def test_without_a_tools_outcome_the_error_becomes_the_observation(table_world, 
             lost = {"observations": (), "error": "lost"}
             return outcome.model_copy(update=lost) if operation.kind == "execute" else outcome
 
-    search = TreeSearch(SearchConfig(max_rollouts=1))
+    search = TreeSearch(SearchConfig(**MANY_QUESTIONS, max_rollouts=1))
     run_pure(search, Lost(offers={(): "a"}))
     assert (search.tree[1].observation.kind, search.tree[1].observation.content) == ("exception", "lost")
 

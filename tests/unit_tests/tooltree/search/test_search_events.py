@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from langchain_tooltree import SearchConfig
 from tests.internals.hall import events
-from tests.internals.tooltree import Spent, TreeSearch
+from tests.internals.tooltree import MANY_QUESTIONS, Spent, TreeSearch
 
 ONE = Spent(model_calls=1, input_tokens=30, output_tokens=4)
 TABLES = {
@@ -86,8 +86,8 @@ def test_without_goal_scores_and_a_score_events_say_so(search_in, score, r_post,
     assert (judged["r_post"], judged["goal"], judged["scored"]) == (r_post, None, scored)
 
 
-def test_a_known_observation_is_cached_and_a_best_path_has_all_its_calls(either_in):
-    search = either_in({"offers": {(): "a b", ("a",): "c", ("b",): "c"}, "goal": {"c": 0.5}})
+def test_a_known_observation_is_cached_and_a_best_path_has_all_its_calls(search_in):
+    search = search_in({"offers": {(): "a b", ("a",): "c", ("b",): "c"}, "goal": {"c": 0.5}})
     taken = search.take_events()
     assert [event["cached"] for event in taken if event["type"] == "execute" and event["call"] == "c()"] == [
         False,
@@ -97,10 +97,13 @@ def test_a_known_observation_is_cached_and_a_best_path_has_all_its_calls(either_
     assert path == [first, "c()"]
 
 
-@given(seed=st.integers(0, 10_000), selection=st.sampled_from(["posterior", "smoothed", "printed"]))
+@given(
+    seed=st.integers(0, 10_000),
+    rule=st.sampled_from([{}, MANY_QUESTIONS, {"selection": "smoothed"}, {"selection": "printed"}]),
+)
 @settings(max_examples=40, deadline=None)
-def test_every_event_has_the_fields_that_are_declared_for_it(seed, selection, pure_world, run_pure):
-    search = TreeSearch(SearchConfig(selection=selection, max_rollouts=20, top_k=2))
+def test_every_event_has_the_fields_that_are_declared_for_it(seed, rule, pure_world, run_pure):
+    search = TreeSearch(SearchConfig(**rule, max_rollouts=20, top_k=2))
     run_pure(search, pure_world(seed))
     for event in search.take_events():
         assert set(event) - {"type"} == DECLARED[event["type"]]

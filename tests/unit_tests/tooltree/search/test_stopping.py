@@ -31,9 +31,9 @@ def test_solved_when_goal_and_path_value_reach_their_bounds(search_in):
     assert search_in(tables, goal_threshold=0.71, value_threshold=0.5).stop_reason != "solved"
 
 
-def test_an_unscored_or_pruned_call_solves_nothing(either_in):
-    unscored = either_in({"offers": {(): "a"}, "goal": {"a": 1.0}, "r_post": {"a": None}}, value_threshold=0.0)
-    pruned = either_in({"offers": {(): "a"}, "goal": {"a": 1.0}, "r_post": {"a": 0.1}}, value_threshold=0.0)
+def test_an_unscored_or_pruned_call_solves_nothing(search_in):
+    unscored = search_in({"offers": {(): "a"}, "goal": {"a": 1.0}, "r_post": {"a": None}}, value_threshold=0.0)
+    pruned = search_in({"offers": {(): "a"}, "goal": {"a": 1.0}, "r_post": {"a": 0.1}}, value_threshold=0.0)
     assert (unscored.stop_reason, pruned.stop_reason) == ("exhausted", "exhausted")
 
 
@@ -204,8 +204,8 @@ def test_the_paper_returns_the_best_q_from_the_root_down(search_in):
     assert best(search) == ["a", "c"]
 
 
-def test_pruned_and_unscored_calls_are_never_the_best(either_in):
-    search = either_in(
+def test_by_eq_1_pruned_and_unscored_calls_are_never_the_best(search_in):
+    search = search_in(
         {"offers": {(): "a b"}, "r_post": {"a": 0.39, "b": None}, "goal": {"a": 1.0, "b": 1.0}}, value_threshold=0.0
     )
     assert search.best() is None

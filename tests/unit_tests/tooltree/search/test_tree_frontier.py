@@ -3,13 +3,15 @@
 import pytest
 
 from langchain_tooltree import SearchConfig
-from tests.internals.tooltree import Frontier, Observation, Tree
+from tests.internals.tooltree import MANY_QUESTIONS, OWN_STEP, Call, Frontier, Observation, Openings, Tree
 
 RULES = ("posterior", "smoothed")
 
 
 def frontier_of(tree, **settings):
-    return Frontier(tree, SearchConfig(**settings))
+    """What may be done under many questions, by the posterior if nothing else is said."""
+    questions = {} if settings.get("selection") == "smoothed" else MANY_QUESTIONS
+    return Frontier(tree, SearchConfig(**{**questions, **settings}))
 
 
 def seen(node, **observation):
@@ -166,3 +168,56 @@ def test_a_state_whose_model_had_no_more_calls_is_closed_however_often_it_was_as
     tree.root.proposals = 3
     frontier_of(tree).close_upwards(node)
     assert tree.root.closed
+
+
+@pytest.mark.parametrize("kind", ["ok", "exception", "timeout"])
+def test_where_scores_come_with_the_next_question_nothing_is_judged_before_it(call, kind):
+    tree, node = call
+    seen(node, kind=kind)
+    assert frontier_of(tree, **OWN_STEP).openings([1])[1] == Openings(run=False, ask=True, judge=False, end=True)
+
+
+def test_an_answer_of_which_nobody_said_whether_all_is_done_may_be_checked_once(call):
+    tree, node = call
+    seen(node).answer = {"content": "done"}
+    frontier = frontier_of(tree, **OWN_STEP)
+    assert frontier.judgeable(node)
+    node.evaluating = True
+    assert not frontier.judgeable(node)
+    node.evaluating, node.goal = False, 0.0
+    assert not frontier.judgeable(node)
+
+
+def test_a_plan_may_end_before_any_call_or_at_a_deferred_write_that_was_scored(call, grow):
+    tree, _ = call
+    write = tree.add(tree.root, Call(tool="send", arguments={}, effect="write"))
+    frontier = frontier_of(tree, **OWN_STEP)
+    assert [frontier.openings([each])[each].end for each in range(3)] == [True, False, False]
+    write.r_pre = 0.8
+    assert frontier.openings([2])[2] == Openings(run=False, ask=False, judge=False, end=True)
+
+
+@pytest.mark.parametrize("settings", [OWN_STEP, {}], ids=["own_step", "many"])
+def test_nobody_is_asked_and_no_plan_ends_between_the_calls_of_one_reply(call, settings):
+    tree, node = call
+    other = tree.add(node, Call(tool="ask", arguments={}, effect="read"), batched=True)
+    other.r_pre = node.r_pre
+    frontier = frontier_of(tree, **settings)
+    assert (frontier.runnable(node), frontier.runnable(other)) == (True, False)
+    seen(node)
+    seen(other)
+    between, after = frontier.openings([1, 2]).values()
+    assert (between.ask, between.end) == (False, False)
+    assert (after.ask, after.end) == (True, True)
+
+
+@pytest.mark.parametrize("settings", [OWN_STEP, {}], ids=["own_step", "many"])
+def test_a_known_result_in_a_reply_is_no_place_to_go_on_before_the_calls_before_it_have_run(call, settings):
+    tree, node = call
+    other = seen(tree.add(node, Call(tool="ask", arguments={}, effect="read"), batched=True))
+    other.r_pre = node.r_pre
+    frontier = frontier_of(tree, **settings)
+    assert not frontier.askable(other)
+    assert not frontier.judgeable(other)
+    seen(node)
+    assert frontier.askable(other)
