@@ -219,6 +219,7 @@ class TreeSearch:
         """Ask the rollout's state, after running the calls that lead there if they have not run yet."""
         node = rollout.node
         node.proposing = True
+        self.tree.changed.add(node.id)
         attempt = node.proposals + 1
         own_step = self.config.proposals == "own_step" and attempt == 1
         self._scheduler.put("propose", rollout, attempt=attempt, own_step=own_step, run=run, missing=node.missing)
@@ -273,14 +274,17 @@ class TreeSearch:
         confidences = outcome.confidences or (None,) * len(outcome.actions)
         candidates: list[Node] = []
         for action, confidence in zip(outcome.actions, confidences, strict=True):
-            head, repeated = self._add(node, action, confidence)
+            if operation.own_step and self._fused and confidence is None:
+                head, repeated = self._add(node, action, self.config.pre_threshold, scored=False)
+            else:
+                head, repeated = self._add(node, action, confidence if self._fused else None)
             dropped.extend(repeated)
             if head:
                 candidates.append(head)
         node.dropped.extend(dropped)
         self.tree.changed.add(node.id)
         self._record("propose", rollout, node, calls=[_label(each) for each in candidates], dropped=dropped)
-        unscored = [head for head in candidates if head.r_pre is None or not (operation.own_step or head.pre_scored)]
+        unscored = [head for head in candidates if head.r_pre is None]
         if unscored:
             self._scheduler.put("score", rollout, candidates=tuple(each.id for each in unscored))
             return
@@ -288,7 +292,9 @@ class TreeSearch:
             self._review(node)
         self._end(rollout)
 
-    def _add(self, state: Node, action: Sequence[Call], confidence: float | None) -> tuple[Node | None, list[str]]:
+    def _add(
+        self, state: Node, action: Sequence[Call], r_pre: float | None, *, scored: bool = True
+    ) -> tuple[Node | None, list[str]]:
         """Add an action, a call or the calls of one reply, below a state, without what would only repeat something.
 
         Returns the node of its first call, and what was left out, each with the reason.
@@ -301,9 +307,7 @@ class TreeSearch:
                 continue
             end = self.tree.add(end, call, batched=bool(added))
             added.append(end)
-            if self._fused:
-                end.r_pre = self.config.pre_threshold if confidence is None else confidence
-                end.pre_scored = confidence is not None
+            end.r_pre, end.pre_scored = r_pre, scored
         return (added[0] if added else None), repeated
 
     def _take_scores(self, node: Node, outcome: OperationOutcome) -> None:
@@ -327,6 +331,7 @@ class TreeSearch:
             candidate.r_pre = threshold if score is None else score
             for member in self.tree.batch(candidate)[1:]:
                 member.r_pre, member.pre_scored = candidate.r_pre, candidate.pre_scored
+                self.tree.changed.add(member.id)
             facts = {"r_pre": candidate.r_pre, "scored": candidate.pre_scored}
             self._record("judge", rollout, candidate, call=_label(candidate), **facts)
         self.tree.changed.update(operation.candidates)
@@ -403,7 +408,7 @@ class TreeSearch:
         node.observation = observation
         if observation.world is not None and node.call and node.call.effect == "sandboxed":
             self.tree.enter_world(node, observation.world)
-        self.tree.changed.add(node.id)
+        self.tree.changed.update(each.id for each in self.tree.batch(node))  # known results after it count from now on
         parent = self.tree.nodes[node.parent or ROOT]
         # After a write that failed for a passing reason the state of its world is unknown: nothing is built upon it.
         node.closed = node.closed or (node.world != parent.world and observation.transient)
