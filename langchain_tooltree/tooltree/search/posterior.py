@@ -41,13 +41,13 @@ SCORES_ASSUMED = 15
 BETWEEN = 0.015
 """Variance of scores that comes from some calls being right and others wrong, not from the judge's uncertainty."""
 
-RIGHT_SHARE = 0.2
-"""Share of right calls among those that a judge scores."""
+RIGHT_SHARE, DONE_SHARE = 0.2, 0.1
+"""Share of right calls among those that a judge scores, and of states where the request is fulfilled."""
 
 RANK_APART = 1.5
 """Standard deviations between right and wrong calls that ranks are read with: a judge of AUC 0.86."""
 
-RANK_TRUST = 0.5
+RANK_TRUST = 0.3
 """Weight of ranks in the logarithm of a likelihood ratio, once many scores are known."""
 
 OPINION = 0.5
@@ -111,6 +111,7 @@ class JudgeCalibration:
     low: float = WRONG_SCORE
     right: float = RIGHT_SHARE
     deviation: float = DEVIATION
+    offset: float = 0.0  # how much higher than assumed the judge's scores are as a whole
     _scores: list[float] = field(default_factory=list)  # in order of size
     _fitted: list[float] = field(default_factory=list)  # those known at the last fit
     _next_fit: int = FIRST_FIT
@@ -131,6 +132,8 @@ class JudgeCalibration:
         own = math.fsum((each - mean) ** 2 for each in self._scores) - BETWEEN * count
         variance = (SCORES_ASSUMED * DEVIATION**2 + own) / (SCORES_ASSUMED + count)
         self.deviation = math.sqrt(max(variance, LEAST_DEVIATION**2))
+        expected = self.low + self.right * (self.high - self.low)
+        self.offset = (mean - expected) * count / (SCORES_ASSUMED + count)
         return True
 
     def ratio(self, *scores: float) -> float:
@@ -139,7 +142,8 @@ class JudgeCalibration:
             return 1.0
         share = OPINION + (1 - OPINION) / len(scores)
         apart = (self.high - self.low) / self.deviation
-        normal = math.fsum((each - (self.high + self.low) / 2) / self.deviation for each in scores) / len(scores)
+        middle = (self.high + self.low) / 2 + self.offset
+        normal = math.fsum((each - middle) / self.deviation for each in scores) / len(scores)
         logarithm = apart * normal / share
         if self._fitted:
             trust = RANK_TRUST * len(self._fitted) / (len(self._fitted) + SCORES_ASSUMED)
@@ -209,7 +213,8 @@ class PathPosterior:
         self._own_step = config.proposals == "own_step"
         self._done_at_start = done_at_start
         self._calibration = JudgeCalibration()
-        self._goals = JudgeCalibration(high=DONE_SCORE, low=OPEN_SCORE)
+        self._goals = JudgeCalibration(high=DONE_SCORE, low=OPEN_SCORE, right=DONE_SHARE)
+        self._goals_learnt: set[int] = set()
         self._nodes = [NodePosterior()]
         self._learnt = 1
         """Nodes from which the calibration has learnt, the root among them."""
@@ -330,6 +335,11 @@ class PathPosterior:
             if nodes[self._learnt].pre_scored:
                 fitted = self._calibration.learn(score) or fitted
             self._learnt += 1
+        for node_id in sorted(self._tree.changed - self._goals_learnt):
+            node = nodes[node_id]
+            if node.goal is not None and node.goal_scored:
+                self._goals_learnt.add(node_id)
+                fitted = self._goals.learn(node.goal) or fitted
         return fitted
 
     def _infer(self, node: Node, own: NodePosterior, may: Openings) -> None:

@@ -13,6 +13,7 @@ from tests.benchmarks.compare.names import (
     HANDICAPPED,
     LATS,
     PAPER,
+    SEPARATE,
     TOOLTREE_MCTS,
     ablation,
     fused,
@@ -47,6 +48,10 @@ PICK = BestScored(consistency=0.4, asks=2, promising=0.6)
 """Which of its proposals a peer with fused calls makes, where it makes one after another."""
 
 Evaluation = Literal["pre", "post"]
+
+OFFERING: dict[str, Any] = {"proposals": "together", "confidence": 0.97, "max_rollouts": 200}
+"""The package's search for this model, which is no agent with steps of its own: a state offers several calls whenever
+it is asked, and the right one stands first in one of two. Rollouts are not the limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +117,8 @@ def _arm_of_ablation(name: str, *, without: frozenset[Evaluation] = frozenset(),
 CONTENDERS = {
     contender.name: contender
     for contender in (
-        _own(DEFAULT, SearchConfig()),
+        _own(DEFAULT, SearchConfig(**OFFERING)),
+        _own(SEPARATE, SearchConfig(**OFFERING, pre_evaluation="batched")),
         _own(PAPER, SearchConfig.paper(**AS_OFFERED)),
         _peer("greedy", greedy),
         _peer("best-of-n", BestOfN()),
@@ -132,11 +138,11 @@ CONTENDERS = {
         _peer(fused("treequest-ab-mcts"), ABMCTS(FusedAnswer(PICK))),
         *(_search(name, method) for name, method in VARIANTS.items()),
         *(
-            _own(in_flight(count), SearchConfig(parallel_rollouts=count), aucs=ARM_AUCS, arm=True)
+            _own(in_flight(count), SearchConfig(**OFFERING, parallel_rollouts=count), aucs=ARM_AUCS, arm=True)
             for count in IN_FLIGHT
             if count != SearchConfig().parallel_rollouts
         ),
-        _own(HANDICAPPED, SearchConfig(), aucs=HANDICAP_AUCS, handicap=HANDICAP, arm=True),
+        _own(HANDICAPPED, SearchConfig(**OFFERING), aucs=HANDICAP_AUCS, handicap=HANDICAP, arm=True),
         _arm_of_ablation(ABLATION),
         _arm_of_ablation(ablation("pre-pruning"), pre_threshold=0),
         _arm_of_ablation(ablation("pre-evaluation"), without=frozenset({"pre"})),

@@ -230,6 +230,8 @@ VARIANTS = {
     "tooltree-merged": TreeSearchMethod(config=_uct(), policy=Merged),
     "tooltree-early-exit": TreeSearchMethod(config=_uct(), policy=EarlyExit),
     "tooltree-adaptive-width": TreeSearchMethod(config=_uct(), policy=AdaptiveWidth),
-    "tooltree-judge-all": TreeSearchMethod(config=SearchConfig(post_evaluation="always", max_rollouts=200)),
+    "tooltree-judge-all": TreeSearchMethod(
+        config=SearchConfig(proposals="together", pre_evaluation="batched", post_evaluation="always", max_rollouts=200)
+    ),
 }
 """By name; `tooltree-judge-all` is the default, but every observation is judged, and rollouts are not the limit."""
