@@ -206,7 +206,11 @@ class Proposer:
             self._take_named(named, shown, step)
 
     def _take_named(self, named: Iterable[NamedCall], shown: ScoredTools, step: Proposal) -> None:
-        """The calls that an answer says may still be needed; one that cannot be made is a hint, if not all is done."""
+        """The calls that an answer says may still be needed; one that cannot be made is a hint, if not all is done.
+
+        A real write is taken from an answer only if that says that the request is not done: an agent that holds its
+        answer for complete, or asks its user, has not asked for it.
+        """
         offered: dict[str, tuple[Call, float | None]] = {}
         for name, written, confidence in named:
             tool, arguments = self._tools[name] if name in shown.names else None, written
@@ -215,7 +219,8 @@ class Proposer:
                 arguments, problem = checked_arguments(tool, written)
                 problem = problem or ("a value is not filled in" if _is_blank(arguments) else None)
             call = Call(tool=name, arguments=arguments, effect=self._effects.get(name, "write"))
-            if not problem:
+            unasked = call.effect == "write" and step.goal != SAID_OPEN
+            if not (problem or unasked):
                 offered.setdefault(call.key, (call, confidence))
             elif step.goal != SAID_DONE:
                 step.missing += (call.label,)

@@ -60,7 +60,6 @@ from langchain_tooltree.tooltree.sandbox import Worlds, snapshot_of
 from langchain_tooltree.tooltree.search.config import Estimate
 from langchain_tooltree.tooltree.search.policies import PosteriorPolicy, SelectionPolicy, UCTPolicy
 from langchain_tooltree.tooltree.search.posterior import (
-    CANDIDATES_IF_DONE,
     DEEPER,
     DEVIATION,
     DONE,

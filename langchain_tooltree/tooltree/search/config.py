@@ -30,7 +30,7 @@ class Effort(NamedTuple):
     extra_calls: int  # model calls at the most after the agent by itself would have ended
 
 
-EFFORTS = {"frugal": Effort(0.5, 4), "balanced": Effort(0.7, 12), "thorough": Effort(0.9, 24)}
+EFFORTS = {"frugal": Effort(0.5, 8), "balanced": Effort(0.7, 12), "thorough": Effort(0.9, 24)}
 """What the efforts mean. Chosen with `tests.benchmarks.recorded`."""
 
 
@@ -77,7 +77,7 @@ class SearchConfig:
             decide something, at failed calls, at writes of the plan to be returned, and where a path may be complete;
             `"always"` has every one judged, as the forms of Eq. 1 do.
         effort: What a search may cost beside the agent by itself, in one word. `"frugal"` is content with a plan that
-            is right with a probability of .5 and makes 4 model calls more at the most, `"balanced"` with .7 and 12,
+            is right with a probability of .5 and makes 8 model calls more at the most, `"balanced"` with .7 and 12,
             `"thorough"` with .9 and 24.
         max_proposals: How often one state may be asked, for the agent's own step included. It is asked again, for
             other calls than before, when those that it offered are probably all wrong; under Eq. 1, when nothing is

@@ -66,7 +66,7 @@ OFFERED, OFFERED_ASTRAY = 0.9, 0.4
 OWN_RIGHT, OWN_ASTRAY = 0.975, 0.5
 """The agent's own step is right: on the right path, and, as far as a score can tell, off it."""
 
-NAMED, NAMED_ASTRAY = 0.9, 0.4
+NAMED, NAMED_ASTRAY = 0.9, 0.2
 """A next right call is among those that come with an answer, as calls that may still be needed."""
 
 FIRST = 0.55
@@ -86,9 +86,6 @@ SILENT_IF_DONE, SILENT_IF_OPEN, SILENT_ASTRAY = 0.9, 0.05, 0.15
 
 EARLY = 0.1
 """An agent answers though the request is not fulfilled; 14 % of recorded models' answers in winnable states did."""
-
-CANDIDATES_IF_DONE = 0.5
-"""A model that has answered and is asked for candidates all the same offers some, though the request is fulfilled."""
 
 DEEPER = 1.05
 """Factor by which work gains for each call that its path is longer: less of the path is left to find."""
@@ -446,10 +443,7 @@ class PathPosterior:
         if self._own_step:
             if node.answer is None:
                 return 1 - SILENT_IF_DONE, 1 - EARLY, 1 - SILENT_ASTRAY
-            likelihoods = (SILENT_IF_DONE, EARLY, SILENT_ASTRAY)
-            if node.proposals > 1 and not node.finished:
-                return (likelihoods[0] * CANDIDATES_IF_DONE, *likelihoods[1:])
-            return likelihoods
+            return SILENT_IF_DONE, EARLY, SILENT_ASTRAY
         if node.finished and not node.children:
             return SILENT_IF_DONE, SILENT_IF_OPEN, SILENT_ASTRAY
         return 1 - SILENT_IF_DONE, 1 - SILENT_IF_OPEN, 1 - SILENT_ASTRAY

@@ -163,11 +163,17 @@ async def test_a_request_that_is_large_enough_asks_for_calls_that_may_still_be_n
 
 
 async def test_an_answer_brings_calls_that_may_still_be_needed(step):
-    proposal, _, _ = await step(stop((*DESK, 0.2), (*MAIL, 0.4)), conversation=LONG)
+    proposal, _, _ = await step(stop((*DESK, 0.2), (*MAIL, 0.4), done=False), conversation=LONG)
     assert (labels(proposal), proposal.confidences) == ([['send(to="Ann")'], ['look(place="desk")']], [0.4, 0.2])
     assert [call.effect for call in proposal.calls] == ["write", "read"]
-    assert (proposal.finished, proposal.answer.text, proposal.goal) == (True, "There is dust.", SAID_DONE)
+    assert (proposal.finished, proposal.answer.text, proposal.goal) == (True, "There is dust.", SAID_OPEN)
     assert (proposal.problems, proposal.largest_reply) == ([], 0)
+
+
+@pytest.mark.parametrize("confidence", [0.4, 0.9])
+async def test_a_real_write_is_not_taken_from_an_answer_that_holds_itself_for_complete(step, confidence):
+    proposal, _, _ = await step(stop((*DESK, 0.2), (*MAIL, confidence)), conversation=LONG)
+    assert labels(proposal) == [['look(place="desk")']]
 
 
 async def test_named_calls_without_a_score_are_taken_without_one(step):
@@ -177,8 +183,8 @@ async def test_named_calls_without_a_score_are_taken_without_one(step):
 
 @pytest.mark.parametrize(("done", "hints"), [(False, ('fly(to="Rome")', 'add(a=1, b="two")')), (True, ())])
 async def test_a_named_call_that_cannot_be_made_is_a_hint_unless_all_is_done(step, done, hints):
-    proposal, meter, _ = await step(stop(("fly", {"to": "Rome"}, 0.3), (*INVALID, 0.3), (*MAIL, 0.3), done=done))
-    assert (labels(proposal), proposal.missing) == ([['send(to="Ann")']], hints)
+    proposal, meter, _ = await step(stop(("fly", {"to": "Rome"}, 0.3), (*INVALID, 0.3), (*DESK, 0.3), done=done))
+    assert (labels(proposal), proposal.missing) == ([['look(place="desk")']], hints)
     assert (proposal.problems, meter.model_calls) == ([], 1)
 
 
