@@ -145,6 +145,10 @@ class RecordedModel:
         self.calls += 1
         return self._score("judge", state, STOP)
 
+    def answer(self) -> None:
+        """The answer, where a search ends by a stop that was one of several candidates; one question."""
+        self.calls += 1
+
     def score(self, subject: Subject, state: State, step: Step) -> float:
         """A score that comes with another reply: no question of its own."""
         return self._score(subject, state, step)

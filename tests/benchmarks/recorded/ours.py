@@ -75,6 +75,8 @@ class _Player:
             search.tell(outstanding.popleft())
             search.take_events()
         best = search.best()
+        if best is None or best.answer is None:
+            self._model.answer()
         return self._model.start if best is None else self._state(best)
 
     def _perform(self, operation: Operation) -> OperationOutcome:

@@ -2,8 +2,8 @@
 
 A policy gets a model and returns the state in which it would end the turn. Every question is a model call; calls of
 tools are free and run in forks. Searches are given fused questions: one call brings the model's own step and the
-alternatives, each with a score of the judge's, so that they need no call for scores. Their settings were chosen on the
-shared file.
+alternatives, each with a score of the judge's, so that they need no call for scores. A stop among candidates brings no
+answer, so that a search that ends by one asks for it, as ours does. Their settings were chosen on the shared file.
 """
 
 import heapq
@@ -105,7 +105,12 @@ class BestFirst:
         return -sum(1 - score for score in scores) + self.to_come * len(scores)
 
     def __call__(self, model: RecordedModel) -> State:
-        """Search until a stop is taken from the queue."""
+        """Search until a stop is taken from the queue, then answer."""
+        state = self._search(model)
+        model.answer()
+        return state
+
+    def _search(self, model: RecordedModel) -> State:
         turns = count()
         queue: list[tuple[float, int, State, Step | None, Way, tuple[float, ...]]] = [
             (0.0, next(turns), model.start, None, (), ())
@@ -138,7 +143,12 @@ class Beam:
     questions: int = 40
 
     def __call__(self, model: RecordedModel) -> State:
-        """Search until no path goes on; the best path that ended."""
+        """Search until no path goes on, then answer from the best path that ended."""
+        state = self._search(model)
+        model.answer()
+        return state
+
+    def _search(self, model: RecordedModel) -> State:
         beam: list[tuple[State, Way, tuple[float, ...]]] = [(model.start, (), ())]
         ended: list[tuple[float, int, State]] = []
         while beam and model.calls < self.questions and (not ended or len(ended) < self.width):
@@ -194,7 +204,7 @@ class LATS:
     exploration: float = 1.0
 
     def __call__(self, model: RecordedModel) -> State:
-        """Search; the best end found."""
+        """Search, then answer from the best end found."""
         root = _Node(model.start, ())
         best: tuple[float, State] = (-1.0, model.start)
         for _ in range(self.rollouts):
@@ -222,6 +232,7 @@ class LATS:
             node.backup(score)
             if score >= 0.9:
                 break
+        model.answer()
         return best[1]
 
 
