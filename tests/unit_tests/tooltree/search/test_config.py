@@ -59,7 +59,7 @@ def test_a_confidence_and_a_speculation_are_above_0_and_at_most_1(name, value):
 
 
 @pytest.mark.parametrize(
-    ("effort", "stop_at", "extra_calls"), [("frugal", 0.5, 4), ("balanced", 0.7, 12), ("thorough", 0.9, 24)]
+    ("effort", "stop_at", "extra_calls"), [("frugal", 0.5, 8), ("balanced", 0.7, 12), ("thorough", 0.9, 24)]
 )
 def test_an_effort_says_when_a_search_is_content_and_how_many_calls_it_may_add(effort, stop_at, extra_calls):
     config = SearchConfig(effort=effort)

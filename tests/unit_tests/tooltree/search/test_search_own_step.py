@@ -93,7 +93,7 @@ def test_a_search_ends_once_its_best_plan_is_as_probable_as_wished(did, stop_at,
     assert best(search) == ["a", "b"]
 
 
-@pytest.mark.parametrize(("effort", "extra"), [("frugal", 4), ("balanced", 12), ("thorough", 24)])
+@pytest.mark.parametrize(("effort", "extra"), [("frugal", 8), ("balanced", 12), ("thorough", 24)])
 @pytest.mark.parametrize("parallel", [1, 4])
 def test_an_effort_bounds_the_calls_after_the_agents_own_end(own_in, effort, extra, parallel):
     """In a world where the agent is never sure and always has another idea."""
