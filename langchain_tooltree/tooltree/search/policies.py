@@ -232,4 +232,6 @@ def _unjudged_write(tree: Tree, end: int, config: SearchConfig) -> Node | None:
     if config.pre_evaluation == "fused":
         return None
     path = tree.path(tree.nodes[end])
-    return next((step for step in path if step.call and step.call.effect != "read" and step.r_post is None), None)
+    writes = (step for step in path if step.call and step.call.effect != "read" and step.r_post is None)
+    # One after which the agent has answered is judged by the check of that answer.
+    return next((step for step in writes if step.answer is None or step.goal is None), None)

@@ -435,7 +435,7 @@ class TreeSearch:
 
     def _evaluated(self, rollout: Rollout, node: Node, outcome: OperationOutcome) -> None:
         """Post-evaluation: set r_post and goal, back-propagate, prune, and see whether a path is good enough."""
-        if self._fused:
+        if node.answer is not None:
             self._checked(rollout, node, outcome)
             return
         parent = self.tree.nodes[node.parent or ROOT]

@@ -352,7 +352,7 @@ class Frontier:
         """Whether what a call has brought back may be judged now."""
         if node.pruned is not None or node.evaluating:
             return False
-        if self._fused:
+        if self._fused or node.answer is not None:
             return node.answer is not None and node.goal is None
         return node.r_post is None and self._ran(node)
 
@@ -378,7 +378,7 @@ class Frontier:
         """Whether a plan may end at a node."""
         if node.pruned is not None or (self._tree.batch_goes_on(node) and not node.deferred):
             return False
-        if not self._fused:
+        if not self._fused and node.answer is None:
             # Writes of one reply are judged at the last of them first, the others when the plan would be returned.
             end = self._tree.batch(node)[-1] if node.deferred else node
             return node.call is not None and (end.accepted or end.acceptable)

@@ -219,3 +219,15 @@ def test_an_answer_is_believed_sooner_after_calls_of_the_same_turn(own_in, begun
     probability = own_in({"offers": {}, "goal": {"": 0.6}}, begun=begun, max_proposals=1)._best.value
     failed = own_in({"offers": {}, "goal": {"": 0.6}}, begun={"turn_calls": 3, "last_failed": True}, max_proposals=1)
     assert (probability == failed._best.value) is goes_on
+
+
+@pytest.mark.parametrize("effect", ["read", "sandboxed"])
+def test_an_answer_that_a_separate_judge_has_checked_ends_the_plan(own_in, effect):
+    tables = {"offers": CHAIN, "checks": {"b": 0.95}, "effects": {"b": effect}}
+    search = own_in(tables, pre_evaluation="batched", post_evaluation="needed")
+    assert (search.stop_reason, best(search)) == ("solved", ["a", "b"])
+
+
+def test_an_answer_without_any_call_is_checked_by_a_separate_judge_too(own_in):
+    search = own_in({"offers": {}, "checks": {"": 0.95}}, pre_evaluation="batched", post_evaluation="needed")
+    assert (search.stop_reason, search.best()) == ("solved", search.tree.root)

@@ -123,7 +123,7 @@ def test_only_states_that_were_reached_are_asked_and_writes_never_run(make, worl
                 assert search.tree[each].observation is None
                 assert search.tree[each].pruned is None
             if operation.kind == "evaluate":
-                assert (node.answer is not None) if fused else (node.deferred is (node.observation is None))
+                assert node.answer is not None or (not fused and node.deferred is (node.observation is None))
                 assert node.id not in judged
                 judged.add(node.id)
 
