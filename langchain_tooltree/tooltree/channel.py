@@ -7,6 +7,7 @@ in its own way. So it is read leniently, and what does not come counts as unknow
 """
 
 import copy
+import functools
 import json
 import math
 import re
@@ -477,6 +478,11 @@ def _scored(tool: BaseTool) -> dict[str, Any] | None:
 
 
 def _assessing(name: str, *, observed: bool) -> dict[str, Any]:
+    return copy.deepcopy(_assessment(name, observed))  # an integration may change what it is given
+
+
+@functools.cache
+def _assessment(name: str, observed: bool) -> dict[str, Any]:  # noqa: FBT001 - cached by position
     schema = Assessment.model_json_schema()
     properties = {
         field: {key: value for key, value in described.items() if key != "title"}

@@ -100,6 +100,8 @@ class TreeSearch:
         self._started = 0
         self._without_call = 0
         self._failures = Counter[str]()
+        self._has_news = False  # whether something was told of which the posterior has still to take notice
+        self._answered = False  # whether the agent has given an answer in some state
         self._most_calls: int | None = None  # so many, once it is known with how many the agent would have ended
 
     def warm_start(self, start: WarmStart) -> None:
@@ -129,6 +131,9 @@ class TreeSearch:
     def ask(self) -> list[Operation]:
         """The operations to launch now, in order; no operation means to wait, or the end if none is outstanding."""
         operations: list[Operation] = []
+        if self._has_news and self.stop_reason is None:
+            self._has_news = False
+            self._review(self.tree.root)
         if self._exceeded:
             self._stop(self._exceeded)
         while self.stop_reason is None:
@@ -266,6 +271,7 @@ class TreeSearch:
         if outcome.error is None:
             node.proposals += 1
             node.answer = outcome.answer or node.answer
+            self._answered = self._answered or outcome.answer is not None
             node.finished = outcome.finished and outcome.answer is None
         else:
             dropped.append(outcome.error)
@@ -289,7 +295,7 @@ class TreeSearch:
             self._scheduler.put("score", rollout, candidates=tuple(each.id for each in unscored))
             return
         if self._fused:
-            self._review(node)
+            self._has_news = True
         self._end(rollout)
 
     def _add(
@@ -420,7 +426,7 @@ class TreeSearch:
             self._evaluate(rollout)
             return
         if self._fused:
-            self._review(rollout.node)
+            self._has_news = True
         self._end(rollout)
 
     def _move(self, rollout: Rollout, node: Node) -> None:
@@ -469,7 +475,7 @@ class TreeSearch:
         self._take_scores(node, outcome)
         if outcome.goal is None:
             node.goal, node.goal_scored = NEUTRAL_GOAL, False
-        self._review(node)
+        self._has_news = True
         self._end(rollout)
 
     def _review(self, node: Node) -> None:
@@ -482,7 +488,7 @@ class TreeSearch:
             self._events.append(BestEvent(type="best", node=best.id, value=self._best.value or 0.0, calls=calls))
         if solved:
             self._stop("solved")
-        ended = node.answer is not None or (best is not None and best.deferred)
+        ended = self._answered or (best is not None and best.deferred)
         if ended and self._most_calls is None and self.config.extra_calls is not None:
             self._most_calls = self.budget.spent.model_calls + self.config.extra_calls
 

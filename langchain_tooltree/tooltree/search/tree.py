@@ -384,7 +384,7 @@ class Frontier:
             return node.call is not None and (end.accepted or end.acceptable)
         if node.deferred:
             return node.r_pre is not None
-        return node.call is None or node.observation is not None
+        return node.answer is not None or node.observation is not None
 
     def _may_ask(self, node: Node) -> bool:
         return not self._tree.batch_goes_on(node) and not node.finished and node.proposals < self._config.max_proposals

@@ -1,4 +1,4 @@
-"""Our own engine, searching through its public entries with a model, a judge and a tool that cost nothing."""
+"""Our own engine, searching through its public entries with a model and a tool that cost nothing."""
 
 import asyncio
 import itertools
@@ -16,13 +16,16 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from pydantic import PrivateAttr
 
-from langchain_tooltree import JudgeRequest, SearchConfig, SearchResult, ToolTreeNode, asearch, search
+from langchain_tooltree import SearchConfig, SearchResult, ToolTreeNode, asearch, search
 
 REQUEST = "Look everywhere."
 EFFECTS: Any = {"look": "read"}
 OFFERED = 5
 PROMISING, NOT_DONE = 0.6, 0.2
-"""What every call is rated, and whether the task is done after it: so the search goes on to the end."""
+"""What every call is rated, and whether the task is done after it."""
+
+ASSESSED = {"last_result": PROMISING, "fulfilled": False, "missing": ["more places"]}
+"""How things stand in every state: so the search goes on to the end."""
 
 USAGE = UsageMetadata(input_tokens=1, output_tokens=1, total_tokens=2)
 
@@ -57,7 +60,12 @@ class FreeModel(BaseChatModel):
         if kwargs.get("tools"):
             self._last = kwargs, messages
             places = list(itertools.islice(self._places, OFFERED))
-            calls = [{"name": "look", "args": {"place": place}, "id": f"call_{place}"} for place in places]
+            calls = [
+                {"name": "look", "args": {"place": place, "confidence": PROMISING}, "id": f"call_{place}"}
+                for place in places
+            ]
+            if any(tool["function"]["name"] == "assess" for tool in kwargs["tools"]):
+                calls.append({"name": "assess", "args": ASSESSED, "id": f"call_{places[0]}_assessed"})
         message = AIMessage("", tool_calls=calls, usage_metadata=USAGE)
         return ChatResult(generations=[ChatGeneration(message=message)])
 
@@ -66,25 +74,11 @@ class FreeModel(BaseChatModel):
 
 
 @dataclass
-class FreeJudge:
-    """A judge to whom every call is alike."""
-
-    asked: int = 0
-    last: JudgeRequest | None = None
-
-    def __call__(self, request: JudgeRequest) -> Any:
-        self.asked += 1
-        self.last = request
-        return [PROMISING] * len(request.calls) if request.stage == "pre" else (PROMISING, NOT_DONE)
-
-
-@dataclass
 class OwnRun:
     """A search of ours that is over; see `engine.Run`."""
 
     is_async: bool
     model: FreeModel
-    judge: FreeJudge
     tool: BaseTool
     looks: list[int]
     rollouts: int = 0
@@ -112,8 +106,6 @@ class OwnRun:
         model, prompt = self.model.latest()
         for _ in range(self.model.asked):
             model.invoke(prompt)
-        for _ in range(self.judge.asked):
-            self.judge(self.judge.last)
         for place in tuple(self.looks):
             self.tool.invoke({"place": place})
 
@@ -121,8 +113,6 @@ class OwnRun:
         model, prompt = self.model.latest()
         for _ in range(self.model.asked):
             await model.ainvoke(prompt)
-        for _ in range(self.judge.asked):
-            self.judge(self.judge.last)
         for place in tuple(self.looks):
             await self.tool.ainvoke({"place": place})
 
@@ -140,11 +130,11 @@ class OwnEngine:
     kept: bool
 
     def __call__(self, rollouts: int) -> OwnRun:
-        model, judge, looks = FreeModel(), FreeJudge(), list[int]()
+        model, looks = FreeModel(), list[int]()
         tool = _tool(looks)
-        run = OwnRun(self.is_async, model, judge, tool, looks)
-        config = SearchConfig(max_rollouts=rollouts)
-        parts: Any = {"model": model, "tools": [tool], "judge": judge, "effects": EFFECTS, "config": config}
+        run = OwnRun(self.is_async, model, tool, looks)
+        config = SearchConfig(proposals="together", max_rollouts=rollouts)
+        parts: Any = {"model": model, "tools": [tool], "effects": EFFECTS, "config": config}
         if self.kept:
             run.saver = InMemorySaver()
             graph = StateGraph(MessagesState)
