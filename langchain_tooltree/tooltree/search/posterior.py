@@ -56,7 +56,7 @@ OPINION = 0.5
 STRONGEST = 8.0
 """Bound on the logarithm of a likelihood ratio (3,000 to 1): no score is proof."""
 
-FIRST_FIT, FIT_GROWTH = 10, 1.25
+FIRST_FIT, FIT_GROWTH = 10, 1.5
 """The deviation is fitted after so many scores, and again each time there are so many times more: what has to be
 inferred again then costs a constant share of the search."""
 
@@ -256,15 +256,13 @@ class PathPosterior:
         """
         nodes, changed = self._tree.nodes, self._tree.changed
         self._add_priors()
-        if self._learn():
-            changed.update(range(len(nodes)))
+        self._learn()
         above = set(changed)
         for node_id in changed:
             parent = nodes[node_id].parent
             while parent is not None and parent not in above:
                 above.add(parent)
                 parent = nodes[parent].parent
-        may = self._frontier.openings(above)
         stale = set(changed)
         for node_id in sorted(above, reverse=True):
             if node_id not in stale:
@@ -279,7 +277,7 @@ class PathPosterior:
                 if node.observation is not None and node.observation.kind != "ok":
                     own.done = DONE_AFTER_FAILURE
                 own.ratio = 1.0 if node.batched else self._calibration.ratio(*known)
-            self._infer(node, own, may[node_id])
+            self._infer(node, own, self._frontier.openings(node))
             if node.parent is not None and (node_id in changed or own.message() != before):
                 stale.add(node.parent)
         changed.clear()
@@ -324,20 +322,19 @@ class PathPosterior:
             right, astray = right * (1 - offered[0]), astray * (1 - offered[1])
         return right, astray
 
-    def _learn(self) -> bool:
-        """Learn from candidates that were scored since; whether every ratio is outdated."""
-        nodes = self._tree.nodes
-        fitted = False
-        while self._learnt < len(nodes) and (score := nodes[self._learnt].r_pre) is not None:
-            if nodes[self._learnt].pre_scored:
-                fitted = self._calibration.learn(score) or fitted
-            self._learnt += 1
-        for node_id in sorted(self._tree.changed - self._goals_learnt):
+    def _learn(self) -> None:
+        """Learn from what was scored since; after a fit every ratio of the kind is outdated."""
+        nodes, changed = self._tree.nodes, self._tree.changed
+        for node_id in sorted(changed - self._goals_learnt):
             node = nodes[node_id]
             if node.goal is not None and node.goal_scored:
                 self._goals_learnt.add(node_id)
-                fitted = self._goals.learn(node.goal) or fitted
-        return fitted
+                if self._goals.learn(node.goal):
+                    changed.update(self._goals_learnt)
+        while self._learnt < len(nodes) and (score := nodes[self._learnt].r_pre) is not None:
+            if nodes[self._learnt].pre_scored and self._calibration.learn(score):
+                changed.update(range(len(nodes)))
+            self._learnt += 1
 
     def _infer(self, node: Node, own: NodePosterior, may: Openings) -> None:
         """Bayes' rule at one node, from what is inferred of its children; then the best work and plan below it."""
@@ -349,6 +346,10 @@ class PathPosterior:
             own.busy = (0.0, busy)
             # Those of one reply wait together.
             own.plans = (PlanEnd(0.0, 1.0, self._tree.batch(node)[-1].id),) if may.end else ()
+            return
+        if node.call and node.observation is None and not node.children:
+            own.best, own.work = ((0.0, 1.0), Work("execute", node)) if may.run else ((0.0, 0.0), None)
+            own.busy = (0.0, float(node.in_flight > 0))
             return
         children = [self._nodes[child] for child in node.children]
         none, astray = self._none_before(node, node.proposals + 1)

@@ -7,7 +7,7 @@ leads here.
 
 import json
 import random
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -324,15 +324,9 @@ class Frontier:
         self._fused = config.pre_evaluation == "fused"
         self._judged_first = config.selection != "posterior" or config.post_evaluation == "always"
 
-    def openings(self, node_ids: Iterable[int]) -> dict[int, Openings]:
-        """What may be done at each of these nodes."""
-        found: dict[int, Openings] = {}
-        for node_id in node_ids:
-            node = self._tree.nodes[node_id]
-            found[node_id] = Openings(
-                self.runnable(node), self.askable(node), self.judgeable(node), self._may_end(node)
-            )
-        return found
+    def openings(self, node: Node) -> Openings:
+        """What may be done at a node."""
+        return Openings(self.runnable(node), self.askable(node), self.judgeable(node), self._may_end(node))
 
     def runnable(self, node: Node) -> bool:
         """Whether a call may be run now, or a deferred one judged: a candidate that no rollout works on."""

@@ -174,7 +174,7 @@ def test_a_state_whose_model_had_no_more_calls_is_closed_however_often_it_was_as
 def test_where_scores_come_with_the_next_question_nothing_is_judged_before_it(call, kind):
     tree, node = call
     seen(node, kind=kind)
-    assert frontier_of(tree, **OWN_STEP).openings([1])[1] == Openings(run=False, ask=True, judge=False, end=True)
+    assert frontier_of(tree, **OWN_STEP).openings(tree[1]) == Openings(run=False, ask=True, judge=False, end=True)
 
 
 def test_an_answer_of_which_nobody_said_whether_all_is_done_may_be_checked_once(call):
@@ -188,13 +188,15 @@ def test_an_answer_of_which_nobody_said_whether_all_is_done_may_be_checked_once(
     assert not frontier.judgeable(node)
 
 
-def test_a_plan_may_end_before_any_call_or_at_a_deferred_write_that_was_scored(call, grow):
+def test_a_plan_may_end_with_an_answer_before_any_call_or_at_a_deferred_write_that_was_scored(call, grow):
     tree, _ = call
     write = tree.add(tree.root, Call(tool="send", arguments={}, effect="write"))
     frontier = frontier_of(tree, **OWN_STEP)
-    assert [frontier.openings([each])[each].end for each in range(3)] == [True, False, False]
+    assert [frontier.openings(each).end for each in tree.nodes] == [False, False, False]
+    tree.root.answer = {"content": "Hello!"}
+    assert [frontier.openings(each).end for each in tree.nodes] == [True, False, False]
     write.r_pre = 0.8
-    assert frontier.openings([2])[2] == Openings(run=False, ask=False, judge=False, end=True)
+    assert frontier.openings(write) == Openings(run=False, ask=False, judge=False, end=True)
 
 
 @pytest.mark.parametrize("settings", [OWN_STEP, {}], ids=["own_step", "many"])
@@ -206,7 +208,7 @@ def test_nobody_is_asked_and_no_plan_ends_between_the_calls_of_one_reply(call, s
     assert (frontier.runnable(node), frontier.runnable(other)) == (True, False)
     seen(node)
     seen(other)
-    between, after = frontier.openings([1, 2]).values()
+    between, after = map(frontier.openings, tree.nodes[1:3])
     assert (between.ask, between.end) == (False, False)
     assert (after.ask, after.end) == (True, True)
 
