@@ -125,7 +125,7 @@ async def test_what_all_cards_share_is_subtracted_before_they_are_compared(retri
 
 
 async def test_a_state_asked_again_is_shown_the_tools_that_rank_next(retriever, drive):
-    asked = retriever(retrieve_top=10, always_include=("taxis",))
+    asked = retriever(retrieve_top=10, always_include=("taxis",), proposals="together")
     attempts = [
         set(await drive(asked.retrieve(["Compare insurance for sports."], TOPICS, attempt=attempt)))
         for attempt in (1, 2, 3)

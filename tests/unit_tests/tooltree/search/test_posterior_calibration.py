@@ -75,8 +75,8 @@ def test_a_judge_whose_scores_are_all_over_the_place_is_trusted_less():
     assert taught(*[0.0, 1.0] * 5)[0].deviation == pytest.approx(math.sqrt(0.118))
 
 
-def test_the_deviation_is_fitted_after_ten_scores_and_then_after_a_quarter_more():
-    assert taught(*[0.0, 1.0] * 20)[1] == [10, 13, 17, 22, 28, 35]
+def test_the_scale_is_fitted_after_ten_scores_and_then_after_a_half_more():
+    assert taught(*[0.0, 1.0] * 20)[1] == [10, 15, 23, 35]
     assert taught(*[0.0, 1.0] * 4)[0].deviation == DEVIATION
 
 
