@@ -174,7 +174,7 @@ class HastyPolicy(ShelfPolicy):
         return self.wanted[self._done(question.path) :]
 
 
-OWN = SearchConfig(proposals="own_step", pre_evaluation="fused", post_evaluation="fused")
+OWN = SearchConfig(proposals="own_step", pre_evaluation="fused")
 
 
 def shelf_tools(shelf: list[str], journal: Journal) -> list[BaseTool]:

@@ -12,7 +12,7 @@ from travel import EFFECTS, Agency, Step
 from langchain_tooltree import SearchConfig, ToolTreeMiddleware
 from langchain_tooltree.testing import Made, Question, read_question
 
-OWN = SearchConfig(proposals="own_step", pre_evaluation="fused", post_evaluation="fused")
+OWN = SearchConfig(proposals="own_step", pre_evaluation="fused")
 
 HELLO = "Hello!"
 LOOK = "Which flights go to Oslo?"

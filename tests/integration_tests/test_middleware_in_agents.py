@@ -166,7 +166,7 @@ def down(*_: Any) -> Any:
 
 @pytest.mark.parametrize(
     "planner",
-    [{"model": ScriptedChatModel(replies=[down] * 99)}, {"model": travel_model(), "judge": down}],
+    [{"model": ScriptedChatModel(replies=[down] * 99)}, {"model": travel_model(), "judge": down, "config": APART}],
     ids=["model", "judge"],
 )
 def test_when_the_planner_is_down_the_agent_goes_on_without_it(

@@ -108,7 +108,7 @@ from langchain_tooltree.tooltree.tools import DeclaredEffect, checked_arguments,
 MANY_QUESTIONS: Any = {"proposals": "together", "pre_evaluation": "batched", "post_evaluation": "needed"}
 """Settings of a search that asks the proposer and the judge each by itself, for tests of what they are asked."""
 
-OWN_STEP: Any = {"proposals": "own_step", "pre_evaluation": "fused", "post_evaluation": "fused"}
+OWN_STEP: Any = {"proposals": "own_step", "pre_evaluation": "fused"}
 """Settings of a search that begins with the agent's own step."""
 
 

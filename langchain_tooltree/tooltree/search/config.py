@@ -121,7 +121,7 @@ class SearchConfig:
     first_play: Literal["parent_mean", "r_pre", "zero"] = "parent_mean"
     proposals: Literal["own_step", "together", "per_tool", "auto"] = "auto"
     pre_evaluation: Literal["fused", "batched", "single", "auto"] = "auto"
-    post_evaluation: Literal["fused", "needed", "always"] = "needed"
+    post_evaluation: Literal["needed", "always"] = "needed"
     effort: Literal["frugal", "balanced", "thorough"] = "balanced"
     max_proposals: int = 3
     goal_score: bool = True
