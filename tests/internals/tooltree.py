@@ -60,6 +60,7 @@ from langchain_tooltree.tooltree.sandbox import Worlds, snapshot_of
 from langchain_tooltree.tooltree.search.config import Estimate
 from langchain_tooltree.tooltree.search.policies import PosteriorPolicy, SelectionPolicy, UCTPolicy
 from langchain_tooltree.tooltree.search.posterior import (
+    BETWEEN,
     DEEPER,
     DEVIATION,
     DONE,
@@ -67,8 +68,10 @@ from langchain_tooltree.tooltree.search.posterior import (
     DONE_AT_START,
     DONE_SCORE,
     EARLY,
+    EARLY_ASTRAY,
     EXTREME,
     FIRST,
+    GOAL_DEVIATION,
     HARMLESS_READ,
     HARMLESS_WRITE,
     LEAST_DEVIATION,
@@ -78,6 +81,7 @@ from langchain_tooltree.tooltree.search.posterior import (
     OFFERED_ASTRAY,
     OPEN_SCORE,
     OWN_ASTRAY,
+    OWN_DONE,
     OWN_RIGHT,
     RANK_TRUST,
     SCORES_ASSUMED,

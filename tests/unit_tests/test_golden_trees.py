@@ -168,8 +168,9 @@ def test_the_default_search_on_record_branches_where_the_agent_would_have_stoppe
     own = [node for node in tree["nodes"] if node["observation"]][:2]
     assert [node["call"]["tool"] for node in own] == ["zoom", "zoom"], "what the agent does by itself"
     assert own[-1]["missing"] == ["the distance in miles"]
-    assert (best_tools(tree), tree["stop_reason"]) == (["look_at_sign", "to_miles"], "solved")
-    assert sum(node["observation"] is not None for node in tree["nodes"]) == 4
+    *useless, sign, miles = best_tools(tree)
+    assert (sign, miles, tree["stop_reason"]) == ("look_at_sign", "to_miles", "solved")
+    assert len(useless) < len(own), "a look that did no harm may stay"
 
 
 def test_a_search_by_eq_1_on_record_recovers_from_a_bad_first_step():

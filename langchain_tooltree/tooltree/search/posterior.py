@@ -6,11 +6,16 @@ rule over the tree then gives, for every path, the probability that it is right.
 alternatives in every state, so asking a state again competes with everything else; and evidence flows upwards: a state
 whose candidates all look bad was probably reached by a wrong call.
 
+Every state has two readings, each with its own likelihood: the request is fulfilled there already, or it is still open.
+What is done stays done after a read that was not needed, so a plan that reads on is worth little less than one that
+stops; after a write that was not needed it probably is not.
+
 A change at one node affects the path above it only, so a rollout costs the same in a large tree as in a small one.
 
 The constants are the assumptions of the model. All were chosen on the first 100 of the 200 multi-turn tasks of
 `tests.benchmarks.compare`, for the most tasks solved within 20 to 160 model calls at judges of AUC 0.85 to 0.95; the
-README's figures are those of the other 100. Where nothing else is said they are probabilities.
+README's figures are those of the other 100. Those of the agent's own steps and answers were chosen with
+`tests.benchmarks.recorded`. Where nothing else is said they are probabilities.
 """
 
 import math
@@ -29,8 +34,8 @@ RIGHT_SCORE, WRONG_SCORE = 0.7, 0.3
 DONE_SCORE, OPEN_SCORE = 0.75, 0.25
 """Mean goal score where the request is fulfilled, and where it is not, in [0, 1]."""
 
-DEVIATION = 0.2
-"""Standard deviation of a score before anything is known of the judge."""
+DEVIATION, GOAL_DEVIATION = 0.24, 0.2
+"""Standard deviation of a call's score, and of a goal score, before anything is known of the judge."""
 
 LEAST_DEVIATION = 0.15
 """Least standard deviation: however close together its scores are, a judge is not taken to be surer than this."""
@@ -38,7 +43,7 @@ LEAST_DEVIATION = 0.15
 SCORES_ASSUMED = 15
 """How many scores the assumed deviation counts for."""
 
-BETWEEN = 0.015
+BETWEEN = 0.01
 """Variance of scores that comes from some calls being right and others wrong, not from the judge's uncertainty."""
 
 RIGHT_SHARE, DONE_SHARE = 0.2, 0.1
@@ -72,20 +77,21 @@ NAMED, NAMED_ASTRAY = 0.9, 0.2
 FIRST = 0.55
 """The right call stands first, where candidates come best first and it is among them."""
 
-HARMLESS_READ, HARMLESS_WRITE = 0.95, 0.2
+HARMLESS_READ, HARMLESS_WRITE = 0.95, 0.1
 """A call that was not the right one has done no harm, so that the path is still right after it."""
 
-DONE = 0.15
-"""The request is fulfilled after one more right call, before any score is known."""
+DONE, OWN_DONE = 0.1, 0.15
+"""The request is fulfilled after one more right call, or one more step of the agent, before any score is known."""
 
 DONE_AT_START, DONE_AFTER_FAILURE = 0.05, 0.05
 """The request is fulfilled though no call was made for it, and right after a call that has failed."""
 
-SILENT_IF_DONE, SILENT_IF_OPEN, SILENT_ASTRAY = 0.9, 0.05, 0.15
+SILENT_IF_DONE, SILENT_IF_OPEN, SILENT_ASTRAY = 0.9, 0.1, 0.1
 """A model that is asked for calls offers none: the request is fulfilled, it is not, or the path is wrong."""
 
-EARLY = 0.1
-"""An agent answers though the request is not fulfilled; 14 % of recorded models' answers in winnable states did."""
+EARLY, EARLY_ASTRAY = 0.1, 0.15
+"""An agent answers though the request is not fulfilled: on the right path (recorded models did in 14 % of the states in
+which they answered and the turn could still be won), and off it."""
 
 DEEPER = 1.05
 """Factor by which work gains for each call that its path is longer: less of the path is left to find."""
@@ -179,7 +185,7 @@ class NodePosterior:
 
     offered: float = 0.0  # prior probability that, of all that its state may offer, this call is the right one
     offered_astray: float = 0.0  # the same for a state off the right path
-    done: float = DONE  # prior probability that nothing is left to do after the call, if it was the right one
+    done: float = 0.0  # prior probability that nothing is left to do after the call, if it was the right one
     harmless: float = 0.0  # probability that the call, if it was not the right one, has done no harm
     happened: bool = False  # whether the call was run: the path may go on after it even if it was wrong
     ratio: float = 1.0  # likelihood ratio of the call's own scores, right against wrong
@@ -208,9 +214,10 @@ class PathPosterior:
         self._frontier = frontier
         self._ranked = config.proposals != "per_tool"
         self._own_step = config.proposals == "own_step"
+        self._done = OWN_DONE if self._own_step else DONE
         self._done_at_start = done_at_start
         self._calibration = JudgeCalibration()
-        self._goals = JudgeCalibration(high=DONE_SCORE, low=OPEN_SCORE, right=DONE_SHARE)
+        self._goals = JudgeCalibration(high=DONE_SCORE, low=OPEN_SCORE, right=DONE_SHARE, deviation=GOAL_DEVIATION)
         self._goals_learnt: set[int] = set()
         self._nodes = [NodePosterior()]
         self._learnt = 1
@@ -289,7 +296,8 @@ class PathPosterior:
         sizes = Counter((node.parent, node.offer) for node in fresh)
         seen = set[tuple[int | None, int]]()
         for node in fresh:
-            own = NodePosterior(harmless=HARMLESS_READ if node.call and node.call.effect == "read" else HARMLESS_WRITE)
+            reads = node.call is not None and node.call.effect == "read"
+            own = NodePosterior(done=self._done, harmless=HARMLESS_READ if reads else HARMLESS_WRITE)
             self._nodes.append(own)
             if node.batched:
                 own.offered = own.offered_astray = 1.0
@@ -443,8 +451,8 @@ class PathPosterior:
             return 1.0, 1.0, 1.0
         if self._own_step:
             if node.answer is None:
-                return 1 - SILENT_IF_DONE, 1 - EARLY, 1 - SILENT_ASTRAY
-            return SILENT_IF_DONE, EARLY, SILENT_ASTRAY
+                return 1 - SILENT_IF_DONE, 1 - EARLY, 1 - EARLY_ASTRAY
+            return SILENT_IF_DONE, EARLY, EARLY_ASTRAY
         if node.finished and not node.children:
             return SILENT_IF_DONE, SILENT_IF_OPEN, SILENT_ASTRAY
         return 1 - SILENT_IF_DONE, 1 - SILENT_IF_OPEN, 1 - SILENT_ASTRAY

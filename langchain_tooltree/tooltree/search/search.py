@@ -22,7 +22,7 @@ from langchain_tooltree.tooltree.search.policies import (
     StopReason,
     UCTPolicy,
 )
-from langchain_tooltree.tooltree.search.posterior import DONE, DONE_AT_START, PathPosterior
+from langchain_tooltree.tooltree.search.posterior import DONE_AT_START, OWN_DONE, PathPosterior
 from langchain_tooltree.tooltree.search.scheduler import (
     Budget,
     Operation,
@@ -85,7 +85,9 @@ class TreeSearch:
         self._best: BestPath | MostProbablePath
         if config.selection == "posterior":
             begun = turn_calls > 0 and not last_failed
-            posterior = PathPosterior(config, self.tree, self._frontier, done_at_start=DONE if begun else DONE_AT_START)
+            posterior = PathPosterior(
+                config, self.tree, self._frontier, done_at_start=OWN_DONE if begun else DONE_AT_START
+            )
             self._policy = policy or PosteriorPolicy(posterior, config)
             self._best = MostProbablePath(config, posterior)
         else:

@@ -204,6 +204,7 @@ async def test_an_async_tool_that_blocks_is_given_up_on_the_sync_path(find, offl
 
 async def test_a_judge_that_raises_stop_iteration_does_not_stall_the_search(find, offline, numbered_tools):
     model = offline(offers={(): [("alpha", {"n": 1})]})
-    parts = {"model": model, "judge": lambda _: next(iter(())), "effects": {"alpha": "read"}}
+    config = SearchConfig(**MANY_QUESTIONS)
+    parts = {"model": model, "judge": lambda _: next(iter(())), "effects": {"alpha": "read"}, "config": config}
     result = await asyncio.wait_for(find("Go.", numbered_tools("alpha"), **parts), 10)
     assert "StopIteration" in result.fallback

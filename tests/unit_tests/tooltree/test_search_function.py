@@ -210,7 +210,7 @@ async def test_a_judge_that_always_fails_ends_the_search(find, offline, numbered
         model=model,
         judge=judge,
         effects=ALPHA,
-        config=SearchConfig(parallel_rollouts=parallel),
+        config=SearchConfig(parallel_rollouts=parallel, **MANY_QUESTIONS),
     )
     assert (result.stop_reason, result.steps, result.answer.text) == ("judge_failed", (), "Done.")
 
@@ -236,6 +236,7 @@ def half_right(request):
 async def test_a_judge_that_cannot_be_used_is_named_as_the_cause(find, offline, numbered_tools, caplog, judge, cause):
     told = []
     parts = {"model": offline(offers={(): [("alpha", {"n": 1})]}), "judge": judge, "effects": ALPHA}
+    parts["config"] = SearchConfig(**MANY_QUESTIONS)
     result = await find("Go.", numbered_tools("alpha"), on_event=told.append, **parts)
     assert result.answer.text == "Done."
     [fallback] = [event for event in told if event["type"] == "fallback"]

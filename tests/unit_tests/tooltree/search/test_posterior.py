@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from tests.internals.tooltree import (
     DEEPER,
+    DEVIATION,
     DONE,
     DONE_AT_START,
     FIRST,
@@ -22,7 +23,7 @@ from tests.internals.tooltree import (
     Work,
 )
 
-GOOD, BAD = math.exp(2), math.exp(-2)
+GOOD, BAD = math.exp(0.4 / DEVIATION**2 * 0.2), math.exp(-0.4 / DEVIATION**2 * 0.2)
 """What a first score of 0.7 and one of 0.3 say."""
 
 
@@ -67,9 +68,9 @@ def test_drafts_for_single_tools_come_in_no_order(sketch_with):
 
 def test_after_a_bad_offer_asking_again_is_the_best_work(sketch):
     state = sketch.tree.root
-    sketch.offer(state, 0.3, 0.3)
+    sketch.offer(state, 0.1, 0.1)
     root = sketch.root()
-    none = (1 - OFFERED) / (1 - OFFERED + OFFERED * BAD)
+    none = (1 - OFFERED) / (1 - OFFERED + OFFERED * BAD**2)
     assert root.work == Work("propose", state)
     assert root.best == pytest.approx(none * OFFERED)
 
@@ -107,7 +108,7 @@ def test_evidence_from_below_by_hand(sketch):
     sketch.run(first)
     sketch.offer(first, 0.1, 0.1)
     root = sketch.root()
-    bad = math.exp(-4)
+    bad = BAD**2
     astray = (1 - OFFERED_ASTRAY + OFFERED_ASTRAY * bad) * (1 - SILENT_ASTRAY)
     if_done = (1 - SILENT_IF_DONE) / astray
     if_open = (1 - OFFERED + OFFERED * bad) * (1 - SILENT_IF_OPEN) / astray
@@ -214,7 +215,7 @@ def test_a_deferred_write_is_judged_and_then_a_plan_in_itself(sketch):
 
     sketch.judge(write, 0.7, 0.1).closed = True
     judged = sketch.root()
-    ratio = math.exp(0.4 / 0.03 * 0.2)
+    ratio = math.exp(0.4 / (0.75 * DEVIATION**2) * 0.2)
     assert judged.end == write.id
     assert judged.solution == pytest.approx(OFFERED * ratio / (OFFERED * ratio + 1 - OFFERED))
     assert judged.work == Work("propose", sketch.tree.root)

@@ -8,8 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.internals.tooltree import (
+    BETWEEN,
     DEVIATION,
     DONE_SCORE,
+    GOAL_DEVIATION,
     LEAST_DEVIATION,
     OPEN_SCORE,
     RANK_TRUST,
@@ -29,12 +31,12 @@ def taught(*scores):
 
 def test_one_score_by_hand():
     # (0.7 - 0.3) / 0.2 ** 2 * (0.8 - 0.5) = 3
-    assert JudgeCalibration().ratio(0.8) == pytest.approx(math.exp(3))
+    assert JudgeCalibration(deviation=0.2).ratio(0.8) == pytest.approx(math.exp(3))
 
 
 def test_two_scores_of_a_call_share_half_of_their_error():
     # variance 0.04 * (0.5 + 0.5 / 2) = 0.03, mean 0.65: 0.4 / 0.03 * 0.15 = 2
-    assert JudgeCalibration().ratio(0.8, 0.5) == pytest.approx(math.exp(2))
+    assert JudgeCalibration(deviation=0.2).ratio(0.8, 0.5) == pytest.approx(math.exp(2))
 
 
 def test_two_equal_scores_say_more_than_one_but_less_than_twice_as_much():
@@ -43,7 +45,7 @@ def test_two_equal_scores_say_more_than_one_but_less_than_twice_as_much():
 
 
 def goals():
-    return JudgeCalibration(high=DONE_SCORE, low=OPEN_SCORE)
+    return JudgeCalibration(high=DONE_SCORE, low=OPEN_SCORE, deviation=GOAL_DEVIATION)
 
 
 def test_a_goal_score_by_hand():
@@ -67,12 +69,13 @@ def test_no_score_is_proof():
 
 
 def test_a_judge_that_scores_nearly_all_calls_alike_is_trusted_more_but_not_without_bound():
-    assert taught(*[0.3] * 10)[0].deviation == LEAST_DEVIATION
+    assert taught(*[0.3] * 40)[0].deviation == LEAST_DEVIATION
 
 
 def test_a_judge_whose_scores_are_all_over_the_place_is_trusted_less():
-    # squares about the mean 10 * 0.25, less 10 * 0.015; (15 * 0.04 + 2.35) / 25 = 0.118
-    assert taught(*[0.0, 1.0] * 5)[0].deviation == pytest.approx(math.sqrt(0.118))
+    # squares about the mean 10 * 0.25, less 10 * BETWEEN, shrunk towards the variance of 15 scores
+    variance = (15 * DEVIATION**2 + 2.5 - 10 * BETWEEN) / 25
+    assert taught(*[0.0, 1.0] * 5)[0].deviation == pytest.approx(math.sqrt(variance))
 
 
 def test_the_scale_is_fitted_after_ten_scores_and_then_after_a_half_more():

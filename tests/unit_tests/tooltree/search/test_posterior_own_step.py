@@ -6,16 +6,16 @@ import pytest
 
 from tests.internals.tooltree import (
     DEEPER,
-    DONE,
     DONE_AT_START,
     EARLY,
+    EARLY_ASTRAY,
     HARMLESS_READ,
     HARMLESS_WRITE,
     NAMED,
     NAMED_ASTRAY,
+    OWN_DONE,
     OWN_RIGHT,
     OWN_STEP,
-    SILENT_ASTRAY,
     SILENT_IF_DONE,
     Work,
 )
@@ -51,12 +51,12 @@ def test_an_answer_after_a_call_by_hand(own):
     [call] = own.offer(own.tree.root, None)
     own.stop(own.run(call), 0.9)
     here = inferred(own, call)
-    assert here.if_done == pytest.approx(GOAL * SILENT_IF_DONE / SILENT_ASTRAY)
-    assert here.if_open == pytest.approx(EARLY / SILENT_ASTRAY)
-    after = DONE * here.if_done + (1 - DONE) * here.if_open
+    assert here.if_done == pytest.approx(GOAL * SILENT_IF_DONE / EARLY_ASTRAY)
+    assert here.if_open == pytest.approx(EARLY / EARLY_ASTRAY)
+    after = OWN_DONE * here.if_done + (1 - OWN_DONE) * here.if_open
     root = inferred(own, own.tree.root)
     unharmed = HARMLESS_READ * here.if_open + 1 - HARMLESS_READ
-    spoilt = (1 - SILENT_ASTRAY, 1 - SILENT_IF_DONE, 1 - EARLY)
+    spoilt = (1 - EARLY_ASTRAY, 1 - SILENT_IF_DONE, 1 - EARLY)
     assert root.if_open == pytest.approx(
         (OWN_RIGHT * after / unharmed + 1 - OWN_RIGHT) * unharmed * spoilt[2] / spoilt[0]
     )
@@ -157,7 +157,7 @@ def test_no_plan_leads_through_a_call_that_has_not_run(own):
 
 def test_the_same_request_is_believed_done_sooner_where_calls_were_made_before(sketch_with):
     standing = []
-    for done_at_start in (DONE_AT_START, DONE):
+    for done_at_start in (DONE_AT_START, OWN_DONE):
         sketch = sketch_with(done_at_start=done_at_start, **OWN_STEP)
         sketch.stop(sketch.tree.root)
         standing.append(sketch.root().solution)
