@@ -62,7 +62,7 @@ SEEDS = {"together": 5, "own_step": 0}
 @pytest.mark.parametrize("parallel", range(1, 9))
 async def test_sync_equals_async_at_any_timing(hash_search, parallel, kind):
     plain = search(**hash_search(SEEDS[kind["proposals"]], parallel_rollouts=parallel, **kind)).to_dict()
-    assert len(plain["nodes"]) > 10
+    assert len(plain["nodes"]) >= 8
     delayed = hash_search(SEEDS[kind["proposals"]], delay=0.004, parallel_rollouts=parallel, **kind)
     assert (await asyncio.to_thread(search, **delayed)).to_dict() == plain
     assert (await asearch(**delayed)).to_dict() == plain

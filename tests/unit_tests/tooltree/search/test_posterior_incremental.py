@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from langchain_tooltree import SearchConfig
-from tests.internals.tooltree import DONE, DONE_AT_START, Frontier, PathPosterior, Tree, TreeSearch
+from tests.internals.tooltree import DONE_AT_START, OWN_DONE, Frontier, PathPosterior, Tree, TreeSearch
 
 QUESTIONS = ("own_step", "fused"), ("together", "fused"), ("own_step", "batched"), ("together", "batched")
 
@@ -43,7 +43,7 @@ def test_what_is_carried_upwards_equals_what_is_inferred_from_the_whole_tree(
     def check(_):
         tree = Tree()
         frontier = Frontier(tree, config)
-        whole = PathPosterior(config, tree, frontier, done_at_start=DONE if begun else DONE_AT_START)
+        whole = PathPosterior(config, tree, frontier, done_at_start=OWN_DONE if begun else DONE_AT_START)
         tree.adopt(search.tree.nodes)
         assert carried.best is not None
         # What is learnt of goal scores depends on the order in which they came.
