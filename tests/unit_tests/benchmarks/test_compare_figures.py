@@ -3,12 +3,15 @@
 import pytest
 
 from tests.benchmarks.compare.figures import figures, floor, margins
-from tests.benchmarks.compare.methods import CONTENDERS
 from tests.benchmarks.compare.names import A_STAR, ABLATION, DEFAULT, HANDICAPPED, LATS, ablation, fused, in_flight
 from tests.benchmarks.compare.noise import NOISES
-from tests.benchmarks.compare.noise_runs import PLAYERS, NoiseOutcome, noise_figures
 from tests.benchmarks.compare.outcome import BUDGETS, Outcome
 from tests.benchmarks.compare.targets import noise_targets, targets
+
+pytest.importorskip("treequest", reason="peers are installed with the extra `benchmarks`")
+
+from tests.benchmarks.compare.methods import CONTENDERS
+from tests.benchmarks.compare.noise_runs import PLAYERS, NoiseOutcome, noise_figures
 
 NEVER = len(BUDGETS)
 

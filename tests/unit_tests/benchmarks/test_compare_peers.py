@@ -15,9 +15,12 @@ from tests.benchmarks.compare.peers.best_of_n import BestOfN, FusedBestOfN
 from tests.benchmarks.compare.peers.fused import BestScored
 from tests.benchmarks.compare.peers.greedy import FusedGreedy
 from tests.benchmarks.compare.peers.lats import LATS, FusedLATS
+from tests.benchmarks.compare.simulation import Simulation
+
+pytest.importorskip("treequest", reason="peers are installed with the extra `benchmarks`")
+
 from tests.benchmarks.compare.peers.tooltree_mcts import ToolTreeMCTS
 from tests.benchmarks.compare.peers.treequest_ab_mcts import ABMCTS, FusedAnswer, ranked_answer
-from tests.benchmarks.compare.simulation import Simulation
 
 BUDGET = 160
 PICK = BestScored(consistency=0.4, asks=2, promising=0.6)
