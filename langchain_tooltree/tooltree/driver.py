@@ -40,12 +40,16 @@ from langchain_tooltree.flows import (
 )
 from langchain_tooltree.models import AGENT_NAME, Meter, Patience
 from langchain_tooltree.tooltree import resume
-from langchain_tooltree.tooltree.planner import Planner, PlannerOptions, SearchSession, Turn, with_options
+from langchain_tooltree.tooltree.planner import (
+    Planner,
+    PlannerOptions,
+    SearchSession,
+    Turn,
+    forget_oldest,
+    with_options,
+)
 from langchain_tooltree.tooltree.result import SearchResult
 from langchain_tooltree.tooltree.search import Operation
-
-KEPT = 8
-"""So many finished searches a planner keeps in memory: each conversation goes on from its latest one only."""
 
 CALL = "tooltree_call"
 """Name of the tasks, in traces and in the identifiers by which a resumed search finds their results."""
@@ -122,8 +126,7 @@ def run_search(session: SearchSession) -> Flow[None]:
     ended = yield TwinStep(partial(_run, *given), partial(_arun, *given))
     resume.adopt(session, ended)
     finished[session.dialogue.run_key] = ended
-    while len(finished) > KEPT:
-        finished.pop(next(iter(finished)), None)
+    forget_oldest(finished)
 
 
 def _in_order(session: SearchSession) -> Flow[resume.Outcomes]:

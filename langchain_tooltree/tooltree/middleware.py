@@ -19,15 +19,11 @@ from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.flows import Flow, arun_flow, run_flow
 from langchain_tooltree.models import AGENT_NAME, resolve_model
 from langchain_tooltree.tooltree.driver import searched
-from langchain_tooltree.tooltree.planner import Planner, PlannerOptions, Turn, with_options
+from langchain_tooltree.tooltree.planner import Planner, PlannerOptions, Turn, forget_oldest, with_options
 from langchain_tooltree.tooltree.result import SearchResult, plan_metadata
 from langchain_tooltree.tooltree.search import SearchConfig
 from langchain_tooltree.tooltree.tool_executor import HostHooks
 from langchain_tooltree.tooltree.tools import ToolCard, ToolLibrary
-
-KEPT = 8
-"""So many planners, for the models and tool selections of requests, and so many plans without an answer are kept:
-few agents change between more, and a planner of 1,000 tools takes megabytes."""
 
 
 def deserves_search(request: ModelRequest[Any]) -> bool:
@@ -220,7 +216,7 @@ class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
                     model_settings=settings,
                 )
                 self._planners[key] = planner
-                _forget_oldest(self._planners)
+                forget_oldest(self._planners)
         return planner
 
     def _take_unanswered(self, turn: Turn) -> "_Planned | None":
@@ -239,7 +235,7 @@ class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
             if planned.result.steps:  # otherwise another model may well find a plan
                 with self._lock:
                     self._unanswered[_current_task()] = planned
-                    _forget_oldest(self._unanswered)
+                    forget_oldest(self._unanswered)
             raise
 
 
@@ -295,8 +291,3 @@ def _continued(request: ModelRequest[Any], plan: Sequence[BaseMessage]) -> Model
 def _current_task() -> tuple[str, str]:
     """What LangGraph knows the running model node by: another one in every step of every run."""
     return str((configurable_here() or {}).get("thread_id", "")), namespace_here()
-
-
-def _forget_oldest(kept: dict[Any, Any]) -> None:
-    if len(kept) > KEPT:
-        del kept[next(iter(kept))]

@@ -65,7 +65,17 @@ FAILURES_ENOUGH = 2
 JUDGED_CHARS = 8_000
 """Characters of an observation that a judge gets to see: about 2,000 tokens."""
 
+KEPT = 8
+"""So many planners, for the models and tool selections of requests, plans without an answer and finished searches are
+kept: few agents change between more, and a planner of 1,000 tools takes megabytes."""
+
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
+
+
+def forget_oldest(kept: dict[Any, Any]) -> None:
+    """Keep the latest `KEPT` entries; in one step each, since other threads may look on."""
+    for oldest in list(kept)[:-KEPT]:
+        kept.pop(oldest, None)
 
 
 class PlannerOptions(TypedDict, total=False):

@@ -24,8 +24,8 @@ from langchain_tooltree.tooltree.dialogue import PathDialogue, transcript
 from langchain_tooltree.tooltree.draw import figures, status, to_mermaid, to_rich
 from langchain_tooltree.tooltree.driver import answered, searched
 from langchain_tooltree.tooltree.judge import FunctionEvaluator, ModelEvaluator, resolve_judge
-from langchain_tooltree.tooltree.middleware import KEPT, deserves_search
-from langchain_tooltree.tooltree.planner import JUDGED_CHARS, Planner, Turn
+from langchain_tooltree.tooltree.middleware import deserves_search
+from langchain_tooltree.tooltree.planner import JUDGED_CHARS, KEPT, Planner, Turn
 from langchain_tooltree.tooltree.prompts import (
     ASSESS_DESCRIPTION,
     CONFIDENCE_DESCRIPTION,
