@@ -2,7 +2,7 @@
 
 A name is imported when it is first used, so `import langchain_tooltree` costs next to nothing, and what an agent does
 not use is never loaded. Names for rarer needs stand in their modules: all exceptions in `langchain_tooltree.errors`,
-phrases of text worlds in `langchain_tooltree.cfgm.anomaly.phrases`, models for tests in `langchain_tooltree.testing`.
+phrases of text worlds in `langchain_tooltree.anomaly.phrases`, models for tests in `langchain_tooltree.testing`.
 """
 
 from importlib import import_module
@@ -47,9 +47,9 @@ _NAMES = {
     "cfgm.collect.report": ("Task",),
     "cfgm.tips": ("Tip",),
     "cfgm.recall": ("RecalledRun", "recall_text"),
-    "cfgm.anomaly.detector": ("AnomalyDetector", "anomaly_condition"),
-    "cfgm.anomaly.rules": ("Anomaly",),
-    "cfgm.anomaly.phrases": ("Phrase", "DEFAULT_PHRASES"),
+    "anomaly.detector": ("AnomalyDetector", "anomaly_condition"),
+    "anomaly.rules": ("Anomaly",),
+    "anomaly.phrases": ("Phrase", "DEFAULT_PHRASES"),
     # Errors
     "errors": ("ToolTreeError", "ConfigurationError"),
 }
@@ -61,11 +61,11 @@ __all__ = list(_MODULES)
 
 if TYPE_CHECKING:
     from langchain_tooltree.agent import create_tooltree_agent as create_tooltree_agent
-    from langchain_tooltree.cfgm.anomaly.detector import AnomalyDetector as AnomalyDetector
-    from langchain_tooltree.cfgm.anomaly.detector import anomaly_condition as anomaly_condition
-    from langchain_tooltree.cfgm.anomaly.phrases import DEFAULT_PHRASES as DEFAULT_PHRASES
-    from langchain_tooltree.cfgm.anomaly.phrases import Phrase as Phrase
-    from langchain_tooltree.cfgm.anomaly.rules import Anomaly as Anomaly
+    from langchain_tooltree.anomaly.detector import AnomalyDetector as AnomalyDetector
+    from langchain_tooltree.anomaly.detector import anomaly_condition as anomaly_condition
+    from langchain_tooltree.anomaly.phrases import DEFAULT_PHRASES as DEFAULT_PHRASES
+    from langchain_tooltree.anomaly.phrases import Phrase as Phrase
+    from langchain_tooltree.anomaly.rules import Anomaly as Anomaly
     from langchain_tooltree.cfgm.collect.report import Task as Task
     from langchain_tooltree.cfgm.memory import CFGMMemory as CFGMMemory
     from langchain_tooltree.cfgm.middleware import CFGMMiddleware as CFGMMiddleware

@@ -12,7 +12,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime
 
 from langchain_tooltree._langgraph import configurable_here
-from langchain_tooltree.cfgm.anomaly.detector import AnomalyDetector
+from langchain_tooltree.anomaly.detector import AnomalyDetector
 from langchain_tooltree.cfgm.memory import DEFAULT_K, CFGMMemory, check_memory, recall_for
 from langchain_tooltree.cfgm.recall import recall_text
 from langchain_tooltree.cfgm.reflection import DEFAULT_COOLDOWN, DEFAULT_MAX_REFLECTIONS, AgentTool, Recovery, Reflector

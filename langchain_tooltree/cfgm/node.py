@@ -8,7 +8,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 
-from langchain_tooltree.cfgm.anomaly.detector import AnomalyDetector, names_of
+from langchain_tooltree.anomaly.detector import AnomalyDetector, names_of
 from langchain_tooltree.cfgm.memory import DEFAULT_K, CFGMMemory, check_memory, recall_for
 from langchain_tooltree.cfgm.reflection import DEFAULT_COOLDOWN, DEFAULT_MAX_REFLECTIONS, AgentTool, Recovery, Reflector
 from langchain_tooltree.cfgm.tips import Tip

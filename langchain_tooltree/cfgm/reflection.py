@@ -17,9 +17,9 @@ from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool
 from pydantic import BaseModel, Field
 
-from langchain_tooltree.cfgm.anomaly.classifier import LONGEST_WAIT
-from langchain_tooltree.cfgm.anomaly.detector import AnomalyDetector, standard_detector
-from langchain_tooltree.cfgm.anomaly.rules import Anomaly, AnomalyKind
+from langchain_tooltree.anomaly.classifier import LONGEST_WAIT
+from langchain_tooltree.anomaly.detector import AnomalyDetector, standard_detector
+from langchain_tooltree.anomaly.rules import Anomaly, AnomalyKind
 from langchain_tooltree.cfgm.tips import Tip
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError, check_count

@@ -2,10 +2,8 @@
 
 # ruff: noqa: F401 - names for tests to import
 
-from langchain_tooltree.cfgm import condense as condense_module
-from langchain_tooltree.cfgm import tips as tips_module
-from langchain_tooltree.cfgm.anomaly.loops import acknowledges
-from langchain_tooltree.cfgm.anomaly.phrases import (
+from langchain_tooltree.anomaly.loops import acknowledges
+from langchain_tooltree.anomaly.phrases import (
     ALFWORLD_PHRASES,
     HEAD,
     SCIENCEWORLD_PHRASES,
@@ -15,7 +13,9 @@ from langchain_tooltree.cfgm.anomaly.phrases import (
     phrases_from,
     signals_in,
 )
-from langchain_tooltree.cfgm.anomaly.rules import AnomalyKind, error_in, fields_of
+from langchain_tooltree.anomaly.rules import AnomalyKind, error_in, fields_of
+from langchain_tooltree.cfgm import condense as condense_module
+from langchain_tooltree.cfgm import tips as tips_module
 from langchain_tooltree.cfgm.collect.attempt import ENDED, SHELF, Journal, journals
 from langchain_tooltree.cfgm.collect.collect import acollect, collect
 from langchain_tooltree.cfgm.collect.collection import DEFAULT_FAILURE_PROMPT, FailureForm

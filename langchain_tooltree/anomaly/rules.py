@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property, partial
 from typing import Any, Literal
 
-from langchain_tooltree.cfgm.anomaly.phrases import Phrase, phrase_book, quoted, signals_in
+from langchain_tooltree.anomaly.phrases import Phrase, phrase_book, quoted, signals_in
 from langchain_tooltree.experience.records import MARK, Step, text_of, without_reference
 from langchain_tooltree.text import cut
 

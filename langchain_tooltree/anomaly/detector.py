@@ -10,11 +10,11 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.tools import BaseTool
 from langgraph.errors import GraphBubbleUp
 
-from langchain_tooltree.cfgm.anomaly import rules
-from langchain_tooltree.cfgm.anomaly.classifier import ClassifierFunction, resolve_classifier
-from langchain_tooltree.cfgm.anomaly.loops import loop_in
-from langchain_tooltree.cfgm.anomaly.phrases import Phrase, phrase_book, phrases_from
-from langchain_tooltree.cfgm.anomaly.rules import Anomaly
+from langchain_tooltree.anomaly import rules
+from langchain_tooltree.anomaly.classifier import ClassifierFunction, resolve_classifier
+from langchain_tooltree.anomaly.loops import loop_in
+from langchain_tooltree.anomaly.phrases import Phrase, phrase_book, phrases_from
+from langchain_tooltree.anomaly.rules import Anomaly
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError, check_count
 from langchain_tooltree.experience.records import text_of

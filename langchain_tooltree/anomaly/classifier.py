@@ -10,7 +10,7 @@ import numpy as np
 from langchain_core.language_models import BaseChatModel
 from pydantic import BaseModel, Field
 
-from langchain_tooltree.cfgm.anomaly.rules import Anomaly, classified, said
+from langchain_tooltree.anomaly.rules import Anomaly, classified, said
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.experience.records import Step
 from langchain_tooltree.flows import Flow, FunctionStep

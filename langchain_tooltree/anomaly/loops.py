@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 from itertools import islice, takewhile
 from typing import Any
 
-from langchain_tooltree.cfgm.anomaly.rules import Anomaly, ObservedCall, rendered
+from langchain_tooltree.anomaly.rules import Anomaly, ObservedCall, rendered
 from langchain_tooltree.experience.records import Step
 
 PERIODS = (2, 3, 4)
