@@ -11,6 +11,7 @@ from langchain_core.messages import BaseMessage
 
 from langchain_tooltree.errors import ConfigurationError, GraphFileError, check_count
 from langchain_tooltree.experience.embeddings import embedder_name, resolve_embeddings
+from langchain_tooltree.experience.guide import NextTools
 from langchain_tooltree.experience.records import ChatMessage, Record
 from langchain_tooltree.experience.trajectory import to_chat
 from langchain_tooltree.flows import Flow, async_twin, driven, run_flow
@@ -173,6 +174,30 @@ class SITGraph:
             return recommender.suggest(source, views=views, summary=summary, k=k, allowed=names)
 
     asuggest = async_twin(suggest)
+
+    @driven
+    def next_tools(
+        self, messages: Sequence[BaseMessage | ChatMessage], *, allowed: GivenTools | None = None
+    ) -> Flow[NextTools | None]:
+        """How past runs went on from the end of a dialogue, as shares of everything that may come next.
+
+        Args:
+            messages: The dialogue so far, as LangChain or OpenAI chat messages.
+            allowed: The tools that the agent has now; others have no share. All, if left out.
+
+        Returns:
+            The shares, without a text; `None` where the graph knows nothing.
+        """
+        chat = [to_chat(message) if isinstance(message, BaseMessage) else message for message in messages]
+        moment, _ = moment_of(chat, self.aliases)
+        views = (yield from state_of(moment, self._encoder)) if self.contextual else None
+        names = None if allowed is None else toolset_of(allowed).keys()
+        with self._lock:
+            recommender = Recommender(self._graph, self.alpha, self.min_support, self.ablation)
+            found = recommender.next_tools(moment.last_tool, views=views, allowed=names)
+        return NextTools(**found) if found else None
+
+    anext_tools = async_twin(next_tools)
 
     def drift(self, tools: GivenTools) -> DriftReport:
         """Compare the tools that the graph knows with those that an agent has now.

@@ -173,6 +173,24 @@ class Recommender:
             for place in self._best(ranked.shares, edges, k)
         ]
 
+    def next_tools(self, source: str, *, views: Floats | None, allowed: Collection[str] | None) -> dict[str, Any]:
+        """What may come after `source`, by the fields of `NextTools`; empty where nothing is known.
+
+        The share of what no run did is that of the edges that were followed once (Good 1953).
+        """
+        suggestions = self.suggest(source, views=views, k=len(self.graph.names) or 1, allowed=allowed)
+        if not suggestions:
+            return {}
+        counts = self.graph.outgoing(source).counts
+        other = min(float((counts == 1).sum() / counts.sum()), 0.5)
+        rows = self.graph.states(source).rows()
+        runs = {
+            each.tool: len(np.unique(rows.runs[np.isin(rows.targets, self.graph.numbers([each.tool]))]))
+            for each in suggestions
+        }
+        shares = {each.tool: (1 - other) * each.score for each in suggestions}
+        return {"shares": shares, "runs": runs, "other": other}
+
     def _all_edges(self) -> Outgoing:
         """One edge to each tool, from anywhere."""
         every = [edges for _, edges in self.graph.edges()]

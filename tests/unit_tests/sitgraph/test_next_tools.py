@@ -1,0 +1,48 @@
+"""How past runs went on from a state, as shares of all that may come next."""
+
+import asyncio
+import math
+
+import pytest
+from little_runs import called, routine, user
+
+from langchain_tooltree import SITGraph
+
+REFUND = [user("I want a refund."), *called("a")]
+
+
+def learnt():
+    return SITGraph.from_trajectories(
+        [
+            *(routine(f"refund {n}", "a", "pay", request="I want a refund.") for n in range(3)),
+            *(routine(f"room {n}", "a", "book", request="I want a room.") for n in range(3)),
+            routine("odd", "a", "call", request="Is anybody there?"),
+        ]
+    )
+
+
+def test_shares_of_tools_the_end_and_the_unseen_sum_to_one():
+    known = learnt().next_tools(REFUND)
+
+    assert max(known.shares, key=known.shares.get) == "pay"
+    assert 0 < known.other < 0.5
+    assert math.fsum([*known.shares.values(), known.done, known.other]) == pytest.approx(1)
+
+
+def test_runs_say_how_many_went_on_with_a_tool():
+    assert learnt().next_tools(REFUND).runs == {"pay": 3, "book": 3, "call": 1}
+
+
+def test_tools_that_the_agent_does_not_have_have_no_share():
+    known = learnt().next_tools(REFUND, allowed=["book"])
+
+    assert set(known.shares) == {"book"}
+
+
+def test_where_the_graph_knows_nothing_there_is_nothing_to_say():
+    assert SITGraph().next_tools(REFUND) is None
+    assert learnt().next_tools(REFUND, allowed=["unknown"]) is None
+
+
+def test_both_paths_say_the_same():
+    assert asyncio.run(learnt().anext_tools(REFUND)) == learnt().next_tools(REFUND)
