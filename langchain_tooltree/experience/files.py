@@ -1,58 +1,109 @@
-"""Trajectories in files: JSON lines, gzipped if the name says so."""
+"""Trajectories in files: JSON lines, or one JSON document as benchmarks publish it; gzipped if the name says so."""
 
 import gzip
 import json
+import logging
 import os
 import uuid
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
 from langchain_tooltree.errors import TrajectoryFormatError
-from langchain_tooltree.experience.records import Record
-from langchain_tooltree.experience.trajectory import Trajectory, from_json, to_json
+from langchain_tooltree.experience.records import Record, unread_in
+from langchain_tooltree.experience.trajectory import USERS_OWN, Trajectory, from_json, to_json
+
+logger = logging.getLogger(__name__)
 
 _UNREADABLE = (UnicodeDecodeError, EOFError, gzip.BadGzipFile, zlib.error)
 
 
-def load_trajectories(path: str | os.PathLike[str]) -> Iterator[Trajectory]:
-    """Read trajectories from a file of JSON lines, one by one, so that the file may be larger than memory.
+def load_trajectories(path: str | os.PathLike[str], *, unread: Counter[str] | None = None) -> Iterator[Trajectory]:
+    """Read trajectories from a file, one by one; of JSON lines, so that the file may be larger than memory.
 
     Args:
         path: The file; one whose name ends in `.gz` is decompressed. A line is an object with `messages` in the OpenAI
-            chat format and optionally `id`, `task`, `success`, `reasons`, `branches`, `reward` and anything else.
+            chat format and optionally `id`, `task`, `success`, `reasons`, `branches`, `reward` and anything else. Or
+            the file is one JSON document: a list of such objects, the runs of tau-bench (with `traj`), or the results
+            of tau2-bench (with `simulations`).
+        unread: Gets what could not be read added to it, by kind, such as observations without a call. The log has it
+            in any case, as a warning once the file was read.
 
     Yields:
         The trajectories. Without `success`, a `reward` of 1 or more is a success and a smaller one a failure. Other
-        keys are kept in `metadata`.
+        keys are kept in `metadata`. Arguments may be objects, JSON or Python dicts; where ids of calls are missing,
+        repeated or unknown, observations belong to calls by their order.
 
     Raises:
-        TrajectoryFormatError: If a line cannot be read; the message names file, line and remedy.
+        TrajectoryFormatError: If a record cannot be read; the message names file, line and remedy.
         OSError: If the file cannot be read.
     """
     path = Path(path)
+    found: Counter[str] = Counter()
+    ids: set[str] = set()
+    try:
+        for where, written in _records(path):
+            run = from_json(written, where=where)
+            left_out = run.metadata.get(USERS_OWN)
+            found += unread_in(run)
+            found[_LEFT_OUT] += left_out if isinstance(left_out, int) else 0
+            found[_SAME_ID] += run.id in ids
+            ids.add(run.id)
+            yield run
+    finally:
+        found = +found
+        if found:
+            told = ", ".join(f"{count} {kind}" for kind, count in sorted(found.items()))
+            logger.warning("Not all of %s could be used: %s.", path, told)
+        if unread is not None:
+            unread += found
+
+
+_LEFT_OUT = "messages between users and their own tools"
+_SAME_ID = "runs with the id of an earlier one, as whose versions they count"
+
+
+def count_trajectories(path: str | os.PathLike[str]) -> int:
+    """How many trajectories a file holds."""
+    return sum(1 for _ in _records(Path(path)))
+
+
+def _records(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Where each record of a file stands, and what is written there."""
     with _opened(path, "rt") as lines:
-        number = 0
+        number, is_first = 0, True
         try:
             for number, line in enumerate(lines, 1):
-                if line.strip():
-                    yield from_json(_parsed(line, f"{path}, line {number}"), where=f"{path}, line {number}")
+                where = f"{path}, line {number}"
+                if not line.strip():
+                    continue
+                if is_first and (document := _document(line, lines)) is not None:
+                    for place, each in enumerate(document, 1):
+                        yield f"{path}, record {place}", _object(each, f"{path}, record {place}")
+                else:
+                    yield where, _parsed(line, where)
+                is_first = False
         except _UNREADABLE as error:
             msg = f"{path} cannot be read after line {number}: {error}. Is it a complete JSON lines file in UTF-8?"
             raise TrajectoryFormatError(msg) from error
 
 
-def count_trajectories(path: str | os.PathLike[str]) -> int:
-    """How many trajectories a file holds by the number of its lines, without reading them."""
-    path = Path(path)
+_INDENTED = {"[", "{", "[{"}
+"""First lines of a JSON document that is written over many lines; only then is the whole file read at once."""
+
+
+def _document(first: str, rest: IO[str]) -> list[Any] | None:
+    """The records of a file that is one JSON document; `None` if it holds JSON lines."""
     try:
-        with _opened(path, "rt") as lines:
-            return sum(1 for line in lines if line.strip())
-    except _UNREADABLE as error:
-        msg = f"{path} cannot be read: {error}. Is it a complete JSON lines file in UTF-8?"
-        raise TrajectoryFormatError(msg) from error
+        written = json.loads(first + rest.read() if first.strip() in _INDENTED else first)
+    except ValueError:
+        return None  # the line is reported as such
+    if isinstance(written, Mapping) and "messages" not in written:
+        written = written.get("simulations")
+    return written if isinstance(written, list) else None
 
 
 def dump_trajectories(trajectories: Iterable[Record], path: str | os.PathLike[str]) -> int:
@@ -100,8 +151,12 @@ def _parsed(line: str, where: str) -> Mapping[str, Any]:
     except ValueError as error:
         msg = f"{where} is not JSON: {error}. Every line has to be one JSON object."
         raise TrajectoryFormatError(msg) from error
+    return _object(written, where)
+
+
+def _object(written: Any, where: str) -> Mapping[str, Any]:
     if not isinstance(written, Mapping):
-        msg = f"{where} holds a {type(written).__name__}. Every line has to be one JSON object with 'messages'."
+        msg = f"{where} holds a {type(written).__name__}. Every record has to be one JSON object with 'messages'."
         raise TrajectoryFormatError(msg)
     return written
 

@@ -1,7 +1,9 @@
 """What happened in one run, as plain records, and what in a conversation did not happen: reference material. Pure."""
 
+import ast
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
@@ -151,7 +153,7 @@ class Step:
 
     Attributes:
         tool: Name of the tool.
-        arguments: Its arguments; `None` where the model's JSON could not be read.
+        arguments: Its arguments; `None` where what the model wrote could not be read.
         outcome: What came of it; `None` if nothing is recorded, as for a call that was interrupted.
         call_id: The id that pairs call and observation; `None` where the record has none.
         turn: Number of the assistant message that made the call, from 1. Calls made in parallel share it.
@@ -229,8 +231,8 @@ class Record:
         """Read a run from messages in the OpenAI chat format.
 
         Args:
-            messages: The dialogue. Calls and observations are paired by id, and by order where ids are missing. What
-                is marked as reference material is left out: it did not happen in this run.
+            messages: The dialogue. Calls and observations are paired by id, and by order where ids fail. What is
+                marked as reference material is left out: it did not happen in this run.
             id: Identifies the run; a hash of the dialogue if left out.
             task: What was asked for; the first user message if left out.
             success: Whether it succeeded.
@@ -334,11 +336,22 @@ def readable(content: Any) -> str:
 def steps_in(messages: Sequence[ChatMessage], *, branch: str = "") -> list[Step]:
     """The tool calls of a dialogue in order, each with its observation; what names no function is no call.
 
-    An observation belongs to the latest unanswered call of its id. Where there is none, it belongs to the earliest
-    unanswered call without an id, of its tool's name if there is one.
+    See `paired` for which observation belongs to which call.
+    """
+    return paired(messages, branch=branch)[0]
+
+
+def paired(messages: Sequence[ChatMessage], *, branch: str = "") -> tuple[list[Step], dict[int, int]]:
+    """The tool calls of a dialogue, and by the place of each observation that belongs to one the number of its call.
+
+    Ids decide first: an observation belongs to the unanswered call of its id in the latest reply that has one. Where
+    that fails, since ids are missing, unknown or the same for several calls of a reply, the order decides: the earliest
+    call that is left in the latest reply that has one, of the tool that the observation names if there is one.
     """
     steps: list[Step] = []
-    unanswered: list[int] = []
+    answers: dict[int, int] = {}
+    by_id: dict[str, list[int]] = {}  # calls of an id that are unanswered
+    left: list[tuple[int, int]] = []  # places of observations without a call, and how many calls came before each
     turn = 0
     for position, message in enumerate(messages):
         match part_of(message):
@@ -347,16 +360,48 @@ def steps_in(messages: Sequence[ChatMessage], *, branch: str = "") -> list[Step]
                 for call in entries_in(message):
                     name = function_of(call).get("name")
                     if name and isinstance(name, str):
-                        unanswered.append(len(steps))
-                        arguments = arguments_of(call)
-                        steps.append(Step(name, arguments, None, call.get("id"), turn, position, branch))
+                        call_id = call.get("id")
+                        if call_id:
+                            by_id.setdefault(str(call_id), []).append(len(steps))
+                        steps.append(Step(name, arguments_of(call), None, call_id, turn, position, branch))
             case "observation":
-                place = _call_answered_by(message, steps, unanswered)
-                if place is not None:
-                    unanswered.remove(place)
-                    status: Literal["success", "error"] = "error" if message.get("error") else "success"
-                    steps[place] = replace(steps[place], outcome=Outcome(message.get("content"), status))
-    return steps
+                same_id = by_id.get(str(message.get("tool_call_id") or ""), [])
+                if same_id and len({steps[place].turn for place in same_id[-2:]}) == len(same_id[-2:]):
+                    answers[position] = same_id.pop()
+                else:
+                    left.append((position, len(steps)))
+    if left:
+        answers |= _paired_by_order(messages, steps, left, set(answers.values()))
+    for position, place in answers.items():
+        status: Literal["success", "error"] = "error" if messages[position].get("error") else "success"
+        steps[place] = replace(steps[place], outcome=Outcome(messages[position].get("content"), status))
+    return steps, answers
+
+
+def _paired_by_order(
+    messages: Sequence[ChatMessage], steps: Sequence[Step], left: Sequence[tuple[int, int]], answered: set[int]
+) -> Iterator[tuple[int, int]]:
+    ids = {str(step.call_id) for step in steps}
+    unanswered: list[int] = []
+    seen = 0
+    for position, before in left:
+        unanswered += (place for place in range(seen, before) if place not in answered)
+        seen = before
+        message = messages[position]
+        namesakes = [place for place in unanswered if steps[place].tool == message.get("name")]
+        # A second result of a call that has one says nothing of a call of another tool.
+        is_second = bool(message.get("name")) and str(message.get("tool_call_id")) in ids
+        if candidates := namesakes or ([] if is_second else unanswered):
+            place = _next_answered(steps, candidates, message)
+            unanswered.remove(place)
+            yield position, place
+
+
+def _next_answered(steps: Sequence[Step], candidates: Sequence[int], message: ChatMessage) -> int:
+    """The earliest of some unanswered calls in the latest of their replies; of the tool named if one is."""
+    turn = steps[candidates[-1]].turn
+    latest = [place for place in candidates if steps[place].turn == turn]
+    return next((place for place in latest if steps[place].tool == message.get("name")), latest[0])
 
 
 def entries_in(message: ChatMessage) -> Sequence[Mapping[str, Any]]:
@@ -373,26 +418,48 @@ def function_of(call: Mapping[str, Any]) -> Mapping[str, Any]:
     return function if isinstance(function, Mapping) else {}
 
 
+LONGEST_LITERAL = 100_000
+"""Characters of arguments that are read as a Python literal, far above what models write: reading one is no stream."""
+
+
 def arguments_of(call: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The arguments of an entry of `tool_calls`; `None` if they are no JSON object."""
+    """The arguments of an entry of `tool_calls`: an object, its JSON, or a Python dict as benchmarks print it.
+
+    `None` if they are none of these.
+    """
     written = function_of(call).get("arguments")
     if isinstance(written, str):
         try:
             written = json.loads(written or "{}")
         except (ValueError, RecursionError):
-            return None
+            written = _python_literal(written)
     return dict(written) if isinstance(written, Mapping) else None
 
 
-def _call_answered_by(message: ChatMessage, steps: Sequence[Step], unanswered: Sequence[int]) -> int | None:
-    call_id, name = message.get("tool_call_id"), message.get("name")
-    if call_id:
-        known = next((place for place in reversed(unanswered) if steps[place].call_id == call_id), None)
-        if known is not None:
-            return known
-    nameless = [place for place in unanswered if not steps[place].call_id]
-    namesakes = [place for place in nameless if steps[place].tool == name]
-    return next(iter(namesakes or nameless), None)
+def _python_literal(text: str) -> Any:
+    """What a Python literal says, as JSON would; `None` if it is none, or says what JSON cannot.
+
+    Python's own parser bounds how deep it may be.
+    """
+    if len(text) > LONGEST_LITERAL or not text.lstrip().startswith("{"):
+        return None
+    try:
+        return json.loads(json.dumps(ast.literal_eval(text.strip())))
+    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
+        return None
+
+
+def unread_in(record: Record) -> Counter[str]:
+    """What a run holds that no step tells of, by kind: nothing vanishes without a count."""
+    unread: Counter[str] = Counter()
+    for _, messages in record.dialogues():
+        parts = Counter(map(part_of, messages))
+        entries = [entry for message in messages if part_of(message) == "reply" for entry in entries_in(message)]
+        steps, answers = paired(messages)
+        unread["observations without a call"] += parts["observation"] - len(answers)
+        unread["calls that name no tool"] += len(entries) - len(steps)
+        unread["calls with unreadable arguments"] += sum(step.arguments is None for step in steps)
+    return +unread
 
 
 def _woven(placed: Iterable[tuple[int, T]], branches: Sequence[Branch]) -> Iterator[T | Branch]:
@@ -472,7 +539,7 @@ def _told(messages: Sequence[ChatMessage], by: Mapping[str, str]) -> Iterator[En
             continue
         if said:
             yield {**by, "role": role, "text": said}
-        for call in message.get("tool_calls") or ():
+        for call in entries_in(message):
             yield {**by, "role": role, "call": _call(call)}
 
 

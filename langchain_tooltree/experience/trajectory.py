@@ -5,6 +5,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import cache
+from itertools import groupby
 from typing import Any
 
 from langchain_core.messages import (
@@ -30,7 +31,9 @@ from langchain_tooltree.experience.records import (
     entries_in,
     first_request,
     function_of,
+    paired,
 )
+from langchain_tooltree.text import digest
 
 UNKNOWN = "chat_format"
 """Key of `additional_kwargs` under which keys stand that only the chat format knew."""
@@ -123,24 +126,22 @@ def to_message(said: Mapping[str, Any]) -> BaseMessage:
 def to_messages(said: Sequence[Mapping[str, Any]]) -> list[BaseMessage]:
     """A dialogue of the OpenAI chat format as LangChain messages.
 
-    Calls without an id get one, and so do the observations after them, in order: most providers refuse a call without
-    an observation.
+    Calls without an id get one, and observations bear the id of their call: most providers refuse a call without an
+    observation.
     """
-    messages: list[BaseMessage] = []
-    waiting: list[str] = []
-    known: set[str] = set()
-    for position, each in enumerate(said):
-        message = to_message(each)
-        if isinstance(message, AIMessage):
-            for number, call in enumerate(message.tool_calls):
-                if call["id"]:
-                    known.add(call["id"])
-                else:
-                    call["id"] = made_up = f"call_{position}_{number}"
-                    waiting.append(made_up)
-        elif isinstance(message, ToolMessage) and message.tool_call_id not in known and waiting:
-            message = message.model_copy(update={"tool_call_id": waiting.pop(0)})
-        messages.append(message)
+    messages = [to_message(each) for each in said]
+    steps, answers = paired(said)
+    ids: dict[int, str] = {}  # by the number of the call
+    readable = [(number, step) for number, step in enumerate(steps) if step.arguments is not None]
+    for position, made in groupby(readable, key=lambda each: each[1].position):
+        reply = messages[position]
+        calls = reply.tool_calls if isinstance(reply, AIMessage) else []
+        for place, (call, (number, _)) in enumerate(zip(calls, made, strict=False)):
+            call["id"] = ids[number] = call["id"] or f"call_{position}_{place}"
+    for position, number in answers.items():
+        message = messages[position]
+        if isinstance(message, ToolMessage) and message.tool_call_id != ids.get(number, message.tool_call_id):
+            messages[position] = message.model_copy(update={"tool_call_id": ids[number]})
     return messages
 
 
@@ -233,10 +234,11 @@ def to_json(trajectory: Record) -> dict[str, Any]:
 
 
 def from_json(written: Mapping[str, Any], *, where: str = "The record") -> Trajectory:
-    """A trajectory from what `to_json` returned, or from a record of somebody else's with `messages` and a `reward`.
+    """A trajectory from what `to_json` returned, or from a record of somebody else's, such as tau-bench's.
 
     `where` it stands is for error messages.
     """
+    written = as_chat_format(written)
     metadata = {key: value for key, value in written.items() if key not in _OWN}
     return Trajectory.from_chat(
         _messages(written.get("messages"), where),
@@ -247,6 +249,56 @@ def from_json(written: Mapping[str, Any], *, where: str = "The record") -> Traje
         reasons=written.get("reasons") or "",
         metadata=metadata,
     )
+
+
+USERS_OWN = "messages_of_users_own_tools"
+"""Key of the metadata for how many messages were left out, since an agent never saw them: calls that a simulated user
+made on its own device, and their results."""
+
+
+def as_chat_format(written: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A record as benchmarks publish it, with `messages` in the OpenAI chat format; any other as it is.
+
+    tau-bench has the messages under `traj`, and no id: trials of a task that went the same way are different runs.
+    tau2-bench has the reward under `reward_info`, and calls and observations of a form of its own.
+    """
+    if "messages" not in written and isinstance(written.get("traj"), list):
+        rest = {key: value for key, value in written.items() if key != "traj"}
+        number = [written.get("task_id"), written.get("trial"), written["traj"]]
+        return {"id": digest(number), **rest, "messages": written["traj"]}
+    if "reward_info" not in written or not isinstance(written.get("messages"), list):
+        return written
+    said = [_heard_by_agent(message) for message in written["messages"]]
+    reward = written["reward_info"].get("reward") if isinstance(written["reward_info"], Mapping) else None
+    left_out = {USERS_OWN: said.count(None)} if None in said else {}
+    return {"reward": reward, **written, **left_out, "messages": [message for message in said if message is not None]}
+
+
+def _heard_by_agent(message: Any) -> Any:
+    """A message of tau2-bench in the chat format; `None` for one that passed between a user and its own tools."""
+    if not isinstance(message, Mapping):
+        return message
+    calls = message.get("tool_calls")
+    match message.get("role"):
+        case "tool":
+            renamed = {"tool_call_id": message["id"]} if "id" in message else {}
+            rest = {key: value for key, value in message.items() if key != "id"}
+            return None if message.get("requestor") == "user" else {**renamed, **rest}
+        case "user" if calls:
+            return {**message, "tool_calls": None} if message.get("content") else None
+        case _ if isinstance(calls, list):
+            return {**message, "tool_calls": [_entry(call) for call in calls]}
+    return message
+
+
+def _entry(call: Any) -> Any:
+    """A call of tau2-bench as an entry of `tool_calls`."""
+    if not isinstance(call, Mapping) or "function" in call:
+        return call
+    function = {key: call[key] for key in ("name", "arguments") if key in call}
+    return {"type": "function", **{key: value for key, value in call.items() if key not in function}} | {
+        "function": function
+    }
 
 
 def _rewarded(metadata: Mapping[str, Any]) -> bool | None:

@@ -124,6 +124,7 @@ def _plain(messages: Sequence[ChatMessage]) -> list[tuple[int, ChatMessage]]:
     for place, message in enumerate(messages):
         calls = entries_in(message)
         summing_up = [call for call in calls if function_of(call).get("name") == SUMMARIZE_STATE]
+        answers.difference_update(str(call.get("id")) for call in calls)  # of some models, ids come again
         answers.update(str(call["id"]) for call in summing_up if call.get("id"))
         mute = bool(summing_up) and len(summing_up) == len(calls) and not text_of(message.get("content"))
         result = message.get("name") == SUMMARIZE_STATE or str(message.get("tool_call_id")) in answers

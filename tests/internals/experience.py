@@ -18,6 +18,7 @@ from langchain_tooltree.experience.records import (
     said_without_reference,
     steps_in,
     text_of,
+    unread_in,
     without_reference,
 )
 from langchain_tooltree.experience.run_identity import COLLECTING, MOST_RUNS, OfferedTools, as_metadata, tools_in

@@ -3,7 +3,7 @@
 import pytest
 
 from langchain_tooltree import Branch, Outcome, Step
-from tests.internals.experience import Record, digest, first_request, steps_in, text_of
+from tests.internals.experience import Record, digest, first_request, steps_in, text_of, unread_in
 
 
 def call(name, call_id=None, arguments="{}"):
@@ -53,7 +53,32 @@ def test_an_id_that_no_call_has_goes_to_a_call_without_one():
 
 
 def test_an_observation_of_no_call_is_no_step():
-    assert observed(answers("?", "1"), asks(call("a", "2")), answers("?", "3")) == [("a", None)]
+    assert observed(answers("?", "1"), asks(call("a", "2")), answers("A", "2"), answers("?", "3")) == [("a", "A")]
+
+
+def test_an_unknown_id_goes_by_the_order():
+    assert observed(asks(call("a", "1"), call("b", "2")), answers("A", "8"), answers("B", "9")) == [
+        ("a", "A"),
+        ("b", "B"),
+    ]
+
+
+def test_a_call_that_was_never_answered_shifts_no_later_observation():
+    assert observed(asks(call("a")), USER, asks(call("b")), answers("B"), asks(call("c")), answers("C")) == [
+        ("a", None),
+        ("b", "B"),
+        ("c", "C"),
+    ]
+
+
+def test_an_id_that_is_there_counts_before_the_order():
+    assert observed(asks(call("a", "1"), call("b", "2")), answers("B"), answers("A", "1")) == [("a", "A"), ("b", "B")]
+
+
+def test_a_second_result_of_a_call_says_nothing_of_another_tool():
+    said = [asks(call("a", "1"), call("b", "2")), answers("A", "1", name="a"), answers("A!", "1", name="a")]
+    assert observed(*said) == [("a", "A"), ("b", None)]
+    assert unread_in(Record.from_chat(said)) == {"observations without a call": 1}
 
 
 def test_calls_of_one_message_share_their_turn():
@@ -74,6 +99,13 @@ def test_a_failure_is_what_the_record_marks_as_one():
         ('{"n": 1}', {"n": 1}),
         ({"n": 1}, {"n": 1}),
         ("", {}),
+        ("{'n': None, 'm': [True, (1, 2)]}", {"n": None, "m": [True, [1, 2]]}),
+        ("{'n': {1, 2}}", None),
+        ("{'n': b'1'}", None),
+        ("{'n': __import__('os')}", None),
+        ("{'n': " + "[" * 10_000, None),
+        ("{'n': " + "-" * 50_000 + "1}", None),
+        ("{'n': '" + "x" * 100_000 + "'}", None),
         ("{n: 1}", None),
         ("[1]", None),
         ("1", None),
@@ -81,7 +113,7 @@ def test_a_failure_is_what_the_record_marks_as_one():
         (3, None),
     ],
 )
-def test_arguments_are_a_json_object_or_unknown(written, read):
+def test_arguments_are_an_object_its_json_a_python_dict_or_unknown(written, read):
     assert steps_in([asks(call("a", "1", written))])[0].arguments == read
 
 

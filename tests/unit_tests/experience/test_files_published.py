@@ -1,0 +1,226 @@
+"""Files of runs as benchmarks publish them: nothing in them vanishes without a count."""
+
+import json
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from langchain_tooltree import Trajectory, load_trajectories
+from langchain_tooltree.errors import TrajectoryFormatError
+from tests.internals.experience import Record, steps_in, unread_in
+
+
+def call(name, arguments, call_id=None):
+    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def observation(content, call_id=None, **more):
+    return {"role": "tool", "content": content, **({"tool_call_id": call_id} if call_id else {}), **more}
+
+
+WITHOUT_IDS = [
+    {"role": "system", "content": "Be kind."},
+    {"role": "user", "content": "Two seats to Oslo."},
+    {"role": "assistant", "content": None, "tool_calls": [call("find", "{'to': 'Oslo', 'direct': True, 'via': None}")]},
+    observation("Two flights.", name="find"),
+    {"role": "assistant", "content": None, "tool_calls": [call("book", {"seats": 2}), call("pay", '{"card": 1}')]},
+    observation("Booked."),
+    observation("Paid."),
+]
+STEPS = [
+    ("find", {"to": "Oslo", "direct": True, "via": None}, "Two flights."),
+    ("book", {"seats": 2}, "Booked."),
+    ("pay", {"card": 1}, "Paid."),
+]
+
+
+def read(run):
+    return [(step.tool, step.arguments, step.outcome and step.outcome.content) for step in run.steps]
+
+
+def test_tool_messages_without_ids_and_python_dicts_are_read(tmp_path, caplog):
+    path = tmp_path / "runs.jsonl"
+    path.write_text(json.dumps({"messages": WITHOUT_IDS, "reward": 1.0}))
+    unread = Counter()
+    (run,) = load_trajectories(path, unread=unread)
+    assert (run.success, read(run)) == (True, STEPS)
+    assert not unread
+    assert not caplog.text
+
+
+def test_calls_and_observations_without_ids_get_them_in_pairs():
+    messages = Trajectory.from_chat(WITHOUT_IDS).to_messages()
+    calls = [made["id"] for message in messages for made in getattr(message, "tool_calls", ())]
+    assert [message.tool_call_id for message in messages if message.type == "tool"] == calls
+    assert len(set(calls)) == 3
+
+
+def test_an_observation_of_an_unknown_id_gets_that_of_its_call():
+    said = [WITHOUT_IDS[1], {"role": "assistant", "tool_calls": [call("find", "{}", "1")]}, observation("Two.", "?")]
+    assert Trajectory.from_chat(said).to_messages()[2].tool_call_id == "1"
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+def test_runs_of_tau_bench_are_read_from_one_list(tmp_path, indent):
+    path = tmp_path / "runs.json"
+    trial = {"task_id": 4, "reward": 1.0, "info": {"source": "user"}, "traj": WITHOUT_IDS}
+    failed = {"task_id": 5, "reward": 0.0, "info": {"error": "no reply"}, "traj": [], "trial": 0}
+    path.write_text(json.dumps([trial | {"trial": 0}, trial | {"trial": 1}, failed], indent=indent))
+    first, second, third = load_trajectories(path)
+    assert read(first) == read(second) == STEPS
+    assert len({first.id, second.id, third.id}) == 3, "a run that went the same way is another run"
+    assert (first.success, third.success) == (True, False)
+    assert first.metadata == {"task_id": 4, "reward": 1.0, "info": {"source": "user"}, "trial": 0}
+
+
+def tau2_call(name, call_id, requestor="assistant"):
+    return {"id": call_id, "name": name, "arguments": {"line": 1}, "requestor": requestor}
+
+
+TAU2 = {
+    "timestamp": "2025-10-31",
+    "tasks": [],
+    "simulations": [
+        {
+            "id": "one",
+            "task_id": "t",
+            "trial": 0,
+            "reward_info": {"reward": 1.0},
+            "messages": [
+                {"role": "assistant", "content": "Hi!", "tool_calls": None, "turn_idx": 0},
+                {"role": "user", "content": "No signal.", "tool_calls": None},
+                {"role": "assistant", "content": None, "tool_calls": [tau2_call("get_line", "a1")]},
+                {"id": "a1", "role": "tool", "content": "Active.", "requestor": "assistant", "error": False},
+                {"role": "assistant", "content": "Toggle it."},
+                {"role": "user", "content": None, "tool_calls": [tau2_call("toggle", "u1", "user")]},
+                {"id": "u1", "role": "tool", "content": "On.", "requestor": "user", "error": False},
+                {"role": "user", "content": "Done.", "tool_calls": None},
+                {"role": "assistant", "content": None, "tool_calls": [tau2_call("refuel", "a2")]},
+                {"id": "a2", "role": "tool", "content": "No.", "requestor": "assistant", "error": True},
+            ],
+        }
+    ],
+}
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+def test_results_of_tau2_bench_are_read_without_the_users_own_tools(tmp_path, caplog, indent):
+    path = tmp_path / "results.json"
+    path.write_text(json.dumps(TAU2, indent=indent))
+    unread = Counter()
+    (run,) = load_trajectories(path, unread=unread)
+    assert (run.id, run.success, run.task) == ("one", True, "No signal.")
+    assert read(run) == [("get_line", {"line": 1}, "Active."), ("refuel", {"line": 1}, "No.")]
+    assert [step.outcome.status for step in run.steps] == ["success", "error"]
+    assert "On." not in str(run.messages)
+    assert unread == {"messages between users and their own tools": 2}
+    assert f"Not all of {path} could be used: 2 messages between users" in caplog.text
+    assert len(run.to_messages()) == 8
+
+
+def test_what_cannot_be_read_is_counted_and_logged_a_file(tmp_path, caplog):
+    path = tmp_path / "runs.jsonl"
+    said = [
+        {"role": "assistant", "tool_calls": [call("a", "{broken"), {"id": "2"}]},
+        observation("A"),
+        observation("Whose?"),
+    ]
+    path.write_text("\n".join(json.dumps({"id": "same", "messages": said}) for _ in range(2)))
+    unread = Counter(earlier=1)
+    assert len(list(load_trajectories(path, unread=unread))) == 2
+    assert unread == {
+        "earlier": 1,
+        "observations without a call": 2,
+        "calls that name no tool": 2,
+        "calls with unreadable arguments": 2,
+        "runs with the id of an earlier one, as whose versions they count": 1,
+    }
+    assert caplog.text.count(str(path)) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("[1]", "record 1 holds a int"),
+        ("{\n}", "line 1 is not JSON"),
+        ("[\n", "line 1 is not JSON"),
+        ("3", "holds a int"),
+    ],
+)
+def test_a_document_that_holds_no_runs_is_named(tmp_path, text, problem):
+    path = tmp_path / "runs.json"
+    path.write_text(text)
+    with pytest.raises(TrajectoryFormatError, match=problem):
+        list(load_trajectories(path))
+
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=9),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=9), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@settings(deadline=None)
+@given(st.dictionaries(st.text(max_size=9), values, max_size=3), st.sampled_from([dict, json.dumps, repr]))
+def test_arguments_are_the_same_in_whatever_form_they_are_written(arguments, form):
+    (step,) = steps_in([{"role": "assistant", "tool_calls": [call("a", form(arguments))]}])
+    assert step.arguments == arguments
+
+
+spoilt = st.sampled_from(["kept", "missing", "the same", "unknown"])
+
+
+@settings(deadline=None)
+@given(st.lists(st.lists(spoilt, min_size=1, max_size=3), max_size=5), spoilt)
+def test_where_every_call_is_answered_in_order_it_does_not_matter_what_became_of_the_ids(turns, ids):
+    said = []
+    for turn, answers in enumerate(turns):
+        numbered = [(f"{turn}.{place}", became) for place, became in enumerate(answers)]
+        own = {"kept": lambda number: number, "missing": lambda _: None}.get(ids, lambda _: "same")
+        made = [call(f"tool {number}", "{}", own(number)) for number, _ in numbered]
+        said.append({"role": "assistant", "tool_calls": made})
+        known = {"kept": own, "missing": lambda _: None, "the same": lambda _: None, "unknown": lambda n: f"? {n}"}
+        said += [observation(number, known[became](number)) for number, became in numbered]
+    steps = steps_in(said)
+    assert [(step.tool, step.outcome.content) for step in steps] == [
+        (f"tool {step.outcome.content}", step.outcome.content) for step in steps
+    ]
+    assert not unread_in(Record.from_chat(said))
+
+
+anything = st.lists(
+    st.one_of(
+        st.builds(
+            lambda made: {"role": "assistant", "tool_calls": made},
+            st.lists(
+                st.builds(
+                    call,
+                    st.sampled_from(["a", "b", None, 3]),
+                    st.sampled_from(["{}", "{", "{'n': None}", None]),
+                    st.sampled_from([None, "1", "2"]),
+                ),
+                max_size=3,
+            ),
+        ),
+        st.builds(observation, st.text(max_size=3), st.sampled_from([None, "1", "2", "3"])),
+        st.builds(lambda name: observation("x", "1", name=name), st.sampled_from(["a", "b"])),
+        st.just({"role": "user", "content": "Go on."}),
+    ),
+    max_size=12,
+)
+
+
+@settings(deadline=None)
+@given(anything)
+def test_nothing_vanishes_without_a_count(said):
+    run = Record.from_chat(said)
+    unread = unread_in(run)
+    observations = sum(message["role"] == "tool" for message in said)
+    calls = sum(len(message.get("tool_calls") or ()) for message in said)
+    answered = [step for step in run.steps if step.outcome]
+    assert len(answered) + unread["observations without a call"] == observations
+    assert len(run.steps) + unread["calls that name no tool"] == calls
+    assert sum(step.arguments is None for step in run.steps) == unread["calls with unreadable arguments"]
