@@ -54,11 +54,17 @@ class OwnSearch:
 
     def __call__(self, model: RecordedModel) -> State:
         """Search; where the best plan ends, or the start if there is none."""
-        config = replace(self.config, max_model_calls=self.questions)
-        return _Player(model, TreeSearch(config, tools=1, judge_calls=1), self).play()
+        return Player(model, TreeSearch(self.limited, tools=1, judge_calls=1), self).play()
+
+    @property
+    def limited(self) -> SearchConfig:
+        """The configuration with its bound on model calls."""
+        return replace(self.config, max_model_calls=self.questions)
 
 
-class _Player:
+class Player:
+    """Answers the operations of one search by a recorded model."""
+
     def __init__(self, model: RecordedModel, search: TreeSearch, how: OwnSearch) -> None:
         self._model = model
         self._search = search

@@ -97,6 +97,15 @@ class Turn:
             state.children[step] = (self._state(world.objects, observed), results)
         return state.children[step]
 
+    def step(self, calls: Sequence[PlainCall]) -> Step:
+        """Calls as a step, which can be taken from now on."""
+        self._calls |= {call.key: call for call in calls}
+        return tuple(call.key for call in calls)
+
+    def call(self, key: str) -> PlainCall:
+        """The call of this key, if it is part of a step."""
+        return self._calls[key]
+
     def _run(self, world: World, call: PlainCall) -> str:
         owner = self.task.owners.get(call.tool)
         return f"Error: there is no tool {call.tool}." if owner is None else world.run(owner, call)
@@ -124,8 +133,7 @@ class Turn:
         way: list[tuple[State, Step]] = []
         state = self.starts[run] = self._state(_unpacked(before), Counter())
         for together in calls:
-            self._calls |= {call.key: call for call in together}
-            step = tuple(call.key for call in together)
+            step = self.step(together)
             state.recorded[step] += 1
             way.append((state, step))
             state, _ = self.take(state, step)
