@@ -359,6 +359,14 @@ def found_in(
     return next((found for check in checks for seen in latest if (found := check(seen))), None)
 
 
+def has_failed(step: Step) -> bool:
+    """Whether a call failed or was refused, by what it brought back alone; one of which nothing is known has not."""
+    if step.outcome is None:
+        return False
+    seen = ObservedCall(step)
+    return seen.failed or found_in([seen], None, lambda _: False, phrase_book().packs["default"]) is not None
+
+
 def missing_tool(
     seen: ObservedCall, tools: Collection[str] | None, worked_before: Callable[[str], bool]
 ) -> Anomaly | None:

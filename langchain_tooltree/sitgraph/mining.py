@@ -73,7 +73,8 @@ def _read(given: tuple[Sequence[Record], Mapping[str, str], GivenTools | None]) 
     runs, aliases, tools = given
     found = []
     for run in runs:
-        if run.success and (transitions := list(transitions_of(run, aliases))):
+        # What failed in a run that succeeded has not gone well.
+        if run.success and (transitions := [each for each in transitions_of(run, aliases) if not each.failed]):
             texts = [tuple(texts_of(each.moment).values()) for each in transitions]
             found.append(_Found(run, transitions, texts, _toolset(run, tools, aliases)))
     return found

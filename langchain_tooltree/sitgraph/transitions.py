@@ -13,6 +13,7 @@ from itertools import count, islice, takewhile
 from types import MappingProxyType
 from typing import Any
 
+from langchain_tooltree.anomaly.rules import has_failed
 from langchain_tooltree.experience.records import (
     ChatMessage,
     Record,
@@ -63,6 +64,7 @@ class Transition:
     target: str  # the tool called next
     summaries: tuple[str, ...]  # what the agent said of the state in between
     moment: Moment  # what had happened until then
+    failed: bool = False  # whether the call of `target` failed, so that it was tried here, and nothing more
 
 
 def transitions_of(record: Record, aliases: Mapping[str, str] = MappingProxyType({})) -> Iterator[Transition]:
@@ -82,10 +84,11 @@ def transitions_of(record: Record, aliases: Mapping[str, str] = MappingProxyType
                 summaries += filter(None, [summary_of(step)])
                 continue
             moment = Moment(dialogue[: bisect_left(places, step.position)], _as_known(steps, step.position))
-            afterwards = next(written)
-            yield Transition(moment.last_tool, step.tool, tuple(summaries or filter(None, [afterwards])), moment)
+            afterwards, failed = next(written), has_failed(step)
+            said = tuple(summaries or filter(None, [afterwards]))
+            yield Transition(moment.last_tool, step.tool, said, moment, failed)
             steps.append(step)
-            summaries = []
+            summaries = summaries if failed else []  # the agent does something else in place of a call that failed
 
 
 def moment_of(

@@ -110,7 +110,7 @@ def test_a_failure_on_the_way_does_not_take_away_that_the_run_succeeded():
 
     graph = SITGraph.from_trajectories([run_of("1", user("Hi"), failing, error, *called("b"))])
 
-    assert edges(graph, "count") == {("", "a"): 1, ("a", "b"): 1}
+    assert edges(graph, "count") == {("a", "b"): 1}
 
 
 def test_sums_of_inverse_turns_are_the_same_in_any_order():

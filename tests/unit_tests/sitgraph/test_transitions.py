@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 from little_runs import brings, called, calls, run_of, says, summed_up, user
 
-from langchain_tooltree import Branch, Outcome, Step
+from langchain_tooltree import Branch, Outcome, SITGraph, Step
 from tests.internals.experience import Record
 from tests.internals.sitgraph import (
     START,
@@ -70,6 +70,24 @@ def test_calls_that_failed_or_were_never_answered_are_transitions_too():
 
     assert pairs(run) == [(START, "a"), ("a", "b"), ("b", "c")]
     assert [step.outcome.status for step in list(transitions_of(run))[1].moment.steps] == ["error"]
+
+
+@pytest.mark.parametrize("refusal", ["Error: payment method not found", '{"status": "error", "message": "No seats"}'])
+def test_a_call_that_failed_by_its_own_words_is_told_apart_and_not_learnt_as_what_went_well(refusal):
+    failing = calls("pay")
+    run = run_of(
+        "1", user("Hi"), *called("find"), *summed_up("Ready."), failing, brings(refusal, failing), *called("ask")
+    )
+
+    found = list(transitions_of(run))
+    assert [(each.source, each.target, each.failed) for each in found] == [
+        (START, "find", False),
+        ("find", "pay", True),
+        ("pay", "ask", False),
+    ]
+    assert found[2].summaries == ("Ready.",)  # the agent did something else in the state that it had summed up
+    drawn = SITGraph.from_trajectories([run]).to_networkx()
+    assert sorted(drawn.edges) == [(START, "find"), ("pay", "ask")]
 
 
 def test_a_run_of_which_only_the_steps_are_known_has_transitions():
