@@ -17,6 +17,7 @@ from langchain_tooltree.experience.records import (
     Outcome,
     Part,
     Step,
+    aim_of,
     part_of,
     readable,
     said_in,
@@ -150,6 +151,11 @@ class Conversation:
     def goal(self) -> str:
         """The latest of what is `wanted`; empty if there is nothing to plan for."""
         return self._named(self.request) if self.request is not None else next(reversed(self.wanted), "")
+
+    @cached_property
+    def aim(self) -> str:
+        """What the user wants in the end, from all that they said: what past runs are looked for by."""
+        return aim_of(self.wanted)
 
     @property
     def is_summarized(self) -> bool:

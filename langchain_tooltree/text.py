@@ -1,6 +1,7 @@
 """Texts and plain data: cutting, digests, sums, JSON and lists in prose, words, what results make up, labels. Pure."""
 
 import json
+import math
 import re
 from collections.abc import Collection, Iterator, Mapping
 from hashlib import sha256
@@ -172,6 +173,63 @@ def overlap(one: frozenset[str], other: frozenset[str]) -> float:
     shared = len(one & other)
     both = len(one) + len(other) - shared
     return shared / both if both else 1.0
+
+
+# Words that say nothing of what a task is about, in English, in which most requests are made; those of other languages
+# count like any word. They join, greet, thank, agree, or say who somebody is.
+_JOINING = frozenset(
+    words_of("""
+    a about after again all also am an and any anything are as at back be because been before being but by can could did
+    do does doing don done down for from get give go going got had has have having he her here him his how i if in into
+    is it its just know let like ll look looking make making many may me might more most much must my need needs next no
+    not now of off on one only or other our out over re really s see she should so some something still such t take tell
+    than that the their them then there these they thing things this those through to too try trying up us use using ve
+    very want wanted was way we well were what when where which while who why will with within without work working
+    would you your m d able currently been possible
+    """)
+)
+_COURTEOUS = frozenset(
+    words_of("""
+    hi hello hey dear good morning afternoon evening great perfect please sorry sure thank thanks appreciate ok okay yes
+    yeah yep alright right fine welcome help assist assistance question confirm confirmed proceed ahead continue sounds
+    course problem issue bye today provide first second moment unfortunately patience
+    """)
+)
+_IDENTIFYING = frozenset(
+    words_of("""
+    id ids number numbers name names named called phone email mail address user username customer account profile member
+    reservation reservations booking bookings order orders confirmation ticket code remember recall hand head details
+    detail information find found
+    """)
+)
+_INTRODUCED = re.compile(r"(?i:\b(?:name is|names are|i'm|i am|this is|under))(?: [A-Z][\w'’-]+)+|\S*[\d@]\S*")  # noqa: RUF001
+_TURN = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")  # noqa: RUF001 - full width, as in Chinese
+
+STEM = 5
+"""Letters by which two forms of a word are taken for one: `cancel` and `cancellation`, `booked` and `booking`."""
+
+
+def telling_words(text: str) -> frozenset[str]:
+    """The words of a text that say what it is about, by their beginnings; all words where none of them does."""
+    words = [word for word in words_of(text) if not any(letter.isdigit() for letter in word)]
+    telling = [word[:STEM] for word in words if word not in _JOINING and word not in _COURTEOUS]
+    return frozenset(telling or words_of(text))
+
+
+def kinship(one: str, other: str) -> float:
+    """How much two texts are about the same thing, in [0, 1]: the cosine of their telling words (Ochiai's index)."""
+    words, others = telling_words(one), telling_words(other)
+    return len(words & others) / math.sqrt(len(words) * len(others)) if words and others else float(one == other)
+
+
+def substance(turn: str) -> str:
+    """What somebody says in a turn beside greetings, thanks, consent, and who they are: its other sentences."""
+    kept = []
+    for sentence in _TURN.split(turn):
+        words = words_of(_INTRODUCED.sub(" ", sentence))
+        if any(word not in _JOINING and word not in _COURTEOUS and word not in _IDENTIFYING for word in words):
+            kept.append(sentence.strip())
+    return " ".join(kept)
 
 
 def weight(word: str) -> float:

@@ -182,6 +182,9 @@ class CFGMMemory:
     def recall(self, task: str, k: int = DEFAULT_K, *, config: RunnableConfig | None = None) -> Flow[Recollection]:
         """Recall the at most `k` successful runs that are most like a task, with their tips (CFGM, Alg. 3).
 
+        Runs that have no telling word in common with the task, or hardly any, are not like it: there may be fewer than
+        `k`, or none. Of a conversation, pass what the user wants in the end.
+
         Raises:
             ConfigurationError: If `task` is no text, or `k` is less than 1.
         """

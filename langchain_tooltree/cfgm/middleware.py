@@ -20,11 +20,11 @@ from langchain_tooltree.cfgm.tips import Tip
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import check_count
 from langchain_tooltree.experience.recorder import RunRecorder
+from langchain_tooltree.experience.records import aim_of
 from langchain_tooltree.experience.run_identity import COLLECTING, run_id
 from langchain_tooltree.experience.verdict import AnyVerdict
 from langchain_tooltree.flows import Flow, async_twin, driven
 from langchain_tooltree.models import extended
-from langchain_tooltree.text import shortened
 
 logger = logging.getLogger(__name__)
 
@@ -68,8 +68,8 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
 
     - *Recall*: when a run begins, the runs and tips for the most similar tasks are recalled (CFGM, Alg. 3). They
       stand at the end of the system prompt of each model call, and never among the messages; the thread's state holds
-      them beside these, where a checkpointer keeps them. In a conversation that goes on, the first and the latest
-      request are looked for together.
+      them beside these, where a checkpointer keeps them. What is looked for is what the user wants in the end, from
+      all that they said. Nothing is recalled where no past run had such a task.
     - *Reflection*: where a tool's result is anomalous, a model extracts key information from the course so far, asks
       itself what went wrong, and gives the corrected next step, before the agent's model is asked again. The
       correction stands at the end of that result, marked as reference material. For one episode of trouble there is
@@ -220,9 +220,9 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
         if not said.task or (known and known.get("request") == request):
             # Nothing new was asked, at least not in words.
             return None if known else Recalled(namespace=namespace, request=request, text="", tips=[])
-        asked = dict.fromkeys([shortened(begun["first"]), shortened(begun["latest"])])
+        wanted = aim_of(dict.fromkeys([begun["first"], *said.requests]))
         recollection = yield from recall_for(
-            memory, "\n".join(asked), k=self._k, own=run_id(runtime), writer=runtime.stream_writer
+            memory, wanted, k=self._k, own=run_id(runtime), writer=runtime.stream_writer
         )
         text = recall_text(recollection, max_characters=memory.max_characters)
         tips = list(map(Tip.to_dict, recollection.tips))

@@ -122,4 +122,4 @@ class CFGMReflectionNode(Runnable[Any, Correction]):
     def _known(self, said: Conversation, writer: Writer | None) -> Flow[tuple[Iterable[Tip], Sequence[AgentTool]]]:
         if self._memory is None or not said.task:
             return (), self._tools
-        return (yield from recall_for(self._memory, said.task, k=self._k, writer=writer)).tips, self._tools
+        return (yield from recall_for(self._memory, said.aim, k=self._k, writer=writer)).tips, self._tools

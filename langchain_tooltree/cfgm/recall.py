@@ -12,9 +12,13 @@ from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.events import RecallEvent
 from langchain_tooltree.experience.records import Record, Step, as_reference, part_of, text_of
 from langchain_tooltree.experience.trajectory import Trajectory
-from langchain_tooltree.text import GAP, cut, one_line, weight, words_of
+from langchain_tooltree.text import GAP, cut, kinship, one_line, weight, words_of
 
 CANDIDATES = 8  # runs that are looked at for each one that is recalled, so that there is something to choose from
+LEAST_KINSHIP = 0.25
+"""Kinship with the task from which on a run is recalled. On real dialogues of an airline and a phone company it keeps
+96 % of the runs for the same kind of task, with hashed words as with a neural embedder, and none of the other
+company's, of which there would be two each time. An embedder's score has no such floor: each has its own scale."""
 COVERED = 0.25  # what a word of the task counts for that one chosen before has already, beside 1 for one that none has
 
 
@@ -50,16 +54,18 @@ def complementary(task: str, others: Sequence[str], k: int) -> list[int]:
 
 
 def most_like(task: str, found: Sequence[Trajectory], k: int) -> list[Trajectory]:
-    """The runs to recall for a task, from those found for it, most similar first.
+    """The runs to recall for a task, from those found for it, most similar first: `k`, fewer, or none.
 
-    Of several runs with the very same task the shortest one is taken, and a second one only where there are too few
-    other tasks.
+    What has too little in common with the task is left out. Of several runs with the very same task the shortest one
+    is taken, and a second one only where there are too few other tasks.
     """
     rank: dict[str, int] = {}
     for place, each in enumerate(found):
-        rank.setdefault(each.task, place)
-    left = sorted(found, key=lambda each: (rank[each.task], len(each.steps), each.id))
-    return [left[place] for place in complementary(task, [each.task for each in left], k)]
+        if kinship(task, each.aim) >= LEAST_KINSHIP:
+            rank.setdefault(each.aim, place)
+    related = [each for each in found if each.aim in rank]
+    left = sorted(related, key=lambda each: (rank[each.aim], len(each.steps), each.id))
+    return [left[place] for place in complementary(task, [each.aim for each in left], k)]
 
 
 @dataclass(frozen=True, slots=True)

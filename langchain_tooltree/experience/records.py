@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any, Literal, Self, TypeVar
 
-from langchain_tooltree.text import LONGEST_TEXT, digest, shortened_in
+from langchain_tooltree.text import LONGEST_TEXT, cut, digest, shortened, shortened_in, substance
 
 T = TypeVar("T")
 
@@ -277,6 +277,11 @@ class Record:
         for branch in self.branches:
             yield branch.name, branch.messages
 
+    @property
+    def aim(self) -> str:
+        """What the user wanted in the end: the task, unless that is no more than the first thing they said."""
+        return aim_of(requests_in(self.messages)) if self.task == first_request(self.messages) else self.task
+
     def chat(self) -> tuple[ChatMessage, ...]:
         """The dialogue in the OpenAI chat format, made up from task and steps where nothing else is known."""
         return self.messages or tuple(_made_up(self.task, self.steps))
@@ -310,6 +315,31 @@ def requests_in(messages: Iterable[ChatMessage]) -> Iterator[str]:
 def first_request(messages: Iterable[ChatMessage]) -> str:
     """What the user asked for first, in words; empty if nobody asked for anything."""
     return next(filter(None, map(str.strip, requests_in(messages))), "")
+
+
+LONGEST_AIM = 400
+"""Characters of what somebody wants who has said it in several turns: about 100 tokens. Of 200 to 1,000, more of real
+support dialogues only adds what they share with others."""
+
+
+def aim_of(requests: Iterable[str]) -> str:
+    """What a user wants in the end, from all that they said: the first want, then the latest ones that have room.
+
+    Greetings, thanks, consent, and who they are do not count, unless that is all there is. A single request stands as
+    it is.
+    """
+    said = [text for text in map(str.strip, requests) if text]
+    wants = list(dict.fromkeys(filter(None, map(substance, said)))) or said[:1]
+    if len(said) <= 1 or not wants:
+        return shortened(said[0]) if said else ""
+    aim = [cut(wants[0], LONGEST_AIM // 2 if len(wants) > 1 else LONGEST_AIM)]
+    left = LONGEST_AIM - len(aim[0])
+    for want in reversed(wants[1:]):
+        if left < len(want) + 1 and len(aim) > 1:
+            break
+        aim.insert(1, cut(want, left - 1))
+        left -= len(aim[1]) + 1
+    return " ".join(aim)
 
 
 def text_of(content: Any) -> str:

@@ -336,7 +336,7 @@ class ExperienceStore:
         namespace = self._namespace(config)
         # As one ASCII text, since not every database takes NUL characters or lone surrogates, which tools do return.
         record = {"record": json.dumps(to_json(trajectory), default=str)}
-        entry = {"task": _storable(trajectory.task), "outcome": _OUTCOMES[trajectory.success]}
+        entry = {"task": _storable(trajectory.aim), "outcome": _OUTCOMES[trajectory.success]}
         # The record first, so that whatever is listed can be read.
         keep = self._call("put", (*namespace, TRAJECTORIES), trajectory.id, record, index=False)
         yield StoreCalls([keep, self._call("put", (*namespace, TASKS), trajectory.id, entry, index=["task"])])

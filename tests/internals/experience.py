@@ -9,9 +9,11 @@ from langchain_tooltree.experience.recorder import RunRecorder
 from langchain_tooltree.experience.recording import GraphRun, ThreadDialogue, path_of, update_in
 from langchain_tooltree.experience.records import (
     DEFAULT_MAX_CHARACTERS,
+    LONGEST_AIM,
     TAG,
     ChatMessage,
     Record,
+    aim_of,
     as_reference,
     excerpt,
     first_request,

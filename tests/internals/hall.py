@@ -78,6 +78,7 @@ from langchain_tooltree.text import (
     digest,
     first_difference,
     json_object,
+    kinship,
     listed,
     made_up,
     mentions,
@@ -85,5 +86,6 @@ from langchain_tooltree.text import (
     one_line,
     renamed_in,
     shortened,
+    substance,
     words_of,
 )

@@ -8,7 +8,7 @@ import pytest
 
 import langchain_tooltree
 from tests.internals.experience import shortened
-from tests.internals.hall import counts_added, cut, digest, json_object, listed, one_line
+from tests.internals.hall import counts_added, cut, digest, json_object, kinship, listed, one_line, substance
 
 PACKAGE = Path(langchain_tooltree.__file__).parent
 DRAWS_OR_FILES = {"sitgraph/files.py", "sitgraph/graph.py", "sitgraph/states.py"}
@@ -100,3 +100,31 @@ def test_hostile_replies_are_read_in_linear_time(piece):
     listed(text)
     json_object(text[7:])
     assert time.process_time() - begun < 3
+
+
+@pytest.mark.parametrize(
+    ("turn", "said"),
+    [
+        ("Hi there! I need some help.", ""),
+        ("Sure, my user ID is mia_li_3668, and I'm Mia Li.", ""),
+        ("I don't remember the reservation ID. Cancel my flight, please.", "Cancel my flight, please."),
+        ("Yes, please proceed. Thank you so much!", ""),
+        ("Yes, use the gift card.", "Yes, use the gift card."),
+        ("Ich möchte stornieren.\nDanke!", "Ich möchte stornieren. Danke!"),
+    ],
+)
+def test_the_substance_of_a_turn_is_neither_courtesy_nor_who_somebody_is(turn, said):
+    assert substance(turn) == said
+
+
+def test_kinship_is_of_telling_words_in_any_form():
+    assert kinship("I'd like to cancel a booking, please.", "Could you help me? Cancellation of bookings!") == 1
+    assert kinship("I would like to know the weather.", "I would like to paint the fence.") == 0
+    assert kinship("Buy a red mug.", "Buy a blue kettle.") == pytest.approx(1 / 3)
+
+
+def test_texts_without_telling_words_are_compared_as_they_are():
+    assert kinship("Do it again.", "Do it again.") == 1
+    assert kinship("17 + 4", "17 + 4") == 1
+    assert kinship("!", "?") == 0
+    assert kinship("", "Do it again.") == 0

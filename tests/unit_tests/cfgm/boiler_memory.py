@@ -14,8 +14,8 @@ from langchain_tooltree.testing import ScriptedChatModel
 
 SYSTEM = "You look after the boiler."
 THREAD = {"configurable": {"thread_id": "boiler 1"}}
-PAST = "Get the heater in the cellar going before the guests arrive."
-SHOWN = "Get the heater"
+PAST = "Get the cold boiler in the cellar going before the guests arrive."
+SHOWN = "Get the cold boiler"
 LEARNT = "The green valve was stuck, so it took the red one, and then some patience with the gauge."
 
 

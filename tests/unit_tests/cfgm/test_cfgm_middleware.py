@@ -90,7 +90,7 @@ def test_recall_happens_once_for_a_request_and_anew_for_the_next(path):
 
     assert [(event["type"], event["task"], event["runs"]) for event in (*first, *second)] == [
         ("recall", TASK, [PAST]),
-        ("recall", f"{TASK}\nPaint the fence, please.", ["Paint the fence."]),
+        ("recall", f"{TASK} Paint the fence, please.", ["Paint the fence."]),
     ]
     assert SHOWN in systems(model)[1]
     assert SHOWN not in systems(model)[2]
@@ -141,7 +141,7 @@ def test_without_a_task_nothing_is_recalled(path, messages):
 
 
 def test_a_conversation_is_not_reminded_of_itself(path):
-    memory = memory_of(PAST, "Paint the fence in the garden, and do not forget the gate this time.")
+    memory = memory_of(PAST, "Paint the house and the boiler, and do not forget the gate this time.")
     agent, _ = helped(ANSWER, ANSWER, memory=memory, options={"verdict": lambda _: True}, checkpointer=InMemorySaver())
 
     told(path, agent, ASKED, THREAD)
@@ -452,7 +452,7 @@ def test_a_short_reply_is_recalled_for_with_the_request_that_it_belongs_to(path)
     either(path, agent)(asked, THREAD)
     (event,) = told(path, agent, {"messages": [("user", "Yes, please.")]}, THREAD)
 
-    assert event["task"] == f"{PAST}\nYes, please."
+    assert event["task"] == PAST
     assert event["runs"] == [PAST]
     assert SHOWN in systems(model)[1]
 

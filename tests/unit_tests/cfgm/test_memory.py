@@ -1,10 +1,18 @@
 """CFGMMemory: what it takes, what it recalls, and that tenants do not meet."""
 
 import pytest
+from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.store.memory import InMemoryStore
 from teacher import Teacher, attempt
 
-from langchain_tooltree import CFGMMemory, ConfigurationError, ExperienceStore, HashingEmbeddings, recall_text
+from langchain_tooltree import (
+    CFGMMemory,
+    ConfigurationError,
+    ExperienceStore,
+    HashingEmbeddings,
+    Trajectory,
+    recall_text,
+)
 from langchain_tooltree.testing import ScriptedChatModel
 
 MODEL = ScriptedChatModel(replies=[])
@@ -59,11 +67,31 @@ def test_of_several_runs_of_one_task_the_shortest_is_recalled():
     memory = filled(
         InMemoryStore(),
         *(attempt("Boil water.", *[("wait", f"{n}")] * (9 - n), id=str(n)) for n in range(6)),
-        attempt("Buy bread."),
+        attempt("Boil milk."),
     )
     recollection = memory.recall("Boil water.")
     assert recollection.runs[0].trajectory.id == "5"
-    assert tasks(recollection) == ["Boil water.", "Buy bread."]
+    assert tasks(recollection) == ["Boil water.", "Boil milk."]
+
+
+def test_what_has_nothing_to_do_with_a_task_is_not_recalled_for_it():
+    memory = filled(
+        InMemoryStore(),
+        attempt("I would like to paint the fence, and I need it today, please."),
+        attempt("I would like to boil some milk, please."),
+    )
+    asked = "I would like to have some tea, and I need it today, please."
+    assert tasks(memory.recall(asked)) == []
+    assert recall_text(memory.recall(asked), max_characters=4_000) == ""
+    assert tasks(memory.recall("Could you boil milk for the tea?")) == ["I would like to boil some milk, please."]
+
+
+def test_a_dialogue_is_found_by_what_its_user_wanted_in_the_end():
+    said = ["Hi, I need some help.", "My user ID is mia_3668.", "Cancel my flight to Boston.", "Yes, please proceed."]
+    messages = [message for text in said for message in (HumanMessage(text), AIMessage("Hm."))]
+    memory = filled(InMemoryStore(), Trajectory.from_messages(messages, success=True), attempt("Hi, I need some help."))
+    (run,) = memory.recall("I want my flight cancelled.").runs
+    assert run.trajectory.aim == "Cancel my flight to Boston."
 
 
 def test_a_task_that_no_other_is_like_is_recalled_twice():
@@ -133,8 +161,8 @@ def test_the_tips_of_all_tasks_with_one_text_are_recalled():
     memory = CFGMMemory(ScriptedChatModel(replies=replies), InMemoryStore(), max_concurrency=1)
     memory.experience.add(attempt("Boil water.", ("light", "It burns."), task_id="gas"))
     memory.experience.add(attempt("Boil water.", ("switch", "It hums."), ("wait", "Hot."), task_id="electric"))
-    memory.experience.add(attempt("Buy bread."))
+    memory.experience.add(attempt("Boil wine."))
     memory.extract_tips()
     first, second = memory.recall("Boil water.").runs
-    assert (first.trajectory.task, second.trajectory.task) == ("Boil water.", "Buy bread.")
+    assert (first.trajectory.task, second.trajectory.task) == ("Boil water.", "Boil wine.")
     assert {tip.text for tip in first.tips} == {"Use switches.", "Use matches."}
