@@ -22,7 +22,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeGuard, cast
+from typing import Any, TypeGuard, TypeVar, cast
 from weakref import WeakValueDictionary
 
 from langchain.chat_models import init_chat_model
@@ -40,6 +40,8 @@ from langchain_tooltree.flows import Flow, FlowStep, TwinStep
 from langchain_tooltree.text import counts_added, json_object
 
 logger = logging.getLogger(__name__)
+
+MessageT = TypeVar("MessageT", bound=BaseMessage)
 
 TAG = "tooltree"
 """Tag of every inner run, beside the one that keeps its tokens out of `stream_mode="messages"`."""
@@ -479,9 +481,16 @@ def compact_json(data: Any) -> str:
 
 def extended(system: SystemMessage | None, text: str) -> SystemMessage:
     """A copy of a system message, if there is one, with more at its end: providers' caches of its beginning survive."""
-    if system is None or not system.content:
-        return SystemMessage(text)
-    added = f"\n\n{text}"
-    if isinstance(system.content, str):
-        return system.model_copy(update={"content": f"{system.content}{added}"})
-    return system.model_copy(update={"content": [*system.content, {"type": "text", "text": added}]})
+    return with_more(system, text) if system is not None and system.content else SystemMessage(text)
+
+
+def with_more(message: MessageT, text: str) -> MessageT:
+    """A copy of a message with more at its end."""
+    content: str | list[Any] = message.content
+    if not content:
+        content = text
+    elif isinstance(content, str):
+        content = f"{content}\n\n{text}"
+    else:
+        content = [*content, {"type": "text", "text": f"\n\n{text}"}]
+    return message.model_copy(update={"content": content})

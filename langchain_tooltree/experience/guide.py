@@ -21,6 +21,7 @@ class NextTools:
         runs: How many distinct runs speak for each.
         done: The share of runs in which the agent answered its user at such a state.
         other: The share left for what no run did here.
+        ended: How many distinct runs speak for `done`.
         refused: By the key of a call (its tool and arguments): how often it was made at such a state, and how often it
             failed there.
         text: The same in words for who proposes the next call; empty where nothing is worth saying.
@@ -30,6 +31,7 @@ class NextTools:
     runs: Mapping[str, int] = field(default_factory=dict)
     done: float = 0.0
     other: float = 1.0
+    ended: int = 0
     refused: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     text: str = ""
 

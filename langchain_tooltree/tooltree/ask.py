@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolCall
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolCall
 from langchain_core.tools import BaseTool
 
 from langchain_tooltree.conversation import is_observation
@@ -26,6 +26,7 @@ from langchain_tooltree.models import (
     other_tools_refused,
     takes_other_tools,
     was_refused,
+    with_more,
 )
 from langchain_tooltree.tooltree.channel import (
     LIKELY,
@@ -66,6 +67,8 @@ class ProposalRequest:
     metadata: Mapping[str, Any] = field(default_factory=dict)  # where in the search the question stands, for traces
     own_step: bool = False  # whether to ask as the agent itself would, for what it would do now
     missing: Sequence[str] = ()  # what a check found not done yet, in words
+    advice: str = ""  # reference material for all of the request: at the end of the instructions
+    hint: str = ""  # the same for this state: at the end of the last message
     hidden: Sequence[str] = ()  # the tools that there are beside those shown, the most relevant ones first
 
 
@@ -347,6 +350,7 @@ class Proposer:
     ) -> Flow[AIMessage | Exception | None]:
         """The reply to a question, asked again if the model cannot be reached; `None` without a budget for it."""
         failure, proposal = None, asked.proposal
+        messages = with_reference(messages, advice=asked.request.advice, hint=asked.request.hint)
         config = inner_config("own_step" if asked.request.own_step else "propose", asked.request.metadata)
         for _ in range(min(attempts, asked.meter.left)):
             try:
@@ -429,6 +433,17 @@ def propose_messages(
     while rest and isinstance(rest[0], SystemMessage):
         parts.append(rest.pop(0).text)
     return [SystemMessage("\n\n".join(parts)), *rest]
+
+
+def with_reference(messages: Sequence[BaseMessage], *, advice: str, hint: str) -> Sequence[BaseMessage]:
+    """A prompt with what past runs say: of the request at the end of its instructions, of the state at its very end."""
+    prompt = step_messages(messages, advice) if advice else messages
+    if not hint:
+        return prompt
+    *before, last = prompt
+    if isinstance(last, AIMessage):  # no words are put into its mouth
+        return [*prompt, HumanMessage(hint)]
+    return [*before, with_more(last, hint)]
 
 
 _BLANK = re.compile(r"\s*(?:<[\w' -]+>|\{+[\w' -]+\}+|\[[\w' -]+\]|\?+|\.{3}|…|TBD)\s*")

@@ -13,7 +13,7 @@ from langchain_core.messages import BaseMessage, SystemMessage
 
 from langchain_tooltree.conversation import Conversation, calls_in
 from langchain_tooltree.errors import EmptyQueryError
-from langchain_tooltree.experience.records import Part, readable
+from langchain_tooltree.experience.records import ChatMessage, Part, readable
 from langchain_tooltree.text import digest, shortened
 from langchain_tooltree.tooltree.result import PlanStep, messages_of, request_of, rounds
 from langchain_tooltree.tooltree.search import Node, Observation, Tree, call_key
@@ -88,6 +88,11 @@ class PathDialogue:
     def prompt_at(self, node: Node, *, fresh: Fresh = NOTHING) -> list[BaseMessage]:
         """What a model asked at a node reads; the calls carry their signed reasoning."""
         return [*self._system, *self._messages, *self._messages_of(self.steps_to(node, fresh), fresh)]
+
+    def chat_at(self, node: Node, *, fresh: Fresh = NOTHING) -> Sequence[ChatMessage]:
+        """The dialogue at a node, as a record of the run would have it, without the instructions."""
+        made = Conversation(self._messages_of(self.steps_to(node, fresh), fresh))
+        return [*self._said.chat, *made.chat]
 
     def _messages_of(self, steps: Sequence[PlanStep], fresh: Fresh = NOTHING) -> list[BaseMessage]:
         """Steps as messages; every prompt below their nodes holds them, so those in the tree are made once."""

@@ -27,7 +27,8 @@ from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError, check_arguments
 from langchain_tooltree.events import Event, FallbackEvent, StartEvent
 from langchain_tooltree.experience.embeddings import resolve_embeddings
-from langchain_tooltree.experience.records import readable
+from langchain_tooltree.experience.guide import Guide, NextTools
+from langchain_tooltree.experience.records import as_reference, readable
 from langchain_tooltree.flows import EventSink, Flow, TogetherStep, TwinStep, current_runtime
 from langchain_tooltree.models import (
     AGENT_NAME,
@@ -54,6 +55,7 @@ from langchain_tooltree.tooltree.search import (
     Observation,
     Operation,
     OperationOutcome,
+    Prior,
     SearchConfig,
     Spent,
     TreeSearch,
@@ -80,6 +82,9 @@ planner of 1,000 tools takes megabytes."""
 KEPT_SEARCHES = 64
 """So many finished searches, and plans without an answer, are kept: those of as many runs at the same time, of which
 each goes on from its own. A search of 100 rollouts takes 0.2 MB."""
+
+PAST_RUNS = "past runs"
+"""The source that hints are marked with."""
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
@@ -233,6 +238,7 @@ class Turn:
     messages_key: str = "messages"
     cancelled: Callable[[], bool] | None = None  # once it says so, the best plan so far is returned
     sinks: Sequence[EventSink] = ()
+    guide: Guide | None = None  # what past runs say; under Eq. 1 nobody asks it
 
 
 class SearchSession:
@@ -274,6 +280,7 @@ class SearchSession:
             state=turn.state,
             messages_key=turn.messages_key,
         )
+        self._guide = turn.guide if planner.config.selection == "posterior" else None
         self._is_cancelled = turn.cancelled or (lambda: False)
         self._recursion_limit = host["recursion_limit"]  # the host's: a tool may be an agent
         self._host_state = state_reader(host)
@@ -431,8 +438,11 @@ class SearchSession:
             )
         except Exception as error:  # noqa: BLE001 - embeddings that are down end in the fallback, not in a crash
             return {"error": f"the tools could not be ranked: {type(error).__name__}: {error}"}
+        known = yield from self._past_runs(node, choice.shown, seen)
         asked = ProposalRequest(
             conversation=self.dialogue.prompt_at(node, fresh=seen),
+            advice=self._guide.advice if self._guide else "",
+            hint=as_reference(known.text, source=PAST_RUNS) if known and known.text else "",
             tools=choice.shown,
             hidden=choice.hidden,
             attempt=operation.attempt,
@@ -453,6 +463,7 @@ class SearchSession:
         ]
         problems = [str(problem) for problem in proposal.problems]
         return {
+            "prior": known and Prior.of(known, called={call.tool for call in offered}, tools=len(choice.shown)),
             "actions": [action for action, _ in kept],
             "confidences": [confidence for _, confidence in kept],
             "dropped": [*problems, *(f"{label}: failed {FAILURES_ENOUGH} times already" for label in hopeless)],
@@ -467,6 +478,12 @@ class SearchSession:
             "answer": None if proposal.answer is None else message_to_dict(proposal.answer),
             "error": proposal.error,
         }
+
+    def _past_runs(self, node: Node, tools: Sequence[str], seen: Fresh) -> Flow[NextTools | None]:
+        """How past runs went on from a state, if anybody knows."""
+        if self._guide is None:
+            return None
+        return (yield from self._guide.next_tools(self.dialogue.chat_at(node, fresh=seen), tools))
 
     def _judge_request(
         self, stage: Literal["pre", "post"], nodes: Sequence[Node], state: Node, operation: Operation

@@ -104,6 +104,17 @@ from langchain_tooltree.tooltree.search.posterior import (
     NodePosterior,
     PathPosterior,
 )
+from langchain_tooltree.tooltree.search.prior import (
+    FEWEST_WRITE_RUNS,
+    KEPT_SHARES,
+    LEAST_DONE,
+    MOST_DONE,
+    RUNS_ASSUMED,
+    STRONGEST_SHARE,
+    SURE_RUNS,
+    SURE_SHARE,
+    Prior,
+)
 from langchain_tooltree.tooltree.search.scheduler import (
     Budget,
     ExtraCandidates,

@@ -24,11 +24,13 @@ What `perform` does is up to the driver. One that asks nobody and knows a single
         return OperationOutcome(operation=operation.id, kind=operation.kind, node=operation.node, **found)
 
 Read `search` for the rollout, `policies` for where it works (Eq. 1) and for the end, `posterior` for the default
-policy's arithmetic, `tree` for values and pruning, `scheduler` for budgets and the order of launches.
+policy's arithmetic, `prior` for what past runs add to it, `tree` for values and pruning, `scheduler` for budgets and
+the order of launches.
 """
 
 from langchain_tooltree.tooltree.search.config import MAX_TOOLS, Estimate, SearchConfig
 from langchain_tooltree.tooltree.search.policies import PosteriorPolicy, SelectionPolicy, StopReason, UCTPolicy
+from langchain_tooltree.tooltree.search.prior import Prior
 from langchain_tooltree.tooltree.search.scheduler import Operation, OperationOutcome, Spent
 from langchain_tooltree.tooltree.search.search import TreeSearch
 from langchain_tooltree.tooltree.search.tree import Call, Effect, Frontier, Node, Observation, Tree, Work, call_key
@@ -45,6 +47,7 @@ __all__ = [
     "Operation",
     "OperationOutcome",
     "PosteriorPolicy",
+    "Prior",
     "SearchConfig",
     "SelectionPolicy",
     "Spent",

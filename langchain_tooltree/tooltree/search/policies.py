@@ -122,7 +122,9 @@ class PosteriorPolicy:
         return self.select(tree, frontier)
 
     def judges_at_once(self, frontier: Frontier, node: Node) -> bool:
-        """If the call is deferred or has failed, or nothing may follow it."""
+        """If the call is deferred, and past runs do not speak for it, or has failed, or nothing may follow it."""
+        if node.confirmed and node.deferred:
+            return False
         failed = node.observation is None or node.observation.kind != "ok"
         return failed or frontier.is_deepest(node) or self.config.post_evaluation == "always"
 
@@ -224,5 +226,6 @@ def _unjudged_write(tree: Tree, end: int, config: SearchConfig) -> Node | None:
         return None
     path = tree.path(tree.nodes[end])
     writes = (step for step in path if step.call and step.call.effect != "read" and step.r_post is None)
+    writes = (step for step in writes if not step.confirmed)
     # One after which the agent has answered is judged by the check of that answer.
     return next((step for step in writes if step.answer is None or step.goal is None), None)

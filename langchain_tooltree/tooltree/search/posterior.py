@@ -21,6 +21,7 @@ README's figures are those of the other 100. Those of the agent's own steps and 
 import math
 from bisect import bisect_left, bisect_right, insort
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import NormalDist
 from typing import Any, NamedTuple
@@ -253,8 +254,8 @@ class PathPosterior:
         if self._tree.changed:
             self._update()
         root = self._nodes[ROOT]
-        done = self._done_at_start * root.if_done
-        return root, done / (done + (1 - self._done_at_start) * root.if_open)
+        done = root.done * root.if_done
+        return root, done / (done + (1 - root.done) * root.if_open)
 
     def _update(self) -> None:
         """Infer what has changed, and carry it upwards until a node is reached of which the same is inferred as before.
@@ -281,9 +282,8 @@ class PathPosterior:
                 given = ((node.r_pre, node.pre_scored), (node.r_post, node.post_scored))
                 known = [score for score, scored in given if scored and score is not None]
                 own.happened = node.observation is not None
-                if node.observation is not None and node.observation.kind != "ok":
-                    own.done = DONE_AFTER_FAILURE
-                own.ratio = 1.0 if node.batched else self._calibration.ratio(*known)
+                own.done = self._done_here(node)
+                own.ratio = 1.0 if node.batched else node.odds * self._calibration.ratio(*known)
             self._infer(node, own, self._frontier.openings(node))
             if node.parent is not None and (node_id in changed or own.message() != before):
                 stale.add(node.parent)
@@ -297,7 +297,7 @@ class PathPosterior:
         seen = set[tuple[int | None, int]]()
         for node in fresh:
             reads = node.call is not None and node.call.effect == "read"
-            own = NodePosterior(done=self._done, harmless=HARMLESS_READ if reads else HARMLESS_WRITE)
+            own = NodePosterior(harmless=HARMLESS_READ if reads else HARMLESS_WRITE)
             self._nodes.append(own)
             if node.batched:
                 own.offered = own.offered_astray = 1.0
@@ -330,6 +330,21 @@ class PathPosterior:
             offered = self._offered(state, earlier)
             right, astray = right * (1 - offered[0]), astray * (1 - offered[1])
         return right, astray
+
+    def _done_here(self, node: Node) -> float:
+        """How probably nothing is left to do in a state that a right call led to, before any score is known."""
+        assumed = self._done if node.call else self._done_at_start
+        if node.observation is not None and node.observation.kind != "ok":
+            assumed = DONE_AFTER_FAILURE
+        return assumed if node.prior is None else node.prior.done_or(assumed)
+
+    def chances(self, candidates: Sequence[Node]) -> list[float]:
+        """How probably each call of a new offer is the right one, by its place in the offer and by past runs alone."""
+        self._add_priors()
+        weights = [self._nodes[each.id].offered * each.odds for each in candidates]
+        state = self._tree.state_before(candidates[0])
+        right = math.fsum(weights) + self._none_before(state, state.proposals + 1)[0]
+        return [weight / right for weight in weights]
 
     def _learn(self) -> None:
         """Learn from what was scored since; after a fit every ratio of the kind is outdated."""
@@ -383,8 +398,7 @@ class PathPosterior:
         if self._tree.batch_goes_on(node):
             own.if_done = 1 / EXTREME  # what was called together is needed together
         own.if_open = _bounded(right * unharmed * said_open / (astray * said_astray))
-        prior = own.done if node.call else self._done_at_start
-        done = prior * own.if_done / (prior * own.if_done + (1 - prior) * own.if_open)
+        done = own.done * own.if_done / (own.done * own.if_done + (1 - own.done) * own.if_open)
         own.best, own.work, own.busy, own.plans = (0.0, 0.0), None, (0.0, 0.0), ()
         if node.pruned is None:
             self._choose_here(node, own, may, done, again=none / right)

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict
 from langchain_tooltree.errors import ResumeError
 from langchain_tooltree.text import counts_added
 from langchain_tooltree.tooltree.search.config import Estimate, SearchConfig
+from langchain_tooltree.tooltree.search.prior import Prior
 from langchain_tooltree.tooltree.search.tree import Call, Node, Observation, Tree
 
 OperationKind = Literal["plan", "propose", "score", "execute", "evaluate"]
@@ -97,6 +98,7 @@ class OperationOutcome(BaseModel):
     goal: float | None = None  # `evaluate`, `propose`: whether the task is done, in [0, 1], `None` if nobody said
     missing: tuple[str, ...] = ()  # `evaluate`, `propose`: what of the request is not done yet, in words
     answer: dict[str, Any] | None = None  # `propose`: the agent's reply without calls, as plain data
+    prior: Prior | None = None  # `propose`: how past runs went on from the state, if anybody knows
     error: str | None = None  # why the operation failed, if it did
     cancelled: bool = False  # whether the caller had asked by then to stop
     spent: Spent = Spent()

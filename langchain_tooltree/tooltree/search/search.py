@@ -23,6 +23,7 @@ from langchain_tooltree.tooltree.search.policies import (
     UCTPolicy,
 )
 from langchain_tooltree.tooltree.search.posterior import DONE_AT_START, OWN_DONE, PathPosterior
+from langchain_tooltree.tooltree.search.prior import Prior
 from langchain_tooltree.tooltree.search.scheduler import (
     Budget,
     CallCache,
@@ -89,13 +90,14 @@ class TreeSearch:
         self._frontier = Frontier(self.tree, config)
         self._policy: SelectionPolicy
         self._best: BestPath | MostProbablePath
+        self._posterior: PathPosterior | None = None  # under Eq. 1 there is none
         if self._by_posterior:
             begun = turn_calls > 0 and not last_failed
-            posterior = PathPosterior(
+            self._posterior = PathPosterior(
                 config, self.tree, self._frontier, done_at_start=OWN_DONE if begun else DONE_AT_START
             )
-            self._policy = policy or PosteriorPolicy(posterior, config)
-            self._best = MostProbablePath(config, posterior)
+            self._policy = policy or PosteriorPolicy(self._posterior, config)
+            self._best = MostProbablePath(config, self._posterior)
         else:
             self._policy = policy or UCTPolicy(config)
             self._best = BestPath(config)
@@ -307,6 +309,8 @@ class TreeSearch:
                 candidates.append(head)
         node.dropped.extend(dropped)
         self.tree.changed.add(node.id)
+        if self._posterior is not None and outcome.prior is not None:
+            self._weigh(self._posterior, node, candidates, outcome.prior)
         self._record("propose", rollout, node, calls=[each.label for each in candidates], dropped=dropped)
         unscored = [head for head in candidates if head.r_pre is None]
         if unscored:
@@ -334,6 +338,26 @@ class TreeSearch:
             added.append(end)
             end.r_pre, end.pre_scored = r_pre, scored
         return (added[0] if added else None), repeated
+
+    def _weigh(self, posterior: PathPosterior, state: Node, candidates: Sequence[Node], prior: Prior) -> None:
+        """Take in what past runs say of a state and of the calls offered there.
+
+        Where they agree with the first of them, a separate judge is not asked about any.
+        """
+        state.prior = prior
+        replies = [self.tree.batch(head) for head in candidates]
+        made = [{each.call.tool: each.call.effect != "read" for each in reply if each.call} for reply in replies]
+        for head, action in zip(candidates, made, strict=True):
+            head.odds = prior.ratio(action)
+            self.tree.changed.add(head.id)
+        if self._fused or not candidates or self.config.post_evaluation == "always" or not prior.agrees(made[0]):
+            return
+        for node in replies[0]:
+            node.confirmed = True
+        for reply, chance in zip(replies, posterior.chances(candidates), strict=True):
+            for node in reply:
+                node.r_pre, node.pre_scored = chance, False
+        self._has_news = True
 
     def _take_scores(self, node: Node, outcome: OperationOutcome) -> None:
         """What a reply, or a judge, has said of the latest call and of the request as a whole."""

@@ -18,6 +18,7 @@ from pydantic_core import core_schema
 
 from langchain_tooltree.text import digest
 from langchain_tooltree.tooltree.search.config import SearchConfig
+from langchain_tooltree.tooltree.search.prior import Prior
 from langchain_tooltree.tooltree.signed_reasoning import SignedReasoning
 
 Effect = Literal["read", "write", "sandboxed"]
@@ -120,6 +121,9 @@ class Node:
     proposing: bool = False  # whether such a question is under way
     evaluating: bool = False  # whether the observation is being judged
     dropped: list[str] = field(default_factory=list)  # calls proposed here that could not become candidates, and why
+    prior: Prior | None = None  # how past runs went on from here, if anybody has said so
+    odds: float = 1.0  # likelihood ratio of the call, or of those of its reply, by what past runs did
+    confirmed: bool = False  # whether enough past runs made the call here that no judge need see it
     pruned: Pruned | None = None  # why the node is out of the search, if it is
     closed: bool = False  # whether nothing is left to explore here and below
 
@@ -353,7 +357,7 @@ class Frontier:
         """Whether a call may be run now, or a deferred one judged: a candidate that no rollout works on."""
         if node.r_pre is None or node.observation is not None or node.r_post is not None or node.batched:
             return False
-        if node.deferred and self._fused:
+        if node.deferred and (self._fused or node.confirmed):
             return False
         return node.pruned is None and not node.closed and node.in_flight == 0
 
@@ -393,7 +397,7 @@ class Frontier:
         """Whether a plan may end at a node."""
         if node.pruned is not None or (self._tree.batch_goes_on(node) and not node.deferred):
             return False
-        if not self._fused and node.answer is None:
+        if not self._fused and node.answer is None and not (node.deferred and node.confirmed):
             # Writes of one reply are judged at the last of them first, the others when the plan would be returned.
             end = self._tree.batch(node)[-1] if node.deferred else node
             return node.call is not None and (end.accepted or end.acceptable)

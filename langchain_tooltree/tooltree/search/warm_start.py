@@ -37,7 +37,7 @@ class WarmStart(BaseModel):
         root.goal = state.goal
         root.proposals = state.proposals
         root.finished = state.finished
-        root.answer, root.missing = state.answer, state.missing
+        root.answer, root.missing, root.prior = state.answer, state.missing, state.prior
         root.closed = state.closed and bool(state.children)
         root.visits = max(state.visits - state.evaluated, 0)
         if root.visits:

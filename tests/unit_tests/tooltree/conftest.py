@@ -23,6 +23,7 @@ from tests.internals.tooltree import (
     Operation,
     OperationOutcome,
     PathPosterior,
+    Prior,
     Spent,
     Tree,
     TreeSearch,
@@ -150,6 +151,7 @@ class TableWorld:
         effects: Effect of a tool, `read` for one that is not listed.
         idle: Sandboxed tools that leave the world as it was.
         transient: Tools that fail for a passing reason.
+        past: What past runs did after the tools on the path, if anybody says so.
         spent: What each operation uses, by kind.
         seconds: How long each operation takes.
         fused: Whether scores come with the candidates.
@@ -164,6 +166,7 @@ class TableWorld:
     effects: Mapping[str, Effect] = field(default_factory=dict)
     idle: Collection[str] = ()
     transient: Collection[str] = ()
+    past: Mapping[tuple[str, ...], Any] = field(default_factory=dict)
     spent: Mapping[str, Spent] = field(default_factory=dict)
     seconds: float = 0.0
     fused: bool = False
@@ -190,7 +193,11 @@ class TableWorld:
         match operation.kind:
             case "propose":
                 path = tuple(step.call.tool for step in tree.path(node))
-                return self._offered(path, operation)
+                found = self._offered(path, operation)
+                if known := self.past.get(path):
+                    called = {call.tool for action in found["actions"] for call in action}
+                    found["prior"] = Prior.of(known, called=called, tools=10)
+                return found
             case "score":
                 names = [tree[candidate].call.tool for candidate in operation.candidates]
                 return {"scores": [self.r_pre.get(name, 0.8) for name in names]}

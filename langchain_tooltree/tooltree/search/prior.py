@@ -1,0 +1,128 @@
+"""What past runs say of the calls and of the end in a state, as a prior for the posterior. Pure.
+
+A state comes with the shares of the tools that past runs called there. The share of a call's tool, against what it
+would be by chance, is a likelihood ratio: a call that runs often made here is more probably right. The share of runs
+that ended there is the prior of "all is done". Both count for as much as runs speak for them, and neither is proof.
+"""
+
+import math
+from collections.abc import Collection, Mapping
+from typing import Protocol
+
+from pydantic import BaseModel, ConfigDict
+
+KEPT_SHARES = 5
+"""Tools whose shares are kept beside those called: as many as are offered as candidates."""
+
+RUNS_ASSUMED = 2
+"""Runs of which nothing is known, and that stand against those that speak."""
+
+STRONGEST_SHARE = 3.0
+"""Bound on the logarithm of a share's likelihood ratio (20 to 1): a share knows the tool, and not the arguments."""
+
+FEWEST_WRITE_RUNS = 5
+"""Distinct runs that have to have made a write before their share speaks for it."""
+
+SURE_SHARE, SURE_RUNS = 0.5, 3
+"""Share in [0, 1], and distinct runs, from which past runs agree with a call: more made it than all others together."""
+
+LEAST_DONE, MOST_DONE = 0.02, 0.9
+"""Bounds on the prior probability that all is done: this request may be another one than those of the runs."""
+
+
+class PastRuns(Protocol):
+    """How past runs went on from a state, as whoever knows them says it; see `experience/guide.py`."""
+
+    @property
+    def shares(self) -> Mapping[str, float]:
+        """The share of each tool that some run called here."""
+
+    @property
+    def runs(self) -> Mapping[str, int]:
+        """How many distinct runs speak for each tool."""
+
+    @property
+    def done(self) -> float:
+        """The share of runs that ended here."""
+
+    @property
+    def other(self) -> float:
+        """The share left for what no run did here."""
+
+    @property
+    def ended(self) -> int:
+        """How many distinct runs ended here."""
+
+
+class Prior(BaseModel):
+    """How past runs went on from a state. Shares are in [0, 1]; those of all tools, `done` and `other` sum to 1."""
+
+    model_config = ConfigDict(frozen=True)
+
+    shares: dict[str, float] = {}  # of the tools called here, and the largest others
+    runs: dict[str, int] = {}  # how many distinct runs speak for each
+    done: float = 0.0  # the share of runs that ended here
+    other: float = 1.0  # the share left for what no run did here
+    known: int = 0  # how many distinct runs speak here at all, at the most
+    tools: int = 1  # how many tools there are to call
+
+    @classmethod
+    def of(cls, known: PastRuns, *, called: Collection[str], tools: int) -> "Prior":
+        """What is kept of all shares in a state: those of the tools called there, and the largest others.
+
+        `tools` is how many there are to call. Those without a share have equal parts of what is left for them.
+        """
+        seen = {tool: share for tool, share in known.shares.items() if share > 0}
+        unseen = known.other / max(tools - len(seen), 1)
+        largest = sorted(seen, key=lambda tool: (-seen[tool], tool))[:KEPT_SHARES]
+        kept = [*largest, *sorted(set(called) - set(largest))]
+        return cls(
+            shares={tool: seen.get(tool, unseen) for tool in kept},
+            runs={tool: known.runs[tool] for tool in kept if known.runs.get(tool)},
+            done=known.done,
+            other=known.other,
+            known=sum(known.runs.values()) + known.ended,
+            tools=max(tools, 1),
+        )
+
+    def ratio(self, action: Mapping[str, bool]) -> float:
+        """Likelihood ratio, right against wrong, of an action: the tools of its calls, and whether each of them writes.
+
+        Each share is one among those of the runs that went on, `share / (1 - done)`, and by chance it is `1 / tools`.
+        The logarithm of the ratio of the two is shrunk by `n / (n + RUNS_ASSUMED)`, with n the runs that speak: for
+        the tool, or, against it, at all. Calls made together count by their mean.
+        """
+        logarithms = [self._logarithm(tool, writes=writes) for tool, writes in action.items()]
+        mean = math.fsum(logarithms) / max(len(logarithms), 1)
+        return math.exp(min(max(mean, -STRONGEST_SHARE), STRONGEST_SHARE))
+
+    def _logarithm(self, tool: str, *, writes: bool) -> float:
+        against_chance = math.log(max(self._share(tool) * self.tools, 1e-9))
+        if against_chance > 0:
+            speaking = self.runs.get(tool, 0)
+            if writes and speaking < FEWEST_WRITE_RUNS:
+                return 0.0
+        else:
+            speaking = self.known
+        return against_chance * speaking / (speaking + RUNS_ASSUMED)
+
+    def agrees(self, action: Mapping[str, bool]) -> bool:
+        """Whether enough past runs did just this that nobody need judge it."""
+        return all(
+            self._share(tool) >= SURE_SHARE / len(action)
+            and self.runs.get(tool, 0) >= (FEWEST_WRITE_RUNS if writes else SURE_RUNS)
+            for tool, writes in action.items()
+        )
+
+    def _share(self, tool: str) -> float:
+        """The share of a tool among the runs that went on."""
+        return self.shares.get(tool, 0.0) / max(1 - self.done, 1e-9)
+
+    def done_or(self, assumed: float) -> float:
+        """The prior probability that all is done, where this one is assumed without past runs.
+
+        What no run did here, or the part of it that few runs leave unknown, is worth what is assumed.
+        """
+        unknown = max(self.other, RUNS_ASSUMED / (RUNS_ASSUMED + self.known))
+        seen = (1 - unknown) * self.done / max(1 - self.other, 1e-9)
+        return min(max(seen + unknown * assumed, LEAST_DONE), MOST_DONE)
