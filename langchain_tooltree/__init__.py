@@ -24,6 +24,7 @@ _NAMES = {
     # Approval: a person sees a plan before it is carried out
     "tooltree.review": ("PlanReviewMiddleware", "PlanReviewNode", "review_condition"),
     # Experience: what happened, how it is recorded and judged, and where it is kept
+    "learning": ("Experience",),
     "experience.recorder": ("TrajectoryRecorder",),
     "experience.store": ("ExperienceStore",),
     "stores.chroma": ("ChromaStore",),
@@ -90,6 +91,7 @@ if TYPE_CHECKING:
     from langchain_tooltree.experience.trajectory import Trajectory as Trajectory
     from langchain_tooltree.experience.verdict import ModelVerdict as ModelVerdict
     from langchain_tooltree.experience.verdict import Verdict as Verdict
+    from langchain_tooltree.learning import Experience as Experience
     from langchain_tooltree.sitgraph.middleware import SITGraphMiddleware as SITGraphMiddleware
     from langchain_tooltree.sitgraph.node import SITGraphNode as SITGraphNode
     from langchain_tooltree.sitgraph.node import with_suggestions as with_suggestions

@@ -51,7 +51,7 @@ class CFGMMemory:
 
     Args:
         model: Writes focus points, reflections on failed attempts and tips: a chat model, or a name for
-            `init_chat_model`.
+            `init_chat_model`. With `None`, memory recalls and does nothing else.
         store: An `ExperienceStore`, or any LangGraph store, such as `InMemoryStore()` or `ChromaStore("experience")`.
         namespace: Under which namespace everything is kept; a label may hold variables, as in `"{user_id}"`. For a
             LangGraph store only, as an `ExperienceStore` has its own.
@@ -68,7 +68,7 @@ class CFGMMemory:
 
     def __init__(
         self,
-        model: str | BaseChatModel,
+        model: str | BaseChatModel | None,
         store: ExperienceStore | BaseStore,
         *,
         namespace: Sequence[str] | None = None,
@@ -79,9 +79,21 @@ class CFGMMemory:
         self.experience = _experience(store, namespace, embeddings)
         check_count("max_characters", max_characters, FEWEST_CHARACTERS)
         check_count("max_concurrency", max_concurrency, 1)
-        self.model = resolve_model(model)
+        self._model = None if model is None else resolve_model(model)
         self.max_characters = max_characters
         self._max_concurrency = max_concurrency
+
+    @property
+    def model(self) -> BaseChatModel:
+        """The model that writes.
+
+        Raises:
+            ConfigurationError: If there is none.
+        """
+        if self._model is None:
+            msg = "Without a model, memory can recall and no more. Pass one: CFGMMemory(model, ...)."
+            raise ConfigurationError(msg)
+        return self._model
 
     @driven
     def focus_points(

@@ -1,14 +1,34 @@
 """What a search may ask of past runs: the seam between the planner, which knows neither graph nor memory, and these."""
 
-from collections.abc import Collection, Mapping, Sequence
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypedDict
+
+from langchain_core.messages import BaseMessage
 
 from langchain_tooltree.conversation import Conversation
+from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.experience.records import ChatMessage
+from langchain_tooltree.experience.run_identity import tools_in
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.flows import Flow
 from langchain_tooltree.models import Meter
+
+ROOM = 0.2
+"""Share of an agent's first request that recalled text may take: with a hint at each step, a run that was guided costs
+at most 1.3 times the tokens of one that was not."""
+
+
+def room_for(system: Sequence[BaseMessage], tools: Iterable[Any], said: Conversation) -> int:
+    """Characters of advice that a request has room for: the same at each step, so that prompt caches hold.
+
+    It goes by the first request of the turn: the agent's instructions, its tools, and what was said up to its task.
+    """
+    described = json.dumps(list(tools_in(list(tools)).values()), ensure_ascii=False)
+    first = next((at for at, message in enumerate(said.messages, 1) if message is said.request), len(said.messages))
+    texts = (str(message.content) for message in (*system, *said.messages[:first]))
+    return int(ROOM * (len(described) + sum(map(len, texts))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,3 +91,51 @@ class Guide(Protocol):
 
     def failed(self, attempts: Sequence[Trajectory]) -> Flow[None]:
         """Keep what a search has tried and given up: failed attempts at the same task."""
+
+
+class Remembered(TypedDict):
+    """What was recalled for a request: plain data, since a checkpointer keeps it for the one who resumes the run."""
+
+    namespace: dict[str, str]  # values of the variables of the namespace: what is one user's is not for another
+    first: str  # what the user asked for first in this conversation
+    request: str | None  # id of the user's message
+    runs: list[str]  # ids of the runs, most similar first
+    tips: list[dict[str, Any]]  # as memory writes them
+
+
+class PastRuns(Protocol):
+    """What `experience=` takes, such as an `Experience`: it recalls for a request, guides its search, keeps the run.
+
+    Its methods are flows.
+    """
+
+    def begun(self, said: Conversation, known: Mapping[str, Any] | None = None) -> Flow[Remembered | None]:
+        """Recall for a conversation whose turn begins; `known` is what was recalled for it before.
+
+        `None` for runs that are collected, which are neither recalled for nor kept. A namespace that is not known here
+        raises `ConfigurationError`.
+        """
+
+    def guide(self, remembered: Mapping[str, Any], room: int) -> Flow[Guide]:
+        """The guide for a request, whose advice takes at most `room` characters."""
+
+    def ended(
+        self,
+        messages: Sequence[BaseMessage],
+        remembered: Mapping[str, Any],
+        *,
+        id: str | None = None,  # noqa: A002 - the record's field
+        tools: Sequence[Any] = (),
+    ) -> Flow[None]:
+        """Keep a conversation whose turn is over, with the tools that its model was offered. It raises nothing.
+
+        `id` is that of a run of its own; else it is the run of the graph that is running.
+        """
+
+
+def checked_experience(experience: PastRuns | None) -> PastRuns | None:
+    """What was passed as `experience`; a `ConfigurationError` if it is nothing of the kind."""
+    if experience is None or all(callable(getattr(experience, name, None)) for name in ("begun", "guide", "ended")):
+        return experience
+    msg = f"experience must be an Experience, got {type(experience).__name__}. Make one: Experience(store)."
+    raise ConfigurationError(msg)

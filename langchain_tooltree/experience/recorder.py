@@ -7,8 +7,8 @@ import weakref
 from asyncio import AbstractEventLoop
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, Self
 from uuid import UUID
 
 from langchain_core.messages import BaseMessage
@@ -60,6 +60,13 @@ The object tells runs apart that are alike in all else, such as those of two use
 """
 
 
+class Settle(Protocol):
+    """Keeps a run that has ended, and has it judged when it rests: at once, if `rests` says that it cannot go on."""
+
+    def __call__(self, store: ExperienceStore, trajectory: Trajectory, *, rests: bool) -> Flow[None]:
+        """Keep a run in a store of one user or tenant."""
+
+
 class RunRecorder:
     """Judges runs and keeps them: the one way of a run into the records, for the callback handler and the middlewares.
 
@@ -72,11 +79,13 @@ class RunRecorder:
       middleware of that graph leaves it the record, and its verdict with it: the handler comes last, and also knows
       the tools, the sub-agents and what was removed.
 
-    `tools` are what runs under way were offered, and `judge` is the verdict as a flow.
+    `tools` are what runs under way were offered, and `judge` is the verdict as a flow. `settle` takes runs that have
+    ended, in place of the store: it keeps them, and has them judged when they rest.
     """
 
-    def __init__(self, verdict: AnyVerdict | None) -> None:
+    def __init__(self, verdict: AnyVerdict | None, *, settle: "Settle | None" = None) -> None:
         self.judge = None if verdict is None else resolve_verdict(verdict)
+        self._settle = settle
         self.tools = OfferedTools()
 
     def conversation(self, messages: Sequence[BaseMessage], runtime: Any) -> Trajectory:
@@ -103,24 +112,37 @@ class RunRecorder:
         return trajectory.judged(shared.verdict.success, reasons)
 
     def keeping(
-        self, messages: Sequence[BaseMessage], runtime: Any, store: ExperienceStore, *, task: str | None = None
+        self,
+        messages: Sequence[BaseMessage],
+        runtime: Any,
+        store: ExperienceStore,
+        *,
+        task: str | None = None,
+        id: str | None = None,  # noqa: A002 - the record's field
+        about: Mapping[str, Any] | None = None,
     ) -> Flow[None]:
         """Judge a conversation that has come to its end and keep it in a store, as a flow.
 
-        What is left after a summary does not take the place of a record with more tool calls.
+        What is left after a summary does not take the place of a record with more tool calls. With an `id`, it is a run
+        of its own and no part of the graph that is running. `about` goes into the metadata of the record.
         """
-        heard = list(_hearing())
+        heard = [] if id else list(_hearing())
         for handler, recording in heard:
             if handler.keeps_in(recording, store):
                 recording.judging = self.judging
+                recording.settle, recording.about = self._settle, about or {}
                 return
-        trajectory = Trajectory.from_messages(messages, id=_id_of(runtime, heard), task=task)
+        trajectory = Trajectory.from_messages(messages, id=id or _id_of(runtime, heard), task=task)
+        trajectory = replace(trajectory, metadata={**trajectory.metadata, **(about or {})})
         if Conversation(messages).is_summarized:
             fuller = yield from flow_of(store.get)(trajectory.id)
             if fuller is not None and len(fuller.steps) > len(trajectory.steps):
                 return
         trajectory = yield from self.judging(trajectory, next(reversed(messages), None))
-        yield from flow_of(store.add)(trajectory)
+        if self._settle is None:
+            yield from flow_of(store.add)(trajectory)
+        else:
+            yield from self._settle(store, trajectory, rests=id is not None or not _has_thread(runtime))
 
 
 class TrajectoryRecorder(GraphCallbackHandler):
@@ -184,10 +206,18 @@ class TrajectoryRecorder(GraphCallbackHandler):
                 )
                 raise ConfigurationError(msg)
         self._recorder = RunRecorder(verdict)
+        self._settle: Settle | None = None
         self._messages_key = messages_key
         self._lock = threading.Lock()
         self._runs: dict[UUID | None, CallbackRun] = {}
         self._abandoned: dict[UUID, None] = {}
+
+    @classmethod
+    def settling(cls, store: ExperienceStore, settle: Settle) -> Self:
+        """A recorder that hands runs which have ended to what keeps them in the store, and has them judged."""
+        recorder = cls(store)
+        recorder._settle = settle
+        return recorder
 
     # Arguments of the interface that are not needed here are left in `about` and `_`.
 
@@ -327,13 +357,17 @@ class TrajectoryRecorder(GraphCallbackHandler):
         if trajectory is None:
             logger.debug("Run %s is not recorded: no messages under %r.", recording.id, self._messages_key)
             return
+        trajectory = replace(trajectory, metadata={**trajectory.metadata, **recording.about})
+        settle = None if recording.unfinished(error) else self._settle or recording.settle
         if not recording.unfinished(error):
             left = recording.judging if self._recorder.judge is None else None
             with _undisturbed():
                 trajectory = yield from (left or self._recorder.judging)(trajectory, recording.last)
         for keeper in keepers:
             with _undisturbed():
-                if isinstance(keeper, ExperienceStore):
+                if isinstance(keeper, ExperienceStore) and settle is not None:
+                    yield from settle(keeper, trajectory, rests=recording.thread_id is None)
+                elif isinstance(keeper, ExperienceStore):
                     yield from flow_of(keeper.add)(trajectory)
                 else:
                     yield FunctionStep(keeper, trajectory)
@@ -394,8 +428,14 @@ def _hear_variables(run: CallbackRun) -> None:
         recording.hear_variables(configurable)
 
 
+def _has_thread(runtime: Any) -> bool:
+    info = None if runtime is None else runtime.execution_info
+    return info is not None and info.thread_id is not None
+
+
 def _id_of(runtime: Any, heard: "Sequence[tuple[TrajectoryRecorder, Recording]]") -> str | None:
-    return run_id(runtime) or (heard[0][1].id if heard else None)
+    own = None if runtime is None else run_id(runtime)
+    return own or (heard[0][1].id if heard else None)
 
 
 def _hearing() -> list[tuple[TrajectoryRecorder, Recording]]:

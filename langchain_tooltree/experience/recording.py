@@ -240,7 +240,7 @@ class Recording:
     Where it was called inside another graph with a thread of its own, its metadata name the thread of that graph.
 
     `variables` may say whose run it is, once they are known. `judging` is how a middleware that has left its record to
-    this one would judge it.
+    this one would judge it, `settle` what would keep it, and `about` what it knows of the run.
     """
 
     def __init__(self, top: CallbackRun, namespace: str, *, own_thread: bool = False) -> None:
@@ -250,6 +250,8 @@ class Recording:
         self.tools: Tools = {}
         self.interrupted = False
         self.judging: Callable[[Trajectory, Any], Flow[Trajectory]] | None = None
+        self.settle: Any = None
+        self.about: Mapping[str, Any] = {}
         self._namespace = namespace
         self._graphs: dict[str, GraphRun] = {}
 

@@ -2,10 +2,13 @@
 
 import asyncio
 import json
+import os
 import re
 import threading
+import time
+import uuid
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
 import numpy as np
@@ -25,6 +28,7 @@ from langchain_tooltree.errors import (
 from langchain_tooltree.experience.embeddings import EmbedStep, resolve_embeddings
 from langchain_tooltree.experience.trajectory import Trajectory, from_json, to_json
 from langchain_tooltree.flows import Flow, arun_flow, async_twin, driven, run_flow
+from langchain_tooltree.text import digest
 
 Namespace = tuple[str, ...]
 
@@ -254,6 +258,28 @@ PAGE = 100
 
 _OUTCOMES = {True: "success", False: "failure", None: "unknown"}
 
+JUDGED = frozenset({"success", "failure"})
+"""Outcomes that say something."""
+
+PENDING = "pending"
+"""Outcome of a run that nobody has judged yet, and the key of its metadata under which it stands when it ended: in
+seconds since 1970, and 0 for one that cannot go on."""
+
+WRITERS = "writers"
+"""Label under which each writer keeps how often it has written: who reads them knows whether anything has changed."""
+
+FORGOTTEN_AFTER = 86_400.0
+"""Seconds after which a writer that is gone is forgotten: many write for seconds, and none needs a day for a look."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunEntry:
+    """What is known of a record without reading it: its version changes whenever the record does."""
+
+    outcome: str
+    version: str
+    since: float = 0.0  # when a pending run ended, as its metadata say
+
 
 class ExperienceStore:
     """Keeps trajectories in a LangGraph store, apart for each user or tenant.
@@ -294,6 +320,7 @@ class ExperienceStore:
         self._template = NamespaceTemplate(namespace)
         self._ranking = RunRanking(embeddings)
         self._values: dict[str, Any] = {}
+        self._writes = _Writes()
 
     def within(self, **values: Any) -> "ExperienceStore":
         """The same store for one user or tenant: the namespace's variables have these values."""
@@ -327,7 +354,7 @@ class ExperienceStore:
     def _bound(self, values: dict[str, Any]) -> "ExperienceStore":
         bound = object.__new__(ExperienceStore)
         bound._store, bound._template, bound._ranking = self._store, self._template, self._ranking
-        bound._values = values
+        bound._values, bound._writes = values, self._writes
         return bound
 
     @driven
@@ -335,11 +362,12 @@ class ExperienceStore:
         """Keep a trajectory, in place of one with the same id."""
         namespace = self._namespace(config)
         # As one ASCII text, since not every database takes NUL characters or lone surrogates, which tools do return.
-        record = {"record": json.dumps(to_json(trajectory), default=str)}
-        entry = {"task": _storable(trajectory.aim), "outcome": _OUTCOMES[trajectory.success]}
+        text = json.dumps(to_json(trajectory), default=str)
+        entry = {"task": _storable(trajectory.aim), **asdict(entry_of(trajectory, text))}
         # The record first, so that whatever is listed can be read.
-        keep = self._call("put", (*namespace, TRAJECTORIES), trajectory.id, record, index=False)
+        keep = self._call("put", (*namespace, TRAJECTORIES), trajectory.id, {"record": text}, index=False)
         yield StoreCalls([keep, self._call("put", (*namespace, TASKS), trajectory.id, entry, index=["task"])])
+        yield from self._noted(namespace)
 
     aadd = async_twin(add)
 
@@ -356,8 +384,48 @@ class ExperienceStore:
         """Delete a trajectory; one that does not exist is no error."""
         namespace = self._namespace(config)
         yield StoreCalls([self._call("delete", (*namespace, label), id) for label in (TASKS, TRAJECTORIES)])
+        yield from self._noted(namespace)
 
     adelete = async_twin(delete)
+
+    def _noted(self, namespace: Namespace) -> Flow[None]:
+        """Note that something was written, for whoever keeps what was made of the records."""
+        place = (*namespace, WRITERS)
+        now, count = time.time(), self._writes.counted(namespace)
+        if count == 1:
+            gone = [
+                item for item in (yield from listing(self._store, place)) if _written_at(item) < now - FORGOTTEN_AFTER
+            ]
+            yield StoreCalls([self._call("delete", place, item.key) for item in gone])
+        yield self._call("put", place, self._writes.writer, {"writes": count, "at": now}, index=False)
+
+    def writes(self) -> Flow[dict[str, int]]:
+        """How often each writer has written here, as a flow: the same as long as no record has changed."""
+        items = yield from listing(self._store, (*self._namespace(None), WRITERS))
+        return {item.key: int(item.value.get("writes", 0)) for item in items}
+
+    def own_writes(self) -> tuple[str, int]:
+        """This store as a writer, and how often it has written here."""
+        return self._writes.writer, self._writes.of(self._namespace(None))
+
+    def entries(self) -> Flow[dict[str, RunEntry]]:
+        """What is known of each record without reading it, by their ids, as a flow."""
+        items = yield from listing(self._store, (*self._namespace(None), TASKS))
+        names = [each.name for each in fields(RunEntry)]
+        # One that was written by an earlier release has no version, and never changes.
+        return {
+            item.key: RunEntry(
+                **{"outcome": "unknown", "version": ""} | {n: item.value[n] for n in names if n in item.value}
+            )
+            for item in items
+        }
+
+    def reading(self, ids: Sequence[str]) -> Flow[list[Trajectory]]:
+        """The trajectories with these ids, in their order, as a flow; those that are gone are left out."""
+        found: list[Trajectory] = []
+        for start in range(0, len(ids), PAGE):
+            found += yield from self._read_all(self._namespace(None), ids[start : start + PAGE])
+        return found
 
     def trajectories(
         self, *, success: bool | None = None, config: RunnableConfig | None = None
@@ -453,6 +521,41 @@ class ExperienceStore:
         held = context if isinstance(context, Mapping) else {name: getattr(context, name, None) for name in wanted}
         found = {name: configurable.get(name) for name in wanted}
         return {**self._values, **{name: held.get(name) if found[name] is None else found[name] for name in wanted}}
+
+
+class _Writes:
+    """Counts what one store has written, by namespace; a forked process is another writer."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._begin()
+
+    def _begin(self) -> None:
+        self._process, self.writer = os.getpid(), uuid.uuid4().hex
+        self._counts: dict[Namespace, int] = {}
+
+    def counted(self, namespace: Namespace) -> int:
+        with self._lock:
+            if self._process != os.getpid():
+                self._begin()
+            self._counts[namespace] = self._counts.get(namespace, 0) + 1
+            return self._counts[namespace]
+
+    def of(self, namespace: Namespace) -> int:
+        return self._counts.get(namespace, 0)
+
+
+def _written_at(item: SearchItem) -> float:
+    at = item.value.get("at")
+    return float(at) if isinstance(at, int | float) else 0.0
+
+
+def entry_of(trajectory: Trajectory, written: str | None = None) -> RunEntry:
+    """What is noted of a record beside it; `written` is the record as it is kept, if it is at hand."""
+    text = json.dumps(to_json(trajectory), default=str) if written is None else written
+    waiting = trajectory.metadata.get(PENDING) if trajectory.success is None else None
+    outcome = _OUTCOMES[trajectory.success] if waiting is None else PENDING
+    return RunEntry(outcome, digest(text), float(waiting or 0))
 
 
 def _wanted(success: bool | None) -> dict[str, str] | None:  # noqa: FBT001 - as the methods have it

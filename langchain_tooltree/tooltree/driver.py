@@ -28,6 +28,7 @@ from langchain_tooltree._langgraph import questions_once, stream_now
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.events import Event, HeartbeatEvent
+from langchain_tooltree.experience.guide import PastRuns, checked_experience, room_for
 from langchain_tooltree.flows import (
     Flow,
     TwinStep,
@@ -269,6 +270,25 @@ def answered(turn: Turn) -> Flow[SearchResult]:
     return remembered(result.with_answer(answer))
 
 
+def with_experience(turn: Turn, experience: PastRuns | None, *, own: bool = False) -> Flow[SearchResult]:
+    """Answer with what is known of tasks like this one, and keep the turn if it has come to its end.
+
+    It is a run of its `own`, or else part of the graph that is running. What was recalled stays the same until
+    something else is asked, so it is asked for once a request.
+    """
+    said = Conversation.of(turn.messages)
+    remembered = None if experience is None else (yield from experience.begun(said))
+    if experience is None or not remembered:
+        return (yield from answered(turn))
+    room = room_for(turn.system, turn.planner.library, said)
+    result = yield from answered(replace(turn, guide=(yield from experience.guide(remembered, room))))
+    if result.answer is not None and not result.waiting:
+        messages = [*turn.messages, *result.messages]
+        id = result.search_id if own else None  # noqa: A001 - the record's field
+        yield from experience.ended(messages, remembered, id=id, tools=list(turn.planner.library))
+    return result
+
+
 _FINISHED: dict[tuple[Any, ...], tuple[list[Any], dict[str, Any]]] = {}
 """The latest searches of `search()`, whose planners are made anew each time, by what their planners were made of; it is
 kept beside them, so that nothing else takes the place of one of its parts in memory."""
@@ -299,6 +319,7 @@ def search(
     on_event: Callable[[Event], None] | None = None,
     callbacks: Callbacks = None,
     cancel: threading.Event | None = None,
+    experience: PastRuns | None = None,
     **options: Unpack[PlannerOptions],
 ) -> Flow[SearchResult]:
     """Search for the tool calls that fulfil a request, and answer from them.
@@ -327,6 +348,8 @@ def search(
         on_event: Called with every progress event, on the thread that searches.
         callbacks: LangChain callback handlers.
         cancel: Once set, from any thread, nothing more is launched and the best plan so far is returned.
+        experience: What was done before, as an `Experience` keeps it: it is recalled for the request and guides the
+            search, and a search that ends in an answer is kept in it as a run of its own.
 
     Returns:
         The best trajectory, the tree, the cost, and the answer unless a write has to be carried out first.
@@ -338,6 +361,7 @@ def search(
     if isinstance(query, Mapping) or not isinstance(query, str | BaseMessage | Sequence):
         msg = f"query must be a text, a message or a list of messages, got {type(query).__name__} {query!r:.80}."
         raise ConfigurationError(msg)
+    experience = checked_experience(experience)
     planner = Planner(model, tools, **options)
     planner.finished = _finished_with(planner, model, options.get("judge"), options.get("post_judge"))
     turn = Turn(
@@ -347,7 +371,7 @@ def search(
         cancelled=cancel.is_set if cancel else None,
         sinks=[on_event] if on_event else [],
     )
-    return answered(turn)
+    return with_experience(turn, experience, own=True)
 
 
 asearch = async_twin(search)

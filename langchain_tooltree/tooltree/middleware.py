@@ -4,21 +4,26 @@ import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Unpack, cast
+from functools import cache
+from typing import Annotated, Any, NotRequired, Self, Unpack, cast
 
 from langchain.agents import factory
 from langchain.agents.middleware import AgentMiddleware, AgentState, ModelRequest, ModelResponse
+from langchain.agents.middleware.types import PrivateStateAttr
 from langchain.agents.structured_output import AutoStrategy, OutputToolBinding, ToolStrategy
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.tools import BaseTool
 from langgraph.config import get_config
+from langgraph.runtime import Runtime
 
 from langchain_tooltree._langgraph import configurable_here, namespace_here, stream_now
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.experience.embeddings import resolve_embeddings
-from langchain_tooltree.flows import Flow, arun_flow, run_flow
+from langchain_tooltree.experience.guide import PastRuns, Remembered, checked_experience, room_for
+from langchain_tooltree.experience.run_identity import OfferedTools, run_id
+from langchain_tooltree.flows import Flow, arun_flow, async_twin, driven, run_flow
 from langchain_tooltree.models import AGENT_NAME, resolve_model
 from langchain_tooltree.tooltree.driver import remembered, searched
 from langchain_tooltree.tooltree.planner import (
@@ -99,11 +104,22 @@ class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
             through the redaction of `PIIMiddleware(apply_to_tool_results=True)`, and tools under `interrupt_on` of
             `HumanInTheLoopMiddleware` are never run while searching. Middleware cannot see its neighbours, so
             without this, searched reads run bare. `create_tooltree_agent` fills it in.
+        experience: What the agent has been through, as an `Experience` keeps it: it is recalled when a turn begins,
+            guides each search, and each turn is kept in it when it ends.
 
     Raises:
         ConfigurationError: If a part cannot work. What depends on the tools is found out by `prepare`, or at the first
             request; the message names the value and the remedy.
     """
+
+    def __new__(cls, *_: Any, experience: PastRuns | None = None, **__: Any) -> Self:
+        """A planner with the hooks of one that learns where it has something to learn from, and without them otherwise.
+
+        A hook is a node in the graph of the agent, whether or not it does anything.
+        """
+        kind: Any = cls if experience is None else cast("Any", _learning)(cls)
+        made: Self = super().__new__(kind)
+        return made
 
     @with_options
     def __init__(
@@ -113,9 +129,12 @@ class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         cards: Iterable[ToolCard] = (),
         when: Callable[[ModelRequest[Any]], bool] | None = None,
         host_middleware: Sequence[AgentMiddleware[Any, Any, Any]] = (),
+        experience: PastRuns | None = None,
         **options: Unpack[PlannerOptions],
     ) -> None:
         super().__init__()
+        self._experience = checked_experience(experience)
+        self._offered = OfferedTools()
         if when is not None and not callable(when):
             msg = f"when must be a function from a ModelRequest to a bool, got {when!r}."
             raise ConfigurationError(msg)
@@ -192,6 +211,8 @@ class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
 
         It may be one that the current task of the graph has made before, if its answer failed and its tools are there.
         """
+        if self._experience is not None:
+            self._offered.hear(run_id(request.runtime), request.tools)
         turn = self._turn(request)
         if turn is None:
             return None
@@ -199,6 +220,9 @@ class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
             kept = self._unanswered.pop(_current_task(), None)
         if kept and kept.result.steps and {call.tool for call in kept.result.calls} <= set(turn.planner.library.names):
             return kept
+        if self._experience is not None and (remembered := _remembered(request.state)):
+            room = room_for(turn.system, request.tools, Conversation.of(turn.messages))
+            turn = replace(turn, guide=(yield from self._experience.guide(remembered, room)))
         result = yield from searched(turn)
         spent = {**(kept.spent if kept else {}), result.search_id: result.cost}
         for search, cost in spent.items():
@@ -292,6 +316,54 @@ class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
                 self._unanswered[_current_task()] = planned
                 forget_oldest(self._unanswered, KEPT_SEARCHES)
             raise
+
+
+RECALLED = "tooltree_recalled"
+"""Where the state of an agent with experience keeps what was recalled for a request."""
+
+
+class LearningState(AgentState[Any]):
+    """The state of an agent that learns: what was recalled is neither input nor output of the agent, and no message."""
+
+    tooltree_recalled: NotRequired[Annotated[Remembered, PrivateStateAttr]]
+
+
+class _Learning(ToolTreeMiddleware):
+    """A planner with experience: what is known is recalled when a turn begins, and the turn is kept when it ends."""
+
+    state_schema = LearningState
+
+    @driven
+    def before_agent(self, state: Any, runtime: Runtime[Any]) -> Flow[dict[str, Any] | None]:  # noqa: ARG002
+        """Recall what is known of tasks like the user's."""
+        assert self._experience is not None  # noqa: S101 - for mypy
+        remembered = yield from self._experience.begun(Conversation.of(state), _remembered(state))
+        return {RECALLED: remembered}
+
+    abefore_agent = async_twin(before_agent)  # type: ignore[arg-type] # mypy takes `self` from the base class
+
+    @driven
+    def after_agent(self, state: Any, runtime: Runtime[Any]) -> Flow[None]:
+        """Keep the turn; one that was interrupted is not over."""
+        tools = [tool for tool in self._offered.take(run_id(runtime)).values() if tool is not None]
+        if self._experience is not None and (remembered := _remembered(state)):
+            yield from self._experience.ended(state["messages"], remembered, tools=tools)
+
+    aafter_agent = async_twin(after_agent)  # type: ignore[arg-type] # as above
+
+
+def _remembered(state: Any) -> Mapping[str, Any]:
+    remembered: Mapping[str, Any] = state.get(RECALLED) or {}
+    return remembered
+
+
+@cache
+def _learning(cls: type[Any]) -> type[Any]:
+    """A kind of planner with the hooks of one that learns, under the same name; its own come first."""
+    if issubclass(cls, _Learning):
+        return cls
+    bases = (_Learning,) if cls is ToolTreeMiddleware else (cls, _Learning)
+    return type(cls.__name__, bases, {"__doc__": cls.__doc__, "__module__": cls.__module__})
 
 
 @dataclass(frozen=True, slots=True)

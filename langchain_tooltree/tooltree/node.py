@@ -11,8 +11,9 @@ from langchain_core.tools import BaseTool
 
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError, EmptyQueryError
+from langchain_tooltree.experience.guide import PastRuns, checked_experience
 from langchain_tooltree.flows import Flow, async_twin, driven
-from langchain_tooltree.tooltree.driver import answered
+from langchain_tooltree.tooltree.driver import with_experience
 from langchain_tooltree.tooltree.planner import Planner, PlannerOptions, Turn, with_options
 
 
@@ -46,6 +47,9 @@ class ToolTreeNode(Runnable[Any, dict[str, list[BaseMessage]]]):
         prompts: What the models are told, where it differs from the default `Prompts`.
         system_prompt: The agent's own system prompt, put before the conversation.
         messages_key: Where in the state the conversation stands.
+        experience: What the agent has been through, as an `Experience` keeps it: it is recalled once for each request
+            and guides each search, and a turn is kept in it when it ends here, in an answer. Where
+            `experience.recorder` stands in the callbacks, the record is left to it, which also hears what comes after.
 
     Raises:
         ConfigurationError: If the parts do not fit together; the message names the value and the remedy.
@@ -59,9 +63,11 @@ class ToolTreeNode(Runnable[Any, dict[str, list[BaseMessage]]]):
         *,
         system_prompt: str | None = None,
         messages_key: str = "messages",
+        experience: PastRuns | None = None,
         **options: Unpack[PlannerOptions],
     ) -> None:
         self.name = "ToolTreeNode"
+        self._experience = checked_experience(experience)
         self._messages_key = messages_key
         self._system = [SystemMessage(system_prompt)] if system_prompt else []
         self._planner = Planner(model, tools, **options)
@@ -80,7 +86,7 @@ class ToolTreeNode(Runnable[Any, dict[str, list[BaseMessage]]]):
         Raises:
             EmptyQueryError: If there is no user message with text.
         """
-        result = yield from answered(self._turn(input, config))
+        result = yield from with_experience(self._turn(input, config), self._experience)
         return {self._messages_key: result.messages}
 
     ainvoke = async_twin(invoke)  # type: ignore[arg-type] # mypy takes `self` from the declaration in Runnable

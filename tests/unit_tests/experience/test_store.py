@@ -335,7 +335,7 @@ def test_other_records_have_room_in_the_namespace():
     ExperienceStore(base).add(run_on("Book a flight.", id="one"))
     base.put(("tooltree", "tips"), "one", {"tip": "Be early."})
 
-    assert sorted(base.list_namespaces()) == [("tooltree", "tasks"), ("tooltree", "tips"), ("tooltree", "trajectories")]
+    assert {place[-1] for place in base.list_namespaces()} == {"tasks", "tips", "trajectories", "writers"}
     assert [each.id for each in ExperienceStore(base).trajectories()] == ["one"]
 
 
