@@ -1,6 +1,7 @@
-"""create_tooltree_agent: LangChain's `create_agent` with the planner in, and a graph and a memory where wanted."""
+"""create_tooltree_agent: LangChain's `create_agent` with the planner in, and with experience where wanted."""
 
 import inspect
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -15,6 +16,8 @@ from langgraph.graph.state import CompiledStateGraph
 from langchain_tooltree.cfgm.memory import CFGMMemory, check_memory
 from langchain_tooltree.cfgm.middleware import CFGMMiddleware
 from langchain_tooltree.errors import ConfigurationError, check_arguments
+from langchain_tooltree.experience.verdict import AnyVerdict
+from langchain_tooltree.learning import Experience
 from langchain_tooltree.models import resolve_model
 from langchain_tooltree.sitgraph.middleware import SITGraphMiddleware
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
@@ -45,6 +48,8 @@ def create_tooltree_agent(
     prompts: Prompts | None = None,
     when: Callable[[ModelRequest[Any]], bool] | None = None,
     review: bool = False,
+    experience: Experience | None = None,
+    verdict: AnyVerdict | None = None,
     graph: SITGraph | None = None,
     memory: CFGMMemory | None = None,
     middleware: Sequence[AgentMiddleware[Any, Any]] = (),
@@ -77,11 +82,14 @@ def create_tooltree_agent(
         review: Whether a person approves every write, with the plan and its alternatives before them; see
             `PlanReviewMiddleware`. Needs a checkpointer: `checkpointer=`, that of a graph around the agent, or that of
             a server.
-        graph: Tells the agent which tools came next in past runs. To learn from its own runs as well, put a
-            `SITGraphMiddleware` with a verdict into `middleware` instead.
+        experience: What the agent has been through: recalled before a turn, asked at each step of a search, and made
+            richer by each run. It is the ordinary way; `graph` and `memory` are parts of it for those who want one.
+        verdict: Says whether a run succeeded, for `experience`, `graph` and `memory`: a function (see
+            `VerdictFunction`), a chat model, the name of one, or a `ModelVerdict`. Nothing is learnt without, so that
+            `experience` or `memory` without any verdict is warned of.
+        graph: Tells the agent which tools came next in past runs, and learns from its own runs if there is a verdict.
         memory: Recalls experiences and tips for the task, reflects where a tool's result is anomalous, with its own
-            model, and keeps the run, unjudged. Only runs that succeeded are recalled: for a verdict on them, or other
-            settings, put a `CFGMMiddleware` into `middleware` instead.
+            model, and keeps the run. For other settings, put a `CFGMMiddleware` into `middleware` instead.
         middleware: The agent's other middleware.
         **create_agent_arguments: Everything else that `create_agent` takes: `system_prompt`, `response_format`,
             `checkpointer`, `store`, `context_schema`, `name`, and so on.
@@ -100,7 +108,10 @@ def create_tooltree_agent(
     if any(isinstance(entry, ToolTreeMiddleware) for entry in middleware):
         msg = "create_tooltree_agent adds a ToolTreeMiddleware itself; leave it out of middleware, or use create_agent."
         raise ConfigurationError(msg)
-    _add_experience(middleware, graph, memory)
+    if experience is not None:
+        experience = _with_verdict(experience, verdict, graph, memory)
+    else:
+        _add_parts(middleware, graph, memory, verdict)
     if any(isinstance(entry, SITGraphMiddleware) for entry in middleware) and isinstance(effects, Mapping | None):
         effects = {SUMMARIZE_STATE: "read", **(effects or {})}
     planner = ToolTreeMiddleware(
@@ -116,6 +127,7 @@ def create_tooltree_agent(
         cards=[tools.card(name) for name in tools.names] if isinstance(tools, ToolLibrary) else (),
         when=when,
         host_middleware=middleware,
+        experience=experience,
     )
     model = resolve_model(model)
     tools = as_tools(() if tools is None else tools, provider_side=True)
@@ -144,13 +156,45 @@ def _refuse_second(middleware: Sequence[AgentMiddleware[Any, Any]], kind: type, 
         raise ConfigurationError(msg)
 
 
-def _add_experience(
-    middleware: list[AgentMiddleware[Any, Any]], graph: SITGraph | None, memory: CFGMMemory | None
+def _with_verdict(
+    experience: Experience, verdict: AnyVerdict | None, graph: SITGraph | None, memory: CFGMMemory | None
+) -> Experience:
+    if not isinstance(experience, Experience):
+        msg = f"experience must be an Experience, got {type(experience).__name__}. Make one: Experience(store)."
+        raise ConfigurationError(msg)
+    for name, part in (("graph", graph), ("memory", memory)):
+        if part is not None:
+            msg = f"An Experience has a {name} of its own, but {name}= was passed, too. Leave one of them out."
+            raise ConfigurationError(msg)
+    if verdict is not None:
+        experience = experience.judged_by(verdict)
+    if not experience.has_verdict:
+        warnings.warn(_NOTHING_LEARNT.format("experience"), stacklevel=3)
+    return experience
+
+
+_NOTHING_LEARNT = (
+    "Runs are kept in {} without a verdict, and only those that succeeded are learnt from. Pass verdict=: a function "
+    "from a Trajectory to a bool, or the name of a chat model."
+)
+
+
+def _add_parts(
+    middleware: list[AgentMiddleware[Any, Any]],
+    graph: SITGraph | None,
+    memory: CFGMMemory | None,
+    verdict: AnyVerdict | None,
 ) -> None:
     check_memory(memory)
+    if verdict is not None and graph is None and memory is None:
+        msg = f"verdict={verdict!r:.80} judges runs for an experience, a graph or a memory. Pass one: experience=."
+        raise ConfigurationError(msg)
     if memory is not None:
         _refuse_second(middleware, CFGMMiddleware, "leave out memory=")
-        middleware.append(CFGMMiddleware(memory.model, memory))
+        judges = any(isinstance(entry, SITGraphMiddleware) for entry in middleware)
+        if verdict is None and not judges:
+            warnings.warn(_NOTHING_LEARNT.format("memory"), stacklevel=3)
+        middleware.append(CFGMMiddleware(memory.model, memory, verdict=verdict))
     if graph is not None:
         _refuse_second(middleware, SITGraphMiddleware, "leave out graph=")
-        middleware.append(SITGraphMiddleware(graph))
+        middleware.append(SITGraphMiddleware(graph, verdict=verdict))

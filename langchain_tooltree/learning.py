@@ -42,9 +42,8 @@ from langchain_tooltree.flows import (
     flow_of,
     run_flow,
 )
-from langchain_tooltree.models import Meter, resolve_model
+from langchain_tooltree.models import Meter, is_chat_model, resolve_model
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
-from langchain_tooltree.sitgraph.transitions import moment_of
 from langchain_tooltree.stores.chroma import ChromaStore
 from langchain_tooltree.text import digest, shortened
 from langchain_tooltree.tooltree.planner import forget_oldest
@@ -213,13 +212,29 @@ class Experience:
         self._store = _store_from(store_or_path, namespace, self._embeddings)
         self._model = None if model is None else resolve_model(model)
         self._judge = None if verdict is None else resolve_verdict(verdict)
-        self._waits_for_nobody = callable(verdict) and not isinstance(verdict, BaseChatModel)
+        self._waits_for_nobody = _is_function(verdict)
         self._settle_seconds = settle_seconds
         self._shared = _Shared()
 
     def within(self, **values: Any) -> "Experience":
         """The same experience for one user or tenant: the namespace's variables have these values."""
         return self._with(_store=self._store.within(**values))
+
+    def judged_by(self, verdict: AnyVerdict) -> "Experience":
+        """The same experience with this verdict.
+
+        Raises:
+            ConfigurationError: If it has one already.
+        """
+        if self._judge is not None:
+            msg = f"This Experience has a verdict, but verdict={verdict!r:.80} was passed, too. Leave one out."
+            raise ConfigurationError(msg)
+        return self._with(_judge=resolve_verdict(verdict), _waits_for_nobody=_is_function(verdict))
+
+    @property
+    def has_verdict(self) -> bool:
+        """Whether anybody says which runs succeeded."""
+        return self._judge is not None
 
     def _with(self, **changed: Any) -> "Experience":
         other = object.__new__(Experience)
@@ -409,23 +424,11 @@ class RequestGuide:
 
     def next_tools(self, dialogue: Sequence[ChatMessage], allowed: Collection[str]) -> Flow[NextTools | None]:
         """How past runs went on from here."""
-        moment, written = moment_of(dialogue)
         try:
-            suggestions = yield from flow_of(self.fold.graph.suggest)(
-                moment.last_tool or None,
-                state=written,
-                messages=dialogue,
-                k=max(1, len(allowed)),
-                allowed=list(allowed),
-            )
+            return (yield from flow_of(self.fold.graph.next_tools)(dialogue, allowed=list(allowed)))
         except Exception as error:  # noqa: BLE001 - the embedder may be down, and the search can do without
             logger.warning("No tool could be suggested: %s: %s", type(error).__name__, error)
             return None
-        if not suggestions:
-            return None
-        shares = {each.tool: each.score for each in suggestions}
-        runs = {each.tool: each.support for each in suggestions}
-        return NextTools(shares, runs, other=max(0.0, 1 - sum(shares.values())))
 
     def is_anomalous(self, said: Conversation) -> Flow[bool]:
         """Whether the latest observations show that something is off."""
@@ -546,6 +549,10 @@ def _store_from(given: Any, namespace: Sequence[str] | None, embeddings: Embeddi
         )
         raise ConfigurationError(msg)
     return ExperienceStore(given, namespace=namespace or DEFAULT_NAMESPACE, embeddings=embeddings)
+
+
+def _is_function(verdict: object) -> bool:
+    return callable(verdict) and not is_chat_model(verdict)
 
 
 def _own_id() -> str | None:

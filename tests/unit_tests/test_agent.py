@@ -220,7 +220,9 @@ def test_a_memory_recalls_before_the_search_helps_after_a_mishap_and_keeps_the_r
     memory = CFGMMemory(model, InMemoryStore())
     past = [HumanMessage("Lift a box."), lifting("green", "0"), ToolMessage("You lift green.", tool_call_id="0")]
     memory.experience.add(Trajectory.from_messages(past, success=True, id="past"))
-    agent = create_tooltree_agent(model, [lift], memory=memory, when=lambda _: False, checkpointer=InMemorySaver())
+    agent = create_tooltree_agent(
+        model, [lift], memory=memory, verdict=lambda _: True, when=lambda _: False, checkpointer=InMemorySaver()
+    )
 
     messages = agent.invoke({"messages": [("user", "Lift any box.")]}, {"configurable": {"thread_id": "now"}})[
         "messages"
@@ -231,7 +233,7 @@ def test_a_memory_recalls_before_the_search_helps_after_a_mishap_and_keeps_the_r
     assert "Lift the blue box." in model.calls[2][-1].text
     kept = memory.experience.get("now")
     assert [step.outcome.text for step in kept.steps] == ["You cannot lift red: it is locked down.", "You lift blue."]
-    assert kept.success is None
+    assert kept.success is True
 
 
 @pytest.mark.parametrize(
