@@ -295,10 +295,10 @@ class Experience:
 
     astatus = async_twin(status)
 
-    # What the planner asks for; see `PastRuns`.
+    # What the planner asks for; see `Learner`.
 
     def begun(self, said: Conversation, known: Mapping[str, Any] | None = None) -> Flow[Remembered | None]:
-        """Recall for a conversation whose turn begins; see `PastRuns.begun`."""
+        """Recall for a conversation whose turn begins; see `Learner.begun`."""
         if (configurable_here() or {}).get(COLLECTING):
             return None
         fold = self._here()
@@ -325,7 +325,7 @@ class Experience:
         return remembered
 
     def guide(self, remembered: Mapping[str, Any], room: int) -> Flow["RequestGuide"]:
-        """The guide for a request; see `PastRuns.guide`."""
+        """The guide for a request; see `Learner.guide`."""
         fold = self._fold_of(self._store.within(**remembered["namespace"]))
         key = (fold.place, *remembered["runs"], room)
         if key not in self._shared.advice:
@@ -343,7 +343,7 @@ class Experience:
         id: str | None = None,  # noqa: A002 - the record's field
         tools: Sequence[Any] = (),
     ) -> Flow[None]:
-        """Keep a conversation whose turn is over; see `PastRuns.ended`."""
+        """Keep a conversation whose turn is over; see `Learner.ended`."""
         recorder = RunRecorder(None, settle=self._settled)
         about = {"recalled": {"runs": remembered["runs"], "tips": [tip_id(each) for each in remembered["tips"]]}}
         about |= as_metadata(tools_in(list(tools)))

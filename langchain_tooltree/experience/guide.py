@@ -103,7 +103,7 @@ class Remembered(TypedDict):
     tips: list[dict[str, Any]]  # as memory writes them
 
 
-class PastRuns(Protocol):
+class Learner(Protocol):
     """What `experience=` takes, such as an `Experience`: it recalls for a request, guides its search, keeps the run.
 
     Its methods are flows.
@@ -133,7 +133,7 @@ class PastRuns(Protocol):
         """
 
 
-def checked_experience(experience: PastRuns | None) -> PastRuns | None:
+def checked_experience(experience: Learner | None) -> Learner | None:
     """What was passed as `experience`; a `ConfigurationError` if it is nothing of the kind."""
     if experience is None or all(callable(getattr(experience, name, None)) for name in ("begun", "guide", "ended")):
         return experience

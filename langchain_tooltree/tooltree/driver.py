@@ -28,7 +28,7 @@ from langchain_tooltree._langgraph import questions_once, stream_now
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.events import Event, HeartbeatEvent
-from langchain_tooltree.experience.guide import PastRuns, checked_experience, room_for
+from langchain_tooltree.experience.guide import Learner, checked_experience, room_for
 from langchain_tooltree.flows import (
     Flow,
     TwinStep,
@@ -270,7 +270,7 @@ def answered(turn: Turn) -> Flow[SearchResult]:
     return remembered(result.with_answer(answer))
 
 
-def with_experience(turn: Turn, experience: PastRuns | None, *, own: bool = False) -> Flow[SearchResult]:
+def with_experience(turn: Turn, experience: Learner | None, *, own: bool = False) -> Flow[SearchResult]:
     """Answer with what is known of tasks like this one, and keep the turn if it has come to its end.
 
     It is a run of its `own`, or else part of the graph that is running. What was recalled stays the same until
@@ -319,7 +319,7 @@ def search(
     on_event: Callable[[Event], None] | None = None,
     callbacks: Callbacks = None,
     cancel: threading.Event | None = None,
-    experience: PastRuns | None = None,
+    experience: Learner | None = None,
     **options: Unpack[PlannerOptions],
 ) -> Flow[SearchResult]:
     """Search for the tool calls that fulfil a request, and answer from them.

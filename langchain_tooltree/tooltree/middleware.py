@@ -21,7 +21,7 @@ from langchain_tooltree._langgraph import configurable_here, namespace_here, str
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.experience.embeddings import resolve_embeddings
-from langchain_tooltree.experience.guide import PastRuns, Remembered, checked_experience, room_for
+from langchain_tooltree.experience.guide import Learner, Remembered, checked_experience, room_for
 from langchain_tooltree.experience.run_identity import OfferedTools, run_id
 from langchain_tooltree.flows import Flow, arun_flow, async_twin, driven, run_flow
 from langchain_tooltree.models import AGENT_NAME, resolve_model
@@ -112,7 +112,7 @@ class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
             request; the message names the value and the remedy.
     """
 
-    def __new__(cls, *_: Any, experience: PastRuns | None = None, **__: Any) -> Self:
+    def __new__(cls, *_: Any, experience: Learner | None = None, **__: Any) -> Self:
         """A planner with the hooks of one that learns where it has something to learn from, and without them otherwise.
 
         A hook is a node in the graph of the agent, whether or not it does anything.
@@ -129,7 +129,7 @@ class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         cards: Iterable[ToolCard] = (),
         when: Callable[[ModelRequest[Any]], bool] | None = None,
         host_middleware: Sequence[AgentMiddleware[Any, Any, Any]] = (),
-        experience: PastRuns | None = None,
+        experience: Learner | None = None,
         **options: Unpack[PlannerOptions],
     ) -> None:
         super().__init__()

@@ -11,7 +11,7 @@ from langchain_core.tools import BaseTool
 
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError, EmptyQueryError
-from langchain_tooltree.experience.guide import PastRuns, checked_experience
+from langchain_tooltree.experience.guide import Learner, checked_experience
 from langchain_tooltree.flows import Flow, async_twin, driven
 from langchain_tooltree.tooltree.driver import with_experience
 from langchain_tooltree.tooltree.planner import Planner, PlannerOptions, Turn, with_options
@@ -63,7 +63,7 @@ class ToolTreeNode(Runnable[Any, dict[str, list[BaseMessage]]]):
         *,
         system_prompt: str | None = None,
         messages_key: str = "messages",
-        experience: PastRuns | None = None,
+        experience: Learner | None = None,
         **options: Unpack[PlannerOptions],
     ) -> None:
         self.name = "ToolTreeNode"
