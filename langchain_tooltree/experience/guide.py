@@ -42,8 +42,8 @@ class NextTools:
         done: The share of runs in which the agent answered its user at such a state.
         other: The share left for what no run did here.
         ended: How many distinct runs speak for `done`.
-        refused: By the key of a call (its tool and arguments): how often it was made at such a state, and how often it
-            failed there.
+        refused: By the key of a call (its tool and arguments), for those that failed at such a state: in how many runs
+            it was tried, and in how many in vain.
         text: The same in words for who proposes the next call; empty where nothing is worth saying.
     """
 

@@ -129,6 +129,10 @@ def _is_summary(extras: Any) -> bool:
     return isinstance(fields, Mapping) and fields.get("lc_source") == "summarization"
 
 
+ATTEMPT_OF = "attempt_of"
+"""Key of a record's metadata for what a search has tried and given up: the id of the run that it was part of."""
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What came of a tool call.
@@ -514,6 +518,11 @@ def _made_up(task: str, steps: Sequence[Step]) -> Iterator[ChatMessage]:
             if step.outcome is not None:
                 answer = {"role": "tool", "tool_call_id": call_id, "name": step.tool, "content": step.outcome.content}
                 yield {**answer, "error": True} if step.outcome.status == "error" else answer
+
+
+def call_key(tool: str, arguments: Mapping[str, Any]) -> str:
+    """Canonical text of a call: equal for calls that mean the same."""
+    return f"{tool}({json.dumps(arguments, sort_keys=True, default=str, ensure_ascii=False)})"
 
 
 def call_entry(call_id: str | None, tool: str, arguments: Mapping[str, Any]) -> dict[str, Any]:

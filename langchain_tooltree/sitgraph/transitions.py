@@ -91,6 +91,15 @@ def transitions_of(record: Record, aliases: Mapping[str, str] = MappingProxyType
             summaries = summaries if failed else []  # the agent does something else in place of a call that failed
 
 
+def calls_in_order(messages: Sequence[ChatMessage]) -> Iterator[tuple[str, Step]]:
+    """The tool calls of a dialogue, each with the tool called before, `START` for the first."""
+    source = START
+    for step in steps_in(messages):
+        if step.tool != SUMMARIZE_STATE:
+            yield source, step
+            source = step.tool
+
+
 def moment_of(
     messages: Sequence[ChatMessage], aliases: Mapping[str, str] = MappingProxyType({})
 ) -> tuple[Moment, str | None]:

@@ -13,10 +13,10 @@ from langchain_core.messages import BaseMessage, SystemMessage
 
 from langchain_tooltree.conversation import Conversation, calls_in
 from langchain_tooltree.errors import EmptyQueryError
-from langchain_tooltree.experience.records import ChatMessage, Part, readable
+from langchain_tooltree.experience.records import ChatMessage, Part, call_key, readable
 from langchain_tooltree.text import digest, shortened
 from langchain_tooltree.tooltree.result import PlanStep, messages_of, request_of, rounds
-from langchain_tooltree.tooltree.search import Node, Observation, Tree, call_key
+from langchain_tooltree.tooltree.search import Node, Observation, Tree
 
 SAID: tuple[Part, ...] = ("request", "summary", "reply", "observation")
 """What the choice of tools depends on; instructions and reference material are about other tasks, too."""

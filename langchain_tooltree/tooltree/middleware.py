@@ -18,6 +18,7 @@ from langgraph.config import get_config
 from langgraph.runtime import Runtime
 
 from langchain_tooltree._langgraph import configurable_here, namespace_here, stream_now
+from langchain_tooltree.anomaly.detector import standard_detector
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.experience.embeddings import resolve_embeddings
@@ -43,9 +44,9 @@ from langchain_tooltree.tooltree.tools import ToolCard, ToolLibrary
 def deserves_search(request: ModelRequest[Any]) -> bool:
     """Whether a model call is worth a search that costs more than the call: see `ToolTreeMiddleware(when=...)`.
 
-    It is where a turn of the user begins, where another agent has handed over, where a tool call just failed, and
-    where a plan that was explored in a sandbox goes on after one of its writes. All other model calls go straight to
-    the model.
+    It is where a turn of the user begins, where another agent has handed over, where something is off in what came back
+    last, as `AnomalyDetector` tells it, and where a plan that was explored in a sandbox goes on after one of its
+    writes. All other model calls go straight to the model.
     """
     said = Conversation(request.messages)
     if not said.observations:
@@ -53,9 +54,10 @@ def deserves_search(request: ModelRequest[Any]) -> bool:
     latest = next(said.rounds())
     if latest.reply is None:
         return False
-    failed = any(result.status == "error" for result in latest.observations)
+    # A call that a person has rejected is no anomaly, and still a reason to plan anew.
+    failed = any(result.status == "error" for result in latest.observations) or standard_detector().check(said)
     goes_on = bool(plan_metadata(latest.reply).get("plan"))
-    return failed or goes_on or _handed_over(request, latest.reply)
+    return bool(failed) or goes_on or _handed_over(request, latest.reply)
 
 
 class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):

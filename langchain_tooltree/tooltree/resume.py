@@ -18,13 +18,13 @@ from langchain_core.runnables.config import ensure_config
 from langchain_tooltree._langgraph import appending, config_at, graph_around, namespace_here, namespace_of, nodes_in
 from langchain_tooltree.conversation import Conversation, calls_in, is_observation
 from langchain_tooltree.errors import ResumeError
-from langchain_tooltree.experience.records import without_reference
+from langchain_tooltree.experience.records import call_key, without_reference
 from langchain_tooltree.text import SAME, WORD, MadeUp, cut, first_difference, made_up
 from langchain_tooltree.tooltree.dialogue import SoFar
 from langchain_tooltree.tooltree.planner import KEPT_SEARCHES, SearchSession, Turn
 from langchain_tooltree.tooltree.result import comparable, plan_metadata
 from langchain_tooltree.tooltree.sandbox import Same
-from langchain_tooltree.tooltree.search import Effect, Node, TreeSearch, WarmStart, call_key
+from langchain_tooltree.tooltree.search import Effect, Node, TreeSearch, WarmStart
 
 logger = logging.getLogger(__name__)
 

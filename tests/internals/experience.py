@@ -15,6 +15,7 @@ from langchain_tooltree.experience.records import (
     Record,
     aim_of,
     as_reference,
+    call_key,
     excerpt,
     first_request,
     function_of,

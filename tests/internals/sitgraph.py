@@ -11,6 +11,7 @@ from langchain_tooltree.sitgraph.files import LARGE, MANIFEST, load_graph
 from langchain_tooltree.sitgraph.graph import INVERSE_TURN, Contribution, Edges, Graph, Outgoing, Snapshot, offsets_of
 from langchain_tooltree.sitgraph.mining import Encoder, state_of
 from langchain_tooltree.sitgraph.node import MAX_SUMMARY, hints, listed
+from langchain_tooltree.sitgraph.refusals import LEAST_REFUSED, Refusals
 from langchain_tooltree.sitgraph.sit_graph import DEFAULT_ALPHA, DEFAULT_MAX_STATES
 from langchain_tooltree.sitgraph.states import (
     DIMENSIONS,

@@ -24,6 +24,7 @@ PURE = {
     "events.py",
     "experience/records.py",
     "sitgraph/graph.py",
+    "sitgraph/refusals.py",
     "sitgraph/states.py",
     "sitgraph/suggest.py",
     "sitgraph/transitions.py",

@@ -33,7 +33,7 @@ from langchain_tooltree.tooltree.search.policies import PosteriorPolicy, Selecti
 from langchain_tooltree.tooltree.search.prior import Prior
 from langchain_tooltree.tooltree.search.scheduler import Operation, OperationOutcome, Spent
 from langchain_tooltree.tooltree.search.search import TreeSearch
-from langchain_tooltree.tooltree.search.tree import Call, Effect, Frontier, Node, Observation, Tree, Work, call_key
+from langchain_tooltree.tooltree.search.tree import Call, Effect, Frontier, Node, Observation, Tree, Work
 from langchain_tooltree.tooltree.search.warm_start import WarmStart
 
 __all__ = [
@@ -57,5 +57,4 @@ __all__ = [
     "UCTPolicy",
     "WarmStart",
     "Work",
-    "call_key",
 ]

@@ -7,7 +7,7 @@ leads here.
 
 import json
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import BaseModel, ConfigDict
 from pydantic_core import core_schema
 
+from langchain_tooltree.experience.records import call_key
 from langchain_tooltree.text import digest
 from langchain_tooltree.tooltree.search.config import SearchConfig
 from langchain_tooltree.tooltree.search.prior import Prior
@@ -56,11 +57,6 @@ class Call(BaseModel):
             f"{name}={json.dumps(value, default=str, ensure_ascii=False)}" for name, value in self.arguments.items()
         )
         return f"{self.tool}({', '.join(written)})"
-
-
-def call_key(tool: str, arguments: Mapping[str, Any]) -> str:
-    """Canonical text of a call."""
-    return f"{tool}({json.dumps(arguments, sort_keys=True, default=str, ensure_ascii=False)})"
 
 
 class _AsItIs:

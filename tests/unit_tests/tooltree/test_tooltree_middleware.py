@@ -17,8 +17,8 @@ def calling(*ids, **options):
     return AIMessage("", tool_calls=[{"name": "look", "args": {}, "id": each} for each in ids], **options)
 
 
-def result(call_id, status="success"):
-    return ToolMessage("seen", tool_call_id=call_id, status=status)
+def result(call_id, status="success", text="seen"):
+    return ToolMessage(text, tool_call_id=call_id, status=status)
 
 
 @pytest.mark.parametrize(
@@ -28,6 +28,7 @@ def result(call_id, status="success"):
         ([ASKED, AIMessage("Done."), ASKED], True),
         ([ASKED, calling("1"), result("1")], False),
         ([ASKED, calling("1"), result("1", "error")], True),
+        ([ASKED, calling("1"), result("1", text="Error: no such room.")], True),
         ([ASKED, calling("1", "2"), result("1", "error"), result("2")], True),
         ([ASKED, calling("1"), result("1", "error"), calling("2"), result("2")], False),
         ([ASKED, calling("1", response_metadata=PLANNED_ON), result("1")], True),
@@ -41,6 +42,7 @@ def result(call_id, status="success"):
         "another turn begins",
         "a call went well",
         "a call failed",
+        "a call was refused in words",
         "one of two calls failed",
         "an earlier call failed",
         "the plan goes on",
