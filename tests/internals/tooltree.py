@@ -105,14 +105,15 @@ from langchain_tooltree.tooltree.search.posterior import (
     PathPosterior,
 )
 from langchain_tooltree.tooltree.search.prior import (
+    ENDS,
     FEWEST_WRITE_RUNS,
     KEPT_SHARES,
-    LEAST_DONE,
-    MOST_DONE,
+    LEAST_ENDS,
+    OWN_SAME_TOOL,
     RUNS_ASSUMED,
+    SAME_TOOL,
     STRONGEST_SHARE,
     SURE_RUNS,
-    SURE_SHARE,
     Prior,
 )
 from langchain_tooltree.tooltree.search.scheduler import (

@@ -23,7 +23,7 @@ from langchain_tooltree.tooltree.search.policies import (
     UCTPolicy,
 )
 from langchain_tooltree.tooltree.search.posterior import DONE_AT_START, OWN_DONE, PathPosterior
-from langchain_tooltree.tooltree.search.prior import Prior
+from langchain_tooltree.tooltree.search.prior import SURE, Prior
 from langchain_tooltree.tooltree.search.scheduler import (
     Budget,
     CallCache,
@@ -310,7 +310,8 @@ class TreeSearch:
         node.dropped.extend(dropped)
         self.tree.changed.add(node.id)
         if self._posterior is not None and outcome.prior is not None:
-            self._weigh(self._posterior, node, candidates, outcome.prior)
+            own_step = operation.own_step and outcome.answer is None
+            self._weigh(self._posterior, node, candidates, outcome.prior, own_step=own_step)
         self._record("propose", rollout, node, calls=[each.label for each in candidates], dropped=dropped)
         unscored = [head for head in candidates if head.r_pre is None]
         if unscored:
@@ -339,22 +340,33 @@ class TreeSearch:
             end.r_pre, end.pre_scored = r_pre, scored
         return (added[0] if added else None), repeated
 
-    def _weigh(self, posterior: PathPosterior, state: Node, candidates: Sequence[Node], prior: Prior) -> None:
+    def _weigh(
+        self,
+        posterior: PathPosterior,
+        state: Node,
+        candidates: Sequence[Node],
+        prior: Prior,
+        *,
+        own_step: bool,
+    ) -> None:
         """Take in what past runs say of a state and of the calls offered there.
 
-        Where they agree with the first of them, a separate judge is not asked about any.
+        Where they agree with the first of them, and that leaves no doubt, a separate judge is not asked about any.
         """
         state.prior = prior
         replies = [self.tree.batch(head) for head in candidates]
         made = [{each.call.tool: each.call.effect != "read" for each in reply if each.call} for reply in replies]
         for head, action in zip(candidates, made, strict=True):
-            head.odds = prior.ratio(action)
+            head.odds = prior.ratio(action, own_step=own_step)
             self.tree.changed.add(head.id)
         if self._fused or not candidates or self.config.post_evaluation == "always" or not prior.agrees(made[0]):
             return
+        chances = posterior.chances(candidates)
+        if chances[0] < SURE:
+            return
         for node in replies[0]:
             node.confirmed = True
-        for reply, chance in zip(replies, posterior.chances(candidates), strict=True):
+        for reply, chance in zip(replies, chances, strict=True):
             for node in reply:
                 node.r_pre, node.pre_scored = chance, False
         self._has_news = True

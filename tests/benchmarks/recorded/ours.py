@@ -163,9 +163,9 @@ class Player:
 
 
 def _call(step: Step) -> Call:
-    """A step as the search's call: a read where all that it calls are."""
+    """A step as the search's call, of its first tool: a read where all that it calls are."""
     effect: Effect = "read" if all(key.partition("(")[0] in READ_ONLY for key in step) else "sandboxed"
-    return Call(tool=step[0], arguments={STEP: list(step)}, effect=effect)
+    return Call(tool=step[0].partition("(")[0], arguments={STEP: list(step)}, effect=effect)
 
 
 def _step(node: Node) -> Step:

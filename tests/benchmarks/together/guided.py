@@ -17,7 +17,7 @@ from tests.benchmarks.recorded.runs import State, Step
 from tests.benchmarks.together.model import SimulatedModel
 from tests.benchmarks.together.world import Message, Scene
 from tests.internals.experience import NextTools
-from tests.internals.tooltree import Node, Operation, OperationOutcome, TreeSearch
+from tests.internals.tooltree import Node, Operation, OperationOutcome, Prior, TreeSearch
 
 CHARACTERS_PER_TOKEN = 4
 
@@ -146,4 +146,7 @@ class _GuidedPlayer(Player):
             model.hinted = [tool for tool in past.shares if tool in past.text]
             self.spending.characters += len(past.text)
         found: dict[str, Any] = ask(node, *more)
-        return found | {"past": past} if self._help.prior and past is not None else found
+        if self._help.prior and past is not None:
+            called = {call.tool for action in found["actions"] for call in action}
+            found["prior"] = Prior.of(past, called=called, tools=len(self._scene.tools))
+        return found
