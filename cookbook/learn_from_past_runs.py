@@ -70,6 +70,8 @@ PAST = [
     ("Ann", "Friday", ["list_hours", "move_appointment"]),
     ("Bob", "Tuesday", ["list_hours", "add_to_waitlist"]),
     ("Cem", "Tuesday", ["move_appointment"]),  # hasty: refused
+    ("Eva", "Friday", ["list_hours", "move_appointment"]),
+    ("Fay", "Tuesday", ["list_hours", "add_to_waitlist"]),
 ]
 
 runs = []
@@ -79,7 +81,7 @@ for name, day, tools in PAST:
     agent = create_agent(ScriptedChatModel(replies=script), TOOLS)
     request = f"{name} here. Can I come on {day} instead?"
     agent.invoke({"messages": [("user", request)]}, {"callbacks": [recorder]})
-assert [run.success for run in runs] == [True, True, False]
+assert [run.success for run in runs] == [True, True, False, True, True]
 
 # --- 2. mine what went well ---
 
@@ -95,10 +97,10 @@ assert {each.tool for each in graph.suggest("list_hours")} == {"move_appointment
 
 
 def newcomer(messages):
-    """Stands in for a model that knows nothing of this place: it goes by the suggestions in its prompt."""
+    """Stands in for a model that knows nothing of this place: it goes by the suggestions that it reads."""
     system = messages[0].text if isinstance(messages[0], SystemMessage) else ""
-    suggested = [(tool, int(share)) for tool, share in re.findall(r"^- (\w+): (\d+)%", system, re.MULTILINE)]
     last = messages[-1]
+    suggested = [(tool, int(share)) for tool, share in re.findall(r"(\w+) (\d+)% \(", f"{system} {last.text}")]
     if not suggested:
         return last.text if last.type == "tool" else "I am new here and do not know what to do."
     (best, share), *others = suggested
@@ -135,5 +137,5 @@ assert not any("past_runs" in str(message.content) for message in messages), "su
 best, _ = graph.suggest("list_hours", state="A patient wants another day, which has no free hour.")
 print(best.tool, best.evidence[0].summary)
 assert len(graph) == len(runs), "the run that has just gone well is in the graph"
-assert (best.tool, best.mode, best.support) == ("add_to_waitlist", "episodic", 2), "now there is a summary to go by"
+assert (best.tool, best.mode, best.support) == ("add_to_waitlist", "episodic", 3), "now there is a summary to go by"
 assert best.evidence[0].summary == "A patient wants another day. On Monday: no free hour."

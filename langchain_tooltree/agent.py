@@ -16,12 +16,12 @@ from langgraph.graph.state import CompiledStateGraph
 from langchain_tooltree.cfgm.memory import CFGMMemory, check_memory
 from langchain_tooltree.cfgm.middleware import CFGMMiddleware
 from langchain_tooltree.errors import ConfigurationError, check_arguments
+from langchain_tooltree.experience.guide import ReadTool
 from langchain_tooltree.experience.verdict import AnyVerdict
 from langchain_tooltree.learning import Experience
 from langchain_tooltree.models import resolve_model
 from langchain_tooltree.sitgraph.middleware import SITGraphMiddleware
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
-from langchain_tooltree.sitgraph.transitions import SUMMARIZE_STATE
 from langchain_tooltree.tooltree.judge import Judge
 from langchain_tooltree.tooltree.middleware import ToolTreeMiddleware
 from langchain_tooltree.tooltree.prompts import Prompts
@@ -111,9 +111,7 @@ def create_tooltree_agent(
     if experience is not None:
         experience = _with_verdict(experience, verdict, graph, memory)
     else:
-        _add_parts(middleware, graph, memory, verdict)
-    if any(isinstance(entry, SITGraphMiddleware) for entry in middleware) and isinstance(effects, Mapping | None):
-        effects = {SUMMARIZE_STATE: "read", **(effects or {})}
+        _add_parts(middleware, graph, memory, verdict, effects)
     planner = ToolTreeMiddleware(
         judge=judge,
         post_judge=post_judge,
@@ -140,7 +138,8 @@ def create_tooltree_agent(
         if create_agent_arguments.get("checkpointer") is False:
             msg = "review=True stops the run until somebody has answered, so it needs a checkpointer, got False."
             raise ConfigurationError(msg)
-        reviewer = PlanReviewMiddleware(effects)
+        reads = {name: "read" for name, tool in by_name.items() if isinstance(tool, ReadTool)}
+        reviewer = PlanReviewMiddleware({**reads, **(effects or {})})
         if twice := sorted(filter(reviewer.reviews, HostHooks.of(middleware).held_back)):
             reviewers = "review=True and interrupt_on of HumanInTheLoopMiddleware"
             msg = f"{', '.join(twice)} would be approved twice, under {reviewers}. Choose one of them."
@@ -184,6 +183,7 @@ def _add_parts(
     graph: SITGraph | None,
     memory: CFGMMemory | None,
     verdict: AnyVerdict | None,
+    effects: Mapping[str, str] | None,
 ) -> None:
     check_memory(memory)
     if verdict is not None and graph is None and memory is None:
@@ -197,4 +197,5 @@ def _add_parts(
         middleware.append(CFGMMiddleware(memory.model, memory, verdict=verdict))
     if graph is not None:
         _refuse_second(middleware, SITGraphMiddleware, "leave out graph=")
-        middleware.append(SITGraphMiddleware(graph, verdict=verdict))
+        reads = effects if isinstance(effects, Mapping) else None
+        middleware.append(SITGraphMiddleware(graph, verdict=verdict, effects=reads))

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypedDict
 
 from langchain_core.messages import BaseMessage
+from langchain_core.tools import StructuredTool
 
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError
@@ -139,3 +140,10 @@ def checked_experience(experience: Learner | None) -> Learner | None:
         return experience
     msg = f"experience must be an Experience, got {type(experience).__name__}. Make one: Experience(store)."
     raise ConfigurationError(msg)
+
+
+class ReadTool(StructuredTool):
+    """A tool that asks past runs and changes nothing.
+
+    A planner knows it for a read by its class, and not by its name, which a write of a user's own may bear.
+    """

@@ -1,19 +1,21 @@
 """SITGraphMiddleware: suggestions from past runs inside agents made with `create_agent`, and learning from each run."""
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from langchain.agents.middleware import AgentMiddleware, AgentState, ModelRequest, ModelResponse
 from langchain_core.language_models import BaseChatModel
 from langgraph.runtime import Runtime
 
+from langchain_tooltree.conversation import is_observation
 from langchain_tooltree.experience.recorder import RunRecorder
 from langchain_tooltree.experience.run_identity import name_of, run_id
 from langchain_tooltree.experience.verdict import AnyVerdict
 from langchain_tooltree.flows import Flow, async_twin, driven, flow_of
 from langchain_tooltree.models import extended
-from langchain_tooltree.sitgraph.node import DEFAULT_K, Suggester, hints
+from langchain_tooltree.sitgraph.hints import hints, reads_in
+from langchain_tooltree.sitgraph.node import DEFAULT_K, Suggester
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
 from langchain_tooltree.sitgraph.summarize import create_summarize_state_tool
 from langchain_tooltree.sitgraph.transitions import SUMMARIZE_STATE
@@ -30,13 +32,13 @@ class SITGraphMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     ```
 
     Routine steps go by the course of the dialogue, without a model call. The agent also gets the tool
-    `summarize_state`; after calling it, the suggestions are those for the state that it has described. They stand at
-    the end of the system prompt of that one model call, and never in the thread. Only tools of that call are
+    `summarize_state`, whose result holds the suggestions for the state that it has described. Other suggestions stand
+    at the end of the system prompt of that one model call, and never in the thread. Only tools of that call are
     suggested. Where the graph has nothing to say, the prompt stays as it is. Each suggestion is also an event:
     `{"type": "suggest", ...}` in `stream_mode="custom"`.
 
     Put it after middleware that selects tools or edits the system prompt, and before a `ToolTreeMiddleware`, whose
-    proposals then know the suggestions; declare `summarize_state` a read there. What is learnt is the conversation as
+    proposals then know the suggestions. What is learnt is the conversation as
     the state holds it: where other middleware removes messages, let a `TrajectoryRecorder` do the learning.
 
     A graph may hold summaries of what users said, and shows them to the agent: keep one graph for each circle of
@@ -50,6 +52,7 @@ class SITGraphMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
             `ModelVerdict`. Whenever a run has come to its end, the conversation is judged and, if it went well, part
             of the graph at once; if it goes on and fails after all, it is taken out again. Without a verdict nothing
             is learnt. Where a `TrajectoryRecorder` or a `CFGMMiddleware` also has a verdict, one is asked, for all.
+        effects: As for the planner. A tool declared `"read"` is suggested by a single run, any other by two or more.
 
     Raises:
         ConfigurationError: If an argument is invalid.
@@ -62,12 +65,13 @@ class SITGraphMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         k: int = DEFAULT_K,
         model: str | BaseChatModel | None = None,
         verdict: AnyVerdict | None = None,
+        effects: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__()
+        self._reads = reads_in(effects)
         self._suggester = Suggester(graph, k)
         self._recorder = RunRecorder(verdict)
-        # Without the graph: its result stays in the thread, and suggestions are not to.
-        self.tools = [create_summarize_state_tool(model=model)]
+        self.tools = [create_summarize_state_tool(graph, model=model, k=k, effects=effects)]
 
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
@@ -107,11 +111,12 @@ class SITGraphMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         named = {name: tool for tool in tools if (name := name_of(tool))}
         if self._recorder.judge is not None:
             self._recorder.tools.hear(run_id(request.runtime), named.values())
+        latest = request.messages[-1] if request.messages else None
+        if is_observation(latest) and latest.name == SUMMARIZE_STATE and latest.status == "success":
+            return request  # it has just been told
         writer = request.runtime.stream_writer
         suggestions = yield from self._suggester.suggest(request.messages, allowed=[*named.values()], writer=writer)
-        if not suggestions:
-            return request
-        text = hints(suggestions, summarize=len(tools) < len(request.tools))
-        return request.override(system_message=extended(request.system_message, text))
+        text = hints(suggestions, reads=self._reads)
+        return request.override(system_message=extended(request.system_message, text)) if text else request
 
     _ahinted = async_twin(_hinted)

@@ -1,7 +1,7 @@
 """From a state to suggestions: which edges may be followed, which mode applies, what speaks for it. Pure."""
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
@@ -52,16 +52,6 @@ class Suggestion:
 def plain(suggestion: Suggestion | Mapping[str, Any]) -> Mapping[str, Any]:
     """What the suggestion's `to_dict` returns, or has returned."""
     return suggestion.to_dict() if isinstance(suggestion, Suggestion) else suggestion
-
-
-def as_text(suggestions: Sequence[Suggestion | Mapping[str, Any]], quote: Callable[[str], str] = str) -> str:
-    """Suggestions one line each, for a prompt or the terminal; `quote` makes recorded texts safe to read."""
-    lines = []
-    for given in map(plain, suggestions):
-        times = "once" if given["support"] == 1 else f"{given['support']} times"
-        lines.append(f"- {quote(given['tool'])}: {given['score']:.0%}, came next {times}")
-        lines += [f'  when: "{quote(seen["summary"])}"' for seen in given["evidence"][:1] if seen["summary"]]
-    return "\n".join(lines)
 
 
 BANDWIDTH = 0.05  # difference in cosine that divides a vote by e; chosen by hand, and the same for all data

@@ -1,28 +1,30 @@
 """summarize_state: the tool by which an agent asks the graph about the state that it is in."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, TypeVar
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage
-from langchain_core.tools import BaseTool, InjectedToolArg, StructuredTool, ToolException
+from langchain_core.tools import BaseTool, InjectedToolArg, ToolException
 from langgraph.prebuilt import ToolRuntime
 from pydantic import BaseModel, Field
 
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import SummaryError
+from langchain_tooltree.experience.guide import ReadTool
 from langchain_tooltree.experience.records import DEFAULT_MAX_CHARACTERS, ChatMessage, Record, excerpt
 from langchain_tooltree.flows import Flow, async_twin, driven
 from langchain_tooltree.models import Meter, document_prompt, inner_config, request, resolve_model
-from langchain_tooltree.sitgraph.node import DEFAULT_K, Suggester, listed
+from langchain_tooltree.sitgraph.hints import hints, reads_in
+from langchain_tooltree.sitgraph.node import DEFAULT_K, Suggester
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
 from langchain_tooltree.sitgraph.suggest import Suggestion
 from langchain_tooltree.sitgraph.transitions import (
-    SUGGESTIONS_HEADING,
     SUMMARIZE_STATE,
     WRITTEN_SUMMARIES,
     transitions_of,
+    with_next_step,
 )
 from langchain_tooltree.text import LONGEST_TEXT, shortened
 
@@ -68,15 +70,18 @@ Sum up where the task stands, to learn which tools came next when other tasks st
 Call it alone, at a turning point: before a decision, after something unexpected, when the request has changed. Not \
 in routine steps."""
 
-ACKNOWLEDGEMENT = "The state is noted. Go on."
-HINT = "These are hints, not orders."
+ACKNOWLEDGEMENT = "The state is noted."
 UNREADABLE = "No summary was taken: call summarize_state with the arguments that its description names, or go on."
 
 _Runtime = Annotated[ToolRuntime | None, InjectedToolArg]
 """Injected in a graph, and absent outside of one. Without the annotation, an optional runtime is not injected."""
 
 
-class WrittenState(BaseModel):
+class _Intended(BaseModel):
+    next_step: str = Field(default="", description="What you mean to do next, in one sentence.")
+
+
+class WrittenState(_Intended):
     """What the agent writes where it sums up the state itself."""
 
     summary: str = Field(
@@ -85,7 +90,7 @@ class WrittenState(BaseModel):
     )
 
 
-class AskedState(BaseModel):
+class AskedState(_Intended):
     """What the agent writes where a model sums up the state for it."""
 
     question: str = Field(default="", description="What has to be decided next, if you can say it.")
@@ -97,6 +102,7 @@ def create_summarize_state_tool(
     model: str | BaseChatModel | None = None,
     k: int = DEFAULT_K,
     messages_key: str = "messages",
+    effects: Mapping[str, str] | None = None,
 ) -> BaseTool:
     """Make the tool `summarize_state`, an ordinary tool for any agent.
 
@@ -107,7 +113,7 @@ def create_summarize_state_tool(
     agent = create_agent(model, [*tools, create_summarize_state_tool(graph)])
     ```
 
-    An agent with a `SITGraphMiddleware` has the tool already.
+    An agent with a `SITGraphMiddleware` has the tool already. A planner knows it for a read by itself.
 
     Args:
         graph: Suggests the next tools. Without one, the result only acknowledges the call.
@@ -115,6 +121,7 @@ def create_summarize_state_tool(
             agent writes it as the tool's argument, at no further model call.
         k: How many tools to suggest at the most.
         messages_key: Where in the state of the agent the conversation stands.
+        effects: As for the planner. A tool declared `"read"` is suggested by a single run, any other by two or more.
 
     Returns:
         The tool. What goes wrong is its result, with the status `"error"`, and never ends the run. Its artifact holds
@@ -127,14 +134,16 @@ def create_summarize_state_tool(
     writer = None if model is None else resolve_model(model)
 
     @driven
-    def sum_up(runtime: _Runtime = None, *, summary: str = "", question: str = "") -> Flow[tuple[str, dict[str, Any]]]:
+    def sum_up(
+        runtime: _Runtime = None, *, summary: str = "", question: str = "", next_step: str = ""
+    ) -> Flow[tuple[str, dict[str, Any]]]:
         # Outside of a graph there is no runtime, and no dialogue is known to go by.
         said = Conversation.of([] if runtime is None else runtime.state, messages_key)
         artifact: dict[str, Any] = {}
         if writer is not None:
             meter = Meter(allowance=1)
             try:
-                summary = yield from write_summary(writer, said.chat, meter, question=question)
+                summary = yield from write_summary(writer, said.chat, meter, question=f"{question} {next_step}")
             except SummaryError as error:
                 msg = f"No summary was written: {error}. Go on without one."
                 raise ToolException(msg) from error
@@ -142,19 +151,21 @@ def create_summarize_state_tool(
         elif not summary.strip():
             msg = "No summary was taken: it is empty. Say in a few sentences where the task stands, or go on."
             raise ToolException(msg)
+        else:
+            summary = with_next_step(summary, next_step)
         suggestions: list[Suggestion] = []
         if suggester is not None and runtime is not None:
+            # While a search tries the tool out, it stands alone, and any tool of past runs may come next.
+            others = [tool for tool in runtime.tools if not isinstance(tool, ReadTool)]
             suggestions = yield from suggester.suggest(
-                said, allowed=runtime.tools, summary=summary, writer=runtime.stream_writer
+                said, allowed=others or None, summary=summary, writer=runtime.stream_writer
             )
-        # A summary that a model wrote stands in front, where the miner finds it.
-        parts = [] if writer is None else [summary]
-        if suggestions:
-            parts.append(f"{SUGGESTIONS_HEADING}\n{listed(suggestions)}\n{HINT}")
         artifact |= {"summary": summary, "suggestions": [each.to_dict() for each in suggestions]}
-        return "\n\n".join(parts) or ACKNOWLEDGEMENT, artifact
+        # A summary that a model wrote stands in front, where the miner finds it; no record learns the hints behind it.
+        noted = ACKNOWLEDGEMENT if writer is None else summary
+        return "\n\n".join(filter(None, [noted, hints(suggestions, reads=reads_in(effects))])), artifact
 
-    return StructuredTool.from_function(
+    return ReadTool.from_function(
         func=sum_up,
         coroutine=async_twin(sum_up),
         name=SUMMARIZE_STATE,

@@ -37,7 +37,7 @@ WRITTEN_SUMMARIES = "state_summaries"
 """Key of a run's metadata for summaries that were written afterwards, by the place of the transition."""
 
 SUGGESTIONS_HEADING = "Tools that came next in past runs:"
-"""The line of its observation that ends a summary which a model wrote."""
+"""The line that ended a summary which a model wrote, in the observations of older records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,11 +117,20 @@ def moment_of(
 
 
 def summary_of(step: Step) -> str:
-    """The summary in a call of `summarize_state`: its argument, or where a model wrote it, the observation."""
-    written = (step.arguments or {}).get("summary")
-    if not isinstance(written, str) and step.outcome is not None and step.outcome.status == "success":
-        written = step.outcome.text.partition(SUGGESTIONS_HEADING)[0]
-    return written.strip() if isinstance(written, str) else ""
+    """The summary in a call of `summarize_state`: its arguments, or where a model wrote it, the observation."""
+    arguments = step.arguments or {}
+    written = arguments.get("summary")
+    if isinstance(written, str):
+        return with_next_step(written, arguments.get("next_step"))
+    if step.outcome is not None and step.outcome.status == "success":
+        return step.outcome.text.partition(SUGGESTIONS_HEADING)[0].strip()
+    return ""
+
+
+def with_next_step(summary: str, next_step: Any) -> str:
+    """A summary with what the agent means to do next as its last sentence: often it decides which tool comes next."""
+    intended = next_step.strip() if isinstance(next_step, str) else ""
+    return " ".join(filter(None, [summary.strip(), intended and f"Next: {intended}"]))
 
 
 def _steps(messages: Sequence[ChatMessage], aliases: Mapping[str, str]) -> Iterator[Step]:

@@ -32,6 +32,7 @@ from pydantic.v1 import BaseModel as BaseModelV1
 from pydantic.v1 import ValidationError as ValidationErrorV1
 
 from langchain_tooltree.errors import ConfigurationError, ToolDefinitionError, did_you_mean
+from langchain_tooltree.experience.guide import ReadTool
 from langchain_tooltree.text import LONGEST_TEXT, cut
 from langchain_tooltree.tooltree.sandbox import Sandbox
 from langchain_tooltree.tooltree.search import Effect
@@ -341,7 +342,7 @@ def classify_tools(
             raise ConfigurationError(msg)
     classified: dict[str, Effect] = {}
     for tool in library:
-        effect = declared.get(tool.name)
+        effect = declared.get(tool.name, "read" if isinstance(tool, ReadTool) else None)
         if effect == "read" and _returns_command(tool):
             lost = "whose state update would be lost while searching; declare it a write"
             msg = f"{tool.name!r} is declared a read but returns a Command, {lost}."

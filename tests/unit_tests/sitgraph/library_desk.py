@@ -76,9 +76,15 @@ def past_run(number: int, request: str, *said: AIMessage) -> Trajectory:
 
 
 FOUND = (calling("find_reader"), calling("list_loans"))
-PAST = [
-    past_run(1, "Can I renew my novel?", *FOUND, summing_up(RENEWABLE), calling("renew_loan")),
-    past_run(2, "Can I renew the dictionary?", *FOUND, summing_up(WANTED), calling("reserve_book")),
+PAST = [  # each twice, since one run alone is no ground for a write
+    past_run(number, request, *FOUND, summing_up(summary), calling(tool))
+    for number, (request, summary, tool) in enumerate(
+        2
+        * [
+            ("Can I renew my novel?", RENEWABLE, "renew_loan"),
+            ("Can I renew the dictionary?", WANTED, "reserve_book"),
+        ]
+    )
 ]
 
 

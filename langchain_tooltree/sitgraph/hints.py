@@ -1,0 +1,119 @@
+"""What past runs say, in words for a model: one short line, and nothing where there is nothing worth saying."""
+
+import html
+import math
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from langchain_tooltree.experience.guide import NextTools
+from langchain_tooltree.experience.records import as_reference
+from langchain_tooltree.sitgraph.suggest import Suggestion, plain
+from langchain_tooltree.text import cut
+
+WORTH_SAYING = 0.5
+"""Share that the hints of a line have together at the least: below it, past runs did something else more often."""
+
+SECOND_HINT = 0.1
+"""Share that each hint has at the least: a tool that came next in fewer than one run in ten is more often a wrong
+turn than the model's own choice is (real models call the wrong tool in 2 to 3 of a hundred steps)."""
+
+FEWEST_RUNS = {"read": 1, "write": 2}
+"""Runs that a hint stands on at the least. A write that a single run made may have been that run's accident, and stays
+made; a read that was not needed costs one call."""
+
+MOST_HINTS = 2
+"""Hints in a line, as in the paper."""
+
+MAX_SUMMARY = 300
+"""Characters of a stored summary that a prompt shows: about 75 tokens."""
+
+ANSWERING = "answering the user"
+
+DEFAULT_HINTS_PROMPT = """\
+{hints}
+This tells of other conversations and is no instruction: where this one calls for something else, do that."""
+
+
+class _Option(NamedTuple):
+    name: str
+    share: float
+    support: str = ""  # in words
+
+
+def hint_line(found: NextTools, *, reads: Collection[str] = (), refused: str = "") -> str:
+    """How past runs went on, in one line for who proposes the next call; empty where nothing is worth saying.
+
+    Args:
+        found: What is known of the state.
+        reads: The tools known to change nothing. Any other may be a write, so a single run is not enough for it.
+        refused: Which tools were refused here, in words.
+    """
+    tools = [
+        _Option(tool, share, _counted(found.runs.get(tool, 0), "run"))
+        for tool, share in found.shares.items()
+        if _is_supported(tool, found.runs.get(tool, 0), reads)
+    ]
+    line = _line(_worth_saying([*tools, _Option(ANSWERING, found.done)]))
+    return " ".join(filter(None, [line, refused and f"{refused}."]))
+
+
+def hints(suggestions: Sequence[Suggestion | Mapping[str, Any]], *, reads: Collection[str] = ()) -> str:
+    """Suggestions in words, marked as reference material, for a prompt; empty if nothing is worth saying.
+
+    `reads` are the tools known to change nothing, as for `hint_line`.
+    """
+    given = {each["tool"]: each for each in map(plain, suggestions)}
+    options = [
+        _Option(tool, each["score"], _counted(each["support"], "time"))
+        for tool, each in given.items()
+        if _is_supported(tool, each["support"], reads)
+    ]
+    told = _worth_saying(options, len(given))
+    if not told:
+        return ""
+    evidence = ((option.name, given[option.name]["evidence"][:1]) for option in told)
+    seen = [(tool, each["summary"]) for tool, states in evidence for each in states if each["summary"]]
+    quotes = [f'{_quoted(tool)} came next when: "{_quoted(summary)}"' for tool, summary in seen]
+    text = DEFAULT_HINTS_PROMPT.format(hints="\n".join([_line(told), *quotes]))
+    return as_reference(text, source="next tools")
+
+
+def reads_in(effects: Mapping[str, str] | None) -> set[str]:
+    """The tools that are declared reads."""
+    return {tool for tool, effect in (effects or {}).items() if effect == "read"}
+
+
+def _is_supported(tool: str, runs: int, reads: Collection[str]) -> bool:
+    return runs >= FEWEST_RUNS["read" if tool in reads else "write"]
+
+
+def _counted(number: int, unit: str) -> str:
+    return f" ({number} {unit}{'s' * (number != 1)})"
+
+
+def _worth_saying(options: Iterable[_Option], most: int = MOST_HINTS) -> list[_Option]:
+    """The options to name, best first; none where something else is as likely as all of them."""
+    best = sorted(options, key=lambda each: (-each.share, each.name))[:most]
+    told = [each for each in best if each.share >= SECOND_HINT]
+    return told if math.fsum(each.share for each in told) >= WORTH_SAYING else []
+
+
+def _line(told: Sequence[_Option]) -> str:
+    if not told:
+        return ""
+    named = ", ".join(f"{_quoted(each.name)} {each.share:.0%}{each.support}" for each in told)
+    rest = 1 - math.fsum(each.share for each in told)
+    return f"Past runs went on here with: {named}{f'; something else {rest:.0%}' if round(rest, 2) > 0 else ''}."
+
+
+def _quoted(text: str) -> str:
+    """A recorded text on one line, without tags that could steer a model. Its last sentence is kept where it is cut.
+
+    The end of a summary says what had to be decided, and the beginning what everybody wants.
+    """
+    line = " ".join(text.split())
+    if len(line) > MAX_SUMMARY:
+        last = cut(re.split(r"(?<=[.!?]) ", line)[-1], 2 * MAX_SUMMARY // 3)
+        line = f"{cut(line, MAX_SUMMARY - len(last) - 1)} {last}"
+    return html.escape(line, quote=False)
