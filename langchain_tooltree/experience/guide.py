@@ -1,7 +1,6 @@
 """What a search may ask of past runs: the seam between the planner, which knows neither graph nor memory, and these."""
 
-import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypedDict
 
@@ -11,7 +10,6 @@ from langchain_core.tools import StructuredTool
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.experience.records import ChatMessage
-from langchain_tooltree.experience.run_identity import tools_in
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.flows import Flow
 from langchain_tooltree.models import Meter
@@ -21,15 +19,15 @@ ROOM = 0.2
 at most 1.3 times the tokens of one that was not."""
 
 
-def room_for(system: Sequence[BaseMessage], tools: Iterable[Any], said: Conversation) -> int:
+def room_for(system: Sequence[BaseMessage], tools: int, said: Conversation) -> int:
     """Characters of advice that a request has room for: the same at each step, so that prompt caches hold.
 
-    It goes by the first request of the turn: the agent's instructions, its tools, and what was said up to its task.
+    It goes by the first request of the turn: the agent's instructions, so many characters of tools, and what was said
+    up to its task.
     """
-    described = json.dumps(list(tools_in(list(tools)).values()), ensure_ascii=False)
     first = next((at for at, message in enumerate(said.messages, 1) if message is said.request), len(said.messages))
     texts = (str(message.content) for message in (*system, *said.messages[:first]))
-    return int(ROOM * (len(described) + sum(map(len, texts))))
+    return int(ROOM * (tools + sum(map(len, texts))))
 
 
 @dataclass(frozen=True, slots=True)

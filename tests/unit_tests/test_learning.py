@@ -1,10 +1,15 @@
 """Experience: what an agent has been through makes its next run better and cheaper, and stays whose it is."""
 
+import threading
+from dataclasses import replace
+
 import pytest
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.store.memory import InMemoryStore
 
 from langchain_tooltree import (
@@ -14,13 +19,16 @@ from langchain_tooltree import (
     ExperienceStore,
     SITGraph,
     ToolTreeMiddleware,
+    ToolTreeNode,
     Trajectory,
+    asearch,
     create_tooltree_agent,
 )
 from langchain_tooltree.testing import ScriptedChatModel
 
 ALL = ("tooltree",)
 ANSWER = 'It is on the desk. {"missing": "nothing"}'
+SYSTEM = "You find what people have mislaid in a large old house. " * 60
 QUESTION = {"messages": [("user", "Where is the red key?")]}
 
 
@@ -38,7 +46,7 @@ def finder(experience, *, turns=1, **options):
     """An agent that looks at the desk in each turn, and its model."""
     replies = [reply for turn in range(turns) for reply in (looking(str(turn)), ANSWER)]
     model = ScriptedChatModel(replies=replies)
-    options = {"system_prompt": "You find what people have mislaid in a large old house. " * 20, **options}
+    options = {"system_prompt": SYSTEM, **options}
     return create_tooltree_agent(model, [look], effects={"look": "read"}, experience=experience, **options), model
 
 
@@ -200,3 +208,245 @@ def test_a_thread_rests_after_some_time():
     agent.invoke(QUESTION, in_thread("one"))
 
     assert asked == ["one"]
+
+
+def test_a_run_that_is_not_judged_yet_is_not_recalled():
+    experience = Experience(InMemoryStore(), namespace=ALL, verdict=lambda _: True)
+    agent, _ = finder(experience, turns=3, checkpointer=InMemorySaver())
+
+    agent.invoke(QUESTION, in_thread("one"))
+    agent.invoke(QUESTION, in_thread("one"))
+    agent.invoke(QUESTION, in_thread("two"))
+
+    recalled = {run.id: run.metadata["recalled"]["runs"] for run in experience.store.trajectories()}
+    assert recalled == {"one": [], "two": ["one"]}
+
+
+def test_what_is_recalled_stands_in_the_prompt_of_the_second_run_within_its_room():
+    experience = Experience(InMemoryStore(), namespace=ALL, verdict=lambda _: True)
+    experience.learn(run_of("Where is the red key?", id="past"))
+    agent, model = finder(experience)
+
+    agent.invoke(QUESTION)
+
+    first, second = (call[0].text for call in model.calls)
+    assert first == second
+    assert 'look("desk")' in first
+    assert len(first) < 1.25 * len(SYSTEM) + 300
+
+
+def test_twenty_similar_runs_cost_no_more_than_one():
+    def cost(runs):
+        experience = Experience(InMemoryStore(), namespace=ALL, verdict=lambda _: True)
+        for number in range(runs):
+            experience.learn(run_of("Where is the red key?", id=f"past {number}"))
+        agent, model = finder(experience)
+        messages = agent.invoke(QUESTION)["messages"]
+        assert messages[-1].text.startswith("It is on the desk.")
+        return len(model.calls), sum(each.usage_metadata["total_tokens"] for each in messages if each.type == "ai")
+
+    (calls_of_one, tokens_of_one), (calls_of_twenty, tokens_of_twenty) = cost(1), cost(20)
+
+    assert calls_of_twenty <= calls_of_one
+    assert tokens_of_twenty <= 1.1 * tokens_of_one
+
+
+def test_what_another_writer_keeps_in_the_same_store_is_there_at_the_next_look():
+    store = InMemoryStore()
+    here, there = (Experience(store, namespace=ALL, verdict=lambda _: True) for _ in range(2))
+    assert here.status().in_graph == there.status().in_graph == 0
+
+    here.learn(run_of(id="from here"))
+    there.learn(run_of(id="from there"))
+    ExperienceStore(store, namespace=ALL).add(run_of(id="from elsewhere"))
+
+    assert here.status().in_graph == there.status().in_graph == 3
+    assert all(run in here.graph for run in ("from here", "from there", "from elsewhere"))
+
+
+def test_a_record_that_is_deleted_leaves_the_graph():
+    store = InMemoryStore()
+    experience = Experience(store, namespace=ALL, verdict=lambda _: True)
+    experience.learn(run_of(id="one"))
+    experience.learn(run_of(id="two"))
+
+    ExperienceStore(store, namespace=ALL).delete("one")
+
+    assert "one" not in experience.graph
+    assert "two" in experience.graph
+    experience.learn(run_of(id="two", success=False))
+    assert "two" not in experience.graph
+
+
+class CountingStore(InMemoryStore):
+    """Counts what is read."""
+
+    listed = read = 0
+
+    def search(self, namespace, **options):
+        self.listed += namespace[-1] == "tasks"
+        return super().search(namespace, **options)
+
+    def batch(self, ops):
+        ops = list(ops)
+        self.read += sum(
+            getattr(op, "namespace", ("",))[-1] == "trajectories" and not hasattr(op, "value") for op in ops
+        )
+        return super().batch(ops)
+
+
+def test_where_nobody_has_written_no_record_is_read_and_none_is_listed():
+    store = CountingStore()
+    experience = Experience(store, namespace=ALL, verdict=lambda _: True)
+    for number in range(5):
+        experience.learn(run_of(id=f"run {number}"))
+    experience.status()
+    listed, read = store.listed, store.read
+
+    experience.learn(run_of(id="one more"))
+    assert experience.status().in_graph == 6
+    assert (store.listed, store.read) == (listed, read)
+    ExperienceStore(store, namespace=ALL).add(run_of(id="from elsewhere"))
+    assert experience.status().in_graph == 7
+    assert (store.listed, store.read) == (listed + 1, read + 1)
+
+
+def test_a_model_that_judges_keeps_nobody_waiting():
+    judging, judged = threading.Event(), threading.Event()
+
+    def answer(_):
+        judging.set()
+        assert judged.wait(10)
+        return {"reasons": "The key was found.", "verdict": "success"}
+
+    experience = Experience(InMemoryStore(), namespace=ALL, verdict=ScriptedChatModel(replies=[answer]))
+    agent, _ = finder(experience)
+
+    agent.invoke(QUESTION)
+
+    assert judging.wait(10)
+    assert experience.status().pending == 1
+    judged.set()
+    assert experience.settle().in_graph == 1
+    [run] = experience.store.trajectories()
+    assert run.reasons == "The key was found."
+    assert "pending" not in run.metadata
+
+
+def test_a_verdict_on_a_thread_that_went_on_meanwhile_does_not_count():
+    store = InMemoryStore()
+
+    def verdict(run):
+        if len(run.steps) == 1:
+            ExperienceStore(store, namespace=ALL).add(replace(run, reasons="It has gone on."))
+        return True
+
+    experience = Experience(store, namespace=ALL, verdict=verdict)
+    agent, _ = finder(experience)
+
+    agent.invoke(QUESTION)
+
+    status = experience.status()
+    assert (status.judged, status.pending) == (0, 1)
+
+
+def test_a_verdict_that_raises_leaves_the_run_for_later(caplog):
+    verdicts = iter([ValueError("down"), True])
+
+    def verdict(_):
+        if isinstance(given := next(verdicts), Exception):
+            raise given
+        return given
+
+    experience = Experience(InMemoryStore(), namespace=ALL, verdict=verdict)
+    agent, _ = finder(experience)
+
+    agent.invoke(QUESTION)
+
+    assert "down" in caplog.text
+    assert experience.status().pending == 1
+    assert experience.settle().in_graph == 1
+
+
+def test_the_recorder_learns_from_any_graph():
+    experience = Experience(InMemoryStore(), namespace=("tooltree", "{user_id}"), verdict=lambda _: True)
+    model = ScriptedChatModel(replies=[looking(), "It is there."] * 3)
+    agent = create_agent(model, [look], checkpointer=InMemorySaver())
+    ann = experience.within(user_id="ann")
+
+    def ask(thread):
+        agent.invoke(QUESTION, {**in_thread(thread, user_id="ann"), "callbacks": [experience.recorder]})
+
+    ask("one")
+    assert ann.status().pending == 1
+    ask("two")
+    assert (ann.status().pending, ann.status().in_graph) == (1, 1)
+    ask("one")
+    assert (ann.status().pending, ann.status().in_graph) == (2, 0)
+    assert ann.settle().in_graph == 2
+
+
+def test_a_run_that_recorder_and_middleware_hear_of_is_kept_and_judged_once():
+    asked = []
+    experience = Experience(InMemoryStore(), namespace=ALL, verdict=lambda run: asked.append(run.id) or True)
+    experience.learn(run_of(id="past"))
+    agent, _ = finder(experience)
+
+    agent.invoke(QUESTION, {"callbacks": [experience.recorder]})
+
+    assert len(asked) == 1
+    assert experience.status().runs == 2
+    assert experience.store.get(asked[0]).metadata["recalled"]["runs"] == ["past"]
+
+
+@pytest.mark.parametrize("recorded", [False, True], ids=["by the node", "by the recorder"])
+def test_a_node_learns_in_a_graph_of_ones_own(recorded):
+    experience = Experience(InMemoryStore(), namespace=ALL, verdict=lambda _: True)
+    experience.learn(run_of(id="past"))
+    model = ScriptedChatModel(replies=[looking(), ANSWER])
+    graph = StateGraph(MessagesState)
+    graph.add_node(
+        "model", ToolTreeNode(model, [look], effects={"look": "read"}, experience=experience, system_prompt=SYSTEM)
+    )
+    graph.add_node("tools", ToolNode([look]))
+    graph.add_edge(START, "model")
+    graph.add_conditional_edges("model", tools_condition)
+    graph.add_edge("tools", "model")
+
+    graph.compile().invoke(QUESTION, {"callbacks": [experience.recorder] if recorded else []})
+
+    assert 'look("desk")' in model.calls[0][0].text
+    status = experience.status()
+    assert (status.runs, status.in_graph) == (2, 2)
+    [run] = [each for each in experience.store.trajectories() if each.id != "past"]
+    assert run.metadata["recalled"]["runs"] == ["past"]
+    assert [step.tool for step in run.steps] == ["look"]
+
+
+async def test_a_search_is_a_run_of_its_own():
+    experience = Experience(InMemoryStore(), namespace=ALL, verdict=lambda _: True)
+    for _ in range(2):
+        model = ScriptedChatModel(replies=[looking(), ANSWER])
+        await asearch("Where is the red key?", [look], model=model, effects={"look": "read"}, experience=experience)
+
+    status = await experience.astatus()
+    assert (status.runs, status.in_graph) == (2, 2)
+
+
+class DownStore(InMemoryStore):
+    """Fails whenever it is asked."""
+
+    def batch(self, ops):
+        raise ConnectionError("The store is down.")
+
+    async def abatch(self, ops):
+        raise ConnectionError("The store is down.")
+
+
+def test_a_store_that_is_down_does_not_disturb_the_agent(caplog):
+    agent, _ = finder(Experience(DownStore(), namespace=ALL, verdict=lambda _: True))
+
+    messages = agent.invoke(QUESTION)["messages"]
+
+    assert messages[-1].text.startswith("It is on the desk.")
+    assert "The store is down." in caplog.text

@@ -1,0 +1,200 @@
+"""What the records of one namespace come to: a graph, a memory, and what both tell a search for one request."""
+
+import logging
+import threading
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from langchain_core.embeddings import Embeddings
+from langchain_core.language_models import BaseChatModel
+
+from langchain_tooltree.anomaly.detector import standard_detector
+from langchain_tooltree.cfgm.memory import DEFAULT_K, DEFAULT_MAX_CHARACTERS, CFGMMemory, recall_for
+from langchain_tooltree.cfgm.recall import RecalledRun, Recollection, recall_text
+from langchain_tooltree.cfgm.reflection import Reflector, correction_text
+from langchain_tooltree.cfgm.tips import Tip
+from langchain_tooltree.conversation import Conversation
+from langchain_tooltree.experience.guide import NextTools, Remedy
+from langchain_tooltree.experience.records import ChatMessage, as_reference
+from langchain_tooltree.experience.run_identity import tools_in
+from langchain_tooltree.experience.store import JUDGED, PAGE, PENDING, ExperienceStore, Namespace, RunEntry, entry_of
+from langchain_tooltree.experience.trajectory import Trajectory
+from langchain_tooltree.flows import Flow, current_writer, flow_of
+from langchain_tooltree.models import Meter
+from langchain_tooltree.sitgraph.sit_graph import SITGraph
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ExperienceStatus:
+    """What there is in a namespace.
+
+    Attributes:
+        runs: Records, failed attempts of searches included.
+        judged: Those that a verdict has called a success or a failure.
+        pending: Those that wait for their verdict.
+        successes: Those that succeeded.
+        in_graph: Those that the graph is made of.
+    """
+
+    runs: int
+    judged: int
+    pending: int
+    successes: int
+    in_graph: int
+
+
+class Learnt:
+    """What one namespace's records come to: its graph and its memory, and which version of each record is in them."""
+
+    def __init__(self, store: ExperienceStore, model: BaseChatModel | None, embeddings: Embeddings | None) -> None:
+        self.store = store
+        self.graph = SITGraph(embeddings=embeddings)
+        self.memory = CFGMMemory(model, store)
+        self._folded: dict[str, str] = {}
+        self._seen: dict[str, int] | None = None
+        self.entries: dict[str, RunEntry] = {}
+        self._busy = threading.Lock()
+
+    def refresh(self) -> Flow[None]:
+        """Take in what has changed in the store. Where nobody has written, that is one small read."""
+        # Somebody else is at it, on a thread or in a task that must not be waited for here.
+        if not self._busy.acquire(blocking=False):
+            return
+        try:
+            seen = yield from self.store.writes()
+            if seen != self._seen:
+                yield from self._take_in((yield from self.store.entries()))
+                self._seen = seen
+        finally:
+            self._busy.release()
+
+    def _take_in(self, entries: dict[str, RunEntry]) -> Flow[None]:
+        judged = {run: entry.version for run, entry in entries.items() if entry.outcome in JUDGED}
+        for run in [run for run in self._folded if run not in judged]:
+            self._forget(run)
+        self.entries = entries
+        changed = [run for run, version in judged.items() if self._folded.get(run) != version]
+        for start in range(0, len(changed), PAGE):
+            for trajectory in (yield from self.store.reading(changed[start : start + PAGE])):
+                yield from self._fold(trajectory, entries[trajectory.id])
+
+    def _fold(self, trajectory: Trajectory, entry: RunEntry) -> Flow[None]:
+        yield from flow_of(self.graph.learn)(trajectory)
+        self._folded[trajectory.id] = entry.version
+
+    def recall(self, task: str, own: str | None) -> Flow[tuple[list[str], list[dict[str, Any]]]]:
+        """The ids of the runs that are most like a task, the run of this conversation aside, and their tips."""
+        if not task:
+            return [], []
+        found = yield from recall_for(self.memory, task, k=DEFAULT_K, own=own, writer=current_writer())
+        return [each.trajectory.id for each in found.runs], [tip.to_dict() for tip in found.tips]
+
+    def advice(self, remembered: Mapping[str, Any], room: int) -> Flow[str]:
+        """What was recalled, in words; empty if it cannot be read."""
+        try:
+            runs = yield from self.store.reading(remembered["runs"])
+        except Exception as error:  # noqa: BLE001 - the store may be down, and the agent can do without
+            logger.warning("What was recalled could not be read: %s: %s", type(error).__name__, error)
+            return ""
+        tips = tuple(map(Tip.from_dict, remembered["tips"]))
+        recalled = tuple(RecalledRun(run, () if place else tips) for place, run in enumerate(runs))
+        task = remembered["first"]
+        return recall_text(Recollection(task, recalled), max_characters=min(room, DEFAULT_MAX_CHARACTERS))
+
+    @property
+    def place(self) -> Namespace:
+        """The namespace."""
+        return self.store.place[1]
+
+    def pending(self, until: float) -> list[str]:
+        """The runs that have waited for their verdict since then, longest first."""
+        waiting = [(each.since, run) for run, each in self.entries.items() if each.outcome == PENDING]
+        return [run for since, run in sorted(waiting) if since <= until]
+
+    def status(self) -> ExperienceStatus:
+        """How many there are of each kind."""
+        outcomes = [entry.outcome for entry in self.entries.values()]
+        return ExperienceStatus(
+            runs=len(outcomes),
+            judged=sum(outcome in JUDGED for outcome in outcomes),
+            pending=outcomes.count(PENDING),
+            successes=outcomes.count("success"),
+            in_graph=len(self.graph),
+        )
+
+    def _forget(self, run: str) -> None:
+        self.graph.remove(run)
+        self._folded.pop(run, None)
+
+    def keep(self, trajectory: Trajectory) -> Flow[None]:
+        """Write a record, and take it in at once."""
+        yield from flow_of(self.store.add)(trajectory)
+        entry = self.entries[trajectory.id] = entry_of(trajectory)
+        if trajectory.success is None:
+            self._forget(trajectory.id)
+        else:
+            yield from self._fold(trajectory, entry)
+        writer, count = self.store.own_writes()
+        if self._seen is not None and self._seen.get(writer, 0) == count - 1:
+            self._seen[writer] = count  # nobody else's writes are in between
+
+
+@dataclass(frozen=True, slots=True)
+class RequestGuide:
+    """Past runs of a namespace as the search for one request sees them; see `Guide`."""
+
+    learnt: Learnt
+    remembered: Mapping[str, Any]
+    advice: str
+    model: BaseChatModel | None
+
+    def next_tools(self, dialogue: Sequence[ChatMessage], allowed: Collection[str]) -> Flow[NextTools | None]:
+        """How past runs went on from here."""
+        try:
+            return (yield from flow_of(self.learnt.graph.next_tools)(dialogue, allowed=list(allowed)))
+        except Exception as error:  # noqa: BLE001 - the embedder may be down, and the search can do without
+            logger.warning("No tool could be suggested: %s: %s", type(error).__name__, error)
+            return None
+
+    def is_anomalous(self, said: Conversation) -> Flow[bool]:
+        """Whether the latest observations show that something is off."""
+        try:
+            return (yield from flow_of(standard_detector().check)(said)) is not None
+        except Exception as error:  # noqa: BLE001 - the search can do without
+            logger.warning("An observation was not checked: %s: %s", type(error).__name__, error)
+            return False
+
+    def remedy(self, said: Conversation, tools: Sequence[Any], meter: Meter) -> Flow[Remedy | None]:
+        """What a model says about the trouble at the end of a dialogue."""
+        if self.model is None:
+            return None
+        try:
+            anomaly = yield from flow_of(standard_detector().check)(said)
+            if anomaly is None or not anomaly.recoverable:
+                return None
+            tips = [Tip.from_dict(each) for each in self.remembered["tips"]]
+            described = tools_in(list(tools)).values()
+            reflect = flow_of(Reflector(self.model).reflect)
+            reflection = yield from reflect(said, anomaly, tips=tips, tools=described, meter=meter)
+        except Exception as error:  # noqa: BLE001 - the search goes on as it would have
+            logger.warning("There is no reflection: %s: %s", type(error).__name__, error)
+            return None
+        if reflection is None:
+            return None
+        return Remedy(as_reference(correction_text(anomaly, reflection), source="review"), reflection.next_step)
+
+    def failed(self, attempts: Sequence[Trajectory]) -> Flow[None]:
+        """Keep failed attempts at the task of the request."""
+        for attempt in attempts:
+            yield from undisturbed(self.learnt.keep(attempt))
+
+
+def undisturbed(flow: Flow[None]) -> Flow[None]:
+    """A flow whose failure is logged: the agent goes on without it."""
+    try:
+        yield from flow
+    except Exception as error:
+        logger.exception("Experience could not be used as it should: %s", error)  # noqa: TRY401 - the reason in one line
