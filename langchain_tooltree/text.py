@@ -244,10 +244,12 @@ def mermaid_text(text: str) -> str:
 
 _MONTH = r"(?:Jan|Feb|Mar|Apr|May|June?|July?|Aug|Sept?|Oct|Nov|Dec)[a-z]*\.?"
 _SECONDS = r"(?:[mnµu]?s|secs?|(?:milli)?seconds?)\b"
-_NUMBERED = (
+NUMBERED = (
     r"(?:order|ticket|booking|reservation|confirmation|invoice|receipt|shipment|tracking|case|reference"
     r"|payment|transaction|request|trace|message)"
 )
+"""What tools number when they make one."""
+
 _MONEY = r"(?:EUR|USD|GBP|CHF|JPY|CNY|INR|SEK|NOK|DKK|PLN|CAD|AUD)"
 # A bare number that is followed by a word may be a count of what the word says.
 _NO_COUNT = r"(?![\w-]|[.,][\d-]|\ ?[%€$£]|\ (?!(?:is|was|has|at|placed|created|made|opened|confirmed|for|by|on)\b)\w)"
@@ -270,11 +272,11 @@ _MADE_UP = re.compile(
         | (?:[Tt]ook|[Ee]lapsed|(?:done|ran|(?:complet|finish|execut|process)ed)\ in)\ (?=[\d.]{{1,19}}\ ?{_SECONDS}))
       (?P<taken>\d{{1,9}}(?:\.\d{{1,9}})?)(?:\ ?{_SECONDS}|(?!\.?\d|\ ?\w))
     | (?<![^\W_])(?P<uuid>[\da-fA-F]{{8}}(?:-[\da-fA-F]{{4}}){{3}}-[\da-fA-F]{{12}})(?!\w)
-    | (?<!\w)(?: (?i:{_NUMBERED})(?:[ _]?(?i:id|number|no\.?|code|reference)|\ ?(?=\#))
+    | (?<!\w)(?: (?i:{NUMBERED})(?:[ _]?(?i:id|number|no\.?|code|reference)|\ ?(?=\#))
         | (?<![A-Za-z]\ )(?:id|Id|ID|uuid|UUID) )
       \\?["']?\s?(?P<is>is|[:=\#])?\s?\\?["'\#]?
       (?P<named>(?(is)\d{{1,40}}|\d{{5,40}}){_NO_COUNT}|{_MIXED}(?!\w))
-    | (?<!\w)(?i:{_NUMBERED})\\?["']?\s?[:=]?\s?\\?["']?
+    | (?<!\w)(?i:{NUMBERED})\\?["']?\s?[:=]?\s?\\?["']?
       (?P<numbered>(?!{_MONEY}-)[A-Z]{{1,5}}(?:-[A-Z\d]{{1,9}}){{0,3}}-\d{{5,}})(?!\w)
     | (?<![^\W_])(?P<token>[A-Za-z\d]{{8,}})(?![^\W_])
     """,
@@ -339,6 +341,11 @@ def made_up(tried: str, real: str, *, asked: str = "", known: str = "") -> MadeU
     sure = {one: other for one, other in changed.items() if len(one) >= SURE_LENGTH}
     sure |= {one: min(others) for one, others in times.items() if len(others) == 1}
     return MadeUp(sure, frozenset((changed.keys() | times.keys()) - sure.keys()))
+
+
+def identifiers_in(text: str) -> list[str]:
+    """The identifiers in a text that tools have made up, in order."""
+    return [value for _, kind, value in _parts(text) if kind == "identifier"]
 
 
 def _parts(text: str) -> Iterator[tuple[str, str, str]]:

@@ -4,14 +4,17 @@ Cutting would keep what happens to stand at an end, and a room that is described
 its calls first, each of them once before any of them twice, and then to what was new in the observations.
 """
 
+import json
 import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from langchain_tooltree.text import GAP, cut, weight, words_of
 
+EMPTY: tuple[Any, ...] = (None, "", [], {})
 LONGEST_PIECE = 60  # characters from which on a sentence is taken apart at its commas
 WANTED_WORD_WEIGHT = 3.0  # what a new word counts for that is wanted, beside 1 for any other
 
@@ -80,6 +83,31 @@ def in_short(pieces: Sequence[Piece], longest: int) -> str:
     return _joined(kept, longest)
 
 
+def thinned(text: str, longest: int) -> str:
+    """An observation without the marks and the repeated names of JSON; a text that is none, or too long, as it is."""
+    if text[:1] not in {"{", "["} or len(text) > longest:
+        return text
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    return _plain(data) if isinstance(data, dict | list) and data else text
+
+
+def _plain(data: Any, *, inner: bool = False) -> str:
+    """Data in few characters: nothing empty, and in a list of objects with the same fields, each field named once."""
+    if isinstance(data, dict):
+        fields = (f"{name}: {_plain(value, inner=True)}" for name, value in data.items() if value not in EMPTY)
+        return f"{{{', '.join(fields)}}}" if inner else "; ".join(fields)
+    if not isinstance(data, list):
+        return data if isinstance(data, str) else json.dumps(data, ensure_ascii=False)
+    rows = [each for each in data if isinstance(each, dict)]
+    if len(rows) == len(data) > 1 and all(row.keys() == rows[0].keys() for row in rows) and rows[0]:
+        values = (", ".join(_plain(value, inner=True) for value in row.values()) for row in rows)
+        return f"({', '.join(rows[0])}) {' | '.join(values)}"
+    return f"[{', '.join(_plain(each, inner=True) for each in data)}]"
+
+
 def flat(text: str) -> str:
     """A text on one line, whose lines can still be kept apart."""
     return _joined(pieces_of(text))
@@ -106,6 +134,7 @@ SHORT_CALL = 40  # characters up to which a call is short
 MOSTLY_SPACE = 10  # how many times as long as its words an observation may be because of white space
 WANTED = 2.0  # what a word of a call counts for that is wanted, beside 1 for any other
 FAILED = 0.25  # what a call counts for that failed, beside 1 for any other: a later one did better
+AGREED = 0.5  # what words count for on top that a call follows, as consent to a change does
 FIRST, LAST = 0.5, 2.0  # what the steps at both ends count for on top, beside 1 for the best of all
 
 
@@ -117,7 +146,7 @@ class Move:
     observation: str = ""
     failed: bool = False
     times: int = 1  # in a row, or as part of a cycle
-    said: bool = False  # words alone: without the observation, the line says nothing
+    said: bool = False  # words alone, in the call or in what stands as observation
 
 
 def condensed(moves: Sequence[Move], *, max_characters: int, about: str = "") -> str:
@@ -192,7 +221,7 @@ class _Condensing:
         self._moves: list[Move] = []
         for move in moves:
             # Words alone count as a call, since a line without them says nothing.
-            call = f"{move.call}{ARROW}{flat(move.observation)}" if move.said else move.call
+            call = f"{move.call}{ARROW}{flat(move.observation)}" if move.said and move.observation else move.call
             short = cut(call, max(SHORT_CALL, room // LONGEST_CALL))
             self._moves.append(replace(move, call=short, observation="" if move.said else move.observation))
         self._room = room
@@ -207,6 +236,9 @@ class _Condensing:
             self._show(place, "", int(self._room * FOR_CALLS))
         # What came of the calls that are shown: the most news for its length first.
         observed = news_in(((move.call, move.observation) for move in self._moves), self._wanted)
+        first = next((place for place in sorted(self._shown) if observed[place]), None)
+        if first is not None:  # what was there at the beginning, without which the rest says little
+            self._show(first, in_short(observed[first], LENGTHS[1]), self._room)
         for longest in LENGTHS:
             shown = {place: in_short(observed[place], longest) for place in self._shown}
             news = {place: sum(piece.news for piece in observed[place]) for place in shown}
@@ -248,6 +280,9 @@ class _Condensing:
             again = times[move.call] ** 2
             worth.append(mean * (FAILED if move.failed else 1) / again / (len(move.call) + len(GAP)))
         most = max(worth)
+        for place, move in enumerate(self._moves[:-1]):
+            if move.said and not self._moves[place + 1].said:
+                worth[place] += AGREED * most
         worth[0] += FIRST * most
         worth[-1] += LAST * most
         return sorted(range(len(worth)), key=lambda place: (-worth[place], place))

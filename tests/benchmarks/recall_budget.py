@@ -19,7 +19,7 @@ from statistics import fmean
 from typing import Any
 
 from langchain_tooltree import Trajectory, load_trajectories
-from tests.internals.cfgm import ANSWER, condensed, moves_of
+from tests.internals.cfgm import condensed, moves_of
 from tests.internals.experience import RunRanking
 from tests.internals.hall import run_flow, words_of
 
@@ -115,7 +115,7 @@ def partners(runs: Sequence[Trajectory], group: Callable[[Trajectory], Any]) -> 
 
 
 def calls_of(run: Trajectory, leave_out: Sequence[str] = ()) -> set[str]:
-    calls = {move.call for move in moves_of(run) if move.call != ANSWER}
+    calls = {move.call for move in moves_of(run) if not move.said}
     return {call for call in calls if not {*leave_out} & {*words_of(call)}}
 
 

@@ -33,8 +33,9 @@ from langchain_tooltree.cfgm.collect.environment import (
     stepping,
 )
 from langchain_tooltree.cfgm.collect.report import NamedTask, named
-from langchain_tooltree.cfgm.condense import GAP, Move, condensed, flat, in_short, news_in, pieces_of
+from langchain_tooltree.cfgm.condense import GAP, Move, condensed, flat, in_short, news_in, pieces_of, thinned
 from langchain_tooltree.cfgm.focus import DEFAULT_FOCUS_PROMPT, LONGEST_FOCUS_POINT
+from langchain_tooltree.cfgm.masks import masks_in
 from langchain_tooltree.cfgm.recall import ANSWER, LOOKED_AT, Recollection, complementary, moves_of
 from langchain_tooltree.cfgm.reflection import (
     ADVICE,

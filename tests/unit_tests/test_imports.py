@@ -21,6 +21,7 @@ PURE = {
     "anomaly/rules.py",
     "cfgm/collect/report.py",
     "cfgm/condense.py",
+    "cfgm/masks.py",
     "events.py",
     "experience/records.py",
     "sitgraph/graph.py",

@@ -1,9 +1,11 @@
 """What recalled experience looks like in a prompt: it fits, it is marked, and nothing starves."""
 
+import json
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from teacher import attempt
 
 from langchain_tooltree import ConfigurationError, Outcome, RecalledRun, SITGraph, Step, Tip, Trajectory, recall_text
@@ -88,7 +90,7 @@ def test_many_tips_leave_room_for_the_run_and_reasons_go_before_tips_do():
 
 
 def test_a_tip_longer_than_the_room_is_cut():
-    told = text_of(RecalledRun(WATER, (tip("Turn " * 500),)), room=800)
+    told = text_of(RecalledRun(WATER, (tip("Turn " * 500),)), room=1_500)
     assert "- Turn Turn" in told
     assert "Run: Boil water." in told
 
@@ -180,6 +182,65 @@ def test_of_a_very_long_observation_the_beginning_and_the_end_are_told():
     told = text_of(RecalledRun(run), room=2_000)
     assert "It begins." in told
     assert "It ends." in told
+
+
+USER = {"user_id": "mia_li_3668", "address1": "975 Sunset Drive", "bags": [], "note": None}
+FLIGHTS = [{"number": "HAT1", "price": 5}, {"number": "HAT2", "price": 6}]
+
+
+def dialogue():
+    """Somebody wants a flight, and agrees to what it costs before it is booked."""
+    said = (
+        HumanMessage("Hi!"),
+        AIMessage("Hello."),
+        HumanMessage("Book me a flight to Boston."),
+        AIMessage("Who?"),
+    )
+    known = HumanMessage("I am mia_li_3668."), called("find_user", json.dumps(USER), user_id="mia_li_3668")
+    found = called("find_flights", json.dumps(FLIGHTS), to="BOS")
+    agreed = AIMessage("HAT1 for 5 dollars: is that right?"), HumanMessage("Yes, please.")
+    booked = called("book", "Booked for mia_li_3668.", flight="HAT1", user_id="mia_li_3668")
+    messages = [*said, known[0], *known[1], *found, *agreed, *booked, AIMessage("It is booked.")]
+    return Trajectory.from_messages(messages, success=True)
+
+
+def called(tool, seen, **arguments):
+    call = {"name": tool, "args": arguments, "id": tool}
+    return AIMessage("", tool_calls=[call]), ToolMessage(seen, tool_call_id=tool, name=tool)
+
+
+def test_a_dialogue_tells_its_user_s_turns_and_nobody_s_name():
+    expected = """\
+Run: Book me a flight to Boston.
+find_user("<user 1>") → user_id: <user 1>; address1: <address 1>
+find_flights("BOS") → (number, price) HAT1, 5 | HAT2, 6
+[user] Yes, please.
+book(flight="HAT1", user_id="<user 1>") → Booked for <user 1>.
+[answer] → It is booked.
+</reference_material>"""
+    assert text_of(RecalledRun(dialogue())).endswith(expected)
+
+
+def test_tips_name_nobody_either():
+    told = text_of(RecalledRun(dialogue(), (tip("Ask mia_li_3668 first."),)))
+    assert "- Ask <user 1> first." in told
+
+
+def test_in_little_room_the_tips_come_first_and_a_run_only_where_there_is_room_left():
+    told = {room: text_of(RecalledRun(LONG, TIPS[:1]), RecalledRun(WATER, TIPS[1:]), room=room) for room in (300, 900)}
+    assert told[300].count("- ") == 2
+    assert "Run: " not in told[300]
+    assert "Run: Grow a plant." in told[900]
+    assert "Run: Boil water." not in told[900]
+    assert "Run: " in text_of(RecalledRun(WATER), room=300)
+
+
+def test_what_was_seen_first_stays():
+    steps = [(f"dig hole {n}", f"Hole {n} is {'very ' * n}deep. There is a worm {n} in it.") for n in range(60)]
+    run = attempt(
+        "Grow a plant.", ("look", "There are pots and a shovel and seeds in the shed, as there always are."), *steps
+    )
+    assert "pots and a shovel" in text_of(RecalledRun(run), room=1_500)
 
 
 STATES = [

@@ -137,13 +137,13 @@ def empty_store() -> ExperienceStore:
 
 
 def contents(experience: ExperienceStore) -> dict[Any, Any]:
-    """All that a store holds, of any namespace."""
+    """All that a store holds, of any namespace, apart from who wrote when."""
     store = experience._store
     return {
         (namespace, item.key): item.value
         for namespace in store.list_namespaces()
         for item in store.search(namespace, limit=1_000)
-        if item.namespace == namespace
+        if item.namespace == namespace and namespace[-1] != "writers"
     }
 
 
