@@ -238,6 +238,7 @@ class Experience:
         *,
         id: str | None = None,  # noqa: A002 - the record's field
         tools: Sequence[Any] = (),
+        instructions: str = "",
     ) -> Flow[None]:
         """Keep a conversation whose turn is over; see `Learner.ended`."""
         recorder = RunRecorder(None, settle=self._settled)
@@ -245,7 +246,8 @@ class Experience:
         about |= as_metadata(tools_in(list(tools)))
         store = self._store.within(**remembered["namespace"])
         task = remembered["first"] or None
-        yield from undisturbed(recorder.keeping(messages, current_runtime(), store, task=task, id=id, about=about))
+        keeping = partial(recorder.keeping, messages, current_runtime(), store, task=task, id=id, about=about)
+        yield from undisturbed(keeping(instructions=instructions))
 
     def _here(self) -> Learnt:
         try:
@@ -313,7 +315,7 @@ class Experience:
         verdict = yield from self._judge(trajectory)
         reasons = "\n".join(part for part in (trajectory.reasons, verdict.reasons) if part)
         metadata = {name: value for name, value in trajectory.metadata.items() if name != PENDING}
-        return replace(trajectory.judged(verdict.success, reasons), metadata=metadata)
+        return replace(trajectory, metadata=metadata).judged(verdict.success, reasons, source="verdict")
 
 
 class _Shared:

@@ -7,7 +7,7 @@ from langchain_core.language_models import BaseChatModel
 from pydantic import BaseModel, Field
 
 from langchain_tooltree.errors import ConfigurationError, ReplyError
-from langchain_tooltree.experience.records import DEFAULT_MAX_CHARACTERS, excerpt
+from langchain_tooltree.experience.excerpts import DEFAULT_MAX_CHARACTERS, excerpt
 from langchain_tooltree.experience.store import RecordCollection
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.flows import Flow

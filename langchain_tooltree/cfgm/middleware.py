@@ -165,7 +165,11 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
         begun = state.get("cfgm_begun")
         task = begun["latest"] if begun else ""
         message = yield from self._recovery.correction(
-            said, known=self._known(state, runtime), task=task, writer=runtime.stream_writer
+            said,
+            known=self._known(state, runtime),
+            task=task,
+            instructions=self._recorder.tools.instructions(run_id(runtime)),
+            writer=runtime.stream_writer,
         )
         return None if message is None else {"messages": [message]}
 
@@ -188,6 +192,7 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
         """Record a run that has come to its end; one that is interrupted has not. What goes wrong is logged."""
         is_collecting = _is_collecting()
         self._recorder.tools.take(run_id(runtime))
+        instructions = self._recorder.tools.take_instructions(run_id(runtime))
         if self._records_in is None or is_collecting:
             return
         begun = state.get("cfgm_begun")
@@ -195,7 +200,9 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
         try:
             experience = self._records_in.experience.within_config(config)
             task = (begun and begun["first"]) or None
-            yield from self._recorder.keeping(state["messages"], runtime, experience, task=task)
+            yield from self._recorder.keeping(
+                state["messages"], runtime, experience, task=task, instructions=instructions
+            )
         except Exception as error:
             logger.exception("A run was not recorded: %s", error)  # noqa: TRY401 - names the reason in one line
 
@@ -229,6 +236,7 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
         return Recalled(namespace=namespace, request=request, text=text, tips=tips)
 
     def _with_recalled(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
+        self._recorder.tools.hear_instructions(run_id(request.runtime), request.system_message)
         if self._recovery is not None:
             tools = [*request.tools, *_forms(request)]
             self._recorder.tools.hear(run_id(request.runtime), tools)

@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 from langchain_core.language_models import BaseChatModel
 from pydantic import BaseModel, Field
 
-from langchain_tooltree.experience.records import DEFAULT_MAX_CHARACTERS, excerpt
+from langchain_tooltree.experience.excerpts import DEFAULT_MAX_CHARACTERS, excerpt
 from langchain_tooltree.experience.store import ExperienceStore, RecordCollection
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.flows import Flow, arun_flow, flow_of, run_flow

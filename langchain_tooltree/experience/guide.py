@@ -125,8 +125,9 @@ class Learner(Protocol):
         *,
         id: str | None = None,  # noqa: A002 - the record's field
         tools: Sequence[Any] = (),
+        instructions: str = "",
     ) -> Flow[None]:
-        """Keep a conversation whose turn is over, with the tools that its model was offered. It raises nothing.
+        """Keep a conversation whose turn is over, with what its model was offered and told. It raises nothing.
 
         `id` is that of a run of its own; else it is the run of the graph that is running.
         """

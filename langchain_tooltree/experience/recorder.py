@@ -5,7 +5,7 @@ import logging
 import threading
 import weakref
 from asyncio import AbstractEventLoop
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, Self
@@ -25,10 +25,11 @@ from langchain_tooltree.experience.recording import (
     messages_in,
     update_in,
 )
+from langchain_tooltree.experience.records import opening_instructions
 from langchain_tooltree.experience.run_identity import OfferedTools, run_id, tools_in
 from langchain_tooltree.experience.store import ExperienceStore
 from langchain_tooltree.experience.threads import MESSAGES_KEY
-from langchain_tooltree.experience.trajectory import Trajectory
+from langchain_tooltree.experience.trajectory import Trajectory, to_chat
 from langchain_tooltree.experience.verdict import AnyVerdict, Verdict, resolve_verdict
 from langchain_tooltree.flows import Flow, FunctionStep, arun_flow, flow_of, run_flow
 from langchain_tooltree.models import TAG
@@ -90,7 +91,8 @@ class RunRecorder:
 
     def conversation(self, messages: Sequence[BaseMessage], runtime: Any) -> Trajectory:
         """What a state holds of the run that is going on, under the same id as any other recorder of it has."""
-        return Trajectory.from_messages(messages, id=_id_of(runtime, list(_hearing())))
+        instructions = self.tools.take_instructions(run_id(runtime))
+        return Trajectory.from_messages(messages, id=_id_of(runtime, list(_hearing())), instructions=instructions)
 
     def judging(self, trajectory: Trajectory, last: Any) -> Flow[Trajectory]:
         """A run with its verdict, as a flow; `last` is its last message. Without one, if nobody has one."""
@@ -109,7 +111,7 @@ class RunRecorder:
                 _VERDICTS[id(last)] = shared
                 weakref.finalize(last, _VERDICTS.pop, id(last), None).atexit = False
         reasons = "\n".join(part for part in (trajectory.reasons, shared.verdict.reasons) if part)
-        return trajectory.judged(shared.verdict.success, reasons)
+        return trajectory.judged(shared.verdict.success, reasons, source="verdict")
 
     def keeping(
         self,
@@ -119,6 +121,7 @@ class RunRecorder:
         *,
         task: str | None = None,
         id: str | None = None,  # noqa: A002 - the record's field
+        instructions: str = "",
         about: Mapping[str, Any] | None = None,
     ) -> Flow[None]:
         """Judge a conversation that has come to its end and keep it in a store, as a flow.
@@ -132,7 +135,9 @@ class RunRecorder:
                 recording.judging = self.judging
                 recording.settle, recording.about = self._settle, about or {}
                 return
-        trajectory = Trajectory.from_messages(messages, id=id or _id_of(runtime, heard), task=task)
+        trajectory = Trajectory.from_messages(
+            messages, id=id or _id_of(runtime, heard), task=task, instructions=instructions
+        )
         trajectory = replace(trajectory, metadata={**trajectory.metadata, **(about or {})})
         if Conversation(messages).is_summarized:
             fuller = yield from flow_of(store.get)(trajectory.id)
@@ -246,14 +251,19 @@ class TrajectoryRecorder(GraphCallbackHandler):
             self._forget(run_id)
 
     def on_chat_model_start(self, serialized: Any, messages: Any, *, run_id: UUID, **about: Any) -> None:  # noqa: ARG002
-        """Take note of the tools that a model is offered, and of what is configurable around it."""
+        """Take note of what a model is told and offered, and of what is configurable around it."""
         with _undisturbed(), self._lock:
             parent = self._runs.get(about.get("parent_run_id"))
             if parent is None or parent.recording is None:
                 return
             _hear_variables(parent)
             if not parent.inner and TAG not in (about.get("tags") or ()):
-                parent.recording.tools |= tools_in((about.get("invocation_params") or {}).get("tools"))
+                offered = tools_in((about.get("invocation_params") or {}).get("tools"))
+                instructions = _instructions_in(messages[0] if messages else ())
+                node = str((about.get("metadata") or {}).get("langgraph_node"))
+                graph = next((run for run in parent.lineage() if run.graph is not None), None)
+                inside = graph is not parent.recording.top
+                parent.recording.hear_request(instructions, offered, node=node, inside=inside)
 
     def on_interrupt(self, event: GraphInterruptEvent) -> None:
         """Note that a run is interrupted."""
@@ -436,6 +446,20 @@ def _has_thread(runtime: Any) -> bool:
 def _id_of(runtime: Any, heard: "Sequence[tuple[TrajectoryRecorder, Recording]]") -> str | None:
     own = None if runtime is None else run_id(runtime)
     return own or (heard[0][1].id if heard else None)
+
+
+def _instructions_in(messages: Iterable[BaseMessage]) -> str:
+    """The system prompt with which a request begins, without what this package has added to it."""
+    return opening_instructions(map(to_chat, messages))
+
+
+def hear_request(messages: Iterable[BaseMessage], tools: Sequence[Any]) -> None:
+    """Tell what records the node that is running with what its agent asks its model: instructions and tools.
+
+    A planner asks in the agent's place, and what it asks with is its own.
+    """
+    for _, recording in _hearing():
+        recording.hear_request(_instructions_in(messages), tools_in(tools), node="", inside=False)
 
 
 def _hearing() -> list[tuple[TrajectoryRecorder, Recording]]:

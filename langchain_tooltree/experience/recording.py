@@ -104,6 +104,7 @@ def together(
     task: str | None = None,
     success: bool | None = None,
     reasons: str = "",
+    instructions: str = "",
     tools: Tools | None = None,
     earlier: Trajectory | None = None,
 ) -> Trajectory:
@@ -137,6 +138,7 @@ def together(
         task=task,
         success=success,
         reasons=reasons,
+        instructions=instructions or (earlier.instructions if earlier else ""),
         branches=[Branch(each.name, each.after, tuple(map(_as_chat, each.messages.values()))) for each in spoken],
         metadata=as_metadata({**offered, **(tools or {})}),
     )
@@ -249,6 +251,7 @@ class Recording:
         self.variables: dict[str, Any] | None = None
         self.tools: Tools = {}
         self.interrupted = False
+        self._instructions: dict[tuple[int, str], str] = {}
         self.judging: Callable[[Trajectory, Any], Flow[Trajectory]] | None = None
         self.settle: Any = None
         self.about: Mapping[str, Any] = {}
@@ -261,6 +264,22 @@ class Recording:
         if self.thread_id is None:
             return str(self.top.id)
         return f"{self.thread_id}/{self._namespace}" if self._namespace else self.thread_id
+
+    @property
+    def instructions(self) -> str:
+        """The agent's own: those of models that are offered tools in the outermost graph, or else of other models."""
+        nearest = min((distance for distance, _ in self._instructions), default=0)
+        said = (text for (distance, _), text in self._instructions.items() if distance == nearest)
+        return "\n\n".join(dict.fromkeys(said))
+
+    def hear_request(self, instructions: str, offered: Tools, *, node: str, inside: bool) -> None:
+        """Take note of what a model is asked with in a node; `inside` a graph within the outermost one, or not.
+
+        Of several requests of one node the latest counts: instructions may hold the time.
+        """
+        self.tools |= offered
+        if instructions:
+            self._instructions[2 * inside + (not offered), node] = instructions
 
     def hear_variables(self, configurable: Mapping[str, Any]) -> None:
         """Take note of what is `configurable`, as something that runs inside a node sees it.
@@ -306,7 +325,15 @@ class Recording:
         reasons = "" if error is None else f"The run raised {type(error).__name__}: {error}"
         if self.unfinished(error):
             reasons = STOPPED
-        return together(root, inside, id=self.id, reasons=reasons, tools=self.tools, earlier=earlier)
+        return together(
+            root,
+            inside,
+            id=self.id,
+            reasons=reasons,
+            instructions=self.instructions,
+            tools=self.tools,
+            earlier=earlier,
+        )
 
     def unfinished(self, error: BaseException | None) -> bool:
         """Whether the run stopped with more to come: at an interrupt, drained, cancelled, or no longer read from."""

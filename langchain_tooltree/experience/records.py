@@ -6,10 +6,10 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby
+from itertools import groupby, takewhile
 from typing import Any, Literal, Self, TypeVar
 
-from langchain_tooltree.text import LONGEST_TEXT, cut, digest, shortened, shortened_in, substance
+from langchain_tooltree.text import cut, digest, shortened, substance
 
 T = TypeVar("T")
 
@@ -189,6 +189,13 @@ class Branch:
     messages: tuple[ChatMessage, ...]
 
 
+JUDGED_BY, OVERRULED = "judged_by", "overruled"
+"""Keys of a record's metadata: who has judged it, and the verdict, `success` and `reasons`, that was replaced."""
+
+Source = Literal["verdict", "user", "agent"]
+"""Who says whether a run succeeded: a verdict, a person, or the agent about itself."""
+
+
 @dataclass(frozen=True)
 class Record:
     """One run of an agent on one task: the one record that everything else is made from.
@@ -202,6 +209,7 @@ class Record:
         messages: The dialogue in the OpenAI chat format; empty if only the steps are known.
         branches: Dialogues of sub-agents that are not part of `messages`.
         reasons: Why it counts as a success or a failure.
+        instructions: The system prompt of the agent, as its developer wrote it; empty if it is not known.
         metadata: Everything else the record came with, such as a reward.
     """
 
@@ -213,6 +221,7 @@ class Record:
     messages: tuple[ChatMessage, ...] = ()
     branches: tuple[Branch, ...] = ()
     reasons: str = ""
+    instructions: str = ""
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -230,6 +239,7 @@ class Record:
         success: bool | None = None,
         branches: Sequence[Branch] = (),
         reasons: str = "",
+        instructions: str = "",
         metadata: Mapping[str, Any] | None = None,
     ) -> Self:
         """Read a run from messages in the OpenAI chat format.
@@ -242,6 +252,7 @@ class Record:
             success: Whether it succeeded.
             branches: Dialogues of sub-agents.
             reasons: Why it succeeded or failed.
+            instructions: The agent's system prompt; that with which the dialogue begins if left out.
             metadata: Whatever else is to be kept.
 
         Returns:
@@ -260,7 +271,7 @@ class Record:
             task=first_request(messages) if task is None else task,
             steps=tuple(
                 step
-                for each in _woven(((step.position, step) for step in steps_in(messages)), branches)
+                for each in woven(((step.position, step) for step in steps_in(messages)), branches)
                 for step in (steps_in(each.messages, branch=each.name) if isinstance(each, Branch) else [each])
             ),
             success=success,
@@ -268,12 +279,36 @@ class Record:
             messages=messages,
             branches=branches,
             reasons=reasons,
+            instructions=instructions or opening_instructions(messages),
             metadata=dict(metadata or {}),
         )
 
-    def judged(self, success: bool | None, reasons: str = "") -> Self:  # noqa: FBT001 - the verdict itself
-        """A copy of the run with a verdict: whether it succeeded, and why."""
-        return replace(self, success=success, reasons=reasons)
+    @property
+    def source(self) -> Source | None:
+        """Who has said whether it succeeded; `None` if that is not known, as for runs from files."""
+        by = self.metadata.get(JUDGED_BY)
+        return by if by in ("verdict", "user", "agent") else None
+
+    @property
+    def overruled(self) -> Mapping[str, Any] | None:
+        """The verdict, `success` and `reasons`, in whose place somebody has put their own; `None` if there was none."""
+        verdict = self.metadata.get(OVERRULED)
+        return verdict if isinstance(verdict, Mapping) else None
+
+    def judged(self, success: bool | None, reasons: str = "", *, source: Source | None = None) -> Self:  # noqa: FBT001 - the verdict itself
+        """A copy of the run with a verdict: whether it succeeded, and why.
+
+        With a `source`, it is noted who says so. What a person or the agent says takes the place of a verdict, which
+        is kept, so that the two can be compared.
+        """
+        if source is None:
+            return replace(self, success=success, reasons=reasons)
+        metadata = {**self.metadata, JUDGED_BY: source}
+        if source == "verdict":
+            metadata.pop(OVERRULED, None)
+        elif self.source == "verdict":
+            metadata[OVERRULED] = {"success": self.success, "reasons": self.reasons}
+        return replace(self, success=success, reasons=reasons, metadata=metadata)
 
     def dialogues(self) -> Iterator[tuple[str, tuple[ChatMessage, ...]]]:
         """The dialogue of the trajectory, named by an empty text, then those of its branches by their names."""
@@ -344,6 +379,13 @@ def aim_of(requests: Iterable[str]) -> str:
         aim.insert(1, cut(want, left - 1))
         left -= len(aim[1]) + 1
     return " ".join(aim)
+
+
+def opening_instructions(messages: Iterable[ChatMessage]) -> str:
+    """The system prompt in a dialogue: the text of the system messages that it begins with, without our additions."""
+    opening = takewhile(lambda message: PARTS.get(str(message.get("role"))) == "instruction", messages)
+    texts = (text_of(without_reference(message.get("content"))).strip() for message in opening)
+    return "\n\n".join(filter(None, texts))
 
 
 def text_of(content: Any) -> str:
@@ -496,7 +538,7 @@ def unread_in(record: Record) -> Counter[str]:
     return +unread
 
 
-def _woven(placed: Iterable[tuple[int, T]], branches: Sequence[Branch]) -> Iterator[T | Branch]:
+def woven(placed: Iterable[tuple[int, T]], branches: Sequence[Branch]) -> Iterator[T | Branch]:
     """What stands at places in a dialogue, with its branches where they began."""
     rest = list(branches)
     for place, each in placed:
@@ -529,62 +571,3 @@ def call_entry(call_id: str | None, tool: str, arguments: Mapping[str, Any]) -> 
     """A call as an entry of `tool_calls`."""
     function = {"name": tool, "arguments": json.dumps(arguments, ensure_ascii=False, default=str)}
     return {"id": call_id, "type": "function", "function": function}
-
-
-DEFAULT_MAX_CHARACTERS = 24_000
-"""About how much of a run a model is shown: 6,000 tokens."""
-
-FEWEST_CHARACTERS = 4 * LONGEST_TEXT
-"""Room in which a run still tells something."""
-
-Entry = dict[str, Any]
-
-
-def excerpt(record: Record, *, max_characters: int) -> list[Entry]:
-    """The course of a run for a prompt: an entry for each text, call and observation, in order.
-
-    As JSON, they have about `max_characters`. Long texts lose their middle, and so does a long run: how it began and
-    how it ended stays, and an entry `left_out` says how much is missing.
-    """
-    entries: list[Entry] = shortened_in(list(_entries(record)))
-    sizes = [len(json.dumps(entry, ensure_ascii=False, default=str)) for entry in entries]
-    if sum(sizes) <= max_characters:
-        return entries
-    first, left = 0, max_characters - sizes[-1]
-    while first < len(entries) - 1 and (first == 0 or sizes[first] <= left - 2 * max_characters // 3):
-        left -= sizes[first]
-        first += 1
-    last = len(entries) - 1
-    while last > first and sizes[last - 1] <= left:
-        last -= 1
-        left -= sizes[last]
-    missing = [{"left_out": f"{last - first} entries"}] if last > first else []
-    return [*entries[:first], *missing, *entries[last:]]
-
-
-def _entries(record: Record) -> Iterator[Entry]:
-    for each in _woven(enumerate(record.chat()), record.branches):
-        yield from _told(each.messages, {"agent": each.name}) if isinstance(each, Branch) else _told([each], {})
-
-
-def _told(messages: Sequence[ChatMessage], by: Mapping[str, str]) -> Iterator[Entry]:
-    for message in messages:
-        role, content = message.get("role"), message.get("content")
-        said = readable(content)
-        if part_of(message) == "observation":
-            failed = {"failed": True} if message.get("error") else {}
-            tool = {"tool": message["name"]} if message.get("name") else {}
-            yield {**by, "role": role, **tool, "observation": said, **failed}
-            continue
-        if said:
-            yield {**by, "role": role, "text": said}
-        for call in entries_in(message):
-            yield {**by, "role": role, "call": _call(call)}
-
-
-def _call(call: Mapping[str, Any]) -> Entry:
-    arguments: Any = arguments_of(call)
-    if arguments is None:
-        arguments = str(function_of(call).get("arguments"))
-    written = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False, default=str)
-    return {"tool": function_of(call).get("name"), "arguments": arguments if len(written) <= LONGEST_TEXT else written}

@@ -6,10 +6,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from langchain_core.messages import SystemMessage
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_function
 
 from langchain_tooltree._langgraph import graph_around, namespace_here
+from langchain_tooltree.experience.records import opening_instructions
 
 COLLECTING = "tooltree_collecting"
 """Key under `configurable` that marks runs by which a collection gathers experience; it records them by itself."""
@@ -87,12 +89,13 @@ resumed has no end, so the oldest are given up first."""
 
 @dataclass(frozen=True, slots=True)
 class OfferedTools:
-    """The tools that each run has been offered so far, from its beginning to its end.
+    """The tools that each run has been offered so far, from its beginning to its end, and its instructions.
 
     They are there to be described. They do not say whether a tool exists: other middleware may add some further inside.
     """
 
     _runs: dict[str | None, dict[str, Callable[[], AnyTool | None]]] = field(default_factory=dict)
+    _instructions: dict[str | None, str] = field(default_factory=dict)
 
     @property
     def runs(self) -> Collection[str | None]:
@@ -105,6 +108,22 @@ class OfferedTools:
         self._runs[run] = known | {name: _loosely(tool) for tool in tools if (name := name_of(tool))}
         for abandoned in list(self._runs)[:-MOST_RUNS]:
             self._runs.pop(abandoned, None)
+
+    def hear_instructions(self, run: str | None, system: SystemMessage | None) -> None:
+        """Take note of the instructions of one model call of a run, without our additions; the latest count."""
+        self._instructions.pop(run, None)
+        if system is not None:
+            self._instructions[run] = opening_instructions([{"role": "system", "content": system.content}])
+        for abandoned in list(self._instructions)[:-MOST_RUNS]:
+            self._instructions.pop(abandoned, None)
+
+    def instructions(self, run: str | None) -> str:
+        """The instructions of a run; empty if none were heard."""
+        return self._instructions.get(run, "")
+
+    def take_instructions(self, run: str | None) -> str:
+        """The instructions of a run that has come to its end, which are then forgotten."""
+        return self._instructions.pop(run, "")
 
     def of(self, run: str | None) -> dict[str, AnyTool | None]:
         """The tools of a run by name; `None` for one that nobody holds any more."""

@@ -26,8 +26,9 @@ from langchain_tooltree.errors import (
     check_count,
 )
 from langchain_tooltree.experience.embeddings import EmbedStep, resolve_embeddings
+from langchain_tooltree.experience.records import Source
 from langchain_tooltree.experience.trajectory import Trajectory, from_json, to_json
-from langchain_tooltree.flows import Flow, arun_flow, async_twin, driven, run_flow
+from langchain_tooltree.flows import Flow, arun_flow, async_twin, driven, flow_of, run_flow
 from langchain_tooltree.text import digest
 
 Namespace = tuple[str, ...]
@@ -378,6 +379,32 @@ class ExperienceStore:
         return None if item is None else _trajectory(item)
 
     aget = async_twin(get)
+
+    @driven
+    def label(
+        self,
+        id: str,  # noqa: A002 - the field's name
+        success: bool,  # noqa: FBT001 - as `Trajectory.judged` has it
+        reasons: str = "",
+        *,
+        source: Source = "user",
+        config: RunnableConfig | None = None,
+    ) -> Flow[Trajectory]:
+        """Say whether a run succeeded, in place of the verdict that it had. Returns the run as it is kept now.
+
+        Both are kept, since how often people and verdicts agree says how far verdicts can be trusted (`agreement`): so
+        label runs whose verdict was right, too. What an `"agent"` says of itself, as `source`, is no such sample. A run
+        that does not exist raises `StoreError`.
+        """
+        trajectory = yield from flow_of(self.get)(id, config=config)
+        if trajectory is None:
+            msg = f"There is no run {id!r} to be labelled in namespace {self._namespace(config)!r}. Is it another id?"
+            raise StoreError(msg)
+        labelled = trajectory.judged(bool(success), reasons, source=source)
+        yield from flow_of(self.add)(labelled, config=config)
+        return labelled
+
+    alabel = async_twin(label)
 
     @driven
     def delete(self, id: str, *, config: RunnableConfig | None = None) -> Flow[None]:  # noqa: A002 - as above

@@ -31,6 +31,7 @@ from langchain_tooltree.experience.records import (
     entries_in,
     first_request,
     function_of,
+    opening_instructions,
     paired,
 )
 from langchain_tooltree.text import digest
@@ -180,6 +181,7 @@ class Trajectory(Record):
         task: str | None = None,
         success: bool | None = None,
         id: str | None = None,  # noqa: A002 - the field's name
+        instructions: str = "",
     ) -> "Trajectory":
         """Read a run from LangChain messages.
 
@@ -188,6 +190,7 @@ class Trajectory(Record):
             task: What was asked for; the first user message if left out.
             success: Whether it succeeded; `None` if nobody has said.
             id: Identifies the run; a hash of the conversation if left out.
+            instructions: The agent's system prompt; that with which the conversation begins if left out.
 
         Returns:
             The trajectory.
@@ -195,7 +198,8 @@ class Trajectory(Record):
         Raises:
             TrajectoryFormatError: If something among `messages` is not a message that a conversation can hold.
         """
-        return cls.from_chat([to_chat(message) for message in messages], id=id, task=task, success=success)
+        chat = [to_chat(message) for message in messages]
+        return cls.from_chat(chat, id=id, task=task, success=success, instructions=instructions)
 
     def to_messages(self) -> list[BaseMessage]:
         """The dialogue as LangChain messages, ready for a model or a graph; calls without an id get one.
@@ -210,7 +214,7 @@ SUCCESS_REWARD = 1.0
 """The reward from which on a run has succeeded, where the record does not say so itself: benchmarks such as tau-bench
 give 1 for a solved task."""
 
-_OWN = {"id", "task", "success", "messages", "branches", "reasons"}
+_OWN = {"id", "task", "success", "messages", "branches", "reasons", "instructions"}
 
 
 def to_json(trajectory: Record) -> dict[str, Any]:
@@ -228,6 +232,8 @@ def to_json(trajectory: Record) -> dict[str, Any]:
         written["success"] = trajectory.success
     if trajectory.reasons:
         written["reasons"] = trajectory.reasons
+    if trajectory.instructions != opening_instructions(messages):
+        written["instructions"] = trajectory.instructions
     if trajectory.branches:
         written["branches"] = [asdict(branch) for branch in trajectory.branches]
     return written
@@ -247,6 +253,7 @@ def from_json(written: Mapping[str, Any], *, where: str = "The record") -> Traje
         success=_success(written["success"], where) if "success" in written else _rewarded(metadata),
         branches=[_branch(each, where) for each in written.get("branches") or ()],
         reasons=written.get("reasons") or "",
+        instructions=str(written.get("instructions") or ""),
         metadata=metadata,
     )
 

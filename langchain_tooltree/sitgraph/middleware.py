@@ -105,6 +105,8 @@ class SITGraphMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
 
     @driven
     def _hinted(self, request: ModelRequest[Any]) -> Flow[ModelRequest[Any]]:
+        if self._recorder.judge is not None:
+            self._recorder.tools.hear_instructions(run_id(request.runtime), request.system_message)
         tools = [tool for tool in request.tools if name_of(tool) != SUMMARIZE_STATE]
         if not tools:
             return request.override(tools=[])  # there is no state to sum up, and the model may know no tools at all

@@ -12,8 +12,9 @@ from pydantic import BaseModel, Field
 
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import SummaryError
+from langchain_tooltree.experience.excerpts import DEFAULT_MAX_CHARACTERS, excerpt
 from langchain_tooltree.experience.guide import ReadTool
-from langchain_tooltree.experience.records import DEFAULT_MAX_CHARACTERS, ChatMessage, Record, excerpt
+from langchain_tooltree.experience.records import ChatMessage, Record
 from langchain_tooltree.flows import Flow, async_twin, driven
 from langchain_tooltree.models import Meter, document_prompt, inner_config, request, resolve_model
 from langchain_tooltree.sitgraph.hints import hints, reads_in

@@ -29,6 +29,7 @@ from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.events import Event, HeartbeatEvent
 from langchain_tooltree.experience.guide import Learner, checked_experience, room_for
+from langchain_tooltree.experience.recorder import hear_request
 from langchain_tooltree.flows import (
     Flow,
     TwinStep,
@@ -200,6 +201,7 @@ def searched(turn: Turn) -> Flow[SearchResult]:
         sinks = (*sinks, to_stream(runtime.stream_writer))
         if cancelled is None and (control := runtime.control) is not None:
             cancelled = lambda: control.drain_requested  # noqa: E731 - reads best in place
+    hear_request([*turn.system, *turn.messages], list(turn.planner.library))
     session = SearchSession(replace(turn, sinks=sinks, cancelled=cancelled))
     yield from run_search(session)
     return remembered(session.result())
@@ -284,8 +286,11 @@ def with_experience(turn: Turn, experience: Learner | None, *, own: bool = False
     result = yield from answered(replace(turn, guide=(yield from experience.guide(remembered, room))))
     if result.answer is not None and not result.waiting:
         messages = [*turn.messages, *result.messages]
+        instructions = Conversation([*turn.system, *turn.messages]).instructions
         id = result.search_id if own else None  # noqa: A001 - the record's field
-        yield from experience.ended(messages, remembered, id=id, tools=list(turn.planner.library))
+        yield from experience.ended(
+            messages, remembered, id=id, tools=list(turn.planner.library), instructions=instructions
+        )
     return result
 
 

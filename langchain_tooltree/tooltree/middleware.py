@@ -215,6 +215,7 @@ class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         """
         if self._experience is not None:
             self._offered.hear(run_id(request.runtime), request.tools)
+            self._offered.hear_instructions(run_id(request.runtime), request.system_message)
         turn = self._turn(request)
         if turn is None:
             return None
@@ -348,8 +349,9 @@ class _Learning(ToolTreeMiddleware):
     def after_agent(self, state: Any, runtime: Runtime[Any]) -> Flow[None]:
         """Keep the turn; one that was interrupted is not over."""
         tools = [tool for tool in self._offered.take(run_id(runtime)).values() if tool is not None]
+        instructions = self._offered.take_instructions(run_id(runtime))
         if self._experience is not None and (remembered := _remembered(state)):
-            yield from self._experience.ended(state["messages"], remembered, tools=tools)
+            yield from self._experience.ended(state["messages"], remembered, tools=tools, instructions=instructions)
 
     aafter_agent = async_twin(after_agent)  # type: ignore[arg-type] # as above
 

@@ -70,8 +70,8 @@ def experience() -> ExperienceStore:
 
 
 def said_in(recorded: Trajectory | None) -> Trajectory | None:
-    """A record without the tools of its models, which the history of a thread does not tell."""
-    return None if recorded is None else replace(recorded, metadata={})
+    """A record without the tools and instructions of its models, which the history of a thread does not tell."""
+    return None if recorded is None else replace(recorded, metadata={}, instructions="")
 
 
 def offered_in(recorded: Trajectory | None) -> list[str]:

@@ -30,7 +30,7 @@ from langchain_tooltree.cfgm.collect.environment import closing, is_environment,
 from langchain_tooltree.cfgm.collect.graph import run_graph
 from langchain_tooltree.cfgm.collect.report import Cost, NamedTask, TaskOutcome
 from langchain_tooltree.errors import ConfigurationError, TrajectoryFormatError
-from langchain_tooltree.experience.records import DEFAULT_MAX_CHARACTERS, excerpt
+from langchain_tooltree.experience.excerpts import DEFAULT_MAX_CHARACTERS, excerpt
 from langchain_tooltree.experience.store import ExperienceStore
 from langchain_tooltree.experience.trajectory import SUCCESS_REWARD, Trajectory, from_json, to_json
 from langchain_tooltree.flows import Flow, FunctionStep, flow_of

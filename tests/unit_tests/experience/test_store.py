@@ -14,8 +14,15 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.store.memory import InMemoryStore
 from langgraph.store.sqlite import SqliteStore
 
-from langchain_tooltree import Branch, ConfigurationError, ExperienceStore, HashingEmbeddings, Trajectory
-from langchain_tooltree.errors import TrajectoryFormatError
+from langchain_tooltree import (
+    Branch,
+    ConfigurationError,
+    ExperienceStore,
+    HashingEmbeddings,
+    Trajectory,
+)
+from langchain_tooltree.errors import StoreError, TrajectoryFormatError
+from tests.internals.experience import Agreement, agreement
 from tests.internals.experience import store_module as module
 
 INDEX = {"embed": HashingEmbeddings(dims=256), "dims": 256}
@@ -100,6 +107,20 @@ async def test_a_trajectory_is_kept_read_replaced_and_deleted(base, both):
     await experience.delete("one")
     assert await experience.get("one") is None
     assert await experience.trajectories() == []
+
+
+async def test_a_label_takes_the_place_of_the_verdict_which_is_kept(base, both):
+    experience = both(ExperienceStore(base))
+    await experience.add(run_on("weather").judged(True, "Fine.", source="verdict"))
+
+    labelled = await experience.label("weather", False, "Wrong town.")
+
+    kept = await experience.get("weather")
+    assert kept == labelled
+    assert (kept.success, kept.reasons, kept.source) == (False, "Wrong town.", "user")
+    assert agreement(await experience.trajectories(success=False)) == Agreement(false_success=1)
+    with pytest.raises(StoreError, match="There is no run 'flight' to be labelled in namespace"):
+        await experience.label("flight", True)
 
 
 async def test_what_a_database_does_not_take_is_kept_all_the_same(base, both):

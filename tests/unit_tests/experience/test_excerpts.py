@@ -1,0 +1,183 @@
+"""A record in short: what stays, what is left out, and that it says so."""
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from langchain_tooltree import Branch
+from tests.internals.experience import EFFECTS, LONGEST_TEXT, Record, excerpt, is_read, reviewed, shortened
+
+
+def entry(arguments):
+    return {"id": "1", "function": {"name": "look", "arguments": arguments}}
+
+
+def test_a_short_run_is_told_whole():
+    messages = [
+        {"role": "user", "content": [{"type": "text", "text": "Find it."}, {"type": "image_url"}]},
+        {"role": "assistant", "content": "Well.", "tool_calls": [entry('{"place": "shed"}'), entry("{bad")]},
+        {"role": "tool", "name": "look", "tool_call_id": "1", "content": "It is locked.", "error": True},
+        {"role": "tool", "tool_call_id": "1", "content": None},
+    ]
+    branches = [Branch("sub", 3, ({"role": "assistant", "content": "I help."},))]
+
+    assert excerpt(Record.from_chat(messages, branches=branches), max_characters=9_000) == [
+        {"role": "user", "text": "Find it.\n[image_url]"},
+        {"role": "assistant", "text": "Well."},
+        {"role": "assistant", "call": {"tool": "look", "arguments": {"place": "shed"}}},
+        {"role": "assistant", "call": {"tool": "look", "arguments": "{bad"}},
+        {"role": "tool", "tool": "look", "observation": "It is locked.", "failed": True},
+        {"agent": "sub", "role": "assistant", "text": "I help."},
+        {"role": "tool", "observation": ""},
+    ]
+
+
+def test_long_texts_and_arguments_lose_their_middle():
+    messages = [
+        {"role": "user", "content": "a" * 5_000 + "z"},
+        {"role": "assistant", "tool_calls": [entry(json.dumps({"text": "b" * 5_000}))]},
+    ]
+    said, called = excerpt(Record.from_chat(messages), max_characters=9_000)
+
+    assert said["text"].startswith("aaa")
+    assert said["text"].endswith("az")
+    assert f"[... {5_001 - LONGEST_TEXT} characters left out ...]" in said["text"]
+    assert "characters left out" in called["call"]["arguments"]
+
+
+def test_a_text_of_the_greatest_length_is_whole():
+    assert shortened("a" * LONGEST_TEXT) == "a" * LONGEST_TEXT
+
+
+@settings(deadline=None)
+@given(st.lists(st.text(max_size=3_000), min_size=1, max_size=40), st.integers(8_000, 20_000))
+def test_a_long_run_keeps_its_beginning_and_its_end_within_the_limit(texts, limit):
+    record = Record.from_chat([{"role": "user", "content": f"{n}{text}"} for n, text in enumerate(texts)])
+    whole = excerpt(record, max_characters=10**9)
+    short = excerpt(record, max_characters=limit)
+    gaps = [place for place, each in enumerate(short) if "left_out" in each]
+
+    assert len(json.dumps(short, ensure_ascii=False)) <= limit + 100 + 2 * len(short)
+    assert (short[0], short[-1]) == (whole[0], whole[-1])
+    if gaps:
+        (gap,) = gaps
+        missing = int(short[gap]["left_out"].split()[0])
+        assert short[:gap] == whole[:gap]
+        assert short[gap + 1 :] == whole[gap + missing :]
+        assert missing == len(whole) - len(short) + 1
+    else:
+        assert short == whole
+
+
+def test_most_of_what_is_shown_of_a_long_run_is_its_end():
+    record = Record.from_chat([{"role": "user", "content": f"{number} " + "x" * 1_000} for number in range(100)])
+    short = excerpt(record, max_characters=12_000)
+    gap = next(place for place, each in enumerate(short) if "left_out" in each)
+
+    assert 1 < gap < len(short) - gap
+
+
+def made(name, result=None, *, number="1", **arguments):
+    """A call as the model makes it, and what it brought back."""
+    call = {"id": number, "function": {"name": name, "arguments": json.dumps(arguments)}}
+    reply = {"role": "assistant", "tool_calls": [call]}
+    return [reply, {"role": "tool", "name": name, "tool_call_id": number, "content": result}]
+
+
+@pytest.mark.parametrize(
+    ("tool", "read"),
+    [
+        ("get_order", True),
+        ("searchItems", True),
+        ("shop__list_orders", True),
+        ("files.read", True),
+        ("think", True),
+        ("lookup", True),
+        ("HTMLView", False),
+        ("cancel_order", False),
+        ("check_in", False),
+        ("getaway_booking", False),
+        ("update_get_rules", False),
+        ("42", False),
+        ("", False),
+    ],
+)
+def test_a_tool_is_a_read_by_the_word_with_which_its_name_begins(tool, read):
+    assert is_read(tool) is read
+    assert is_read(tool, {tool: "read"}) is True
+    assert is_read(tool, {tool: "write"}) is False
+    assert is_read(tool, {tool: "?"}) is read
+
+
+def test_a_review_numbers_the_writes_and_shows_each_call_with_its_result():
+    messages = [
+        {"role": "system", "content": "Ask first."},
+        {"role": "user", "content": "Cancel order 7."},
+        *made("get_order", '{"id": 7, "open": true}', id=7),
+        {"role": "assistant", "content": "Sure?"},
+        {"role": "user", "content": "Yes."},
+        *made("cancel_order", "gone", number="2", id=7),
+        {"role": "assistant", "tool_calls": [entry("{bad")]},
+    ]
+    branch = Branch("sub", 2, tuple(made("refund", "no", number="9", id=7)))
+    record = Record.from_chat(messages, branches=[branch])
+
+    assert reviewed(record, max_characters=9_000) == [
+        {"user": "Cancel order 7."},
+        {"write": 1, "agent": "sub", "call": "refund", "arguments": {"id": 7}, "result": "no"},
+        {"call": "get_order", "arguments": {"id": 7}, "result": {"id": 7, "open": True}},
+        {"assistant": "Sure?"},
+        {"user": "Yes."},
+        {"write": 2, "call": "cancel_order", "arguments": {"id": 7}, "result": "gone"},
+        {"call": "look", "arguments": "they could not be read", "result": "none is recorded"},
+    ]
+
+
+def test_declared_effects_decide_what_a_write_is():
+    record = Record.from_chat(made("look", "x"), metadata={EFFECTS: {"look": "write"}})
+    assert reviewed(record, max_characters=9_000)[0]["write"] == 1
+
+
+def test_what_a_write_rests_on_stays_where_other_reads_give_way():
+    flights = json.dumps([{"flight": f"F{number:03}", "price": "x" * 60} for number in range(100)])
+    other = json.dumps([{"hotel": f"H{number:03}", "price": "y" * 60} for number in range(100)])
+    messages = [{"role": "user", "content": "Book F077 at last."}]
+    for number in range(12):
+        messages += made("search_hotels", other, number=f"h{number}", page=number)
+        messages += made("note", "ok" * 20, number=f"n{number}", text="z" * 200)
+    messages += made("search_flights", flights, number="f")
+    messages += made("book", "booked", number="b", flight="F077")
+    shown = reviewed(Record.from_chat(messages), max_characters=12_000)
+
+    assert len(json.dumps(shown)) <= 12_000
+    assert sum("write" in each for each in shown) == 13
+    (flights,) = [each for each in shown if each.get("call") == "search_flights"]
+    assert {"flight": "F077", "price": "x" * 60} in flights["result"]
+    assert "more left out" in flights["result"][-1]
+    hotels = [each["result"] for each in shown if each.get("call") == "search_hotels"]
+    assert len(json.dumps(hotels[0])) < len(json.dumps(flights["result"]))
+    assert set(hotels[1:]) == {"the same as before"}
+
+
+CONTENT = st.text(max_size=3_000) | st.lists(st.dictionaries(st.text(max_size=4), st.text(max_size=400))).map(
+    json.dumps
+)
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(["say", "ask", "get_it", "do_it"]), CONTENT), max_size=40))
+def test_a_review_of_any_run_keeps_within_the_limit(said):
+    messages = [{"role": "user", "content": "Go."}]
+    for number, (kind, text) in enumerate(said):
+        if kind in ("say", "ask"):
+            messages.append({"role": "assistant" if kind == "say" else "user", "content": text})
+        else:
+            messages += made(kind, text, number=str(number), text=text)
+    shown = reviewed(Record.from_chat(messages), max_characters=12_000)
+
+    assert len(json.dumps(shown, ensure_ascii=False)) <= 12_000 + 200 + 2 * len(shown)
+    if not any("left_out" in each for each in shown):
+        assert sum("write" in each for each in shown) == sum(kind == "do_it" for kind, _ in said)
+        assert sum("user" in each for each in shown) == 1 + sum(k == "ask" and bool(t.strip()) for k, t in said)
