@@ -3,7 +3,7 @@
 import logging
 import threading
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from langchain_core.embeddings import Embeddings
@@ -20,9 +20,11 @@ from langchain_tooltree.experience.records import ChatMessage, as_reference
 from langchain_tooltree.experience.run_identity import tools_in
 from langchain_tooltree.experience.store import JUDGED, PAGE, PENDING, ExperienceStore, Namespace, RunEntry, entry_of
 from langchain_tooltree.experience.trajectory import Trajectory
-from langchain_tooltree.flows import Flow, current_writer, flow_of
+from langchain_tooltree.flows import Flow, FunctionStep, current_writer, flow_of
 from langchain_tooltree.models import Meter
+from langchain_tooltree.sitgraph.refusals import Refusals
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
+from langchain_tooltree.sitgraph.transitions import moment_of
 
 logger = logging.getLogger(__name__)
 
@@ -53,6 +55,7 @@ class Learnt:
         self.store = store
         self.graph = SITGraph(embeddings=embeddings)
         self.memory = CFGMMemory(model, store)
+        self.refusals = Refusals()
         self._folded: dict[str, str] = {}
         self._seen: dict[str, int] | None = None
         self.entries: dict[str, RunEntry] = {}
@@ -83,6 +86,7 @@ class Learnt:
 
     def _fold(self, trajectory: Trajectory, entry: RunEntry) -> Flow[None]:
         yield from flow_of(self.graph.learn)(trajectory)
+        yield FunctionStep(self.refusals.learn, trajectory)
         self._folded[trajectory.id] = entry.version
 
     def recall(self, task: str, own: str | None) -> Flow[tuple[list[str], list[dict[str, Any]]]]:
@@ -127,6 +131,7 @@ class Learnt:
 
     def _forget(self, run: str) -> None:
         self.graph.remove(run)
+        self.refusals.remove(run)
         self._folded.pop(run, None)
 
     def keep(self, trajectory: Trajectory) -> Flow[None]:
@@ -154,7 +159,9 @@ class RequestGuide:
     def next_tools(self, dialogue: Sequence[ChatMessage], allowed: Collection[str]) -> Flow[NextTools | None]:
         """How past runs went on from here."""
         try:
-            return (yield from flow_of(self.learnt.graph.next_tools)(dialogue, allowed=list(allowed)))
+            found = yield from flow_of(self.learnt.graph.next_tools)(dialogue, allowed=list(allowed))
+            refused, told = self.learnt.refusals.known(moment_of(dialogue)[0].last_tool, allowed)
+            return (found or NextTools()).with_refused(refused, told) if refused or told else found
         except Exception as error:  # noqa: BLE001 - the embedder may be down, and the search can do without
             logger.warning("No tool could be suggested: %s: %s", type(error).__name__, error)
             return None
@@ -188,8 +195,9 @@ class RequestGuide:
 
     def failed(self, attempts: Sequence[Trajectory]) -> Flow[None]:
         """Keep failed attempts at the task of the request."""
-        for attempt in attempts:
-            yield from undisturbed(self.learnt.keep(attempt))
+        for attempt in attempts:  # under the task of the run, which a summary may have taken out of the conversation
+            task = self.remembered["first"] or attempt.task
+            yield from undisturbed(self.learnt.keep(replace(attempt, task=task)))
 
 
 def undisturbed(flow: Flow[None]) -> Flow[None]:

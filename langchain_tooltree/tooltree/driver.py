@@ -30,6 +30,7 @@ from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.events import Event, HeartbeatEvent
 from langchain_tooltree.experience.guide import Learner, checked_experience, room_for
 from langchain_tooltree.experience.recorder import hear_request
+from langchain_tooltree.experience.run_identity import run_id
 from langchain_tooltree.flows import (
     Flow,
     TwinStep,
@@ -45,6 +46,7 @@ from langchain_tooltree.flows import (
 )
 from langchain_tooltree.models import AGENT_NAME, Patience
 from langchain_tooltree.tooltree import resume
+from langchain_tooltree.tooltree.attempts import failed_attempts
 from langchain_tooltree.tooltree.planner import (
     KEPT_SEARCHES,
     Planner,
@@ -204,7 +206,12 @@ def searched(turn: Turn) -> Flow[SearchResult]:
     hear_request([*turn.system, *turn.messages], list(turn.planner.library))
     session = SearchSession(replace(turn, sinks=sinks, cancelled=cancelled))
     yield from run_search(session)
-    return remembered(session.result())
+    result = session.result()
+    if turn.guide is not None:
+        run = (run_id(runtime) if runtime else None) or result.search_id
+        threshold = turn.planner.config.post_threshold
+        yield from turn.guide.failed(failed_attempts(result, session.dialogue, run=run, threshold=threshold))
+    return remembered(result)
 
 
 _results: dict[str, SearchResult] = {}

@@ -28,8 +28,8 @@ from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError, check_arguments
 from langchain_tooltree.events import Event, FallbackEvent, StartEvent
 from langchain_tooltree.experience.embeddings import resolve_embeddings
-from langchain_tooltree.experience.guide import Guide, NextTools
-from langchain_tooltree.experience.records import as_reference, readable
+from langchain_tooltree.experience.guide import Guide
+from langchain_tooltree.experience.records import readable
 from langchain_tooltree.flows import EventSink, Flow, TogetherStep, TwinStep, current_runtime
 from langchain_tooltree.models import (
     AGENT_NAME,
@@ -44,6 +44,7 @@ from langchain_tooltree.models import (
 from langchain_tooltree.text import digest, shortened
 from langchain_tooltree.tooltree.ask import ProposalRequest, Proposer
 from langchain_tooltree.tooltree.dialogue import Fresh, PathDialogue, SoFar, so_far_in
+from langchain_tooltree.tooltree.guidance import Guidance
 from langchain_tooltree.tooltree.judge import Judge, Judged, JudgedCall, JudgeRequest, resolve_judge
 from langchain_tooltree.tooltree.narrowing import ToolNarrowing, plan_tools
 from langchain_tooltree.tooltree.prompts import DEFAULT_PROMPTS, Prompts
@@ -83,9 +84,6 @@ planner of 1,000 tools takes megabytes."""
 KEPT_SEARCHES = 64
 """So many finished searches, and plans without an answer, are kept: those of as many runs at the same time, of which
 each goes on from its own. A search of 100 rollouts takes 0.2 MB."""
-
-PAST_RUNS = "past runs"
-"""The source that hints are marked with."""
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
@@ -286,7 +284,8 @@ class SearchSession:
             state=turn.state,
             messages_key=turn.messages_key,
         )
-        self._guide = turn.guide if planner.config.selection == "posterior" else None
+        guide = turn.guide if planner.config.selection == "posterior" else None
+        self._guidance = Guidance(guide, self._tree, self.dialogue, said, planner.prompts)
         self._is_cancelled = turn.cancelled or (lambda: False)
         self._recursion_limit = host["recursion_limit"]  # the host's: a tool may be an agent
         self._host_state = state_reader(host)
@@ -311,7 +310,9 @@ class SearchSession:
         """
         if outcome is not None:
             self.search.tell(OperationOutcome.model_validate(outcome))
+            self._guidance.take_in(outcome)
         operations = self.search.ask() if self.search.launched < until else []
+        self._guidance.launch(operations)
         for operation in operations:
             self._launched_at[operation.id] = time.monotonic()  # the time that it waits for its turn counts, too
         events = self.search.take_events()
@@ -444,11 +445,12 @@ class SearchSession:
             )
         except Exception as error:  # noqa: BLE001 - embeddings that are down end in the fallback, not in a crash
             return {"error": f"the tools could not be ranked: {type(error).__name__}: {error}"}
-        known = yield from self._past_runs(node, choice.shown, seen)
+        tools = {name: self.planner.library.by_name[name] for name in choice.shown}
+        hints = yield from self._guidance.hints(operation, node, tools, seen, meter)
         asked = ProposalRequest(
             conversation=self.dialogue.prompt_at(node, fresh=seen),
-            advice=self._guide.advice if self._guide else "",
-            hint=as_reference(known.text, source=PAST_RUNS) if known and known.text else "",
+            advice=self._guidance.advice,
+            hint=hints.text,
             tools=choice.shown,
             hidden=choice.hidden,
             attempt=operation.attempt,
@@ -458,10 +460,10 @@ class SearchSession:
             own_step=operation.own_step,
             missing=operation.missing,
         )
-        proposal, choice = yield from self.planner.narrowing.proposed(self.planner.proposer, asked, choice, meter)
-        failures = self.dialogue.failures
-        offered = [call for action in proposal.actions for call in action]
-        hopeless = dict.fromkeys(call.label for call in offered if failures[call.key] >= FAILURES_ENOUGH)
+        propose = partial(self.planner.narrowing.proposed, self.planner.proposer)
+        proposal, choice, hopeless = yield from self._guidance.proposed(propose, asked, choice, hints, meter)
+        failed = (call.label for call in proposal.calls if self.dialogue.failures[call.key] >= FAILURES_ENOUGH)
+        hopeless |= dict.fromkeys(failed, f"failed {FAILURES_ENOUGH} times already")
         kept = [
             (action, confidence)
             for calls, confidence in zip(proposal.actions, proposal.confidences, strict=True)
@@ -469,10 +471,12 @@ class SearchSession:
         ]
         problems = [str(problem) for problem in proposal.problems]
         return {
-            "prior": known and Prior.of(known, called={call.tool for call in offered}, tools=len(choice.shown)),
+            "prior": hints.known
+            and Prior.of(hints.known, called={call.tool for call in proposal.calls}, tools=len(choice.shown)),
+            "remedy": hints.remedy,
             "actions": [action for action, _ in kept],
             "confidences": [confidence for _, confidence in kept],
-            "dropped": [*problems, *(f"{label}: failed {FAILURES_ENOUGH} times already" for label in hopeless)],
+            "dropped": [*problems, *(f"{label}: {why}" for label, why in hopeless.items())],
             # A model that saw only some of the tools may know of a call once it sees the others.
             "finished": proposal.finished and not choice.hidden,
             "tools": choice.added,
@@ -484,12 +488,6 @@ class SearchSession:
             "answer": None if proposal.answer is None else message_to_dict(proposal.answer),
             "error": proposal.error,
         }
-
-    def _past_runs(self, node: Node, tools: Sequence[str], seen: Fresh) -> Flow[NextTools | None]:
-        """How past runs went on from a state, if anybody knows."""
-        if self._guide is None:
-            return None
-        return (yield from self._guide.next_tools(self.dialogue.chat_at(node, fresh=seen), tools))
 
     def _judge_request(
         self, stage: Literal["pre", "post"], nodes: Sequence[Node], state: Node, operation: Operation

@@ -74,6 +74,10 @@ Your last reply here could not be carried out:
 {problems}
 Reply again, with all the tool calls that you want made now, corrected."""
 
+DEFAULT_REFUSED_PROMPT = """\
+{refused}
+Make such a call only if something is different now. Otherwise do something else."""
+
 DEFAULT_TOP_UP_PROMPT = """\
 These candidates stand already:
 {offered}
@@ -238,6 +242,7 @@ class Prompts:
         step: Ends the agent's own instructions: that an answer says what is missing.
         step_calls: The same for large requests: that it also names calls that may still be needed.
         step_repair: Asks for an own step again whose calls cannot be made.
+        refused: Asks for an own step again that past runs have tried in vain.
         candidates: Asks for candidates with their scores.
         assess: With `candidates`: that the reply also says how things stand.
         nothing: With `candidates`, instead of `assess`: what to reply where no call is left to make.
@@ -262,6 +267,7 @@ class Prompts:
     step: str = DEFAULT_STEP_PROMPT
     step_calls: str = DEFAULT_STEP_CALLS_PROMPT
     step_repair: str = DEFAULT_STEP_REPAIR_PROMPT
+    refused: str = DEFAULT_REFUSED_PROMPT
     candidates: str = DEFAULT_CANDIDATES_PROMPT
     assess: str = DEFAULT_ASSESS_PROMPT
     nothing: str = DEFAULT_NOTHING_PROMPT

@@ -11,6 +11,7 @@ from langchain_tooltree.tooltree import sandbox as sandbox_module
 from langchain_tooltree.tooltree import search as kernel
 from langchain_tooltree.tooltree.ask import ProposalRequest, Proposer
 from langchain_tooltree.tooltree.ask import propose_messages as propose_messages_of
+from langchain_tooltree.tooltree.attempts import MOST_ATTEMPTS, failed_attempts
 from langchain_tooltree.tooltree.channel import (
     SAID_DONE,
     SAID_OPEN,
@@ -27,6 +28,7 @@ from langchain_tooltree.tooltree.channel import step_messages as step_messages_w
 from langchain_tooltree.tooltree.dialogue import PathDialogue, transcript
 from langchain_tooltree.tooltree.draw import figures, status, to_mermaid, to_rich
 from langchain_tooltree.tooltree.driver import answered, searched
+from langchain_tooltree.tooltree.guidance import REFUSED_ENOUGH
 from langchain_tooltree.tooltree.judge import FunctionEvaluator, ModelEvaluator, resolve_judge
 from langchain_tooltree.tooltree.middleware import deserves_search
 from langchain_tooltree.tooltree.narrowing import FEWEST_SHOWN, ToolChoice, ToolNarrowing, plan_tools

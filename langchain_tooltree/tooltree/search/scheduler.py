@@ -99,6 +99,7 @@ class OperationOutcome(BaseModel):
     missing: tuple[str, ...] = ()  # `evaluate`, `propose`: what of the request is not done yet, in words
     answer: dict[str, Any] | None = None  # `propose`: the agent's reply without calls, as plain data
     prior: Prior | None = None  # `propose`: how past runs went on from the state, if anybody knows
+    remedy: str = ""  # `propose`: the way out of trouble that was asked for there, if it was
     error: str | None = None  # why the operation failed, if it did
     cancelled: bool = False  # whether the caller had asked by then to stop
     spent: Spent = Spent()
