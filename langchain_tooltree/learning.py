@@ -22,7 +22,7 @@ from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.experience.embeddings import resolve_embeddings
 from langchain_tooltree.experience.guide import Remembered
 from langchain_tooltree.experience.recorder import RunRecorder, TrajectoryRecorder
-from langchain_tooltree.experience.records import aim_of
+from langchain_tooltree.experience.records import Source, aim_of
 from langchain_tooltree.experience.run_identity import COLLECTING, as_metadata, run_id, tools_in
 from langchain_tooltree.experience.store import PENDING, ExperienceStore, Namespace, entry_of
 from langchain_tooltree.experience.trajectory import Trajectory
@@ -33,6 +33,7 @@ from langchain_tooltree.flows import (
     async_twin,
     current_runtime,
     driven,
+    flow_of,
     run_flow,
 )
 from langchain_tooltree.learnt import ExperienceStatus, Learnt, RequestGuide, undisturbed
@@ -168,11 +169,31 @@ class Experience:
         """Keep a run and learn from it. One that nobody has judged is judged first. Returns it with its verdict."""
         learnt = self._here()
         if trajectory.success is None and self._judge is not None:
-            trajectory = yield from self._judged(trajectory)
+            if learnt.agreement.is_doubtful:
+                trajectory = replace(trajectory, metadata={**trajectory.metadata, PENDING: 0.0})
+            else:
+                trajectory = yield from self._judged(trajectory)
         yield from learnt.keep(trajectory)
         return trajectory
 
     alearn = async_twin(learn)
+
+    @driven
+    def label(
+        self,
+        id: str,  # noqa: A002 - the record's field
+        success: bool,  # noqa: FBT001 - as `Trajectory.judged` has it
+        reasons: str = "",
+        *,
+        source: Source = "user",
+    ) -> Flow[Trajectory]:
+        """Say whether a run succeeded, in place of its verdict; see `ExperienceStore.label`. It is learnt at once."""
+        learnt = self._here()
+        labelled = yield from flow_of(learnt.store.label)(id, success, reasons, source=source)
+        yield from learnt.refresh()
+        return labelled
+
+    alabel = async_twin(label)
 
     @driven
     def settle(self) -> Flow[ExperienceStatus]:
@@ -293,6 +314,10 @@ class Experience:
             self._shared.start(partial(run_flow, self._judging(learnt, resting)))
 
     def _judging(self, learnt: Learnt, ids: Sequence[str]) -> Flow[None]:
+        if ids and learnt.agreement.is_doubtful:
+            told = "%d runs wait: people and the verdict agree too seldom (%s). Label runs, or take another verdict."
+            logger.warning(told, len(ids), learnt.agreement)
+            return
         for run in ids if self._judge is not None else ():
             if self._shared.claim(learnt.place, run):
                 try:

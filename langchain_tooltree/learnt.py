@@ -15,6 +15,7 @@ from langchain_tooltree.cfgm.recall import RecalledRun, Recollection, recall_tex
 from langchain_tooltree.cfgm.reflection import Reflector, correction_text
 from langchain_tooltree.cfgm.tips import Tip
 from langchain_tooltree.conversation import Conversation
+from langchain_tooltree.experience.agreement import Agreement, agreement
 from langchain_tooltree.experience.guide import NextTools, Remedy
 from langchain_tooltree.experience.records import ChatMessage, as_reference
 from langchain_tooltree.experience.run_identity import tools_in
@@ -39,6 +40,8 @@ class ExperienceStatus:
         pending: Those that wait for their verdict.
         successes: Those that succeeded.
         in_graph: Those that the graph is made of.
+        agreement: How far the verdict and people agree, by the runs that people have labelled. Where it is doubtful,
+            no run is judged any more, and thus none learnt, until labels say otherwise.
     """
 
     runs: int
@@ -46,6 +49,7 @@ class ExperienceStatus:
     pending: int
     successes: int
     in_graph: int
+    agreement: Agreement
 
 
 class Learnt:
@@ -57,6 +61,7 @@ class Learnt:
         self.memory = CFGMMemory(model, store)
         self.refusals = Refusals()
         self._folded: dict[str, str] = {}
+        self._labelled: dict[str, Agreement] = {}
         self._seen: dict[str, int] | None = None
         self.entries: dict[str, RunEntry] = {}
         self._busy = threading.Lock()
@@ -88,6 +93,9 @@ class Learnt:
         yield from flow_of(self.graph.learn)(trajectory)
         yield FunctionStep(self.refusals.learn, trajectory)
         self._folded[trajectory.id] = entry.version
+        self._labelled.pop(trajectory.id, None)
+        if (sample := agreement([trajectory])) != Agreement():
+            self._labelled[trajectory.id] = sample
 
     def recall(self, task: str, own: str | None) -> Flow[tuple[list[str], list[dict[str, Any]]]]:
         """The ids of the runs that are most like a task, the run of this conversation aside, and their tips."""
@@ -127,12 +135,19 @@ class Learnt:
             pending=outcomes.count(PENDING),
             successes=outcomes.count("success"),
             in_graph=len(self.graph),
+            agreement=self.agreement,
         )
+
+    @property
+    def agreement(self) -> Agreement:
+        """How far the verdict and people agree."""
+        return sum(self._labelled.values(), start=Agreement())
 
     def _forget(self, run: str) -> None:
         self.graph.remove(run)
         self.refusals.remove(run)
         self._folded.pop(run, None)
+        self._labelled.pop(run, None)
 
     def keep(self, trajectory: Trajectory) -> Flow[None]:
         """Write a record, and take it in at once."""

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 from langchain_tooltree.experience.records import Record
 
@@ -36,6 +36,10 @@ class Agreement:
     false_success: int = 0
     false_failure: int = 0
     unclear: int = 0
+
+    def __add__(self, other: "Agreement") -> "Agreement":
+        """The agreement on the runs of both."""
+        return Agreement(*(mine + its for mine, its in zip(astuple(self), astuple(other), strict=True)))
 
     @property
     def count(self) -> int:

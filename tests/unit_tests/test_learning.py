@@ -450,3 +450,51 @@ def test_a_store_that_is_down_does_not_disturb_the_agent(caplog):
 
     assert messages[-1].text.startswith("It is on the desk.")
     assert "The store is down." in caplog.text
+
+
+async def test_a_label_takes_the_place_of_the_verdict_and_counts_as_a_sample(path):
+    experience = Experience(InMemoryStore(), verdict=lambda _: True, namespace=ALL)
+    experience.learn(run_of(success=None, id="one"))
+    assert experience.status().in_graph == 1
+
+    if path == "async":
+        labelled = await experience.alabel("one", False, "It was the blue key.")
+    else:
+        labelled = experience.label("one", False, "It was the blue key.")
+
+    status = experience.status()
+    assert (labelled.success, labelled.source) == (False, "user")
+    assert status.successes == 0
+    assert (status.agreement.count, status.agreement.false_success) == (1, 1)
+    assert experience.graph.suggest(None) == []
+
+
+def test_nothing_is_judged_any_more_where_people_and_the_verdict_agree_too_seldom(caplog):
+    asked = []
+    experience = Experience(InMemoryStore(), verdict=lambda run: asked.append(run.id) or True, namespace=ALL)
+    for number in range(10):
+        experience.learn(run_of(success=None, id=str(number)))
+        experience.label(str(number), number < 5)
+    assert experience.status().agreement.is_doubtful
+
+    experience.learn(run_of(success=None, id="next"))
+    agent, _ = finder(experience)
+    agent.invoke(QUESTION)
+
+    assert len(asked) == 10
+    status = experience.status()
+    assert (status.runs, status.pending) == (12, 2)
+    assert "people and the verdict agree too seldom" in caplog.text
+    for number in range(5, 10):
+        experience.label(str(number), True)
+    experience.settle()
+    assert (experience.status().pending, len(asked)) == (0, 12)
+
+
+def test_the_instructions_are_kept_with_the_run():
+    experience = Experience(InMemoryStore(), verdict=lambda _: True, namespace=ALL)
+    agent, _ = finder(experience)
+    agent.invoke(QUESTION)
+
+    [run] = experience.store.trajectories()
+    assert run.instructions == SYSTEM.strip()
