@@ -70,7 +70,7 @@ def test_suggestions_and_recollections_stand_side_by_side_and_the_graph_learns_w
     plain, _ = run(replies=script)
 
     assert "reference_material" in systems(model)[4]
-    assert "Past runs went on here" in systems(model)[4]
+    assert "Past runs went on here" in systems(model)[5]
     assert graph.to_mermaid() == plain.to_mermaid()
     for last in (None, "place", "uncover"):
         said = [each.to_dict() for each in graph.suggest(last, messages=[])]
