@@ -2,11 +2,14 @@
 
 import argparse
 import importlib
+import json
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +26,13 @@ from langchain_tooltree.events import Event
 from langchain_tooltree.experience.embeddings import resolve_embeddings
 from langchain_tooltree.experience.files import count_trajectories, load_trajectories
 from langchain_tooltree.experience.trajectory import Trajectory
-from langchain_tooltree.models import Meter, resolve_model
+from langchain_tooltree.models import ATTEMPTS, Meter, resolve_model
 from langchain_tooltree.sitgraph.drift import DriftReport
 from langchain_tooltree.sitgraph.files import check_target
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
 from langchain_tooltree.sitgraph.summarize import backfill_summaries
-from langchain_tooltree.sitgraph.transitions import START
+from langchain_tooltree.sitgraph.transitions import START, WRITTEN_SUMMARIES
+from langchain_tooltree.text import digest
 from langchain_tooltree.tooltree.driver import search
 from langchain_tooltree.tooltree.result import SearchResult, answer_at
 from langchain_tooltree.tooltree.search import SearchConfig
@@ -41,9 +45,6 @@ REFUSED = 2
 
 SUMMARIZED_AT_ONCE = 8
 """Runs whose summaries are written at the same time. A guess: a few requests at once are within common rate limits."""
-
-ENOUGH_CALLS = 10**6
-"""Model calls that one run may take: no bound, since a run asks once for each call that it lacks a summary of."""
 
 SHOWN_EDGES = 40
 """Edges that `show` prints: about a screen."""
@@ -76,7 +77,12 @@ def _parser() -> argparse.ArgumentParser:
         "files", nargs="+", type=Path, metavar="FILE", help="trajectories, one JSON object a line; .gz too"
     )
     mined.add_argument("-o", "--output", type=Path, required=True, metavar="GRAPH", help="folder to write the graph to")
-    mined.add_argument("--summarize", metavar="MODEL", help="a model that writes the summaries that runs do not have")
+    mined.add_argument(
+        "--summarize",
+        metavar="MODEL",
+        help="a model that writes the summaries that runs do not have; they are kept in GRAPH.summaries.jsonl as they "
+        "come, and not asked for again",
+    )
     mined.set_defaults(run=_mine)
 
     suggested = commands.add_parser("suggest", help="ask a graph what comes next")
@@ -161,10 +167,11 @@ def _cost_table(result: SearchResult) -> Table:
 def _mine(options: argparse.Namespace, console: Console) -> int:
     total = sum(map(count_trajectories, options.files))
     seen: Counter[bool | None] = Counter()
-    meter = Meter(ENOUGH_CALLS)
+    unread: Counter[str] = Counter()
     check_target(options.output)
     with _using(options.summarize):
         model = resolve_model(options.summarize) if options.summarize else None
+    summaries = _Summaries(model, Path(f"{options.output}.summaries.jsonl")) if model else None
     embeddings = _embeddings(options)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True) as progress:
@@ -172,13 +179,13 @@ def _mine(options: argparse.Namespace, console: Console) -> int:
 
         def read() -> Iterator[Trajectory]:
             for file in options.files:
-                for trajectory in load_trajectories(file):
+                for trajectory in load_trajectories(file, unread=unread):
                     seen[trajectory.success] += 1
                     yield trajectory
 
         runs: Iterable[Trajectory] = read()
-        if model:
-            runs = _summarized(runs, model, meter)
+        if summaries:
+            runs = summaries.written(runs)
         graph = SITGraph.from_trajectories(progress.track(runs, task_id=task), embeddings=embeddings)
     if not seen[True]:
         msg = (
@@ -191,9 +198,10 @@ def _mine(options: argparse.Namespace, console: Console) -> int:
     tools = drawn.number_of_nodes() - (START in drawn)
     console.print(f"{seen[True]} of {seen.total()} runs succeeded, {len(graph)} of them with tools.")
     console.print(f"The graph has {tools} tools and {drawn.number_of_edges()} edges.")
-    if model:
-        spent = f"{meter.model_calls} model calls, {meter.input_tokens + meter.output_tokens} tokens"
-        console.print(f"Summaries: {spent}, {len(meter.problems)} not written.")
+    for kind, count in sorted(unread.items()):
+        console.print(f"Not used: {count} {kind}.")
+    if summaries:
+        console.print(summaries.told(), markup=False)
     console.print(f"Written to {options.output}.")
     return 0
 
@@ -216,17 +224,61 @@ def _using(name: str | None) -> Iterator[None]:
         raise ConfigurationError(msg) from error
 
 
-def _summarized(runs: Iterable[Trajectory], model: BaseChatModel, meter: Meter) -> Iterator[Trajectory]:
-    """Runs with the summaries that they lack, several at once and in order; what they cost is added to the meter."""
+class _Summaries:
+    """Summaries that a model writes of runs, kept in a file as they come: they are paid for."""
 
-    def write(run: Trajectory) -> tuple[Trajectory, Meter]:
-        own = Meter(ENOUGH_CALLS)
-        return (backfill_summaries(run, model, meter=own) if run.success else run), own
+    def __init__(self, model: BaseChatModel, path: Path) -> None:
+        self._model = model
+        self._path = path
+        self._kept: dict[str, dict[str, str]] = {}
+        for line in path.read_text("utf-8").splitlines() if path.exists() else []:
+            with suppress(ValueError, KeyError, TypeError):  # the last one may be cut off
+                kept = json.loads(line)
+                self._kept[kept["run"]] = dict(kept["summaries"])
+        self._meter = Meter(0)
 
-    with ThreadPoolExecutor(SUMMARIZED_AT_ONCE) as pool:
-        for written, own in pool.map(write, runs):
-            meter.add(own)
-            yield written
+    def written(self, runs: Iterable[Trajectory]) -> Iterator[Trajectory]:
+        """The runs with the summaries that they lack, several at once and in order."""
+        rest = iter(runs)
+        had = False
+        with ThreadPoolExecutor(SUMMARIZED_AT_ONCE) as pool:
+            while batch := list(islice(rest, SUMMARIZED_AT_ONCE)):
+                known = [self._known(run) for run in batch]
+                for before, (after, own) in zip(known, pool.map(self._write, known), strict=True):
+                    self._meter.add(own)
+                    if after is not before:
+                        had = True
+                        self._keep(after)
+                    yield after
+                if self._meter.problems and not had:
+                    msg = f"No summary was written in {self._meter.model_calls} requests: {self._meter.problems[0]}"
+                    raise ConfigurationError(msg)
+
+    def _write(self, run: Trajectory) -> tuple[Trajectory, Meter]:
+        meter = Meter(ATTEMPTS)
+        return (backfill_summaries(run, self._model, meter=meter) if run.success else run), meter
+
+    def _known(self, run: Trajectory) -> Trajectory:
+        known = self._kept.get(_key(run))
+        return replace(run, metadata={**run.metadata, WRITTEN_SUMMARIES: known}) if known else run
+
+    def _keep(self, run: Trajectory) -> None:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        with self._path.open("a", encoding="utf-8") as file:
+            # Behind a line of its own, as the last one may be cut off.
+            file.write("\n" + json.dumps({"run": _key(run), "summaries": run.metadata[WRITTEN_SUMMARIES]}))
+
+    def told(self) -> str:
+        """What they cost, and the first problem."""
+        meter = self._meter
+        spent = f"{meter.model_calls} model calls, {meter.input_tokens + meter.output_tokens} tokens"
+        problems = f" {len(meter.problems)} problems, the first: {meter.problems[0]}." if meter.problems else ""
+        return f"Summaries: {spent}; kept in {self._path}.{problems}"
+
+
+def _key(run: Trajectory) -> str:
+    """Identifies a run and its version, since summaries belong to places in it."""
+    return digest([run.id, run.messages])
 
 
 def _suggest(options: argparse.Namespace, console: Console) -> int:

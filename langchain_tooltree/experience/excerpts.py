@@ -42,7 +42,13 @@ def excerpt(record: Record, *, max_characters: int) -> list[Entry]:
     As JSON, they have about `max_characters`. Long texts lose their middle, and so does a long run: how it began and
     how it ended stays, and an entry `left_out` says how much is missing.
     """
-    return ends_of(shortened_in(list(_told_in(record))), max_characters)
+    return ends_of(told_of(record), max_characters)
+
+
+def told_of(record: Record) -> list[Entry]:
+    """The entries of a whole run; only long texts in it lose their middle."""
+    told: list[Entry] = shortened_in(list(_told_in(record)))
+    return told
 
 
 def ends_of(entries: list[Entry], max_characters: int) -> list[Entry]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from langchain_tooltree import (
+    Branch,
     SITGraph,
     Trajectory,
     abackfill_summaries,
@@ -17,6 +18,13 @@ from langchain_tooltree import (
 from langchain_tooltree.cli import main
 from langchain_tooltree.testing import ScriptedChatModel
 from tests.internals.hall import REFUSED, UNHEALTHY, Meter
+from tests.internals.sitgraph import transitions_of
+
+
+def states(**summaries):
+    """What a model writes of the states of a run."""
+    written = [{"state": int(place.lstrip("s")), "summary": text} for place, text in summaries.items()]
+    return json.dumps({"states": written})
 
 
 def run_of(number, *tools, success=True):
@@ -154,7 +162,7 @@ def test_an_embedder_that_cannot_be_used_is_told_in_one_line(runs, graph, capsys
 
 
 def test_a_place_that_is_taken_is_refused_before_any_model_is_paid(runs, tmp_path, monkeypatch, capsys):
-    model = ScriptedChatModel(replies=["State."] * 5)
+    model = ScriptedChatModel(replies=[states(s0="State.")] * 5)
     monkeypatch.setattr("langchain_tooltree.cli.resolve_model", lambda _: model)
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "notes.txt").write_text("mine")
@@ -166,7 +174,7 @@ def test_a_place_that_is_taken_is_refused_before_any_model_is_paid(runs, tmp_pat
 def test_brackets_in_names_and_summaries_are_shown_as_they_are(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "160")
     run = run_of(1, "a[/b]", "[bold]c")
-    told = backfill_summaries(run, ScriptedChatModel(replies=["see [/etc]", "then [red]"]))
+    told = backfill_summaries(run, ScriptedChatModel(replies=[states(s0="see [/etc]", s1="then [red]")]))
     SITGraph.from_trajectories([told]).save(tmp_path / "graph")
     assert main(["show", str(tmp_path / "graph")]) == 0
     assert main(["suggest", str(tmp_path / "graph"), "--state", "see"]) == 0
@@ -187,26 +195,84 @@ def test_the_doctor_says_what_it_could_not_compare(tmp_path, monkeypatch, capsys
     assert "take what they took" not in shown
 
 
-def test_mining_has_a_model_write_the_missing_summaries(runs, monkeypatch, capsys):
-    model = ScriptedChatModel(replies=[f"State {number}." for number in range(5)])
-    monkeypatch.setattr("langchain_tooltree.cli.resolve_model", lambda _: model)
-    assert main(["mine", runs, "-o", "graph", "--summarize", "some:model"]) == 0
-    assert "5 model calls" in capsys.readouterr().out
-    evidence = SITGraph.load("graph").suggest("look", state="State")[0].evidence
+@pytest.fixture
+def writer(monkeypatch):
+    """Has `mine` use a model with these replies."""
+
+    def using(*replies):
+        model = ScriptedChatModel(replies=[*replies])
+        monkeypatch.setattr("langchain_tooltree.cli.resolve_model", lambda _: model)
+        return model
+
+    return using
+
+
+def test_mining_has_a_model_write_the_missing_summaries_in_one_request_a_run(runs, writer, capsys):
+    writer(*[states(s0="State 0.", s1="State 1.", s2="State 2.")] * 2)
+    assert main(["mine", runs, "-o", "deep/graph", "--summarize", "some:model"]) == 0
+    shown = capsys.readouterr().out
+    assert "2 model calls" in shown
+    assert "problems" not in shown
+    evidence = SITGraph.load("deep/graph").suggest("look", state="State")[0].evidence
     assert all(each.summary.startswith("State ") for each in evidence)
+
+
+def test_summaries_that_were_paid_for_are_not_asked_for_again(runs, tmp_path, writer, capsys):
+    writer(*[states(s0="Zero.", s1="One.", s2="Two.")] * 2)
+    assert main(["mine", runs, "-o", "graph", "--summarize", "some:model"]) == 0
+    with (tmp_path / "graph.summaries.jsonl").open("a") as file:
+        file.write('\n{"run": "cut off')
+    again = writer()
+    assert main(["mine", runs, "-o", "graph", "--summarize", "some:model"]) == 0
+    assert len(again.calls) == 0
+    assert "0 model calls" in capsys.readouterr().out
+    assert SITGraph.load("graph").suggest("look", state="One")[0].evidence[0].summary == "One."
+
+
+def test_summaries_are_written_as_they_come(runs, tmp_path, writer, monkeypatch):
+    def second(_):
+        kept.append((tmp_path / "graph.summaries.jsonl").read_text())
+        return states(s0="Zero.", s1="One.")
+
+    kept = []
+    monkeypatch.setattr("langchain_tooltree.cli.SUMMARIZED_AT_ONCE", 1)
+    writer(states(s0="At first.", s1="Then.", s2="At last."), second)
+    assert main(["mine", runs, "-o", "graph", "--summarize", "some:model"]) == 0
+    assert "At first." in kept[0]
+
+
+def test_if_no_summary_can_be_had_the_first_error_is_told_and_nothing_is_written(runs, tmp_path, writer, capsys):
+    writer(*[RuntimeError("the key is wrong")] * 9)
+    assert main(["mine", runs, "-o", "graph", "--summarize", "some:model"]) == REFUSED
+    assert "No summary was written in 4 requests: RuntimeError: the key is wrong" in capsys.readouterr().err
+    assert not (tmp_path / "graph").exists()
+
+
+def test_summaries_that_are_missing_are_told_with_the_first_reason(runs, writer, capsys):
+    writer(*[states(s0="Zero.", s1="One.")] * 2)
+    assert main(["mine", runs, "-o", "graph", "--summarize", "some:model"]) == 0
+    told = "1 problems, the first: 1 of the 3 states of run run 1 were not summed up."
+    assert told in capsys.readouterr().out.replace("\n", " ")
+
+
+def test_mining_tells_what_it_could_not_use(tmp_path, capsys):
+    run = {"success": True, "messages": [{"role": "tool", "content": "Whose?"}, *run_of(1, "look").messages]}
+    (tmp_path / "runs.json").write_text(json.dumps([run]))
+    assert main(["mine", str(tmp_path / "runs.json"), "-o", str(tmp_path / "graph")]) == 0
+    assert "Not used: 1 observations without a call." in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("path", ["sync", "async"])
 async def test_missing_summaries_are_written_once_and_lie_on_the_edges(path):
     run = run_of(1, "look", "book")
-    model = ScriptedChatModel(replies=["Nothing is known yet.", "A seat was found, and is to be booked."])
+    model = ScriptedChatModel(replies=[states(s0="Nothing is known yet.", s1="A seat was found, and is to be booked.")])
     meter = Meter(10)
     told = (
         backfill_summaries(run, model, meter=meter)
         if path == "sync"
         else await abackfill_summaries(run, model, meter=meter)
     )
-    assert meter.model_calls == 2
+    assert (meter.model_calls, meter.problems) == (1, [])
     assert (told.steps, told.turns, told.messages) == (run.steps, run.turns, run.messages)
     graph = SITGraph.from_trajectories([told])
     [suggestion] = graph.suggest("look", state="a seat was found")
@@ -214,14 +280,38 @@ async def test_missing_summaries_are_written_once_and_lie_on_the_edges(path):
     assert backfill_summaries(told, ScriptedChatModel(replies=[])) == told
 
 
-def test_a_summary_that_fails_stays_missing_and_is_noted(tmp_path):
-    model = ScriptedChatModel(replies=[RuntimeError("down"), "A seat was found."])
+def test_a_summary_that_is_missing_stays_missing_is_noted_and_asked_for_alone(tmp_path):
+    model = ScriptedChatModel(replies=[states(s1="A seat was found.", s7="No such call.")])
     meter = Meter(10)
     told = backfill_summaries(run_of(1, "look", "book"), model, meter=meter)
-    assert len(meter.problems) == 1
+    assert meter.problems == ["1 of the 2 states of run run 1 were not summed up"]
     dump_trajectories([told], tmp_path / "told.jsonl")
     [again] = load_trajectories(tmp_path / "told.jsonl")
     assert again == told
     graph = SITGraph.from_trajectories([again])
     assert graph.suggest("look", state="a seat")[0].evidence[0].summary == "A seat was found."
     assert not graph.suggest(None, state="a seat")[0].evidence
+    model = ScriptedChatModel(replies=[states(s0="At the start.")])
+    whole = backfill_summaries(again, model)
+    record = json.loads(model.calls[0][1].text)["record"]
+    assert [(entry["call"]["tool"], entry.get("state")) for entry in record if "call" in entry] == [
+        ("look", 0),
+        ("book", None),
+    ]
+    assert (
+        SITGraph.from_trajectories([whole]).suggest(None, state="the start")[0].evidence[0].summary == "At the start."
+    )
+
+
+def test_states_of_sub_agents_are_numbered_after_those_of_the_run():
+    helper = Branch("helper", 1, run_of(2, "ask").messages)
+    run = Trajectory.from_chat(run_of(1, "look", "book").messages, id="run", success=True, branches=[helper])
+    model = ScriptedChatModel(replies=[states(s0="Zero.", s1="One.", s2="Two.")])
+    told = backfill_summaries(run, model)
+    record = json.loads(model.calls[0][1].text)["record"]
+    assert [(entry["call"]["tool"], entry["state"]) for entry in record if "call" in entry] == [
+        ("ask", 2),
+        ("look", 0),
+        ("book", 1),
+    ]
+    assert [each.summaries for each in transitions_of(told)] == [("Zero.",), ("One.",), ("Two.",)]
