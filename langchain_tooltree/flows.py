@@ -292,6 +292,15 @@ def emit_all(events: Sequence[Event], sinks: Sequence[EventSink], *, handled: bo
             yield TwinStep(partial(dispatch_custom_event, *given), partial(adispatch_custom_event, *given))
 
 
+def has_loop() -> bool:
+    """Whether an event loop runs on this thread, which must not wait for anything then."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
 def has_handlers() -> bool:
     """Whether the current run has, or may have, handlers: all are known from its beginning, and dispatching costs."""
     callbacks = ensure_config().get("callbacks")

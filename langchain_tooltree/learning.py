@@ -38,6 +38,7 @@ from langchain_tooltree.flows import (
 )
 from langchain_tooltree.learnt import ExperienceStatus, Learnt, RequestGuide, undisturbed
 from langchain_tooltree.models import is_chat_model, resolve_model
+from langchain_tooltree.sitgraph.hints import reads_in
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
 from langchain_tooltree.stores.chroma import ChromaStore
 from langchain_tooltree.text import digest
@@ -151,7 +152,7 @@ class Experience:
     def graph(self) -> SITGraph:
         """The graph of the namespace, with all that is in the store by now."""
         learnt = self._here()
-        run_flow(undisturbed(learnt.refresh()))
+        run_flow(undisturbed(learnt.refresh(whole=True)))
         return learnt.graph
 
     @property
@@ -199,7 +200,7 @@ class Experience:
     def settle(self) -> Flow[ExperienceStatus]:
         """Judge all runs of the namespace that wait for it, as if their threads rested, and wait until that is done."""
         learnt = self._here()
-        yield from learnt.refresh()
+        yield from learnt.refresh(whole=True)
         for worker in self._shared.workers():
             yield FunctionStep(lambda thread: thread.join(), worker)
         yield from self._judging(learnt, learnt.pending(math.inf))
@@ -211,7 +212,7 @@ class Experience:
     def status(self) -> Flow[ExperienceStatus]:
         """What there is in the namespace by now."""
         learnt = self._here()
-        yield from learnt.refresh()
+        yield from learnt.refresh(whole=True)
         return learnt.status()
 
     astatus = async_twin(status)
@@ -243,14 +244,14 @@ class Experience:
             forget_oldest(self._shared.recalled, KEPT_REQUESTS)
         return remembered
 
-    def guide(self, remembered: Mapping[str, Any], room: int) -> Flow[RequestGuide]:
+    def guide(self, remembered: Mapping[str, Any], room: int, effects: Mapping[str, str]) -> Flow[RequestGuide]:
         """The guide for a request; see `Learner.guide`."""
         learnt = self._learnt(self._store.within(**remembered["namespace"]))
         key = (learnt.place, *remembered["runs"], digest(remembered["tips"]), room)
         if key not in self._shared.advice:
             self._shared.advice[key] = yield from learnt.advice(remembered, room)
             forget_oldest(self._shared.advice, KEPT_REQUESTS)
-        return RequestGuide(learnt, remembered, self._shared.advice[key], self._model)
+        return RequestGuide(learnt, remembered, self._shared.advice[key], reads_in(effects), self._model)
 
     def ended(
         self,

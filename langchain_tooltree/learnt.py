@@ -3,7 +3,9 @@
 import logging
 import threading
 from collections.abc import Collection, Mapping, Sequence
+from contextvars import Context
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from langchain_core.embeddings import Embeddings
@@ -16,13 +18,15 @@ from langchain_tooltree.cfgm.reflection import Reflector, correction_text
 from langchain_tooltree.cfgm.tips import Tip
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.experience.agreement import Agreement, agreement
+from langchain_tooltree.errors import TrajectoryFormatError
 from langchain_tooltree.experience.guide import NextTools, Remedy
 from langchain_tooltree.experience.records import ChatMessage, as_reference
 from langchain_tooltree.experience.run_identity import tools_in
 from langchain_tooltree.experience.store import JUDGED, PAGE, PENDING, ExperienceStore, Namespace, RunEntry, entry_of
 from langchain_tooltree.experience.trajectory import Trajectory
-from langchain_tooltree.flows import Flow, FunctionStep, current_writer, flow_of
+from langchain_tooltree.flows import Flow, FunctionStep, current_writer, flow_of, has_loop, in_thread, run_flow
 from langchain_tooltree.models import Meter
+from langchain_tooltree.sitgraph.hints import hint_line
 from langchain_tooltree.sitgraph.refusals import Refusals
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
 from langchain_tooltree.sitgraph.transitions import moment_of
@@ -52,42 +56,82 @@ class ExperienceStatus:
     agreement: Agreement
 
 
+AT_ONCE = 16
+"""Records that are taken in before a request goes on: about a second. More, as in a new process, are taken in beside
+it, and until then the graph knows less."""
+
+
 class Learnt:
-    """What one namespace's records come to: its graph and its memory, and which version of each record is in them."""
+    """What one namespace's records come to: graph, refusals and memory, and which version of each record is in them."""
 
     def __init__(self, store: ExperienceStore, model: BaseChatModel | None, embeddings: Embeddings | None) -> None:
         self.store = store
         self.graph = SITGraph(embeddings=embeddings)
-        self.memory = CFGMMemory(model, store)
         self.refusals = Refusals()
+        self.memory = CFGMMemory(model, store)
+        self.entries: dict[str, RunEntry] = {}
         self._folded: dict[str, str] = {}
         self._labelled: dict[str, Agreement] = {}
         self._seen: dict[str, int] | None = None
-        self.entries: dict[str, RunEntry] = {}
-        self._busy = threading.Lock()
+        self._refreshing = threading.Lock()
 
-    def refresh(self) -> Flow[None]:
-        """Take in what has changed in the store. Where nobody has written, that is one small read."""
-        # Somebody else is at it, on a thread or in a task that must not be waited for here.
-        if not self._busy.acquire(blocking=False):
-            return
+    def refresh(self, *, whole: bool = False) -> Flow[None]:
+        """Take in what has changed in the store; where nobody has written, that is one small read.
+
+        With `whole`, all of it is there at the end, and otherwise as much as nobody has to wait for.
+        """
+        if not (yield FunctionStep(self._begin, whole)):
+            return  # somebody else is at it
+        going_on = False
         try:
             seen = yield from self.store.writes()
             if seen != self._seen:
-                yield from self._take_in((yield from self.store.entries()))
-                self._seen = seen
+                changed = self._compared((yield from self.store.entries()))
+                if len(changed) > AT_ONCE and not whole:
+                    # The context of the run, with its callbacks, is not for this.
+                    Context().run(in_thread, partial(self._catch_up, changed, seen), "tooltree-learning")
+                    going_on = True
+                else:
+                    yield from self._take_in(changed)
+                    self._seen = seen
         finally:
-            self._busy.release()
+            if not going_on:
+                self._refreshing.release()
 
-    def _take_in(self, entries: dict[str, RunEntry]) -> Flow[None]:
+    def _begin(self, whole: bool) -> bool:  # noqa: FBT001 - the argument of a step
+        # On the thread of an event loop, who has the lock may be a task that could then never go on.
+        return self._refreshing.acquire(blocking=whole and not has_loop())
+
+    def _catch_up(self, changed: Sequence[str], seen: dict[str, int]) -> None:
+        try:
+            run_flow(undisturbed(self._take_in(changed)))
+            self._seen = seen
+        finally:
+            self._refreshing.release()
+
+    def _compared(self, entries: dict[str, RunEntry]) -> list[str]:
+        """Forget the runs that are gone, or count no more; the ids of those to be read."""
         judged = {run: entry.version for run, entry in entries.items() if entry.outcome in JUDGED}
         for run in [run for run in self._folded if run not in judged]:
             self._forget(run)
         self.entries = entries
-        changed = [run for run, version in judged.items() if self._folded.get(run) != version]
+        return [run for run, version in judged.items() if self._folded.get(run) != version]
+
+    def _take_in(self, changed: Sequence[str]) -> Flow[None]:
         for start in range(0, len(changed), PAGE):
-            for trajectory in (yield from self.store.reading(changed[start : start + PAGE])):
-                yield from self._fold(trajectory, entries[trajectory.id])
+            page = changed[start : start + PAGE]
+            try:
+                runs = yield from self.store.reading(page)
+            except TrajectoryFormatError:  # one of them, which must not keep the others out
+                runs = []
+                for run in page:
+                    yield from undisturbed(self._read_into(runs, run))
+            for trajectory in runs:
+                yield from self._fold(trajectory, self.entries[trajectory.id])
+
+    def _read_into(self, runs: list[Trajectory], run: str) -> Flow[None]:
+        self._folded[run] = self.entries[run].version  # if it cannot be read, not every time
+        runs += yield from self.store.reading([run])
 
     def _fold(self, trajectory: Trajectory, entry: RunEntry) -> Flow[None]:
         yield from flow_of(self.graph.learn)(trajectory)
@@ -169,6 +213,7 @@ class RequestGuide:
     learnt: Learnt
     remembered: Mapping[str, Any]
     advice: str
+    reads: Collection[str]
     model: BaseChatModel | None
 
     def next_tools(self, dialogue: Sequence[ChatMessage], allowed: Collection[str]) -> Flow[NextTools | None]:
@@ -176,7 +221,10 @@ class RequestGuide:
         try:
             found = yield from flow_of(self.learnt.graph.next_tools)(dialogue, allowed=list(allowed))
             refused, told = self.learnt.refusals.known(moment_of(dialogue)[0].last_tool, allowed)
-            return (found or NextTools()).with_refused(refused, told) if refused or told else found
+            if found is None and not refused and not told:
+                return None
+            found = replace(found or NextTools(), refused=refused)
+            return replace(found, text=hint_line(found, reads=self.reads, refused=told))
         except Exception as error:  # noqa: BLE001 - the embedder may be down, and the search can do without
             logger.warning("No tool could be suggested: %s: %s", type(error).__name__, error)
             return None

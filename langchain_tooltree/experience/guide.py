@@ -119,8 +119,8 @@ class Learner(Protocol):
         raises `ConfigurationError`.
         """
 
-    def guide(self, remembered: Mapping[str, Any], room: int) -> Flow[Guide]:
-        """The guide for a request, whose advice takes at most `room` characters."""
+    def guide(self, remembered: Mapping[str, Any], room: int, effects: Mapping[str, str]) -> Flow[Guide]:
+        """The guide for a request, whose advice takes at most `room` characters; `effects` are those of its tools."""
 
     def ended(
         self,

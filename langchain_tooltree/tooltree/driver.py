@@ -289,8 +289,9 @@ def with_experience(turn: Turn, experience: Learner | None, *, own: bool = False
     remembered = None if experience is None else (yield from experience.begun(said))
     if experience is None or not remembered:
         return (yield from answered(turn))
-    room = room_for(turn.system, turn.planner.described, said)
-    result = yield from answered(replace(turn, guide=(yield from experience.guide(remembered, room))))
+    room = room_for(turn.system, turn.planner.library.size, said)
+    guide = yield from experience.guide(remembered, room, turn.planner.effects)
+    result = yield from answered(replace(turn, guide=guide))
     if result.answer is not None and not result.waiting:
         messages = [*turn.messages, *result.messages]
         instructions = Conversation([*turn.system, *turn.messages]).instructions

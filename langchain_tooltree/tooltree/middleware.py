@@ -224,8 +224,9 @@ class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         if kept and kept.result.steps and {call.tool for call in kept.result.calls} <= set(turn.planner.library.names):
             return kept
         if self._experience is not None and (remembered := _remembered(request.state)):
-            room = room_for(turn.system, turn.planner.described, Conversation.of(turn.messages))
-            turn = replace(turn, guide=(yield from self._experience.guide(remembered, room)))
+            room = room_for(turn.system, turn.planner.library.size, Conversation.of(turn.messages))
+            guide = yield from self._experience.guide(remembered, room, turn.planner.effects)
+            turn = replace(turn, guide=guide)
         result = yield from searched(turn)
         spent = {**(kept.spent if kept else {}), result.search_id: result.cost}
         for search, cost in spent.items():

@@ -5,7 +5,6 @@ A `Planner` is shared by all its searches; a `SearchSession` holds that of one s
 
 import functools
 import inspect
-import json
 import logging
 import math
 import time
@@ -198,11 +197,6 @@ class Planner:
         self.finished: dict[str, Any] = {}
         retriever = ToolRetriever(self.library, embeddings, options.get("retriever"))
         self.narrowing = ToolNarrowing(self.library, self.config, retriever)
-
-    @cached_property
-    def described(self) -> int:
-        """Characters of the tools as models are shown them."""
-        return len(json.dumps(list(self.cards.values()), ensure_ascii=False, default=str))
 
     @cached_property
     def fingerprint(self) -> str:

@@ -11,6 +11,7 @@ import types
 import typing
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Literal, cast, get_type_hints
 
 import jsonschema  # here, since an import at the first call would block the event loop that the call runs on
@@ -179,6 +180,11 @@ class ToolLibrary(Sequence[BaseTool]):
 
     def __getitem__(self, index: Any) -> Any:
         return list(self.by_name.values())[index]
+
+    @cached_property
+    def size(self) -> int:
+        """Characters of all tools as models are shown them."""
+        return len(json.dumps(list(self.to_dicts().values()), ensure_ascii=False, default=str))
 
     def tool(self, name: str) -> BaseTool | None:
         """The tool of this name, `None` if there is none."""

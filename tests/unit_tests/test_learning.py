@@ -498,3 +498,61 @@ def test_the_instructions_are_kept_with_the_run():
 
     [run] = experience.store.trajectories()
     assert run.instructions == SYSTEM.strip()
+
+
+def test_a_long_past_keeps_the_first_request_of_a_process_waiting_no_longer_than_a_short_one():
+    store = InMemoryStore()
+    records = ExperienceStore(store, namespace=ALL)
+    for number in range(40):
+        records.add(run_of(id=f"run {number}"))
+    reading = threading.Event()
+
+    class SlowStore(InMemoryStore):
+        """Waits before it reads many records."""
+
+        def batch(self, ops):
+            ops = list(ops)
+            if len(ops) > 20:
+                assert reading.wait(10)
+            return store.batch(ops)
+
+    experience = Experience(SlowStore(), namespace=ALL, verdict=lambda _: True)
+    agent, _ = finder(experience)
+
+    assert agent.invoke(QUESTION)["messages"][-1].text.startswith("It is on the desk.")
+
+    reading.set()
+    assert experience.status().in_graph == 41
+
+
+def test_a_record_that_cannot_be_read_keeps_no_other_out(caplog):
+    store = InMemoryStore()
+    experience = Experience(store, namespace=ALL, verdict=lambda _: True)
+    records = ExperienceStore(store, namespace=ALL)
+    for name in ("one", "two", "three"):
+        records.add(run_of(id=name))
+    store.put((*ALL, "trajectories"), "two", {"record": "?"})
+
+    assert experience.status().in_graph == 2
+    assert "was not written by this package" in caplog.text
+    caplog.clear()
+    records.add(run_of(id="four"))
+    assert experience.status().in_graph == 3
+    assert not caplog.text
+
+
+def test_the_guide_of_a_search_knows_what_was_refused():
+    experience = Experience(InMemoryStore(), namespace=ALL, verdict=lambda _: True)
+    for number in range(3):
+        refused = [
+            {"role": "user", "content": "Where is the red key?"},
+            {"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": "look", "arguments": "{}"}}]},
+            {"role": "tool", "tool_call_id": "1", "content": "Error: no place was named.", "error": True},
+        ]
+        experience.learn(Trajectory.from_chat(refused, success=False, id=f"failed {number}"))
+    agent, model = finder(experience)
+
+    agent.invoke(QUESTION)
+
+    assert "look: called here 3 times, refused 3" in model.calls[0][-1].text
+    assert "refused" not in model.calls[1][-1].text
