@@ -17,8 +17,8 @@ from langchain_tooltree.cfgm.recall import RecalledRun, Recollection, recall_tex
 from langchain_tooltree.cfgm.reflection import Reflector, correction_text
 from langchain_tooltree.cfgm.tips import Tip
 from langchain_tooltree.conversation import Conversation
-from langchain_tooltree.experience.agreement import Agreement, agreement
 from langchain_tooltree.errors import TrajectoryFormatError
+from langchain_tooltree.experience.agreement import Agreement, agreement
 from langchain_tooltree.experience.guide import NextTools, Remedy
 from langchain_tooltree.experience.records import ChatMessage, as_reference
 from langchain_tooltree.experience.run_identity import tools_in

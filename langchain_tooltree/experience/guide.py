@@ -1,7 +1,7 @@
 """What a search may ask of past runs: the seam between the planner, which knows neither graph nor memory, and these."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypedDict
 
 from langchain_core.messages import BaseMessage
@@ -53,10 +53,6 @@ class NextTools:
     ended: int = 0
     refused: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     text: str = ""
-
-    def with_refused(self, refused: Mapping[str, tuple[int, int]], told: str) -> "NextTools":
-        """The same with what was refused, and that in words."""
-        return replace(self, refused=refused, text="\n".join(filter(None, (self.text, told))))
 
 
 @dataclass(frozen=True, slots=True)
