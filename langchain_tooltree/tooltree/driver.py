@@ -208,7 +208,8 @@ def searched(turn: Turn) -> Flow[SearchResult]:
     yield from run_search(session)
     result = session.result()
     if turn.guide is not None:
-        run = (run_id(runtime) if runtime else None) or result.search_id
+        request = Conversation.of(turn.messages).request  # without a thread, it is the same in all searches of a turn
+        run = (run_id(runtime) if runtime else None) or (request and request.id) or result.search_id
         threshold = turn.planner.config.post_threshold
         yield from turn.guide.failed(failed_attempts(result, session.dialogue, run=run, threshold=threshold))
     return remembered(result)
