@@ -9,7 +9,7 @@ from langchain_tooltree.tooltree import driver as driver_module
 from langchain_tooltree.tooltree import resume as resume_module
 from langchain_tooltree.tooltree import sandbox as sandbox_module
 from langchain_tooltree.tooltree import search as kernel
-from langchain_tooltree.tooltree.ask import ProposalRequest, Proposer
+from langchain_tooltree.tooltree.ask import ProposalRequest, Proposer, with_reference
 from langchain_tooltree.tooltree.ask import propose_messages as propose_messages_of
 from langchain_tooltree.tooltree.attempts import MOST_ATTEMPTS, failed_attempts
 from langchain_tooltree.tooltree.channel import (

@@ -138,6 +138,8 @@ class Prior(BaseModel):
         What no run did here, or the part of it that few runs leave unknown, is worth what is assumed; its odds and
         those of the share of ends have a weighted geometric mean.
         """
+        if not self.done:
+            return assumed  # nobody has said how often runs end here
         unknown = max(self.other, RUNS_ASSUMED / (RUNS_ASSUMED + self.known))
         share = (1 - unknown) * self.done / max(1 - self.other, 1e-9) + unknown * assumed
         share = min(max(share, LEAST_ENDS), 1 - LEAST_ENDS)

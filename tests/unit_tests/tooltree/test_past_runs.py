@@ -1,0 +1,153 @@
+"""What past runs say while a search goes on: to whom it is said, where, and what the search takes in of it."""
+
+from dataclasses import dataclass, field
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.tools import tool
+
+from langchain_tooltree import SearchConfig
+from langchain_tooltree.testing import ScriptedChatModel
+from tests.internals.experience import NextTools, as_reference
+from tests.internals.tooltree import MANY_QUESTIONS, OWN_STEP, Planner, Turn, searched, with_reference
+
+ADVICE = as_reference("Ask for the size first.", source="experience")
+HINT = "Past runs went on with measure."
+
+
+@tool
+def look(place: str) -> str:
+    """Look at a place."""
+    return f"a shelf at {place}"
+
+
+@tool
+def measure(thing: str) -> str:
+    """Measure a thing."""
+    return f"{thing} is 80 cm wide"
+
+
+TOOLS = [look, measure]
+READS = {"look": "read", "measure": "read"}
+
+
+@dataclass
+class Memory:
+    """A guide that always says the same, and keeps what it was asked."""
+
+    said: NextTools | None
+    advice: str = ADVICE
+    asked: list = field(default_factory=list)
+
+    def next_tools(self, dialogue, allowed):
+        yield from ()
+        self.asked.append(([(message["role"], message.get("content")) for message in dialogue], sorted(allowed)))
+        return self.said
+
+
+def says(**shares):
+    other = 1 - sum(shares.values()) - 0.1
+    return NextTools(shares, dict.fromkeys(shares, 20), done=0.1, other=other, ended=3, text=HINT)
+
+
+def calls(*names):
+    made = [{"name": name, "args": {"place": "desk"}, "id": f"{name}_1"} for name in names]
+    return AIMessage("", tool_calls=made)
+
+
+DONE = 'It is on the shelf. {"missing": "nothing"}'
+
+
+@pytest.fixture
+def plan(drive):
+    """Searches with a guide: the result, and the model."""
+
+    async def run(replies, guide, *, config=None, judge=None, system=()):
+        model = ScriptedChatModel(replies=replies)
+        planner = Planner(model, TOOLS, effects=READS, config=config, judge=judge)
+        turn = Turn(planner=planner, messages=[HumanMessage("Where is it?")], system=system, guide=guide)
+        return await drive(searched(turn)), model
+
+    return run
+
+
+def told(model):
+    """What each question holds: the text of its instructions, and of its last message."""
+    return [(str(messages[0].content), str(messages[-1].content)) for messages in model.calls]
+
+
+async def test_the_hint_ends_the_last_message_of_each_question_and_the_advice_its_instructions(plan):
+    result, model = await plan([calls("look"), DONE], Memory(says(look=0.6)), system=[SystemMessage("Be brief.")])
+    assert [(step.call.tool, step.observation.content) for step in result.steps] == [("look", "a shelf at desk")]
+    first, second = told(model)
+    marked = as_reference(HINT, source="past runs")
+    assert (first[1], second[1]) == (f"Where is it?\n\n{marked}", f"a shelf at desk\n\n{marked}")
+    assert first[0] == second[0], "the instructions stay what they are, so that prompt caches hold"
+    assert first[0].startswith("Be brief.")
+    assert first[0].endswith(ADVICE)
+    assert "past runs" not in str([message.content for message in result.messages])
+
+
+async def test_past_runs_are_asked_about_the_dialogue_of_each_state(plan):
+    memory = Memory(says(look=0.6))
+    await plan([calls("look"), DONE], memory, system=[SystemMessage("Be brief.")])
+    (first, _), (second, tools) = memory.asked
+    assert first == [("user", "Where is it?")]
+    assert [role for role, _ in second] == ["user", "assistant", "tool"]
+    assert second[-1] == ("tool", "a shelf at desk")
+    assert tools == ["look", "measure"]
+
+
+async def test_candidates_and_repairs_are_asked_with_it_too(plan):
+    wrong = AIMessage("", tool_calls=[{"name": "look", "args": {"where": 1}, "id": "1"}])
+    replies = [wrong, calls("look"), 'No idea. {"missing": "the width"}', *["Nothing."] * 12]
+    _, model = await plan(replies, Memory(says(look=0.6)), config=SearchConfig(**OWN_STEP))
+    questions = [pair for pair in told(model) if "You check" not in pair[0]]
+    assert len(questions) > 3
+    assert all(HINT in last and ADVICE in instructions for instructions, last in questions)
+    assert any("confidence" in instructions for instructions, _ in questions), "candidates were asked for"
+
+
+@pytest.mark.parametrize("config", [SearchConfig(**MANY_QUESTIONS), SearchConfig(**OWN_STEP)], ids=["judge", "check"])
+async def test_neither_the_judge_nor_the_check_is_told(plan, config):
+    judge = ScriptedChatModel(replies=[{"fulfilled": False, "missing": ["the width"], "scores": [], "goal": 0.5}] * 40)
+    result, _ = await plan([calls("look"), "On the shelf.", *["Nothing."] * 30], Memory(says(measure=0.6)), judge=judge)
+    assert result.cost.model_calls > 2
+    assert judge.calls
+    assert not any(HINT in str(messages) or "size first" in str(messages) for messages in judge.calls)
+
+
+async def test_the_search_takes_in_plain_numbers(plan):
+    result, _ = await plan([calls("look"), DONE], Memory(says(measure=0.6)))
+    prior = result.tree.root.prior
+    assert prior.shares == pytest.approx({"measure": 0.6, "look": 0.3}), "of the tools called, and of others"
+    assert (prior.runs, prior.done, prior.known, prior.tools) == ({"measure": 20}, 0.1, 23, 2)
+
+
+@pytest.mark.parametrize("guide", [None, Memory(None, advice=""), Memory(NextTools(), advice="")])
+async def test_who_knows_nothing_changes_nothing(plan, guide):
+    result, model = await plan([calls("look"), DONE], guide)
+    plain, alone = await plan([calls("look"), DONE], None)
+    assert result.to_dict() == plain.to_dict()
+    assert [[message.content for message in asked] for asked in model.calls] == [
+        [message.content for message in asked] for asked in alone.calls
+    ]
+
+
+async def test_under_eq_1_past_runs_are_not_asked(plan):
+    memory = Memory(says(look=0.6))
+    await plan(
+        [calls("look"), *["Nothing."] * 20], memory, config=SearchConfig.paper(max_rollouts=2), judge=lambda _: 0.5
+    )
+    assert memory.asked == []
+
+
+def test_the_hint_stands_in_no_message_of_the_agents_own():
+    asked = [SystemMessage("Be brief."), HumanMessage("Go."), AIMessage("Going.")]
+    *before, last = with_reference(asked, advice="", hint="a hint")
+    assert (before, last.type, last.content) == (asked, "human", "a hint")
+    blocks = ToolMessage([{"type": "text", "text": "seen"}], tool_call_id="1")
+    assert with_reference([blocks], advice="", hint="a hint")[-1].content[1:] == [
+        {"type": "text", "text": "\n\na hint"}
+    ]
+    assert with_reference(asked, advice="", hint="") is asked
