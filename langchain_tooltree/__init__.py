@@ -43,7 +43,7 @@ _NAMES = {
     # Memory: what was learnt from similar tasks, and help when something goes wrong
     "cfgm.memory": ("CFGMMemory",),
     "cfgm.middleware": ("CFGMMiddleware",),
-    "cfgm.node": ("CFGMReflectionNode",),
+    "cfgm.node": ("CFGMRecallNode", "CFGMReflectionNode"),
     "cfgm.reflection": ("Reflector", "Reflection"),
     "cfgm.collect.report": ("Task",),
     "cfgm.tips": ("Tip",),
@@ -70,6 +70,7 @@ if TYPE_CHECKING:
     from langchain_tooltree.cfgm.collect.report import Task as Task
     from langchain_tooltree.cfgm.memory import CFGMMemory as CFGMMemory
     from langchain_tooltree.cfgm.middleware import CFGMMiddleware as CFGMMiddleware
+    from langchain_tooltree.cfgm.node import CFGMRecallNode as CFGMRecallNode
     from langchain_tooltree.cfgm.node import CFGMReflectionNode as CFGMReflectionNode
     from langchain_tooltree.cfgm.recall import RecalledRun as RecalledRun
     from langchain_tooltree.cfgm.recall import recall_text as recall_text

@@ -1,4 +1,4 @@
-"""CFGMReflectionNode: reflection on anomalous observations as a LangGraph node, between the tools and the model."""
+"""CFGM as LangGraph nodes: recall before a model node, and reflection on anomalous observations in front of it."""
 
 import logging
 from collections.abc import Iterable, Sequence
@@ -10,15 +10,86 @@ from langchain_core.runnables import Runnable, RunnableConfig
 
 from langchain_tooltree.anomaly.detector import AnomalyDetector, names_of
 from langchain_tooltree.cfgm.memory import DEFAULT_K, CFGMMemory, check_memory, recall_for
+from langchain_tooltree.cfgm.recall import recall_text
 from langchain_tooltree.cfgm.reflection import DEFAULT_COOLDOWN, DEFAULT_MAX_REFLECTIONS, AgentTool, Recovery, Reflector
 from langchain_tooltree.cfgm.tips import Tip
 from langchain_tooltree.conversation import Conversation
-from langchain_tooltree.errors import check_count
-from langchain_tooltree.flows import Flow, Writer, async_twin, current_writer, driven
+from langchain_tooltree.errors import ConfigurationError, check_count
+from langchain_tooltree.experience.run_identity import run_id
+from langchain_tooltree.flows import Flow, Writer, async_twin, current_runtime, current_writer, driven
 
 logger = logging.getLogger(__name__)
 
 Correction = dict[str, list[BaseMessage]] | list[BaseMessage]  # for the state; a list where the state is one
+
+
+class CFGMRecallNode(Runnable[Any, dict[str, str]]):
+    """Writes into the state what is recalled of tasks like the latest request, for the model node after it (Alg. 3).
+
+    ```python
+    class State(MessagesState):
+        recalled: str
+
+    graph.add_node("recall", CFGMRecallNode(memory))
+    graph.add_edge(START, "recall")
+    graph.add_edge("recall", "model")
+    ```
+
+    The text is marked as reference material: put it at the end of a system prompt, so that no run learns what it was
+    shown. A `ToolTreeNode` finds it in the state by itself, and has it read by who proposes calls. What was recalled is
+    also an event: `{"type": "recall", ...}` in `stream_mode="custom"`. If memory fails, that is logged, and nothing is
+    recalled.
+
+    Args:
+        memory: Has past runs and tips.
+        k: How many runs to recall at the most.
+        messages_key: Where in the state the conversation stands.
+        recalled_key: Where in the state the text goes.
+
+    Raises:
+        ConfigurationError: If an argument is invalid.
+    """
+
+    def __init__(
+        self,
+        memory: CFGMMemory,
+        *,
+        k: int = DEFAULT_K,
+        messages_key: str = "messages",
+        recalled_key: str = "recalled",
+    ) -> None:
+        self.name = "CFGMRecallNode"
+        if memory is None:
+            msg = "memory must be a CFGMMemory, got None. Make one: CFGMMemory(model, store)."
+            raise ConfigurationError(msg)
+        check_memory(memory)
+        check_count("k", k)
+        self._memory = memory
+        self._k = k
+        self._messages_key = messages_key
+        self._recalled_key = recalled_key
+
+    @driven
+    def invoke(
+        self,
+        input: Any,  # noqa: A002 - the name in Runnable
+        config: RunnableConfig | None = None,  # noqa: ARG002 - part of the interface
+        **_: Any,
+    ) -> Flow[dict[str, str]]:
+        """Recall what is known of tasks like the latest request of a graph state or a list of messages.
+
+        Returns:
+            The text under `recalled_key`; empty if nothing is known.
+        """
+        said = Conversation.of(input, self._messages_key)
+        if not said.task:
+            return {self._recalled_key: ""}
+        runtime = current_runtime()
+        own = run_id(runtime) if runtime else None
+        recollection = yield from recall_for(self._memory, said.aim, k=self._k, own=own, writer=current_writer())
+        return {self._recalled_key: recall_text(recollection, max_characters=self._memory.max_characters)}
+
+    ainvoke = async_twin(invoke)  # type: ignore[arg-type] # mypy takes `self` from the declaration in Runnable
 
 
 class CFGMReflectionNode(Runnable[Any, Correction]):

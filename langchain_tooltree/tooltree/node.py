@@ -1,7 +1,7 @@
 """ToolTreeNode: a planner as a LangGraph node, in place of the model node of a ReAct graph."""
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Unpack
 
 from langchain_core.language_models import BaseChatModel
@@ -11,10 +11,16 @@ from langchain_core.tools import BaseTool
 
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError, EmptyQueryError
-from langchain_tooltree.experience.guide import Learner, checked_experience
+from langchain_tooltree.experience.guide import Learner, NextTools, checked_experience
+from langchain_tooltree.experience.records import ChatMessage, is_reference
+from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.flows import Flow, async_twin, driven
+from langchain_tooltree.models import Meter
 from langchain_tooltree.tooltree.driver import with_experience
 from langchain_tooltree.tooltree.planner import Planner, PlannerOptions, Turn, with_options
+
+NEXT_IN_PAST_RUNS = "At a point like this, past runs called next: "
+"""Begins the hint that is made of suggestions in the state."""
 
 
 class ToolTreeNode(Runnable[Any, dict[str, list[BaseMessage]]]):
@@ -47,6 +53,10 @@ class ToolTreeNode(Runnable[Any, dict[str, list[BaseMessage]]]):
         prompts: What the models are told, where it differs from the default `Prompts`.
         system_prompt: The agent's own system prompt, put before the conversation.
         messages_key: Where in the state the conversation stands.
+        suggestions_key: Where in the state a `SITGraphNode` before this one leaves its suggestions, if there is one:
+            they are read where the search begins, by who proposes calls, and are a prior for it.
+        recalled_key: Where in the state a `CFGMRecallNode` before this one leaves what it recalled, if there is one: it
+            is read by who proposes calls.
         experience: What the agent has been through, as an `Experience` keeps it: it is recalled once for each request
             and guides each search, and a turn is kept in it when it ends here, in an answer. Where
             `experience.recorder` stands in the callbacks, the record is left to it, which also hears what comes after.
@@ -63,12 +73,15 @@ class ToolTreeNode(Runnable[Any, dict[str, list[BaseMessage]]]):
         *,
         system_prompt: str | None = None,
         messages_key: str = "messages",
+        suggestions_key: str = "suggestions",
+        recalled_key: str = "recalled",
         experience: Learner | None = None,
         **options: Unpack[PlannerOptions],
     ) -> None:
         self.name = "ToolTreeNode"
         self._experience = checked_experience(experience)
         self._messages_key = messages_key
+        self._suggestions_key, self._recalled_key = suggestions_key, recalled_key
         self._system = [SystemMessage(system_prompt)] if system_prompt else []
         self._planner = Planner(model, tools, **options)
 
@@ -98,14 +111,65 @@ class ToolTreeNode(Runnable[Any, dict[str, list[BaseMessage]]]):
         if self._messages_key not in values:
             msg = f"The state has no {self._messages_key!r}, only {', '.join(values)}: see messages_key=."
             raise EmptyQueryError(msg)
+        said = Conversation.of(values, self._messages_key)
+        guide = _LeftInState.found(values.get(self._suggestions_key), values.get(self._recalled_key), said)
         return Turn(
             planner=self._planner,
-            messages=Conversation.of(values, self._messages_key).messages,
+            messages=said.messages,
+            guide=guide,
             system=self._system,
             config=config,
             state=values,
             messages_key=self._messages_key,
         )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _LeftInState:
+    """What nodes before this one have left in the state, as a guide for one search; see `Guide`."""
+
+    advice: str
+    suggested: Mapping[str, tuple[float, int]]  # by tool: its share, and how many runs speak for it
+    said: int  # messages of the conversation, as a record has it
+
+    @classmethod
+    def found(cls, suggestions: Any, recalled: Any, said: Conversation) -> "_LeftInState | None":
+        """What there is under the two keys; what is of another form is the user's own, and stands for nothing."""
+        advice = recalled if isinstance(recalled, str) and is_reference(recalled) else ""
+        suggested: dict[str, tuple[float, int]] = {}
+        for each in suggestions if isinstance(suggestions, list | tuple) else ():
+            match each:
+                case {"tool": str(tool), "score": float(share), "support": int(runs)}:
+                    suggested[tool] = (share, runs)
+        return cls(advice, suggested, len(said.chat)) if advice or suggested else None
+
+    def next_tools(self, dialogue: Sequence[ChatMessage], allowed: Collection[str]) -> Flow[NextTools | None]:
+        """The suggestions, where the search begins; in later states they are out of date."""
+        yield from ()
+        known = {tool: given for tool, given in self.suggested.items() if tool in allowed}
+        if len(dialogue) > self.said or not known:
+            return None
+        shares = {tool: share for tool, (share, _) in known.items()}
+        listed = ", ".join(f"{tool} ({share:.0%})" for tool, share in shares.items())
+        return NextTools(
+            shares=shares,
+            runs={tool: runs for tool, (_, runs) in known.items()},
+            other=max(1 - sum(shares.values()), 0.0),
+            text=f"{NEXT_IN_PAST_RUNS}{listed}. Only a hint.",
+        )
+
+    def is_anomalous(self, said: Conversation) -> Flow[bool]:  # noqa: ARG002 - nobody is there to say so
+        """Never: trouble is the business of a node of its own, too."""
+        yield from ()
+        return False
+
+    def remedy(self, said: Conversation, tools: Sequence[Any], meter: Meter) -> Flow[None]:  # noqa: ARG002 - as above
+        """None."""
+        yield from ()
+
+    def failed(self, attempts: Sequence[Trajectory]) -> Flow[None]:  # noqa: ARG002 - there is nowhere to keep them
+        """Nothing is kept."""
+        yield from ()
 
 
 def _fields(state: Any) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from langchain_tooltree.experience.records import (
     call_key,
     first_request,
     function_of,
+    is_reference,
     said_without_reference,
     steps_in,
     text_of,

@@ -6,7 +6,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.tools import tool
 
-from langchain_tooltree import SearchConfig
+from langchain_tooltree import SearchConfig, ToolTreeNode, search_result
 from langchain_tooltree.testing import ScriptedChatModel
 from tests.internals.experience import NextTools, as_reference
 from tests.internals.tooltree import MANY_QUESTIONS, OWN_STEP, Planner, Turn, searched, with_reference
@@ -151,3 +151,64 @@ def test_the_hint_stands_in_no_message_of_the_agents_own():
         {"type": "text", "text": "\n\na hint"}
     ]
     assert with_reference(asked, advice="", hint="") is asked
+
+
+# --- what other nodes have left in the state ---
+
+
+def suggestion(name, share, support=7):
+    return {"tool": name, "score": share, "mode": "contextual", "support": support, "evidence": []}
+
+
+SUGGESTED = [suggestion("measure", 0.7), suggestion("dismissed", 0.2), suggestion("look", 0.1, 2)]
+STATE = {"messages": [HumanMessage("Where is it?")]}
+
+
+@pytest.fixture
+def visit(either):
+    """Lets a node plan in a state: its messages, and the model."""
+
+    async def run(state, **options):
+        model = ScriptedChatModel(replies=[calls("look"), DONE])
+        node = ToolTreeNode(model, TOOLS, effects=READS, **options)
+        return (await either(node.invoke, node.ainvoke)(state))["messages"], model
+
+    return run
+
+
+async def test_a_node_reads_what_others_have_left_in_the_state(visit):
+    messages, model = await visit({**STATE, "suggestions": SUGGESTED, "recalled": ADVICE})
+    first, second = told(model)
+    assert "measure (70%), look (10%)" in first[1]
+    assert "dismissed" not in first[1], "it has no such tool"
+    assert second[1] == "a shelf at desk", "by then the suggestions are out of date"
+    assert first[0].endswith(ADVICE)
+    assert second[0].endswith(ADVICE)
+    prior = search_result(messages[-1]).tree.root.prior
+    assert prior.shares == pytest.approx({"measure": 0.7, "look": 0.1})
+    assert prior.runs == {"measure": 7, "look": 2}
+
+
+@pytest.mark.parametrize(
+    "left",
+    [
+        {},
+        {"suggestions": [], "recalled": ""},
+        {"suggestions": ["measure"], "recalled": "a note of the user's own"},
+        {"suggestions": None, "recalled": None},
+        {"suggestions": [{"tool": "measure"}]},
+        {"hints": SUGGESTED, "notes": ADVICE},
+    ],
+)
+async def test_what_is_not_theirs_changes_nothing(visit, left):
+    _, model = await visit({**STATE, **left})
+    _, alone = await visit(STATE)
+    assert told(model) == told(alone)
+
+
+async def test_the_keys_may_be_others(visit):
+    _, model = await visit(
+        {**STATE, "hints": SUGGESTED, "notes": ADVICE}, suggestions_key="hints", recalled_key="notes"
+    )
+    assert "measure (70%)" in told(model)[0][1]
+    assert told(model)[0][0].endswith(ADVICE)
