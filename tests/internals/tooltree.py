@@ -107,15 +107,15 @@ from langchain_tooltree.tooltree.search.posterior import (
     PathPosterior,
 )
 from langchain_tooltree.tooltree.search.prior import (
-    ENDS,
     FEWEST_WRITE_RUNS,
     KEPT_SHARES,
-    LEAST_ENDS,
     OWN_SAME_TOOL,
+    RARE_ENDS,
     RUNS_ASSUMED,
     SAME_TOOL,
     STRONGEST_SHARE,
     SURE_RUNS,
+    USUAL_ENDS,
     Prior,
 )
 from langchain_tooltree.tooltree.search.scheduler import (
