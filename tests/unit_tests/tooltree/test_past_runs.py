@@ -44,6 +44,13 @@ class Memory:
         self.asked.append(([(message["role"], message.get("content")) for message in dialogue], sorted(allowed)))
         return self.said
 
+    def is_anomalous(self, said):
+        yield from ()
+        return False
+
+    def failed(self, attempts):
+        yield from ()
+
 
 def says(**shares):
     other = 1 - sum(shares.values()) - 0.1
