@@ -2,6 +2,7 @@
 
 # ruff: noqa: F401 - names for tests to import
 
+from langchain_tooltree.anomaly.detector import standard_detector
 from langchain_tooltree.anomaly.loops import acknowledges
 from langchain_tooltree.anomaly.phrases import (
     ALFWORLD_PHRASES,
@@ -36,7 +37,7 @@ from langchain_tooltree.cfgm.collect.report import NamedTask, named
 from langchain_tooltree.cfgm.condense import GAP, Move, condensed, flat, in_short, news_in, pieces_of, thinned
 from langchain_tooltree.cfgm.focus import DEFAULT_FOCUS_PROMPT, LONGEST_FOCUS_POINT
 from langchain_tooltree.cfgm.masks import masks_in
-from langchain_tooltree.cfgm.recall import ANSWER, LOOKED_AT, Recollection, complementary, moves_of
+from langchain_tooltree.cfgm.recall import ANSWER, LOOKED_AT, Recollection, complementary, moves_of, recall_text
 from langchain_tooltree.cfgm.reflection import (
     ADVICE,
     DEFAULT_COOLDOWN,

@@ -1,10 +1,11 @@
 """What does an agent gain by what it has been through? The parts of an experience, each by itself and all together.
 
-    python -m tests.benchmarks.together --json out.json [--quick]
+    python -m tests.benchmarks.together [FILE ...] --json out.json [--quick]
 
 The multi-turn base tasks of the Berkeley function-calling benchmark, user turn by user turn: 100 to learn from, 100
-unseen. Worlds, requests, observations, and the graph that is mined from gold's runs are real, and so are its shares in
-the states of unseen tasks; model and judge are simulated, see `model` for their rules.
+unseen. Worlds, requests, observations, the graph that is mined of the runs learnt from, and what is recalled of them
+are real; model and judge are simulated, see `model` for their rules, and what advice changes in a model is a
+hypothesis. FILE: trajectories in the OpenAI chat format, JSON lines, replayed for suggestions inside a path.
 """
 
 import argparse
@@ -19,34 +20,36 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.benchmarks.compare.jobs import in_processes
-from tests.benchmarks.together.arms import AMOUNTS, ARMS, LEARNT, PLAIN, Job, Row, figures, run_job
+from tests.benchmarks.together.arms import AMOUNTS, ARMS, LEARNT, PLAIN, SENSITIVE, Job, Row, figures
+from tests.benchmarks.together.generations import Lives, run
+from tests.benchmarks.together.path import inside_a_search
+from tests.benchmarks.together.targets import targets
 
 SEEDS = (0, 1, 2)
 TASKS = 200
-QUICK_STEP = 4
+QUICK_STEP = 5
 
-CURVE = "prior"
+CURVE = "all"
 """The arm whose learning curve is drawn."""
+
+TABLES = {
+    "arm": "arms",
+    "with less effect of advice": "sensitivity",
+    f"tasks learnt from, {CURVE}": "curve",
+    "generation": "generations",
+    "file": "inside_a_search",
+}
+"""The parts of the figures that are tables, by the heading of their first column."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Play, print tables, and write JSON where wanted."""
+    """Play, print tables and targets, and write JSON where wanted."""
     options = _options(arguments)
     began = time.monotonic()
-    unseen = range(LEARNT, TASKS, QUICK_STEP if options.quick else 1)
-    arms = tuple(
-        dict.fromkeys([(PLAIN, LEARNT), *((name, LEARNT) for name in ARMS), *((CURVE, amount) for amount in AMOUNTS)])
-    )
-    jobs = [Job(task, tuple(arms), SEEDS[:1] if options.quick else SEEDS, options.cache) for task in unseen]
-    rows = [row for batch in in_processes(run_job, jobs, processes=2, label="unseen tasks") for row in batch]
-    by_arm: defaultdict[tuple[str, int], list[Row]] = defaultdict(list)
-    for row in rows:
-        by_arm[row.arm, row.learnt].append(row)
-    told: dict[str, Any] = {
-        "arms": {name: figures(by_arm[name, LEARNT]) for name in (PLAIN, *ARMS)},
-        "curve": {str(amount): figures(by_arm[CURVE, amount]) for amount in AMOUNTS},
-        "seconds": round(time.monotonic() - began, 1),
-    }
+    told = _arms(options)
+    told["inside_a_search"] = {path.name: inside_a_search(path) for path in options.files}
+    told["targets"] = targets(told)
+    told["seconds"] = round(time.monotonic() - began, 1)
     _show(told, Console())
     if options.json:
         options.json.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
@@ -54,19 +57,53 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.together", description=__doc__.split("\n", 1)[0])
+    parser.add_argument("files", nargs="*", type=Path, metavar="FILE", help="trajectories to replay")
     parser.add_argument("--json", type=Path, metavar="PATH", help="write the figures there")
-    parser.add_argument("--quick", action="store_true", help="25 unseen tasks, one seed")
+    parser.add_argument("--quick", action="store_true", help="20 unseen tasks, one seed, no sensitivity")
     parser.add_argument("--cache", type=Path, default=Path(".cache"), help="where the benchmark's package is kept")
     return parser.parse_args(arguments)
 
 
+def _arms(options: argparse.Namespace) -> dict[str, Any]:
+    """The arms, the learning curve and the generations, on the same unseen tasks."""
+    unseen = tuple(range(LEARNT, TASKS, QUICK_STEP if options.quick else 1))
+    seeds = SEEDS[:1] if options.quick else SEEDS
+    weaker = () if options.quick else tuple(SENSITIVE)
+    asked = dict.fromkeys(
+        [*((name, LEARNT) for name in (PLAIN, *ARMS, *weaker)), *((CURVE, amount) for amount in AMOUNTS)]
+    )
+    jobs: list[Job | Lives] = [Lives(unseen, seeds[0], options.cache)]
+    jobs += [Job(task, tuple(asked), seeds, options.cache) for task in unseen]
+    by_arm: defaultdict[tuple[str, int], list[Row]] = defaultdict(list)
+    generations: list[dict[str, float]] = []
+    for found in in_processes(run, jobs, processes=2, label="unseen tasks"):
+        if isinstance(found, Sequence) and found and isinstance(found[0], dict):
+            generations = list(found)
+            continue
+        for row in found:
+            by_arm[row.arm, row.learnt].append(row)
+    return {
+        "arms": {name: figures(by_arm[name, LEARNT]) for name in (PLAIN, *ARMS)},
+        "sensitivity": {name: figures(by_arm[name, LEARNT]) for name in weaker},
+        "curve": {str(amount): figures(by_arm[CURVE, amount]) for amount in AMOUNTS},
+        "generations": generations,
+    }
+
+
 def _show(told: dict[str, Any], console: Console) -> None:
-    for title, rows in (("arm", told["arms"]), (f"learnt ({CURVE})", told["curve"])):
+    for title, part in TABLES.items():
+        rows = dict(enumerate(told[part])) if isinstance(told[part], list) else told[part]
+        if not rows:
+            continue
         names = list(next(iter(rows.values())))
         table = Table(title, *names)
         for name, row in rows.items():
-            table.add_row(name, *(f"{row[each]:.3f}" for each in names))
+            table.add_row(str(name), *(f"{row[each]:.3f}" for each in names))
         console.print(table)
+    for target, missed in told["targets"].items():
+        console.print(f"{'does not hold' if missed else 'holds        '}  {target}", highlight=False)
+        for each in missed:
+            console.print(f"               {each}", highlight=False)
 
 
 if __name__ == "__main__":

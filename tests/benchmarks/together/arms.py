@@ -1,16 +1,19 @@
 """The arms: which parts of an experience help a search, and how an arm does on tasks that nobody has learnt from."""
 
+import random
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 from statistics import fmean
+from typing import Literal
 
-from langchain_tooltree import SearchConfig, SITGraph
+from langchain_tooltree import SearchConfig, Trajectory
 from tests.benchmarks.bfcl_model import ArgumentPool, gold_arguments
 from tests.benchmarks.recorded.model import Readers
 from tests.benchmarks.recorded.ours import OwnSearch
-from tests.benchmarks.together.guided import GuidedSearch, Help, Learnt, by_itself
+from tests.benchmarks.together.guided import Found, GuidedSearch, Help, by_itself
+from tests.benchmarks.together.learnt import Learnt
 from tests.benchmarks.together.model import Reaction, SimulatedModel
 from tests.benchmarks.together.world import Played, played_tasks
 
@@ -22,31 +25,74 @@ AMOUNTS = (0, 10, 25, 50, 100)
 
 JUDGE = Readers(judge=0.9)
 
+VERDICT = 0.85
+"""Share of own runs that the verdict on them is right about."""
+
 QUESTIONS = 60
 """Model calls of a search at the most: more than it comes to."""
 
-HINT = Reaction(heeds=0.5, misled=0.1)
-"""The hypothesis on hints. No source: so the figures are also told with half of it and with none."""
+ADVISED = Reaction(heeds=0.5, misled=0.1)
+"""The hypothesis on all advice: of the steps that are not the right one, a half become right where the advice names the
+right tool, and of the right ones, a tenth become wrong where it names others only. There is no source for it: so the
+figures are also told with half of it, and with none."""
+
+LEARNING_SEED = 1_000
+"""Of the runs that are learnt from; those that are measured have others."""
+
+Source = Literal["gold", "own", "both"]
+"""Whose runs of the tasks are learnt from: gold's, those of our own search, or both."""
 
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """Which parts of an experience help.
+    """Which parts of an experience help; without a reaction, the model is not told.
 
     Attributes:
-        prior: The search gets the graph's shares.
-        reaction: What the graph's hint changes in the model; it gets none if left out.
+        source: Whose runs are learnt from.
+        prior: Whether the search gets the graph's shares.
+        suggestions: How the model reacts to suggestions.
+        tips: How it reacts to recalled runs.
+        trouble: How it reacts to what it makes of trouble.
     """
 
+    source: Source = "gold"
     prior: bool = False
-    reaction: Reaction | None = None
+    suggestions: Reaction | None = None
+    tips: Reaction | None = None
+    trouble: Reaction | None = None
+
+    def with_effect(self, factor: float) -> "Arm":
+        """The same arm, with advice that changes less in the model."""
+        weaker = {
+            name: reaction and reaction.times(factor)
+            for name, reaction in (("suggestions", self.suggestions), ("tips", self.tips), ("trouble", self.trouble))
+        }
+        return replace(self, **weaker)
 
 
 PLAIN = "plain"
 """Name of the model by itself, without a search."""
 
-ARMS = {"none": Arm(), "suggestions": Arm(reaction=HINT), "prior": Arm(prior=True)}
-"""By name."""
+ARMS = {
+    "none": Arm(),
+    "suggestions": Arm(suggestions=ADVISED),
+    "prior": Arm(prior=True),
+    "tips": Arm(tips=ADVISED),
+    "searches": Arm("own", prior=True, suggestions=ADVISED),
+    "trouble": Arm(trouble=ADVISED),
+    "all": Arm("both", prior=True, suggestions=ADVISED, tips=ADVISED, trouble=ADVISED),
+}
+"""By name. No model writes tips here: what is recalled are runs."""
+
+EFFECTS = {"half": 0.5, "no": 0.0}
+"""How much of the hypothesis on advice is left, for the sensitivity."""
+
+SENSITIVE = {
+    f"{name}, {label} effect": arm.with_effect(factor)
+    for name, arm in ARMS.items()
+    if arm.suggestions or arm.tips or arm.trouble
+    for label, factor in EFFECTS.items()
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,32 +128,55 @@ class Row:
 
 def run_job(job: Job) -> list[Row]:
     """Play a task with each arm and seed."""
-    return [row for arm, amount in job.arms for row in _rows(job, arm, amount)]
+    return [row for name, amount in job.arms for row in _rows(job, name, amount)]
 
 
 def _rows(job: Job, name: str, amount: int) -> Iterator[Row]:
-    tasks, pool = _tasks(job.cache)
-    arm = ARMS.get(name, Arm())
-    helped = Help(learnt=_learnt(amount, job.cache), prior=arm.prior, hints=arm.reaction is not None)
-    search = GuidedSearch(OwnSearch(SearchConfig(), QUESTIONS, graded=False), helped)
+    arm = {PLAIN: Arm(), **ARMS, **SENSITIVE}[name]
+    search = guided(arm, learnt_from(arm.source, amount, job.cache) if name not in (PLAIN, "none") else None)
+    played = tasks_of(job.cache)[0][job.task]
     for seed in job.seeds:
-        passed, spent = [], []
-        for scene in tasks[job.task].scenes:
-            reaction = arm.reaction or Reaction()
-            model = SimulatedModel(scene.turn, "simulated", JUDGE, seed, pool=pool, reaction=reaction)
-            end, spending = by_itself(model, scene) if name == PLAIN else search(model, scene)
-            passed.append(end.passing)
-            spent.append(spending)
-        yield Row(
-            name,
-            amount,
-            job.task,
-            seed,
-            tuple(passed),
-            sum(each.model_calls for each in spent),
-            sum(each.judge_calls for each in spent),
-            sum(each.tokens for each in spent),
-        )
+        found = play(played, None if name == PLAIN else search, seed, job.cache)
+        yield row_of(found, name, amount, job.task, seed)
+
+
+def row_of(found: Sequence[Found], arm: str, learnt: int, task: int, seed: int) -> Row:
+    """What a task came to, turn by turn."""
+    spent = [each.spending for each in found]
+    return Row(
+        arm,
+        learnt,
+        task,
+        seed,
+        tuple(each.end.passing for each in found),
+        sum(each.model_calls for each in spent),
+        sum(each.judge_calls for each in spent),
+        sum(each.tokens for each in spent),
+    )
+
+
+def guided(arm: Arm, learnt: Learnt | None) -> GuidedSearch:
+    """The search of an arm, with the product's defaults."""
+    helped = Help(learnt=learnt, prior=arm.prior, suggestions=arm.suggestions, recalled=arm.tips, trouble=arm.trouble)
+    # As the package asks: a reply that stops says whether all is done, and not how sure it is.
+    return GuidedSearch(OwnSearch(SearchConfig(), QUESTIONS, graded=False), helped)
+
+
+def play(played: Played, search: GuidedSearch | None, seed: int, cache_folder: Path) -> list[Found]:
+    """A task turn by turn; without a search, by the model alone."""
+    pool = tasks_of(cache_folder)[1]
+    found = []
+    for scene in played.scenes:
+        model = SimulatedModel(scene.turn, "simulated", JUDGE, seed, pool=pool)
+        found.append(search(model, scene) if search else by_itself(model, scene))
+    return found
+
+
+def recorded(played: Played, found: Sequence[Found], name: str) -> Trajectory:
+    """A run as it is kept, with a verdict that is right as often as it is supposed to be."""
+    succeeded = all(each.end.passing for each in found)
+    wrong = random.Random(repr((played.task.id, name, "verdict"))).random() >= VERDICT  # noqa: S311 - no secret
+    return played.own_run(name, [each.way for each in found], success=succeeded != wrong)
 
 
 def figures(rows: Sequence[Row]) -> dict[str, float]:
@@ -123,12 +192,25 @@ def figures(rows: Sequence[Row]) -> dict[str, float]:
 
 
 @cache
-def _tasks(cache_folder: Path) -> tuple[list[Played], ArgumentPool]:
+def tasks_of(cache_folder: Path) -> tuple[list[Played], ArgumentPool]:
+    """All tasks, and arguments for plausible wrong calls; read once in each process."""
     tasks = played_tasks(cache_folder)
     return tasks, gold_arguments(played.task for played in tasks)
 
 
 @cache
-def _learnt(amount: int, cache_folder: Path) -> Learnt:
-    runs = [played.trajectory() for played in _tasks(cache_folder)[0][:amount]]
-    return Learnt(SITGraph.from_trajectories(runs))
+def learnt_from(source: Source, amount: int, cache_folder: Path) -> Learnt:
+    """What runs of the first tasks teach; once in each process."""
+    first = tasks_of(cache_folder)[0][:amount]
+    runs = [played.trajectory() for played in first] if source != "own" else []
+    if source != "gold":
+        runs += _own_runs(cache_folder)[:amount]
+    return Learnt(runs)
+
+
+@cache
+def _own_runs(cache_folder: Path) -> list[Trajectory]:
+    """What our own search makes of the tasks to learn from, when it has learnt nothing."""
+    search = guided(Arm(), None)
+    first = tasks_of(cache_folder)[0][:LEARNT]
+    return [recorded(each, play(each, search, LEARNING_SEED, cache_folder), "own") for each in first]

@@ -5,16 +5,17 @@ says goes into the outcome of the operation (the prior), or to the model (the hi
 """
 
 import json
-from collections.abc import Sequence
+import random
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from langchain_tooltree import SITGraph
 from tests.benchmarks.recorded.model import RecordedModel
 from tests.benchmarks.recorded.ours import OwnSearch, Player
 from tests.benchmarks.recorded.policies import follow
 from tests.benchmarks.recorded.runs import State, Step
-from tests.benchmarks.together.model import SimulatedModel
+from tests.benchmarks.together.learnt import Learnt, hint, is_trouble
+from tests.benchmarks.together.model import FATAL, HARMLESS, NEXT, TOO_EARLY, Advice, Reaction, SimulatedModel
 from tests.benchmarks.together.world import Message, Scene
 from tests.internals.experience import NextTools
 from tests.internals.tooltree import Node, Operation, OperationOutcome, Prior, TreeSearch
@@ -25,25 +26,9 @@ JUDGED = frozenset({"score", "evaluate"})
 """Operations in which a judge is asked by itself."""
 
 
-class Learnt:
-    """What was learnt, asked about states of turns; each is asked about once.
-
-    Args:
-        graph: The graph.
-    """
-
-    def __init__(self, graph: SITGraph) -> None:
-        self.graph = graph
-        self._known: dict[str, NextTools | None] = {}
-
-    def next_tools(self, messages: Sequence[Message], tools: Sequence[str]) -> NextTools | None:
-        """How past runs went on from the end of a dialogue."""
-        if not len(self.graph) or not hasattr(self.graph, "next_tools"):
-            return None
-        key = json.dumps([messages, tools])
-        if key not in self._known:
-            self._known[key] = self.graph.next_tools(messages, allowed=tools)
-        return self._known[key]
+REMEDY_RIGHT = NEXT / (NEXT + HARMLESS + FATAL + TOO_EARLY)
+"""Hypothesis: a model that was asked what went wrong names the right next tool as often as it would have gone on by
+itself in a state that can be won."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,13 +37,17 @@ class Help:
 
     Attributes:
         learnt: What was learnt, if anything.
-        prior: Whether the search gets the shares.
-        hints: Whether the model gets the hint.
+        prior: Whether the search gets the graph's shares as a prior.
+        suggestions: How the model reacts to the graph's suggestions, if it is told them.
+        recalled: How it reacts to recalled runs, if it is told them.
+        trouble: How it reacts to what it makes of trouble, if it is asked.
     """
 
     learnt: Learnt | None = None
     prior: bool = False
-    hints: bool = False
+    suggestions: Reaction | None = None
+    recalled: Reaction | None = None
+    trouble: Reaction | None = None
 
 
 @dataclass
@@ -92,20 +81,28 @@ class GuidedSearch:
     search: OwnSearch
     help: Help
 
-    def __call__(self, model: RecordedModel, scene: Scene) -> tuple[State, Spending]:
-        """Search; where the best plan ends, and what that cost."""
+    def __call__(self, model: RecordedModel, scene: Scene) -> "Found":
+        """Search for the best plan."""
         tree = TreeSearch(self.search.limited, tools=1, judge_calls=1)
         player = _GuidedPlayer(model, tree, self.search, self.help, scene)
         end = player.play()
         player.spending.model_calls = model.calls
-        return end, player.spending
+        return Found(end, player.best_way(), player.spending)
 
 
-def by_itself(model: RecordedModel, scene: Scene) -> tuple[State, Spending]:
+class Found(NamedTuple):
+    """Where a plan ends, its steps, and what finding it has cost."""
+
+    end: State
+    way: Sequence[tuple[State, Step]]
+    spending: Spending
+
+
+def by_itself(model: RecordedModel, scene: Scene) -> Found:
     """The model without a search."""
     end, way = follow(model, model.start)
     characters = sum(_characters(scene, way[:made]) for made in range(len(way)))
-    return end, Spending(model_calls=model.calls, characters=characters)
+    return Found(end, way[:-1], Spending(model_calls=model.calls, characters=characters))
 
 
 def _characters(scene: Scene, way: Sequence[tuple[State, Step]]) -> int:
@@ -118,6 +115,7 @@ class _GuidedPlayer(Player):
         super().__init__(model, search, how)
         self._help = help_
         self._scene = scene
+        self._remedied = False
         self.spending = Spending()
 
     def _perform(self, operation: Operation) -> OperationOutcome:
@@ -137,16 +135,45 @@ class _GuidedPlayer(Player):
     def _candidates(self, node: Node) -> dict[str, Any]:
         return self._helped(node, super()._candidates)
 
-    def _helped(self, node: Node, ask: Any, *more: Any) -> dict[str, Any]:
-        learnt, model = self._help.learnt, self._model
-        past = None
-        if learnt is not None:
-            past = learnt.next_tools(self._scene.dialogue(self._way(node)), self._scene.tools)
-        if self._help.hints and past is not None and isinstance(model, SimulatedModel):
-            model.hinted = [tool for tool in past.shares if tool in past.text]
-            self.spending.characters += len(past.text)
-        found: dict[str, Any] = ask(node, *more)
-        if self._help.prior and past is not None:
-            called = {call.tool for action in found["actions"] for call in action}
-            found["prior"] = Prior.of(past, called=called, tools=len(self._scene.tools))
-        return found
+    def best_way(self) -> list[tuple[State, Step]]:
+        """The steps of the best plan."""
+        best = self._search.best()
+        return [] if best is None else self._way(best)
+
+    def _helped(self, node: Node, ask: Callable[..., dict[str, Any]], *more: Any) -> dict[str, Any]:
+        """Ask the model, with all that it is told, and add what the search is told."""
+        learnt, help_ = self._help.learnt, self._help
+        dialogue = self._scene.dialogue(self._way(node))
+        past = learnt.next_tools(dialogue, self._scene.tools) if learnt else None
+        if isinstance(self._model, SimulatedModel):
+            self._model.advice = [*self._advice(past), *self._remedy(self._model, node, dialogue)]
+        found = ask(node, *more)
+        if not help_.prior or past is None:
+            return found
+        called = {call.tool for action in found.get("actions", ()) for call in action}
+        return found | {"prior": Prior.of(past, called=called, tools=len(self._scene.tools))}
+
+    def _advice(self, past: NextTools | None) -> Iterator[Advice]:
+        """What past runs tell the model."""
+        learnt, help_ = self._help.learnt, self._help
+        if learnt and help_.recalled:
+            recalled = learnt.recalled(self._scene.requests)
+            self.spending.characters += recalled.characters
+            yield Advice(sorted(recalled.tools.intersection(self._scene.tools)), help_.recalled)
+        if learnt and help_.suggestions:
+            text, named = hint(past)
+            self.spending.characters += len(text)
+            yield Advice(named, help_.suggestions)
+
+    def _remedy(self, model: SimulatedModel, node: Node, dialogue: Sequence[Message]) -> Iterator[Advice]:
+        """What the model makes of trouble: asked once a search, which is one question more."""
+        if self._help.trouble is None or self._remedied or node.call is None or not is_trouble(dialogue):
+            return
+        self._remedied = True
+        model.calls += 1
+        right = model.next_step(self._state(node))
+        chance = random.Random(repr((model.seed, self._scene.turn.name, "remedy")))  # noqa: S311 - no secret
+        tool = chance.choice(self._scene.tools)
+        if right and chance.random() < REMEDY_RIGHT:
+            tool = right[0].partition("(")[0]
+        yield Advice([tool], self._help.trouble)

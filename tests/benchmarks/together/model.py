@@ -1,4 +1,4 @@
-"""A simulated model that errs as often as real ones did, and what a hint is supposed to change in it.
+"""A simulated model that errs as often as real ones did, and what advice is supposed to change in it.
 
 How often its own steps are right, harmless, fatal or too early an end was counted in recorded runs: 691 runs of
 gpt-oss-120b and gpt-oss-20b on the first 100 tasks (the file of `tests.benchmarks.recorded`), gold's run among the ways
@@ -10,7 +10,7 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from tests.benchmarks.bfcl_model import ArgumentPool, arguments_for, value_for
 from tests.benchmarks.bfcl_world import PlainCall
@@ -41,15 +41,30 @@ DRAWS = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reaction:
-    """Hypotheses: what a hint changes in a model, as probabilities.
+    """Hypotheses: what advice changes in a model, as probabilities.
 
     Attributes:
-        heeds: A model that would err, or make a needless call, makes the right one if a hint names its tool.
-        misled: A model that would make the right call makes another one if a hint names other tools only.
+        heeds: A model that would err, or make a needless call, makes the right one if the advice names its tool.
+        misled: A model that would make the right call makes another one if the advice names other tools only.
     """
 
     heeds: float = 0.0
     misled: float = 0.0
+
+    def times(self, factor: float) -> "Reaction":
+        """A weaker reaction, or a stronger one."""
+        return Reaction(heeds=self.heeds * factor, misled=self.misled * factor)
+
+
+ANSWERING = ""
+"""What stands for answering the user among the tools that advice names."""
+
+
+class Advice(NamedTuple):
+    """What a model is told beside the dialogue: some tools, and how it reacts to that."""
+
+    tools: Sequence[str]
+    reaction: Reaction
 
 
 @dataclass
@@ -58,15 +73,13 @@ class SimulatedModel(RecordedModel):
 
     Args:
         pool: Arguments with which gold calls of any task use each tool, for plausible calls.
-        reaction: What a hint changes.
 
     Attributes:
-        hinted: The tools that a hint names to it now.
+        advice: What it is told now.
     """
 
     pool: ArgumentPool = field(default_factory=dict)
-    reaction: Reaction = Reaction()
-    hinted: Sequence[str] = ()
+    advice: Sequence[Advice] = ()
 
     def _own(self, state: State, path: Sequence[tuple[State, Step]]) -> Step:
         visits = sum(at is state for at, _ in path)
@@ -77,21 +90,25 @@ class SimulatedModel(RecordedModel):
             if not state.passing:
                 kinds = {STOP: LOST_STOPS, "harmless": LOST_GOES_ON}
             [kind] = chance.choices(list(kinds), list(kinds.values()))
-            return kind if kind == STOP else self._drawn(chance, state, kind) or STOP
+            step = self._drawn(chance, state, kind) or STOP if isinstance(kind, str) else kind
+            return self._advised_all(state, visits, step, STOP) if state.passing else step
         kinds = {right: NEXT, "harmless": HARMLESS, "fatal": FATAL, STOP: TOO_EARLY}
         [kind] = chance.choices(list(kinds), list(kinds.values()))
         step = self._drawn(chance, state, kind) or right if isinstance(kind, str) else kind
-        return self._hinted(self._chance("hint", state, STOP, visits), state, step, right)
+        return self._advised_all(state, visits, step, right)
 
-    def _hinted(self, chance: random.Random, state: State, step: Step, right: Step) -> Step:
-        """What a model does that would have taken a step, were it not for a hint."""
-        if not self.hinted:
-            return step
-        if _tool(right) in self.hinted:
-            return right if step != right and chance.random() < self.reaction.heeds else step
-        if step == right and chance.random() < self.reaction.misled:
-            tool = chance.choice(sorted(self.hinted))
-            return self.turn.step([PlainCall(tool, self._arguments(chance, tool))])
+    def _advised_all(self, state: State, visits: int, step: Step, right: Step) -> Step:
+        for number, advice in enumerate(self.advice):
+            step = self._advised(advice, self._chance("advice", state, STOP, visits, number), step, right)
+        return step
+
+    def _advised(self, advice: Advice, chance: random.Random, step: Step, right: Step) -> Step:
+        """What a model does that would have taken a step, were it not for some advice."""
+        if _tool(right) in advice.tools:
+            return right if step != right and chance.random() < advice.reaction.heeds else step
+        if advice.tools and step == right and chance.random() < advice.reaction.misled:
+            tool = chance.choice(sorted(advice.tools))
+            return STOP if tool == ANSWERING else self.turn.step([self._filled(chance, tool)])
         return step
 
     def next_step(self, state: State) -> Step | None:
@@ -164,4 +181,4 @@ class SimulatedModel(RecordedModel):
 
 
 def _tool(step: Step) -> str:
-    return step[0].partition("(")[0]
+    return step[0].partition("(")[0] if step else ANSWERING

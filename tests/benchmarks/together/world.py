@@ -31,10 +31,12 @@ class Scene:
     Attributes:
         turn: World, states and gold.
         before: The dialogue up to the turn's request, it included.
+        requests: What is recalled for: the task's first request, and the turn's.
     """
 
     turn: Turn
     before: list[Message]
+    requests: Sequence[str] = ()
 
     @cached_property
     def tools(self) -> list[str]:
@@ -70,7 +72,7 @@ class Played:
             turn = Turn(self.task, number, objects)
             end = turn.record(GOLD, objects, [(call,) for call in turn.gold])
             turn.judge()
-            scene = Scene(turn, [*messages, {"role": "user", "content": request}])
+            scene = Scene(turn, [*messages, {"role": "user", "content": request}], [self.requests[0], request])
             self.scenes.append(scene)
             messages = [*scene.dialogue(turn.ways[GOLD]), {"role": "assistant", "content": ANSWER}]
             objects = end.objects
@@ -78,17 +80,23 @@ class Played:
 
     def trajectory(self) -> Trajectory:
         """Gold's run."""
-        return self.run(GOLD, self.gold, success=True)
+        return self._run(GOLD, self.gold, success=True)
 
-    def run(self, name: str, messages: Sequence[Message], *, success: bool | None) -> Trajectory:
-        """A run of the task, with the verdict on it."""
-        known = {"task_id": self.task.id, "tools": [tool.name for tool in self.task.tools]}
+    def own_run(self, name: str, ways: Sequence[Sequence[tuple[State, Step]]], *, success: bool) -> Trajectory:
+        """A run that took these steps, turn by turn, with the verdict on it."""
+        messages: list[Message] = []
+        for scene, way in zip(self.scenes, ways, strict=True):
+            messages += scene.dialogue(way)[len(scene.before) - 1 :]
+            messages.append({"role": "assistant", "content": ANSWER})
+        return self._run(name, messages, success=success)
+
+    def _run(self, name: str, messages: Sequence[Message], *, success: bool) -> Trajectory:
         return Trajectory(
             id=f"{self.task.id}/{name}",
             task="\n".join(self.requests),
             messages=list(messages),
             success=success,
-            metadata={"task_id": known["task_id"]},
+            metadata={"task_id": self.task.id},
         )
 
 

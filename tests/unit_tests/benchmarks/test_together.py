@@ -1,17 +1,22 @@
 """An experience as a whole: the simulated model, the player, and what is learnt of gold."""
 
+import json
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
-from langchain_tooltree import SearchConfig, SITGraph
+from langchain_tooltree import SearchConfig
 from tests.benchmarks.bfcl_world import PlainCall, Task, ToolSpec
 from tests.benchmarks.recorded.model import Readers
 from tests.benchmarks.recorded.ours import OwnSearch
 from tests.benchmarks.recorded.runs import STOP
 from tests.benchmarks.together.arms import Row, figures
-from tests.benchmarks.together.guided import GuidedSearch, Help, Learnt, by_itself
-from tests.benchmarks.together.model import FATAL, HARMLESS, NEXT, TOO_EARLY, Reaction, SimulatedModel
+from tests.benchmarks.together.guided import GuidedSearch, Help, by_itself
+from tests.benchmarks.together.learnt import Learnt, hint
+from tests.benchmarks.together.model import FATAL, HARMLESS, NEXT, TOO_EARLY, Advice, Reaction, SimulatedModel
+from tests.benchmarks.together.path import inside_a_search
+from tests.benchmarks.together.targets import targets
 from tests.benchmarks.together.world import ANSWER, GOLD, Played
 
 
@@ -58,16 +63,16 @@ def played():
     return Played(task, ["Fill two cups.", "Boil them."])
 
 
-def model_of(scene, seed=0, **settings):
-    return SimulatedModel(scene.turn, "simulated", Readers(), seed, pool=POOL, **settings)
+def model_of(scene, seed=0):
+    return SimulatedModel(scene.turn, "simulated", Readers(), seed, pool=POOL)
 
 
-def steps(scene, **settings):
+def steps(scene, *advice):
     """How often a model's first step is what, over many seeds."""
     found = Counter()
     for seed in range(2_000):
-        model = model_of(scene, seed, **settings.get("model", {}))
-        model.hinted = settings.get("hinted", ())
+        model = model_of(scene, seed)
+        model.advice = advice
         found[model.own_step(model.start, ())[0]] += 1
     return found
 
@@ -93,26 +98,27 @@ def test_steps_err_as_often_as_those_of_recorded_models(played):
 def test_a_hint_that_is_right_mends_and_one_that_is_wrong_misleads_as_often_as_is_supposed(played):
     scene = played.scenes[0]
     right = scene.turn.ways[GOLD][0][1]
-    mended = {"model": {"reaction": Reaction(heeds=1.0)}, "hinted": ["fill"]}
-    misled = {"model": {"reaction": Reaction(misled=1.0)}, "hinted": ["pwd"]}
-    assert steps(scene, **mended) == {right: 2_000}
-    assert right not in steps(scene, **misled)
-    assert steps(scene, model={"reaction": Reaction(heeds=1.0, misled=1.0)}) == steps(scene)
+    assert steps(scene, Advice(["fill"], Reaction(heeds=1.0))) == {right: 2_000}
+    assert right not in steps(scene, Advice(["pwd"], Reaction(misled=1.0)))
+    assert steps(scene, Advice([], Reaction(heeds=1.0, misled=1.0))) == steps(scene)
+    assert steps(scene, Advice(["fill"], Reaction(heeds=1.0).times(0))) == steps(scene)
 
 
 def test_without_help_a_search_is_the_search_without_experience(played):
     scene = played.scenes[0]
     search = OwnSearch(SearchConfig(), 20)
+    always = Reaction(heeds=1.0, misled=1.0)
+    nothing = Help(learnt=Learnt([]), prior=True, suggestions=always, recalled=always)
     for seed in range(20):
         alone, helped = model_of(scene, seed), model_of(scene, seed)
-        end, spent = GuidedSearch(search, Help(learnt=Learnt(SITGraph()), prior=True, hints=True))(helped, scene)
+        end, _, spent = GuidedSearch(search, nothing)(helped, scene)
         assert search(alone) is end
         assert spent.model_calls == alone.calls
 
 
 def test_tokens_are_those_of_all_requests(played):
     scene = played.scenes[0]
-    _, spent = by_itself(model_of(scene), scene)
+    _, _, spent = by_itself(model_of(scene), scene)
     assert spent.characters >= spent.model_calls * scene.tool_characters > 0
 
 
@@ -128,3 +134,37 @@ def test_a_task_succeeds_where_all_its_turns_do():
         "judge_calls": 1,
         "tokens": 200,
     }
+
+
+def test_what_was_learnt_says_what_came_next_and_names_it(played):
+    runs = [replace(played.trajectory(), id=f"run {number}") for number in range(3)]
+    learnt = Learnt(runs)
+    scene = played.scenes[0]
+    text, named = hint(learnt.next_tools(scene.before, scene.tools))
+    assert "fill" in named
+    assert "fill" in text
+    assert hint(None) == ("", [])
+    assert learnt.recalled(scene.requests).tools == {"fill", "boil"}
+
+
+def test_what_is_inside_a_search_is_what_is_outside(tmp_path, played):
+    lines = [{"id": str(number), "task_id": str(number), "messages": played.gold, "reward": 1.0} for number in range(8)]
+    path = tmp_path / "runs.jsonl"
+    path.write_text("\n".join(map(json.dumps, lines)))
+    found = inside_a_search(path)
+    assert found["questions"] == 8
+    assert found["hit1"] == found["hit1_outside"] == 1
+
+
+def test_a_target_that_is_missed_says_by_what():
+    row = {"success": 0.5, "model_calls": 10}
+    told = {
+        "arms": {"none": row, "all": {"success": 0.5, "model_calls": 7.5}},
+        "curve": {"0": row, "100": {"success": 0.6, "model_calls": 10}},
+        "generations": [row, {"success": 0.4, "model_calls": 9}],
+        "inside_a_search": {"telecom.gz": {"hit2": 0.96, "hit2_outside": 0.96}},
+    }
+    found = targets(told)
+    assert [bool(missed) for missed in found.values()] == [True, False, True, True]
+    told["arms"]["all"] = {"success": 0.55, "model_calls": 10}
+    assert not next(iter(targets(told).values()))
