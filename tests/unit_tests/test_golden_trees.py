@@ -1,4 +1,4 @@
-"""Four small searches, compared whole with the trees on record.
+"""Small searches, compared whole with the trees on record.
 
 A change of prompts, scores, selection or bookkeeping shows up here. If it is meant, record the trees again and read the
 difference before committing it:
@@ -15,6 +15,7 @@ from langchain_core.tools import tool
 
 from langchain_tooltree import ObjectSandbox, SearchConfig
 from langchain_tooltree.testing import OfflineChatModel
+from tests.internals.experience import NextTools
 
 FOLDER = Path(__file__).parent / "golden"
 RECORD = "TOOLTREE_RECORD_GOLDEN"
@@ -139,14 +140,59 @@ def shop_with_sandbox_and_deferred_write():
     return arguments, SHOP_POLICY
 
 
-SEARCHES = [sign_by_default, sign_by_eq_1_as_released, sign_in_the_papers_form, shop_with_sandbox_and_deferred_write]
+class SignsSeen:
+    """What an agent has been through that has read signs before: it looked, converted, and answered."""
+
+    advice = ""
+
+    def begun(self, said, known=None):
+        yield from ()
+        return {"namespace": {}, "first": said.task, "request": None, "runs": [], "tips": []}
+
+    def guide(self, *_):
+        yield from ()
+        return self
+
+    def next_tools(self, dialogue, allowed):
+        yield from ()
+        *_, last = ["", *(message["name"] for message in dialogue if message["role"] == "tool")]
+        shares = {"": {"look_at_sign": 0.9}, "look_at_sign": {"to_miles": 0.9}, "to_miles": {"zoom": 0.05}}.get(last)
+        if shares is None:
+            return None
+        done = 0.85 if last == "to_miles" else 0.01
+        runs = dict.fromkeys(shares, 20)
+        return NextTools(shares, runs, done=done, other=1 - done - sum(shares.values()), ended=int(20 * done))
+
+    def is_anomalous(self, said):
+        yield from ()
+        return False
+
+    def failed(self, attempts):
+        yield from ()
+
+    def ended(self, *_, **__):
+        yield from ()
+
+
+def sign_with_past_runs():
+    arguments, policy = read_the_sign()
+    return {**arguments, "experience": SignsSeen()}, policy
+
+
+SEARCHES = [
+    sign_by_default,
+    sign_with_past_runs,
+    sign_by_eq_1_as_released,
+    sign_in_the_papers_form,
+    shop_with_sandbox_and_deferred_write,
+]
 
 
 @pytest.mark.parametrize("make", SEARCHES, ids=lambda make: make.__name__)
 async def test_the_tree_is_the_one_on_record(find, offline, make):
     arguments, policy = make()
     model = offline(**policy)
-    if make is sign_by_default:
+    if make in {sign_by_default, sign_with_past_runs}:
         model = OfflineChatModel(policy=Careful(model.policy))
     tree = (await find(**arguments, model=model)).to_dict()
     recorded = FOLDER / f"{make.__name__}.json"
@@ -171,6 +217,14 @@ def test_the_default_search_on_record_branches_where_the_agent_would_have_stoppe
     *useless, sign, miles = best_tools(tree)
     assert (sign, miles, tree["stop_reason"]) == ("look_at_sign", "to_miles", "solved")
     assert len(useless) < len(own), "a look that did no harm may stay"
+
+
+def test_the_search_with_past_runs_on_record_does_what_they_did_with_fewer_questions():
+    alone, helped = on_record(sign_by_default), on_record(sign_with_past_runs)
+    assert best_tools(helped)[-2:] == ["look_at_sign", "to_miles"]
+    assert helped["stop_reason"] == "solved"
+    assert helped["cost"]["model_calls"] <= alone["cost"]["model_calls"]
+    assert helped["nodes"] != alone["nodes"]
 
 
 def test_a_search_by_eq_1_on_record_recovers_from_a_bad_first_step():

@@ -1,15 +1,28 @@
 """What past runs say while a search goes on: to whom it is said, where, and what the search takes in of it."""
 
-from dataclasses import dataclass, field
+import json
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
 
 from langchain_tooltree import SearchConfig, ToolTreeNode, search_result
 from langchain_tooltree.testing import ScriptedChatModel
 from tests.internals.experience import NextTools, as_reference
-from tests.internals.tooltree import MANY_QUESTIONS, OWN_STEP, Planner, Turn, searched, with_reference
+from tests.internals.tooltree import (
+    MANY_QUESTIONS,
+    OWN_STEP,
+    Planner,
+    Prior,
+    SearchSession,
+    Turn,
+    searched,
+    with_reference,
+)
 
 ADVICE = as_reference("Ask for the size first.", source="experience")
 HINT = "Past runs went on with measure."
@@ -219,3 +232,90 @@ async def test_the_keys_may_be_others(visit):
     )
     assert "measure (70%)" in told(model)[0][1]
     assert told(model)[0][0].endswith(ADVICE)
+
+
+# --- resume ---
+
+
+class Learnt:
+    """What an agent has been through, as one guide sees it."""
+
+    def __init__(self, mind):
+        self._mind = mind
+
+    def begun(self, said, known=None):
+        yield from ()
+        return {"namespace": {}, "first": said.task, "request": None, "runs": [], "tips": []}
+
+    def guide(self, *_):
+        yield from ()
+        return self._mind
+
+    def ended(self, messages, remembered, **_):
+        yield from ()
+
+
+class Killed(BaseException):
+    """As a kill does, it ends everything."""
+
+
+def kill(_):
+    raise Killed
+
+
+def measuring(**more):
+    return AIMessage("", tool_calls=[{"name": "measure", "args": {"thing": "shelf", **more}, "id": "measure_1"}])
+
+
+GIVES_UP = 'No idea. {"missing": "the width"}'
+BEFORE, AFTER = says(look=0.5), says(measure=0.8)
+
+
+def plans_on(replies, given, saver, mind):
+    """Runs a graph with a planner, to its end or to the kill: its messages, and the model."""
+    model = ScriptedChatModel(replies=replies)
+    graph = StateGraph(MessagesState)
+    graph.add_node("model", ToolTreeNode(model, TOOLS, effects=READS, experience=Learnt(mind)))
+    graph.add_edge(START, "model")
+    with suppress(Killed):
+        return graph.compile(checkpointer=saver).invoke(given, {"configurable": {"thread_id": "1"}})["messages"], model
+    return None, model
+
+
+def test_a_search_goes_on_from_a_kill_with_past_runs_that_say_something_else_by_then():
+    """What was said before the kill stays, what comes after it is said anew, and nobody is asked twice."""
+    saver, old, new = InMemorySaver(), Memory(BEFORE), Memory(AFTER, advice="")
+    none, model = plans_on([calls("look"), GIVES_UP, kill], STATE, saver, old)
+    assert (none, len(model.calls)) == (None, 3)
+    messages, model = plans_on([measuring(confidence=0.9), DONE], None, saver, new)
+    assert [message.name for message in messages if message.type == "tool"] == ["look", "measure"]
+    assert len(model.calls) == 2
+    assert not any(ADVICE in str(asked) for asked in model.calls)
+    tree = search_result(messages[-1]).tree
+    assert tree.root.prior == prior_of(BEFORE, {"look"})
+    assert tree[1].prior == prior_of(AFTER, {"measure"}), "it was asked again"
+    assert len(new.asked) == 2, "those replayed are not asked about"
+
+
+def prior_of(said, called):
+    return Prior.of(said, called=called, tools=len(TOOLS))
+
+
+async def test_a_search_with_past_runs_replays_without_them(plan, drive):
+    """The same outcomes give the same tree, whoever is there to be asked."""
+    memory = Memory(says(measure=0.8))
+    replies = [calls("look"), GIVES_UP, measuring(confidence=0.9), DONE]
+    planner = Planner(ScriptedChatModel(replies=replies), TOOLS, effects=READS)
+    turn = Turn(planner=planner, messages=STATE["messages"], guide=memory)
+    first, kept = SearchSession(turn), []
+    waiting, _ = first.advance(None, 99)
+    while waiting:
+        kept.append(await drive(first.perform(waiting.pop(0))))
+        waiting += first.advance(kept[-1], 99)[0]
+    again = SearchSession(replace(turn, guide=None))
+    for outcome in (None, *kept):
+        again.advance(json.loads(json.dumps(outcome)), 99)
+    assert again.search.finished
+    assert again.result().to_dict() == first.result().to_dict()
+    assert [node.prior for node in again.search.tree.nodes] == [node.prior for node in first.search.tree.nodes]
+    assert again.search.tree.root.prior is not None
