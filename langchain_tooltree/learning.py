@@ -26,7 +26,7 @@ from langchain_tooltree.experience.records import Source, aim_of
 from langchain_tooltree.experience.run_identity import COLLECTING, as_metadata, run_id, tools_in
 from langchain_tooltree.experience.store import PENDING, ExperienceStore, Namespace, entry_of
 from langchain_tooltree.experience.trajectory import Trajectory
-from langchain_tooltree.experience.verdict import AnyVerdict, resolve_verdict
+from langchain_tooltree.experience.verdict import UNUSABLE, AnyVerdict, resolve_verdict
 from langchain_tooltree.flows import (
     Flow,
     FunctionStep,
@@ -57,6 +57,16 @@ KEPT_NAMESPACES = 256
 
 KEPT_REQUESTS = 1_000
 """Requests for which it is kept what was recalled, some KB each: more than a process has under way."""
+
+
+FAILED = "failed_verdicts"
+"""Key of a record's metadata under which it is counted how often a model was asked for its verdict in vain."""
+
+MOST_FAILED = 3
+"""So often a model is asked in vain before a run is given up: it may be down, or unable to judge this run."""
+
+RECALLED = "recalled"
+"""Key of a record's metadata under which the ids of the runs and tips stand that were recalled for it."""
 
 
 class Experience:
@@ -112,7 +122,7 @@ class Experience:
         self._store = _store_from(store_or_path, namespace, self._embeddings)
         self._model = None if model is None else resolve_model(model)
         self._judge = None if verdict is None else resolve_verdict(verdict)
-        self._waits_for_nobody = _is_function(verdict)
+        self._asks_function = _is_function(verdict)
         self._settle_seconds = settle_seconds
         self._shared = _Shared()
         self._recorder = TrajectoryRecorder.settling(self._store, self._settled)
@@ -130,7 +140,7 @@ class Experience:
         if self._judge is not None:
             msg = f"This Experience has a verdict, but verdict={verdict!r:.80} was passed, too. Leave one out."
             raise ConfigurationError(msg)
-        return self._with(_judge=resolve_verdict(verdict), _waits_for_nobody=_is_function(verdict))
+        return self._with(_judge=resolve_verdict(verdict), _asks_function=_is_function(verdict))
 
     @property
     def has_verdict(self) -> bool:
@@ -198,13 +208,17 @@ class Experience:
 
     @driven
     def settle(self) -> Flow[ExperienceStatus]:
-        """Judge all runs of the namespace that wait for it, as if their threads rested, and wait until that is done."""
+        """Judge all runs of the namespace that wait for it, as if their threads rested, and wait until that is done.
+
+        Its async twin is `asettle`. What goes wrong with a run is logged, and the run waits on.
+        """
         learnt = self._here()
         yield from learnt.refresh(whole=True)
         for worker in self._shared.workers():
             yield FunctionStep(lambda thread: thread.join(), worker)
-        yield from self._judging(learnt, learnt.pending(math.inf))
-        return learnt.status()
+        judged = yield from self._judging(learnt, learnt.pending(math.inf))
+        yield from self._taught(learnt, judged)
+        return (yield from learnt.status())
 
     asettle = async_twin(settle)
 
@@ -213,7 +227,7 @@ class Experience:
         """What there is in the namespace by now."""
         learnt = self._here()
         yield from learnt.refresh(whole=True)
-        return learnt.status()
+        return (yield from learnt.status())
 
     astatus = async_twin(status)
 
@@ -264,7 +278,7 @@ class Experience:
     ) -> Flow[None]:
         """Keep a conversation whose turn is over; see `Learner.ended`."""
         recorder = RunRecorder(None, settle=self._settled)
-        about = {"recalled": {"runs": remembered["runs"], "tips": [tip_id(each) for each in remembered["tips"]]}}
+        about = {RECALLED: {"runs": remembered["runs"], "tips": [tip_id(each) for each in remembered["tips"]]}}
         about |= as_metadata(tools_in(list(tools)))
         store = self._store.within(**remembered["namespace"])
         task = remembered["first"] or None
@@ -305,42 +319,63 @@ class Experience:
         yield from self._have_judged(learnt, list(dict.fromkeys([*resting, *due])))
 
     def _have_judged(self, learnt: Learnt, ids: Sequence[str]) -> Flow[None]:
-        """Judge runs: by a function on the spot, by a model in the background."""
+        """Judge runs: by a function on the spot, by a model in the background, where tips are taken, too."""
         resting = [run for run in ids if not self._shared.is_running(learnt.place, run, self._settle_seconds)]
         if not resting or self._judge is None:
             return
-        if self._waits_for_nobody:
-            yield from self._judging(learnt, resting)
-        else:
-            self._shared.start(partial(run_flow, self._judging(learnt, resting)))
+        if not self._asks_function:
+            self._shared.start(lambda: run_flow(self._taught(learnt, run_flow(self._judging(learnt, resting)))))
+        elif judged := (yield from self._judging(learnt, resting)):
+            self._shared.start(lambda: run_flow(self._taught(learnt, judged)))
 
-    def _judging(self, learnt: Learnt, ids: Sequence[str]) -> Flow[None]:
+    def _taught(self, learnt: Learnt, judged: Sequence[Trajectory]) -> Flow[None]:
+        """Take tips where runs that were judged say something new: one that went well with the tips there are does not.
+
+        Each costs one or two model calls, so an agent that does well soon costs none.
+        """
+        known = [run for run in judged if run.success and (run.metadata.get(RECALLED) or {}).get("tips")]
+        new = [run for run in judged if run.success is not None and run not in known]
+        if self._model is not None and new and self._shared.claim(learnt.place, ""):
+            try:
+                yield from undisturbed(learnt.take_tips())
+            finally:
+                self._shared.release(learnt.place, "")
+
+    def _judging(self, learnt: Learnt, ids: Sequence[str]) -> Flow[list[Trajectory]]:
+        """Judge runs that wait; those that have a verdict now."""
+        judged: list[Trajectory] = []
         if ids and learnt.agreement.is_doubtful:
             told = "%d runs wait: people and the verdict agree too seldom (%s). Label runs, or take another verdict."
             logger.warning(told, len(ids), learnt.agreement)
-            return
+            return judged
         for run in ids if self._judge is not None else ():
             if self._shared.claim(learnt.place, run):
                 try:
-                    yield from undisturbed(self._judge_record(learnt, run))
+                    yield from undisturbed(self._judge_record(learnt, run, judged))
                 finally:
                     self._shared.release(learnt.place, run)
+        return judged
 
-    def _judge_record(self, learnt: Learnt, run: str) -> Flow[None]:
+    def _judge_record(self, learnt: Learnt, run: str, done: list[Trajectory]) -> Flow[None]:
         """Judge a record, unless its thread goes on meanwhile."""
         found = yield from learnt.store.reading([run])
         if not found or PENDING not in found[0].metadata or found[0].success is not None:
             return
         judged = yield from self._judged(found[0])
+        failed = 1 + found[0].metadata.get(FAILED, 0)
+        if UNUSABLE in judged.reasons and judged.success is None and failed < MOST_FAILED:
+            later = {PENDING: time.time(), FAILED: failed}
+            judged = replace(found[0], metadata={**found[0].metadata, **later})
         latest = yield from learnt.store.reading([run])
         if latest and entry_of(latest[0]) == entry_of(found[0]):
             yield from learnt.keep(judged)
+            done.append(judged)
 
     def _judged(self, trajectory: Trajectory) -> Flow[Trajectory]:
         assert self._judge is not None  # noqa: S101 - for mypy
         verdict = yield from self._judge(trajectory)
         reasons = "\n".join(part for part in (trajectory.reasons, verdict.reasons) if part)
-        metadata = {name: value for name, value in trajectory.metadata.items() if name != PENDING}
+        metadata = {name: value for name, value in trajectory.metadata.items() if name not in {PENDING, FAILED}}
         return replace(trajectory, metadata=metadata).judged(verdict.success, reasons, source="verdict")
 
 

@@ -15,7 +15,7 @@ from langchain_tooltree.anomaly.detector import standard_detector
 from langchain_tooltree.cfgm.memory import DEFAULT_K, DEFAULT_MAX_CHARACTERS, CFGMMemory, recall_for
 from langchain_tooltree.cfgm.recall import RecalledRun, Recollection, recall_text
 from langchain_tooltree.cfgm.reflection import Reflector, correction_text
-from langchain_tooltree.cfgm.tips import Tip
+from langchain_tooltree.cfgm.tips import Tip, all_tips
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import TrajectoryFormatError
 from langchain_tooltree.experience.agreement import Agreement, agreement
@@ -44,6 +44,7 @@ class ExperienceStatus:
         pending: Those that wait for their verdict.
         successes: Those that succeeded.
         in_graph: Those that the graph is made of.
+        tips: Tips that were taken of them.
         agreement: How far the verdict and people agree, by the runs that people have labelled. Where it is doubtful,
             no run is judged any more, and thus none learnt, until labels say otherwise.
     """
@@ -53,6 +54,7 @@ class ExperienceStatus:
     pending: int
     successes: int
     in_graph: int
+    tips: int
     agreement: Agreement
 
 
@@ -148,6 +150,10 @@ class Learnt:
         found = yield from recall_for(self.memory, task, k=DEFAULT_K, own=own, writer=current_writer())
         return [each.trajectory.id for each in found.runs], [tip.to_dict() for tip in found.tips]
 
+    def take_tips(self) -> Flow[None]:
+        """Have the memory's model take tips of what is new."""
+        yield from flow_of(self.memory.extract_tips)()
+
     def advice(self, remembered: Mapping[str, Any], room: int) -> Flow[str]:
         """What was recalled, in words; empty if it cannot be read."""
         try:
@@ -170,15 +176,17 @@ class Learnt:
         waiting = [(each.since, run) for run, each in self.entries.items() if each.outcome == PENDING]
         return [run for since, run in sorted(waiting) if since <= until]
 
-    def status(self) -> ExperienceStatus:
+    def status(self) -> Flow[ExperienceStatus]:
         """How many there are of each kind."""
         outcomes = [entry.outcome for entry in self.entries.values()]
+        tips = yield from all_tips(self.store)
         return ExperienceStatus(
             runs=len(outcomes),
             judged=sum(outcome in JUDGED for outcome in outcomes),
             pending=outcomes.count(PENDING),
             successes=outcomes.count("success"),
             in_graph=len(self.graph),
+            tips=len(tips),
             agreement=self.agreement,
         )
 

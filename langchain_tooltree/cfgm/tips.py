@@ -295,6 +295,11 @@ def tips_of(experience: ExperienceStore, task: str, ids: Iterable[str] = ("",)) 
     return tuple(_all_tips(notes))
 
 
+def all_tips(experience: ExperienceStore) -> Flow[list[Tip]]:
+    """The tips of all tasks, each once."""
+    return _all_tips((yield from experience.collection(LABEL).reading()))
+
+
 def task_id_of(attempt: Trajectory) -> str:
     """The id that sets the task of an attempt apart from others with the same text; empty if it has none."""
     given = attempt.metadata.get("task_id")

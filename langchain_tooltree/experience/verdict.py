@@ -113,6 +113,10 @@ class VerdictForm(BaseModel):
     reasons: str = Field(description="What decided it, in two or three sentences")
 
 
+UNUSABLE = "The model gave no usable verdict:"
+"""With this the reasons begin where a model could not be asked, or has said nothing that can be read."""
+
+
 class ModelVerdict:
     """A chat model that says whether a run succeeded, and why.
 
@@ -169,7 +173,7 @@ class ModelVerdict:
                 return verdict
         problem = "; ".join(meter.problems) or "it was not asked"
         logger.warning("Trajectory %s is not judged: %s", trajectory.id, problem)
-        return Verdict(None, f"The model gave no usable verdict: {problem}")
+        return Verdict(None, f"{UNUSABLE} {problem}")
 
     ajudge = async_twin(judge)
 

@@ -556,3 +556,39 @@ def test_the_guide_of_a_search_knows_what_was_refused():
 
     assert "look: called here 3 times, refused 3" in model.calls[0][-1].text
     assert "refused" not in model.calls[1][-1].text
+
+
+def test_a_model_that_is_down_is_asked_again_and_not_for_ever():
+    down = ScriptedChatModel(replies=[ConnectionError("The model is down.")] * 20)
+    experience = Experience(InMemoryStore(), namespace=ALL, verdict=down)
+    agent, _ = finder(experience)
+
+    agent.invoke(QUESTION)
+
+    pending = [experience.settle().pending for _ in range(4)]
+    assert (pending[0], pending[-1]) == (1, 0)
+    asked = len(down.calls)
+    assert (experience.settle().judged, len(down.calls)) == (0, asked)
+    [run] = experience.store.trajectories()
+    assert run.success is None
+    assert "The model is down." in run.reasons
+
+
+def test_tips_are_taken_with_a_model_and_credit_is_kept_with_the_run():
+    taught = {"tips": [{"tip": "Look at the desk first.", "reasoning": "The key was there."}]}
+    model = ScriptedChatModel(replies=[taught])
+    experience = Experience(InMemoryStore(), namespace=ALL, verdict=lambda _: True, model=model)
+    agent, _ = finder(experience)
+
+    agent.invoke(QUESTION)
+    assert experience.settle().tips == 1
+    agent, asked = finder(experience)
+    agent.invoke(QUESTION)
+
+    assert experience.settle().tips == 1
+    assert len(model.calls) == 1
+    assert "Look at the desk first." in asked.calls[0][0].text
+    [tips] = [
+        run.metadata["recalled"]["tips"] for run in experience.store.trajectories() if run.metadata["recalled"]["runs"]
+    ]
+    assert len(tips) == 1
