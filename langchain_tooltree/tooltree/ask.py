@@ -15,6 +15,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from langchain_core.tools import BaseTool
 
 from langchain_tooltree.conversation import is_observation
+from langchain_tooltree.experience.guide import ReadTool
 from langchain_tooltree.flows import Flow
 from langchain_tooltree.models import (
     ATTEMPTS,
@@ -227,7 +228,8 @@ class Proposer:
             if tool is not None:
                 arguments, problem = checked_arguments(tool, written)
                 problem = problem or ("a value is not filled in" if _is_blank(arguments) else None)
-            call = Call(tool=name, arguments=arguments, effect=self._effects.get(name, "write"))
+            effect = self._effects.get(name, "write")
+            call = Call(tool=name, arguments=arguments, effect=effect, of_path=isinstance(tool, ReadTool))
             wanted = step.goal == SAID_OPEN and (confidence is None or confidence >= LIKELY)
             unasked = call.effect == "write" and not wanted
             if not (problem or unasked):
@@ -402,7 +404,13 @@ class Proposer:
             # Nearly all replies are plain: a text and the calls.
             plain = isinstance(reply.content, str) and not reply.additional_kwargs
             signed = None if problem or plain else signed_reasoning_of(origin, position, arguments)
-            call = Call(tool=tool.name, arguments=arguments, effect=self._effects[tool.name], signed_reasoning=signed)
+            call = Call(
+                tool=tool.name,
+                arguments=arguments,
+                effect=self._effects[tool.name],
+                signed_reasoning=signed,
+                of_path=isinstance(tool, ReadTool),
+            )
             if problem:
                 proposal.problems.append(Problem(tool.name, call.label, problem))
             else:

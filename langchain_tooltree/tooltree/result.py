@@ -373,7 +373,7 @@ def _node_to_dict(node: Node) -> dict[str, Any]:
     return {
         "id": node.id,
         "parent": node.parent,
-        "call": node.call.model_dump(exclude={"signed_reasoning", "said"}) if node.call else None,
+        "call": node.call.model_dump(exclude={"signed_reasoning", "said", "of_path"}) if node.call else None,
         "world": node.world,
         "r_pre": node.r_pre,
         "r_post": node.r_post,

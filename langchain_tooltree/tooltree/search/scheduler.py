@@ -331,9 +331,11 @@ class CallCache:
 
     def learn(self, world: str, call: Call, observation: Observation) -> None:
         """Keep what a call brought back in a world, unless it failed for a passing reason."""
-        if not observation.transient:
+        if not (observation.transient or call.of_path):
             self._known[world, call.key] = observation
 
     def _key(self, node: Node) -> tuple[str, str]:
-        """World before the call, tool and canonical arguments."""
+        """World before the call, tool and canonical arguments; of a call of its path, the node as well."""
+        if node.call and node.call.of_path:
+            return f"{self._tree.state_before(node).world} {node.id}", node.call.key
         return self._tree.state_before(node).world, node.call.key if node.call else ""

@@ -44,6 +44,7 @@ class Call(BaseModel):
     effect: Effect  # what running it does to the world
     signed_reasoning: SignedReasoning | None = None  # what the call has to come back with, if its model signs
     said: str = ""  # what the agent said with the calls of its reply, if this is the first of them
+    of_path: bool = False  # whether it brings back something else on every path, so that no other result stands for it
 
     @cached_property
     def key(self) -> str:

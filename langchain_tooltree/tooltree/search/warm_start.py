@@ -105,7 +105,11 @@ def _carried_call(call: Call, differing: MadeUp) -> Call | None:
         return call
     # A model takes its signed reasoning back only with the very call that it made.
     signed = call.signed_reasoning is not None
-    return None if signed else Call(tool=call.tool, arguments=arguments, effect=call.effect, said=call.said)
+    return (
+        None
+        if signed
+        else Call(tool=call.tool, arguments=arguments, effect=call.effect, said=call.said, of_path=call.of_path)
+    )
 
 
 def _carried_observation(call: Call, observation: Observation, differing: MadeUp) -> Observation | None:

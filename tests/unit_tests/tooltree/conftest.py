@@ -150,6 +150,7 @@ class TableWorld:
         missing: What an answer, or its check, says is missing after a call.
         effects: Effect of a tool, `read` for one that is not listed.
         idle: Sandboxed tools that leave the world as it was.
+        of_path: Tools whose result depends on the path.
         transient: Tools that fail for a passing reason.
         past: What past runs did after the tools on the path, if anybody says so.
         spent: What each operation uses, by kind.
@@ -165,6 +166,7 @@ class TableWorld:
     missing: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     effects: Mapping[str, Effect] = field(default_factory=dict)
     idle: Collection[str] = ()
+    of_path: Collection[str] = ()
     transient: Collection[str] = ()
     past: Mapping[tuple[str, ...], Any] = field(default_factory=dict)
     spent: Mapping[str, Spent] = field(default_factory=dict)
@@ -220,7 +222,10 @@ class TableWorld:
         answers = operation.own_step and (not actions or text.startswith("!"))
         found: dict[str, Any] = {
             "actions": [
-                [Call(tool=name, arguments={}, effect=self.effects.get(name, "read")) for name in names]
+                [
+                    Call(tool=name, arguments={}, effect=self.effects.get(name, "read"), of_path=name in self.of_path)
+                    for name in names
+                ]
                 for names in actions
             ],
             "finished": not actions or answers,

@@ -163,6 +163,18 @@ def test_an_observation_is_reused_in_the_same_world(either_in):
     assert search.cache_hits == 1
 
 
+@pytest.mark.parametrize("at_once", [1, 2])
+def test_what_a_call_says_of_one_path_does_not_stand_for_another(either_in, at_once):
+    ran = []
+    search = either_in(
+        {"offers": {(): "a b", ("a",): "c", ("b",): "c"}, "of_path": {"c"}},
+        watch=lambda launched: ran.extend(o.node for o in launched if o.kind == "execute"),
+        parallel_rollouts=at_once,
+    )
+    assert len(ran) == 4
+    assert search.cache_hits == 0
+
+
 def test_a_passing_failure_is_not_reused(either_in):
     ran = []
     search = either_in(
