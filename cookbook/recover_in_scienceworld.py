@@ -117,7 +117,7 @@ assert scores[-1] == 0, "it never gets anywhere"
 # --- after ---
 
 reflecting = ScriptedChatModel(replies=[reflective])  # it will be asked once
-agent = create_agent(model, TOOLS, middleware=[CFGMMiddleware(reflecting)])
+agent = create_agent(model, TOOLS, middleware=[CFGMMiddleware(reflecting, patience=0)])
 
 print("\nAfter:")
 noticed = []

@@ -13,7 +13,7 @@ from langchain_core.language_models import BaseChatModel
 
 from langchain_tooltree.anomaly.detector import standard_detector
 from langchain_tooltree.cfgm.memory import DEFAULT_K, DEFAULT_MAX_CHARACTERS, CFGMMemory, recall_for
-from langchain_tooltree.cfgm.recall import RecalledRun, Recollection, recall_text
+from langchain_tooltree.cfgm.recall import RecalledRun, Recollection, examples_in, recall_text
 from langchain_tooltree.cfgm.reflection import Reflector, correction_text
 from langchain_tooltree.cfgm.tips import Tip, all_tips
 from langchain_tooltree.conversation import Conversation
@@ -256,7 +256,9 @@ class RequestGuide:
             tips = [Tip.from_dict(each) for each in self.remembered["tips"]]
             described = tools_in(list(tools)).values()
             reflect = flow_of(Reflector(self.model).reflect)
-            reflection = yield from reflect(said, anomaly, tips=tips, tools=described, meter=meter)
+            reflection = yield from reflect(
+                said, anomaly, tips=tips, examples=examples_in(self.advice), tools=described, meter=meter
+            )
         except Exception as error:  # noqa: BLE001 - the search goes on as it would have
             logger.warning("There is no reflection: %s: %s", type(error).__name__, error)
             return None

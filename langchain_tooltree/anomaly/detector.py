@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from itertools import chain, islice
 from typing import Any, Literal
@@ -59,7 +60,8 @@ class AnomalyDetector:
     5. the classifier says so (`classified`).
 
     A call that a person rejected (`HumanInTheLoopMiddleware`, `PlanReviewMiddleware`) is no anomaly: the agent knows
-    what to do. Empty results are none either, until they stagnate. What this package itself has put into an observation
+    what to do. Empty results are none either, until they stagnate, and that there is nothing under a name that the user
+    gave is one from the second time on, with little confidence. What this package itself has put into an observation
     is not looked at. A check reads the end of the conversation, as far back as a loop may reach; it costs the same in a
     long one.
 
@@ -114,6 +116,8 @@ class AnomalyDetector:
             return None
         names = None if tools is None else names_of(tools)
         found = rules.found_in(seen, names, lambda tool: _worked_before(said, tool), self._phrases)
+        if found is not None:
+            found = _unless_weak(found, seen, said)
         if found is None:
             turns = (each.steps(-turn) for turn, each in enumerate(said.rounds(limit=MOST_MESSAGES)) if turn)
             earlier = chain.from_iterable(reversed(turn) for turn in turns)
@@ -124,6 +128,20 @@ class AnomalyDetector:
         return (yield from self._classify([each.step for each in seen]))
 
     acheck = async_twin(check)
+
+
+def _unless_weak(found: Anomaly, seen: Sequence[rules.ObservedCall], said: Conversation) -> Anomaly | None:
+    """An anomaly; `None` if no more was found than that there is nothing under a name that the user gave.
+
+    They may have mistaken it, and the agent does right to tell them. With the second such answer of a tool it counts.
+    """
+    steps = [each.step for each in seen if each.step.tool == found.tool and each.step.call_id in (None, found.call_id)]
+    wanted = "\n".join(said.requests)
+    if not any(rules.is_absent(step) and rules.asks_for(step, wanted) for step in steps):
+        return found
+    rounds = islice(said.rounds(limit=MOST_MESSAGES), 1, None)
+    again = (step for each in rounds for step in each.steps() if step.tool == found.tool)
+    return replace(found, confidence=rules.WEAK) if any(map(rules.is_absent, again)) else None
 
 
 def _worked_before(said: Conversation, tool: str) -> bool:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from langchain_tooltree.anomaly.phrases import Phrase, phrase_book, quoted, signals_in
 from langchain_tooltree.experience.records import MARK, Step, text_of, without_reference
-from langchain_tooltree.text import cut
+from langchain_tooltree.text import cut, mentions
 
 SCANNED = 2_000
 """Characters of an observation that are read: fields that report an error stand at its beginning, or are its last."""
@@ -273,6 +273,7 @@ def is_recoverable(text: str) -> bool:
 
 LONGEST_CALL = 120  # characters of a call that evidence shows: the tool and its first arguments
 LISTED_TOOLS = 20  # tools that evidence names; an agent with more finds them in its own request
+SHORTEST_NAME = 3  # characters of a name in a call; a shorter text stands in others by chance
 SHORTEST_ECHO = 8  # characters of a sentence that is the agent's own if its call has it; shorter ones match by chance
 
 _REJECTED = re.compile(r"\s*(?:user rejected the tool call|the user rejected this call of)\b", re.IGNORECASE)
@@ -365,6 +366,26 @@ def has_failed(step: Step) -> bool:
         return False
     seen = ObservedCall(step)
     return seen.failed or found_in([seen], None, lambda _: False, phrase_book().packs["default"]) is not None
+
+
+WEAK = 0.5
+"""How sure it is that something is off where there is nothing under a name that the user gave: they may be mistaken."""
+
+_ABSENT = re.compile(
+    r"\b(?:not (?:be )?found|no such|(?:does|do|did)(?: not|n't) exist|(?:no|not any) (?:[\w'-]+ ){1,4}found)\b",
+    re.IGNORECASE,
+)
+
+
+def is_absent(step: Step) -> bool:
+    """Whether a call brought back that there is no such thing as it asked for."""
+    return step.outcome is not None and _ABSENT.search(said(step.outcome.content)[:SCANNED]) is not None
+
+
+def asks_for(step: Step, wanted: str) -> bool:
+    """Whether a call asks for something by a name that stands in a text."""
+    given = [each.casefold() for each in (step.arguments or {}).values() if isinstance(each, str)]
+    return mentions(wanted.casefold(), [each for each in given if len(each) >= SHORTEST_NAME])
 
 
 def missing_tool(

@@ -1,7 +1,7 @@
 """CFGMMiddleware: experience recalled, trouble reflected upon and runs recorded, inside agents of `create_agent`."""
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Annotated, Any, NotRequired, TypedDict
 
 from langchain.agents.middleware import AgentMiddleware, AgentState, ModelRequest, ModelResponse
@@ -14,8 +14,15 @@ from langgraph.runtime import Runtime
 from langchain_tooltree._langgraph import configurable_here
 from langchain_tooltree.anomaly.detector import AnomalyDetector
 from langchain_tooltree.cfgm.memory import DEFAULT_K, CFGMMemory, check_memory, recall_for
-from langchain_tooltree.cfgm.recall import recall_text
-from langchain_tooltree.cfgm.reflection import DEFAULT_COOLDOWN, DEFAULT_MAX_REFLECTIONS, AgentTool, Recovery, Reflector
+from langchain_tooltree.cfgm.recall import examples_in, recall_text
+from langchain_tooltree.cfgm.recovery import (
+    DEFAULT_COOLDOWN,
+    DEFAULT_MAX_REFLECTIONS,
+    DEFAULT_PATIENCE,
+    Known,
+    Recovery,
+)
+from langchain_tooltree.cfgm.reflection import Reflector
 from langchain_tooltree.cfgm.tips import Tip
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import check_count
@@ -72,8 +79,9 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
       all that they said. Nothing is recalled where no past run had such a task.
     - *Reflection*: where a tool's result is anomalous, a model extracts key information from the course so far, asks
       itself what went wrong, and gives the corrected next step, before the agent's model is asked again. The
-      correction stands at the end of that result, marked as reference material. For one episode of trouble there is
-      one reflection, and another one only if the trouble goes on. Without memory, this is all that is done.
+      correction stands at the end of that result, marked as reference material. A single anomaly is left to the
+      agent; trouble that goes on gets one reflection, and another one only if it goes on still. Without memory, this
+      is all that is done.
     - *Recording*: when a run has come to its end, the conversation is judged and kept in memory, without what was
       recalled and advised. One that goes on takes the place of its beginning; one that was summarized since does so
       only if it still has as many tool calls as the record that is there, and otherwise leaves that as it is.
@@ -99,6 +107,8 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
             back, unless they are judged elsewhere; this is logged.
         cooldown: A reflection is followed by another one in the `cooldown`th round of calls after it at the earliest.
         max_reflections: How many reflections there may be from one message of the user to the next.
+        patience: How many anomalies of one episode pass before the first reflection: agents get over most single ones
+            by themselves. A loop is reflected upon at once, and with 0 each first anomaly is, as in the paper.
         k: How many runs to recall at the most.
 
     Raises:
@@ -119,12 +129,13 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
         verdict: AnyVerdict | None = None,
         cooldown: int = DEFAULT_COOLDOWN,
         max_reflections: int = DEFAULT_MAX_REFLECTIONS,
+        patience: int = DEFAULT_PATIENCE,
         k: int = DEFAULT_K,
     ) -> None:
         super().__init__()
         check_memory(memory)
         check_count("k", k)
-        budget = {"cooldown": cooldown, "max_reflections": max_reflections}
+        budget = {"cooldown": cooldown, "max_reflections": max_reflections, "patience": patience}
         self._recovery = Recovery(model, detector, **budget) if reflect else None
         self._memory = memory if recall or record else None
         self._recalls_from = memory if recall else None
@@ -208,12 +219,12 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
 
     aafter_agent = async_twin(after_agent)  # type: ignore[arg-type] # as above
 
-    def _known(self, state: CFGMState, runtime: Runtime[Any]) -> Flow[tuple[Iterable[Tip], Sequence[AgentTool]]]:
+    def _known(self, state: CFGMState, runtime: Runtime[Any]) -> Flow[Known]:
         """The tips that were recalled when the run began, and the tools that its model was offered."""
         yield from ()
         recalled: Mapping[str, Any] = state.get("cfgm_recalled") or {}
         tips = [tip for tip in map(Tip.from_dict, recalled.get("tips", ())) if tip.text]
-        return tips, self._recorder.tools.held(run_id(runtime))
+        return Known(tips, examples_in(recalled.get("text", "")), self._recorder.tools.held(run_id(runtime)))
 
     def _recall(
         self, state: CFGMState, said: Conversation, begun: Begun, runtime: Runtime[Any]

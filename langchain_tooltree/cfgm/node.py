@@ -1,7 +1,7 @@
 """CFGM as LangGraph nodes: recall before a model node, and reflection on anomalous observations in front of it."""
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
@@ -10,9 +10,16 @@ from langchain_core.runnables import Runnable, RunnableConfig
 
 from langchain_tooltree.anomaly.detector import AnomalyDetector, names_of
 from langchain_tooltree.cfgm.memory import DEFAULT_K, CFGMMemory, check_memory, recall_for
-from langchain_tooltree.cfgm.recall import recall_text
-from langchain_tooltree.cfgm.reflection import DEFAULT_COOLDOWN, DEFAULT_MAX_REFLECTIONS, AgentTool, Recovery, Reflector
-from langchain_tooltree.cfgm.tips import Tip
+from langchain_tooltree.cfgm.recall import examples_in, recall_text
+from langchain_tooltree.cfgm.recovery import (
+    DEFAULT_COOLDOWN,
+    DEFAULT_MAX_REFLECTIONS,
+    DEFAULT_PATIENCE,
+    AgentTool,
+    Known,
+    Recovery,
+)
+from langchain_tooltree.cfgm.reflection import Reflector
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError, check_count
 from langchain_tooltree.experience.run_identity import run_id
@@ -104,9 +111,10 @@ class CFGMReflectionNode(Runnable[Any, Correction]):
     It may stand there unconditionally, or behind `anomaly_condition`. Where the latest observation is anomalous, a
     model extracts key information from the course so far, asks itself what went wrong, and gives the corrected next
     step (CFGM, Alg. 3). The correction is put at the end of that observation, marked as reference material, so that
-    calls and observations stay paired. For one episode of trouble there is one reflection, and another one only if
-    the trouble goes on; see `cooldown` and `max_reflections`. What was noticed and found out are also events:
-    `{"type": "anomaly", ...}` and `{"type": "reflect", ...}` in `stream_mode="custom"`.
+    calls and observations stay paired. A single anomaly is left to the agent; trouble that goes on gets a reflection,
+    and so does any where the state says by its `remaining_steps` that the run is about to end. Another one follows only
+    if it goes on still; see `patience`, `cooldown` and `max_reflections`. What was noticed and found out are also
+    events: `{"type": "anomaly", ...}` and `{"type": "reflect", ...}` in `stream_mode="custom"`.
 
     The state needs the `add_messages` reducer for its messages, as `MessagesState` has it: the observation with the
     correction takes the place of the one without. In a graph, an observation without an id cannot be replaced, and is
@@ -120,6 +128,8 @@ class CFGMReflectionNode(Runnable[Any, Correction]):
             described in the question to the model, and failed calls of other tools are recognised as such.
         cooldown: A reflection is followed by another one in the `cooldown`th round of calls after it at the earliest.
         max_reflections: How many reflections there may be from one message of the user to the next.
+        patience: How many anomalies of one episode pass before the first reflection: agents get over most single ones
+            by themselves. A loop is reflected upon at once, and with 0 each first anomaly is, as in the paper.
         k: How many runs to take tips from at the most.
         messages_key: Where in the state the conversation stands.
 
@@ -136,13 +146,16 @@ class CFGMReflectionNode(Runnable[Any, Correction]):
         tools: Sequence[AgentTool | str] | None = None,
         cooldown: int = DEFAULT_COOLDOWN,
         max_reflections: int = DEFAULT_MAX_REFLECTIONS,
+        patience: int = DEFAULT_PATIENCE,
         k: int = DEFAULT_K,
         messages_key: str = "messages",
     ) -> None:
         self.name = "CFGMReflectionNode"
         check_memory(memory)
         check_count("k", k)
-        self._recovery = Recovery(model, detector, cooldown=cooldown, max_reflections=max_reflections)
+        self._recovery = Recovery(
+            model, detector, cooldown=cooldown, max_reflections=max_reflections, patience=patience
+        )
         self._memory = memory
         self._names = None if tools is None else names_of(tools)
         self._tools = [{"name": tool} if isinstance(tool, str) else tool for tool in tools or ()]
@@ -169,7 +182,11 @@ class CFGMReflectionNode(Runnable[Any, Correction]):
         # Outside of any graph, the caller puts the correction in its place.
         if writer is None or self._can_replace(said.observations):
             message = yield from self._recovery.correction(
-                said, names=self._names, known=self._known(said, writer), writer=writer
+                said,
+                names=self._names,
+                known=self._known(said, writer),
+                steps_left=input.get("remaining_steps") if isinstance(input, Mapping) else None,
+                writer=writer,
             )
             corrected = [] if message is None else [message]
         if isinstance(input, list):
@@ -190,7 +207,9 @@ class CFGMReflectionNode(Runnable[Any, Correction]):
             )
         return False
 
-    def _known(self, said: Conversation, writer: Writer | None) -> Flow[tuple[Iterable[Tip], Sequence[AgentTool]]]:
+    def _known(self, said: Conversation, writer: Writer | None) -> Flow[Known]:
         if self._memory is None or not said.task:
-            return (), self._tools
-        return (yield from recall_for(self._memory, said.aim, k=self._k, writer=writer)).tips, self._tools
+            return Known((), (), self._tools)
+        recollection = yield from recall_for(self._memory, said.aim, k=self._k, writer=writer)
+        text = recall_text(recollection, max_characters=self._memory.max_characters)
+        return Known(recollection.tips, examples_in(text), self._tools)

@@ -180,6 +180,11 @@ def recall_text(recollection: Recollection, *, max_characters: int) -> str:
     return ""
 
 
+def examples_in(text: str) -> list[str]:
+    """The runs in what `recall_text` returned, each in words."""
+    return [part for part in text.rpartition("\n")[0].split(PARAGRAPH) if part.startswith(RUN)]
+
+
 def _marked(heading: str, body: str) -> str:
     # Tools do return lone surrogates, which no request can hold.
     return as_reference(f"{heading}\n\n{body}".encode("utf-8", "replace").decode(), source=SOURCE)

@@ -94,7 +94,7 @@ def one_reflection() -> None:
     }
     reflector = ScriptedChatModel(replies=[reply])
     memory = CFGMMemory(reflector, InMemoryStore())
-    middleware = CFGMMiddleware(reflector, memory)
+    middleware = CFGMMiddleware(reflector, memory, patience=0)
     agent = create_agent(ScriptedChatModel(replies=[called, "It is locked."]), [open_door], middleware=[middleware])
     state = agent.invoke({"messages": [HumanMessage("Open the door.")]})
     assert "Take the key." in state["messages"][-2].text

@@ -141,7 +141,11 @@ def _given(arm: Arm, reflecting: ScriptedChatModel, memory: CFGMMemory) -> list[
         questions=FIXED_QUESTIONS if arm.fixed_questions else None,
     )
     detector = AnomalyDetector(pollers=(WAITING,))
-    return [CFGMMiddleware(reflector, memory, detector=detector, recall=arm.recall, reflect=arm.reflect, record=False)]
+    return [
+        CFGMMiddleware(
+            reflector, memory, patience=0, detector=detector, recall=arm.recall, reflect=arm.reflect, record=False
+        )
+    ]
 
 
 def loop_figures(played: Iterable[Played]) -> dict[str, dict[str, float]]:

@@ -62,7 +62,7 @@ JUDGED = {"reasons": "The lamp is there.", "verdict": "success"}
 
 def test_an_agent_in_trouble_comes_out_of_it(path: str) -> None:
     place = Warehouse()
-    agent = warehouse_agent(CFGMMiddleware(watcher()), tools=place.tools, checkpointer=InMemorySaver())
+    agent = warehouse_agent(CFGMMiddleware(watcher(), patience=0), tools=place.tools, checkpointer=InMemorySaver())
 
     messages = invoke(agent, asking(), thread(), path=path)["messages"]
 
@@ -72,7 +72,7 @@ def test_an_agent_in_trouble_comes_out_of_it(path: str) -> None:
 
 
 def test_without_help_it_stays_there(path: str) -> None:
-    agent = warehouse_agent(CFGMMiddleware(watcher(), reflect=False))
+    agent = warehouse_agent(CFGMMiddleware(watcher(), patience=0, reflect=False))
 
     with pytest.raises(GraphRecursionError):
         invoke(agent, asking(), {"recursion_limit": 40}, path=path)
@@ -84,7 +84,7 @@ def reflecting_graph(watching: Any, *, conditional: bool) -> Any:
     graph = StateGraph(MessagesState)
     graph.add_node("model", lambda state: {"messages": [model.invoke(state["messages"])]})
     graph.add_node("tools", ToolNode(tools))
-    graph.add_node("reflect", CFGMReflectionNode(watching, tools=tools))
+    graph.add_node("reflect", CFGMReflectionNode(watching, patience=0, tools=tools))
     graph.add_edge(START, "model")
     graph.add_conditional_edges("model", tools_condition)
     if conditional:
@@ -106,7 +106,7 @@ def test_a_graph_of_ones_own_does_so_with_a_node(path: str, *, conditional: bool
 
 
 def test_values_are_valid_conversations_at_every_step(path: str) -> None:
-    agent = warehouse_agent(CFGMMiddleware(watcher(), memory(), verdict=went_well))
+    agent = warehouse_agent(CFGMMiddleware(watcher(), memory(), patience=0, verdict=went_well))
 
     states = stream(agent, asking(), path=path, stream_mode="values")
 
@@ -117,7 +117,7 @@ def test_values_are_valid_conversations_at_every_step(path: str) -> None:
 def test_of_parallel_calls_the_one_in_trouble_is_corrected(path: str) -> None:
     together = calling(0, place={"item": "lamp", "shelf": "A1"}, weigh={"item": "lamp"})
     watching = watcher()
-    agent = warehouse_agent(CFGMMiddleware(watching), model=worker(together))
+    agent = warehouse_agent(CFGMMiddleware(watching, patience=0), model=worker(together))
 
     messages = invoke(agent, asking(), path=path)["messages"]
 
@@ -131,10 +131,14 @@ def test_of_parallel_calls_the_one_in_trouble_is_corrected(path: str) -> None:
 
 def test_how_it_got_out_is_recalled_in_the_next_conversation(path: str) -> None:
     watching, known = watcher(), memory()
-    agent = warehouse_agent(CFGMMiddleware(watching, known, verdict=went_well), checkpointer=InMemorySaver())
+    agent = warehouse_agent(
+        CFGMMiddleware(watching, known, patience=0, verdict=went_well), checkpointer=InMemorySaver()
+    )
     first = invoke(agent, asking(), thread(1), path=path)["messages"]
 
-    other = warehouse_agent(CFGMMiddleware(watching, known, verdict=went_well), checkpointer=InMemorySaver())
+    other = warehouse_agent(
+        CFGMMiddleware(watching, known, patience=0, verdict=went_well), checkpointer=InMemorySaver()
+    )
     second = invoke(other, asking("Put the lamp on shelf A1."), thread(2), path=path)["messages"]
 
     assert called(first) == RECOVERED
@@ -146,7 +150,9 @@ def test_what_memory_says_is_not_mined_again(path: str) -> None:
     known, recorded = memory(), list[Trajectory]()
     config = {"callbacks": [TrajectoryRecorder(recorded.append, verdict=went_well)]}
     for number in (1, 2, 3):
-        agent = warehouse_agent(CFGMMiddleware(watcher(), known, verdict=went_well), checkpointer=InMemorySaver())
+        agent = warehouse_agent(
+            CFGMMiddleware(watcher(), known, patience=0, verdict=went_well), checkpointer=InMemorySaver()
+        )
         invoke(agent, asking(), thread(number) | config, path=path)
 
     kept = {run.id: run for run in known.experience.trajectories()}
@@ -164,7 +170,7 @@ def test_each_user_is_reminded_of_their_own_runs_alone(path: str) -> None:
     known = memory(store)
 
     def calls_of(user: str) -> list[str]:
-        agent = warehouse_agent(CFGMMiddleware(watcher(), known, verdict=went_well))
+        agent = warehouse_agent(CFGMMiddleware(watcher(), known, patience=0, verdict=went_well))
         return called(invoke(agent, asking(), {"configurable": {"user_id": user}}, path=path)["messages"])
 
     assert [calls_of(user) for user in ("ada", "bob", "ada")] == [RECOVERED, RECOVERED, STRAIGHT]
@@ -175,7 +181,7 @@ def test_a_collection_with_an_agent_that_has_the_same_memory_keeps_each_attempt_
     known = CFGMMemory(
         ScriptedChatModel(replies=["The shelf is under a cover: uncover it first."] * 9), InMemoryStore()
     )
-    cfgm = CFGMMiddleware(watcher(), known, verdict=went_well)
+    cfgm = CFGMMiddleware(watcher(), known, patience=0, verdict=went_well)
     witness = Witness()
     tried = list[str]()
 
@@ -200,7 +206,7 @@ def test_a_collection_with_an_agent_that_has_the_same_memory_keeps_each_attempt_
 
 def test_many_conversations_at_once_do_not_mix(path: str) -> None:
     known = memory()
-    cfgm = CFGMMiddleware(watcher(), known, recall=False, verdict=went_well)
+    cfgm = CFGMMiddleware(watcher(), known, patience=0, recall=False, verdict=went_well)
     crowd = [warehouse_agent(cfgm, checkpointer=InMemorySaver()) for _ in range(12)]
 
     if path == "async":
@@ -225,7 +231,7 @@ def test_a_killed_run_goes_on_in_another_process_without_asking_again(tmp_path: 
     place, watching, known = Warehouse(), watcher(), memory()
 
     def agent(saver: Any, *first: Any) -> Any:
-        cfgm = CFGMMiddleware(watching, known, verdict=went_well)
+        cfgm = CFGMMiddleware(watching, known, patience=0, verdict=went_well)
         return warehouse_agent(cfgm, model=worker(*first), tools=place.tools, checkpointer=saver)
 
     with SqliteSaver.from_conn_string(str(tmp_path / "threads.db")) as saver, pytest.raises(ConnectionError):
@@ -241,7 +247,7 @@ def test_a_killed_run_goes_on_in_another_process_without_asking_again(tmp_path: 
 def test_a_run_that_waits_for_a_person_goes_on_as_it_would_have(path: str) -> None:
     watching, known = watcher(), memory()
     approval = HumanInTheLoopMiddleware(interrupt_on={"place": True, "uncover": True})
-    agent = warehouse_agent(CFGMMiddleware(watching, known), approval, checkpointer=InMemorySaver())
+    agent = warehouse_agent(CFGMMiddleware(watching, known, patience=0), approval, checkpointer=InMemorySaver())
 
     state = invoke(agent, asking(), thread(), path=path)
     stops = 0
@@ -260,7 +266,7 @@ def test_a_run_that_waits_for_a_person_goes_on_as_it_would_have(path: str) -> No
 def test_a_person_may_stop_the_run_right_before_and_after_a_reflection(path: str, *, before: bool) -> None:
     node = "CFGMMiddleware.before_model" if before else "model"
     watching = watcher()
-    agent = warehouse_agent(CFGMMiddleware(watching), checkpointer=InMemorySaver(), interrupt_before=[node])
+    agent = warehouse_agent(CFGMMiddleware(watching, patience=0), checkpointer=InMemorySaver(), interrupt_before=[node])
 
     invoke(agent, asking(), thread(), path=path)
     while agent.get_state(thread()).next:
@@ -288,11 +294,11 @@ def as_tool(agent: Any) -> StructuredTool:
 
 def test_an_agent_that_is_a_tool_of_another_recovers_inside_of_it(path: str) -> None:
     inner_watching, outer_watching, known = watcher(), watcher(), memory()
-    inner = warehouse_agent(CFGMMiddleware(inner_watching, known, verdict=went_well), name="worker")
+    inner = warehouse_agent(CFGMMiddleware(inner_watching, known, patience=0, verdict=went_well), name="worker")
     chief = create_agent(
         ScriptedChatModel(replies=[calling(0, ask_worker={"wish": TASK}), "All done."]),
         [as_tool(inner)],
-        middleware=[CFGMMiddleware(outer_watching, known, verdict=went_well)],
+        middleware=[CFGMMiddleware(outer_watching, known, patience=0, verdict=went_well)],
         checkpointer=InMemorySaver(),
     )
 
@@ -307,7 +313,7 @@ def test_an_agent_that_is_a_tool_of_another_recovers_inside_of_it(path: str) -> 
 def test_an_agent_that_is_a_node_of_a_graph_does_too(path: str) -> None:
     known = memory()
     host = StateGraph(MessagesState)
-    host.add_node("worker", warehouse_agent(CFGMMiddleware(watcher(), known)))
+    host.add_node("worker", warehouse_agent(CFGMMiddleware(watcher(), known, patience=0)))
     host.add_edge(START, "worker")
 
     messages = invoke(host.compile(checkpointer=InMemorySaver()), asking(), thread(), path=path)["messages"]
@@ -323,7 +329,7 @@ def test_an_agent_that_is_a_node_of_a_graph_does_too(path: str) -> None:
 
 def test_the_models_that_reflect_and_judge_do_not_stream(path: str) -> None:
     watching, judge = watcher(), ScriptedChatModel(replies=[JUDGED])
-    agent = warehouse_agent(CFGMMiddleware(watching, memory(), verdict=judge))
+    agent = warehouse_agent(CFGMMiddleware(watching, memory(), patience=0, verdict=judge))
 
     chunks = [chunk for chunk, _ in stream(agent, asking(), path=path, stream_mode="messages")]
 
@@ -336,7 +342,7 @@ def test_the_models_that_reflect_and_judge_do_not_stream(path: str) -> None:
 @pytest.mark.filterwarnings("ignore:The v3 streaming protocol")
 def test_typed_messages_are_those_of_the_agent() -> None:
     watching, judge = watcher(), ScriptedChatModel(replies=[JUDGED])
-    agent = warehouse_agent(CFGMMiddleware(watching, memory(), verdict=judge), checkpointer=InMemorySaver())
+    agent = warehouse_agent(CFGMMiddleware(watching, memory(), patience=0, verdict=judge), checkpointer=InMemorySaver())
 
     messages = list(agent.stream_events(asking(), thread(), version="v3").messages)
 
@@ -346,7 +352,7 @@ def test_typed_messages_are_those_of_the_agent() -> None:
 
 def test_events_tell_what_memory_does(path: str) -> None:
     known, witness = memory(), Witness()
-    agent = warehouse_agent(CFGMMiddleware(watcher(), known, verdict=went_well))
+    agent = warehouse_agent(CFGMMiddleware(watcher(), known, patience=0, verdict=went_well))
 
     parts = stream(agent, asking(), {"callbacks": [witness]}, path=path, stream_mode="custom")
 
@@ -358,7 +364,7 @@ def test_events_tell_what_memory_does(path: str) -> None:
 
 
 def test_updates_show_the_correction_as_a_step_of_its_own(path: str) -> None:
-    agent = warehouse_agent(CFGMMiddleware(watcher()))
+    agent = warehouse_agent(CFGMMiddleware(watcher(), patience=0))
 
     updates = [part for part in stream(agent, asking(), path=path, stream_mode="updates") if "model" not in part]
 

@@ -94,7 +94,9 @@ async def test_experience_is_collected_learnt_from_and_used(way: str, forms: Any
         assert 'act("turn key") → The key turns.' in told
 
         before = len(server.requests)
-        agent = create_agent(model, [Door().tool()], middleware=[CFGMMiddleware(model, memory, verdict=lambda _: True)])
+        agent = create_agent(
+            model, [Door().tool()], middleware=[CFGMMiddleware(model, memory, patience=0, verdict=lambda _: True)]
+        )
         messages = await invoked(path, agent, OTHER)
         assert messages[-1].text == "I am out."
         assert [message.status for message in messages if isinstance(message, ToolMessage)] == [
@@ -113,7 +115,7 @@ async def test_a_node_of_a_graph_of_ones_own_recovers_as_well(path: str) -> None
         memory = CFGMMemory(model, InMemoryStore())
         await learnt(memory, path)
         tools = [Door().tool()]
-        messages = await invoked(path, in_a_graph(model, CFGMReflectionNode(model, memory), tools), OTHER)
+        messages = await invoked(path, in_a_graph(model, CFGMReflectionNode(model, memory, patience=0), tools), OTHER)
     assert messages[-1].text == "I am out."
     assert server.rejected == []
 
@@ -140,7 +142,7 @@ async def test_what_was_recalled_and_advised_is_not_mined_again(path: str) -> No
         await learnt(memory, path)
         known = {trajectory.id for trajectory in memory.experience.trajectories()}
         told = recall_text(await on(path, memory, "recall", OTHER), max_characters=2_000)
-        middleware = CFGMMiddleware(model, memory, record=False)
+        middleware = CFGMMiddleware(model, memory, patience=0, record=False)
         agent = create_agent(model, [Door().tool()], middleware=[middleware])
         recorder = TrajectoryRecorder(memory.experience, verdict=lambda _: True)
         messages = await invoked(path, agent, f"{OTHER}\n\n{told}", {"callbacks": [recorder]})

@@ -66,7 +66,7 @@ def test_suggestions_and_recollections_stand_side_by_side_and_the_graph_learns_w
         calling(3, place={"item": "lamp", "shelf": "A1"}),
         ANSWER,
     ]
-    graph, model = run(CFGMMiddleware(watcher(), memory(), verdict=went_well), replies=script)
+    graph, model = run(CFGMMiddleware(watcher(), memory(), patience=0, verdict=went_well), replies=script)
     plain, _ = run(replies=script)
 
     assert "reference_material" in systems(model)[4]
@@ -106,7 +106,9 @@ class Planner:
 def test_a_planner_behind_it_proposes_with_recollections_and_corrections_in_mind(path: str) -> None:
     known, watching, place = memory(), watcher(), Warehouse()
     past = Trajectory.from_messages(
-        invoke(warehouse_agent(CFGMMiddleware(watcher())), asking(), path=path)["messages"], success=True, id="past"
+        invoke(warehouse_agent(CFGMMiddleware(watcher(), patience=0)), asking(), path=path)["messages"],
+        success=True,
+        id="past",
     )
     known.experience.add(past)
     model = ListeningModel(policy=Planner())
@@ -116,7 +118,7 @@ def test_a_planner_behind_it_proposes_with_recollections_and_corrections_in_mind
         effects={"weigh": "read"},
         config=SearchConfig(selection="smoothed", **MANY_QUESTIONS),
         when=lambda _: True,
-        middleware=[CFGMMiddleware(watching, known, verdict=went_well)],
+        middleware=[CFGMMiddleware(watching, known, patience=0, verdict=went_well)],
         checkpointer=InMemorySaver(),
     )
 
@@ -158,7 +160,7 @@ async def test_a_real_client_reflects_even_where_the_form_is_ignored(
 ) -> None:
     server = OpenAIServer(ScriptedChatModel(replies=[replying] * 30), forms=forms)
     async with server.client() as model:
-        agent = warehouse_agent(CFGMMiddleware(model, memory(), verdict=went_well), model=model)
+        agent = warehouse_agent(CFGMMiddleware(model, memory(), patience=0, verdict=went_well), model=model)
         if path == "async":
             messages = (await agent.ainvoke(asking()))["messages"]
         else:

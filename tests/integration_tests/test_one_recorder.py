@@ -93,7 +93,7 @@ class House:
             kept = CFGMMemory(ScriptedChatModel(replies=[]), self.experience)
             reflector = ScriptedChatModel(replies=[])
             middleware.append(
-                CFGMMiddleware(reflector, kept, recall=False, verdict=None if memory == "none" else memory)
+                CFGMMiddleware(reflector, kept, patience=0, recall=False, verdict=None if memory == "none" else memory)
             )
         if graph is not None:
             middleware.insert(len(middleware) if memory_first else 0, SITGraphMiddleware(self.graph, verdict=graph))

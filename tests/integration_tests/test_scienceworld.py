@@ -69,7 +69,7 @@ async def played(agent, text, path):
 async def test_an_agent_that_is_helped_comes_back_on_course(world, way, path):
     reflecting = ReflectingModel(way, Assumptions(right=1), lambda: world.taken)
     model = ScriptedChatModel(replies=[reflecting.reply] * MOST_STEPS)
-    helped = agent_in(world, way, CFGMMiddleware(model, cooldown=1, max_reflections=MOST_STEPS))
+    helped = agent_in(world, way, CFGMMiddleware(model, patience=0, cooldown=1, max_reflections=MOST_STEPS))
     messages = await played(helped, world.begin(TASK), path)
     assert world.last.score == PERFECT
     corrected = [message for message in messages if message.type == "tool" and "Next step: " in message.text]

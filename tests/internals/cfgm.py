@@ -38,18 +38,24 @@ from langchain_tooltree.cfgm.condense import GAP, Move, condensed, flat, in_shor
 from langchain_tooltree.cfgm.focus import DEFAULT_FOCUS_PROMPT, LONGEST_FOCUS_POINT
 from langchain_tooltree.cfgm.masks import masks_in
 from langchain_tooltree.cfgm.recall import ANSWER, LOOKED_AT, Recollection, complementary, moves_of, recall_text
-from langchain_tooltree.cfgm.reflection import (
-    ADVICE,
+from langchain_tooltree.cfgm.recovery import (
     DEFAULT_COOLDOWN,
     DEFAULT_MAX_REFLECTIONS,
+    DEFAULT_PATIENCE,
+    ReflectionBudget,
+)
+from langchain_tooltree.cfgm.reflection import (
+    ADVICE,
     DEFAULT_REFLECTION_PROMPT,
     DEFAULT_SELF_QA_PROMPT,
+    LONGEST_CORRECTION,
     NOTICED,
     Reflection,
-    ReflectionBudget,
     advice_in,
     corrected,
     correction_text,
+    noticed,
+    noticed_in,
     was_reviewed,
 )
 from langchain_tooltree.cfgm.tips import DEFAULT_COMPARISON_PROMPT, DEFAULT_SUCCESS_PROMPT

@@ -243,7 +243,7 @@ def seen_by_the_graph(messages):
 def seen_by_memory(messages):
     memory = CFGMMemory(ScriptedChatModel(replies=[]), InMemoryStore())
     reflector, model = ScriptedChatModel(replies=[]), ScriptedChatModel(replies=["It is warm."])
-    agent = create_agent(model, [read_gauge], middleware=[CFGMMiddleware(reflector, memory)])
+    agent = create_agent(model, [read_gauge], middleware=[CFGMMiddleware(reflector, memory, patience=0)])
     (event,) = agent.stream({"messages": messages}, stream_mode="custom")
     (recorded,) = memory.experience.trajectories()
     assert recorded.task == event["tooltree"]["task"]

@@ -206,3 +206,26 @@ def test_nobody_waits_long_for_a_classifier():
 def test_settings_that_cannot_work_are_refused(options, word):
     with pytest.raises(ConfigurationError, match=word):
         AnomalyDetector(**options)
+
+
+def looked_up(*names, asked="Where does Mia Li live?", answer="User {} not found"):
+    """Somebody is looked up by names, one after the other."""
+    messages = [HumanMessage(asked)]
+    for number, name in enumerate(names):
+        call = {"name": "find_user", "args": {"name": name}, "id": f"{number}"}
+        messages += [
+            AIMessage("", tool_calls=[call]),
+            ToolMessage(answer.format(name), tool_call_id=f"{number}", name="find_user"),
+        ]
+    return messages
+
+
+def test_that_there_is_nothing_under_a_name_of_the_user_s_is_weak_evidence():
+    assert AnomalyDetector().check(looked_up("mia li")) is None
+    again = AnomalyDetector().check(looked_up("mia li", "mia"))
+    assert (again.kind, again.confidence) == ("phrase", 0.5)
+
+
+def test_a_name_that_the_agent_made_up_is_no_such_case():
+    assert AnomalyDetector().check(looked_up("M. Lee")).confidence > 0.5
+    assert AnomalyDetector().check(looked_up("mia li", answer="Error: the database is locked")).confidence > 0.5

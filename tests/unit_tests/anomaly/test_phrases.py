@@ -269,3 +269,20 @@ def test_no_fragment_is_left_in_an_expression():
     assert [len(pack) for pack in packs] == [50, 1, 3, 16]
     for phrase in (phrase for pack in packs for phrase in pack):
         assert not re.search(r"\{[A-Z]|\n|  ", phrase.text + phrase.unless)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "You are already in the kitchen.",
+        "Item is already in the cart.",
+        "No customers found. Try searching by phone number.",
+    ],
+)
+def test_what_was_so_before_or_has_to_be_tried_another_way_is_a_refusal(said):
+    assert any(phrase.found_in(signals_in(said)) for phrase in phrase_book().packs["default"])
+
+
+@pytest.mark.parametrize("said", ["Your order is already in transit.", "No results found.", "No issues found."])
+def test_news_and_empty_results_are_none(said):
+    assert not any(phrase.found_in(signals_in(said)) for phrase in phrase_book().packs["default"])

@@ -38,7 +38,10 @@ def memory_of(*tasks, store=None, tips=()):
 
 def helped(*replies, model=None, memory=None, before=(), tools=TOOLS, options=None, **agent_options):
     """An agent with the middleware, and its model."""
-    middleware = [*before, CFGMMiddleware(reflector() if model is None else model, memory, **(options or {}))]
+    middleware = [
+        *before,
+        CFGMMiddleware(reflector() if model is None else model, memory, **{"patience": 0, **(options or {})}),
+    ]
     return room_agent(*replies, tools=tools, middleware=middleware, **agent_options)
 
 

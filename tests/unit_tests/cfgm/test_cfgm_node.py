@@ -44,7 +44,7 @@ from tests.internals.hall import driven
 
 def test_where_nothing_is_off_nothing_happens(path):
     model = reflector()
-    graph, _ = room_graph(call("read_gauge", gauge="water"), ANSWER, node=CFGMReflectionNode(model))
+    graph, _ = room_graph(call("read_gauge", gauge="water"), ANSWER, node=CFGMReflectionNode(model, patience=0))
 
     messages = either(path, graph)(ASKED)["messages"]
 
@@ -55,7 +55,7 @@ def test_where_nothing_is_off_nothing_happens(path):
 
 def test_an_anomalous_observation_comes_to_the_model_with_a_correction(path):
     reflecting = reflector()
-    graph, model = room_graph(MISTAKE, ANSWER, node=CFGMReflectionNode(reflecting))
+    graph, model = room_graph(MISTAKE, ANSWER, node=CFGMReflectionNode(reflecting, patience=0))
 
     messages = either(path, graph)(ASKED)["messages"]
 
@@ -83,7 +83,7 @@ def test_an_anomalous_observation_comes_to_the_model_with_a_correction(path):
 def test_a_conversation_that_does_not_end_in_observations_is_left_alone(path, state):
     model = reflector()
 
-    assert either(path, CFGMReflectionNode(model))(state) == ([] if isinstance(state, list) else {})
+    assert either(path, CFGMReflectionNode(model, patience=0))(state) == ([] if isinstance(state, list) else {})
     assert model.calls == []
 
 
@@ -95,7 +95,7 @@ def test_it_takes_states_of_any_shape(path):
     given = [{"said": in_trouble()}, {"said": as_tuples}, Held(), in_trouble()]
 
     for state in given:
-        update = either(path, CFGMReflectionNode(reflector(), messages_key="said"))(state)
+        update = either(path, CFGMReflectionNode(reflector(), patience=0, messages_key="said"))(state)
         (message,) = update if isinstance(state, list) else update["said"]
         assert message.id == "v1"
         assert NEXT_STEP in message.text
@@ -103,7 +103,7 @@ def test_it_takes_states_of_any_shape(path):
 
 def test_a_state_that_is_a_list_of_messages_is_corrected_and_left_alone(path):
     graph = StateGraph(Annotated[list[AnyMessage], add_messages])
-    graph.add_node("reflect", CFGMReflectionNode(reflector()))
+    graph.add_node("reflect", CFGMReflectionNode(reflector(), patience=0))
     graph.add_edge(START, "reflect")
 
     assert advised(either(path, graph.compile())(in_trouble())) == [False, True]
@@ -113,7 +113,7 @@ def test_a_state_that_is_a_list_of_messages_is_corrected_and_left_alone(path):
 def test_who_calls_it_outside_of_a_graph_needs_no_ids(path):
     unnamed = [message.model_copy(update={"id": None}) for message in in_trouble()]
 
-    (message,) = either(path, CFGMReflectionNode(reflector()))({"messages": unnamed})["messages"]
+    (message,) = either(path, CFGMReflectionNode(reflector(), patience=0))({"messages": unnamed})["messages"]
 
     assert message.text.startswith(f"{NO_VALVE}\n\n<reference_material")
 
@@ -124,7 +124,7 @@ def test_observations_without_ids_cannot_be_replaced_so_nobody_is_asked_about_th
 
     graph = StateGraph(Growing)
     model = reflector()
-    graph.add_node("reflect", CFGMReflectionNode(model))
+    graph.add_node("reflect", CFGMReflectionNode(model, patience=0))
     graph.add_edge(START, "reflect")
     unnamed = [message.model_copy(update={"id": None}) for message in in_trouble()]
 
@@ -138,7 +138,9 @@ def test_observations_without_ids_cannot_be_replaced_so_nobody_is_asked_about_th
 
 def test_trouble_that_goes_on_is_reflected_upon_again_after_a_pause(path):
     model = reflector()
-    graph, _ = room_graph(*mistakes(8), ANSWER, node=CFGMReflectionNode(model, cooldown=3, max_reflections=2))
+    graph, _ = room_graph(
+        *mistakes(8), ANSWER, node=CFGMReflectionNode(model, patience=0, cooldown=3, max_reflections=2)
+    )
 
     messages = either(path, graph)(ASKED, {"recursion_limit": 50})["messages"]
 
@@ -149,7 +151,7 @@ def test_trouble_that_goes_on_is_reflected_upon_again_after_a_pause(path):
 
 
 def test_a_new_request_begins_a_new_count(path):
-    node = CFGMReflectionNode(reflector(), max_reflections=1)
+    node = CFGMReflectionNode(reflector(), patience=0, max_reflections=1)
     graph, _ = room_graph(MISTAKE, ANSWER, call("turn_valve", 2, valve="other"), ANSWER, node=node)
 
     before = either(path, graph)(ASKED)["messages"]
@@ -160,7 +162,7 @@ def test_a_new_request_begins_a_new_count(path):
 
 def test_nobody_is_asked_twice_about_the_same_observation(path):
     model = reflector()
-    node = either(path, CFGMReflectionNode(model, cooldown=1))
+    node = either(path, CFGMReflectionNode(model, patience=0, cooldown=1))
     messages = in_trouble()
 
     (messages[-1],) = node({"messages": messages})["messages"]
@@ -175,7 +177,7 @@ def test_parallel_calls_are_one_round_and_the_anomalous_result_is_corrected(path
         {"name": "turn_valve", "args": {"valve": "main"}, "id": "b"},
         {"name": "read_gauge", "args": {"gauge": "gas"}, "id": "c"},
     ]
-    graph, _ = room_graph(AIMessage("", tool_calls=calls), ANSWER, node=CFGMReflectionNode(reflector()))
+    graph, _ = room_graph(AIMessage("", tool_calls=calls), ANSWER, node=CFGMReflectionNode(reflector(), patience=0))
 
     messages = either(path, graph)(ASKED)["messages"]
 
@@ -186,7 +188,7 @@ def test_parallel_calls_are_one_round_and_the_anomalous_result_is_corrected(path
 @pytest.mark.parametrize("replies", [("", ""), (ConnectionError("down"), ConnectionError("down"))])
 def test_a_model_that_fails_costs_the_correction_and_not_the_run(path, replies, caplog):
     model = reflector(*replies)
-    graph, _ = room_graph(*mistakes(3), ANSWER, node=CFGMReflectionNode(model))
+    graph, _ = room_graph(*mistakes(3), ANSWER, node=CFGMReflectionNode(model, patience=0))
 
     messages = either(path, graph)(ASKED)["messages"]
 
@@ -203,7 +205,7 @@ def test_a_detector_that_fails_costs_the_help_and_not_the_run(path, caplog):
 
     detector = AnomalyDetector(classifier=broken)
     graph, _ = room_graph(
-        call("read_gauge", gauge="water"), ANSWER, node=CFGMReflectionNode(reflector(), detector=detector)
+        call("read_gauge", gauge="water"), ANSWER, node=CFGMReflectionNode(reflector(), patience=0, detector=detector)
     )
 
     assert either(path, graph)(ASKED)["messages"][-1].text == ANSWER
@@ -211,7 +213,7 @@ def test_a_detector_that_fails_costs_the_help_and_not_the_run(path, caplog):
 
 
 def test_what_is_noticed_and_found_out_is_told(path):
-    graph, _ = room_graph(MISTAKE, ANSWER, node=CFGMReflectionNode(reflector()))
+    graph, _ = room_graph(MISTAKE, ANSWER, node=CFGMReflectionNode(reflector(), patience=0))
 
     noticed, reflected = told(path, graph)
 
@@ -223,7 +225,9 @@ def test_what_is_noticed_and_found_out_is_told(path):
 
 
 def test_a_reflection_that_failed_is_told_with_the_reason(path):
-    graph, _ = room_graph(MISTAKE, ANSWER, node=CFGMReflectionNode(reflector(ValueError("down"), ValueError("down"))))
+    graph, _ = room_graph(
+        MISTAKE, ANSWER, node=CFGMReflectionNode(reflector(ValueError("down"), ValueError("down")), patience=0)
+    )
 
     _, reflected = told(path, graph)
 
@@ -232,7 +236,7 @@ def test_a_reflection_that_failed_is_told_with_the_reason(path):
 
 
 def test_anomalies_are_told_where_they_are_not_reflected_upon(path):
-    graph, _ = room_graph(*mistakes(3), ANSWER, node=CFGMReflectionNode(reflector()))
+    graph, _ = room_graph(*mistakes(3), ANSWER, node=CFGMReflectionNode(reflector(), patience=0))
 
     kinds = [event["type"] for event in told(path, graph)]
 
@@ -247,7 +251,7 @@ def test_what_the_agent_cannot_help_is_told_and_not_reflected_upon(path):
     anomaly = AnomalyDetector().check(messages)
     assert anomaly is not None
     assert not anomaly.recoverable
-    assert either(path, CFGMReflectionNode(model))({"messages": messages}) == {}
+    assert either(path, CFGMReflectionNode(model, patience=0))({"messages": messages}) == {}
     assert model.calls == []
 
 
@@ -256,7 +260,7 @@ def test_memory_has_tips_for_the_reflection(path):
     past = Trajectory.from_messages([HumanMessage(TASK), AIMessage("Done.")], success=True, id="past")
     memory.experience.add(past)
     model = reflector()
-    graph, _ = room_graph(MISTAKE, ANSWER, node=CFGMReflectionNode(model, memory))
+    graph, _ = room_graph(MISTAKE, ANSWER, node=CFGMReflectionNode(model, memory, patience=0))
 
     recalled = [event for event in told(path, graph) if event["type"] == "recall"]
 
@@ -270,7 +274,7 @@ def test_a_reflector_of_the_users_own_that_raises_costs_the_correction_alone(pat
             msg = "no idea"
             raise LookupError(msg)
 
-    graph, _ = room_graph(MISTAKE, ANSWER, node=CFGMReflectionNode(Broken(reflector())))
+    graph, _ = room_graph(MISTAKE, ANSWER, node=CFGMReflectionNode(Broken(reflector()), patience=0))
 
     messages = either(path, graph)(ASKED)["messages"]
 
@@ -281,7 +285,7 @@ def test_a_reflector_of_the_users_own_that_raises_costs_the_correction_alone(pat
 
 def test_of_two_calls_of_a_tool_the_one_in_trouble_is_corrected(path):
     calls = [{"name": "turn_valve", "args": {"valve": valve}, "id": valve} for valve in ("main", "red")]
-    graph, _ = room_graph(AIMessage("", tool_calls=calls), ANSWER, node=CFGMReflectionNode(reflector()))
+    graph, _ = room_graph(AIMessage("", tool_calls=calls), ANSWER, node=CFGMReflectionNode(reflector(), patience=0))
 
     assert advised(either(path, graph)(ASKED)["messages"]) == [True, False]
 
@@ -289,7 +293,7 @@ def test_of_two_calls_of_a_tool_the_one_in_trouble_is_corrected(path):
 def test_tools_may_be_names(path):
     model = reflector()
     names = [each.name for each in TOOLS]
-    node = either(path, CFGMReflectionNode(model, tools=names))
+    node = either(path, CFGMReflectionNode(model, patience=0, tools=names))
 
     assert node({"messages": [HumanMessage(TASK), *gauged()]}) == {}
     assert node({"messages": in_trouble()})["messages"]
@@ -301,7 +305,7 @@ def test_tools_may_be_names(path):
 def test_the_tools_are_described_to_the_model(path):
     model = reflector()
 
-    either(path, CFGMReflectionNode(model, tools=TOOLS))(in_trouble())
+    either(path, CFGMReflectionNode(model, patience=0, tools=TOOLS))(in_trouble())
 
     assert '"description":"Turn a valve."' in model.calls[0][1].text
 
@@ -309,7 +313,7 @@ def test_the_tools_are_described_to_the_model(path):
 def test_a_reflector_may_have_settings_of_its_own(path):
     model = reflector()
 
-    either(path, CFGMReflectionNode(Reflector(model, questions=["Which valve was it?"])))(in_trouble())
+    either(path, CFGMReflectionNode(Reflector(model, questions=["Which valve was it?"]), patience=0))(in_trouble())
 
     assert "Which valve was it?" in model.calls[0][1].text
 

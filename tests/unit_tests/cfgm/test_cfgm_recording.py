@@ -143,7 +143,7 @@ def test_each_user_has_memory_of_their_own(path):
     memory = CFGMMemory(ScriptedChatModel(replies=[]), ExperienceStore(store, namespace=("tooltree", "{user_id}")))
     memory.experience.within(user_id="ada").add(past_run(PAST))
     model = ScriptedChatModel(replies=[ANSWER] * 2)
-    agent = create_agent(model, TOOLS, middleware=[CFGMMiddleware(reflector(), memory)])
+    agent = create_agent(model, TOOLS, middleware=[CFGMMiddleware(reflector(), memory, patience=0)])
 
     for user in ("ada", "bob"):
         either(path, agent)(ASKED, {"configurable": {"user_id": user}})

@@ -96,4 +96,6 @@ def test_a_pace_that_cannot_be_kept_is_refused(name, value):
 
 
 def test_the_defaults():
-    assert ReflectionBudget() == ReflectionBudget(DEFAULT_COOLDOWN, DEFAULT_MAX_REFLECTIONS) == ReflectionBudget(3, 5)
+    assert (
+        ReflectionBudget() == ReflectionBudget(DEFAULT_COOLDOWN, DEFAULT_MAX_REFLECTIONS) == ReflectionBudget(3, 5, 1)
+    )

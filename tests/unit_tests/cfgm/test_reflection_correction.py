@@ -12,7 +12,18 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.graph.message import add_messages
 
 from langchain_tooltree import Anomaly, Reflection, Trajectory
-from tests.internals.cfgm import ADVICE, NOTICED, AnomalyKind, advice_in, corrected, correction_text, was_reviewed
+from tests.internals.cfgm import (
+    ADVICE,
+    LONGEST_CORRECTION,
+    NOTICED,
+    AnomalyKind,
+    advice_in,
+    corrected,
+    correction_text,
+    noticed,
+    noticed_in,
+    was_reviewed,
+)
 from tests.internals.experience import as_reference, without_reference
 
 REFLECTION = Reflection(
@@ -21,14 +32,8 @@ REFLECTION = Reflection(
 BLOCKS = [{"type": "text", "text": NO_VALVE}, {"type": "image", "base64": "AAAA", "mime_type": "image/png"}]
 CONTENTS = [NO_VALVE, "", BLOCKS, [NO_VALVE], []]
 TEXT = f"""\
-Noticed: the tool failed ("{NO_VALVE}").
-{ADVICE}
-Objective: {KEY_INFORMATION["objective"]}
-At the beginning: {KEY_INFORMATION["initial_environment"]}
-So far: {KEY_INFORMATION["progress"]}
-Question: Which?
-Answer: A red one.
-Answer: Or a blue one.
+Noticed: the tool failed. {ADVICE}
+A red one.
 Next step: {NEXT_STEP}"""
 
 
@@ -38,15 +43,23 @@ def result(content=NO_VALVE, **options):
     return ToolMessage(content, tool_call_id="turn_valve 1", **given)
 
 
-def test_it_says_what_was_noticed_what_is_known_and_what_to_do():
+def test_it_says_what_was_noticed_the_first_answer_and_what_to_do():
     assert correction_text(ANOMALY, REFLECTION) == TEXT
 
 
 def test_what_a_model_has_not_said_is_left_out():
-    assert (
-        correction_text(ANOMALY, Reflection(next_step="Go."))
-        == f'Noticed: the tool failed ("{NO_VALVE}").\n{ADVICE}\nNext step: Go.'
-    )
+    told = correction_text(ANOMALY, Reflection(next_step="Go."))
+    assert told == f"Noticed: the tool failed. {ADVICE}\nNext step: Go."
+
+
+def test_where_nothing_was_answered_the_progress_is_told():
+    assert "\nThe pressure is" in correction_text(ANOMALY, replace(REFLECTION, questions=()))
+
+
+def test_it_is_short_whatever_the_model_has_said():
+    told = correction_text(ANOMALY, Reflection(questions=(("?", "Since " * 90),), next_step="Turn " * 900))
+    assert len(told) == LONGEST_CORRECTION
+    assert "\nNext step: Turn " in told
 
 
 def test_every_kind_of_anomaly_has_words():
@@ -56,7 +69,7 @@ def test_every_kind_of_anomaly_has_words():
 def test_an_anomaly_without_evidence_is_told_all_the_same():
     text = correction_text(Anomaly("classified", "", 0.5, recoverable=True, tool="x"), Reflection(next_step="Go."))
 
-    assert text.splitlines()[0] == "Noticed: something seems to be off."
+    assert text.splitlines()[0] == f"Noticed: something seems to be off. {ADVICE}"
 
 
 def test_a_text_ends_with_the_marked_correction():
@@ -114,6 +127,14 @@ def test_a_checkpointer_gives_it_back():
     serde = JsonPlusSerializer()
 
     assert serde.loads_typed(serde.dumps_typed(message)) == message
+
+
+def test_what_is_left_to_the_agent_bears_no_more_than_a_mark():
+    message = noticed(result(), ANOMALY)
+
+    assert message.content == NO_VALVE
+    assert noticed_in(message) == ANOMALY.to_dict()
+    assert not was_reviewed(message)
 
 
 def test_where_there_is_no_reflection_the_content_stays():

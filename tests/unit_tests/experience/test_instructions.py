@@ -151,12 +151,14 @@ async def test_middlewares_hear_it_without_what_they_add(experience, run):
     )
     experience.add(known)
     asked = model()
-    remembering = CFGMMiddleware(model(), memory(), verdict=verdict)
+    remembering = CFGMMiddleware(model(), memory(), patience=0, verdict=verdict)
     agent = create_agent(asked, [look], system_prompt=RULES, middleware=[remembering])
     await run(agent, {"configurable": {"thread_id": "1"}, "callbacks": [TrajectoryRecorder(experience)]})
     suggesting = SITGraphMiddleware(SITGraph.from_trajectories([known]), verdict=verdict)
     await run(create_agent(model(), [look], system_prompt=RULES, middleware=[suggesting]))
-    await run(create_agent(model(), [look], system_prompt=RULES, middleware=[CFGMMiddleware(model(), memory())]))
+    await run(
+        create_agent(model(), [look], system_prompt=RULES, middleware=[CFGMMiddleware(model(), memory(), patience=0)])
+    )
 
     assert "reference_material" in asked.calls[0][0].text
     assert seen == [RULES, RULES]
@@ -225,7 +227,7 @@ async def test_reflection_is_shown_the_rules_once(run):
     failed = [calls[0], ToolMessage("Error: there is no shed.", tool_call_id="shed", name="fails"), calls[1]]
     graph = StateGraph(MessagesState)
     graph.add_node("tools", ToolNode([fails]))
-    graph.add_node("reflect", CFGMReflectionNode(in_graph))
+    graph.add_node("reflect", CFGMReflectionNode(in_graph, patience=0))
     graph.add_edge(START, "tools")
     graph.add_edge("tools", "reflect")
     await run(graph.compile(), None, {"messages": [SystemMessage(long), ("user", "Find it."), *failed]})

@@ -137,7 +137,7 @@ async def test_an_agent_with_the_memory_that_is_filled_stores_each_attempt_once_
     model, memory = Walker(), CFGMMemory(Walker(), ExperienceStore(InMemoryStore()))
 
     def make(_):
-        middleware = CFGMMiddleware(Walker(), memory, verdict=lambda _: True)
+        middleware = CFGMMiddleware(Walker(), memory, patience=0, verdict=lambda _: True)
         return create_agent(model, [door_tool(Corridor())], middleware=[middleware])
 
     await path_to(memory)(make, ["leave", "enter"], keyed_first, max_concurrency=1, progress=False)
