@@ -66,7 +66,7 @@ class Guidance:
         self._tree = tree
         self._dialogue = dialogue
         self._may_ask = guide is not None and not _was_reviewed(said)  # about trouble: once a search and episode
-        self._remedy: tuple[Node, str] | None = None
+        self._remedy: tuple[Node, str, int] | None = None  # where, what it says, how large the tree was
         self._launched: dict[int, tuple[bool, str]] = {}  # by operation: whether it may ask, and what is known by then
 
     @property
@@ -85,7 +85,7 @@ class Guidance:
         """Take notice of an outcome, in the order of launch."""
         could_ask, _ = self._launched.pop(outcome["operation"], (False, ""))
         if outcome["remedy"]:
-            self._remedy = self._tree[outcome["node"]], outcome["remedy"]
+            self._remedy = self._tree[outcome["node"]], outcome["remedy"], len(self._tree)
         elif could_ask and not outcome["spent"]["calls"].get("reflect"):
             self._may_ask = True
 
@@ -138,13 +138,16 @@ class Guidance:
         return remedy.text if remedy else ""
 
     def _remedy_for(self, state: Node) -> str:
-        """What helps in a state: where there was trouble, in the state before, and where something else was tried."""
+        """What helps in a state: where there was trouble, in the state before, and where other calls from there lead.
+
+        Calls that were offered with the help in view are what it advises, and need it no more.
+        """
         if self._remedy is None:
             return ""
-        at, text = self._remedy
+        at, text, known = self._remedy
         before = self._tree.parent(at)
-        near = [at] if before is None else [at, before, *self._tree.children(before)]
-        return text if state in near else ""
+        others = [] if before is None else [before, *(each for each in self._tree.children(before) if each.id < known)]
+        return text if state in (at, *others) else ""
 
 
 def _was_reviewed(said: Conversation) -> bool:

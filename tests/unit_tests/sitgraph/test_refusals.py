@@ -89,6 +89,7 @@ def test_the_attempts_of_one_run_count_as_that_run_and_by_their_last_reply_alone
     refusals = learnt(run, alone, *attempts)
     assert refusals.after("find") == {KEY: (1, 1)}
     assert refusals.after("cancel") == {call_key("ask", {"n": n}): (1, 1) for n in range(3)}
+    assert refusals.told("find", ["cancel"]) == ""
     assert refusals.told("cancel", ["ask"]) == "ask: called here 3 times, refused 3"
 
 

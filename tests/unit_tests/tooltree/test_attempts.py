@@ -113,7 +113,10 @@ def test_few_are_kept_those_that_part_late_first_and_none_for_a_reason_that_anot
     same = tree.add(tree.root, tree[1].call.model_copy(update={"arguments": {"with": "both hands"}}))
     same.observation = tree[1].observation
     passing = tree.add(tree.parent(end), tree[1].call.model_copy(update={"arguments": {"with": "a spoon"}}))
-    passing.observation = tree[1].observation.model_copy(update={"kind": "timeout", "transient": True})
+    lost = {"content": "Error: no answer.", "kind": "timeout", "transient": True}
+    passing.observation = tree[1].observation.model_copy(update=lost)
+    below = tree.add(late, tree[1].call)
+    below.observation = late.observation.model_copy(update={"content": "Error: the knife is broken."})
 
     attempts = attempts_of(result)
 

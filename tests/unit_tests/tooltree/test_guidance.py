@@ -92,6 +92,19 @@ async def test_trouble_on_the_way_is_helped_with_once_and_the_next_question_hold
     assert not any(MARK in str(message.content) for message in result.messages)
 
 
+async def test_the_help_stands_where_other_calls_are_asked_for_and_not_behind_those_it_advised(drive):
+    guide, left = Told(anomalous=True, remedy=REMEDY), 'There is none. {"missing": "the key"}'
+    config = SearchConfig(max_proposals=2, effort="thorough")
+
+    result, model = await found_with(
+        drive, guide, looking("desk"), left, left, offering("shelf"), ANSWER, config=config
+    )
+
+    helped = [(len(prompt), REMEDY.text in last_of(prompt)) for prompt in model.calls]
+    assert helped == [(2, False), (4, True), (4, True), (2, True), (4, False)]
+    assert [call.arguments["place"] for call in result.calls] == ["shelf"]
+
+
 async def test_trouble_before_the_search_is_helped_with_at_once(drive):
     guide = Told(anomalous=True, remedy=REMEDY)
     before = [HumanMessage(QUESTION), looking("desk"), ToolMessage("Error: no desk.", tool_call_id="desk")]
