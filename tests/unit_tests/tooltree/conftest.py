@@ -41,11 +41,13 @@ class PureWorld:
         seed: Everything follows from it and from the state asked about.
         trouble: How often, in [0, 1], a proposer fails, nobody gives a score or a tool raises.
         batches: Whether some replies hold calls that belong together.
+        past: Whether past runs say how they went on.
     """
 
     seed: int
     trouble: float = 0.1
     batches: bool = True
+    past: bool = False
 
     def answer(self, tree: Tree, operation: Operation) -> OperationOutcome:
         """What comes of an operation, using at most the model calls granted."""
@@ -57,6 +59,8 @@ class PureWorld:
         draw = random.Random(f"{self.seed}:{operation.kind}:{seen}:{operation.candidates}:{operation.rollout}")
         asks = operation.kind != "execute"
         told = getattr(self, f"_{operation.kind}")(draw, operation) if asks else {}
+        if self.past and operation.kind == "propose":
+            told = {**told, "prior": self._prior(draw)}
         return OperationOutcome(
             operation=operation.id,
             kind=operation.kind,
@@ -91,6 +95,14 @@ class PureWorld:
             "missing": ("a thing",) * draw.randrange(2),
             **told,
         }
+
+    def _prior(self, draw: random.Random) -> Prior | None:
+        shares = {tool: draw.random() for tool in EFFECTS} | {"done": draw.random(), "other": draw.random()}
+        shares = {tool: share / sum(shares.values()) for tool, share in shares.items()}
+        done, other = shares.pop("done"), shares.pop("other")
+        runs = {tool: draw.randrange(9) for tool in EFFECTS}
+        prior = Prior(shares=shares, runs=runs, done=done, other=other, known=sum(runs.values()), tools=len(EFFECTS))
+        return draw.choice((prior, None))
 
     def _own_step(self, draw: random.Random) -> dict:
         if draw.random() < 0.7:

@@ -28,7 +28,11 @@ CONFIGS = st.builds(
     speculation=st.sampled_from([0.75, 0.1]),
     effort=st.just("thorough"),
 )
-WORLDS = {"seed": st.integers(0, 10_000), "trouble": st.sampled_from([0.05, 0.0, 0.3])}
+WORLDS = {
+    "seed": st.integers(0, 10_000),
+    "trouble": st.sampled_from([0.05, 0.0, 0.3]),
+    "past": st.booleans(),
+}
 
 
 @pytest.mark.slow
