@@ -287,7 +287,7 @@ def _suggest(options: argparse.Namespace, console: Console) -> int:
     if not suggestions:
         console.print(f"Nothing is known to come after {options.last or 'the start'}.", markup=False)
         return 0
-    table = Table("tool", "share", "mode", "came next", "for example in")
+    table = Table("tool", "share", "mode", "runs", "for example in")
     for each in suggestions:
         example = each.evidence[0] if each.evidence else None
         seen = (example.summary or example.trajectory) if example else ""

@@ -21,7 +21,7 @@ from langchain_tooltree.sitgraph.states import DIMENSIONS, Rows
 from langchain_tooltree.sitgraph.transitions import VIEWS
 from langchain_tooltree.text import digest
 
-FORMAT = 1  # version; another one is refused, since a graph can be mined again
+FORMAT = 2  # version; another one is refused, since a graph can be mined again
 
 MANIFEST = "manifest.json"
 NAMES = "names.json"
@@ -105,8 +105,8 @@ def _load(path: Path, manifest: dict[str, Any], *, verify: bool) -> Snapshot:
         table, _, column = name.rpartition(".")
         tables.setdefault(table, {})[column] = _mapped(folder / f"{name}.npy", path, like)
     plain: dict[str, Any] = tables.pop("")
-    for name, offsets in (("states", "state_offsets"), ("summaries", "summary_offsets")):
-        if {len(each) for each in tables[name].values()} != {int(plain[offsets][-1])}:
+    for name in ("states", "summaries"):
+        if len({len(each) for each in tables[name].values()}) > 1:
             raise _damaged(path, f"the columns of {name} are not equally long")
     plain |= {name: tuple(lists[key]) for name, key in LISTS.items()}
     plain |= {name: (Texts if name == "summary_texts" else Rows)(**columns) for name, columns in tables.items()}

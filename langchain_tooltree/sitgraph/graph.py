@@ -8,15 +8,20 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from langchain_tooltree.sitgraph.states import Codes, Rows, SourceStates, sketched
+from langchain_tooltree.sitgraph.states import DIMENSIONS, END, Codes, Rows, States, sketched
 from langchain_tooltree.sitgraph.transitions import VIEWS
+from langchain_tooltree.sitgraph.votes import SAMPLED, Fit
 
 INVERSE_TURN = 1 << 40  # stands for 1 in sums of 1 / T: whole numbers give the same sum in any order, floats do not
+
+LONG = SAMPLED // 4  # states of a run from which on a vote is not fitted to it: it would be most of the sample
+UNKNOWN = -3  # number of a tool that the graph does not know
+MOST = 1 << 64  # above the place of every run in the order of `_order`
 
 Numbers = NDArray[np.int32]
 
@@ -28,10 +33,11 @@ class Outgoing:
     targets: Numbers  # the tools they lead to, by the numbers of their nodes, ascending
     counts: NDArray[np.int64]  # N_ij, how often each was followed
     inverse_turns: NDArray[np.int64]  # sum of 1 / T over the runs that contain it, in units of 1 / `INVERSE_TURN`
+    runs: NDArray[np.int64]  # how many distinct runs followed each
 
     def taken(self, places: NDArray[np.bool_] | slice) -> "Outgoing":
         """Some of the edges."""
-        return Outgoing(self.targets[places], self.counts[places], self.inverse_turns[places])
+        return Outgoing(self.targets[places], self.counts[places], self.inverse_turns[places], self.runs[places])
 
     def raw_weights(self, alpha: float) -> NDArray[np.float64]:
         """Eq. 1 of SIT-Graph (State Integrated Tool Graph): `w_ij = N_ij + alpha * sum over runs of 1 / T`.
@@ -68,7 +74,9 @@ class Edges:
         inverse_turns = np.zeros(len(edges), dtype=np.int64)
         np.add.at(inverse_turns, edge, _inverse(turns[run]))
         offsets = np.searchsorted(edges, np.arange(nodes + 1, dtype=np.int64) * nodes)
-        return cls(offsets, Outgoing((edges % max(nodes, 1)).astype(np.int32), counts.astype(np.int64), inverse_turns))
+        distinct = np.bincount(edge, minlength=len(edges)).astype(np.int64)
+        kept = (edges % max(nodes, 1)).astype(np.int32)
+        return cls(offsets, Outgoing(kept, counts.astype(np.int64), inverse_turns, distinct))
 
     def outgoing(self, source: int) -> Outgoing:
         """The edges that leave a tool, by the number of its node; none for a tool that nothing followed."""
@@ -76,8 +84,8 @@ class Edges:
             return self._read(source)
         if source not in self._ready:
             edges = sorted((target, *sums) for target, sums in self._changed[source].items())
-            columns = np.array(edges, dtype=np.int64).reshape(-1, 3).T
-            self._ready[source] = Outgoing(columns[0].astype(np.int32), columns[1], columns[2])
+            targets, *columns = np.array(edges, dtype=np.int64).reshape(-1, 4).T
+            self._ready[source] = Outgoing(targets.astype(np.int32), *columns)
         return self._ready[source]
 
     def sources(self) -> Iterable[int]:
@@ -92,13 +100,15 @@ class Edges:
             edges = self._changed.get(source)
             if edges is None:
                 kept = self._read(source)
-                columns = zip(kept.targets.tolist(), kept.counts.tolist(), kept.inverse_turns.tolist(), strict=True)
-                edges = self._changed[source] = {each: [count, inverse] for each, count, inverse in columns}
-            sums = edges.setdefault(target, [0, 0])
+                columns = zip(kept.counts.tolist(), kept.inverse_turns.tolist(), kept.runs.tolist(), strict=True)
+                known = zip(kept.targets.tolist(), map(list, columns), strict=True)
+                edges = self._changed[source] = dict(known)
+            sums = edges.setdefault(target, [0, 0, 0])
             sums[0] += sign
             if (source, target) not in seen:
                 seen.add((source, target))
                 sums[1] += sign * int(_inverse(np.int64(turns)))
+                sums[2] += sign
             if not sums[0]:
                 del edges[target]
             self._ready.pop(source, None)
@@ -148,16 +158,10 @@ class Snapshot:
     run_offsets: NDArray[np.int64] = field(default_factory=_start)  # of the transitions of each run
     sources: Numbers = field(default_factory=_nothing)  # where each transition comes from
     targets: Numbers = field(default_factory=_nothing)  # where it leads
-    state_offsets: NDArray[np.int64] = field(default_factory=_start)  # of the states of each node
-    states: Rows = field(default_factory=lambda: Rows.empty(len(VIEWS)))  # derived from dialogues, by source and key
-    summary_offsets: NDArray[np.int64] = field(default_factory=_start)  # of the summaries of each node
-    summaries: Rows = field(default_factory=lambda: Rows.empty(1))  # vectors of what agents wrote, by source and key
+    states: Rows = field(default_factory=lambda: Rows.empty(len(VIEWS)))  # derived from dialogues, by key
+    total: NDArray[np.int64] = field(default_factory=lambda: np.zeros((len(VIEWS), DIMENSIONS), np.int64))  # their sum
+    summaries: Rows = field(default_factory=lambda: Rows.empty(1))  # vectors of what agents wrote, by key
     summary_texts: Texts = field(default_factory=lambda: Texts.of(()))  # in the same order
-
-
-def offsets_of(numbers: NDArray[np.integer], count: int) -> NDArray[np.int64]:
-    """Where each number begins in an ascending list of numbers below `count`; one more at the end."""
-    return np.searchsorted(numbers, np.arange(count + 1)).astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +172,9 @@ class Contribution:
     turns: int  # T, its number of assistant messages
     version: int  # a hash of its content
     transitions: Sequence[tuple[str, str]]  # names of source and target, in order
-    states: Codes  # packed, shape (len(transitions), len(VIEWS), DIMENSIONS // 2)
+    befores: Sequence[str]  # the tool before the source, for each transition and then for each end
+    ends: Sequence[str]  # the last tool at each reply of the agent to its user
+    states: Codes  # packed, of each transition and then of each end; shape (..., len(VIEWS), DIMENSIONS // 2)
     summaries: Sequence[tuple[int, str, Codes]] = ()  # place of the transition, text, packed vector
     toolset: Mapping[str, str] | None = None  # the tools that the agent had, as hash of the schema by name
 
@@ -182,11 +188,10 @@ class _StoredRun:
 
 
 class Graph:
-    """Nodes, edges, and the states on them. At most `max_states` states an edge are compared; `None` for all."""
+    """Nodes, edges, and the states on them."""
 
-    def __init__(self, snapshot: Snapshot | None = None, *, max_states: int | None) -> None:
+    def __init__(self, snapshot: Snapshot | None = None) -> None:
         self._snapshot = kept = snapshot or Snapshot()
-        self._max_states = max_states
         self.names = list(kept.names)
         self._numbers = {name: number for number, name in enumerate(kept.names)}
         self._run_numbers = {each: number for number, each in enumerate(kept.run_ids)}
@@ -194,8 +199,12 @@ class Graph:
         self._added: dict[int, _StoredRun] = {}
         run_of = np.repeat(np.arange(len(kept.run_ids), dtype=np.int32), np.diff(kept.run_offsets))
         self._edges = Edges.of(kept.sources, kept.targets, run_of, kept.turns, len(kept.names))
-        self._tables: dict[tuple[int, str], SourceStates] = {}
+        self.states = States(len(VIEWS), kept.states, kept.total)
+        self.summaries = States(1, kept.summaries)
         self._texts: dict[int, str] = {}
+        self.fit: Fit | None = None  # of the vote of states; `None` if the runs that it goes by have changed
+        self.changes = 0  # of the runs so far
+        self._fitted_to = MOST  # the last of those runs, by its place in the order of `_order`
 
     def __contains__(self, run: str) -> bool:
         return run in self._run_numbers
@@ -221,18 +230,17 @@ class Graph:
         turns, toolset = contribution.turns, contribution.toolset or {}
         self._added[number] = _StoredRun(turns, contribution.version, transitions, toolset)
         self._edges.add(transitions, turns)
-        places: dict[int, list[int]] = {}
-        for place, (source, _) in enumerate(transitions):
-            places.setdefault(source, []).append(place)
-        for source, here in places.items():
-            targets = [transitions[place][1] for place in here]
-            keys = [_key(contribution.id, "state", place) for place in here]
-            self._table(source, "states").add(_rows(targets, number, keys, contribution.states[here]))
+        sources = [*(source for source, _ in transitions), *(self._number(each) for each in contribution.ends)]
+        befores = [self._number(each) for each in contribution.befores]
+        targets = [*(target for _, target in transitions), *(END for _ in contribution.ends)]
+        keys = [_key(contribution.id, "state", place) for place in range(len(sources))]
+        tools = list(zip(sources, befores, targets, strict=True))
+        self.states.add(_rows(tools, number, keys, contribution.states))
         for order, (place, text, codes) in enumerate(contribution.summaries):
-            source, target = transitions[place]
             key = _key(contribution.id, "summary", order)
             self._texts[key] = text
-            self._table(source, "summaries").add(_rows([target], number, [key], codes[None]))
+            self.summaries.add(_rows([tools[place]], number, [key], codes[None]))
+        self._changed(contribution.id)
         return True
 
     def remove(self, run_id: str) -> bool:
@@ -243,11 +251,32 @@ class Graph:
         run = self._run(number)
         self._added.pop(number, None)
         self._edges.add(run.transitions, run.turns, sign=-1)
-        for source in {source for source, _ in run.transitions}:
-            self._table(source, "states").remove(number)
-            for key in self._table(source, "summaries").remove(number):
-                self._texts.pop(key, None)
+        self.states.remove(number)
+        for key in self.summaries.remove(number):
+            self._texts.pop(key, None)
+        self._changed(run_id)
         return True
+
+    def sample(self) -> Rows:
+        """The states of whole runs that the vote is fitted to: the first in the order of a hash of their ids."""
+        first, left = [], SAMPLED
+        self._fitted_to = MOST
+        for run in sorted(self._run_numbers, key=_order):
+            number = self._run_numbers[run]
+            count = len(self._run(number).transitions)
+            if count > LONG:
+                continue
+            if count > left:
+                self._fitted_to = _order(run)
+                break
+            first.append(number)
+            left -= count
+        return self.states.of_runs(first)
+
+    def _changed(self, run: str) -> None:
+        self.changes += 1
+        if _order(run) <= self._fitted_to:
+            self.fit = None
 
     def outgoing(self, source: str) -> Outgoing:
         """The edges that leave a tool; none for an unknown one."""
@@ -260,25 +289,20 @@ class Graph:
             if len(outgoing.targets):
                 yield self.names[source], outgoing
 
+    def number(self, name: str) -> int:
+        """The number of a tool's node; `UNKNOWN` if there is none."""
+        return self._numbers.get(name, UNKNOWN)
+
     def numbers(self, names: Iterable[str]) -> list[int]:
         """The numbers of those of some tools that the graph knows."""
         return [self._numbers[name] for name in names if name in self._numbers]
 
-    def states(self, source: str) -> SourceStates:
-        """The states derived from dialogues at the edges that leave a known tool."""
-        return self._table(self._numbers[source], "states")
-
-    def summaries(self, source: str) -> SourceStates:
-        """The summaries at the edges that leave a known tool."""
-        return self._table(self._numbers[source], "summaries")
-
-    def summary_text(self, source: str, key: int) -> str:
+    def summary_text(self, key: int) -> str:
         """The text of a summary by its key in rows."""
         if key in self._texts:
             return self._texts[key]
         kept = self._snapshot
-        here = _slice(kept.summary_offsets, self._numbers[source])
-        return kept.summary_texts[here.start + int(np.searchsorted(kept.summaries.keys[here], np.uint64(key)))]
+        return kept.summary_texts[int(np.searchsorted(kept.summaries.keys, np.uint64(key)))]
 
     def toolsets(self) -> Iterator[Mapping[str, str]]:
         """The tools of each run for which they are known, as hash of the schema by name."""
@@ -293,7 +317,10 @@ class Graph:
         run_ids = sorted(self._run_numbers)
         run_numbers = [self._run_numbers[each] for each in run_ids]
         runs = [self._run(number) for number in run_numbers]
-        used = sorted({number for run in runs for pair in run.transitions for number in pair})
+        states, summaries = self.states.rows(), self.summaries.rows()
+        # A tool that was only tried, and failed, is the last one of a state and at no edge.
+        reached = np.unique(np.concatenate([states.sources, states.befores])).tolist()
+        used = sorted({number for run in runs for pair in run.transitions for number in pair}.union(reached))
         kept = tuple(sorted({renamed[number] for number in used}))
         places = {name: place for place, name in enumerate(kept)}
         number_of = np.array([places.get(name, -1) for name in renamed], dtype=np.int32)
@@ -303,8 +330,6 @@ class Graph:
         known = [_renamed(run.toolset, names) for run in runs]
         toolsets = sorted({toolset for toolset in known if toolset})
         toolset_places = {toolset: place for place, toolset in enumerate(toolsets)}
-        state_sources, states = self._gathered("states", used, number_of, run_of)
-        summary_sources, summaries = self._gathered("summaries", used, number_of, run_of)
         stored = self._snapshot
         texts = {int(key): stored.summary_texts[place] for place, key in enumerate(stored.summaries.keys)} | self._texts
         return Snapshot(
@@ -317,19 +342,15 @@ class Graph:
             run_offsets=np.cumsum([0, *(len(run.transitions) for run in runs)], dtype=np.int64),
             sources=number_of[pairs[:, 0]],
             targets=number_of[pairs[:, 1]],
-            state_offsets=offsets_of(state_sources, len(kept)),
-            states=states,
-            summary_offsets=offsets_of(summary_sources, len(kept)),
-            summaries=summaries,
+            states=_renumbered(states, number_of, run_of),
+            total=self.states.total.copy(),
+            summaries=_renumbered(summaries, number_of, run_of),
             summary_texts=Texts.of([texts[key] for key in summaries.keys.tolist()]),
         )
 
     def renamed(self, names: Mapping[str, str]) -> "Graph":
         """A graph of its own with the same content under new names."""
-        graph = Graph(self.snapshot(names), max_states=self._max_states)
-        for source in range(len(graph.names)):
-            graph._table(source, "states").spread()  # an edge may have become of two
-        return graph
+        return Graph(self.snapshot(names))
 
     def _number(self, name: str) -> int:
         if name not in self._numbers:
@@ -347,29 +368,12 @@ class Graph:
         tools = kept.toolsets[toolset] if toolset >= 0 else {}
         return _StoredRun(int(kept.turns[number]), int(kept.versions[number]), tuple(pairs), tools)
 
-    def _table(self, source: int, kind: Literal["states", "summaries"]) -> SourceStates:
-        """The states or the summaries at the edges that leave a tool, read from the snapshot when first used."""
-        if (source, kind) not in self._tables:
-            kept = self._snapshot
-            if kind == "states":
-                rows, offsets, most = kept.states, kept.state_offsets, self._max_states
-            else:
-                rows, offsets, most = kept.summaries, kept.summary_offsets, None
-            stored = rows.taken(_slice(offsets, source) if source < len(kept.names) else slice(0))
-            self._tables[source, kind] = SourceStates(rows.codes.shape[1], max_states=most, stored=stored)
-        return self._tables[source, kind]
 
-    def _gathered(
-        self, kind: Literal["states", "summaries"], sources: Iterable[int], number_of: Numbers, run_of: Numbers
-    ) -> tuple[Numbers, Rows]:
-        """The rows of all tools under their new numbers, by source and key, and the source of each."""
-        parts = [(number_of[source], self._table(source, kind).rows()) for source in sources]
-        nothing: Rows = getattr(self._snapshot, kind).taken(slice(0))
-        rows = Rows.joined([nothing, *(part for _, part in parts)])
-        rows = replace(rows, targets=number_of[rows.targets], runs=run_of[rows.runs])
-        origin = np.repeat([source for source, _ in parts], [len(part) for _, part in parts]).astype(np.int32)
-        order = np.lexsort((rows.keys, origin))
-        return origin[order], rows.taken(order)
+def _renumbered(rows: Rows, number_of: Numbers, run_of: Numbers) -> Rows:
+    """The rows of a table under the new numbers of nodes and runs."""
+    targets = np.where(rows.targets == END, END, number_of[rows.targets])
+    sources, befores = number_of[rows.sources], number_of[rows.befores]
+    return replace(rows, sources=sources, befores=befores, targets=targets, runs=run_of[rows.runs])
 
 
 def _renamed(toolset: Mapping[str, str], names: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
@@ -382,12 +386,20 @@ def _key(run: str, kind: str, place: int) -> int:
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest())
 
 
-def _rows(targets: Sequence[int], run: int, keys: Sequence[int], codes: Codes) -> Rows:
+def _order(run: str) -> int:
+    """The place of a run among all: as good as random, and the same whatever else is there."""
+    return int.from_bytes(hashlib.blake2b(run.encode("utf-8", "surrogatepass"), digest_size=8).digest())
+
+
+def _rows(tools: Sequence[tuple[int, int, int]], run: int, keys: Sequence[int], codes: Codes) -> Rows:
+    """Rows of one run; `tools` are the last one, the one before and the next one of each state."""
+    sources, befores, targets = np.array(tools, dtype=np.int32).reshape(-1, 3).T
     return Rows(
-        targets=np.array(targets, dtype=np.int32),
+        sources=sources,
+        befores=befores,
+        targets=targets,
         runs=np.full(len(targets), run, dtype=np.int32),
         keys=np.array(keys, dtype=np.uint64),
-        weights=np.ones(len(targets), dtype=np.int32),
         codes=codes,
         sketches=sketched(codes),
     )

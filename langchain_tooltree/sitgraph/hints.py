@@ -65,7 +65,7 @@ def hints(suggestions: Sequence[Suggestion | Mapping[str, Any]], *, reads: Colle
     """
     given = {each["tool"]: each for each in map(plain, suggestions)}
     options = [
-        _Option(tool, each["score"], _counted(each["support"], "time"))
+        _Option(tool, each["score"], _counted(each["support"], "run"))
         for tool, each in given.items()
         if _is_supported(tool, each["support"], reads)
     ]

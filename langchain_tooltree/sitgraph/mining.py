@@ -19,6 +19,7 @@ from langchain_tooltree.sitgraph.transitions import (
     Moment,
     Transition,
     both_ends,
+    ends_of,
     features_of,
     texts_of,
     transitions_of,
@@ -65,7 +66,8 @@ def mine(
 class _Found:
     run: Record
     transitions: Sequence[Transition]
-    texts: Sequence[Sequence[str]]  # of the state before each transition, one a text view
+    moments: Sequence[Moment]  # before each transition, then at each end of a turn
+    texts: Sequence[Sequence[str]]  # of these, one a text view
     toolset: Mapping[str, str]
 
 
@@ -75,8 +77,9 @@ def _read(given: tuple[Sequence[Record], Mapping[str, str], GivenTools | None]) 
     for run in runs:
         # What failed in a run that succeeded has not gone well.
         if run.success and (transitions := [each for each in transitions_of(run, aliases) if not each.failed]):
-            texts = [tuple(texts_of(each.moment).values()) for each in transitions]
-            found.append(_Found(run, transitions, texts, _toolset(run, tools, aliases)))
+            moments = [*(each.moment for each in transitions), *ends_of(run, aliases)]
+            texts = [tuple(texts_of(moment).values()) for moment in moments]
+            found.append(_Found(run, transitions, moments, texts, _toolset(run, tools, aliases)))
     return found
 
 
@@ -86,8 +89,8 @@ def _packed(given: tuple[Sequence[_Found], Mapping[str, Floats]]) -> list[Contri
     for each in found:
         run, transitions = each.run, each.transitions
         states = [
-            [*(vectors[text] for text in texts), vector_of(features_of(transition.moment))]
-            for transition, texts in zip(transitions, each.texts, strict=True)
+            [*(vectors[text] for text in texts), vector_of(features_of(moment))]
+            for moment, texts in zip(each.moments, each.texts, strict=True)
         ]
         summaries = [
             (place, text, packed(vectors[both_ends(text)][None]))
@@ -97,7 +100,17 @@ def _packed(given: tuple[Sequence[_Found], Mapping[str, Floats]]) -> list[Contri
         pairs = [(transition.source, transition.target) for transition in transitions]
         version = _version(run, transitions, each.toolset)
         contributions.append(
-            Contribution(run.id, run.turns, version, pairs, packed(np.array(states)), summaries, each.toolset)
+            Contribution(
+                run.id,
+                run.turns,
+                version,
+                pairs,
+                befores=[moment.tool_before for moment in each.moments],
+                ends=[moment.last_tool for moment in each.moments[len(pairs) :]],
+                states=packed(np.array(states)),
+                summaries=summaries,
+                toolset=each.toolset,
+            )
         )
     return contributions
 

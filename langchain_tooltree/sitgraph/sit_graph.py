@@ -14,13 +14,15 @@ from langchain_tooltree.experience.embeddings import embedder_name, resolve_embe
 from langchain_tooltree.experience.guide import NextTools
 from langchain_tooltree.experience.records import ChatMessage, Record
 from langchain_tooltree.experience.trajectory import to_chat
-from langchain_tooltree.flows import Flow, async_twin, driven, run_flow
+from langchain_tooltree.flows import Flow, FunctionStep, async_twin, driven, run_flow
 from langchain_tooltree.sitgraph.drift import DriftReport, GivenTools, drift, toolset_of
 from langchain_tooltree.sitgraph.files import load_graph, save_graph
 from langchain_tooltree.sitgraph.graph import Graph
 from langchain_tooltree.sitgraph.mining import Encoder, mine, state_of
+from langchain_tooltree.sitgraph.states import Floats
 from langchain_tooltree.sitgraph.suggest import Ablation, Recommender, Suggestion
-from langchain_tooltree.sitgraph.transitions import START, SUMMARIZE_STATE, both_ends, moment_of
+from langchain_tooltree.sitgraph.transitions import START, SUMMARIZE_STATE, Moment, both_ends, moment_of
+from langchain_tooltree.sitgraph.votes import Fit, fitted
 from langchain_tooltree.text import mermaid_text, one_line
 
 if TYPE_CHECKING:
@@ -28,10 +30,8 @@ if TYPE_CHECKING:
 
 DEFAULT_ALPHA = 1.0  # factor of 1 / T in Eq. 1: a run of one message counts like one more run that followed the edge
 
-DEFAULT_MAX_STATES = 64  # states an edge that are compared: as many hits as with all in the next-tool benchmark
-
 FIGURES = ("weight", "raw_weight", "count", "states", "summaries")  # what is known of each edge that is drawn
-SETTINGS = ("alpha", "contextual", "max_states", "min_support", "aliases")  # what is saved with a graph
+SETTINGS = ("alpha", "contextual", "min_support", "aliases")  # what is saved with a graph
 BATCH = 16  # trajectories whose texts are embedded together: few requests, and little memory
 MAX_LABEL = 40  # characters of a tool's name in a chart
 THICK = 0.5  # share of a tool's weights from which on an edge is drawn thick
@@ -51,8 +51,8 @@ class SITGraph:
         embeddings: Embeds summaries and dialogues: an embedder, or a name for `init_embeddings`. `HashingEmbeddings`,
             which needs no model, if left out.
         contextual: Whether a routine step is suggested by the state derived from the dialogue, beyond the paper.
-        max_states: States an edge that a state is compared with, the most diverse ones; `None` for all.
-        min_support: How often an edge must have been followed to be suggested; the graph abstains otherwise.
+        min_support: How many runs must have gone on with a tool after the one called last to have it suggested; where
+            none did, how many of those that were in such a state. The graph abstains otherwise.
         aliases: New names of tools by old ones. A tool under its old name is taken for the one under the new.
         ablation: A part to leave out, for measurements; see `Ablation`.
 
@@ -66,26 +66,25 @@ class SITGraph:
         alpha: float = DEFAULT_ALPHA,
         embeddings: Embeddings | str | None = None,
         contextual: bool = True,
-        max_states: int | None = DEFAULT_MAX_STATES,
         min_support: int = 1,
         aliases: Mapping[str, str] | None = None,
         ablation: Ablation | None = None,
     ) -> None:
-        _check(alpha, max_states, min_support, aliases or {}, ablation)
+        _check(alpha, min_support, aliases or {}, ablation)
         self.alpha = alpha
         self.contextual = contextual
-        self.max_states = max_states
         self.min_support = min_support
         self.aliases = dict(aliases or {})
         self.ablation = ablation
         self._encoder = Encoder(resolve_embeddings(embeddings))
-        self._graph = Graph(max_states=max_states)
+        self._graph = Graph()
         self._lock = threading.RLock()
+        self._fitting = threading.Lock()  # one at a time: others would only do the same work
 
     @classmethod
     def paper(cls, *, alpha: float = DEFAULT_ALPHA, embeddings: Embeddings | str | None = None) -> Self:
-        """An empty graph as in the paper: routine steps go by weight, and all states are compared."""
-        return cls(alpha=alpha, embeddings=embeddings, contextual=False, max_states=None)
+        """An empty graph as in the paper: routine steps go by weight."""
+        return cls(alpha=alpha, embeddings=embeddings, contextual=False)
 
     @classmethod
     def from_trajectories(cls, trajectories: Iterable[Record], **settings: Any) -> Self:
@@ -162,16 +161,18 @@ class SITGraph:
         """
         check_count("k", k)
         views = summary = None
+        before = START
         if state is not None and state.strip():
             summary = (yield from self._encoder.encode([both_ends(state)]))[0]
-        if messages is not None and self.contextual:
-            chat = [to_chat(message) if isinstance(message, BaseMessage) else message for message in messages]
-            views = yield from state_of(moment_of(chat, self.aliases)[0], self._encoder)
+        if messages and self.contextual:
+            moment = self._moment(messages)
+            before = moment.tool_before
+            views = yield from self._state(moment)
         source = START if last_tool is None else self.aliases.get(last_tool, last_tool)
         names = None if allowed is None else toolset_of(allowed).keys()
         with self._lock:
-            recommender = Recommender(self._graph, self.alpha, self.min_support, self.ablation)
-            return recommender.suggest(source, views=views, summary=summary, k=k, allowed=names)
+            recommender = self._recommender()
+            return recommender.suggest(source, before=before, views=views, summary=summary, k=k, allowed=names)
 
     asuggest = async_twin(suggest)
 
@@ -188,16 +189,40 @@ class SITGraph:
         Returns:
             The shares, without a text; `None` where the graph knows nothing.
         """
-        chat = [to_chat(message) if isinstance(message, BaseMessage) else message for message in messages]
-        moment, _ = moment_of(chat, self.aliases)
-        views = (yield from state_of(moment, self._encoder)) if self.contextual else None
+        moment = self._moment(messages)
+        views = (yield from self._state(moment)) if messages and self.contextual else None
         names = None if allowed is None else toolset_of(allowed).keys()
         with self._lock:
-            recommender = Recommender(self._graph, self.alpha, self.min_support, self.ablation)
-            found = recommender.next_tools(moment.last_tool, views=views, allowed=names)
+            recommender = self._recommender()
+            found = recommender.next_tools(moment.last_tool, before=moment.tool_before, views=views, allowed=names)
         return NextTools(**found) if found else None
 
     anext_tools = async_twin(next_tools)
+
+    def _moment(self, messages: Sequence[BaseMessage | ChatMessage]) -> Moment:
+        chat = [to_chat(message) if isinstance(message, BaseMessage) else message for message in messages]
+        return moment_of(chat, self.aliases)[0]
+
+    def _state(self, moment: Moment) -> Flow[Floats]:
+        """The state to be voted on, once the vote is fitted."""
+        if self._graph.fit is None:
+            yield FunctionStep(self._fit, None)  # off the event loop
+        return (yield from state_of(moment, self._encoder))
+
+    def _recommender(self) -> Recommender:
+        return Recommender(self._graph, self.alpha, self.min_support, self._graph.fit or Fit(), self.ablation)
+
+    def _fit(self, _: object = None) -> None:
+        """Fit the vote where the runs that it goes by have changed."""
+        with self._fitting:
+            while self._graph.fit is None:
+                with self._lock:
+                    graph, sample, center = self._graph, self._graph.sample(), self._graph.states.center
+                    changes = graph.changes
+                fit = fitted(sample, center)  # takes its time, so nobody waits for the graph meanwhile
+                with self._lock:
+                    if graph.changes == changes:
+                        graph.fit = fit
 
     def drift(self, tools: GivenTools) -> DriftReport:
         """Compare the tools that the graph knows with those that an agent has now.
@@ -256,7 +281,7 @@ class SITGraph:
             )
             raise GraphFileError(msg)
         graph = cls(embeddings=embedder, **{name: manifest[name] for name in SETTINGS})
-        graph._graph = Graph(snapshot, max_states=graph.max_states)
+        graph._graph = Graph(snapshot)
         return graph
 
     def to_networkx(self) -> "nx.DiGraph[str]":
@@ -290,12 +315,13 @@ class SITGraph:
     def _drawn(self) -> list[tuple[str, str, dict[str, float]]]:
         drawn = []
         with self._lock:
+            states, summaries = self._graph.states.by_edge(), self._graph.summaries.by_edge()
             for source, edges in self._graph.edges():
-                states, summaries = self._graph.states(source).counts(), self._graph.summaries(source).counts()
+                number = self._graph.number(source)
                 weights, raw_weights = edges.weights(self.alpha).tolist(), edges.raw_weights(self.alpha).tolist()
                 columns = zip(edges.targets.tolist(), weights, raw_weights, edges.counts.tolist(), strict=True)
                 for target, *figures in columns:
-                    values = (*figures, states[target], summaries[target])
+                    values = (*figures, states.get((number, target), 0), summaries.get((number, target), 0))
                     drawn.append((source, self._graph.names[target], dict(zip(FIGURES, values, strict=True))))
         return drawn
 
@@ -315,9 +341,7 @@ class SITGraph:
         return any(changes)
 
 
-def _check(
-    alpha: float, max_states: int | None, min_support: int, aliases: Mapping[str, str], ablation: str | None
-) -> None:
+def _check(alpha: float, min_support: int, aliases: Mapping[str, str], ablation: str | None) -> None:
     if isinstance(alpha, bool) or not isinstance(alpha, int | float) or not 0 <= alpha < float("inf"):
         msg = f"alpha must be a number of 0 or more, got {alpha!r}."
         raise ConfigurationError(msg)
@@ -325,8 +349,6 @@ def _check(
         if not isinstance(name, str) or name in {START, SUMMARIZE_STATE}:
             msg = f"aliases are new names of tools by old ones; {name!r} cannot be the name of a tool here."
             raise ConfigurationError(msg)
-    if max_states is not None:
-        check_count("max_states", max_states)
     check_count("min_support", min_support)
     if ablation is not None and ablation not in get_args(Ablation):
         msg = f"ablation must be one of {', '.join(map(repr, get_args(Ablation)))} or None, got {ablation!r}."

@@ -1,8 +1,7 @@
-"""The states stored at the edges that leave one tool, and which of them are like a given state. Pure."""
+"""The states that runs were in, and which of them are like a given one. Pure."""
 
 import hashlib
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from typing import Any, Self
@@ -92,7 +91,8 @@ def sketched(codes: Codes) -> Sketches:
     bits = np.zeros((count, SKETCH_BITS), dtype=bool)
     width = SKETCH_BITS // views
     projected = numbers_of(codes) @ random_signs(DIMENSIONS, width)  # whole numbers: exact, so the same everywhere
-    bits[:, : views * width] = projected.reshape(count, -1) > 0
+    # Bit by bit the views take turns, so that the first words of a sketch tell of all of them.
+    bits[:, : views * width] = (projected > 0).transpose(0, 2, 1).reshape(count, -1)
     return np.packbits(bits, axis=1).view(np.uint64)
 
 
@@ -108,16 +108,18 @@ def _unit(vectors: NDArray[Any]) -> Floats:
 
 
 REMOVED = -1  # target of a row that no longer counts
+END = -2  # target of a state at which the agent answered its user
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
     """States, in columns of equal length. Any order of adding them ends in the same order by key."""
 
-    targets: NDArray[np.int32]  # the tool that came next, by the number of its node; `REMOVED` if the run was taken out
+    sources: NDArray[np.int32]  # the tool called last, by the number of its node
+    befores: NDArray[np.int32]  # the tool called before that one
+    targets: NDArray[np.int32]  # the tool that came next; `END`, or `REMOVED` if the run was taken out
     runs: NDArray[np.int32]  # the run that the state belongs to, by its number
     keys: NDArray[np.uint64]  # what the rows are ordered by: a hash of run and place
-    weights: NDArray[np.int32]  # how many states the row stands for in comparisons; 0 where another row stands for it
     codes: Codes  # the packed views, shape `(n, views, DIMENSIONS // 2)`
     sketches: Sketches  # of the views, shape `(n, words)`
 
@@ -128,10 +130,11 @@ class Rows:
     def empty(cls, views: int, capacity: int = 0) -> Self:
         """Room for `capacity` states of so many views."""
         return cls(
+            sources=np.full(capacity, REMOVED, dtype=np.int32),
+            befores=np.full(capacity, REMOVED, dtype=np.int32),
             targets=np.full(capacity, REMOVED, dtype=np.int32),
             runs=np.zeros(capacity, dtype=np.int32),
             keys=np.zeros(capacity, dtype=np.uint64),
-            weights=np.zeros(capacity, dtype=np.int32),
             codes=np.zeros((capacity, views, DIMENSIONS // 2), dtype=np.uint8),
             sketches=np.zeros((capacity, SKETCH_BITS // 64), dtype=np.uint64),
         )
@@ -177,157 +180,136 @@ class GrowingRows:
 
 
 COMPARED = 2048  # states that are compared number by number, to bound the time; of more, those nearest by sketch
-CENTERING = 16.0  # empty states that are added to the mean, by choice: the mean of few states says little
+GLANCED = 8 * COMPARED  # states whose whole sketches are compared; of more, those nearest by its first words
+GLANCE = 2  # words of a sketch that are compared with those of every state
+CHUNK = 1 << 15  # states that are looked at together: what comes of them stays in the processor's cache
+UNIT = 1 << 30  # stands for 1 in sums of vectors: whole numbers give the same sum in any order, floats do not
+CENTERING = 1.0  # empty states that are added to the mean: one state alone would be its own mean, and so like nothing
 NOTHING = 1e-6  # length below which a vector is what rounding has left of zero
 
 Places = NDArray[np.intp]
 
 
-@dataclass(frozen=True, slots=True)
-class Likeness:
-    """Stored states in the order of their keys, and their cosines with a given one, shape `(n, views)`."""
+class States:
+    """All states that were stored.
 
-    rows: Rows
-    similarities: Floats
-
-
-class SourceStates:
-    """States at the edges that leave one tool.
-
-    `max_states` an edge are compared, the most diverse ones. Rows read from a file may be larger than memory: they are
-    never copied as a whole.
+    Rows read from a file may be larger than memory: they are never copied as a whole. `total` is their sum.
     """
 
-    def __init__(self, views: int, *, max_states: int | None, stored: Rows | None = None) -> None:
+    def __init__(self, views: int, stored: Rows | None = None, total: NDArray[np.int64] | None = None) -> None:
         self._stored = Rows.empty(views) if stored is None else stored
         self._added = GrowingRows(views)
-        self._max_states = max_states
-        self._mean: Floats | None = None
-        self._crowded: set[int] = set()
+        self._total = np.zeros((views, DIMENSIONS), dtype=np.int64) if total is None else total.copy()
+        self._count = len(self._stored)
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def total(self) -> NDArray[np.int64]:
+        """The sum of all states, in units of 1 / `UNIT`."""
+        return self._total
+
+    @property
+    def center(self) -> Floats:
+        """The mean of all states, drawn towards zero where they are few."""
+        return (self._total / UNIT / (self._count + CENTERING)).astype(np.float32)
 
     def add(self, rows: Rows) -> None:
         """Add states; they are copied."""
         self._added.append(rows)
-        self._change(rows.targets)
+        self._count += len(rows)
+        self._total += summed(rows.codes)
 
     def remove(self, run: int) -> list[int]:
         """Take out the states of a run, by its number; returns their keys."""
-        places = np.flatnonzero(self._column("runs") == run)
-        keys: list[int] = self._column("keys")[places].tolist()
-        self._change(self._column("targets")[places])
-        self._write("targets", places, REMOVED)
-        self._write("weights", places, 0)
+        keys: list[int] = []
+        for part in self._parts():
+            here = np.flatnonzero((part.runs == run) & (part.targets != REMOVED))
+            keys += part.keys[here].tolist()
+            self._count -= len(here)
+            self._total -= summed(part.codes[here])
+            part.targets[here] = REMOVED
         self._added.tidy()
         return keys
 
-    def spread(self) -> None:
-        """Choose again which states stand for which, at all edges."""
-        self._change(self._column("targets"))
-
     def rows(self) -> Rows:
         """All states in the order of their keys, as a copy."""
-        self._spread()
-        return self._taken(np.flatnonzero(self._column("targets") != REMOVED))
+        return self._chosen(lambda part: part.targets != REMOVED)
 
-    def counts(self) -> Counter[int]:
-        """How many states there are at the edge to each tool, by the number of its node."""
-        targets = self._column("targets")
-        return Counter(targets[targets != REMOVED].tolist())
+    def of_runs(self, runs: Sequence[int]) -> Rows:
+        """The states of some runs in the order of their keys."""
+        return self._chosen(lambda part: np.isin(part.runs, runs) & (part.targets != REMOVED))
 
-    def compare(self, state: Floats, *, centered: bool) -> Likeness:
-        """Compare a state with the stored ones; `centered` leaves out what the states of this tool have in common."""
-        self._spread()
-        near = self._taken(self._nearest(state))
-        return Likeness(near, cosines(near.codes, state, self._center() if centered else np.zeros_like(state)))
+    def by_edge(self) -> dict[tuple[int, int], int]:
+        """How many states there are at each edge, by the numbers of its nodes."""
+        parts = [np.stack([part.sources, part.targets])[:, part.targets >= 0] for part in self._parts()]
+        edges, counts = np.unique(np.concatenate(parts, axis=1), axis=1, return_counts=True)
+        return dict(zip(map(tuple, edges.T.tolist()), counts.tolist(), strict=True))
 
-    def _nearest(self, state: Floats) -> Places:
-        places = np.flatnonzero(self._column("weights"))
-        if len(places) <= COMPARED:
-            return places
+    def near(self, state: Floats, *, source: int | None = None, ends: bool = False) -> Rows:
+        """The `COMPARED` states most like one by their sketches, in the order of their keys.
+
+        Of those after the tool `source` if one is given; those at which the agent answered its user only with `ends`.
+        """
         sketch = sketched(packed(state)[None])[0]
-        apart = np.concatenate([distances(part.sketches[here], sketch) for part, here in self._located(places)])
-        farthest = np.partition(apart, COMPARED - 1)[COMPARED - 1]
-        near, tied = places[apart < farthest], places[apart == farthest]
-        tied = tied[np.argsort(self._column("keys")[tied])]  # not the order in which they were added
-        return np.sort(np.concatenate([near, tied[: COMPARED - len(near)]]))
+        found = []
+        for part in self._parts():
+            kept = part.targets != REMOVED if ends else part.targets >= 0
+            if source is not None:
+                kept &= part.sources == source
+            found.append(part.taken(_glanced(part.sketches, sketch, kept)))
+        rows = Rows.joined(found)
+        apart = distances(rows.sketches, sketch)
+        nearest = np.lexsort((rows.keys, apart))[:COMPARED]  # ties by key, not in the order in which they were added
+        return rows.taken(nearest[np.argsort(rows.keys[nearest])])
 
-    def _center(self) -> Floats:
-        """The mean of the states, drawn towards zero; where there are many, of a sample: their keys are random."""
-        if self._mean is None:
-            places = np.flatnonzero(self._column("targets") != REMOVED)
-            if len(places) > COMPARED:
-                places = np.sort(places[np.argpartition(self._column("keys")[places], COMPARED - 1)[:COMPARED]])
-            total = unpacked(self._taken(places).codes).sum(axis=0, dtype=np.float64)
-            self._mean = (total / (len(places) + CENTERING)).astype(np.float32)
-        return self._mean
-
-    def _spread(self) -> None:
-        """Choose which states stand for which at the edges that have changed."""
-        for target in self._crowded:
-            places = np.flatnonzero(self._column("targets") == target)
-            weights = np.ones(len(places), dtype=np.int32)
-            if self._max_states is not None and len(places) > self._max_states:
-                order = np.argsort(self._column("keys")[places], kind="stable")
-                sketches = np.concatenate([part.sketches[here] for part, here in self._located(places)])
-                weights[order] = stand_ins(sketches[order], self._max_states)
-            self._write("weights", places, weights)
-        self._crowded.clear()
-
-    def _change(self, targets: NDArray[np.int32]) -> None:
-        self._mean = None
-        self._crowded.update(np.unique(targets[targets != REMOVED]).tolist())
-
-    def _column(self, name: str) -> NDArray[Any]:
-        stored, added = getattr(self._stored, name), getattr(self._added.rows, name)
-        return np.concatenate([stored, added]) if len(added) else stored
-
-    def _write(self, name: str, places: Places, values: NDArray[np.int32] | int) -> None:
-        values = np.broadcast_to(values, places.shape)
-        begun = 0
-        for part, here in self._located(places):
-            getattr(part, name)[here] = values[begun : begun + len(here)]
-            begun += len(here)
-
-    def _taken(self, places: Places) -> Rows:
-        rows = Rows.joined([part.taken(here) for part, here in self._located(places)])
+    def _chosen(self, choose: Callable[[Rows], NDArray[np.bool_]]) -> Rows:
+        rows = Rows.joined([part.taken(np.flatnonzero(choose(part))) for part in self._parts()])
         return rows.taken(np.argsort(rows.keys, kind="stable"))
 
-    def _located(self, places: Places) -> list[tuple[Rows, Places]]:
-        """Ascending places, apart for the rows that were read from a file and those that were added since."""
-        first = int(np.searchsorted(places, len(self._stored)))
-        return [(self._stored, places[:first]), (self._added.rows, places[first:] - len(self._stored))]
+    def _parts(self) -> tuple[Rows, Rows]:
+        return self._stored, self._added.rows
 
 
-def stand_ins(sketches: Sketches, limit: int) -> NDArray[np.int32]:
-    """For each state, how many it stands for, among the `limit` most diverse ones; 0 if another stands for it.
+def _glanced(sketches: Sketches, sketch: Sketches, kept: NDArray[np.bool_]) -> Places:
+    """The places of about `GLANCED` kept states that are nearest by the first words of their sketches."""
+    if len(kept) <= GLANCED:
+        return np.flatnonzero(kept)
+    apart = np.empty(len(sketches), dtype=np.uint8)
+    for begin in range(0, len(sketches), CHUNK):
+        here = slice(begin, begin + CHUNK)
+        apart[here] = sum(np.bitwise_count(sketches[here, word] ^ sketch[word]) for word in range(GLANCE))
+    apart[~kept] = 255
+    farthest = min(np.partition(apart, GLANCED)[GLANCED], 254)
+    return np.flatnonzero(apart <= farthest)
 
-    Each choice is the state farthest from all chosen before it (Gonzalez 1985), the first of the list to begin with.
-    """
-    count = len(sketches)
-    nearest = np.zeros(count, dtype=np.intp)
-    apart = distances(sketches, sketches[0])
-    for _ in range(limit - 1):
-        farthest = int(apart.argmax())
-        if not apart[farthest]:
-            break
-        closer = distances(sketches, sketches[farthest])
-        nearest[closer < apart] = farthest
-        apart = np.minimum(apart, closer)
-    return np.bincount(nearest, minlength=count).astype(np.int32)
+
+def summed(codes: Codes) -> NDArray[np.int64]:
+    """The sum of states as unit vectors, in units of 1 / `UNIT`."""
+    total: NDArray[np.int64] = np.rint(unpacked(codes).astype(np.float64) * UNIT).astype(np.int64).sum(axis=0)
+    return total
+
+
+def centered(vectors: Floats, center: Floats) -> Floats:
+    """Vectors seen from a center, with unit length; where there was nothing, there is nothing to see."""
+    seen = vectors.any(axis=-1, keepdims=True)
+    return np.where(seen, _unit(vectors - center), 0).astype(np.float32)
 
 
 def cosines(codes: Codes, state: Floats, center: Floats) -> Floats:
-    """Cosines of stored states and one, seen from a center: shape `(n, views)`, 0 where there is nothing to see."""
+    """Cosines of stored states and one, seen from a center: shape `(n, views)`, 0 where one of them is empty."""
     numbers = numbers_of(codes)
     lengths = np.sqrt(np.einsum("nvd,nvd->nv", numbers, numbers))
     lengths[lengths == 0] = 1
+    known = state.any(axis=-1)
     state = state - center
     # Multiplied out, so that the many states are read but never written: (x - c)(s - c) = x (s - c) - c (s - c).
     along = np.stack([numbers[:, view] @ state[view] for view in range(len(state))], axis=1) / lengths
     off = np.stack([numbers[:, view] @ center[view] for view in range(len(state))], axis=1) / lengths
-    seen = numbers.any(axis=2)
-    radii = np.sqrt(np.maximum(seen - 2 * off + np.einsum("vd,vd->v", center, center), 0))
+    seen = numbers.any(axis=2) & known
+    radii = np.sqrt(np.maximum(1 - 2 * off + np.einsum("vd,vd->v", center, center), 0))
     radii *= np.sqrt(np.einsum("vd,vd->v", state, state))
     products: Floats = along - np.einsum("vd,vd->v", center, state)
-    similar: Floats = np.divide(products, radii, out=np.zeros_like(products), where=radii > NOTHING)
+    similar: Floats = np.divide(products, radii, out=np.zeros_like(products), where=seen & (radii > NOTHING))
     return similar

@@ -1,16 +1,17 @@
 """From a state to suggestions: which edges may be followed, which mode applies, what speaks for it. Pure."""
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from langchain_tooltree.sitgraph.graph import Graph, Outgoing
-from langchain_tooltree.sitgraph.states import Floats, Likeness, Rows, SourceStates
-from langchain_tooltree.sitgraph.transitions import TEXT_VIEWS, VIEWS
+from langchain_tooltree.sitgraph.graph import UNKNOWN, Graph, Outgoing
+from langchain_tooltree.sitgraph.states import END, Floats, Rows, States, cosines
+from langchain_tooltree.sitgraph.transitions import START, TEXT_VIEWS, VIEWS
+from langchain_tooltree.sitgraph.votes import Ballot, Figures, Fit, Numbers, equal, softmax, vote
 
 Mode = Literal["episodic", "contextual", "procedural"]
 """By the agent's own summary of the state, by the state as it can be read off the dialogue, or by weight alone."""
@@ -33,7 +34,8 @@ class Suggestion:
         tool: Its name.
         score: Its share among the tools that may come next, in [0, 1]; all shares sum to 1.
         mode: How it was found.
-        support: How often it came next in successful trajectories.
+        support: How many runs went on with it after the tool called last; where none did, how many of those with a
+            state that voted.
         evidence: The stored states that speak most for it, best first; empty in procedural mode.
     """
 
@@ -54,66 +56,37 @@ def plain(suggestion: Suggestion | Mapping[str, Any]) -> Mapping[str, Any]:
     return suggestion.to_dict() if isinstance(suggestion, Suggestion) else suggestion
 
 
-BANDWIDTH = 0.05  # difference in cosine that divides a vote by e; chosen by hand, and the same for all data
-PRIOR = 0.1  # share of the weights of Eq. 2 beside the votes of states; chosen by hand, and the same for all data
+BANDWIDTH = 0.05  # difference in cosine that divides the share of a summary by e; chosen by hand, the same for all data
 EVIDENCE = 3  # stored states shown for a suggestion
-
-Shares = NDArray[np.float64]
+MOSTLY = 0.5  # share of the end of a turn from which on no tool is suggested where no run ever went on
 
 
 @dataclass(frozen=True, slots=True)
-class ToolRanking:
-    """Shares of the tools that may come next; they sum to 1."""
+class Ranking:
+    """The tools that may come next, in columns of equal length; their shares sum to 1."""
 
-    shares: Shares
+    targets: Numbers
+    shares: Figures
+    support: NDArray[np.int64]
     mode: Mode
-    likeness: Likeness | None = None
-    evidence: Mapping[int, list[int]] = field(default_factory=dict)  # by place of a target: rows for it, best first
+    evidence: Mapping[int, tuple[Evidence, ...]] = field(default_factory=dict)  # by target, best first
 
-
-def contextual(targets: NDArray[np.int32], weights: Shares, likeness: Likeness, *, prior: float = PRIOR) -> ToolRanking:
-    """Rank by a vote of the stored states, near ones counting for more (Nadaraya 1964, Watson 1964).
-
-    A state counts by its mean similarity over all views. The weights of Eq. 2 keep a share of `prior` beside the votes.
-    """
-    rows, place = _among(targets, likeness)
-    if not len(rows):
-        return ToolRanking(weights, "procedural")
-    near = likeness.similarities.mean(axis=1, dtype=np.float64)[rows]
-    votes = likeness.rows.weights[rows] * np.exp((near - near.max()) / BANDWIDTH)
-    shares = np.bincount(place, votes, minlength=len(targets)) / votes.sum()
-    mixed = (1 - prior) * shares + prior * weights
-    return ToolRanking(mixed, "contextual", likeness, _evidence(rows, place, near))
-
-
-def most_similar(targets: NDArray[np.int32], likeness: Likeness) -> Shares:
-    """The similarity of the most similar state of each edge, by any of its views; 0 where there is no state."""
-    rows, place = _among(targets, likeness)
-    best = np.zeros(len(targets))
-    if len(rows):
-        np.maximum.at(best, place, likeness.similarities[rows].max(axis=1))
-    return best
-
-
-def _among(targets: NDArray[np.int32], likeness: Likeness) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """The states that lead to one of the targets, and the place of it."""
-    rows = np.flatnonzero(np.isin(likeness.rows.targets, targets))
-    return rows, np.searchsorted(targets, likeness.rows.targets[rows])
-
-
-def _evidence(rows: NDArray[np.intp], place: NDArray[np.intp], near: Shares) -> dict[int, list[int]]:
-    evidence: dict[int, list[int]] = {}
-    for each in np.argsort(-near, kind="stable").tolist():
-        seen = evidence.setdefault(int(place[each]), [])
-        if len(seen) < EVIDENCE:
-            seen.append(int(rows[each]))
-    return evidence
+    def best(self, k: int, names: Sequence[str]) -> list[Suggestion]:
+        """The tools with the largest shares. Of equal ones, that of more runs comes first, then the name decides."""
+        places = np.arange(len(self.shares))
+        if k < len(self.shares):
+            places = np.flatnonzero(self.shares >= np.partition(self.shares, len(places) - k)[len(places) - k])
+        order = sorted((-self.shares[at], -self.support[at], names[self.targets[at]], at) for at in places.tolist())
+        return [
+            Suggestion(name, float(-share), self.mode, int(-support), self.evidence.get(int(self.targets[at]), ()))
+            for share, support, name, at in order[:k]
+        ]
 
 
 Ablation = Literal["w/o graph", "w/o weight", "w/o state", "only weight w/o efficiency", "w/o adapt"]
 """Parts of SIT-Graph that can be left out, named as in the paper:
 
-- `w/o graph`: states are compared with those at all edges, whichever tool was called last;
+- `w/o graph`: states are compared whichever tool was called last;
 - `w/o weight`: edges are ranked by states alone;
 - `w/o state`: edges are ranked by weight alone;
 - `only weight w/o efficiency`: by how often each was followed, without the 1 / T term of Eq. 1;
@@ -123,150 +96,216 @@ Ablation = Literal["w/o graph", "w/o weight", "w/o state", "only weight w/o effi
 
 @dataclass(frozen=True, slots=True)
 class Recommender:
-    """Suggests tools that came next at least `min_support` times, with weights by `alpha` (Eq. 1)."""
+    """Suggests tools that came next in at least `min_support` runs, with weights by `alpha` (Eq. 1)."""
 
     graph: Graph
     alpha: float
     min_support: int
+    fit: Fit = field(default_factory=Fit)
     ablation: Ablation | None = None
 
     def suggest(
         self,
         source: str,
         *,
+        before: str = START,
         views: Floats | None = None,
         summary: Floats | None = None,
         k: int = 2,
         allowed: Collection[str] | None = None,
     ) -> list[Suggestion]:
-        """The tools that came after `source` where the state had these views or this summary, best first.
+        """The tools that came after `source`, and `before` it, where the state had these views or this summary.
 
         Views have the shape `(len(VIEWS), DIMENSIONS)`, a summary `(DIMENSIONS,)`. All tools are allowed if none are
-        named. The list is empty where nothing is known.
+        named. The best come first. The list is empty where nothing is known.
         """
-        edges = self._all_edges() if self.ablation == "w/o graph" else self.graph.outgoing(source)
-        kept = edges.counts >= self.min_support
-        if allowed is not None:
-            kept &= np.isin(edges.targets, self.graph.numbers(allowed))
-        if not kept.any():
-            return []
-        edges = edges.taken(kept)
-        ranked = self._ranked(edges, source, views, summary)
-        return [
-            Suggestion(
-                tool=self.graph.names[edges.targets[place]],
-                score=float(ranked.shares[place]),
-                mode=ranked.mode,
-                support=int(edges.counts[place]),
-                evidence=tuple(self._evidence(source, ranked, place)),
-            )
-            for place in self._best(ranked.shares, edges, k)
-        ]
+        ranked = self._ranked(source, before, views, summary, allowed)
+        return [] if ranked is None else ranked.best(k, self.graph.names)
 
-    def next_tools(self, source: str, *, views: Floats | None, allowed: Collection[str] | None) -> dict[str, Any]:
-        """What may come after `source`, by the fields of `NextTools`; empty where nothing is known.
+    def next_tools(
+        self, source: str, *, before: str, views: Floats | None, allowed: Collection[str] | None
+    ) -> dict[str, Any]:
+        """What may come after `source`, by the fields of `NextTools`; empty where nothing is known."""
+        if views is None or self.ablation is not None:
+            return self._by_count(source, allowed)
+        ballot = self._vote(source, before, views)
+        if ballot is None:
+            return {}
+        targets, scores, support = self._elected(ballot, source, allowed, least=1)
+        if not len(targets):
+            return {}
+        # What no run did has a score of its own: it is likely where nothing stored is like this state.
+        shares = softmax(np.append(scores / self.fit.temperature, self.fit.other), 1.0)
+        done, ended = self._done(source, before, views)
+        names = [self.graph.names[target] for target in targets]
+        *called, other = (float(share) * (1 - done) for share in shares)
+        return {
+            "shares": dict(zip(names, called, strict=True)),
+            "runs": dict(zip(names, support.tolist(), strict=True)),
+            "done": done,
+            "ended": ended,
+            "other": other,
+        }
 
-        The share of what no run did is that of the edges that were followed once (Good 1953).
-        """
-        suggestions = self.suggest(source, views=views, k=len(self.graph.names) or 1, allowed=allowed)
-        if not suggestions:
+    def _by_count(self, source: str, allowed: Collection[str] | None) -> dict[str, Any]:
+        """The shares by weight; what no run did has that of the edges that were followed once (Good 1953)."""
+        edges = self._edges(source, allowed)
+        if edges is None:
             return {}
         counts = self.graph.outgoing(source).counts
-        other = min(float((counts == 1).sum() / counts.sum()), 0.5)
-        rows = self.graph.states(source).rows()
-        runs = {
-            each.tool: len(np.unique(rows.runs[np.isin(rows.targets, self.graph.numbers([each.tool]))]))
-            for each in suggestions
-        }
-        shares = {each.tool: (1 - other) * each.score for each in suggestions}
-        return {"shares": shares, "runs": runs, "other": other}
+        other = float((counts == 1).sum() / max(counts.sum(), 1))
+        shares = (1 - other) * edges.weights(self.alpha)
+        names = [self.graph.names[target] for target in edges.targets]
+        runs = dict(zip(names, edges.runs.tolist(), strict=True))
+        return {"shares": dict(zip(names, shares.tolist(), strict=True)), "runs": runs, "other": other}
+
+    def _edges(self, source: str, allowed: Collection[str] | None) -> Outgoing | None:
+        """The edges that may be followed; `None` if there are none."""
+        edges = self._all_edges() if self.ablation == "w/o graph" else self.graph.outgoing(source)
+        kept = edges.runs >= self.min_support
+        if allowed is not None:
+            kept &= np.isin(edges.targets, self.graph.numbers(allowed))
+        return edges.taken(kept) if kept.any() else None
 
     def _all_edges(self) -> Outgoing:
         """One edge to each tool, from anywhere."""
         every = [edges for _, edges in self.graph.edges()]
         targets, place = np.unique(np.concatenate([[], *(each.targets for each in every)]), return_inverse=True)
-        sums = np.zeros((2, len(targets)), dtype=np.int64)
-        for each, column in zip(sums, ("counts", "inverse_turns"), strict=True):
+        sums = np.zeros((3, len(targets)), dtype=np.int64)
+        for each, column in zip(sums, ("counts", "inverse_turns", "runs"), strict=True):
             np.add.at(each, place, np.concatenate([[], *(getattr(edges, column) for edges in every)]).astype(np.int64))
         return Outgoing(targets.astype(np.int32), *sums)
 
-    def _best(self, shares: NDArray[np.float64], edges: Outgoing, k: int) -> list[int]:
-        """The places of the largest shares. Of equal ones, the edge followed more often, then the name decides."""
-        places = np.arange(len(shares))
-        if k < len(shares):
-            places = np.flatnonzero(shares >= np.partition(shares, len(shares) - k)[len(shares) - k])
-        names = self.graph.names
-        order = [
-            (-shares[place], -edges.counts[place], names[edges.targets[place]], place) for place in places.tolist()
-        ]
-        return [place for *_, place in sorted(order)[:k]]
-
-    def _ranked(self, edges: Outgoing, source: str, views: Floats | None, summary: Floats | None) -> ToolRanking:
-        alpha = 0.0 if self.ablation == "only weight w/o efficiency" else self.alpha
-        weights = edges.weights(alpha)
-        if self.ablation == "w/o weight":
-            weights = np.full(len(weights), 1 / len(weights))
-        by_weight = ToolRanking(weights, "procedural")
-        if self.ablation in {"w/o state", "only weight w/o efficiency"}:
-            return by_weight
-        if summary is not None:
-            by_summary = self._by_summary(edges, weights, source, summary[None], dialogue_known=views is not None)
+    def _ranked(
+        self, source: str, before: str, views: Floats | None, summary: Floats | None, allowed: Collection[str] | None
+    ) -> Ranking | None:
+        edges = self._edges(source, allowed)
+        stateless = self.ablation in {"w/o state", "only weight w/o efficiency"}
+        if edges is not None and summary is not None and not stateless:
+            by_summary = self._by_summary(edges, source, summary[None], dialogue_known=views is not None)
             if by_summary is not None:
                 return by_summary
-        if views is None:
-            return by_weight
-        likeness = self._compare(self.graph.states, source, views)
-        if self.ablation == "w/o adapt":
-            mean: Floats = likeness.similarities.mean(axis=1, keepdims=True)
-            similar = most_similar(edges.targets, Likeness(likeness.rows, mean))
-            shares = weights * similar
-            return ToolRanking(shares / math.fsum(shares), "contextual") if shares.any() else by_weight
-        prior = 0.0 if self.ablation == "w/o weight" else PRIOR
-        return contextual(edges.targets, weights, likeness, prior=prior)
+        if views is not None and not stateless and self.ablation != "w/o adapt":
+            by_vote = self._by_vote(source, before, views, allowed)
+            if by_vote is not None:
+                return by_vote
+        if edges is None:
+            return None
+        weights = self._weights(edges)
+        if views is not None and self.ablation == "w/o adapt":
+            near = self.graph.states.near(views, source=self.graph.number(source))
+            mean = cosines(near.codes, views, self.graph.states.center).mean(axis=1)
+            shares = weights * _most_similar(edges.targets, near.targets, mean)
+            if shares.any():
+                return Ranking(edges.targets, shares / math.fsum(shares), edges.runs, "contextual")
+        return Ranking(edges.targets, weights, edges.runs, "procedural")
 
-    def _by_summary(
-        self, edges: Outgoing, weights: Shares, source: str, summary: Floats, *, dialogue_known: bool
-    ) -> ToolRanking | None:
+    def _weights(self, edges: Outgoing) -> Figures:
+        if self.ablation == "w/o weight":
+            return np.full(len(edges.targets), 1 / len(edges.targets))
+        return edges.weights(0.0 if self.ablation == "only weight w/o efficiency" else self.alpha)
+
+    def _by_vote(self, source: str, before: str, views: Floats, allowed: Collection[str] | None) -> Ranking | None:
+        """Rank by the vote of all states; `None` where nothing is known."""
+        ballot = self._vote(source, before, views)
+        if ballot is None:
+            return None
+        went_on = len(self.graph.outgoing(source).targets)
+        if not went_on and self._done(source, before, views)[0] >= MOSTLY:
+            return None
+        targets, scores, support = self._elected(ballot, source, allowed, least=self.min_support)
+        # A tool that is less likely than all that no run did is no suggestion.
+        kept = scores >= self.fit.other * self.fit.temperature
+        if not kept.any():
+            return None
+        targets, scores, support = targets[kept], scores[kept], support[kept]
+        shares = softmax(scores, self.fit.temperature)
+        evidence = {target: self._evidence(ballot, target) for target in targets.tolist()}
+        return Ranking(targets, shares, support, "contextual", evidence)
+
+    def _elected(
+        self, ballot: Ballot, source: str, allowed: Collection[str] | None, *, least: int
+    ) -> tuple[Numbers, Figures, NDArray[np.int64]]:
+        """The tools that are voted for and allowed, with their scores, and the runs that speak for each."""
+        targets, scores = ballot.scores()
+        edges = self.graph.outgoing(source)
+        runs = dict(zip(edges.targets.tolist(), edges.runs.tolist(), strict=True))
+        support = np.array([runs.get(each) or ballot.support(each) for each in targets.tolist()], dtype=np.int64)
+        kept = support >= least
+        if allowed is not None:
+            kept &= np.isin(targets, self.graph.numbers(allowed))
+        return targets[kept], scores[kept], support[kept]
+
+    def _done(self, source: str, before: str, views: Floats) -> tuple[float, int]:
+        """The share of the end of a turn in a vote between it and any tool, and the runs that ended at such a state.
+
+        All views are equal in it: other weights foretell the end no better.
+        """
+        rows = self.graph.states.near(views, ends=True)
+        ballot = self._cast(replace(rows, targets=np.minimum(rows.targets, 0)), source, before, views, Fit())
+        targets, scores = ballot.scores()
+        if END not in targets:
+            return 0.0, 0
+        return float(softmax(scores, self.fit.ending)[targets == END][0]), ballot.support(END)
+
+    def _vote(self, source: str, before: str, views: Floats) -> Ballot | None:
+        near = self.graph.states.near(views)
+        return self._cast(near, source, before, views, self.fit) if len(near) else None
+
+    def _cast(self, rows: Rows, source: str, before: str, views: Floats, fit: Fit) -> Ballot:
+        known = self.ablation != "w/o graph"
+        tools = (self.graph.number(before), self.graph.number(source)) if known else (UNKNOWN, UNKNOWN)
+        weights = fit.weights if len(fit.weights) else equal(len(VIEWS))
+        return vote(rows, views, tools, self.graph.states.center, weights=weights, ridge=fit.ridge)
+
+    def _evidence(self, ballot: Ballot, target: int) -> tuple[Evidence, ...]:
+        return tuple(
+            Evidence(self.graph.run_ids[ballot.rows.runs[place]], round(float(ballot.similar[place]), 4))
+            for place in ballot.evidence(target, EVIDENCE)
+        )
+
+    def _by_summary(self, edges: Outgoing, source: str, summary: Floats, *, dialogue_known: bool) -> Ranking | None:
         """Rank by the agent's summary; `None` where nothing is similar.
 
         An edge without summaries is compared by the texts of its derived states. Where no summary is similar, the
         state derived from the dialogue says more than such a comparison.
         """
-        likeness = self._compare(self.graph.summaries, source, summary, centered=False)
-        similar = most_similar(edges.targets, likeness)
-        if not similar.any() and dialogue_known:
+        rows, likeness = self._compared(self.graph.summaries, source, summary)
+        similar = _most_similar(edges.targets, rows.targets, likeness)
+        summed_up = np.isin(edges.targets, rows.targets)
+        if dialogue_known and not similar.any():
             return None
-        summed_up = np.isin(edges.targets, likeness.rows.targets)
         if not summed_up.all():
             texts = np.zeros((len(VIEWS), summary.shape[1]), dtype=np.float32)
             texts[: len(TEXT_VIEWS)] = summary
-            derived = self._compare(self.graph.states, source, texts, centered=False)
-            similar = np.where(summed_up, similar, most_similar(edges.targets, derived))
+            derived, derived_likeness = self._compared(self.graph.states, source, texts)
+            similar = np.where(summed_up, similar, _most_similar(edges.targets, derived.targets, derived_likeness))
         if self.ablation == "w/o adapt":
-            similar = similar * weights
+            similar = similar * self._weights(edges)
         if not similar.any():
             return None
-        rows, place = _among(edges.targets, likeness)
-        near = likeness.similarities[rows].max(axis=1, initial=0.0).astype(np.float64)
-        votes = np.exp((similar - similar.max()) / BANDWIDTH)
-        return ToolRanking(votes / math.fsum(votes), "episodic", likeness, _evidence(rows, place, near))
+        powers = np.exp((similar - similar.max()) / BANDWIDTH)
+        evidence: dict[int, tuple[Evidence, ...]] = {}
+        for row in np.argsort(-likeness, kind="stable").tolist():
+            target = int(rows.targets[row])
+            seen = evidence.get(target, ())
+            if len(seen) < EVIDENCE:
+                text = self.graph.summary_text(int(rows.keys[row])) if self.ablation != "w/o graph" else ""
+                run = self.graph.run_ids[rows.runs[row]]
+                evidence[target] = (*seen, Evidence(run, round(float(likeness[row]), 4), text))
+        return Ranking(edges.targets, powers / math.fsum(powers), edges.runs, "episodic", evidence)
 
-    def _compare(
-        self, table: Callable[[str], SourceStates], source: str, state: Floats, *, centered: bool = True
-    ) -> Likeness:
-        if self.ablation != "w/o graph":
-            return table(source).compare(state, centered=centered)
-        compared = [table(name).compare(state, centered=centered) for name, _ in self.graph.edges()]
-        rows = Rows.joined([Rows.empty(len(state)), *(each.rows for each in compared)])
-        similarities = [np.zeros((0, len(state)), dtype=np.float32), *(each.similarities for each in compared)]
-        return Likeness(rows, np.concatenate(similarities))
+    def _compared(self, table: States, source: str, state: Floats) -> tuple[Rows, Figures]:
+        """The states after a tool, and how similar each is to one by any of its views."""
+        number = None if self.ablation == "w/o graph" else self.graph.number(source)
+        rows = table.near(state, source=number)
+        similar = cosines(rows.codes, state, np.zeros_like(state))
+        return rows, similar.max(axis=1, initial=0.0).astype(np.float64)
 
-    def _evidence(self, source: str, ranked: ToolRanking, place: int) -> Iterator[Evidence]:
-        if ranked.likeness is None:
-            return
-        rows = ranked.likeness.rows
-        for row in ranked.evidence.get(place, ()):
-            trajectory = self.graph.run_ids[rows.runs[row]]
-            summarized = ranked.mode == "episodic" and self.ablation != "w/o graph"
-            text = self.graph.summary_text(source, int(rows.keys[row])) if summarized else ""
-            yield Evidence(trajectory, round(float(ranked.likeness.similarities[row].mean()), 4), text)
+
+def _most_similar(targets: Numbers, of: Numbers, similar: NDArray[np.floating]) -> Figures:
+    """The similarity of the most similar state of each edge; 0 where there is no state."""
+    rows = np.flatnonzero(np.isin(of, targets))
+    best = np.zeros(len(targets))
+    np.maximum.at(best, np.searchsorted(targets, of[rows]), similar[rows])
+    return best

@@ -55,6 +55,11 @@ class Moment:
         """The tool called last; `START` if none was."""
         return self.steps[-1].tool if self.steps else START
 
+    @property
+    def tool_before(self) -> str:
+        """The tool called before that one; `START` if none was."""
+        return self.steps[-2].tool if len(self.steps) > 1 else START
+
 
 @dataclass(frozen=True, slots=True)
 class Transition:
@@ -98,6 +103,18 @@ def calls_in_order(messages: Sequence[ChatMessage]) -> Iterator[tuple[str, Step]
         if step.tool != SUMMARIZE_STATE:
             yield source, step
             source = step.tool
+
+
+def ends_of(record: Record, aliases: Mapping[str, str] = MappingProxyType({})) -> Iterator[Moment]:
+    """Where a run stood each time that the agent answered its user without calling a tool, in order."""
+    for _, messages in record.dialogues():
+        plain = _plain(messages)
+        dialogue = [message for _, message in plain]
+        steps = [step for step in _steps(messages, aliases) if step.tool != SUMMARIZE_STATE]
+        for index, (place, message) in enumerate(plain):
+            if part_of(message) == "reply" and not entries_in(message) and text_of(message.get("content")):
+                made = takewhile(lambda step, place=place: step.position < place, steps)  # type: ignore[misc]
+                yield Moment(dialogue[:index], tuple(made))
 
 
 def moment_of(

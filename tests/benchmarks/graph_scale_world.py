@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from tests.internals.sitgraph import DIMENSIONS, VIEWS, Codes, Floats, Rows, Snapshot, offsets_of, packed, sketched
+from tests.internals.sitgraph import DIMENSIONS, VIEWS, Codes, Floats, Rows, Snapshot, packed, sketched, summed
 
 RUN_LENGTH = 10
 TOPICS = 2_000
@@ -38,13 +38,14 @@ class World:
         runs = np.arange(len(sources), dtype=np.int32) // RUN_LENGTH
         count = int(runs[-1]) + 1
         keys = draw.integers(0, 2**63, size=len(stored), dtype=np.uint64)
-        order = np.lexsort((keys, sources[stored]))
+        order = np.argsort(keys)
         rows = replace(
             Rows.empty(len(VIEWS)),
             targets=targets[stored][order],
             runs=runs[stored][order],
             keys=keys[order],
-            weights=np.ones(len(stored), dtype=np.int32),
+            sources=sources[stored][order],
+            befores=np.zeros(len(stored), dtype=np.int32),
             **self._vectors(draw, len(stored)),
         )
         return replace(
@@ -57,9 +58,8 @@ class World:
             run_offsets=np.searchsorted(runs, np.arange(count + 1)).astype(np.int64),
             sources=sources,
             targets=targets,
-            state_offsets=offsets_of(sources[stored][order], self.tools),
             states=rows,
-            summary_offsets=np.zeros(self.tools + 1, dtype=np.int64),
+            total=sum(summed(rows.codes[begin : begin + CHUNK]) for begin in range(0, len(rows), CHUNK)),
         )
 
     def questions(self, count: int) -> Iterator[tuple[str, Floats]]:

@@ -23,8 +23,8 @@ from rich.table import Table
 from langchain_tooltree import Trajectory
 from langchain_tooltree.errors import TrajectoryFormatError
 from tests.benchmarks.next_tool_baselines import Bigram, Train, trigram
-from tests.benchmarks.next_tool_figures import BOOTSTRAP, DEPTHS, LEVEL, figures, hits
-from tests.benchmarks.next_tool_graphs import ALL, capped_graphs, graphs
+from tests.benchmarks.next_tool_figures import BOOTSTRAP, DEPTHS, LEVEL, calibration_error, figures, hits
+from tests.benchmarks.next_tool_graphs import graphs, outlooks
 from tests.benchmarks.next_tool_learners import knn, on_one_thread, retrieval3, supervised
 from tests.benchmarks.next_tool_protocol import load_successes, questions_in, splits, task_of
 
@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     console = Console()
     console = console if console.width >= WIDTH else Console(width=WIDTH)
     for name, data in report["data"].items():
-        _print(console, name, data, report["files"][name], report["caps"][name])
+        _print(console, name, data, report["files"][name], report["calibration"][name])
     if options.json:
         options.json.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     return 0
@@ -70,10 +70,10 @@ def measure(files: Mapping[str, Sequence[Trajectory]]) -> dict[str, Any]:
         files: The successful trajectories by the name of the file.
 
     Returns:
-        What `--json` writes: `files` with the figures of the methods, `caps` with those of the graph by `max_states`,
-        `data` with what the files hold, `bootstrap` with how intervals are made.
+        What `--json` writes: `files` with the figures of the methods, `calibration` with the expected calibration error
+        of the graph's shares, `data` with what the files hold, `bootstrap` with how intervals are made.
     """
-    report: dict[str, Any] = {"files": {}, "caps": {}, "data": {}, "bootstrap": BOOTSTRAP}
+    report: dict[str, Any] = {"files": {}, "calibration": {}, "data": {}, "bootstrap": BOOTSTRAP}
     for name, trajectories in files.items():
         questions = [question for _, tested in splits(trajectories) for question in questions_in(tested)]
         report["data"][name] = {
@@ -84,7 +84,10 @@ def measure(files: Mapping[str, Sequence[Trajectory]]) -> dict[str, Any]:
         }
         methods = {**graphs(), **BASELINES}
         report["files"][name] = {"questions": len(questions), **_compared(methods, trajectories, name)}
-        report["caps"][name] = _compared(capped_graphs(), trajectories, f"{name}, states an edge", references=(ALL,))
+        seen = [outlook for known, tested in splits(trajectories) for outlook in outlooks(known, tested)]
+        report["calibration"][name] = {
+            part: calibration_error(*zip(*(each[part] for each in seen), strict=True)) for part in seen[0]
+        }
     return report
 
 
@@ -133,7 +136,9 @@ def _name(path: Path) -> str:
     return re.sub(r"\.jsonl(\.gz)?$", "", path.name)
 
 
-def _print(console: Console, name: str, data: Mapping[str, int], methods: Mapping[str, Any], caps: Figures) -> None:
+def _print(
+    console: Console, name: str, data: Mapping[str, int], methods: Mapping[str, Any], calibration: Mapping[str, float]
+) -> None:
     console.print(
         f"\n[bold]{name}[/bold]: {data['questions']} questions ({data['questions_no_repeats']} without those whose "
         f"answer repeats the last tool), {data['trajectories']} trajectories, {data['tasks']} tasks"
@@ -144,7 +149,8 @@ def _print(console: Console, name: str, data: Mapping[str, int], methods: Mappin
         apart = methods["sitgraph"][f"minus_{reference}"]
         cells = (f"hit@{depth} {_cell(apart, f'hit{depth}', sign='+')}" for depth in DEPTHS)
         console.print(f"sitgraph minus {reference}: {', '.join(cells)}")
-    console.print(_table("\nstates an edge", caps, reference=ALL))
+    errors = ", ".join(f"{part} {100 * error:.1f}" for part, error in calibration.items())
+    console.print(f"expected calibration error of the shares: {errors}")
     console.print(f"In percent; in brackets {LEVEL:.0%} bootstrap intervals, for which whole tasks were drawn.")
 
 

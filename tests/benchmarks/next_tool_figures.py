@@ -69,6 +69,14 @@ def hits(questions: Sequence[Question], rankings: Sequence[Sequence[str]]) -> Va
     return np.array(right).reshape(-1, len(DEPTHS))
 
 
+def calibration_error(shares: Sequence[float], came: Sequence[bool], *, bins: int = 10) -> float:
+    """The expected calibration error: how far shares are from how often it came so, over bins of equal width."""
+    said, is_so = np.array(shares, dtype=float), np.array(came, dtype=float)
+    place = np.minimum((said * bins).astype(int), bins - 1)
+    gaps = np.bincount(place, said, minlength=bins) - np.bincount(place, is_so, minlength=bins)
+    return round(float(np.abs(gaps).sum() / len(said)), DECIMALS)
+
+
 def figures(
     questions: Sequence[Question], right: Mapping[str, Values], *, references: Sequence[str]
 ) -> dict[str, dict[str, Any]]:

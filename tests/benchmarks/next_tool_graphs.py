@@ -1,4 +1,4 @@
-"""SIT-Graph with its default settings, with parts left out, and with other caps of the states on an edge."""
+"""SIT-Graph with its default settings, and with parts left out."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -8,17 +8,11 @@ from langchain_core.embeddings import Embeddings
 
 from langchain_tooltree import HashingEmbeddings, SITGraph, Trajectory
 from tests.benchmarks.next_tool_baselines import Rank, Train
-from tests.benchmarks.next_tool_protocol import Question
-from tests.internals.sitgraph import DEFAULT_MAX_STATES, Ablation
+from tests.benchmarks.next_tool_protocol import Question, questions_in
+from tests.internals.sitgraph import Ablation
 
 SUGGESTIONS = 3
 """No figure looks further down."""
-
-CAPS = (*sorted({8, 16, 32, DEFAULT_MAX_STATES}), None)
-"""Values of `max_states` to compare."""
-
-ALL = "all"
-"""Name of the graph whose `max_states` is `None`."""
 
 
 class Remembered(Embeddings):
@@ -44,10 +38,25 @@ def graphs(embeddings: Embeddings | None = None) -> dict[str, Train]:
     return {"sitgraph": _graph(embeddings=shared), **ablated}
 
 
-def capped_graphs(embeddings: Embeddings | None = None) -> dict[str, Train]:
-    """SIT-Graph by its `max_states`."""
-    shared = Remembered(embeddings or HashingEmbeddings())
-    return {ALL if cap is None else str(cap): _graph(embeddings=shared, max_states=cap) for cap in CAPS}
+def outlooks(known: Sequence[Trajectory], tested: Sequence[Trajectory]) -> list[dict[str, tuple[float, bool]]]:
+    """What the graph foretells at each question, as a share and whether it came so.
+
+    `first` is the share of the first suggestion, `other` that of what no run did, among the tools.
+    """
+    graph = SITGraph.from_trajectories(told_apart(known))
+    found = []
+    for question in questions_in(tested):
+        first = graph.suggest(question.last_tool, messages=question.messages, k=1)
+        outlook = graph.next_tools(question.messages)
+        if first and outlook:
+            called = 1 - outlook.done
+            found.append(
+                {
+                    "first": (first[0].score, first[0].tool == question.answer),
+                    "other": (outlook.other / called, question.answer not in outlook.shares),
+                }
+            )
+    return found
 
 
 def told_apart(trajectories: Sequence[Trajectory]) -> list[Trajectory]:

@@ -8,20 +8,21 @@ from langchain_tooltree.sitgraph import states as states_module
 from langchain_tooltree.sitgraph import transitions as views_module
 from langchain_tooltree.sitgraph.drift import DriftReport, schema_hash, toolset_of
 from langchain_tooltree.sitgraph.files import LARGE, MANIFEST, load_graph
-from langchain_tooltree.sitgraph.graph import INVERSE_TURN, Contribution, Edges, Graph, Outgoing, Snapshot, offsets_of
+from langchain_tooltree.sitgraph.graph import INVERSE_TURN, Contribution, Edges, Graph, Outgoing, Snapshot
 from langchain_tooltree.sitgraph.hints import ANSWERING, MAX_SUMMARY, hint_line, hints
 from langchain_tooltree.sitgraph.mining import Encoder, state_of
 from langchain_tooltree.sitgraph.refusals import LEAST_REFUSED, Refusals
-from langchain_tooltree.sitgraph.sit_graph import DEFAULT_ALPHA, DEFAULT_MAX_STATES
+from langchain_tooltree.sitgraph.sit_graph import DEFAULT_ALPHA
 from langchain_tooltree.sitgraph.states import (
     DIMENSIONS,
+    END,
     REMOVED,
     SKETCH_BITS,
     Codes,
     Floats,
     GrowingRows,
     Rows,
-    SourceStates,
+    States,
     cosines,
     distances,
     fitted,
@@ -29,13 +30,12 @@ from langchain_tooltree.sitgraph.states import (
     packed,
     random_signs,
     sketched,
-    stand_ins,
+    summed,
     unpacked,
     vector_of,
 )
 from langchain_tooltree.sitgraph.suggest import (
     BANDWIDTH,
-    PRIOR,
     Ablation,
     Evidence,
     Recommender,
@@ -59,3 +59,5 @@ from langchain_tooltree.sitgraph.transitions import (
 from langchain_tooltree.sitgraph.transitions import (
     both_ends as shortened,
 )
+from langchain_tooltree.sitgraph.votes import SAMPLED, Fit, Points, kernel, vote
+from langchain_tooltree.sitgraph.votes import fitted as fitted_vote

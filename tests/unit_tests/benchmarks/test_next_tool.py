@@ -9,10 +9,9 @@ import pytest
 from langchain_tooltree import Branch, HashingEmbeddings, Trajectory
 from langchain_tooltree.errors import TrajectoryFormatError
 from tests.benchmarks.next_tool_baselines import Bigram, trigram
-from tests.benchmarks.next_tool_figures import TaskBootstrap, figures, hits
-from tests.benchmarks.next_tool_graphs import Remembered, capped_graphs, graphs, told_apart
+from tests.benchmarks.next_tool_figures import TaskBootstrap, calibration_error, figures, hits
+from tests.benchmarks.next_tool_graphs import Remembered, graphs, told_apart
 from tests.benchmarks.next_tool_protocol import Question, fold_of, load_successes, questions_in, splits, task_of
-from tests.internals.sitgraph import DEFAULT_MAX_STATES
 
 USER = {"role": "user", "content": "Please."}
 
@@ -178,10 +177,10 @@ def test_the_graph_and_all_its_ablations_answer():
     assert {name: train(runs)(asked)[0] for name, train in methods.items()} == dict.fromkeys(names, "buy")
 
 
-def test_caps_go_up_to_all_states_and_have_the_default_among_them():
-    caps = list(capped_graphs())
-    assert caps[-1] == "all"
-    assert {"8", "16", "32", str(DEFAULT_MAX_STATES)} == set(caps[:-1])
+def test_shares_that_come_true_as_often_as_they_say_have_no_calibration_error():
+    assert calibration_error([0.75] * 4 + [1.0], [True, True, True, False, True]) == 0
+    assert calibration_error([0.75] * 4, [False] * 4) == 0.75
+    assert calibration_error([0.9, 0.3], [True, False]) == pytest.approx(0.2)
 
 
 def test_runs_that_share_an_id_all_count():

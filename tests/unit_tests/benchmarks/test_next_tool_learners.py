@@ -82,7 +82,7 @@ def test_the_report_has_all_methods_caps_and_intervals(tmp_path, capsys):
         low, high = entry["intervals"]["hit1"]
         assert low <= entry["hit1"] <= high
     assert figures["sitgraph"]["hit1"] == figures["knn"]["hit1"] == 1.0
-    assert {"8", "16", "32", "all"} <= set(report["caps"]["shop"])
+    assert set(report["calibration"]["shop"]) == {"first", "other"}
     assert report["bootstrap"]["unit"] == "task"
     assert report["data"]["shop"] == {"trajectories": 10, "tasks": 10, "questions": 10, "questions_no_repeats": 10}
     printed = capsys.readouterr().out

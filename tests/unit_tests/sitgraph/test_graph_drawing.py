@@ -38,10 +38,10 @@ def test_what_was_removed_is_not_drawn():
     assert set(graph.to_networkx().edges) == {("", "find"), ("find", "pay")}
 
 
-def test_a_capped_edge_still_has_all_its_states():
+def test_an_edge_has_all_its_states_and_none_of_the_ends_of_turns():
     runs = [routine(str(number), "a", "b", request=f"Wish {number}") for number in range(5)]
 
-    assert SITGraph.from_trajectories(runs, max_states=2).to_networkx().edges["a", "b"]["states"] == 5
+    assert SITGraph.from_trajectories(runs).to_networkx().edges["a", "b"]["states"] == 5
 
 
 def test_the_flowchart_of_a_small_graph():

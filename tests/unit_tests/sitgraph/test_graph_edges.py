@@ -151,9 +151,9 @@ def test_edges_summed_up_at_once_are_those_added_one_by_one():
     assert list(at_once.sources()) == list(one_by_one.sources())
     for source in range(4):
         expected, found = one_by_one.outgoing(source), at_once.outgoing(source)
-        for column in ("targets", "counts", "inverse_turns"):
+        for column in ("targets", "counts", "inverse_turns", "runs"):
             assert getattr(found, column).tolist() == getattr(expected, column).tolist()
 
 
 def _nothing():
-    return Outgoing(np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(0, np.int64))
+    return Outgoing(np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64))

@@ -23,7 +23,7 @@ class Quick(HashingEmbeddings):
 
 
 EMBEDDINGS = Quick(300)
-SETTINGS = {"max_states": 2, "aliases": {"old": "a"}, "embeddings": EMBEDDINGS}
+SETTINGS = {"aliases": {"old": "a"}, "embeddings": EMBEDDINGS}
 SCHEMA = {"name": "a", "parameters": {"type": "object", "properties": {"x": {"type": "string"}}}}
 WISHES = ["a refund", "a room", "the weather", "to complain about the bill", "a refund", "a taxi to the station"]
 
@@ -190,10 +190,10 @@ def test_runs_that_come_one_by_one_are_learnt_as_those_of_a_file(tmp_path):
     runs = [
         routine(f"{number}", *"ab" * (number % 3), request=f"{WISHES[number % 6]} {number}") for number in range(60)
     ]
-    online = SITGraph(max_states=4)
+    online = SITGraph()
     for run in runs:
         online.add(run)
         online.suggest("a", messages=run.messages)
 
-    offline = SITGraph.from_trajectories(iter(runs), max_states=4)
+    offline = SITGraph.from_trajectories(iter(runs))
     assert saved(online, tmp_path / "online") == saved(offline, tmp_path / "offline")

@@ -9,7 +9,7 @@ from little_runs import TableEmbeddings, called, names, routine, run_of, says, s
 
 from langchain_tooltree import ConfigurationError, SITGraph
 from tests.internals.hall import run_flow
-from tests.internals.sitgraph import BANDWIDTH, PRIOR, Evidence, moment_of, state_of
+from tests.internals.sitgraph import BANDWIDTH, START, Evidence, cosines, moment_of, state_of, vote
 
 REFUND, ROOM = [user("I want a refund."), *called("a")], [user("Book me a room."), *called("a")]
 MIXED = [
@@ -77,32 +77,37 @@ def test_langchain_messages_and_chat_messages_are_the_same_state():
 def test_the_first_call_is_suggested_too():
     graph = SITGraph.from_trajectories([routine("1", "pay", request="Refund"), routine("2", "book", request="A room")])
 
-    assert names(graph.suggest(None, messages=[user("A room")])) == ["book", "pay"]
-    assert names(graph.suggest(None, messages=[user("Refund")])) == ["pay", "book"]
+    assert names(graph.suggest(None, messages=[user("A room")], k=1)) == ["book"]
+    assert names(graph.suggest(None, messages=[user("Refund")], k=1)) == ["pay"]
 
 
-def test_contextual_shares_are_votes_of_near_states_and_a_little_weight():
+def test_contextual_shares_are_a_softmax_of_the_votes_for_each_tool():
     graph = mixed()
+    suggested = graph.suggest("a", messages=REFUND, k=9)
     moment, _ = moment_of(REFUND)
     views = run_flow(state_of(moment, graph._encoder))
-    likeness = graph._graph.states("a").compare(views, centered=True)
-    votes = dict.fromkeys(("pay", "book"), 0.0)
-    for row in range(len(likeness.rows)):
-        near = math.exp(likeness.similarities[row].mean(dtype=float) / BANDWIDTH)
-        votes[graph._graph.names[likeness.rows.targets[row]]] += near * int(likeness.rows.weights[row])
-    weights = {"pay": 0.25, "book": 0.75}
+    fit, states = graph._graph.fit, graph._graph.states
+    numbers = tuple(graph._graph.number(name) for name in (START, "a"))
+    ballot = vote(states.near(views), views, numbers, states.center, weights=fit.weights, ridge=fit.ridge)
+    powers = {
+        graph._graph.names[target]: math.exp(score / fit.temperature)
+        for target, score in zip(*ballot.scores(), strict=True)
+    }
 
-    assert shares(graph.suggest("a", messages=REFUND)) == pytest.approx(
-        {tool: (1 - PRIOR) * votes[tool] / sum(votes.values()) + PRIOR * weights[tool] for tool in votes}
-    )
+    kept = {each.tool: powers[each.tool] for each in suggested}
+    assert shares(suggested) == pytest.approx({tool: power / sum(kept.values()) for tool, power in kept.items()})
 
 
-def test_a_state_that_stands_for_others_has_their_votes():
-    asked = [user("I want a room, or a refund."), *called("a")]
+def test_a_tool_that_never_followed_the_last_one_is_suggested_where_the_state_calls_for_it():
+    runs = [
+        *(run_of(f"c {number}", user("Complain."), *called("b"), *called("write")) for number in range(3)),
+        *(run_of(f"r {number}", user("Refund."), *called("a"), *called("pay")) for number in range(3)),
+    ]
 
-    assert shares(mixed(max_states=1).suggest("a", messages=asked)) == pytest.approx(
-        shares(mixed(max_states=None).suggest("a", messages=asked))
-    )
+    suggested = SITGraph.from_trajectories(runs).suggest("a", messages=[user("Complain."), *called("a")], k=1)
+
+    assert names(suggested) == ["write"]
+    assert suggested[0].support == 3
 
 
 def test_the_most_similar_summary_of_an_edge_decides():
@@ -207,11 +212,9 @@ def test_evidence_is_the_same_after_saving_learning_and_renaming(tmp_path):
     [
         ("unknown", {}),
         ("unknown", {"state": "A refund"}),
-        ("unknown", {"messages": REFUND}),
         ("pay", {}),
         ("a", {"allowed": []}),
         ("a", {"allowed": ["a", "unknown"]}),
-        ("a", {"allowed": ["a"], "messages": REFUND}),
     ],
 )
 def test_where_the_graph_knows_nothing_it_says_nothing(tool, options):
@@ -219,7 +222,7 @@ def test_where_the_graph_knows_nothing_it_says_nothing(tool, options):
 
 
 def test_an_edge_followed_too_seldom_is_not_suggested():
-    assert names(mixed(min_support=3).suggest("a", messages=REFUND)) == ["book"]
+    assert "pay" not in names(mixed(min_support=3).suggest("a", messages=REFUND))
     assert shares(mixed(min_support=3).suggest("a")) == {"book": 1.0}
     assert mixed(min_support=7).suggest("a") == []
     assert names(mixed(min_support=2).suggest("a")) == ["book", "pay"]
@@ -234,7 +237,7 @@ def test_shares_sum_to_one_and_come_best_first(mode):
     suggested = summed(MANY).suggest("a", k=100, **ASKED[mode])
 
     assert {each.mode for each in suggested} == {mode}
-    assert len(suggested) == 10
+    assert len(suggested) >= 10
     assert math.fsum(each.score for each in suggested) == pytest.approx(1)
     assert [each.score for each in suggested] == sorted((each.score for each in suggested), reverse=True)
     assert all(0 <= each.score <= 1 for each in suggested)
@@ -296,7 +299,6 @@ def test_the_paper_goes_by_weight_on_routine_steps_and_by_summary_otherwise():
     assert graph.suggest("a", messages=[user("east"), *called("a")]) == graph.suggest("a")
     assert graph.suggest("a", state="east")[0].mode == "episodic"
     assert graph.suggest("a", state="east")[0].tool == "b"
-    assert graph.max_states is None
 
 
 def test_without_states_only_the_weights_decide():
@@ -321,17 +323,15 @@ def test_without_weights_the_states_alone_decide():
     plain, ablated = (mixed(ablation=each).suggest("a", messages=REFUND) for each in (None, "w/o weight"))
 
     assert names(ablated) == ["pay", "book"]
-    assert (1 - PRIOR) * ablated[1].score + PRIOR * 0.75 == pytest.approx(plain[1].score)
-    assert ablated[1].score < PRIOR * 0.75
+    assert ablated == plain
     assert shares(mixed(ablation="w/o weight").suggest("a")) == pytest.approx({"pay": 0.5, "book": 0.5})
 
 
 def test_without_the_graph_states_of_all_edges_are_compared():
     runs = [*MIXED, run_of("elsewhere", user("Complain."), *called("b"), *called("write"), says("Done."))]
     asked = [user("Complain."), *called("a")]
-    plain, ablated = (SITGraph.from_trajectories(runs, ablation=each) for each in (None, "w/o graph"))
+    ablated = SITGraph.from_trajectories(runs, ablation="w/o graph")
 
-    assert "write" not in names(plain.suggest("a", messages=asked, k=9))
     assert names(ablated.suggest("never called", messages=asked, k=9))[0] == "write"
     assert ablated.suggest("a", messages=asked) == ablated.suggest("never called", messages=asked)
     assert ablated.suggest("a", messages=asked)[0].evidence[0].trajectory == "elsewhere"
@@ -350,11 +350,12 @@ def test_without_the_graph_summaries_of_all_edges_are_compared():
 def test_without_adapting_weight_times_similarity_decides_at_every_step():
     graph = mixed(ablation="w/o adapt")
     views = run_flow(state_of(moment_of(REFUND)[0], graph._encoder))
-    likeness = graph._graph.states("a").compare(views, centered=True)
+    states = graph._graph.states
+    near = states.near(views, source=graph._graph.number("a"))
     best = {}
-    for row, target in enumerate(likeness.rows.targets):
+    for target, similar in zip(near.targets, cosines(near.codes, views, states.center).mean(axis=1), strict=True):
         tool = graph._graph.names[target]
-        best[tool] = max(best.get(tool, 0.0), float(likeness.similarities[row].mean()))
+        best[tool] = max(best.get(tool, 0.0), float(similar))
     products = np.array([0.25 * best["pay"], 0.75 * best["book"]])
 
     assert shares(graph.suggest("a", messages=REFUND)) == pytest.approx(

@@ -1,0 +1,258 @@
+"""The vote of stored states on which tool comes next: kernel, local least squares, and what they are fitted by. Pure.
+
+A state votes for the tool that followed it. Votes are the weights of kernel ridge regression, which is the mean of a
+Gaussian process (Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006, section 2.2): with `K` the
+kernel among the nearest states, `k` the kernel between them and the state asked about, `beta = (K + ridge I)^-1 k`.
+A tool's score is the sum of `beta` over the states that it followed. So ten near copies of a state count little more
+than one, where a sum of similarities would count them ten times.
+
+What is not known beforehand is fitted by how well runs are foretold by all others. That needs no loop over runs: left
+out together, the states of run b are foretold `F_b = Y_b - P_bb^-1 A_b`, with `P = (K + ridge I)^-1` and `A = P Y`
+(their section 5.4.2, for blocks in place of single cases).
+"""
+
+import math
+from dataclasses import dataclass, field
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from langchain_tooltree.sitgraph.states import END, Floats, Rows, centered, cosines, unpacked
+
+Figures = NDArray[np.float64]
+Numbers = NDArray[np.int32]
+
+NEAREST = 128  # states that vote: more change no figure of the next-tool benchmark by a point
+SAME_TOOL = 0.05  # added to the kernel of two states after the same tool; chosen by hand, and the same for all data
+SAME_TWO = 0.05  # and of two after the same two tools
+SAMPLED = 512  # states of the runs that a vote is fitted to: it takes about a second
+TEMPERATURES = np.geomspace(0.04, 0.6, 25)  # of the softmax over scores, which lie about between 0 and 1
+OTHERS = np.arange(-6.0, 3.25, 0.25)  # scores of what no run did, in units of the temperature
+TEMPERATURE_SPREAD = 0.5  # standard deviation of its logarithm, as far as is known without any runs
+OTHER_SPREAD = 2.0  # standard deviation of the score of what no run did, around 0
+WEIGHT_STEP = 2.0  # factor by which the weight of a view is changed in a step
+RIDGE_STEP = math.sqrt(10)
+SWEEPS = 4  # times that all steps are tried
+TINY = 1e-9  # gain that rounding may have made
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """What a vote goes by; as it stands where there are too few runs to fit it to.
+
+    Attributes:
+        weights: The weight of each view; they sum to 1. Equal if empty.
+        ridge: How much noise states are taken to have.
+        temperature: Of the softmax that makes shares of scores.
+        other: The score of what no run did, in units of the temperature.
+        ending: The temperature of the vote between the end of a turn and any tool.
+    """
+
+    weights: Floats = field(default_factory=lambda: np.zeros(0, np.float32))
+    ridge: float = 0.1
+    temperature: float = 0.15
+    other: float = 0.0
+    ending: float = 0.3
+
+
+@dataclass(frozen=True, slots=True)
+class Points:
+    """States as the kernel sees them: vectors of each view, seen from the center, and the last two tools."""
+
+    views: Floats  # shape `(n, views, DIMENSIONS)`, of unit length or zero
+    sources: Numbers
+    befores: Numbers
+
+    @classmethod
+    def of(cls, rows: Rows, center: Floats) -> Self:
+        """Stored states."""
+        return cls(centered(unpacked(rows.codes), center), rows.sources, rows.befores)
+
+    def similarities(self) -> Floats:
+        """The cosines of each view among them, shape `(views, n, n)`."""
+        return np.stack([view @ view.T for view in self.views.swapaxes(0, 1)])
+
+    def nearness(self) -> Floats:
+        """What the kernel adds for the same tools before, among them."""
+        return nearness(self.sources[:, None], self.befores[:, None], self.sources, self.befores)
+
+
+def nearness(sources: Numbers, befores: Numbers, other_sources: Numbers, other_befores: Numbers) -> Floats:
+    """What the kernel adds for the same last tool, and for the same last two."""
+    last = sources == other_sources
+    near: Floats = (SAME_TOOL * last + SAME_TWO * (last & (befores == other_befores))).astype(np.float32)
+    return near
+
+
+def equal(views: int) -> Floats:
+    """Equal weights for so many views."""
+    return np.full(views, 1 / views, dtype=np.float32)
+
+
+def kernel(similar: Floats, near: Floats) -> Floats:
+    """The kernel of states by the weighted mean of their cosines: 1 for the same state after the same two tools."""
+    whole: Floats = (np.exp(similar - 1) + near) / (1 + SAME_TOOL + SAME_TWO)
+    return whole
+
+
+def softmax(scores: Figures, temperature: float) -> Figures:
+    """Scores as shares that sum to 1."""
+    powers = np.exp((scores - scores.max()) / temperature)
+    shares: Figures = powers / powers.sum()
+    return shares
+
+
+@dataclass(frozen=True, slots=True)
+class Ballot:
+    """How the nearest states vote."""
+
+    rows: Rows  # in the order of their keys
+    similar: Floats  # the weighted mean of each one's cosines with the state asked about
+    votes: Figures  # beta
+
+    def scores(self) -> tuple[Numbers, Figures]:
+        """The tools voted for, in the order in which they come, and the sum of the votes for each."""
+        targets, places = in_order(self.rows.targets)
+        scores: Figures = np.bincount(places, self.votes, minlength=len(targets)).astype(np.float64)
+        return targets, scores
+
+    def support(self, target: int) -> int:
+        """How many distinct runs vote for a tool."""
+        return len(np.unique(self.rows.runs[self.rows.targets == target]))
+
+    def evidence(self, target: int, most: int) -> list[int]:
+        """The places of the states that vote most for a tool."""
+        places = np.flatnonzero(self.rows.targets == target)
+        best: list[int] = places[np.argsort(-self.votes[places], kind="stable")][:most].tolist()
+        return best
+
+
+def in_order(numbers: Numbers) -> tuple[Numbers, NDArray[np.intp]]:
+    """Each number once, in the order in which they come, and the place of each: how they were numbered is by chance."""
+    each, first, places = np.unique(numbers, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    return each[order], np.argsort(order)[places]
+
+
+def vote(rows: Rows, state: Floats, tools: tuple[int, int], center: Floats, *, weights: Floats, ridge: float) -> Ballot:
+    """Have the `NEAREST` of some states vote on what follows a state after `tools`, the last but one and the last."""
+    similar: Floats = cosines(rows.codes, state, center) @ weights
+    before, source = tools
+    near = kernel(similar, nearness(rows.sources, rows.befores, np.array(source), np.array(before)))
+    chosen = np.sort(np.argsort(-near, kind="stable")[:NEAREST])
+    points = Points.of(rows.taken(chosen), center)
+    among = kernel(np.tensordot(weights, points.similarities(), 1), points.nearness())
+    beta = np.linalg.solve(among + ridge * np.eye(len(among)), near[chosen]).astype(np.float64)
+    return Ballot(rows.taken(chosen), similar[chosen], beta)
+
+
+def fitted(rows: Rows, center: Floats) -> Fit:
+    """The fit by the likelihood of whole runs, each foretold by all others.
+
+    A step away from equal weights is taken only where it gains more than one standard error over the runs: what is
+    gained by chance is lost with the next run.
+    """
+    start = Fit(equal(rows.codes.shape[1]))
+    called = rows.taken(np.flatnonzero(rows.targets != END))
+    if not len(called):
+        return start
+    sample = _Sample(called, called.targets, center)
+    weights, ridge = start.weights, start.ridge
+    best = sample.likelihood(weights, ridge)
+    for _ in range(SWEEPS):
+        moved = False
+        for view in range(-1, len(weights)):
+            for up in (True, False):
+                step = _step(weights, ridge, view, up=up)
+                likelihood = sample.likelihood(*step)
+                if _is_gain(likelihood - best):
+                    (weights, ridge), best, moved = step, likelihood, True
+                    break
+        if not moved:
+            break
+    temperature, other = sample.calibrated(weights, ridge, start.temperature)
+    # All views are equal where it is foretold whether the turn ends: other weights foretell it no better.
+    whole = _Sample(rows, (rows.targets == END).astype(np.int32), center)
+    ending, _ = whole.calibrated(start.weights, start.ridge, start.ending)
+    return Fit(weights, ridge, temperature, other, ending)
+
+
+def _step(weights: Floats, ridge: float, view: int, *, up: bool) -> tuple[Floats, float]:
+    """A step of one weight, or for view -1 of the ridge."""
+    if view < 0:
+        return weights, ridge * RIDGE_STEP if up else ridge / RIDGE_STEP
+    changed = weights.copy()
+    changed[view] *= WEIGHT_STEP if up else 1 / WEIGHT_STEP
+    return changed / changed.sum(), ridge
+
+
+def _is_gain(gains: Figures) -> bool:
+    """Whether the runs gain more in all than one standard error."""
+    error = math.sqrt(len(gains) * gains.var(ddof=1)) if len(gains) > 1 else math.inf
+    return bool(gains.sum() > error + TINY)
+
+
+class _Sample:
+    """States of whole runs, and how well each run is foretold by the others."""
+
+    def __init__(self, rows: Rows, targets: Numbers, center: Floats) -> None:
+        points = Points.of(rows, center)
+        self._similarities = points.similarities()
+        self._nearness = points.nearness()
+        runs, self._runs = in_order(rows.runs)
+        names, self._targets = in_order(targets)
+        self._answers = np.eye(len(names))[self._targets]
+        self._blocks = [np.flatnonzero(self._runs == run) for run in range(len(runs))]
+        of_run = np.stack([self._answers[block].sum(axis=0) for block in self._blocks])
+        self._known = (of_run.sum(axis=0) - of_run)[self._runs] > 0  # by state: what the other runs did
+        self._foretold = self._known[np.arange(len(rows)), self._targets]
+
+    def likelihood(self, weights: Floats, ridge: float) -> Figures:
+        """The logarithm of the likelihood of each run at the best temperature, of what other runs did as well."""
+        scores = self._scores(weights, ridge)
+        every = [self._likelihood(scores, temperature) for temperature in TEMPERATURES]
+        best = max(every, key=lambda each: float(each.sum()))
+        return np.bincount(self._runs, best, minlength=len(self._blocks)).astype(np.float64)
+
+    def calibrated(self, weights: Floats, ridge: float, expected: float) -> tuple[float, float]:
+        """The most probable temperature, and the most probable score of what no run did."""
+        scores = self._scores(weights, ridge)
+        temperature = max(
+            TEMPERATURES.tolist(),
+            key=lambda each: (
+                self._likelihood(scores, each).sum() - (math.log(each / expected) / TEMPERATURE_SPREAD) ** 2 / 2
+            ),
+        )
+        powers = np.concatenate([scores / temperature, np.zeros((len(scores), 1))], axis=1)
+        places = np.where(self._foretold, self._targets, -1)
+
+        def probability(other: float) -> float:
+            powers[:, -1] = other
+            return float(_log_shares(powers, places).sum()) - (other / OTHER_SPREAD) ** 2 / 2
+
+        return temperature, max(OTHERS.tolist(), key=probability)
+
+    def _likelihood(self, scores: Figures, temperature: float) -> Figures:
+        found = np.zeros(len(scores))
+        known = self._foretold
+        found[known] = _log_shares(scores[known] / temperature, self._targets[known])
+        return found
+
+    def _scores(self, weights: Floats, ridge: float) -> Figures:
+        """The score of each tool in each state by all other runs, in closed form."""
+        among = kernel(np.tensordot(weights, self._similarities, 1), self._nearness).astype(np.float64)
+        inverse = np.linalg.inv(among + ridge * np.eye(len(among)))
+        left = inverse @ self._answers
+        scores = np.empty_like(left)
+        for block in self._blocks:
+            scores[block] = self._answers[block] - np.linalg.solve(inverse[np.ix_(block, block)], left[block])
+        return np.where(self._known, scores, -np.inf)
+
+
+def _log_shares(powers: Figures, places: NDArray[np.intp]) -> Figures:
+    """The logarithm of the share at one place of each row."""
+    highest = powers.max(axis=1)
+    whole = np.log(np.exp(powers - highest[:, None]).sum(axis=1)) + highest
+    shares: Figures = powers[np.arange(len(powers)), places] - whole
+    return shares
