@@ -84,7 +84,7 @@ class Guidance:
     def take_in(self, outcome: Mapping[str, Any]) -> None:
         """Take notice of an outcome, in the order of launch."""
         could_ask, _ = self._launched.pop(outcome["operation"], (False, ""))
-        if outcome["remedy"]:
+        if outcome.get("remedy"):
             self._remedy = self._tree[outcome["node"]], outcome["remedy"], len(self._tree)
         elif could_ask and not outcome["spent"]["calls"].get("reflect"):
             self._may_ask = True
