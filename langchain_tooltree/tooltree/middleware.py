@@ -1,5 +1,6 @@
 """ToolTreeMiddleware: a planner inside agents made with `create_agent`."""
 
+import inspect
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -154,6 +155,8 @@ class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         self._unanswered: dict[tuple[str, str], _Planned] = {}
         self._forms: dict[int, tuple[Any, list[BaseTool]]] = {}
         self._lock = threading.Lock()
+
+    __new__.__dict__["__signature__"] = inspect.signature(__init__)  # what `help()` shows
 
     def prepare(self, model: BaseChatModel, tools: Iterable[BaseTool | Callable[..., Any]]) -> None:
         """Check the parts against the model and the tools of an agent, instead of at its first request.
