@@ -20,14 +20,19 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.benchmarks.compare.jobs import in_processes
-from tests.benchmarks.together.arms import AMOUNTS, ARMS, LEARNT, PLAIN, SENSITIVE, Job, Row, figures
-from tests.benchmarks.together.generations import Lives, run
+from tests.benchmarks.together.arms import AMOUNTS, ARMS, LEARNT, PLAIN, SENSITIVE, Job, Row, figures, tasks_of
+from tests.benchmarks.together.generations import GENERATIONS, Lives, run
+from tests.benchmarks.together.guided import CHARACTERS_PER_TOKEN
 from tests.benchmarks.together.path import inside_a_search
+from tests.benchmarks.together.processes import two_processes
 from tests.benchmarks.together.targets import targets
 
 SEEDS = (0, 1, 2)
 TASKS = 200
-QUICK_STEP = 5
+QUICK_STEP = 10
+
+SHARED = 20
+"""Runs that one process learns while another one asks."""
 
 CURVE = "all"
 """The arm whose learning curve is drawn."""
@@ -48,6 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     began = time.monotonic()
     told = _arms(options)
     told["inside_a_search"] = {path.name: inside_a_search(path) for path in options.files}
+    told["two_processes"] = two_processes([played.trajectory() for played in tasks_of(options.cache)[0][:SHARED]])
     told["targets"] = targets(told)
     told["seconds"] = round(time.monotonic() - began, 1)
     _show(told, Console())
@@ -59,7 +65,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.together", description=__doc__.split("\n", 1)[0])
     parser.add_argument("files", nargs="*", type=Path, metavar="FILE", help="trajectories to replay")
     parser.add_argument("--json", type=Path, metavar="PATH", help="write the figures there")
-    parser.add_argument("--quick", action="store_true", help="20 unseen tasks, one seed, no sensitivity")
+    parser.add_argument("--quick", action="store_true", help="10 unseen tasks, one seed, two generations")
     parser.add_argument("--cache", type=Path, default=Path(".cache"), help="where the benchmark's package is kept")
     return parser.parse_args(arguments)
 
@@ -72,7 +78,7 @@ def _arms(options: argparse.Namespace) -> dict[str, Any]:
     asked = dict.fromkeys(
         [*((name, LEARNT) for name in (PLAIN, *ARMS, *weaker)), *((CURVE, amount) for amount in AMOUNTS)]
     )
-    jobs: list[Job | Lives] = [Lives(unseen, seeds[0], options.cache)]
+    jobs: list[Job | Lives] = [Lives(unseen, seeds[0], options.cache, 2 if options.quick else GENERATIONS)]
     jobs += [Job(task, tuple(asked), seeds, options.cache) for task in unseen]
     by_arm: defaultdict[tuple[str, int], list[Row]] = defaultdict(list)
     generations: list[dict[str, float]] = []
@@ -100,6 +106,12 @@ def _show(told: dict[str, Any], console: Console) -> None:
         for name, row in rows.items():
             table.add_row(str(name), *(f"{row[each]:.3f}" for each in names))
         console.print(table)
+    shared = told["two_processes"]
+    console.print(
+        f"Of {shared['learnt']} runs that one process learnt another one knew {shared['known']}, after at most "
+        f"{shared['seconds_at_most']} seconds. Tokens are characters of requests / {CHARACTERS_PER_TOKEN}.",
+        highlight=False,
+    )
     for target, missed in told["targets"].items():
         console.print(f"{'does not hold' if missed else 'holds        '}  {target}", highlight=False)
         for each in missed:

@@ -30,11 +30,13 @@ class Lives:
         unseen: Positions of the tasks.
         seed: Seed of all chance.
         cache: Where the benchmark's package is kept.
+        generations: How many there are.
     """
 
     unseen: tuple[int, ...]
     seed: int
     cache: Path
+    generations: int = GENERATIONS
 
 
 def run(job: Job | Lives) -> list[Row] | list[dict[str, float]]:
@@ -51,7 +53,7 @@ def live(lives: Lives) -> list[dict[str, float]]:
     tasks = tasks_of(lives.cache)[0]
     learnt: Learnt | None = None
     told = [_measured(lives, learnt)]
-    for number in range(GENERATIONS):
+    for number in range(lives.generations):
         search = guided(ARMS["all" if learnt else "none"], learnt)
         runs = [
             recorded(each, play(each, search, LEARNING_SEED + number, lives.cache), f"generation {number}")

@@ -31,7 +31,10 @@ def targets(told: Mapping[str, Any]) -> dict[str, list[str]]:
         "success rises with learnt tasks": (
             [] if most["success"] > least["success"] else [f"{least['success']:.3f} to {most['success']:.3f}"]
         ),
-        "five generations do not fall below none": poisoned,
+        "generations do not fall below none": poisoned,
+        "another process knows what one has learnt": (
+            [] if told["two_processes"]["known"] == told["two_processes"]["learnt"] else [str(told["two_processes"])]
+        ),
         **{
             f"{name}: hit@2 inside a search as outside, and at least {least_hits}": [
                 f"{row['hit2']:.3f} inside, {row['hit2_outside']:.3f} outside"

@@ -162,9 +162,10 @@ def test_a_target_that_is_missed_says_by_what():
         "arms": {"none": row, "all": {"success": 0.5, "model_calls": 7.5}},
         "curve": {"0": row, "100": {"success": 0.6, "model_calls": 10}},
         "generations": [row, {"success": 0.4, "model_calls": 9}],
+        "two_processes": {"learnt": 2, "known": 2},
         "inside_a_search": {"telecom.gz": {"hit2": 0.96, "hit2_outside": 0.96}},
     }
     found = targets(told)
-    assert [bool(missed) for missed in found.values()] == [True, False, True, True]
+    assert [bool(missed) for missed in found.values()] == [True, False, True, False, True]
     told["arms"]["all"] = {"success": 0.55, "model_calls": 10}
     assert not next(iter(targets(told).values()))
