@@ -312,15 +312,18 @@ class Experience:
             since = 0.0 if rests else time.time()
             trajectory = replace(trajectory, metadata={**trajectory.metadata, PENDING: since})
         yield from undisturbed(learnt.refresh())
-        resting = self._resting(learnt, trajectory.id)
+        # Where only a recorder hears of a run, it is not known before its end that it has begun.
+        has_begun = self._shared.end(learnt.place, trajectory.id)
+        resting = [] if has_begun else self._resting(learnt, trajectory.id)
         yield from learnt.keep(trajectory)
-        self._shared.end(learnt.place, trajectory.id)
         due = learnt.pending(time.time() - self._settle_seconds)
         yield from self._have_judged(learnt, list(dict.fromkeys([*resting, *due])))
 
     def _have_judged(self, learnt: Learnt, ids: Sequence[str]) -> Flow[None]:
         """Judge runs: by a function on the spot, by a model in the background, where tips are taken, too."""
         resting = [run for run in ids if not self._shared.is_running(learnt.place, run, self._settle_seconds)]
+        if resting and self._judge is None:
+            self._shared.tell_once("Runs are kept and wait: nobody says which succeeded. Pass verdict= to Experience.")
         if not resting or self._judge is None:
             return
         if not self._asks_function:
@@ -388,6 +391,7 @@ class _Shared:
         self._running: dict[tuple[Namespace, str], float] = {}
         self._claimed: set[tuple[Namespace, str]] = set()
         self._workers: set[threading.Thread] = set()
+        self._told: set[str] = set()
         self.recalled: dict[Any, Remembered] = {}
         self.advice: dict[Any, str] = {}
 
@@ -406,14 +410,20 @@ class _Shared:
                 self._running[place, run] = time.monotonic()
                 forget_oldest(self._running, KEPT_REQUESTS)
 
-    def end(self, place: Namespace, run: str) -> None:
-        """A run is over."""
+    def end(self, place: Namespace, run: str) -> bool:
+        """A run is over; whether it was known to have begun."""
         with self._lock:
-            self._running.pop((place, run), None)
+            return self._running.pop((place, run), None) is not None
 
     def is_running(self, place: Namespace, run: str, longest: float) -> bool:
         """Whether a run is under way; one that has raised never comes to its end."""
         return time.monotonic() - self._running.get((place, run), -math.inf) < longest
+
+    def tell_once(self, message: str) -> None:
+        """Log a warning that would be the same after each run."""
+        if message not in self._told:
+            self._told.add(message)
+            logger.warning(message)
 
     def claim(self, place: Namespace, run: str) -> bool:
         """Take a run to judge it; somebody else may have it."""

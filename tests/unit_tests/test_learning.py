@@ -1,16 +1,19 @@
 """Experience: what an agent has been through makes its next run better and cheaper, and stays whose it is."""
 
+import asyncio
 import threading
 from dataclasses import replace
 
 import pytest
 from langchain.agents import create_agent
+from langchain.agents.middleware import HumanInTheLoopMiddleware
 from langchain_core.messages import AIMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.store.memory import InMemoryStore
+from langgraph.types import Command
 
 from langchain_tooltree import (
     CFGMMemory,
@@ -23,6 +26,7 @@ from langchain_tooltree import (
     Trajectory,
     asearch,
     create_tooltree_agent,
+    search,
 )
 from langchain_tooltree.testing import ScriptedChatModel
 
@@ -592,3 +596,59 @@ def test_tips_are_taken_with_a_model_and_credit_is_kept_with_the_run():
         run.metadata["recalled"]["tips"] for run in experience.store.trajectories() if run.metadata["recalled"]["runs"]
     ]
     assert len(tips) == 1
+
+
+async def test_threads_that_run_at_the_same_time_do_not_end_each_other():
+    asked = []
+    experience = Experience(InMemoryStore(), namespace=ALL, verdict=lambda run: asked.append(run.id) or True)
+    agents = [finder(experience, checkpointer=InMemorySaver())[0] for _ in range(4)]
+
+    await asyncio.gather(*(agent.ainvoke(QUESTION, in_thread(str(at))) for at, agent in enumerate(agents)))
+
+    assert asked == []
+    assert (await experience.asettle()).in_graph == 4
+
+
+def test_a_resumed_run_knows_what_was_recalled_when_it_began():
+    store, saver = InMemoryStore(), InMemorySaver()
+
+    @tool
+    def fetch(thing: str) -> str:
+        """Fetch a thing."""
+        return f"Here is the {thing}."
+
+    fetching = AIMessage("", tool_calls=[{"name": "fetch", "args": {"thing": "key"}, "id": "2"}])
+
+    def agent(*replies):
+        model = ScriptedChatModel(replies=replies)
+        experience = Experience(store, namespace=ALL, verdict=lambda _: True)
+        guard = HumanInTheLoopMiddleware(interrupt_on={"fetch": True})
+        options = {"middleware": [guard], "checkpointer": saver, "system_prompt": SYSTEM}
+        return (
+            experience,
+            model,
+            create_tooltree_agent(model, [look, fetch], effects={"look": "read"}, experience=experience, **options),
+        )
+
+    experience, before, first = agent(fetching)
+    experience.learn(run_of("Where is the red key?", id="past"))
+    first.invoke({"messages": [("user", "Fetch the red key.")]}, in_thread("one"))
+    ExperienceStore(store, namespace=ALL).add(run_of("Fetch the red key.", id="learnt meanwhile"))
+    experience, after, second = agent(ANSWER)
+    second.invoke(Command(resume={"decisions": [{"type": "approve"}]}), in_thread("one"))
+
+    assert before.calls[0][0].text == after.calls[0][0].text
+    assert 'look("desk")' in after.calls[0][0].text
+    assert experience.store.get("one").metadata["recalled"]["runs"] == ["past"]
+    assert experience.status().pending == 1
+
+
+def test_who_keeps_runs_without_a_verdict_is_told_once(caplog):
+    experience = Experience(InMemoryStore(), namespace=ALL)
+    for _ in range(2):
+        model = ScriptedChatModel(replies=[looking(), ANSWER])
+        search("Where is the red key?", [look], model=model, effects={"look": "read"}, experience=experience)
+
+    assert experience.status().pending == 2
+    assert caplog.text.count("nobody says which succeeded") == 1
+    assert Experience(experience.store, verdict=lambda _: True).settle().in_graph == 2
