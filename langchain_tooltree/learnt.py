@@ -3,6 +3,7 @@
 import logging
 import threading
 from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import wait
 from contextvars import Context
 from dataclasses import dataclass, replace
 from functools import partial
@@ -59,8 +60,10 @@ class ExperienceStatus:
 
 
 AT_ONCE = 16
-"""Records that are taken in before a request goes on: about a second. More, as in a new process, are taken in beside
-it, and until then the graph knows less."""
+"""Records that are taken in at once: about a second of work. More, as in a new process, are taken in on a thread."""
+
+PATIENCE = 5.0
+"""Seconds that a request waits for that thread, as long as for a model's reply; then it goes on with what there is."""
 
 
 class Learnt:
@@ -91,8 +94,9 @@ class Learnt:
                 changed = self._compared((yield from self.store.entries()))
                 if len(changed) > AT_ONCE and not whole:
                     # The context of the run, with its callbacks, is not for this.
-                    Context().run(in_thread, partial(self._catch_up, changed, seen), "tooltree-learning")
+                    catching_up = Context().run(in_thread, partial(self._catch_up, changed, seen), "tooltree-learning")
                     going_on = True
+                    yield FunctionStep(partial(wait, timeout=PATIENCE), [catching_up])
                 else:
                     yield from self._take_in(changed)
                     self._seen = seen

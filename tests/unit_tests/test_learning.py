@@ -29,6 +29,7 @@ from langchain_tooltree import (
     search,
 )
 from langchain_tooltree.testing import ScriptedChatModel
+from tests.internals.hall import learnt
 
 ALL = ("tooltree",)
 ANSWER = 'It is on the desk. {"missing": "nothing"}'
@@ -504,7 +505,8 @@ def test_the_instructions_are_kept_with_the_run():
     assert run.instructions == SYSTEM.strip()
 
 
-def test_a_long_past_keeps_the_first_request_of_a_process_waiting_no_longer_than_a_short_one():
+def test_what_takes_long_to_take_in_keeps_the_first_request_of_a_process_waiting_for_a_while_only(monkeypatch):
+    monkeypatch.setattr(learnt, "PATIENCE", 0.01)
     store = InMemoryStore()
     records = ExperienceStore(store, namespace=ALL)
     for number in range(40):
@@ -527,6 +529,18 @@ def test_a_long_past_keeps_the_first_request_of_a_process_waiting_no_longer_than
 
     reading.set()
     assert experience.status().in_graph == 41
+
+
+def test_the_first_request_of_a_process_knows_of_many_runs():
+    store = InMemoryStore()
+    records = ExperienceStore(store, namespace=ALL)
+    for number in range(20):
+        records.add(run_of(id=f"run {number}"))
+    agent, model = finder(Experience(store, namespace=ALL, verdict=lambda _: True))
+
+    agent.invoke(QUESTION)
+
+    assert "look 100% (20 runs)" in model.calls[0][-1].text
 
 
 def test_a_record_that_cannot_be_read_keeps_no_other_out(caplog):
