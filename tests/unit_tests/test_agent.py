@@ -216,7 +216,8 @@ def test_a_memory_recalls_before_the_search_helps_after_a_mishap_and_keeps_the_r
         return AIMessage("", tool_calls=[{"name": "lift", "args": {"box": box}, "id": number}])
 
     review = {"questions": [{"question": "What now?", "answer": "Another box."}], "next_step": "Lift the blue box."}
-    model = ScriptedChatModel(replies=[lifting("red", "1"), review, lifting("blue", "2"), "Lifted."])
+    replies = [lifting("red", "1"), lifting("red", "2"), review, lifting("blue", "3"), "Lifted."]
+    model = ScriptedChatModel(replies=replies)
     memory = CFGMMemory(model, InMemoryStore())
     past = [HumanMessage("Lift a box."), lifting("green", "0"), ToolMessage("You lift green.", tool_call_id="0")]
     memory.experience.add(Trajectory.from_messages(past, success=True, id="past"))
@@ -230,9 +231,10 @@ def test_a_memory_recalls_before_the_search_helps_after_a_mishap_and_keeps_the_r
 
     assert [message.text for message in messages if message.type == "ai"][-1] == "Lifted."
     assert 'lift("green") → You lift green.' in model.calls[0][0].text
-    assert "Lift the blue box." in model.calls[2][-1].text
+    assert "Lift the blue box." in model.calls[3][-1].text
     kept = memory.experience.get("now")
-    assert [step.outcome.text for step in kept.steps] == ["You cannot lift red: it is locked down.", "You lift blue."]
+    refusal = "You cannot lift red: it is locked down."
+    assert [step.outcome.text for step in kept.steps] == [refusal, refusal, "You lift blue."]
     assert kept.success is True
 
 
