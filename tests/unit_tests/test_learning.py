@@ -540,7 +540,7 @@ def test_the_first_request_of_a_process_knows_of_many_runs():
 
     agent.invoke(QUESTION)
 
-    assert "look 100% (20 runs)" in model.calls[0][-1].text
+    assert "(20 runs)" in model.calls[0][-1].text
 
 
 def test_a_record_that_cannot_be_read_keeps_no_other_out(caplog):
