@@ -191,7 +191,7 @@ def test_suggestions_of_a_graph_stand_in_the_prompts_of_the_search_and_not_in_th
     )
     messages = agent.invoke(HELLO)["messages"]
     assert [message.name for message in messages if message.type == "tool"] == ["echo"]
-    assert "went on here with: echo 100% (1 time)." in model.calls[0][0].text
+    assert "went on here with: echo 100% (1 run)." in model.calls[0][0].text
     assert not any("went on here" in message.text for message in messages)
 
 
