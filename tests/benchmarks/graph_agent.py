@@ -34,7 +34,7 @@ from langchain_tooltree import SITGraph, SITGraphMiddleware, Trajectory
 from langchain_tooltree.testing import ScriptedChatModel
 from tests.benchmarks.next_tool_protocol import FOLDS, fold_of, load_successes
 from tests.internals.experience import to_messages
-from tests.internals.sitgraph import SUMMARIZE_STATE, WRITTEN_SUMMARIES, transitions_of
+from tests.internals.sitgraph import SUMMARIZE_STATE, WRITTEN_SUMMARIES, hints, transitions_of
 
 DOUBT = 0.5
 K = 2
@@ -75,7 +75,7 @@ class Actor(BaseCallbackHandler):
             return AIMessage("")
         line = self.lines[0]
         suggested = tuple((each["tool"], each["score"]) for each in told)
-        assert all(f"- {tool}: " in prompt[0].text for tool, _ in suggested)
+        assert hints(told) in f"{prompt[0].text}\n{prompt[-1].text}"
         answered = isinstance(prompt[-1], ToolMessage) and prompt[-1].name == SUMMARIZE_STATE
         if line.tool_calls:
             doubtful = bool(suggested) and suggested[0][1] < DOUBT and not answered
