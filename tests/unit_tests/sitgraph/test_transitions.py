@@ -185,3 +185,13 @@ def step(arguments=None, content=None, status="success"):
 )
 def test_a_summary_is_the_argument_or_what_a_model_wrote(asked, summary):
     assert summary_of(asked) == summary
+
+
+def test_a_result_stays_in_the_state_though_its_id_was_that_of_a_summary_before():
+    def made(tool):
+        entry = {"id": "1", "type": "function", "function": {"name": tool, "arguments": '{"summary": "All is open."}'}}
+        return [{"role": "assistant", "tool_calls": [entry]}, {"role": "tool", "tool_call_id": "1", "content": tool}]
+
+    said = [{"role": "user", "content": "Go."}, *made("summarize_state"), *made("look")]
+
+    assert [message["content"] for message in moment_of(said)[0].messages if message["role"] == "tool"] == ["look"]
