@@ -92,8 +92,8 @@ def test_routine_steps_go_by_the_dialogue_and_a_turning_point_by_the_summary(pat
     ]
     assert steps == [
         ("find_order", "contextual", ["find_order"]),
-        ("track_parcel", "contextual", ["track_parcel", "change_address"]),
-        ("summarize_state", "contextual", ["refund_order", "resend_order"]),
+        ("track_parcel", "contextual", ["track_parcel"]),
+        ("summarize_state", "contextual", ["resend_order", "refund_order"]),
         ("resend_order", "episodic", ["resend_order", "refund_order"]),
         (ANSWER, "", []),
     ]
@@ -241,6 +241,6 @@ def test_a_planner_behind_it_proposes_with_the_suggestions_in_mind(path: str, ag
     assert agency.calls["book OS-1"] == 1
     assert messages[-1].text.endswith("OS-1 is booked")
     first, *_ = model.asked("step")
-    assert "Past runs went on here with: find_flights 100% (1 time)." in first.system
+    assert re.search(r"Past runs went on here with: find_flights \d+% \(1 run\)", first.system)
     assert "Past runs" not in "".join(heard.system for heard in past.heard)
     assert "thread 1" in graph
