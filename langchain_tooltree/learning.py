@@ -22,7 +22,7 @@ from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.experience.embeddings import resolve_embeddings
 from langchain_tooltree.experience.guide import Remembered
 from langchain_tooltree.experience.recorder import RunRecorder, TrajectoryRecorder
-from langchain_tooltree.experience.records import Source, aim_of
+from langchain_tooltree.experience.records import RECALLED, Source, aim_of
 from langchain_tooltree.experience.run_identity import COLLECTING, as_metadata, run_id, tools_in
 from langchain_tooltree.experience.store import PENDING, ExperienceStore, Namespace, entry_of
 from langchain_tooltree.experience.trajectory import Trajectory
@@ -64,9 +64,6 @@ FAILED = "failed_verdicts"
 
 MOST_FAILED = 3
 """So often a model is asked in vain before a run is given up: it may be down, or unable to judge this run."""
-
-RECALLED = "recalled"
-"""Key of a record's metadata under which the ids of the runs and tips stand that were recalled for it."""
 
 
 class Experience:

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any, Unpack
 
 from langchain_core.embeddings import Embeddings
@@ -14,7 +15,7 @@ from langchain_tooltree.cfgm.collect.collect import DEFAULT_MAX_RETRIES, Collect
 from langchain_tooltree.cfgm.collect.collection import Evaluate
 from langchain_tooltree.cfgm.collect.report import CollectionReport, Task
 from langchain_tooltree.cfgm.recall import CANDIDATES, RecalledRun, Recollection, most_like, recall_event, without
-from langchain_tooltree.cfgm.tips import Tip, extract_tips, task_id_of, tips_of
+from langchain_tooltree.cfgm.tips import Tip, credited, extract_tips, task_id_of, tips_of
 from langchain_tooltree.errors import ConfigurationError, check_count
 from langchain_tooltree.experience.store import DEFAULT_NAMESPACE, ExperienceStore
 from langchain_tooltree.experience.trajectory import Trajectory
@@ -195,7 +196,8 @@ class CFGMMemory:
         """Recall the at most `k` successful runs that are most like a task, with their tips (CFGM, Alg. 3).
 
         Runs that have no telling word in common with the task, or hardly any, are not like it: there may be fewer than
-        `k`, or none. Of a conversation, pass what the user wants in the end.
+        `k`, or none. Of a conversation, pass what the user wants in the end. Tips after which runs went well come
+        first, and those are left out after which runs went worse than without them.
 
         Raises:
             ConfigurationError: If `task` is no text, or `k` is less than 1.
@@ -205,13 +207,15 @@ class CFGMMemory:
             raise ConfigurationError(msg)
         check_count("k", k, 1)
         found = yield from flow_of(self.experience.similar)(task, k=CANDIDATES * k, success=True, config=config)
-        recalled = []
+        experience = self.experience.within_config(config)
+        recalled: list[RecalledRun] = []
         for run in most_like(task, found, k):
             # Tasks of the same text may be told apart by an id; the tips of all that were found are recalled.
             ids = [task_id_of(each) for each in found if each.task == run.task]
-            recalled.append(
-                RecalledRun(run, (yield from tips_of(self.experience.within_config(config), run.task, ids)))
-            )
+            recalled.append(RecalledRun(run, (yield from tips_of(experience, run.task, ids))))
+        if any(each.tips for each in recalled):
+            runs = yield from experience.entries()
+            recalled = [replace(each, tips=tuple(credited(each.tips, runs))) for each in recalled]
         return Recollection(task, tuple(recalled))
 
     arecall = async_twin(recall)

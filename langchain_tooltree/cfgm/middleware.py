@@ -27,7 +27,7 @@ from langchain_tooltree.cfgm.tips import Tip
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import check_count
 from langchain_tooltree.experience.recorder import RunRecorder
-from langchain_tooltree.experience.records import aim_of
+from langchain_tooltree.experience.records import RECALLED, aim_of
 from langchain_tooltree.experience.run_identity import COLLECTING, run_id
 from langchain_tooltree.experience.verdict import AnyVerdict
 from langchain_tooltree.flows import Flow, async_twin, driven
@@ -51,6 +51,7 @@ class Recalled(TypedDict):
     namespace: dict[str, str]  # as above: what is one user's is not for another
     request: str | None  # id of the user's message
     text: str  # for the system prompt; empty if nothing is known
+    runs: list[str]  # ids of those that were recalled
     tips: list[dict[str, Any]]  # as `Tip.to_dict` has them
 
 
@@ -212,7 +213,7 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
             experience = self._records_in.experience.within_config(config)
             task = (begun and begun["first"]) or None
             yield from self._recorder.keeping(
-                state["messages"], runtime, experience, task=task, instructions=instructions
+                state["messages"], runtime, experience, task=task, instructions=instructions, about=_recalled_in(state)
             )
         except Exception as error:
             logger.exception("A run was not recorded: %s", error)  # noqa: TRY401 - names the reason in one line
@@ -237,14 +238,14 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
             known = {}
         if not said.task or (known and known.get("request") == request):
             # Nothing new was asked, at least not in words.
-            return None if known else Recalled(namespace=namespace, request=request, text="", tips=[])
+            return None if known else Recalled(namespace=namespace, request=request, text="", runs=[], tips=[])
         wanted = aim_of(dict.fromkeys([begun["first"], *said.requests]))
         recollection = yield from recall_for(
             memory, wanted, k=self._k, own=run_id(runtime), writer=runtime.stream_writer
         )
         text = recall_text(recollection, max_characters=memory.max_characters)
-        tips = list(map(Tip.to_dict, recollection.tips))
-        return Recalled(namespace=namespace, request=request, text=text, tips=tips)
+        tips, runs = list(map(Tip.to_dict, recollection.tips)), [each.trajectory.id for each in recollection.runs]
+        return Recalled(namespace=namespace, request=request, text=text, runs=runs, tips=tips)
 
     def _with_recalled(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
         self._recorder.tools.hear_instructions(run_id(request.runtime), request.system_message)
@@ -255,6 +256,14 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
         if self._recalls_from is None or not recalled.get("text"):
             return request
         return request.override(system_message=extended(request.system_message, recalled["text"]))
+
+
+def _recalled_in(state: CFGMState) -> dict[str, Any]:
+    """What was recalled for a run, for the metadata of its record: tips get credit by its verdict."""
+    recalled: Mapping[str, Any] = state.get("cfgm_recalled") or {}
+    tips = [Tip.from_dict(each).id for each in recalled.get("tips", ())]
+    runs = list(recalled.get("runs", ()))
+    return {RECALLED: {"runs": runs, "tips": tips}} if runs or tips else {}
 
 
 def _is_collecting() -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 
 from langchain_tooltree.cfgm.condense import Move, condensed, in_full, thinned
 from langchain_tooltree.cfgm.masks import masks_in
-from langchain_tooltree.cfgm.tips import Tip
+from langchain_tooltree.cfgm.tips import Tip, distinct
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.events import RecallEvent
 from langchain_tooltree.experience.records import (
@@ -101,8 +101,8 @@ class Recollection:
 
     @property
     def tips(self) -> tuple[Tip, ...]:
-        """The tips of all runs, each once."""
-        return tuple(dict.fromkeys(tip for run in self.runs for tip in run.tips))
+        """The tips of all runs, and of such as say nearly the same the first."""
+        return tuple(distinct(tip for run in self.runs for tip in run.tips))
 
 
 def without(recollection: Recollection, own: str | None, k: int) -> Recollection:
@@ -112,7 +112,7 @@ def without(recollection: Recollection, own: str | None, k: int) -> Recollection
 
 def recall_event(recollection: Recollection) -> RecallEvent:
     """What was recalled, as progress event."""
-    tasks, tips = [run.trajectory.task for run in recollection.runs], [tip.text for tip in recollection.tips]
+    tasks, tips = [run.trajectory.task for run in recollection.runs], [tip.advice for tip in recollection.tips]
     return RecallEvent(type="recall", task=recollection.task, runs=tasks, tips=tips)
 
 
@@ -194,9 +194,12 @@ def _masked(recollection: Recollection) -> tuple[Recollection, dict[str, str]]:
     """The recollection with masks in its tips, and all masks, to be put into the runs while they are shortened."""
     runs = recollection.runs
     masks = masks_in(chain.from_iterable(_texts(each.trajectory) for each in runs))
-    tips = {tip: replace(tip, text=renamed_in(tip.text, masks)) for tip in recollection.tips}
-    kept = (replace(each, tips=tuple(tips[tip] for tip in each.tips)) for each in runs)
+    kept = (replace(each, tips=tuple(_masked_tip(tip, masks) for tip in each.tips)) for each in runs)
     return replace(recollection, runs=tuple(kept)), masks
+
+
+def _masked_tip(tip: Tip, masks: Mapping[str, str]) -> Tip:
+    return replace(tip, text=renamed_in(tip.text, masks), when=renamed_in(tip.when, masks))
 
 
 def _texts(record: Record) -> Iterator[str]:
@@ -233,7 +236,7 @@ class _RunText:
 
 
 def _body(recollection: Recollection, runs: Sequence[_RunText], room: int) -> str:
-    wanted = f"{recollection.task} {' '.join(tip.text for tip in recollection.tips)}"
+    wanted = f"{recollection.task} {' '.join(tip.advice for tip in recollection.tips)}"
     needs = [len(_tips(recollection.tips, room)), *(run.needs for run in runs)]
     shares = _shared(room - len(PARAGRAPH) * len(runs), needs, [FOR_TIPS, *((1 - FOR_TIPS) / len(runs) for _ in runs)])
     parts: list[str] = []
@@ -272,8 +275,8 @@ def _shared(room: int, needs: Sequence[int], weights: Sequence[float]) -> list[i
 
 def _tips(tips: Sequence[Tip], room: int) -> str:
     """The tips that there is room for, the first ones first, and then as many of their reasonings."""
-    texts = list(dict.fromkeys(tip.text for tip in tips))
-    reasonings = {tip.text: tip.reasoning for tip in reversed(tips)}
+    texts = list(dict.fromkeys(tip.advice for tip in tips))
+    reasonings = {tip.advice: tip.reasoning for tip in reversed(tips)}
     lines: dict[str, str] = {}
     left = room - len(TIPS)
     for text in texts:

@@ -265,7 +265,7 @@ class Reflector:
         record = Trajectory.from_messages(ends, id="running")
         shown = excerpt(record, max_characters=self._max_characters)
         descriptions = list(map(_described, tools))
-        advised = [{"text": tip.text, "reasoning": tip.reasoning} for tip in islice(tips, MOST_TIPS)]
+        advised = [{"text": tip.advice, "reasoning": tip.reasoning} for tip in islice(tips, MOST_TIPS)]
         task, step = shortened_in((task, _step(record, anomaly)))
         advised, descriptions = shortened_in(advised, LONGEST_ANSWER), shortened_in(descriptions, LONGEST_DESCRIPTION)
         described, others = _described_among(descriptions, [step.tool for step in record.steps], task)

@@ -356,6 +356,17 @@ def first_request(messages: Iterable[ChatMessage]) -> str:
     return next(filter(None, map(str.strip, requests_in(messages))), "")
 
 
+RECALLED = "recalled"
+"""Key of a record's metadata under which the ids of the runs and tips stand that were recalled for it."""
+
+
+def recalled_tips(metadata: Mapping[str, Any]) -> tuple[str, ...]:
+    """The ids of the tips that were recalled for a run, by its metadata."""
+    held = metadata.get(RECALLED)
+    ids = held.get("tips") if isinstance(held, Mapping) else None
+    return tuple(map(str, ids)) if isinstance(ids, list | tuple) else ()
+
+
 LONGEST_AIM = 400
 """Characters of what somebody wants who has said it in several turns: about 100 tokens. Of 200 to 1,000, more of real
 support dialogues only adds what they share with others."""

@@ -26,7 +26,7 @@ from langchain_tooltree.errors import (
     check_count,
 )
 from langchain_tooltree.experience.embeddings import EmbedStep, resolve_embeddings
-from langchain_tooltree.experience.records import Source
+from langchain_tooltree.experience.records import Source, recalled_tips
 from langchain_tooltree.experience.trajectory import Trajectory, from_json, to_json
 from langchain_tooltree.flows import Flow, arun_flow, async_twin, driven, flow_of, run_flow
 from langchain_tooltree.text import digest
@@ -280,6 +280,7 @@ class RunEntry:
     outcome: str
     version: str
     since: float = 0.0  # when a pending run ended, as its metadata say
+    tips: Sequence[str] = ()  # the ids of those that were recalled for it
 
 
 class ExperienceStore:
@@ -582,7 +583,7 @@ def entry_of(trajectory: Trajectory, written: str | None = None) -> RunEntry:
     text = json.dumps(to_json(trajectory), default=str) if written is None else written
     waiting = trajectory.metadata.get(PENDING) if trajectory.success is None else None
     outcome = _OUTCOMES[trajectory.success] if waiting is None else PENDING
-    return RunEntry(outcome, digest(text), float(waiting or 0))
+    return RunEntry(outcome, digest(text), float(waiting or 0), recalled_tips(trajectory.metadata))
 
 
 def _wanted(success: bool | None) -> dict[str, str] | None:  # noqa: FBT001 - as the methods have it

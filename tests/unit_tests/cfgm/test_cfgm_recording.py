@@ -51,7 +51,8 @@ def test_a_run_is_kept_with_its_verdict_and_without_what_memory_said(path):
     (run,) = kept(memory)
     assert (run.id, run.task, run.success, run.reasons) == ("boiler 1", TASK, True, "It is warm.")
     assert [step.outcome.content for step in run.steps] == [NO_VALVE]
-    everything = repr(run)
+    everything = repr((run.messages, run.steps, run.task))
+    assert run.metadata["recalled"] == {"runs": [f"past {PAST}"], "tips": []}
     for told_by_memory in (NEXT_STEP, PAST, LEARNT, "reference_material"):
         assert told_by_memory not in everything
 
