@@ -182,6 +182,22 @@ def test_a_judge_sees_a_write_that_few_runs_made(own_in, runs, seen):
     assert any(each.kind in {"score", "evaluate"} for each in launched) is seen
 
 
+@pytest.mark.parametrize(("offered", "confidence"), [("pay", 1.0), ("look+pay", 0.7)])
+def test_no_judge_sees_a_write_that_past_runs_made_alone_or_after_a_read(own_in, offered, confidence):
+    tables = {"offers": {(): offered}, "effects": {"pay": "write"}, "spent": ONE}
+    past = {(): says(("pay", 0.5), ("look", 0.45))}
+    launched = []
+    search = own_in(
+        {**tables, "past": past},
+        watch=launched.extend,
+        pre_evaluation="batched",
+        confidence=confidence,
+        max_proposals=1,
+    )
+    assert [each.kind for each in launched if each.kind != "execute"] == ["propose"]
+    assert search.best().call.tool == "pay"
+
+
 def test_scores_that_the_judge_need_not_give_come_from_shares_and_the_models_own_order(own_in, likely_in):
     launched = []
     past = {(): says(("a", 0.9))}
