@@ -196,6 +196,7 @@ def test_no_judge_sees_a_write_that_past_runs_made_alone_or_after_a_read(own_in,
     )
     assert [each.kind for each in launched if each.kind != "execute"] == ["propose"]
     assert search.best().call.tool == "pay"
+    assert search.rollouts == len(launched) - 1, "a call is tried once"
 
 
 def test_scores_that_the_judge_need_not_give_come_from_shares_and_the_models_own_order(own_in, likely_in):
