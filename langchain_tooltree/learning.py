@@ -87,6 +87,7 @@ class Experience:
 
     Args:
         store_or_path: An `ExperienceStore`, any LangGraph store, or a local folder, for which `ChromaStore` is used.
+            A folder belongs to one process at a time; several share a server or a database.
         model: Writes tips, and reflects where something goes wrong: a chat model, or the name of one. Neither is done
             without.
         verdict: Says whether a run succeeded: a function (see `VerdictFunction`), a chat model, the name of one, or a
@@ -207,7 +208,7 @@ class Experience:
     def settle(self) -> Flow[ExperienceStatus]:
         """Judge all runs of the namespace that wait for it, as if their threads rested, and wait until that is done.
 
-        Its async twin is `asettle`. What goes wrong with a run is logged, and the run waits on.
+        What goes wrong with a run is logged, and the run waits on. With a `model`, tips are taken, too.
         """
         learnt = self._here()
         yield from learnt.refresh(whole=True)
@@ -312,6 +313,8 @@ class Experience:
         # Where only a recorder hears of a run, it is not known before its end that it has begun.
         has_begun = self._shared.end(learnt.place, trajectory.id)
         resting = [] if has_begun else self._resting(learnt, trajectory.id)
+        if trajectory.id in learnt.entries:
+            trajectory = _credited(trajectory, (yield from learnt.store.reading([trajectory.id])))
         yield from learnt.keep(trajectory)
         due = learnt.pending(time.time() - self._settle_seconds)
         yield from self._have_judged(learnt, list(dict.fromkeys([*resting, *due])))
@@ -482,6 +485,15 @@ def _is_function(verdict: object) -> bool:
 def _own_id() -> str | None:
     runtime = current_runtime()
     return None if runtime is None else run_id(runtime)
+
+
+def _credited(trajectory: Trajectory, earlier: Sequence[Trajectory]) -> Trajectory:
+    """A thread that has gone on, with what was recalled in its earlier turns as well."""
+    known = [run.metadata.get(RECALLED) or {} for run in (*earlier, trajectory)]
+    both = {
+        kind: list(dict.fromkeys(name for each in known for name in each.get(kind, ()))) for kind in ("runs", "tips")
+    }
+    return replace(trajectory, metadata={**trajectory.metadata, RECALLED: both}) if any(known) else trajectory
 
 
 def tip_id(tip: Mapping[str, Any]) -> str:

@@ -666,3 +666,16 @@ def test_who_keeps_runs_without_a_verdict_is_told_once(caplog):
     assert experience.status().pending == 2
     assert caplog.text.count("nobody says which succeeded") == 1
     assert Experience(experience.store, verdict=lambda _: True).settle().in_graph == 2
+
+
+def test_a_thread_keeps_the_credit_of_all_its_turns():
+    experience = Experience(InMemoryStore(), namespace=ALL, verdict=lambda _: True)
+    experience.learn(run_of("Where is the red key?", id="key"))
+    experience.learn(run_of("Which plane flies to Oslo on Monday?", id="plane"))
+    agent, _ = finder(experience, turns=2, checkpointer=InMemorySaver())
+
+    agent.invoke(QUESTION, in_thread("one"))
+    assert experience.store.get("one").metadata["recalled"]["runs"] == ["key"]
+    agent.invoke({"messages": [("user", "Which plane flies to Oslo on Monday?")]}, in_thread("one"))
+
+    assert set(experience.store.get("one").metadata["recalled"]["runs"]) == {"key", "plane"}
