@@ -179,7 +179,7 @@ class GrowingRows:
             self._used = len(kept)
 
 
-COMPARED = 2048  # states that are compared number by number, to bound the time; of more, those nearest by sketch
+COMPARED = 1024  # states that are compared number by number, to bound the time; of more, those nearest by sketch
 GLANCED = 8 * COMPARED  # states whose whole sketches are compared; of more, those nearest by its first words
 GLANCE = 2  # words of a sketch that are compared with those of every state
 CHUNK = 1 << 15  # states that are looked at together: what comes of them stays in the processor's cache
@@ -253,23 +253,31 @@ class States:
         Of those after the tool `source` if one is given; those at which the agent answered its user only with `ends`.
         """
         sketch = sketched(packed(state)[None])[0]
-        found = []
-        for part in self._parts():
+        parts, places = self._parts(), []
+        for part in parts:
             kept = part.targets != REMOVED if ends else part.targets >= 0
             if source is not None:
                 kept &= part.sources == source
-            found.append(part.taken(_glanced(part.sketches, sketch, kept)))
-        rows = Rows.joined(found)
-        apart = distances(rows.sketches, sketch)
-        nearest = np.lexsort((rows.keys, apart))[:COMPARED]  # ties by key, not in the order in which they were added
-        return rows.taken(nearest[np.argsort(rows.keys[nearest])])
+            places.append(_glanced(part.sketches, sketch, kept))
+        found = list(zip(parts, places, strict=True))
+        apart = np.concatenate([distances(part.sketches[here], sketch) for part, here in found])
+        keys = np.concatenate([part.keys[here] for part, here in found])
+        nearest = np.zeros(len(keys), dtype=bool)
+        nearest[np.lexsort((keys, apart))[:COMPARED]] = True  # ties by key, not in the order in which they were added
+        first = len(places[0])
+        stored, added = places[0][nearest[:first]], places[1][nearest[first:]]
+        return _by_key([parts[0].taken(stored), parts[1].taken(added)])
 
     def _chosen(self, choose: Callable[[Rows], NDArray[np.bool_]]) -> Rows:
-        rows = Rows.joined([part.taken(np.flatnonzero(choose(part))) for part in self._parts()])
-        return rows.taken(np.argsort(rows.keys, kind="stable"))
+        return _by_key([part.taken(np.flatnonzero(choose(part))) for part in self._parts()])
 
     def _parts(self) -> tuple[Rows, Rows]:
         return self._stored, self._added.rows
+
+
+def _by_key(parts: Sequence[Rows]) -> Rows:
+    rows = Rows.joined(parts)
+    return rows.taken(np.argsort(rows.keys, kind="stable"))
 
 
 def _glanced(sketches: Sketches, sketch: Sketches, kept: NDArray[np.bool_]) -> Places:
@@ -281,8 +289,8 @@ def _glanced(sketches: Sketches, sketch: Sketches, kept: NDArray[np.bool_]) -> P
         here = slice(begin, begin + CHUNK)
         apart[here] = sum(np.bitwise_count(sketches[here, word] ^ sketch[word]) for word in range(GLANCE))
     apart[~kept] = 255
-    farthest = min(np.partition(apart, GLANCED)[GLANCED], 254)
-    return np.flatnonzero(apart <= farthest)
+    enough = int(np.searchsorted(np.cumsum(np.bincount(apart, minlength=256)), GLANCED))
+    return np.flatnonzero(apart <= min(enough, 254))
 
 
 def summed(codes: Codes) -> NDArray[np.int64]:

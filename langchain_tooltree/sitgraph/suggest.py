@@ -1,8 +1,9 @@
 """From a state to suggestions: which edges may be followed, which mode applies, what speaks for it. Pure."""
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -69,7 +70,7 @@ class Ranking:
     shares: Figures
     support: NDArray[np.int64]
     mode: Mode
-    evidence: Mapping[int, tuple[Evidence, ...]] = field(default_factory=dict)  # by target, best first
+    evidence: Callable[[int], tuple[Evidence, ...]] = lambda _: ()  # for a target, best first
 
     def best(self, k: int, names: Sequence[str]) -> list[Suggestion]:
         """The tools with the largest shares. Of equal ones, that of more runs comes first, then the name decides."""
@@ -78,7 +79,7 @@ class Ranking:
             places = np.flatnonzero(self.shares >= np.partition(self.shares, len(places) - k)[len(places) - k])
         order = sorted((-self.shares[at], -self.support[at], names[self.targets[at]], at) for at in places.tolist())
         return [
-            Suggestion(name, float(-share), self.mode, int(-support), self.evidence.get(int(self.targets[at]), ()))
+            Suggestion(name, float(-share), self.mode, int(-support), self.evidence(int(self.targets[at])))
             for share, support, name, at in order[:k]
         ]
 
@@ -220,8 +221,7 @@ class Recommender:
             return None
         targets, scores, support = targets[kept], scores[kept], support[kept]
         shares = softmax(scores, self.fit.temperature)
-        evidence = {target: self._evidence(ballot, target) for target in targets.tolist()}
-        return Ranking(targets, shares, support, "contextual", evidence)
+        return Ranking(targets, shares, support, "contextual", partial(self._evidence, ballot))
 
     def _elected(
         self, ballot: Ballot, source: str, allowed: Collection[str] | None, *, least: int
@@ -229,8 +229,8 @@ class Recommender:
         """The tools that are voted for and allowed, with their scores, and the runs that speak for each."""
         targets, scores = ballot.scores()
         edges = self.graph.outgoing(source)
-        runs = dict(zip(edges.targets.tolist(), edges.runs.tolist(), strict=True))
-        support = np.array([runs.get(each) or ballot.support(each) for each in targets.tolist()], dtype=np.int64)
+        runs = ballot.support() | dict(zip(edges.targets.tolist(), edges.runs.tolist(), strict=True))
+        support = np.array([runs[each] for each in targets.tolist()], dtype=np.int64)
         kept = support >= least
         if allowed is not None:
             kept &= np.isin(targets, self.graph.numbers(allowed))
@@ -246,7 +246,7 @@ class Recommender:
         targets, scores = ballot.scores()
         if END not in targets:
             return 0.0, 0
-        return float(softmax(scores, self.fit.ending)[targets == END][0]), ballot.support(END)
+        return float(softmax(scores, self.fit.ending)[targets == END][0]), ballot.support()[END]
 
     def _vote(self, source: str, before: str, views: Floats) -> Ballot | None:
         near = self.graph.states.near(views)
@@ -293,7 +293,9 @@ class Recommender:
                 text = self.graph.summary_text(int(rows.keys[row])) if self.ablation != "w/o graph" else ""
                 run = self.graph.run_ids[rows.runs[row]]
                 evidence[target] = (*seen, Evidence(run, round(float(likeness[row]), 4), text))
-        return Ranking(edges.targets, powers / math.fsum(powers), edges.runs, "episodic", evidence)
+        return Ranking(
+            edges.targets, powers / math.fsum(powers), edges.runs, "episodic", lambda target: evidence.get(target, ())
+        )
 
     def _compared(self, table: States, source: str, state: Floats) -> tuple[Rows, Figures]:
         """The states after a tool, and how similar each is to one by any of its views."""

@@ -12,6 +12,7 @@ out together, the states of run b are foretold `F_b = Y_b - P_bb^-1 A_b`, with `
 """
 
 import math
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -117,9 +118,10 @@ class Ballot:
         scores: Figures = np.bincount(places, self.votes, minlength=len(targets)).astype(np.float64)
         return targets, scores
 
-    def support(self, target: int) -> int:
-        """How many distinct runs vote for a tool."""
-        return len(np.unique(self.rows.runs[self.rows.targets == target]))
+    def support(self) -> dict[int, int]:
+        """How many distinct runs vote for each tool."""
+        votes = np.unique(np.stack([self.rows.targets, self.rows.runs]), axis=1)
+        return Counter(votes[0].tolist())
 
     def evidence(self, target: int, most: int) -> list[int]:
         """The places of the states that vote most for a tool."""
@@ -210,20 +212,15 @@ class _Sample:
 
     def likelihood(self, weights: Floats, ridge: float) -> Figures:
         """The logarithm of the likelihood of each run at the best temperature, of what other runs did as well."""
-        scores = self._scores(weights, ridge)
-        every = [self._likelihood(scores, temperature) for temperature in TEMPERATURES]
-        best = max(every, key=lambda each: float(each.sum()))
-        return np.bincount(self._runs, best, minlength=len(self._blocks)).astype(np.float64)
+        every = self._likelihoods(self._scores(weights, ridge))
+        best = every[every.sum(axis=1).argmax()]
+        return np.bincount(self._runs[self._foretold], best, minlength=len(self._blocks)).astype(np.float64)
 
     def calibrated(self, weights: Floats, ridge: float, expected: float) -> tuple[float, float]:
         """The most probable temperature, and the most probable score of what no run did."""
         scores = self._scores(weights, ridge)
-        temperature = max(
-            TEMPERATURES.tolist(),
-            key=lambda each: (
-                self._likelihood(scores, each).sum() - (math.log(each / expected) / TEMPERATURE_SPREAD) ** 2 / 2
-            ),
-        )
+        prior = (np.log(TEMPERATURES / expected) / TEMPERATURE_SPREAD) ** 2 / 2
+        temperature = float(TEMPERATURES[(self._likelihoods(scores).sum(axis=1) - prior).argmax()])
         powers = np.concatenate([scores / temperature, np.zeros((len(scores), 1))], axis=1)
         places = np.where(self._foretold, self._targets, -1)
 
@@ -233,11 +230,10 @@ class _Sample:
 
         return temperature, max(OTHERS.tolist(), key=probability)
 
-    def _likelihood(self, scores: Figures, temperature: float) -> Figures:
-        found = np.zeros(len(scores))
-        known = self._foretold
-        found[known] = _log_shares(scores[known] / temperature, self._targets[known])
-        return found
+    def _likelihoods(self, scores: Figures) -> Figures:
+        """The logarithm of the share of what came next, for each temperature and each state where others did it too."""
+        known = scores[self._foretold] / TEMPERATURES[:, None, None]
+        return _log_shares(known, self._targets[self._foretold])
 
     def _scores(self, weights: Floats, ridge: float) -> Figures:
         """The score of each tool in each state by all other runs, in closed form."""
@@ -251,8 +247,8 @@ class _Sample:
 
 
 def _log_shares(powers: Figures, places: NDArray[np.intp]) -> Figures:
-    """The logarithm of the share at one place of each row."""
-    highest = powers.max(axis=1)
-    whole = np.log(np.exp(powers - highest[:, None]).sum(axis=1)) + highest
-    shares: Figures = powers[np.arange(len(powers)), places] - whole
+    """The logarithm of the share at one place of each row, along the last axis."""
+    highest = powers.max(axis=-1, initial=-np.inf)
+    whole = np.log(np.exp(powers - highest[..., None]).sum(axis=-1)) + highest
+    shares: Figures = powers[..., np.arange(len(places)), places] - whole
     return shares

@@ -6,6 +6,7 @@ from langchain_tooltree.sitgraph import files as files_module
 from langchain_tooltree.sitgraph import mining as mining_module
 from langchain_tooltree.sitgraph import states as states_module
 from langchain_tooltree.sitgraph import transitions as views_module
+from langchain_tooltree.sitgraph import votes as votes_module
 from langchain_tooltree.sitgraph.drift import DriftReport, schema_hash, toolset_of
 from langchain_tooltree.sitgraph.files import LARGE, MANIFEST, load_graph
 from langchain_tooltree.sitgraph.graph import INVERSE_TURN, Contribution, Edges, Graph, Outgoing, Snapshot
@@ -59,5 +60,5 @@ from langchain_tooltree.sitgraph.transitions import (
 from langchain_tooltree.sitgraph.transitions import (
     both_ends as shortened,
 )
-from langchain_tooltree.sitgraph.votes import SAMPLED, Fit, Points, kernel, vote
+from langchain_tooltree.sitgraph.votes import Fit, Points, kernel, vote
 from langchain_tooltree.sitgraph.votes import fitted as fitted_vote
