@@ -1,5 +1,6 @@
 """What past runs say, in words for a model: one short line, and nothing where there is nothing worth saying."""
 
+import heapq
 import html
 import math
 import re
@@ -23,7 +24,7 @@ FEWEST_RUNS = {"read": 1, "write": 2}
 made; a read that was not needed costs one call."""
 
 MOST_HINTS = 2
-"""Hints in a line, as in the paper."""
+"""Tools in a line, as in the paper; that runs ended there is told beside them."""
 
 MAX_SUMMARY = 300
 """Characters of a stored summary that a prompt shows: about 75 tokens."""
@@ -54,7 +55,8 @@ def hint_line(found: NextTools, *, reads: Collection[str] = (), refused: str = "
         for tool, share in found.shares.items()
         if _is_supported(tool, found.runs.get(tool, 0), reads)
     ]
-    line = _line(_worth_saying([*tools, _Option(ANSWERING, found.done)]))
+    best = heapq.nlargest(MOST_HINTS, tools, key=lambda each: each.share)
+    line = _line(_worth_saying([*best, _Option(ANSWERING, found.done)], MOST_HINTS + 1))
     return " ".join(filter(None, [line, refused and f"{refused}."]))
 
 
@@ -92,7 +94,7 @@ def _counted(number: int, unit: str) -> str:
     return f" ({number} {unit}{'s' * (number != 1)})"
 
 
-def _worth_saying(options: Iterable[_Option], most: int = MOST_HINTS) -> list[_Option]:
+def _worth_saying(options: Iterable[_Option], most: int) -> list[_Option]:
     """The options to name, best first; none where something else is as likely as all of them."""
     best = sorted(options, key=lambda each: (-each.share, each.name))[:most]
     told = [each for each in best if each.share >= SECOND_HINT]
