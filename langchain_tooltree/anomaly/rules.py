@@ -360,12 +360,18 @@ def found_in(
     return next((found for check in checks for seen in latest if (found := check(seen))), None)
 
 
+SURE = 0.85
+"""Confidence, in [0, 1], from which on a call counts as failed. Below it are words that may be good news: a seat that
+"is booked" is taken, or yours."""
+
+
 def has_failed(step: Step) -> bool:
-    """Whether a call failed or was refused, by what it brought back alone; one of which nothing is known has not."""
+    """Whether a call surely failed or was refused, by what it brought back alone."""
     if step.outcome is None:
         return False
     seen = ObservedCall(step)
-    return seen.failed or found_in([seen], None, lambda _: False, phrase_book().packs["default"]) is not None
+    found = None if seen.failed else found_in([seen], None, lambda _: False, phrase_book().packs["default"])
+    return seen.failed or (found is not None and found.confidence >= SURE)
 
 
 WEAK = 0.5

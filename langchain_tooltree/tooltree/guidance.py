@@ -95,7 +95,7 @@ class Guidance:
         """What is known in a state, for a question there with these tools."""
         if self._guide is None:
             return Hints()
-        may_ask, earlier = self._launched[operation.id]
+        may_ask, earlier = self._launched.get(operation.id, (False, ""))
         known = yield from self._guide.next_tools(self._dialogue.chat_at(node, fresh=seen), tools)
         remedy = ""
         if may_ask and meter.left > 1:  # the question itself has to be asked, too

@@ -20,6 +20,7 @@ from langgraph.runtime import Runtime
 
 from langchain_tooltree._langgraph import configurable_here, namespace_here, stream_now
 from langchain_tooltree.anomaly.detector import standard_detector
+from langchain_tooltree.anomaly.rules import SURE
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.experience.embeddings import resolve_embeddings
@@ -56,9 +57,12 @@ def deserves_search(request: ModelRequest[Any]) -> bool:
     if latest.reply is None:
         return False
     # A call that a person has rejected is no anomaly, and still a reason to plan anew.
-    failed = any(result.status == "error" for result in latest.observations) or standard_detector().check(said)
+    failed = any(result.status == "error" for result in latest.observations)
+    if not failed and not _corrects_form(request):
+        anomaly = standard_detector().check(said)
+        failed = anomaly is not None and anomaly.confidence >= SURE
     goes_on = bool(plan_metadata(latest.reply).get("plan"))
-    return bool(failed) or goes_on or _handed_over(request, latest.reply)
+    return failed or goes_on or _handed_over(request, latest.reply)
 
 
 class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):

@@ -59,6 +59,10 @@ def test_a_call_is_refused_by_its_mark_or_by_its_words(more):
     assert learnt(run).after(START) == {KEY: (1, 1)}
 
 
+def test_words_that_may_be_good_news_are_no_refusal():
+    assert learnt(run_of("1", *called("book", result="Room 7 is booked"))).after(START) == {}
+
+
 def test_words_tell_how_often_a_tool_was_refused_where_that_is_most_of_the_time():
     vain = [run_of(str(n), *called("find"), *refusing(("cancel", {"order": n}))) for n in range(LEAST_REFUSED)]
     fine = [run_of(f"fine {n}", *called("find", "cancel")) for n in range(LEAST_REFUSED)]
