@@ -10,6 +10,7 @@ hypothesis. FILE: trajectories in the OpenAI chat format, JSON lines, replayed f
 
 import argparse
 import json
+import os
 import time
 from collections import defaultdict
 from collections.abc import Sequence
@@ -50,6 +51,7 @@ TABLES = {
 def main(arguments: Sequence[str] | None = None) -> None:
     """Play, print tables and targets, and write JSON where wanted."""
     options = _options(arguments)
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # two processes work side by side already
     began = time.monotonic()
     told = _arms(options)
     told["inside_a_search"] = {path.name: inside_a_search(path) for path in options.files}
