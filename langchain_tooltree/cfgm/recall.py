@@ -23,7 +23,7 @@ from langchain_tooltree.experience.records import (
     text_of,
 )
 from langchain_tooltree.experience.trajectory import Trajectory
-from langchain_tooltree.text import GAP, cut, kinship, one_line, renamed_in, substance, weight, words_of
+from langchain_tooltree.text import GAP, cut, kinship, one_line, renamed_in, substance, telling_words, weight
 
 CANDIDATES = 8  # runs that are looked at for each one that is recalled, so that there is something to choose from
 LEAST_KINSHIP = 0.25
@@ -42,9 +42,9 @@ def complementary(task: str, others: Sequence[str], k: int) -> list[int]:
     """
     if not others:
         return []
-    words = [frozenset(words_of(other)) for other in others]
+    words = [telling_words(other) for other in others]
     known = Counter(word for text in set(words) for word in text)
-    worth = {word: math.log((1 + len(set(words))) / (1 + known[word])) * weight(word) for word in words_of(task)}
+    worth = {word: math.log((1 + len(set(words))) / (1 + known[word])) * weight(word) for word in telling_words(task)}
     chosen: list[int] = []
     covered: set[str] = set()
     left = list(range(len(others)))
