@@ -22,6 +22,9 @@ from langchain_tooltree.tooltree.planner import Planner, PlannerOptions, Turn, w
 NEXT_IN_PAST_RUNS = "At a point like this, past runs called next: "
 """Begins the hint that is made of suggestions in the state."""
 
+WORTH_SAYING = 0.5
+"""Share that the suggestions have together at the least, in [0, 1]: below, past runs did something else more often."""
+
 
 class ToolTreeNode(Runnable[Any, dict[str, list[BaseMessage]]]):
     """Searches over real tool calls and adds the best trajectory to the conversation.
@@ -151,11 +154,12 @@ class _LeftInState:
             return None
         shares = {tool: share for tool, (share, _) in known.items()}
         listed = ", ".join(f"{tool} ({share:.0%})" for tool, share in shares.items())
+        worth_saying = sum(shares.values()) >= WORTH_SAYING
         return NextTools(
             shares=shares,
             runs={tool: runs for tool, (_, runs) in known.items()},
             other=max(1 - sum(shares.values()), 0.0),
-            text=f"{NEXT_IN_PAST_RUNS}{listed}. Only a hint.",
+            text=f"{NEXT_IN_PAST_RUNS}{listed}. Only a hint." if worth_saying else "",
         )
 
     def is_anomalous(self, said: Conversation) -> Flow[bool]:  # noqa: ARG002 - nobody is there to say so

@@ -226,6 +226,12 @@ async def test_what_is_not_theirs_changes_nothing(visit, left):
     assert told(model) == told(alone)
 
 
+async def test_suggestions_of_what_past_runs_seldom_did_are_not_told_and_are_weighed_all_the_same(visit):
+    messages, model = await visit({**STATE, "suggestions": [suggestion("measure", 0.3), suggestion("look", 0.1)]})
+    assert told(model)[0][1] == "Where is it?"
+    assert search_result(messages[-1]).tree.root.prior.shares == pytest.approx({"measure": 0.3, "look": 0.1})
+
+
 async def test_the_keys_may_be_others(visit):
     _, model = await visit(
         {**STATE, "hints": SUGGESTED, "notes": ADVICE}, suggestions_key="hints", recalled_key="notes"
