@@ -14,7 +14,7 @@ from langchain_tooltree.experience.embeddings import embedder_name, resolve_embe
 from langchain_tooltree.experience.guide import NextTools
 from langchain_tooltree.experience.records import ChatMessage, Record
 from langchain_tooltree.experience.trajectory import to_chat
-from langchain_tooltree.flows import Flow, FunctionStep, async_twin, driven, run_flow
+from langchain_tooltree.flows import Flow, FunctionStep, async_twin, driven, in_thread, run_flow
 from langchain_tooltree.sitgraph.drift import DriftReport, GivenTools, drift, toolset_of
 from langchain_tooltree.sitgraph.files import load_graph, save_graph
 from langchain_tooltree.sitgraph.graph import Graph
@@ -123,7 +123,10 @@ class SITGraph:
         contributions = yield from mine([trajectory], self._encoder, aliases=self.aliases, tools=tools)
         with self._lock:
             self._graph.remove(trajectory.id)
-            return any(self._graph.add(contribution) for contribution in contributions)
+            learnt = any(self._graph.add(contribution) for contribution in contributions)
+        if self.contextual and self._graph.fit is None:
+            in_thread(self._fit, "sitgraph-fit")  # now, and not when the next suggestion is asked for
+        return learnt
 
     alearn = async_twin(learn)
 
@@ -213,7 +216,7 @@ class SITGraph:
         return Recommender(self._graph, self.alpha, self.min_support, self._graph.fit or Fit(), self.ablation)
 
     def _fit(self, _: object = None) -> None:
-        """Fit the vote where the runs that it goes by have changed."""
+        """Fit the vote where the runs that it goes by have changed; nothing of it is saved."""
         with self._fitting:
             while self._graph.fit is None:
                 with self._lock:

@@ -59,6 +59,7 @@ def plain(suggestion: Suggestion | Mapping[str, Any]) -> Mapping[str, Any]:
 
 BANDWIDTH = 0.05  # difference in cosine that divides the share of a summary by e; chosen by hand, the same for all data
 EVIDENCE = 3  # stored states shown for a suggestion
+MANY = 0.5  # share of the edges with summaries from which on these alone decide; fewer join the vote of states
 MOSTLY = 0.5  # share of the end of a turn from which on no tool is suggested where no run ever went on
 
 
@@ -71,6 +72,16 @@ class Ranking:
     support: NDArray[np.int64]
     mode: Mode
     evidence: Callable[[int], tuple[Evidence, ...]] = lambda _: ()  # for a target, best first
+
+    def joined(self, other: "Ranking", share: float) -> "Ranking":
+        """Both rankings in one, to which the other one gives this share. What it knows is shown first."""
+        targets = np.union1d(self.targets, other.targets)
+        shares, support = np.zeros(len(targets)), np.zeros(len(targets), dtype=np.int64)
+        for ranking, part in ((self, 1 - share), (other, share)):
+            places = np.searchsorted(targets, ranking.targets)
+            shares[places] += part * ranking.shares
+            support[places] = np.maximum(support[places], ranking.support)
+        return Ranking(targets, shares, support, other.mode, lambda each: other.evidence(each) or self.evidence(each))
 
     def best(self, k: int, names: Sequence[str]) -> list[Suggestion]:
         """The tools with the largest shares. Of equal ones, that of more runs comes first, then the name decides."""
@@ -182,14 +193,17 @@ class Recommender:
     ) -> Ranking | None:
         edges = self._edges(source, allowed)
         stateless = self.ablation in {"w/o state", "only weight w/o efficiency"}
+        by_summary, share = None, 0.0
         if edges is not None and summary is not None and not stateless:
-            by_summary = self._by_summary(edges, source, summary[None], dialogue_known=views is not None)
-            if by_summary is not None:
-                return by_summary
+            by_summary, share = self._by_summary(edges, source, summary[None], dialogue_known=views is not None)
+        if by_summary is not None and (views is None or share >= MANY):
+            return by_summary
         if views is not None and not stateless and self.ablation != "w/o adapt":
             by_vote = self._by_vote(source, before, views, allowed)
             if by_vote is not None:
-                return by_vote
+                return by_vote if by_summary is None else by_vote.joined(by_summary, share)
+        if by_summary is not None:
+            return by_summary
         if edges is None:
             return None
         weights = self._weights(edges)
@@ -264,8 +278,10 @@ class Recommender:
             for place in ballot.evidence(target, EVIDENCE)
         )
 
-    def _by_summary(self, edges: Outgoing, source: str, summary: Floats, *, dialogue_known: bool) -> Ranking | None:
-        """Rank by the agent's summary; `None` where nothing is similar.
+    def _by_summary(
+        self, edges: Outgoing, source: str, summary: Floats, *, dialogue_known: bool
+    ) -> tuple[Ranking | None, float]:
+        """Rank by the agent's summary, `None` where nothing is similar; and the share of the edges with summaries.
 
         An edge without summaries is compared by the texts of its derived states. Where no summary is similar, the
         state derived from the dialogue says more than such a comparison.
@@ -274,7 +290,7 @@ class Recommender:
         similar = _most_similar(edges.targets, rows.targets, likeness)
         summed_up = np.isin(edges.targets, rows.targets)
         if dialogue_known and not similar.any():
-            return None
+            return None, 0.0
         if not summed_up.all():
             texts = np.zeros((len(VIEWS), summary.shape[1]), dtype=np.float32)
             texts[: len(TEXT_VIEWS)] = summary
@@ -283,7 +299,7 @@ class Recommender:
         if self.ablation == "w/o adapt":
             similar = similar * self._weights(edges)
         if not similar.any():
-            return None
+            return None, 0.0
         powers = np.exp((similar - similar.max()) / BANDWIDTH)
         evidence: dict[int, tuple[Evidence, ...]] = {}
         for row in np.argsort(-likeness, kind="stable").tolist():
@@ -293,9 +309,10 @@ class Recommender:
                 text = self.graph.summary_text(int(rows.keys[row])) if self.ablation != "w/o graph" else ""
                 run = self.graph.run_ids[rows.runs[row]]
                 evidence[target] = (*seen, Evidence(run, round(float(likeness[row]), 4), text))
-        return Ranking(
+        ranking = Ranking(
             edges.targets, powers / math.fsum(powers), edges.runs, "episodic", lambda target: evidence.get(target, ())
         )
+        return ranking, float(summed_up.mean())
 
     def _compared(self, table: States, source: str, state: Floats) -> tuple[Rows, Figures]:
         """The states after a tool, and how similar each is to one by any of its views."""
