@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from langchain.agents import create_agent
 from langchain.agents.middleware import HumanInTheLoopMiddleware
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
@@ -229,14 +229,20 @@ def test_a_run_that_is_not_judged_yet_is_not_recalled():
 
 def test_what_is_recalled_stands_in_the_prompt_of_the_second_run_within_its_room():
     experience = Experience(InMemoryStore(), namespace=ALL, verdict=lambda _: True)
-    experience.learn(run_of("Where is the red key?", id="past"))
+    asked = [HumanMessage("Where is the red key?")]
+    for number in range(60):
+        found = ToolMessage(
+            f"On the shelf in room {number} lies book {number} of a long series.", tool_call_id=f"{number}"
+        )
+        asked += [looking(f"{number}", f"shelf {number}"), found]
+    experience.learn(Trajectory.from_messages([*asked, AIMessage("On the shelf.")], success=True, id="past"))
     agent, model = finder(experience)
 
     agent.invoke(QUESTION)
 
     first, second = (call[0].text for call in model.calls)
     assert first == second
-    assert 'look("desk")' in first
+    assert 'look("shelf' in first
     assert len(first) < 1.25 * len(SYSTEM) + 300
 
 
