@@ -26,7 +26,7 @@ DEFAULT_COOLDOWN = 3  # rounds of calls from one reflection to the next: the cor
 
 DEFAULT_PATIENCE = 1
 """Anomalies of an episode that pass before the first reflection. On real runs of an airline's agent, 9 of 36 with an
-anomaly succeeded unaided. Helped at once, they take 13 of 63 reflections; helped at the second anomaly, 3 of 22."""
+anomaly succeeded unaided. Helped at once, they take 13 of 63 reflections; helped at the second anomaly, 3 of 26."""
 
 RECENT = 3  # rounds for which trouble counts as going on, whatever came back well since: a pause of the same length
 
