@@ -88,9 +88,8 @@ EFFECTS = {"half": 0.5, "no": 0.0}
 """How much of the hypothesis on advice is left, for the sensitivity."""
 
 SENSITIVE = {
-    f"{name}, {label} effect": arm.with_effect(factor)
-    for name, arm in ARMS.items()
-    if arm.suggestions or arm.tips or arm.trouble
+    f"{name}, {label} effect": ARMS[name].with_effect(factor)
+    for name in ("suggestions", "all")
     for label, factor in EFFECTS.items()
 }
 
