@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from langchain_tooltree.sitgraph.graph import UNKNOWN, Graph, Outgoing
+from langchain_tooltree.sitgraph.graph import Graph, Outgoing
 from langchain_tooltree.sitgraph.states import END, Floats, Rows, States, cosines
 from langchain_tooltree.sitgraph.transitions import START, TEXT_VIEWS, VIEWS
 from langchain_tooltree.sitgraph.votes import Ballot, Figures, Fit, Numbers, equal, softmax, vote
@@ -72,6 +72,7 @@ class Ranking:
     support: NDArray[np.int64]
     mode: Mode
     evidence: Callable[[int], tuple[Evidence, ...]] = lambda _: ()  # for a target, best first
+    counted: bool = True  # whether of equal shares that of more runs comes first
 
     def joined(self, other: "Ranking", share: float) -> "Ranking":
         """Both rankings in one, to which the other one gives this share. What it knows is shown first."""
@@ -85,24 +86,28 @@ class Ranking:
 
     def best(self, k: int, names: Sequence[str]) -> list[Suggestion]:
         """The tools with the largest shares. Of equal ones, that of more runs comes first, then the name decides."""
+        ties = self.support * self.counted
         places = np.arange(len(self.shares))
         if k < len(self.shares):
             places = np.flatnonzero(self.shares >= np.partition(self.shares, len(places) - k)[len(places) - k])
-        order = sorted((-self.shares[at], -self.support[at], names[self.targets[at]], at) for at in places.tolist())
+        order = sorted((-self.shares[at], -ties[at], names[self.targets[at]], at) for at in places.tolist())
         return [
-            Suggestion(name, float(-share), self.mode, int(-support), self.evidence(int(self.targets[at])))
-            for share, support, name, at in order[:k]
+            Suggestion(name, float(-share), self.mode, int(self.support[at]), self.evidence(int(self.targets[at])))
+            for share, _, name, at in order[:k]
         ]
 
 
 Ablation = Literal["w/o graph", "w/o weight", "w/o state", "only weight w/o efficiency", "w/o adapt"]
-"""Parts of SIT-Graph that can be left out, named as in the paper:
+"""Parts of SIT-Graph that can be left out, named and meant as in the paper:
 
-- `w/o graph`: states are compared whichever tool was called last;
-- `w/o weight`: edges are ranked by states alone;
-- `w/o state`: edges are ranked by weight alone;
-- `only weight w/o efficiency`: by how often each was followed, without the 1 / T term of Eq. 1;
-- `w/o adapt`: weight times similarity at every step, whether or not the agent has summed up the state.
+- `w/o graph`: nothing is suggested, and what is left is the tool that sums up the state;
+- `w/o weight`: states alone decide, and where there are none to compare, all edges are equal;
+- `w/o state`, which is *only weight*: weights alone decide;
+- `only weight w/o efficiency`: counts alone decide, without the 1 / T term of Eq. 1;
+- `w/o adapt`: where edges of the last tool have summaries, states are compared with them at every step, and weights
+  decide elsewhere. Where the agent has not summed up the state, it is read off the dialogue.
+
+*With GNN4Plan* would be another method on the same graph, which has to be trained; it is not here.
 """
 
 
@@ -166,27 +171,18 @@ class Recommender:
             return {}
         counts = self.graph.outgoing(source).counts
         other = float((counts == 1).sum() / max(counts.sum(), 1))
-        shares = (1 - other) * edges.weights(self.alpha)
+        shares = (1 - other) * self._weights(edges)
         names = [self.graph.names[target] for target in edges.targets]
         runs = dict(zip(names, edges.runs.tolist(), strict=True))
         return {"shares": dict(zip(names, shares.tolist(), strict=True)), "runs": runs, "other": other}
 
     def _edges(self, source: str, allowed: Collection[str] | None) -> Outgoing | None:
         """The edges that may be followed; `None` if there are none."""
-        edges = self._all_edges() if self.ablation == "w/o graph" else self.graph.outgoing(source)
-        kept = edges.runs >= self.min_support
+        edges = self.graph.outgoing(source)
+        kept = (edges.runs >= self.min_support) & (self.ablation != "w/o graph")
         if allowed is not None:
             kept &= np.isin(edges.targets, self.graph.numbers(allowed))
         return edges.taken(kept) if kept.any() else None
-
-    def _all_edges(self) -> Outgoing:
-        """One edge to each tool, from anywhere."""
-        every = [edges for _, edges in self.graph.edges()]
-        targets, place = np.unique(np.concatenate([[], *(each.targets for each in every)]), return_inverse=True)
-        sums = np.zeros((3, len(targets)), dtype=np.int64)
-        for each, column in zip(sums, ("counts", "inverse_turns", "runs"), strict=True):
-            np.add.at(each, place, np.concatenate([[], *(getattr(edges, column) for edges in every)]).astype(np.int64))
-        return Outgoing(targets.astype(np.int32), *sums)
 
     def _ranked(
         self, source: str, before: str, views: Floats | None, summary: Floats | None, allowed: Collection[str] | None
@@ -194,11 +190,15 @@ class Recommender:
         edges = self._edges(source, allowed)
         stateless = self.ablation in {"w/o state", "only weight w/o efficiency"}
         by_summary, share = None, 0.0
+        forced = self.ablation == "w/o adapt"
+        if forced and summary is None and views is not None:
+            summary = views[: len(TEXT_VIEWS)].sum(axis=0)
         if edges is not None and summary is not None and not stateless:
-            by_summary, share = self._by_summary(edges, source, summary[None], dialogue_known=views is not None)
+            known = forced or views is not None
+            by_summary, share = self._by_summary(edges, source, summary[None], dialogue_known=known)
         if by_summary is not None and (views is None or share >= MANY):
             return by_summary
-        if views is not None and not stateless and self.ablation != "w/o adapt":
+        if views is not None and self.ablation in {None, "w/o weight"}:
             by_vote = self._by_vote(source, before, views, allowed)
             if by_vote is not None:
                 return by_vote if by_summary is None else by_vote.joined(by_summary, share)
@@ -206,14 +206,8 @@ class Recommender:
             return by_summary
         if edges is None:
             return None
-        weights = self._weights(edges)
-        if views is not None and self.ablation == "w/o adapt":
-            near = self.graph.states.near(views, source=self.graph.number(source))
-            mean = cosines(near.codes, views, self.graph.states.center).mean(axis=1)
-            shares = weights * _most_similar(edges.targets, near.targets, mean)
-            if shares.any():
-                return Ranking(edges.targets, shares / math.fsum(shares), edges.runs, "contextual")
-        return Ranking(edges.targets, weights, edges.runs, "procedural")
+        by_weight = self.ablation != "w/o weight"
+        return Ranking(edges.targets, self._weights(edges), edges.runs, "procedural", counted=by_weight)
 
     def _weights(self, edges: Outgoing) -> Figures:
         if self.ablation == "w/o weight":
@@ -267,8 +261,7 @@ class Recommender:
         return self._cast(near, source, before, views, self.fit) if len(near) else None
 
     def _cast(self, rows: Rows, source: str, before: str, views: Floats, fit: Fit) -> Ballot:
-        known = self.ablation != "w/o graph"
-        tools = (self.graph.number(before), self.graph.number(source)) if known else (UNKNOWN, UNKNOWN)
+        tools = self.graph.number(before), self.graph.number(source)
         weights = fit.weights if len(fit.weights) else equal(len(VIEWS))
         return vote(rows, views, tools, self.graph.states.center, weights=weights, ridge=fit.ridge)
 
@@ -296,8 +289,6 @@ class Recommender:
             texts[: len(TEXT_VIEWS)] = summary
             derived, derived_likeness = self._compared(self.graph.states, source, texts)
             similar = np.where(summed_up, similar, _most_similar(edges.targets, derived.targets, derived_likeness))
-        if self.ablation == "w/o adapt":
-            similar = similar * self._weights(edges)
         if not similar.any():
             return None, 0.0
         powers = np.exp((similar - similar.max()) / BANDWIDTH)
@@ -306,7 +297,7 @@ class Recommender:
             target = int(rows.targets[row])
             seen = evidence.get(target, ())
             if len(seen) < EVIDENCE:
-                text = self.graph.summary_text(int(rows.keys[row])) if self.ablation != "w/o graph" else ""
+                text = self.graph.summary_text(int(rows.keys[row]))
                 run = self.graph.run_ids[rows.runs[row]]
                 evidence[target] = (*seen, Evidence(run, round(float(likeness[row]), 4), text))
         ranking = Ranking(
@@ -316,8 +307,7 @@ class Recommender:
 
     def _compared(self, table: States, source: str, state: Floats) -> tuple[Rows, Figures]:
         """The states after a tool, and how similar each is to one by any of its views."""
-        number = None if self.ablation == "w/o graph" else self.graph.number(source)
-        rows = table.near(state, source=number)
+        rows = table.near(state, source=self.graph.number(source))
         similar = cosines(rows.codes, state, np.zeros_like(state))
         return rows, similar.max(axis=1, initial=0.0).astype(np.float64)
 

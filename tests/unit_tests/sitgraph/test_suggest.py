@@ -2,14 +2,13 @@
 
 import math
 
-import numpy as np
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from little_runs import TableEmbeddings, called, names, routine, run_of, says, shares, summed_up, user
 
 from langchain_tooltree import ConfigurationError, SITGraph
 from tests.internals.hall import run_flow
-from tests.internals.sitgraph import BANDWIDTH, START, Evidence, cosines, moment_of, state_of, vote
+from tests.internals.sitgraph import BANDWIDTH, START, Evidence, moment_of, state_of, vote
 
 REFUND, ROOM = [user("I want a refund."), *called("a")], [user("Book me a room."), *called("a")]
 MIXED = [
@@ -280,9 +279,16 @@ def test_of_equal_tools_the_first_by_name_is_suggested_whatever_came_first(optio
 
 
 def test_of_equal_shares_the_edge_followed_more_often_comes_first():
-    runs = [routine(str(number), "a", tool) for number, tool in enumerate("bcc")]
+    runs = [run_of(str(n), user("?"), *called("a"), *summed_up("up"), *called(tool)) for n, tool in enumerate("bcc")]
 
-    assert names(SITGraph.from_trajectories(runs, ablation="w/o weight").suggest("a")) == ["c", "b"]
+    assert names(summed(runs).suggest("a", state="up")) == ["c", "b"]
+
+
+def test_without_weights_counts_break_no_ties():
+    runs = [routine(str(number), "a", tool) for number, tool in enumerate("bcc")]
+    graph = SITGraph.from_trajectories(runs, ablation="w/o weight")
+
+    assert [(each.tool, each.support) for each in graph.suggest("a")] == [("b", 1), ("c", 2)]
 
 
 @pytest.mark.parametrize("k", [0, -1, 1.0, True, None, "2"])
@@ -327,47 +333,30 @@ def test_without_weights_the_states_alone_decide():
     assert shares(mixed(ablation="w/o weight").suggest("a")) == pytest.approx({"pay": 0.5, "book": 0.5})
 
 
-def test_without_the_graph_states_of_all_edges_are_compared():
-    runs = [*MIXED, run_of("elsewhere", user("Complain."), *called("b"), *called("write"), says("Done."))]
-    asked = [user("Complain."), *called("a")]
-    ablated = SITGraph.from_trajectories(runs, ablation="w/o graph")
+def test_without_the_graph_nothing_is_suggested():
+    graph = summed(ablation="w/o graph")
 
-    assert names(ablated.suggest("never called", messages=asked, k=9))[0] == "write"
-    assert ablated.suggest("a", messages=asked) == ablated.suggest("never called", messages=asked)
-    assert ablated.suggest("a", messages=asked)[0].evidence[0].trajectory == "elsewhere"
-    assert math.fsum(shares(ablated.suggest("a", messages=asked, k=9)).values()) == pytest.approx(1)
+    for options in ({}, {"state": "east"}, {"messages": [user("east"), *called("a")]}):
+        assert graph.suggest("a", **options) == []
+    assert graph.next_tools([user("east"), *called("a")]) is None
 
 
-def test_without_the_graph_summaries_of_all_edges_are_compared():
-    elsewhere = run_of("7", user("?"), *called("z"), *summed_up("up"), *called("y"), says("Done."))
-    graph = summed([*SUMMED, elsewhere], ablation="w/o graph")
-
-    assert graph.suggest("a", state="up", k=1)[0].tool == "y"
-    assert graph.suggest("a", state="up", k=1)[0].mode == "episodic"
-    assert SITGraph(ablation="w/o graph").suggest("a", state="up") == []
-
-
-def test_without_adapting_weight_times_similarity_decides_at_every_step():
-    graph = mixed(ablation="w/o adapt")
-    views = run_flow(state_of(moment_of(REFUND)[0], graph._encoder))
-    states = graph._graph.states
-    near = states.near(views, source=graph._graph.number("a"))
-    best = {}
-    for target, similar in zip(near.targets, cosines(near.codes, views, states.center).mean(axis=1), strict=True):
-        tool = graph._graph.names[target]
-        best[tool] = max(best.get(tool, 0.0), float(similar))
-    products = np.array([0.25 * best["pay"], 0.75 * best["book"]])
-
-    assert shares(graph.suggest("a", messages=REFUND)) == pytest.approx(
-        dict(zip(("pay", "book"), products / products.sum(), strict=True))
+def test_without_adapting_summaries_decide_wherever_an_edge_has_some():
+    graph, plain = (
+        SITGraph.paper(embeddings=TableEmbeddings(TABLE, dims=3), ablation=each) for each in ("w/o adapt", None)
     )
+    for run in [*SUMMED, *(routine(str(n), "lone", tool) for n, tool in enumerate("bcc"))]:
+        graph.add(run)
+        plain.add(run)
+    east = [user("east"), *called("a")]
 
-
-def test_without_adapting_weight_matters_for_summaries_as_well():
-    runs = [*SUMMED[:3], run_of("8", user("?"), *called("a"), *summed_up("between"), *called("c"), says("Done."))]
-
-    assert names(summed(runs).suggest("a", state="east")) == ["b", "c"]
-    assert names(summed(runs, ablation="w/o adapt").suggest("a", state="east")) == ["c", "b"]
+    assert plain.suggest("a", messages=east)[0].mode == "procedural"
+    forced = graph.suggest("a", messages=east)
+    assert (forced[0].mode, forced[0].tool) == ("episodic", "b")
+    assert graph.suggest("a", state="east", messages=east) == plain.suggest("a", state="east")
+    for options in ({}, {"messages": [user("east"), *called("lone")]}, {"state": "east"}):
+        found = graph.suggest("lone", **options)
+        assert (found, found[0].mode) == (plain.suggest("lone"), "procedural")
 
 
 def test_suggestions_can_be_written_down():
