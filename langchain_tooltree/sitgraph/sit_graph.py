@@ -203,7 +203,7 @@ class SITGraph:
             The shares, without a text; `None` where the graph knows nothing.
         """
         moment = self._moment(messages)
-        views = (yield from self._state(moment)) if messages and self.contextual else None
+        views = (yield from self._state(moment)) if self.contextual else None
         names = None if allowed is None else toolset_of(allowed).keys()
         with self._lock:
             recommender = self._recommender()

@@ -60,7 +60,7 @@ def plain(suggestion: Suggestion | Mapping[str, Any]) -> Mapping[str, Any]:
 BANDWIDTH = 0.05  # difference in cosine that divides the share of a summary by e; chosen by hand, the same for all data
 EVIDENCE = 3  # stored states shown for a suggestion
 MANY = 0.5  # share of the edges with summaries from which on these alone decide; fewer join the vote of states
-MOSTLY = 0.5  # share of the end of a turn from which on no tool is suggested where no run ever went on
+MOSTLY = 0.8  # share of the end of a turn from which on no tool is suggested where no run ever went on
 
 
 @dataclass(frozen=True, slots=True)

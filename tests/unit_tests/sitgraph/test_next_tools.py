@@ -4,7 +4,7 @@ import asyncio
 import math
 
 import pytest
-from little_runs import called, routine, user
+from little_runs import called, routine, run_of, says, user
 
 from langchain_tooltree import SITGraph
 
@@ -48,3 +48,10 @@ def test_where_the_graph_knows_nothing_there_is_nothing_to_say():
 
 def test_both_paths_say_the_same():
     assert asyncio.run(learnt().anext_tools(REFUND)) == learnt().next_tools(REFUND)
+
+
+def test_where_runs_began_with_a_greeting_the_turn_ends_before_anything_is_said():
+    greeting = says("Hello. What can I do for you?")
+    runs = [run_of(str(number), greeting, user("Refund."), *called("a"), says("Done.")) for number in range(4)]
+
+    assert SITGraph.from_trajectories(runs).next_tools([]).done > 0.5
