@@ -236,11 +236,10 @@ def test_in_little_room_the_tips_come_first_and_a_run_only_where_there_is_room_l
 
 
 def test_what_was_seen_first_stays():
-    steps = [(f"dig hole {n}", f"Hole {n} is {'very ' * n}deep. There is a worm {n} in it.") for n in range(60)]
-    run = attempt(
-        "Grow a plant.", ("look", "There are pots and a shovel and seeds in the shed, as there always are."), *steps
-    )
-    assert "pots and a shovel" in text_of(RecalledRun(run), room=1_500)
+    seen = "It is as it is in a shed: on the left is a pot, and on the right of it is a tin of old oil."
+    steps = [(f"dig hole {n}", f"Worm{'x' * (n % 7)}{n} wriggles.") for n in range(60)]
+    run = attempt("Grow a plant.", ("look", seen), *steps)
+    assert "tin of old oil" in text_of(RecalledRun(run), room=1_500)
 
 
 STATES = [
