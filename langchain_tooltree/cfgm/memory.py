@@ -1,22 +1,38 @@
 """CFGMMemory: experience that is collected, turned into tips, and recalled."""
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Unpack
+from typing import Any, Literal, Self, Unpack, get_args
 
 from langchain_core.embeddings import Embeddings
 from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import BaseMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.store.base import BaseStore
 
+from langchain_tooltree.anomaly.detector import AnomalyDetector
 from langchain_tooltree.cfgm import focus
-from langchain_tooltree.cfgm.collect.collect import DEFAULT_MAX_RETRIES, CollectOptions, collect
-from langchain_tooltree.cfgm.collect.collection import Evaluate
-from langchain_tooltree.cfgm.collect.report import CollectionReport, Task
-from langchain_tooltree.cfgm.recall import CANDIDATES, RecalledRun, Recollection, most_like, recall_event, without
+from langchain_tooltree.cfgm.collect.attempt import Attempt, Journal, Tally
+from langchain_tooltree.cfgm.collect.collect import DEFAULT_MAX_RETRIES, DEFAULT_MAX_STEPS, CollectOptions, collect
+from langchain_tooltree.cfgm.collect.collection import Evaluate, evaluating
+from langchain_tooltree.cfgm.collect.environment import ACT_TOOL, is_environment, run_in_environment
+from langchain_tooltree.cfgm.collect.report import CollectionReport, Task, named
+from langchain_tooltree.cfgm.recall import (
+    CANDIDATES,
+    RecalledRun,
+    Recollection,
+    examples_in,
+    most_like,
+    recall_event,
+    recall_text,
+    without,
+)
+from langchain_tooltree.cfgm.recovery import Known, Recovery
 from langchain_tooltree.cfgm.tips import Tip, credited, extract_tips, task_id_of, tips_of
+from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError, check_count
+from langchain_tooltree.experience.records import RECALLED
 from langchain_tooltree.experience.store import DEFAULT_NAMESPACE, ExperienceStore
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.flows import Flow, Writer, async_twin, driven, emitted, flow_of
@@ -27,6 +43,8 @@ logger = logging.getLogger(__name__)
 
 DEFAULT_MAX_CHARACTERS = 6_000  # characters of recalled text in a prompt: 1,500 tokens
 DEFAULT_K = 2  # runs that are recalled, as in the paper
+PAPER_EMBEDDINGS = "huggingface:sentence-transformers/all-mpnet-base-v2"  # needs `langchain-huggingface`
+Role = Literal["focus", "policy", "reflection", "tips"]
 FEWEST_CHARACTERS = 500  # characters of recalled text without which nothing that helps can be said
 
 
@@ -60,7 +78,8 @@ class CFGMMemory:
         max_characters: Room that recalled runs and tips may take in a prompt, at least 500. Of long runs
             the most useful part is shown.
         max_concurrency: Tasks about which tips are asked for at once.
-
+        models: Other models for single roles: `"focus"` writes focus points, `"policy"` acts in environments,
+            `"reflection"` reflects on failed attempts and on anomalies, and `"tips"` takes tips.
 
 
     Raises:
@@ -76,13 +95,37 @@ class CFGMMemory:
         embeddings: Embeddings | str | None = None,
         max_characters: int = DEFAULT_MAX_CHARACTERS,
         max_concurrency: int = 4,
+        models: Mapping[Role, str | BaseChatModel] | None = None,
     ) -> None:
         self.experience = _experience(store, namespace, embeddings)
         check_count("max_characters", max_characters, FEWEST_CHARACTERS)
         check_count("max_concurrency", max_concurrency, 1)
+        if unknown := (models or {}).keys() - set(get_args(Role)):
+            msg = f"models has models by role, one of {', '.join(get_args(Role))}; got {sorted(unknown)}."
+            raise ConfigurationError(msg)
         self._model = None if model is None else resolve_model(model)
+        self._models = {role: resolve_model(given) for role, given in (models or {}).items()}
+        self._as_printed = False
         self.max_characters = max_characters
         self._max_concurrency = max_concurrency
+
+    @classmethod
+    def paper(cls, model: str | BaseChatModel | None, store: ExperienceStore | BaseStore, **settings: Any) -> Self:
+        """Memory with the settings of the paper: arguments as for `CFGMMemory`.
+
+        It recalls the `k` nearest successes, however little they have in common with the task, and `act` reflects on
+        each anomaly at once; so does a `CFGMMiddleware` with `patience=0, cooldown=1`. For a LangGraph store,
+        `embeddings` is all-mpnet-base-v2 if left out. Otherwise than there, a correction tells the next step and one
+        answer in 400 characters, equal tips are merged, and their text and that of runs has a bound of characters.
+        """
+        if not isinstance(store, ExperienceStore):
+            settings.setdefault("embeddings", PAPER_EMBEDDINGS)
+        memory = cls(model, store, **settings)
+        memory._as_printed = True
+        return memory
+
+    def _model_for(self, role: Role) -> BaseChatModel:
+        return self._models.get(role) or self.model
 
     @property
     def model(self) -> BaseChatModel:
@@ -117,7 +160,7 @@ class CFGMMemory:
             ReplyError: If the model's replies hold no focus points, even when it is asked again.
         """
         collection = self.experience.within_config(config).collection(focus.LABEL)
-        return (yield from focus.focus_points(self.model, collection, description, examples))
+        return (yield from focus.focus_points(self._model_for("focus"), collection, description, examples))
 
     afocus_points = async_twin(focus_points)
 
@@ -158,7 +201,7 @@ class CFGMMemory:
             **options: `max_steps`: tool calls or environment steps that an attempt may make (30). `max_concurrency`:
                 tasks that are tried at once (4). `config` and `context`: for each run of a graph, and for the
                 variables of the namespace. `progress`: whether to show a bar. `focus_points`: where others are wanted
-                than those that were asked for last.
+                than those that were asked for last. `examples`: texts or runs that show how to act, for each attempt.
 
         Returns:
             What came of each task, and what it cost. Interrupted, it goes on when it is called again.
@@ -172,7 +215,16 @@ class CFGMMemory:
             options = {**options, "focus_points": (yield from focus.kept_focus_points(collection))}
         trying = flow_of(collect)
         return (
-            yield from trying(self.model, self.experience, agent, tasks, evaluate, max_retries=max_retries, **options)
+            yield from trying(
+                self._model_for("policy"),
+                self.experience,
+                agent,
+                tasks,
+                evaluate,
+                reflector=self._model_for("reflection"),
+                max_retries=max_retries,
+                **options,
+            )
         )
 
     acollect = async_twin(collect)
@@ -187,7 +239,7 @@ class CFGMMemory:
         no usable reply is logged and left to the next time. Returns all tips that there are now, old and new.
         """
         experience = self.experience.within_config(config)
-        return (yield from extract_tips(self.model, experience, max_concurrency=self._max_concurrency))
+        return (yield from extract_tips(self._model_for("tips"), experience, max_concurrency=self._max_concurrency))
 
     aextract_tips = async_twin(extract_tips)
 
@@ -209,7 +261,7 @@ class CFGMMemory:
         found = yield from flow_of(self.experience.similar)(task, k=CANDIDATES * k, success=True, config=config)
         experience = self.experience.within_config(config)
         recalled: list[RecalledRun] = []
-        for run in most_like(task, found, k):
+        for run in found[:k] if self._as_printed else most_like(task, found, k):
             # Tasks of the same text may be told apart by an id; the tips of all that were found are recalled.
             ids = [task_id_of(each) for each in found if each.task == run.task]
             recalled.append(RecalledRun(run, (yield from tips_of(experience, run.task, ids))))
@@ -219,6 +271,76 @@ class CFGMMemory:
         return Recollection(task, tuple(recalled))
 
     arecall = async_twin(recall)
+
+    @driven
+    def act(
+        self,
+        environment: Any,
+        task: str | Task,
+        evaluate: Evaluate | None = None,
+        *,
+        k: int = DEFAULT_K,
+        max_steps: int = DEFAULT_MAX_STEPS,
+        detector: AnomalyDetector | None = None,
+        config: RunnableConfig | None = None,
+    ) -> Flow[Trajectory]:
+        """Do a task in an environment, with what is remembered (CFGM, Alg. 3).
+
+        The memory's model acts. It reads the most similar successes and their tips, and where observations are
+        anomalous, a reflection on key information is appended to them, as by a `CFGMMiddleware`.
+
+        Args:
+            environment: With `reset(task)` and `step(action)`, as for `collect`; it is not closed.
+            task: What to do.
+            evaluate: As for `collect`.
+            k: How many runs to recall at the most.
+            max_steps: Steps that may be taken.
+            detector: Tells anomalous observations from normal ones.
+            config: As for all methods.
+
+        Returns:
+            The run, judged. It is not kept; `memory.experience.add(run)` does that.
+
+        Raises:
+            ConfigurationError: If an argument is invalid.
+            ToolTreeError: If the model or the environment cannot be reached.
+        """
+        if not is_environment(environment):
+            msg = f"environment must have reset and step, got {type(environment).__name__}."
+            raise ConfigurationError(msg)
+        check_count("max_steps", max_steps)
+        (to_do,) = named([task])
+        recollection = yield from flow_of(self.recall)(to_do.text, k, config=config)
+        recalled = recall_text(recollection, max_characters=self.max_characters)
+        budget = {"patience": 0, "cooldown": 1, "max_reflections": max_steps} if self._as_printed else {}
+        recovery = Recovery(self._model_for("reflection"), detector, **budget)
+
+        def known() -> Flow[Known]:
+            yield from ()
+            return Known(recollection.tips, examples_in(recalled), [ACT_TOOL])
+
+        def reviewed(messages: Sequence[BaseMessage], steps_left: int) -> Flow[ToolMessage | None]:
+            return recovery.correction(
+                Conversation(messages), known=known(), task=to_do.text, steps_left=steps_left, writer=None
+            )
+
+        request = f"{recalled}\n\n{to_do.text}".strip()
+        attempt = Attempt(to_do, 1, request, Journal(None, ""), max_steps, Tally())
+        run = yield from run_in_environment(attempt, environment, self._model_for("policy"), reviewed)
+        success, reward, reasons = yield from evaluating(evaluate, to_do, run)
+        ids = {
+            "runs": [each.trajectory.id for each in recollection.runs],
+            "tips": [each.id for each in recollection.tips],
+        }
+        return Trajectory.from_chat(
+            run.messages,
+            task=to_do.text,
+            success=success,
+            reasons=reasons,
+            metadata={"task_id": to_do.id, "reward": reward, RECALLED: ids},
+        )
+
+    aact = async_twin(act)
 
 
 def _experience(

@@ -23,7 +23,7 @@ from langchain_tooltree.experience.records import (
     text_of,
 )
 from langchain_tooltree.experience.trajectory import Trajectory
-from langchain_tooltree.text import GAP, cut, kinship, one_line, renamed_in, substance, telling_words, weight
+from langchain_tooltree.text import GAP, cut, kinship, one_line, renamed_in, shortened, substance, telling_words, weight
 
 CANDIDATES = 8  # runs that are looked at for each one that is recalled, so that there is something to choose from
 LEAST_KINSHIP = 0.25
@@ -133,6 +133,7 @@ LEAST_OF_A_RUN = 200  # characters in which a run beside tips says something: it
 # What the numbers below keep of real runs is measured by `tests/benchmarks/recall_budget.py`.
 
 FOR_TIPS = 0.4  # share of the room that is for tips; what they do not need is for the runs, and the other way round
+LONGEST_EXAMPLE = 3_000  # characters of an example of the user's: about 750 tokens
 LONGEST_TASK = 400  # characters of a task that are shown: about 100 tokens
 LONGEST_TURN = 160  # characters of what the user said in a turn: about 40 tokens
 LONGEST_ARGUMENT = 200  # characters of an argument that are shown: about 50 tokens
@@ -183,6 +184,14 @@ def recall_text(recollection: Recollection, *, max_characters: int) -> str:
 def examples_in(text: str) -> list[str]:
     """The runs in what `recall_text` returned, each in words."""
     return [part for part in text.rpartition("\n")[0].split(PARAGRAPH) if part.startswith(RUN)]
+
+
+def example_text(example: str | Trajectory) -> str:
+    """A text, or a run in words, as an example to act by; at most `LONGEST_EXAMPLE` characters."""
+    if isinstance(example, str):
+        return shortened(example, LONGEST_EXAMPLE)
+    recalled = recall_text(Recollection("", (RecalledRun(example),)), max_characters=LONGEST_EXAMPLE)
+    return PARAGRAPH.join(examples_in(recalled))
 
 
 def _marked(heading: str, body: str) -> str:

@@ -37,6 +37,7 @@ from langchain_tooltree.cfgm.collect.report import NamedTask, named
 from langchain_tooltree.cfgm.condense import GAP, Move, condensed, flat, in_short, news_in, pieces_of, thinned
 from langchain_tooltree.cfgm.focus import DEFAULT_FOCUS_PROMPT, LONGEST_FOCUS_POINT
 from langchain_tooltree.cfgm.masks import masks_in
+from langchain_tooltree.cfgm.memory import PAPER_EMBEDDINGS
 from langchain_tooltree.cfgm.recall import ANSWER, LOOKED_AT, Recollection, complementary, moves_of, recall_text
 from langchain_tooltree.cfgm.recovery import (
     DEFAULT_COOLDOWN,
@@ -57,5 +58,8 @@ from langchain_tooltree.cfgm.reflection import (
     noticed,
     noticed_in,
     was_reviewed,
+)
+from langchain_tooltree.cfgm.reflection import (
+    NEXT_STEP as NEXT_STEP_MARK,
 )
 from langchain_tooltree.cfgm.tips import DEFAULT_COMPARISON_PROMPT, DEFAULT_SUCCESS_PROMPT

@@ -56,10 +56,13 @@ KeptRecords = dict[str, dict[str, Any]]
 
 
 class Journal:
-    """What is kept of one attempt until it is stored: its records of this process, and those of earlier ones."""
+    """What is kept of one attempt until it is stored: its records of this process, and those of earlier ones.
+
+    Without a collection to keep them in, nothing is kept.
+    """
 
     def __init__(
-        self, records: RecordCollection, attempt: str, earlier: Mapping[str, Mapping[str, Any]] | None = None
+        self, records: RecordCollection | None, attempt: str, earlier: Mapping[str, Mapping[str, Any]] | None = None
     ) -> None:
         self._store = records
         self._attempt = attempt
@@ -74,13 +77,16 @@ class Journal:
 
     def keeping(self, key: str, record: Mapping[str, Any]) -> Flow[None]:
         """Keep a record, as a flow; it is safe when the flow has ended."""
+        if self._store is None:
+            return
         self._kept[key] = None
         yield from self._store.putting(f"{self._attempt}{SEPARATOR}{key}", record)
 
     def clearing(self) -> Flow[None]:
         """Delete all that was kept of the attempt, as a flow."""
         for key in list(self._kept):
-            yield from self._store.deleting(f"{self._attempt}{SEPARATOR}{key}")
+            if self._store is not None:
+                yield from self._store.deleting(f"{self._attempt}{SEPARATOR}{key}")
             del self._kept[key]
 
     @property
@@ -103,9 +109,13 @@ def journals(records: RecordCollection) -> Flow[dict[str, KeptRecords]]:
     return found
 
 
-def request_for(text: str, focus_points: Sequence[str], reflections: Sequence[str]) -> str:
+def request_for(
+    text: str, focus_points: Sequence[str], reflections: Sequence[str], examples: Sequence[str] = ()
+) -> str:
     """What an agent is given: the task, and in front of it what may help, marked as reference material."""
     parts = []
+    if examples:
+        parts.append("\n\n".join(["Examples of tasks done in this environment:", *examples]))
     if focus_points:
         parts.append("\n- ".join(["Points that matter in this environment:", *focus_points]))
     if reflections:

@@ -21,8 +21,10 @@ from langchain_tooltree.cfgm.collect.attempt import SHELF, StoppedError, Tally, 
 from langchain_tooltree.cfgm.collect.collection import Collection, Evaluate, is_agent, is_maker
 from langchain_tooltree.cfgm.collect.environment import is_environment
 from langchain_tooltree.cfgm.collect.report import CollectionReport, NamedTask, Task, TaskOutcome, named
+from langchain_tooltree.cfgm.recall import example_text
 from langchain_tooltree.errors import ConfigurationError, check_count
 from langchain_tooltree.experience.store import ExperienceStore
+from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.flows import Flow, arun_flow, async_twin, driven, run_flow
 from langchain_tooltree.models import resolve_model
 
@@ -40,6 +42,7 @@ class CollectOptions(TypedDict, total=False):
     """Further options of a collection; see `CFGMMemory.collect`."""
 
     focus_points: Sequence[str]
+    examples: Sequence[str | Trajectory]
     max_steps: int
     max_concurrency: int
     config: RunnableConfig | None
@@ -55,7 +58,9 @@ def collect(
     tasks: Iterable[str | Task],
     evaluate: Evaluate | None,
     *,
+    reflector: str | BaseChatModel | None = None,
     focus_points: Sequence[str] = (),
+    examples: Sequence[str | Trajectory] = (),
     max_retries: int = DEFAULT_MAX_RETRIES,
     max_steps: int = DEFAULT_MAX_STEPS,
     max_concurrency: int = DEFAULT_MAX_CONCURRENCY,
@@ -65,7 +70,8 @@ def collect(
 ) -> Flow[CollectionReport]:
     """Collect experience: try each task until it succeeds, with a reflection after each failure (CFGM, Alg. 1).
 
-    `CFGMMemory.collect` describes the arguments. Every attempt is shown the focus points and all earlier reflections on
+    `CFGMMemory.collect` describes the arguments; `reflector` reflects on failures, the model if left out. Every attempt
+    is shown the examples, the focus points and all earlier reflections on
     its task, and becomes a trajectory with `success` and `reasons`; `attempt`, `reflection`, `reward` and `usage` stand
     in its metadata.
 
@@ -74,7 +80,7 @@ def collect(
     replies instead of the model's, and goes on live where the world answers otherwise. An attempt under way by a graph
     is made again, model calls included: at most one for each task that was being tried.
     """
-    if problem := _problem_with(experience, agent, evaluate, focus_points):
+    if problem := _problem_with(experience, agent, evaluate, focus_points, examples):
         raise ConfigurationError(problem)
     check_count("max_retries", max_retries, 0)
     check_count("max_steps", max_steps, 1)
@@ -84,10 +90,12 @@ def collect(
     experience = experience.within_config(config)
     collection = Collection(
         model=resolve_model(model),
+        reflector=resolve_model(reflector or model),
         experience=experience,
         agent=agent,
         evaluate=evaluate,
         focus_points=focus_points,
+        examples=[example_text(each) for each in examples],
         max_retries=max_retries,
         max_steps=max_steps,
         config=config,
@@ -196,9 +204,9 @@ def _progress_bar(tally: Tally, tasks: int) -> AbstractContextManager[Any]:
     return Live(get_renderable=drawn, console=Console(file=sys.stderr), refresh_per_second=10)
 
 
-def _problem_with(experience: Any, agent: Any, evaluate: Any, focus_points: Any) -> str:
+def _problem_with(experience: Any, agent: Any, evaluate: Any, focus_points: Any, examples: Any) -> str:
     """What is wrong with the arguments of a collection; empty if nothing is."""
-    listed = isinstance(focus_points, Sequence) and not isinstance(focus_points, str)
+    listed, shown = (isinstance(each, Sequence) and not isinstance(each, str) for each in (focus_points, examples))
     problem = ""
     if not isinstance(experience, ExperienceStore):
         given = type(experience).__name__
@@ -216,6 +224,8 @@ def _problem_with(experience: Any, agent: Any, evaluate: Any, focus_points: Any)
         problem = f"evaluate is called with a task and a result, and {evaluate!r:.80} does not take two arguments."
     elif not listed or not all(isinstance(point, str) for point in focus_points):
         problem = f"focus_points must be a list of texts, got {focus_points!r:.120}. Pass () for none."
+    elif not shown or not all(isinstance(example, str | Trajectory) for example in examples):
+        problem = f"examples must be a list of texts or trajectories, got {examples!r:.120}. Pass () for none."
     return problem
 
 

@@ -139,11 +139,13 @@ def _text(reply: Mapping[str, Any]) -> str:
 class Collection:
     """The arguments of a collection, and the course of its tasks."""
 
-    model: BaseChatModel
+    model: BaseChatModel  # acts in environments
+    reflector: BaseChatModel  # reflects on failures
     experience: ExperienceStore
     agent: Any
     evaluate: Evaluate | None
     focus_points: Sequence[str]
+    examples: Sequence[str]
     max_retries: int
     max_steps: int
     config: RunnableConfig | None
@@ -187,7 +189,7 @@ class Collection:
         stored = yield from flow_of(self.experience.get)(key)
         made = stored is None
         if stored is None:
-            request = request_for(task.text, self.focus_points, reflections)
+            request = request_for(task.text, self.focus_points, reflections, self.examples)
             attempt = Attempt(task, number, request, journal, self.max_steps, self.tally)
             attempt.check()
             stored = yield from self._making(attempt, reflections)
@@ -232,7 +234,7 @@ class Collection:
         attempt.check()
         meter = attempt.meter(allowance=ATTEMPTS)
         reflection = yield from reflecting_on_failure(
-            self.model, trajectory, earlier=reflections, focus_points=self.focus_points, meter=meter
+            self.reflector, trajectory, earlier=reflections, focus_points=self.focus_points, meter=meter
         )
         cost = cost_of(meter)
         attempt.spend(cost)

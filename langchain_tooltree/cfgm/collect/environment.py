@@ -4,7 +4,7 @@ import inspect
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, cast
 
@@ -196,12 +196,18 @@ def place(before: str, message: BaseMessage) -> str:
     return digest([before, said(message)])
 
 
-def run_in_environment(attempt: Attempt, world: Any, model: BaseChatModel) -> Flow[AttemptResult]:
+Review = Callable[[Sequence[BaseMessage], int], Flow[ToolMessage | None]]
+"""Looks at a dialogue after each reply's actions, with the steps left; an observation to take the place of its own."""
+
+
+def run_in_environment(
+    attempt: Attempt, world: Any, model: BaseChatModel, review: Review | None = None
+) -> Flow[AttemptResult]:
     """Reset a world and let a model try a task in it, as a flow.
 
     An attempt is unfinished if the model or the world cannot be reached, or what `step` returned cannot be read.
     """
-    episode = _Episode(attempt, world, model)
+    episode = _Episode(attempt, world, model, review)
     problem = ""
     try:
         yield from episode.playing()
@@ -221,7 +227,7 @@ def run_in_environment(attempt: Attempt, world: Any, model: BaseChatModel) -> Fl
 class _Episode:
     """One dialogue of a model with a world, and how far it is."""
 
-    def __init__(self, attempt: Attempt, world: Any, model: BaseChatModel) -> None:
+    def __init__(self, attempt: Attempt, world: Any, model: BaseChatModel, review: Review | None) -> None:
         self.messages: list[BaseMessage] = []
         self.rewards: list[float] = []
         self.done = False
@@ -229,6 +235,7 @@ class _Episode:
         self._attempt = attempt
         self._world = world
         self._model = model
+        self._review = review
         self._place = digest(DEFAULT_ACT_PROMPT)
         self._steps = 0
 
@@ -250,6 +257,10 @@ class _Episode:
                 yield from self._act(call)
                 if self.done:
                     return
+            left = self._attempt.max_steps - self._steps
+            if reply.tool_calls and self._review and (seen := (yield from self._review(self.messages, left))):
+                ids = [getattr(each, "tool_call_id", None) for each in self.messages]
+                self.messages[max(at for at, each in enumerate(ids) if each == seen.tool_call_id)] = seen
             if not reply.tool_calls:
                 if nudged:
                     return  # it has said twice that there is nothing left to do

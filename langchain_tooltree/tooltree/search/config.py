@@ -211,7 +211,7 @@ class SearchConfig:
         return EFFORTS[self.effort].extra_calls if self.proposals == "own_step" else None
 
     @classmethod
-    def paper(cls, **changes: Any) -> "SearchConfig":
+    def paper(cls, *, form: Literal["iclr", "acl"] = "iclr", **changes: Any) -> "SearchConfig":
         """The settings of the paper, to reproduce it; together with `prompts=Prompts.paper()`, its judging.
 
         The paper prints Eq. 1, lambda 1.4, the thresholds .3 and .4, 60 rollouts, a gain of 1e-3 over 10 of them, and
@@ -220,15 +220,23 @@ class SearchConfig:
         temperature is that of the model you pass. Also ours are one rollout at a time, one proposal a state, and every
         search from the start, where it says nothing.
 
+        The earlier ACL-format version first has a coarse planner narrow the tools, and a second model score what calls
+        brought back: pass that as `post_judge=`. It takes the cumulative reward of a path for its value; here the mean
+        reward Q of each call leads to the best path in both forms.
+
         Args:
+            form: Which version of the paper.
             **changes: Fields to set differently.
 
         Returns:
             The configuration.
 
         Raises:
-            ConfigurationError: If a changed value is out of range.
+            ConfigurationError: If a value is out of range, or there is no such form.
         """
+        if form not in {"iclr", "acl"}:
+            msg = f"form must be 'iclr' or 'acl', got {form!r}."
+            raise ConfigurationError(msg)
         paper = cls(
             max_rollouts=60,
             retrieve_top=20,
@@ -240,6 +248,7 @@ class SearchConfig:
             pre_evaluation="single",
             max_proposals=1,
             goal_score=False,
+            coarse_planner=form == "acl",
             reuse_seconds=0,
         )
         return replace(paper, **changes)

@@ -178,6 +178,13 @@ def test_the_papers_settings():
         SearchConfig.paper(max_rollouts=0)
 
 
+def test_the_earlier_form_of_the_paper_has_a_coarse_planner():
+    assert SearchConfig.paper(form="acl") == SearchConfig.paper(coarse_planner=True)
+    assert SearchConfig.paper(form="iclr", top_k=2) == SearchConfig.paper(top_k=2)
+    with pytest.raises(ConfigurationError, match="form must be 'iclr' or 'acl', got 'emnlp'"):
+        SearchConfig.paper(form="emnlp")
+
+
 @pytest.mark.parametrize(
     ("config", "tools", "expected"),
     [
