@@ -70,7 +70,8 @@ the end. What the rules or the tools do not allow, or what the user freely gave 
 
 `verdict`: "failure" if a write was not allowed, not confirmed or had a wrong argument, or if anything is missing, \
 however content the user is, who does not know the rules. "success" if all writes were right and nothing is \
-missing; a refusal, or handing the user over, is a success where the rules demand it. Clumsy words or a needless \
+missing; a refusal is a success where the rules demand it, and so is handing the user over where the rules demand it, \
+or where the user asks for it after a right refusal. Clumsy words or a needless \
 lookup, which change nothing in the end, are no failure. "unclear" only if the record does not show what decides, \
 such as a refusal of which only a lookup that nobody made could tell whether it was right.
 

@@ -207,7 +207,7 @@ LONGEST_RUN = 4 * DEFAULT_MAX_CHARACTERS
 class StateForm(BaseModel):
     """What a model writes of the state before one call."""
 
-    state: int = Field(description="The number of the call.")
+    state: int = Field(description="The number under `state`.")
     summary: str = Field(description="Where the task stood just before it.")
 
 

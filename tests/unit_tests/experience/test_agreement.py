@@ -86,7 +86,8 @@ def test_nothing_is_doubted_before_there_are_samples_enough():
         ((5, 5, 0, 0), False),
         ((4, 4, 1, 1), False),
         ((4, 3, 2, 1), False),  # kappa .4
-        ((3, 3, 2, 2), True),
+        ((4, 4, 6, 2), True),
+        ((8, 14, 2, 8), False),  # kappa .375: strict, and right where it says success
         ((30, 2, 18, 0), True),  # nearly all that failed passes
         ((10, 0, 0, 0), False),  # one word alone: kappa says nothing
         ((9, 0, 1, 0), False),  # .9 of them right, though kappa is 0
