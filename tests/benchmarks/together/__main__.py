@@ -1,11 +1,11 @@
 """What does an agent gain by what it has been through? The parts of an experience, each by itself and all together.
 
-    python -m tests.benchmarks.together [FILE ...] --json out.json [--quick]
+    python -m tests.benchmarks.together [FILE ...] --json out.json [--short | --quick]
 
 The multi-turn base tasks of the Berkeley function-calling benchmark, user turn by user turn: 100 to learn from, 100
 unseen. Worlds, requests, observations, the graph that is mined of the runs learnt from, and what is recalled of them
-are real; model and judge are simulated, see `model` for their rules, and what advice changes in a model is a
-hypothesis. FILE: trajectories in the OpenAI chat format, JSON lines, replayed for suggestions inside a path.
+are real; model and judge are simulated, see `model` for their rules, and `HEEDS` in `arms` for what advice changes in a
+model. FILE: trajectories in the OpenAI chat format, JSON lines, replayed for suggestions inside a path.
 """
 
 import argparse
@@ -31,6 +31,7 @@ from tests.benchmarks.together.targets import targets
 SEEDS = (0, 1)
 TASKS = 200
 QUICK_STEP = 10
+SHORT_STEP = 4
 
 SHARED = 20
 """Runs that one process learns while another one asks."""
@@ -67,7 +68,9 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.together", description=__doc__.split("\n", 1)[0])
     parser.add_argument("files", nargs="*", type=Path, metavar="FILE", help="trajectories to replay")
     parser.add_argument("--json", type=Path, metavar="PATH", help="write the figures there")
-    parser.add_argument("--quick", action="store_true", help="10 unseen tasks, one seed, two generations")
+    forms = parser.add_mutually_exclusive_group()
+    forms.add_argument("--short", action="store_true", help="one seed, no weaker effects, generations with 25 tasks")
+    forms.add_argument("--quick", action="store_true", help="10 unseen tasks, one seed, two generations")
     parser.add_argument("--cache", type=Path, default=Path(".cache"), help="where the benchmark's package is kept")
     return parser.parse_args(arguments)
 
@@ -75,12 +78,14 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
 def _arms(options: argparse.Namespace) -> dict[str, Any]:
     """The arms, the learning curve and the generations, on the same unseen tasks."""
     unseen = tuple(range(LEARNT, TASKS, QUICK_STEP if options.quick else 1))
-    seeds = SEEDS[:1] if options.quick else SEEDS
-    weaker = () if options.quick else tuple(SENSITIVE)
+    of_generations = unseen[::SHORT_STEP] if options.short else unseen
+    cheap = options.short or options.quick
+    seeds = SEEDS[:1] if cheap else SEEDS
+    weaker = () if cheap else tuple(SENSITIVE)
     asked = dict.fromkeys(
         [*((name, LEARNT) for name in (PLAIN, *ARMS, *weaker)), *((CURVE, amount) for amount in AMOUNTS)]
     )
-    jobs: list[Job | Lives] = [Lives(unseen, seeds[0], options.cache, 2 if options.quick else GENERATIONS)]
+    jobs: list[Job | Lives] = [Lives(of_generations, seeds[0], options.cache, 2 if options.quick else GENERATIONS)]
     jobs += [Job(task, tuple(asked), seeds, options.cache) for task in unseen]
     by_arm: defaultdict[tuple[str, int], list[Row]] = defaultdict(list)
     generations: list[dict[str, float]] = []
@@ -95,6 +100,7 @@ def _arms(options: argparse.Namespace) -> dict[str, Any]:
         "sensitivity": {name: figures(by_arm[name, LEARNT]) for name in weaker},
         "curve": {str(amount): figures(by_arm[CURVE, amount]) for amount in AMOUNTS},
         "generations": generations,
+        "form": {"unseen": len(unseen), "unseen_of_generations": len(of_generations), "seeds": len(seeds)},
     }
 
 
@@ -108,8 +114,9 @@ def _show(told: dict[str, Any], console: Console) -> None:
         for name, row in rows.items():
             table.add_row(str(name), *(f"{row[each]:.3f}" for each in names))
         console.print(table)
-    shared = told["two_processes"]
+    shared, form = told["two_processes"], told["form"]
     console.print(
+        f"{form['unseen']} unseen tasks, {form['unseen_of_generations']} for the generations; {form['seeds']} seeds. "
         f"Of {shared['learnt']} runs that one process learnt another one knew {shared['known']}, after at most "
         f"{shared['seconds_at_most']} seconds. Tokens are characters of requests / {CHARACTERS_PER_TOKEN}.",
         highlight=False,

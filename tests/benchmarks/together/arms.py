@@ -31,10 +31,12 @@ VERDICT = 0.85
 QUESTIONS = 60
 """Model calls of a search at the most: more than it comes to."""
 
-ADVISED = Reaction(heeds=0.5, misled=0.1)
+HEEDS, MISLED = 0.5, 0.1
 """The hypothesis on all advice: of the steps that are not the right one, a half become right where the advice names the
 right tool, and of the right ones, a tenth become wrong where it names others only. There is no source for it: so the
 figures are also told with half of it, and with none."""
+
+ADVISED = Reaction(heeds=HEEDS, misled=MISLED)
 
 LEARNING_SEED = 1_000
 """Of the runs that are learnt from; those that are measured have others."""
