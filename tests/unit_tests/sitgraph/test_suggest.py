@@ -345,7 +345,8 @@ def test_without_adapting_summaries_decide_wherever_an_edge_has_some():
     graph, plain = (
         SITGraph.paper(embeddings=TableEmbeddings(TABLE, dims=3), ablation=each) for each in ("w/o adapt", None)
     )
-    for run in [*SUMMED, *(routine(str(n), "lone", tool) for n, tool in enumerate("bcc"))]:
+    lone = [run_of(f"lone {n}", user("east"), *called("lone", tool)) for n, tool in enumerate("bcc")]
+    for run in [*SUMMED, *lone]:
         graph.add(run)
         plain.add(run)
     east = [user("east"), *called("a")]
