@@ -1,11 +1,15 @@
 """Experience: what an agent has been through, in one object that makes its next run better and cheaper."""
 
+import atexit
 import logging
 import math
 import os
 import threading
 import time
+import weakref
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, wait
+from contextvars import Context
 from dataclasses import replace
 from functools import partial
 from typing import Any, cast
@@ -20,6 +24,7 @@ from langchain_tooltree.cfgm.memory import CFGMMemory
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.experience.embeddings import resolve_embeddings
+from langchain_tooltree.experience.excerpts import EFFECTS
 from langchain_tooltree.experience.guide import Remembered
 from langchain_tooltree.experience.recorder import RunRecorder, TrajectoryRecorder
 from langchain_tooltree.experience.records import RECALLED, Source, aim_of
@@ -34,6 +39,7 @@ from langchain_tooltree.flows import (
     current_runtime,
     driven,
     flow_of,
+    in_thread,
     run_flow,
 )
 from langchain_tooltree.learnt import ExperienceStatus, Learnt, RequestGuide, undisturbed
@@ -76,8 +82,9 @@ class Experience:
 
     Before a turn, the runs and tips for the most similar tasks are recalled; they guide what the search proposes, and
     so does the graph of what came next. When a turn ends it is kept, and judged once its thread rests: at once if it
-    has no thread, when another thread of the namespace begins, or `settle_seconds` after its end, looked at whenever
-    something happens here. Only judged runs count. A thread that goes on is judged again, and that verdict counts.
+    has no thread, when its user begins another one, or `settle_seconds` after its end, looked at whenever something
+    happens here. A namespace without variables does not tell users apart, so that there a new thread says nothing of
+    the others. Only judged runs count. A thread that goes on is judged again, and that verdict counts.
 
     A function is asked for its verdict on the spot. A model is asked in the background, so that nobody waits for it; a
     run whose verdict is lost with the process is found again by the next one.
@@ -212,8 +219,7 @@ class Experience:
         """
         learnt = self._here()
         yield from learnt.refresh(whole=True)
-        for worker in self._shared.workers():
-            yield FunctionStep(lambda thread: thread.join(), worker)
+        yield FunctionStep(wait, list(self._shared.workers))
         judged = yield from self._judging(learnt, learnt.pending(math.inf))
         yield from self._taught(learnt, judged)
         return (yield from learnt.status())
@@ -272,12 +278,16 @@ class Experience:
         *,
         id: str | None = None,  # noqa: A002 - the record's field
         tools: Sequence[Any] = (),
+        effects: Mapping[str, str] | None = None,
         instructions: str = "",
     ) -> Flow[None]:
         """Keep a conversation whose turn is over; see `Learner.ended`."""
         recorder = RunRecorder(None, settle=self._settled)
         about = {RECALLED: {"runs": remembered["runs"], "tips": [tip_id(each) for each in remembered["tips"]]}}
         about |= as_metadata(tools_in(list(tools)))
+        if reads := reads_in(effects):  # all other tools then count as writes, as they do while searching
+            called = dict.fromkeys(call["name"] for call in Conversation(messages).calls)
+            about[EFFECTS] = {tool: "read" if tool in reads else "write" for tool in called}
         store = self._store.within(**remembered["namespace"])
         task = remembered["first"] or None
         keeping = partial(recorder.keeping, messages, current_runtime(), store, task=task, id=id, about=about)
@@ -300,7 +310,8 @@ class Experience:
 
     def _resting(self, learnt: Learnt, own: str | None) -> list[str]:
         """The runs that wait and whose threads rest, now that something happens in the thread `own`."""
-        another_begins = own is not None and own not in learnt.entries
+        # Without variables the namespace may be many users', whose threads rest or not as they like.
+        another_begins = own is not None and own not in learnt.entries and bool(learnt.store.values)
         return learnt.pending(math.inf if another_begins else time.time() - self._settle_seconds)
 
     def _settled(self, store: ExperienceStore, trajectory: Trajectory, *, rests: bool) -> Flow[None]:
@@ -390,7 +401,7 @@ class _Shared:
         self._folds: dict[Namespace, Learnt] = {}
         self._running: dict[tuple[Namespace, str], float] = {}
         self._claimed: set[tuple[Namespace, str]] = set()
-        self._workers: set[threading.Thread] = set()
+        self.workers: weakref.WeakSet[Future[Any]] = weakref.WeakSet()  # they judge in the background
         self._told: set[str] = set()
         self.recalled: dict[Any, Remembered] = {}
         self.advice: dict[Any, str] = {}
@@ -437,26 +448,22 @@ class _Shared:
         with self._lock:
             self._claimed.discard((place, run))
 
-    def workers(self) -> list[threading.Thread]:
-        """The threads that judge in the background."""
-        with self._lock:
-            return [each for each in self._workers if each is not threading.current_thread()]
-
     def start(self, work: Callable[[], Any]) -> None:
-        """Work in the background. A program that ends waits for it; one that is killed finds the runs again."""
-
-        def job() -> None:
-            try:
-                work()
-            finally:
-                with self._lock:
-                    self._workers.discard(thread)
-
+        """Work in the background."""
         # Not in the context of the run: its callbacks and streams are not for this.
-        thread = threading.Thread(target=job, name="tooltree-verdicts")
-        with self._lock:
-            self._workers.add(thread)
-        thread.start()
+        worker = Context().run(in_thread, work, "tooltree-verdicts")
+        self.workers.add(worker)
+        _AT_WORK.add(worker)
+
+
+_AT_WORK: "weakref.WeakSet[Future[Any]]" = weakref.WeakSet()
+"""All that judges in the background in this process."""
+
+LAST_SECONDS = 30.0
+"""Seconds that a program that ends waits for verdicts under way, as long as for most replies of a model. A store whose
+event loop has stopped never answers; what is not judged then, the next process finds again."""
+
+atexit.register(lambda: wait(list(_AT_WORK), timeout=LAST_SECONDS))
 
 
 def _store_from(given: Any, namespace: Sequence[str] | None, embeddings: Embeddings) -> ExperienceStore:

@@ -260,8 +260,9 @@ class RequestGuide:
             tips = [Tip.from_dict(each) for each in self.remembered["tips"]]
             described = tools_in(list(tools)).values()
             reflect = flow_of(Reflector(self.model).reflect)
+            task = self.remembered["first"]  # which a summary may have taken out of the conversation
             reflection = yield from reflect(
-                said, anomaly, tips=tips, examples=examples_in(self.advice), tools=described, meter=meter
+                said, anomaly, tips=tips, examples=examples_in(self.advice), tools=described, task=task, meter=meter
             )
         except Exception as error:  # noqa: BLE001 - the search goes on as it would have
             logger.warning("There is no reflection: %s: %s", type(error).__name__, error)

@@ -125,9 +125,12 @@ class Learner(Protocol):
         *,
         id: str | None = None,  # noqa: A002 - the record's field
         tools: Sequence[Any] = (),
+        effects: Mapping[str, str] | None = None,
         instructions: str = "",
     ) -> Flow[None]:
         """Keep a conversation whose turn is over, with what its model was offered and told. It raises nothing.
+
+        `effects` are those of its tools, as far as they are known; they say which calls a verdict has to review.
 
         `id` is that of a run of its own; else it is the run of the graph that is running.
         """

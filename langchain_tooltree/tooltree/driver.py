@@ -297,9 +297,8 @@ def with_experience(turn: Turn, experience: Learner | None, *, own: bool = False
         messages = [*turn.messages, *result.messages]
         instructions = Conversation([*turn.system, *turn.messages]).instructions
         id = result.search_id if own else None  # noqa: A001 - the record's field
-        yield from experience.ended(
-            messages, remembered, id=id, tools=list(turn.planner.library), instructions=instructions
-        )
+        ended = partial(experience.ended, messages, remembered, id=id, instructions=instructions)
+        yield from ended(tools=list(turn.planner.library), effects=turn.planner.effects)
     return result
 
 

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from typing import Annotated, Any, NotRequired, Self, Unpack, cast
 
 from langchain.agents import factory
@@ -359,7 +359,9 @@ class _Learning(ToolTreeMiddleware):
         tools = [tool for tool in self._offered.take(run_id(runtime)).values() if tool is not None]
         instructions = self._offered.take_instructions(run_id(runtime))
         if self._experience is not None and (remembered := _remembered(state)):
-            yield from self._experience.ended(state["messages"], remembered, tools=tools, instructions=instructions)
+            effects = self._options.get("effects")
+            ended = partial(self._experience.ended, state["messages"], remembered, tools=tools, effects=effects)
+            yield from ended(instructions=instructions)
 
     aafter_agent = async_twin(after_agent)  # type: ignore[arg-type] # as above
 

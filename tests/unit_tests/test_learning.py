@@ -1,6 +1,8 @@
 """Experience: what an agent has been through makes its next run better and cheaper, and stays whose it is."""
 
 import asyncio
+import subprocess
+import sys
 import threading
 from dataclasses import replace
 
@@ -185,22 +187,36 @@ def test_what_one_user_did_is_never_suggested_to_another():
 
 def test_a_thread_is_judged_when_it_rests_and_counts_from_then_on():
     asked = []
-    experience = Experience(InMemoryStore(), verdict=lambda run: asked.append(len(run.steps)) or True, namespace=ALL)
-    agent, _ = finder(experience, turns=4, checkpointer=InMemorySaver())
+    everybody = Experience(InMemoryStore(), verdict=lambda run: asked.append(len(run.steps)) or True)
+    agent, _ = finder(everybody, turns=4, checkpointer=InMemorySaver())
+    experience = everybody.within(user_id="ann")
 
-    agent.invoke(QUESTION, in_thread("one"))
-    agent.invoke(QUESTION, in_thread("one"))
+    agent.invoke(QUESTION, in_thread("one", user_id="ann"))
+    agent.invoke(QUESTION, in_thread("one", user_id="ann"))
     assert asked == []
     assert experience.status().pending == 1
-    agent.invoke(QUESTION, in_thread("two"))
+    agent.invoke(QUESTION, in_thread("two", user_id="ann"))
     assert asked == [2]
     assert experience.status().in_graph == 1
-    agent.invoke(QUESTION, in_thread("one"))
+    agent.invoke(QUESTION, in_thread("one", user_id="ann"))
     assert experience.status().in_graph == 0
     status = experience.settle()
 
     assert sorted(asked) == [1, 2, 3]
     assert (status.judged, status.pending, status.in_graph) == (2, 0, 2)
+
+
+def test_where_many_share_a_namespace_a_new_thread_says_nothing_of_the_others():
+    asked = []
+    experience = Experience(InMemoryStore(), verdict=lambda run: asked.append(run.id) or True, namespace=ALL)
+    agent, _ = finder(experience, turns=6, checkpointer=InMemorySaver())
+
+    for thread in "abcabc":
+        agent.invoke(QUESTION, in_thread(thread))
+
+    assert asked == []
+    assert experience.settle().judged == 3
+    assert sorted(asked) == ["a", "b", "c"]
 
 
 def test_a_thread_rests_after_some_time():
@@ -221,6 +237,7 @@ def test_a_run_that_is_not_judged_yet_is_not_recalled():
 
     agent.invoke(QUESTION, in_thread("one"))
     agent.invoke(QUESTION, in_thread("one"))
+    experience.settle()
     agent.invoke(QUESTION, in_thread("two"))
 
     recalled = {run.id: run.metadata["recalled"]["runs"] for run in experience.store.trajectories()}
@@ -685,3 +702,72 @@ def test_a_thread_keeps_the_credit_of_all_its_turns():
     agent.invoke({"messages": [("user", "Which plane flies to Oslo on Monday?")]}, in_thread("one"))
 
     assert set(experience.store.get("one").metadata["recalled"]["runs"]) == {"key", "plane"}
+
+
+def test_a_record_says_which_of_its_calls_write():
+    reading = AIMessage("", tool_calls=[{"name": "look_and_tidy", "args": {}, "id": "1"}])
+
+    @tool
+    def look_and_tidy() -> str:
+        """Look, and tidy up."""
+        return "On the desk lies a red key."
+
+    def effects_of(declared, verdict=lambda _: True):
+        experience = Experience(InMemoryStore(), verdict=verdict, namespace=ALL)
+        model = ScriptedChatModel(replies=[reading, looking("2"), ANSWER])
+        create_tooltree_agent(model, [look, look_and_tidy], effects=declared, experience=experience).invoke(QUESTION)
+        [run] = experience.store.trajectories()
+        return run.metadata.get("effects")
+
+    assert effects_of({"look": "read"}) == {"look": "read", "look_and_tidy": "write"}
+    assert effects_of({}) is None
+
+
+@pytest.mark.parametrize("way", ["search", "node"])
+def test_a_search_says_so_too(way):
+    experience = Experience(InMemoryStore(), verdict=lambda _: True, namespace=ALL)
+    options = {"model": ScriptedChatModel(replies=[looking(), ANSWER]), "effects": {"look": "read"}}
+    if way == "search":
+        search("Where is the red key?", [look], experience=experience, **options)
+    else:
+        ToolTreeNode(tools=[look], experience=experience, **options).invoke(QUESTION)
+    [run] = experience.store.trajectories()
+    assert run.metadata["effects"] == {"look": "read"}
+
+
+STOPPED = """
+import asyncio
+from langchain_core.messages import AIMessage
+from langgraph.store.base.batch import AsyncBatchedBaseStore
+from langgraph.store.memory import InMemoryStore
+from langchain_tooltree import Experience, asearch, learning
+from langchain_tooltree.testing import ScriptedChatModel
+
+class Remote(AsyncBatchedBaseStore):
+    def __init__(self):
+        super().__init__()
+        self.inner = InMemoryStore()
+    async def abatch(self, ops):
+        return await self.inner.abatch(ops)
+
+def look(place: str) -> str:
+    "Look at a place."
+    return "a red key"
+
+async def run():
+    call = {"name": "look", "args": {"place": "desk"}, "id": "1"}
+    model = ScriptedChatModel(replies=[AIMessage("", tool_calls=[call]), 'There. {"missing": "nothing"}'])
+    judge = ScriptedChatModel(replies=[{"reasons": "", "verdict": "success"}])
+    experience = Experience(Remote(), namespace=("tooltree",), verdict=judge)
+    await asearch("Where is it?", [look], model=model, effects={"look": "read"}, experience=experience)
+
+learning.LAST_SECONDS = 0.2
+asyncio.new_event_loop().run_until_complete(run())
+print("over")
+"""
+
+
+@pytest.mark.slow  # a process of its own
+def test_a_program_ends_though_the_event_loop_of_its_store_has_stopped():
+    ended = subprocess.run([sys.executable, "-c", STOPPED], capture_output=True, text=True, timeout=30)  # noqa: PLW1510, S603
+    assert (ended.stdout, ended.returncode) == ("over\n", 0), ended.stderr
