@@ -338,13 +338,12 @@ class PathPosterior:
             assumed = DONE_AFTER_FAILURE
         return assumed if node.prior is None else node.prior.done_or(assumed)
 
-    def chances(self, candidates: Sequence[Node]) -> list[float]:
-        """How probably each call of a new offer is the right one, by its place in the offer and by past runs alone."""
+    def chance(self, step: Node) -> float:
+        """How probably the agent's own step, offered just now, is the right one, by that and by past runs alone."""
         self._add_priors()
-        weights = [self._nodes[each.id].offered * each.odds for each in candidates]
-        state = self._tree.state_before(candidates[0])
-        right = math.fsum(weights) + self._none_before(state, state.proposals + 1)[0]
-        return [weight / right for weight in weights]
+        right = self._nodes[step.id].offered * step.odds
+        state = self._tree.state_before(step)
+        return right / (right + self._none_before(state, state.proposals + 1)[0])
 
     def _learn(self) -> None:
         """Learn from what was scored since; after a fit every ratio of the kind is outdated."""

@@ -351,25 +351,20 @@ class TreeSearch:
     ) -> None:
         """Take in what past runs say of a state and of the calls offered there.
 
-        Where they agree with the first of them, and that leaves no doubt, a separate judge is not asked about any.
+        Where they agree with the agent's own step, and that leaves no doubt, a separate judge is not asked about it.
         """
         state.prior = prior
-        replies = [self.tree.batch(head) for head in candidates]
-        made = [{each.call.tool: each.call.effect != "read" for each in reply if each.call} for reply in replies]
-        for head, action in zip(candidates, made, strict=True):
+        for head in candidates:
+            reply = self.tree.batch(head)
+            action = {each.call.tool: each.call.effect != "read" for each in reply if each.call}
             head.odds = prior.ratio(action, own_step=own_step)
             self.tree.changed.add(head.id)
-        if self._fused or not candidates or self.config.post_evaluation == "always" or not prior.agrees(made[0]):
-            return
-        chances = posterior.chances(candidates)
-        if chances[0] < SURE:
-            return
-        for node in replies[0]:
-            node.confirmed = True
-        for reply, chance in zip(replies, chances, strict=True):
-            for node in reply:
-                node.r_pre, node.pre_scored = chance, False
-        self._has_news = True
+            if self._fused or not own_step or self.config.post_evaluation == "always" or not prior.agrees(action):
+                continue
+            if (chance := posterior.chance(head)) >= SURE:
+                for node in reply:
+                    node.confirmed, node.r_pre, node.pre_scored = True, chance, False
+                self._has_news = True
 
     def _take_scores(self, node: Node, outcome: OperationOutcome) -> None:
         """What a reply, or a judge, has said of the latest call and of the request as a whole."""

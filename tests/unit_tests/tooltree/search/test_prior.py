@@ -221,3 +221,15 @@ def test_what_past_runs_say_of_a_state_is_said_of_the_root_of_a_later_search(own
     below = WarmStart.below(search.tree, search.tree[1], carried_out=False)
     assert below.nodes[0].prior == search.tree[1].prior
     assert WarmStart.model_validate(below.model_dump()).nodes[0].prior == search.tree[1].prior
+
+
+def test_a_judge_sees_a_write_that_the_agent_did_not_take_for_its_step(own_in):
+    launched = []
+    offers = {(): ["", "pay"]}
+    past = {(): says(("pay", 0.95))}
+    own_in(
+        {"offers": offers, "effects": {"pay": "write"}, "past": past, "spent": ONE, "checks": {"root": 0.1}},
+        watch=launched.extend,
+        pre_evaluation="batched",
+    )
+    assert "score" in [each.kind for each in launched]
