@@ -114,10 +114,11 @@ class Guidance:
         """What a model offers with hints, the tools in the end, and the calls that past runs have tried in vain.
 
         If an own step holds such calls, that is said, and it is asked for again: then none of them counts as vain.
+        Those that only come with an answer are not worth another question.
         """
         proposal, choice = yield from propose(asked, choice, meter)
         vain = hints.tried_in_vain(proposal.calls)
-        if not (vain and asked.own_step):
+        if not (vain and asked.own_step) or proposal.answer is not None:
             return proposal, choice, vain
         if meter.left:
             refused = "\n".join(f"- {label} {why}" for label, why in vain.items())

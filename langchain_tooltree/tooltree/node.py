@@ -142,7 +142,7 @@ class _LeftInState:
         suggested: dict[str, tuple[float, int]] = {}
         for each in suggestions if isinstance(suggestions, list | tuple) else ():
             match each:
-                case {"tool": str(tool), "score": float(share), "support": int(runs)}:
+                case {"tool": str(tool), "score": float(share), "support": int(runs)} if 0 < share <= 1 and runs > 0:
                     suggested[tool] = (share, runs)
         return cls(advice, suggested, len(said.chat)) if advice or suggested else None
 

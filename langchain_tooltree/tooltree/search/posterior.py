@@ -21,7 +21,6 @@ README's figures are those of the other 100. Those of the agent's own steps and 
 import math
 from bisect import bisect_left, bisect_right, insort
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import NormalDist
 from typing import Any, NamedTuple

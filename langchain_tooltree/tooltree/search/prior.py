@@ -84,18 +84,23 @@ class Prior(BaseModel):
     def of(cls, known: PastRuns, *, called: Collection[str], tools: int) -> "Prior":
         """What is kept of all shares in a state: those of the tools called there, and the largest others.
 
-        `tools` is how many there are to call. Those without a share have equal parts of what is left for them.
+        `tools` is how many there are to call. Those without a share have equal parts of what is left for them. What is
+        no share, or no count, may stand in a state that anybody writes; it says nothing.
         """
-        seen = {tool: share for tool, share in known.shares.items() if share > 0}
-        unseen = known.other / max(tools - len(seen), 1)
+        seen = {tool: share for tool, share in known.shares.items() if 0 < share <= 1}
+        runs = {tool: count for tool, count in known.runs.items() if count > 0}
+        done, other = (
+            share if 0 <= share <= 1 else unknown for share, unknown in ((known.done, 0.0), (known.other, 1.0))
+        )
+        unseen = other / max(tools - len(seen), 1)
         largest = sorted(seen, key=lambda tool: (-seen[tool], tool))[:KEPT_SHARES]
         kept = [*largest, *sorted(set(called) - set(largest))]
         return cls(
             shares={tool: seen.get(tool, unseen) for tool in kept},
-            runs={tool: known.runs[tool] for tool in kept if known.runs.get(tool)},
-            done=known.done,
-            other=known.other,
-            known=sum(known.runs.values()) + known.ended,
+            runs={tool: runs[tool] for tool in kept if tool in runs},
+            done=done,
+            other=other,
+            known=sum(runs.values()) + max(known.ended, 0),
             tools=max(tools, 1),
         )
 

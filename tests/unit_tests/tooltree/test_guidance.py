@@ -180,6 +180,17 @@ async def test_an_agent_that_was_told_and_insists_makes_the_call(drive):
     assert len(model.calls) == 4
 
 
+async def test_an_answer_that_only_names_such_a_call_is_not_asked_for_again(drive):
+    named = (
+        'On the shelf. {"calls_maybe_needed": [{"tool": "look", "arguments": {"place": "desk"}, "confidence": 0.3}]}'
+    )
+    result, model = await found_with(drive, Told(vain()), named, *["Nothing."] * 5)
+
+    assert not any("was refused in all" in last_of(prompt) for prompt in model.calls)
+    assert "was refused in all" in result.tree.root.dropped[0]
+    assert not result.tree.root.children
+
+
 @pytest.mark.parametrize(("more", "fewer"), [(-1, 1), (1, 0)])
 async def test_a_call_that_few_runs_tried_or_that_worked_once_is_made_like_any_other(drive, more, fewer):
     known = vain(REFUSED_ENOUGH + more, REFUSED_ENOUGH - fewer)

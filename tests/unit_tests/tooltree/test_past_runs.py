@@ -232,6 +232,13 @@ async def test_suggestions_of_what_past_runs_seldom_did_are_not_told_and_are_wei
     assert search_result(messages[-1]).tree.root.prior.shares == pytest.approx({"measure": 0.3, "look": 0.1})
 
 
+@pytest.mark.parametrize(("share", "runs"), [(float("inf"), 7), (float("nan"), 7), (0.7, -2), (-0.7, 7)])
+async def test_numbers_that_are_no_shares_do_no_harm(visit, share, runs):
+    messages, model = await visit({**STATE, "suggestions": [suggestion("measure", share, runs)]})
+    assert told(model)[0][1] == "Where is it?"
+    assert [message.name for message in messages if message.type == "tool"] == ["look"]
+
+
 async def test_the_keys_may_be_others(visit):
     _, model = await visit(
         {**STATE, "hints": SUGGESTED, "notes": ADVICE}, suggestions_key="hints", recalled_key="notes"

@@ -45,6 +45,14 @@ def test_the_shares_of_the_tools_called_are_kept_and_the_largest_others():
     assert "never" not in kept.runs
 
 
+@pytest.mark.parametrize("wrong", [math.nan, math.inf, -1.0])
+def test_what_is_no_share_and_no_count_says_nothing(wrong):
+    said = SimpleNamespace(shares={"a": wrong}, runs={"a": -RUNS_ASSUMED}, done=wrong, other=wrong, ended=-1)
+    kept = Prior.of(said, called=["a"], tools=4)
+    assert kept == Prior(shares={"a": 0.25}, tools=4)
+    assert (kept.ratio({"a": False}), kept.done_or(0.1), kept.agrees({"a": False})) == (1.0, 0.1, False)
+
+
 def test_a_share_against_chance_by_hand():
     said = prior({"a": 0.5, "b": 0.1, "c": 0.02}, {"a": 6, "b": 1, "c": 1}, called=["d"])
     for own, same in ((False, SAME_TOOL), (True, OWN_SAME_TOOL)):
