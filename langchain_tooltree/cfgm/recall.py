@@ -140,7 +140,7 @@ LONGEST_ARGUMENT = 200  # characters of an argument that are shown: about 50 tok
 HEAD, TAIL = 4_000, 1_000  # characters at both ends of an observation that are looked at; a part of them is shown
 LOOKED_AT = 200_000  # about how many characters of a run's observations are looked at: of more, less of each
 NO_MASKS: Mapping[str, str] = {}
-FEWEST_CHARACTERS = 60  # characters in which a run, or a tip that has to be cut, still says something
+FEWEST_CHARACTERS = 60  # characters in which a run still says something
 
 TIPS = "Tips:"
 RUN = "Run: "
@@ -284,22 +284,19 @@ def _shared(room: int, needs: Sequence[int], weights: Sequence[float]) -> list[i
 
 def _tips(tips: Sequence[Tip], room: int) -> str:
     """The tips that there is room for, the first ones first, and then as many of their reasonings."""
-    texts = list(dict.fromkeys(tip.advice for tip in tips))
-    reasonings = {tip.advice: tip.reasoning for tip in reversed(tips)}
+    first = {tip.advice: tip for tip in reversed(tips)}
     lines: dict[str, str] = {}
     left = room - len(TIPS)
-    for text in texts:
-        line = f"- {text}"
-        if len(line) + 1 <= left:
-            lines[text] = line
+    for advice in dict.fromkeys(tip.advice for tip in tips):
+        # What to do may fit where when to do it does not, too; half a tip says nothing.
+        line = next((f"- {each}" for each in (advice, first[advice].text) if len(each) + 3 <= left), None)
+        if line is not None:
+            lines[advice] = line
             left -= len(line) + 1
-    if not lines and texts and left > FEWEST_CHARACTERS:
-        lines[texts[0]] = f"- {cut(texts[0], left - 3)}"
-        left = 0
-    for text in lines:
-        reason = f" ({reasonings[text]})"
-        if reasonings[text] and len(reason) <= left:
-            lines[text] += reason
+    for advice in lines:
+        reason = f" ({first[advice].reasoning})"
+        if first[advice].reasoning and len(reason) <= left:
+            lines[advice] += reason
             left -= len(reason)
     return "\n".join([TIPS, *lines.values()]) if lines else ""
 

@@ -1,6 +1,7 @@
 """What recalled experience looks like in a prompt: it fits, it is marked, and nothing starves."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -89,10 +90,17 @@ def test_many_tips_leave_room_for_the_run_and_reasons_go_before_tips_do():
     assert "Reason" not in told
 
 
-def test_a_tip_longer_than_the_room_is_cut():
-    told = text_of(RecalledRun(WATER, (tip("Turn " * 500),)), room=1_500)
-    assert "- Turn Turn" in told
+def test_a_tip_longer_than_the_room_is_left_out_since_half_of_it_says_nothing():
+    told = text_of(RecalledRun(WATER, (tip("Turn " * 500), tip("Turn off the stove."))), room=1_500)
+    assert "- Turn off the stove." in told
+    assert "Turn Turn" not in told
     assert "Run: Boil water." in told
+
+
+def test_what_to_do_is_told_where_when_to_do_it_does_not_fit():
+    long = replace(tip("Turn off the stove."), when="the water in the pot has come to the boil " * 50)
+    told = text_of(RecalledRun(WATER, (long,)), room=1_500)
+    assert "- Turn off the stove." in told
 
 
 def test_a_call_with_several_arguments_names_them_and_a_failure_says_so():
