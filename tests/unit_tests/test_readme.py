@@ -11,6 +11,7 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_tooltree import Trajectory, demo, dump_trajectories, search, testing
+from langchain_tooltree.testing import ScriptedChatModel
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
@@ -43,18 +44,19 @@ def folder(tmp_path, monkeypatch):
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize("block", BLOCKS, ids=range(len(BLOCKS)))
 def test_the_code_in_the_readme_runs(block):
-    code = block.replace('"openai:gpt-4.1-mini"', "model")
+    judged = "verdict" if "Experience(" in block else "model"
+    code = block.replace('"openai:gpt-4.1-mini"', judged)
     code = code.replace('{"search_flights": "read"}', "EFFECTS").replace('"search_flights"', '"read_sign"')
     names = {
         "EFFECTS": demo.EFFECTS,
         "checkpointer": InMemorySaver(),
+        "verdict": ScriptedChatModel(replies=[{"reasons": "It was found.", "verdict": "success"}] * 9),
         "evaluate": lambda task, result: task in result["messages"][0].text,
         "model": demo.offline_model(),
         "tools": demo.TOOLS,
     }
-    if "agent.invoke" in block or "memory.collect" in block:
+    if "memory.collect" in block:
         names["agent"] = create_agent(names["model"], demo.TOOLS, checkpointer=InMemorySaver())
-        code = code.replace("[recorder]}", '[recorder], "configurable": {"thread_id": "recorded"}}')
     exec(compile(code, "README.md", "exec"), names)  # noqa: S102 - our own README
     if "agent" in names:
         thread = {"configurable": {"thread_id": "1", "user_id": "ada"}}
@@ -69,9 +71,6 @@ def test_the_code_in_the_readme_runs(block):
         assert kept == (["Book a flight to Oslo.", "Cancel it."] if "report" in names else [demo.REQUEST])
     if "report" in names:
         assert (names["report"].successes, names["report"].attempts) == (2, 2)
-    if "recorder" in names:
-        with names["experience"]._store:
-            assert names["experience"].get("recorded").task == "Find me a flight to Oslo."
     if "graph" in names and "SITGraph" in block:
         assert [each.tool for each in names["graph"].suggest(None)] == ["read_sign"]
     if "Policy" in names:
@@ -80,6 +79,38 @@ def test_the_code_in_the_readme_runs(block):
     if "judge" in names:
         assert names["result"].stop_reason in {"solved", "converged"}
         assert names["result"].answer.text.startswith("It is about 213 miles ")
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("folder")
+def test_what_the_readme_says_of_experience_holds():
+    [block] = [each for each in BLOCKS if "Experience(" in each]
+    assert len(block.strip().splitlines()) <= 10
+    judge = ScriptedChatModel(replies=[{"reasons": "It was found.", "verdict": "success"}] * 9)
+    names = {"tools": demo.TOOLS, "model": demo.offline_model(), "judge": judge, "EFFECTS": demo.EFFECTS}
+    code = block.replace('"openai:gpt-4.1-mini"', "judge").replace('{"search_flights": "read"}', "EFFECTS")
+    exec(compile(code, "README.md", "exec"), names)  # noqa: S102 - our own README
+    ada = names["experience"].within(user_id="ada")
+    [first] = ada.store.trajectories()
+    assert (first.task, first.success) == ("Which flight to Oslo is cheapest?", True)
+    assert ada.graph.suggest(None)[0].tool == "read_sign"
+
+    asked = {"messages": [("user", first.task)]}
+    names["agent"].invoke(asked, {"configurable": {"user_id": "ada"}})
+    names["agent"].invoke(asked, {"configurable": {"user_id": "bob"}})
+
+    status = ada.settle()
+    assert (status.runs, status.successes, status.in_graph) == (2, 2, 2)
+    [second] = [run for run in ada.store.trajectories() if run.id != first.id]
+    assert second.metadata["recalled"]["runs"] == [first.id]
+    [bobs] = names["experience"].within(user_id="bob").store.trajectories()
+    assert bobs.metadata["recalled"]["runs"] == []
+    ada.label(first.id, False, "It was the wrong sign.")
+    assert ada.status().agreement.share == 0
+    ada.store.delete(second.id)
+    assert (ada.status().runs, len(ada.graph)) == (1, 0)
+    names["experience"].within(user_id="bob").settle()
+    names["experience"].store._store.close()
 
 
 GIVEN = """
