@@ -260,7 +260,7 @@ class TrajectoryRecorder(GraphCallbackHandler):
             if not parent.inner and TAG not in (about.get("tags") or ()):
                 offered = tools_in((about.get("invocation_params") or {}).get("tools"))
                 instructions = _instructions_in(messages[0] if messages else ())
-                node = str((about.get("metadata") or {}).get("langgraph_node"))
+                node = next((run.visit[1].name for run in parent.lineage() if run.visit is not None), "")
                 graph = next((run for run in parent.lineage() if run.graph is not None), None)
                 inside = graph is not parent.recording.top
                 parent.recording.hear_request(instructions, offered, node=node, inside=inside)
