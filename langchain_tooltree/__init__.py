@@ -47,7 +47,7 @@ _NAMES = {
     "cfgm.reflection": ("Reflector", "Reflection"),
     "cfgm.collect.report": ("Task",),
     "cfgm.tips": ("Tip",),
-    "cfgm.recall": ("RecalledRun", "recall_text"),
+    "cfgm.recall": ("recall_text",),
     "anomaly.detector": ("AnomalyDetector", "anomaly_condition"),
     "anomaly.rules": ("Anomaly",),
     "anomaly.phrases": ("Phrase", "DEFAULT_PHRASES"),
@@ -72,7 +72,6 @@ if TYPE_CHECKING:
     from langchain_tooltree.cfgm.middleware import CFGMMiddleware as CFGMMiddleware
     from langchain_tooltree.cfgm.node import CFGMRecallNode as CFGMRecallNode
     from langchain_tooltree.cfgm.node import CFGMReflectionNode as CFGMReflectionNode
-    from langchain_tooltree.cfgm.recall import RecalledRun as RecalledRun
     from langchain_tooltree.cfgm.recall import recall_text as recall_text
     from langchain_tooltree.cfgm.reflection import Reflection as Reflection
     from langchain_tooltree.cfgm.reflection import Reflector as Reflector

@@ -38,7 +38,15 @@ from langchain_tooltree.cfgm.condense import GAP, Move, condensed, flat, in_shor
 from langchain_tooltree.cfgm.focus import DEFAULT_FOCUS_PROMPT, LONGEST_FOCUS_POINT
 from langchain_tooltree.cfgm.masks import masks_in
 from langchain_tooltree.cfgm.memory import PAPER_EMBEDDINGS
-from langchain_tooltree.cfgm.recall import ANSWER, LOOKED_AT, Recollection, complementary, moves_of, recall_text
+from langchain_tooltree.cfgm.recall import (
+    ANSWER,
+    LOOKED_AT,
+    RecalledRun,
+    Recollection,
+    complementary,
+    moves_of,
+    recall_text,
+)
 from langchain_tooltree.cfgm.recovery import (
     DEFAULT_COOLDOWN,
     DEFAULT_MAX_REFLECTIONS,

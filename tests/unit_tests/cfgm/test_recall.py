@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from teacher import attempt
 
-from langchain_tooltree import ConfigurationError, Outcome, RecalledRun, SITGraph, Step, Tip, Trajectory, recall_text
-from tests.internals.cfgm import LOOKED_AT, Recollection, complementary
+from langchain_tooltree import ConfigurationError, Outcome, SITGraph, Step, Tip, Trajectory, recall_text
+from tests.internals.cfgm import LOOKED_AT, RecalledRun, Recollection, complementary
 from tests.internals.cfgm import condense_module as condense
 from tests.internals.experience import TAG, without_reference
 

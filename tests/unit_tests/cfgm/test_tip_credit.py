@@ -6,9 +6,9 @@ import pytest
 from langgraph.store.memory import InMemoryStore
 from teacher import attempt
 
-from langchain_tooltree import CFGMMemory, RecalledRun, Tip, recall_text
+from langchain_tooltree import CFGMMemory, Tip, recall_text
 from langchain_tooltree.testing import ScriptedChatModel
-from tests.internals.cfgm import Recollection, tips_module
+from tests.internals.cfgm import RecalledRun, Recollection, tips_module
 
 
 def tip(text, when="", tools=()):
