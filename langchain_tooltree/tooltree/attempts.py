@@ -23,7 +23,8 @@ def failed_attempts(result: SearchResult, dialogue: PathDialogue, *, run: str, t
 
     They part from the best path as late as possible, and no two were given up for the same reason. A call that failed
     tells why itself; other calls were scored below the `threshold`. `run` is the id of the run that the search is part
-    of. The same attempt has the same id, whichever search of the run has made it.
+    of. What is given up again in a later turn of it, after the same call, is the same attempt and has the same id: a
+    conversation that goes on for long leaves one record for each way that was wrong, not one for each time.
     """
     best, tree = {0, *(step.node for step in result.steps)}, result.tree
     found = sorted(_given_up(tree, best, threshold), key=lambda each: (-_shared(tree, each[0], best), each[0].id))
@@ -67,4 +68,6 @@ def _attempt(dialogue: PathDialogue, tree: Tree, node: Node, why: str, run: str)
     end = next(each for each in reversed(tree.reply_of(node)) if each.observation is not None)
     chat = dialogue.chat_at(end)
     made = [call_key(step.tool, step.arguments or {}) for step in Trajectory.from_chat(chat).steps]
-    return Trajectory.from_chat(chat, id=digest([run, *made]), success=False, reasons=why, metadata={ATTEMPT_OF: run})
+    return Trajectory.from_chat(
+        chat, id=digest([run, *made[-2:]]), success=False, reasons=why, metadata={ATTEMPT_OF: run}
+    )

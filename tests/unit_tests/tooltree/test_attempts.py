@@ -105,6 +105,17 @@ def test_they_hold_what_was_said_before_and_the_same_attempt_has_the_same_id(sea
     assert {attempt.id for attempt in attempts}.isdisjoint(each.id for each in attempts_of(searched(), run="other"))
 
 
+def test_what_is_given_up_again_in_a_later_turn_is_no_other_attempt(searched):
+    turn = [AIMessage("", tool_calls=[{"name": "wait", "args": {}, "id": "1"}]), ToolMessage("Hm.", tool_call_id="1")]
+    once = [HumanMessage(TASK), *turn]
+
+    first = attempts_of(searched(), messages=once)
+    later = attempts_of(searched(), messages=[*once, AIMessage("It is locked."), HumanMessage("Go on."), *turn])
+
+    assert [attempt.id for attempt in later] == [attempt.id for attempt in first]
+    assert len({attempt.id for attempt in later}) == MOST_ATTEMPTS
+
+
 def test_few_are_kept_those_that_part_late_first_and_none_for_a_reason_that_another_tells(searched):
     result = searched()
     tree, end = result.tree, result.tree[result.steps[-1].node]
