@@ -31,7 +31,7 @@ from langchain_tooltree.experience.records import RECALLED, Source, aim_of
 from langchain_tooltree.experience.run_identity import COLLECTING, as_metadata, run_id, tools_in
 from langchain_tooltree.experience.store import PENDING, ExperienceStore, Namespace, entry_of
 from langchain_tooltree.experience.trajectory import Trajectory
-from langchain_tooltree.experience.verdict import UNUSABLE, AnyVerdict, resolve_verdict
+from langchain_tooltree.experience.verdict import UNUSABLE, AnyVerdict, Verdict, resolve_verdict
 from langchain_tooltree.flows import (
     Flow,
     FunctionStep,
@@ -66,10 +66,10 @@ KEPT_REQUESTS = 1_000
 
 
 FAILED = "failed_verdicts"
-"""Key of a record's metadata under which it is counted how often a model was asked for its verdict in vain."""
+"""Key of a record's metadata under which it is counted how often a verdict was asked for in vain."""
 
 MOST_FAILED = 3
-"""So often a model is asked in vain before a run is given up: it may be down, or unable to judge this run."""
+"""So often a verdict is asked for in vain before a run is given up: a model may be down, or unable to judge it."""
 
 
 class Experience:
@@ -265,11 +265,14 @@ class Experience:
     def guide(self, remembered: Mapping[str, Any], room: int, effects: Mapping[str, str]) -> Flow[RequestGuide]:
         """The guide for a request; see `Learner.guide`."""
         learnt = self._learnt(self._store.within(**remembered["namespace"]))
-        key = (learnt.place, *remembered["runs"], digest(remembered["tips"]), room)
-        if key not in self._shared.advice:
-            self._shared.advice[key] = yield from learnt.advice(remembered, room)
+        # What one request is told stays the same, so that prompt caches hold; by the next, a record may have changed.
+        request = remembered["request"]
+        key = (learnt.place, request, digest([remembered["runs"], remembered["tips"], room]))
+        advice = None if request is None else self._shared.advice.get(key)
+        if advice is None:
+            advice = self._shared.advice[key] = yield from learnt.advice(remembered, room)
             forget_oldest(self._shared.advice, KEPT_REQUESTS)
-        return RequestGuide(learnt, remembered, self._shared.advice[key], reads_in(effects), self._model)
+        return RequestGuide(learnt, remembered, advice, reads_in(effects), self._model)
 
     def ended(
         self,
@@ -375,7 +378,7 @@ class Experience:
         found = yield from learnt.store.reading([run])
         if not found or PENDING not in found[0].metadata or found[0].success is not None:
             return
-        judged = yield from self._judged(found[0])
+        judged = yield from self._judged(found[0], surely=True)
         failed = 1 + found[0].metadata.get(FAILED, 0)
         if UNUSABLE in judged.reasons and judged.success is None and failed < MOST_FAILED:
             later = {PENDING: time.time(), FAILED: failed}
@@ -385,9 +388,15 @@ class Experience:
             yield from learnt.keep(judged)
             done.append(judged)
 
-    def _judged(self, trajectory: Trajectory) -> Flow[Trajectory]:
+    def _judged(self, trajectory: Trajectory, *, surely: bool = False) -> Flow[Trajectory]:
         assert self._judge is not None  # noqa: S101 - for mypy
-        verdict = yield from self._judge(trajectory)
+        try:
+            verdict = yield from self._judge(trajectory)
+        except Exception as error:
+            if not surely:
+                raise
+            logger.exception("Run %r is not judged: %s", trajectory.id, error)  # noqa: TRY401 - the reason in one line
+            verdict = Verdict(None, f"{UNUSABLE} {type(error).__name__}: {error}")
         reasons = "\n".join(part for part in (trajectory.reasons, verdict.reasons) if part)
         metadata = {name: value for name, value in trajectory.metadata.items() if name not in {PENDING, FAILED}}
         return replace(trajectory, metadata=metadata).judged(verdict.success, reasons, source="verdict")

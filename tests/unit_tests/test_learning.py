@@ -61,14 +61,18 @@ def in_thread(name, **values):
     return {"configurable": {"thread_id": name, **values}}
 
 
-def run_of(task="Where is the red key?", *, success=True, **fields):
+def run_of(task="Where is the red key?", *, success=True, changed=False, **fields):
     messages = [
         {"role": "user", "content": task},
         {
             "role": "assistant",
             "tool_calls": [{"id": "1", "function": {"name": "look", "arguments": '{"place": "desk"}'}}],
         },
-        {"role": "tool", "tool_call_id": "1", "content": "On the desk lie a red key and a pen."},
+        {
+            "role": "tool",
+            "tool_call_id": "1",
+            "content": "On the desk lies a lamp." if changed else "On the desk lie a red key and a pen.",
+        },
         {"role": "assistant", "content": "It is on the desk."},
     ]
     return Trajectory.from_chat(messages, success=success, **fields)
@@ -394,6 +398,41 @@ def test_a_verdict_that_raises_leaves_the_run_for_later(caplog):
     assert "down" in caplog.text
     assert experience.status().pending == 1
     assert experience.settle().in_graph == 1
+
+
+def test_a_verdict_that_always_raises_is_not_asked_for_ever():
+    asked = []
+
+    def verdict(run):
+        asked.append(run.id)
+        msg = "down"
+        raise ValueError(msg)
+
+    experience = Experience(InMemoryStore(), namespace=ALL, verdict=verdict)
+    for _ in range(6):
+        finder(experience)[0].invoke(QUESTION)
+    assert len(asked) == len(set(asked)) == 6
+    pending = [experience.settle().pending for _ in range(3)]
+
+    assert pending[-1] == 0
+    assert max(map(asked.count, asked)) == 3
+    assert all("ValueError: down" in run.reasons for run in experience.store.trajectories())
+
+
+def test_what_a_record_said_before_it_changed_is_told_to_no_later_request():
+    experience = Experience(InMemoryStore(), namespace=ALL, verdict=lambda _: True)
+    experience.learn(run_of(id="past"))
+    agent, model = finder(experience, turns=2)
+    agent.invoke(QUESTION)
+    for run in list(experience.store.trajectories()):
+        experience.store.delete(run.id)
+    experience.learn(run_of(id="past", changed=True))
+
+    agent.invoke(QUESTION)
+
+    assert "a red key and a pen" in model.calls[0][0].text
+    assert "a red key and a pen" not in model.calls[2][0].text
+    assert "a lamp" in model.calls[2][0].text
 
 
 def test_the_recorder_learns_from_any_graph():
