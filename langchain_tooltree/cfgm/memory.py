@@ -24,9 +24,7 @@ from langchain_tooltree.cfgm.recall import (
     Recollection,
     examples_in,
     most_like,
-    recall_event,
     recall_text,
-    without,
 )
 from langchain_tooltree.cfgm.recovery import Known, Recovery
 from langchain_tooltree.cfgm.tips import Tip, credited, extract_tips, task_id_of, tips_of
@@ -377,6 +375,7 @@ def recall_for(
     except Exception as error:  # noqa: BLE001 - the store may be down, and the agent can do without
         logger.warning("Nothing was recalled: %s: %s", type(error).__name__, error)
         return Recollection(task)
-    recollection = without(recollection, own, k)
-    yield from emitted(recall_event(recollection), writer)
+    recollection = replace(recollection, runs=tuple(run for run in recollection.runs if run.trajectory.id != own)[:k])
+    tasks, tips = [run.trajectory.task for run in recollection.runs], [tip.advice for tip in recollection.tips]
+    yield from emitted({"type": "recall", "task": task, "runs": tasks, "tips": tips}, writer)
     return recollection

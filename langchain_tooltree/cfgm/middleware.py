@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Annotated, Any, NotRequired, TypedDict
+from typing import Annotated, Any, NotRequired
 
 from langchain.agents.middleware import AgentMiddleware, AgentState, ModelRequest, ModelResponse
 from langchain.agents.middleware.types import PrivateStateAttr
@@ -26,6 +26,7 @@ from langchain_tooltree.cfgm.reflection import Reflector
 from langchain_tooltree.cfgm.tips import Tip
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import check_count
+from langchain_tooltree.experience.guide import Remembered
 from langchain_tooltree.experience.recorder import RunRecorder
 from langchain_tooltree.experience.records import RECALLED, aim_of
 from langchain_tooltree.experience.run_identity import COLLECTING, run_id
@@ -36,23 +37,11 @@ from langchain_tooltree.models import extended
 logger = logging.getLogger(__name__)
 
 
-class Begun(TypedDict):
-    """What a run began with: plain data, since a checkpointer keeps it for the one who resumes the run."""
+class Recalled(Remembered):
+    """What a run began with, and what was recalled for its request: plain data, since a checkpointer keeps it."""
 
-    namespace: dict[str, str]  # values of the variables of memory's namespace
-    first: str  # what the user asked for first in this conversation
     latest: str  # what the user asked for last
-    request: str | None  # id of that message
-
-
-class Recalled(TypedDict):
-    """What was recalled for a request: plain data, since a checkpointer keeps it."""
-
-    namespace: dict[str, str]  # as above: what is one user's is not for another
-    request: str | None  # id of the user's message
     text: str  # for the system prompt; empty if nothing is known
-    runs: list[str]  # ids of those that were recalled
-    tips: list[dict[str, Any]]  # as `Tip.to_dict` has them
 
 
 class CFGMState(AgentState[Any]):
@@ -62,7 +51,6 @@ class CFGMState(AgentState[Any]):
     checkpointer keeps and that `get_state` and the stream modes `values` and `updates` show.
     """
 
-    cfgm_begun: NotRequired[Annotated[Begun, PrivateStateAttr]]
     cfgm_recalled: NotRequired[Annotated[Recalled, PrivateStateAttr]]
 
 
@@ -150,18 +138,33 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
     def before_agent(self, state: CFGMState, runtime: Runtime[Any]) -> Flow[dict[str, Any]]:
         """Recall what is known of tasks like the user's."""
         memory = None if _is_collecting() else self._memory
-        known: Mapping[str, Any] = state.get("cfgm_begun") or {}
+        known: Mapping[str, Any] = state.get("cfgm_recalled") or {}
         said = Conversation.of(state)
         # The first request is known as long as something shows that the conversation is still the same.
-        same = known and (said.is_summarized or any(each.id == known["request"] for each in said.messages))
-        first = (known["first"] if same else "") or said.first_task
-        latest = said.task or (known["latest"] if same else "")
-        request = said.request.id if said.request else None
+        same = known and (said.is_summarized or any(each.id == known.get("request") for each in said.messages))
         values = {} if memory is None else memory.experience.within_config().values
-        namespace = {name: str(value) for name, value in values.items()}
-        begun = Begun(namespace=namespace, first=first, latest=latest, request=request)
-        recalled = None if memory is None else (yield from self._recall(state, said, begun, runtime))
-        return {"cfgm_begun": begun} | ({} if recalled is None else {"cfgm_recalled": recalled})
+        begun = Recalled(
+            namespace={name: str(value) for name, value in values.items()},
+            first=(known.get("first", "") if same else "") or said.first_task,
+            request=said.request.id if said.request else None,
+            runs=[],
+            tips=[],
+            latest=said.task or (known.get("latest", "") if same else ""),
+            text="",
+        )
+        if memory is None or self._recalls_from is None:
+            return {"cfgm_recalled": {**begun, **_recalled(known)}}
+        if known.get("namespace") != begun["namespace"]:
+            known = {}
+        if not said.task or (
+            known and known.get("request") == begun["request"]
+        ):  # nothing new was asked, at least in words
+            return {"cfgm_recalled": {**begun, **_recalled(known)}}
+        wanted = aim_of(dict.fromkeys([begun["first"], *said.requests]))
+        found = yield from recall_for(memory, wanted, k=self._k, own=run_id(runtime), writer=runtime.stream_writer)
+        text = recall_text(found, max_characters=memory.max_characters)
+        tips, runs = list(map(Tip.to_dict, found.tips)), [each.trajectory.id for each in found.runs]
+        return {"cfgm_recalled": {**begun, "runs": runs, "tips": tips, "text": text}}
 
     abefore_agent = async_twin(before_agent)  # type: ignore[arg-type] # mypy takes `self` from the base class
 
@@ -174,12 +177,11 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
         said = Conversation.of(state)
         if self._recovery is None or not said.observations:
             return None
-        begun = state.get("cfgm_begun")
-        task = begun["latest"] if begun else ""
+        begun: Mapping[str, Any] = state.get("cfgm_recalled") or {}
         message = yield from self._recovery.correction(
             said,
             known=self._known(state, runtime),
-            task=task,
+            task=begun.get("latest", ""),
             instructions=self._recorder.tools.instructions(run_id(runtime)),
             writer=runtime.stream_writer,
         )
@@ -207,11 +209,11 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
         instructions = self._recorder.tools.take_instructions(run_id(runtime))
         if self._records_in is None or is_collecting:
             return
-        begun = state.get("cfgm_begun")
-        config: RunnableConfig | None = {"configurable": begun["namespace"]} if begun else None
+        begun: Mapping[str, Any] = state.get("cfgm_recalled") or {}
+        config: RunnableConfig | None = {"configurable": begun["namespace"]} if "namespace" in begun else None
         try:
             experience = self._records_in.experience.within_config(config)
-            task = (begun and begun["first"]) or None
+            task = begun.get("first") or None
             yield from self._recorder.keeping(
                 state["messages"], runtime, experience, task=task, instructions=instructions, about=_recalled_in(state)
             )
@@ -227,26 +229,6 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
         tips = [tip for tip in map(Tip.from_dict, recalled.get("tips", ())) if tip.text]
         return Known(tips, examples_in(recalled.get("text", "")), self._recorder.tools.held(run_id(runtime)))
 
-    def _recall(
-        self, state: CFGMState, said: Conversation, begun: Begun, runtime: Runtime[Any]
-    ) -> Flow[Recalled | None]:
-        memory, namespace, request = self._recalls_from, begun["namespace"], begun["request"]
-        if memory is None:
-            return None
-        known: Mapping[str, Any] = state.get("cfgm_recalled") or {}
-        if known and known.get("namespace") != namespace:
-            known = {}
-        if not said.task or (known and known.get("request") == request):
-            # Nothing new was asked, at least not in words.
-            return None if known else Recalled(namespace=namespace, request=request, text="", runs=[], tips=[])
-        wanted = aim_of(dict.fromkeys([begun["first"], *said.requests]))
-        recollection = yield from recall_for(
-            memory, wanted, k=self._k, own=run_id(runtime), writer=runtime.stream_writer
-        )
-        text = recall_text(recollection, max_characters=memory.max_characters)
-        tips, runs = list(map(Tip.to_dict, recollection.tips)), [each.trajectory.id for each in recollection.runs]
-        return Recalled(namespace=namespace, request=request, text=text, runs=runs, tips=tips)
-
     def _with_recalled(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
         self._recorder.tools.hear_instructions(run_id(request.runtime), request.system_message)
         if self._recovery is not None:
@@ -256,6 +238,11 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
         if self._recalls_from is None or not recalled.get("text"):
             return request
         return request.override(system_message=extended(request.system_message, recalled["text"]))
+
+
+def _recalled(known: Mapping[str, Any]) -> dict[str, Any]:
+    """What was recalled, of what is known of a run."""
+    return {name: known[name] for name in ("runs", "tips", "text") if name in known}
 
 
 def _recalled_in(state: CFGMState) -> dict[str, Any]:

@@ -77,12 +77,7 @@ class CFGMRecallNode(Runnable[Any, dict[str, str]]):
         self._recalled_key = recalled_key
 
     @driven
-    def invoke(
-        self,
-        input: Any,  # noqa: A002 - the name in Runnable
-        config: RunnableConfig | None = None,  # noqa: ARG002 - part of the interface
-        **_: Any,
-    ) -> Flow[dict[str, str]]:
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Flow[dict[str, str]]:  # noqa: A002, ARG002 - as Runnable has it
         """Recall what is known of tasks like the latest request of a graph state or a list of messages.
 
         Returns:
@@ -164,12 +159,7 @@ class CFGMReflectionNode(Runnable[Any, Correction]):
         self._has_warned = False
 
     @driven
-    def invoke(
-        self,
-        input: Any,  # noqa: A002 - the name in Runnable
-        config: RunnableConfig | None = None,  # noqa: ARG002 - part of the interface
-        **_: Any,
-    ) -> Flow[Correction]:
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Flow[Correction]:  # noqa: A002, ARG002 - as Runnable has it
         """Look at the latest observations of a graph state or a list of messages; correct the course if need be.
 
         Returns:

@@ -12,7 +12,6 @@ from langchain_tooltree.cfgm.condense import Move, condensed, in_full, thinned
 from langchain_tooltree.cfgm.masks import masks_in
 from langchain_tooltree.cfgm.tips import Tip, distinct
 from langchain_tooltree.errors import ConfigurationError
-from langchain_tooltree.events import RecallEvent
 from langchain_tooltree.experience.records import (
     Record,
     as_reference,
@@ -103,17 +102,6 @@ class Recollection:
     def tips(self) -> tuple[Tip, ...]:
         """The tips of all runs, and of such as say nearly the same the first."""
         return tuple(distinct(tip for run in self.runs for tip in run.tips))
-
-
-def without(recollection: Recollection, own: str | None, k: int) -> Recollection:
-    """A recollection of at most `k` runs, none of them the run with the id `own`."""
-    return replace(recollection, runs=tuple(each for each in recollection.runs if each.trajectory.id != own)[:k])
-
-
-def recall_event(recollection: Recollection) -> RecallEvent:
-    """What was recalled, as progress event."""
-    tasks, tips = [run.trajectory.task for run in recollection.runs], [tip.advice for tip in recollection.tips]
-    return RecallEvent(type="recall", task=recollection.task, runs=tasks, tips=tips)
 
 
 SOURCE = "past runs"
