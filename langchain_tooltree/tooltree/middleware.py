@@ -221,8 +221,9 @@ class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         It may be one that the current task of the graph has made before, if its answer failed and its tools are there.
         """
         if self._experience is not None:
-            self._offered.hear(run_id(request.runtime), request.tools)
-            self._offered.hear_instructions(run_id(request.runtime), request.system_message)
+            heard = _heard_as(request.runtime, request.state)
+            self._offered.hear(heard, request.tools)
+            self._offered.hear_instructions(heard, request.system_message)
         turn = self._turn(request)
         if turn is None:
             return None
@@ -356,8 +357,9 @@ class _Learning(ToolTreeMiddleware):
     @driven
     def after_agent(self, state: Any, runtime: Runtime[Any]) -> Flow[None]:
         """Keep the turn; one that was interrupted is not over."""
-        tools = [tool for tool in self._offered.take(run_id(runtime)).values() if tool is not None]
-        instructions = self._offered.take_instructions(run_id(runtime))
+        heard = _heard_as(runtime, state)
+        tools = [tool for tool in self._offered.take(heard).values() if tool is not None]
+        instructions = self._offered.take_instructions(heard)
         if self._experience is not None and (remembered := _remembered(state)):
             effects = self._options.get("effects")
             ended = partial(self._experience.ended, state["messages"], remembered, tools=tools, effects=effects)
@@ -369,6 +371,11 @@ class _Learning(ToolTreeMiddleware):
 def _remembered(state: Any) -> Mapping[str, Any]:
     remembered: Mapping[str, Any] = state.get(RECALLED) or {}
     return remembered
+
+
+def _heard_as(runtime: Any, state: Any) -> str:
+    """A run and whose it is: threads of two users may have the same name."""
+    return repr((run_id(runtime), _remembered(state).get("namespace")))
 
 
 @cache

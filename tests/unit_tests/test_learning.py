@@ -8,10 +8,11 @@ from dataclasses import replace
 
 import pytest
 from langchain.agents import create_agent
-from langchain.agents.middleware import HumanInTheLoopMiddleware
+from langchain.agents.middleware import HumanInTheLoopMiddleware, dynamic_prompt
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.config import get_config
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.store.memory import InMemoryStore
@@ -719,6 +720,32 @@ def test_a_resumed_run_knows_what_was_recalled_when_it_began():
     assert experience.status().pending == 1
 
 
+async def test_what_one_user_is_told_is_kept_for_no_other_whose_thread_has_the_same_name():
+    both_have_asked = asyncio.Barrier(2)
+
+    @dynamic_prompt
+    def served(_):
+        return f"You serve {get_config()['configurable']['user_id']}."
+
+    @tool
+    async def look(place: str) -> str:
+        """Look at a place."""
+        await both_have_asked.wait()
+        return f"On the {place} lies a red key."
+
+    def reply(messages):
+        return ANSWER if any(each.type == "tool" for each in messages) else looking()
+
+    experience = Experience(InMemoryStore(), verdict=lambda _: True)
+    model = ScriptedChatModel(replies=[reply] * 4)
+    agent = create_tooltree_agent(model, [look], experience=experience, middleware=[served])
+    await asyncio.gather(*(agent.ainvoke(QUESTION, in_thread("same", user_id=user)) for user in ("ann", "bob")))
+
+    for user in ("ann", "bob"):
+        [run] = [each async for each in experience.within(user_id=user).store.atrajectories()]
+        assert run.instructions == f"You serve {user}."
+
+
 def test_who_keeps_runs_without_a_verdict_is_told_once(caplog):
     experience = Experience(InMemoryStore(), namespace=ALL)
     for _ in range(2):
@@ -810,3 +837,25 @@ print("over")
 def test_a_program_ends_though_the_event_loop_of_its_store_has_stopped():
     ended = subprocess.run([sys.executable, "-c", STOPPED], capture_output=True, text=True, timeout=30)  # noqa: PLW1510, S603
     assert (ended.stdout, ended.returncode) == ("over\n", 0), ended.stderr
+
+
+def test_who_reflects_on_trouble_knows_the_instructions_of_the_agent():
+    @tool
+    def find(order: str) -> str:
+        """Find an order."""
+        return '{"error": "Order not found"}'
+
+    def reply(messages):
+        if sum(each.type == "tool" for each in messages) == 2:
+            return ANSWER
+        return AIMessage("", tool_calls=[{"name": "find", "args": {"order": str(len(messages))}, "id": "1"}])
+
+    reflecting = ScriptedChatModel(replies=[{"questions": [], "next_step": "Ask for the number."}] * 2)
+    experience = Experience(InMemoryStore(), namespace=ALL, verdict=lambda _: False, model=reflecting)
+    model = ScriptedChatModel(replies=[reply] * 4)
+    told = {"effects": {"find": "read"}, "system_prompt": "Be kind, always.", "experience": experience}
+    create_tooltree_agent(model, [find], **told).invoke(QUESTION)
+
+    experience.settle()
+    assert "Be kind, always." in str(reflecting.calls[0])
+    assert "Ask for the number." in str(model.calls)
