@@ -22,8 +22,13 @@ from langchain_tooltree.tooltree.planner import Planner, PlannerOptions, Turn, w
 NEXT_IN_PAST_RUNS = "At a point like this, past runs called next: "
 """Begins the hint that is made of suggestions in the state."""
 
-WORTH_SAYING = 0.5
-"""Share that the suggestions have together at the least, in [0, 1]: below, past runs did something else more often."""
+WORTH_SAYING, SECOND_HINT = 0.5, 0.1
+"""Share that the suggestions have together, and each of them, at the least, in [0, 1]: below, past runs did something
+else more often, or hardly any did this."""
+
+WRITE_RUNS = 2
+"""Runs that a hint into a write stands on at the least: what a single one made may have been its accident, and stays.
+"""
 
 
 class ToolTreeNode(Runnable[Any, dict[str, list[BaseMessage]]]):
@@ -115,7 +120,9 @@ class ToolTreeNode(Runnable[Any, dict[str, list[BaseMessage]]]):
             msg = f"The state has no {self._messages_key!r}, only {', '.join(values)}: see messages_key=."
             raise EmptyQueryError(msg)
         said = Conversation.of(values, self._messages_key)
-        guide = _LeftInState.found(values.get(self._suggestions_key), values.get(self._recalled_key), said)
+        guide = _LeftInState.found(
+            values.get(self._suggestions_key), values.get(self._recalled_key), said, self._planner.effects
+        )
         return Turn(
             planner=self._planner,
             messages=said.messages,
@@ -134,9 +141,12 @@ class _LeftInState:
     advice: str
     suggested: Mapping[str, tuple[float, int]]  # by tool: its share, and how many runs speak for it
     said: int  # messages of the conversation, as a record has it
+    effects: Mapping[str, str]  # of the tools
 
     @classmethod
-    def found(cls, suggestions: Any, recalled: Any, said: Conversation) -> "_LeftInState | None":
+    def found(
+        cls, suggestions: Any, recalled: Any, said: Conversation, effects: Mapping[str, str]
+    ) -> "_LeftInState | None":
         """What there is under the two keys; what is of another form is the user's own, and stands for nothing."""
         advice = recalled if isinstance(recalled, str) and is_reference(recalled) else ""
         suggested: dict[str, tuple[float, int]] = {}
@@ -144,7 +154,7 @@ class _LeftInState:
             match each:
                 case {"tool": str(tool), "score": float(share), "support": int(runs)} if 0 < share <= 1 and runs > 0:
                     suggested[tool] = (share, runs)
-        return cls(advice, suggested, len(said.chat)) if advice or suggested else None
+        return cls(advice, suggested, len(said.chat), effects) if advice or suggested else None
 
     def next_tools(self, dialogue: Sequence[ChatMessage], allowed: Collection[str]) -> Flow[NextTools | None]:
         """The suggestions, where the search begins; in later states they are out of date."""
@@ -153,8 +163,13 @@ class _LeftInState:
         if len(dialogue) > self.said or not known:
             return None
         shares = {tool: share for tool, (share, _) in known.items()}
-        listed = ", ".join(f"{tool} ({share:.0%})" for tool, share in shares.items())
-        worth_saying = sum(shares.values()) >= WORTH_SAYING
+        told = [
+            (tool, share)
+            for tool, (share, runs) in known.items()
+            if share >= SECOND_HINT and (runs >= WRITE_RUNS or self.effects[tool] == "read")
+        ]
+        listed = ", ".join(f"{tool} ({share:.0%})" for tool, share in told)
+        worth_saying = sum(share for _, share in told) >= WORTH_SAYING
         return NextTools(
             shares=shares,
             runs={tool: runs for tool, (_, runs) in known.items()},

@@ -190,7 +190,7 @@ def visit(either):
 
     async def run(state, **options):
         model = ScriptedChatModel(replies=[calls("look"), DONE])
-        node = ToolTreeNode(model, TOOLS, effects=READS, **options)
+        node = ToolTreeNode(model, TOOLS, **{"effects": READS, **options})
         return (await either(node.invoke, node.ainvoke)(state))["messages"], model
 
     return run
@@ -237,6 +237,14 @@ async def test_numbers_that_are_no_shares_do_no_harm(visit, share, runs):
     messages, model = await visit({**STATE, "suggestions": [suggestion("measure", share, runs)]})
     assert told(model)[0][1] == "Where is it?"
     assert [message.name for message in messages if message.type == "tool"] == ["look"]
+
+
+@pytest.mark.parametrize(("runs", "is_told"), [(1, False), (2, True)])
+async def test_neither_a_write_of_a_single_run_nor_what_hardly_any_run_did_is_told(visit, runs, is_told):
+    left = [suggestion("measure", 0.7, runs), suggestion("look", 0.02)]
+    _, model = await visit({**STATE, "suggestions": left}, effects={"look": "read"})
+    assert ("measure (70%)" in told(model)[0][1]) is is_told
+    assert "look (" not in told(model)[0][1]
 
 
 async def test_the_keys_may_be_others(visit):
