@@ -10,7 +10,7 @@ from langchain_tooltree.sitgraph import votes as votes_module
 from langchain_tooltree.sitgraph.drift import DriftReport, schema_hash, toolset_of
 from langchain_tooltree.sitgraph.files import LARGE, MANIFEST, load_graph
 from langchain_tooltree.sitgraph.graph import INVERSE_TURN, Contribution, Edges, Graph, Outgoing, Snapshot
-from langchain_tooltree.sitgraph.hints import ANSWERING, MAX_SUMMARY, hint_line, hints
+from langchain_tooltree.sitgraph.hints import MAX_SUMMARY, hint_line, hints
 from langchain_tooltree.sitgraph.mining import Encoder, state_of
 from langchain_tooltree.sitgraph.refusals import LEAST_REFUSED, Refusals
 from langchain_tooltree.sitgraph.sit_graph import DEFAULT_ALPHA

@@ -31,10 +31,14 @@ VERDICT = 0.85
 QUESTIONS = 60
 """Model calls of a search at the most: more than it comes to."""
 
-HEEDS, MISLED = 0.5, 0.1
-"""The hypothesis on all advice: of the steps that are not the right one, a half become right where the advice names the
-right tool, and of the right ones, a tenth become wrong where it names others only. There is no source for it: so the
-figures are also told with half of it, and with none."""
+HEEDS, MISLED = 1 / 3, 1 / 9
+"""The hypothesis on all advice: of the steps that are not the right one, a third become right where the advice names
+the right tool, and of the right ones, a ninth become wrong where it names others only.
+
+Two careful readers stood in for a model at 24 states of unseen tasks, each state once with the hint and once without.
+Of 4 steps that missed gold's tool, 1 called it with a right hint; of 7 that called it, none missed it with a wrong one.
+By the rule of succession that is `(1 + 1) / (4 + 2)` and `(0 + 1) / (7 + 2)`. So few say little: the figures are
+told with half of it and with none, too."""
 
 ADVISED = Reaction(heeds=HEEDS, misled=MISLED)
 

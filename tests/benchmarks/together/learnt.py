@@ -9,12 +9,10 @@ from langgraph.store.memory import InMemoryStore
 
 from langchain_tooltree import Experience, Trajectory
 from tests.benchmarks.compare.simulation import READ_ONLY
-from tests.benchmarks.together.model import ANSWERING
 from tests.benchmarks.together.world import Message
 from tests.internals.cfgm import recall_text, standard_detector
 from tests.internals.experience import NextTools, to_messages
 from tests.internals.hall import Conversation
-from tests.internals.sitgraph import ANSWERING as SAYS_ANSWERING
 from tests.internals.sitgraph import hint_line
 
 RECALLED = 2
@@ -68,11 +66,10 @@ class Learnt:
 
 
 def hint(past: NextTools | None) -> tuple[str, list[str]]:
-    """The line that a model is told, and what it names: tools, and `ANSWERING`."""
+    """The line that a model is told, and the tools that it names."""
     text = hint_line(past, reads=READ_ONLY) if past else ""
     words = set(re.findall(r"\w+", text))
-    named = [tool for tool in past.shares if tool in words] if past else []
-    return text, [*named, *([ANSWERING] if SAYS_ANSWERING in text else [])]
+    return text, [tool for tool in past.shares if tool in words] if past else []
 
 
 def is_trouble(messages: Sequence[Message]) -> bool:

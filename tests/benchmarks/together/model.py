@@ -56,10 +56,6 @@ class Reaction:
         return Reaction(heeds=self.heeds * factor, misled=self.misled * factor)
 
 
-ANSWERING = ""
-"""What stands for answering the user among the tools that advice names."""
-
-
 class Advice(NamedTuple):
     """What a model is told beside the dialogue: some tools, and how it reacts to that."""
 
@@ -107,8 +103,7 @@ class SimulatedModel(RecordedModel):
         if _tool(right) in advice.tools:
             return right if step != right and chance.random() < advice.reaction.heeds else step
         if advice.tools and step == right and chance.random() < advice.reaction.misled:
-            tool = chance.choice(sorted(advice.tools))
-            return STOP if tool == ANSWERING else self.turn.step([self._filled(chance, tool)])
+            return self.turn.step([self._filled(chance, chance.choice(sorted(advice.tools)))])
         return step
 
     def next_step(self, state: State) -> Step | None:
@@ -181,4 +176,4 @@ class SimulatedModel(RecordedModel):
 
 
 def _tool(step: Step) -> str:
-    return step[0].partition("(")[0] if step else ANSWERING
+    return step[0].partition("(")[0] if step else ""

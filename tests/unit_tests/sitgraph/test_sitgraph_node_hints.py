@@ -94,17 +94,11 @@ def test_a_write_that_a_single_run_made_is_no_hint_and_a_read_is():
     assert hint_line(once, reads={"cancel"}) == "Past runs went on here with: cancel 80% (1 run); something else 20%."
 
 
-def test_where_runs_ended_the_line_says_so():
-    line = hint_line(NextTools({"renew": 0.15}, {"renew": 3}, done=0.8, other=0.05))
+def test_that_runs_ended_is_not_told_since_agents_stop_too_early_as_it_is():
+    assert hint_line(NextTools({"renew": 0.15}, {"renew": 3}, done=0.8, other=0.05)) == ""
+    line = hint_line(NextTools({"renew": 0.6}, {"renew": 3}, done=0.3, other=0.1))
 
-    assert line == "Past runs went on here with: answering the user 80%, renew 15% (3 runs); something else 5%."
-
-
-def test_an_end_takes_no_place_of_a_tool():
-    line = hint_line(NextTools({"renew": 0.3, "reserve": 0.2}, {"renew": 3, "reserve": 2}, done=0.45, other=0.05))
-
-    told = "answering the user 45%, renew 30% (3 runs), reserve 20% (2 runs); something else 5%."
-    assert line == f"Past runs went on here with: {told}"
+    assert line == "Past runs went on here with: renew 60% (3 runs); something else 40%."
 
 
 @pytest.mark.parametrize("shares", [{}, {"renew": 0.4}, {"renew": 0.09, "reserve": 0.09}])
