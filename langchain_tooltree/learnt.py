@@ -20,7 +20,7 @@ from langchain_tooltree.cfgm.tips import Tip, all_tips
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import TrajectoryFormatError
 from langchain_tooltree.experience.agreement import Agreement, agreement
-from langchain_tooltree.experience.guide import NextTools, Remedy
+from langchain_tooltree.experience.guide import NextTools
 from langchain_tooltree.experience.records import ChatMessage, as_reference
 from langchain_tooltree.experience.run_identity import tools_in
 from langchain_tooltree.experience.store import JUDGED, PAGE, PENDING, ExperienceStore, Namespace, RunEntry, entry_of
@@ -241,22 +241,14 @@ class RequestGuide:
             logger.warning("No tool could be suggested: %s: %s", type(error).__name__, error)
             return None
 
-    def is_anomalous(self, said: Conversation) -> Flow[bool]:
-        """Whether the latest observations show that something is off."""
-        try:
-            return (yield from flow_of(standard_detector().check)(said)) is not None
-        except Exception as error:  # noqa: BLE001 - the search can do without
-            logger.warning("An observation was not checked: %s: %s", type(error).__name__, error)
-            return False
-
-    def remedy(self, said: Conversation, tools: Sequence[Any], meter: Meter) -> Flow[Remedy | None]:
+    def remedy(self, said: Conversation, tools: Sequence[Any], meter: Meter) -> Flow[str]:
         """What a model says about the trouble at the end of a dialogue."""
         if self.model is None:
-            return None
+            return ""
         try:
             anomaly = yield from flow_of(standard_detector().check)(said)
             if anomaly is None or not anomaly.recoverable:
-                return None
+                return ""
             tips = [Tip.from_dict(each) for each in self.remembered["tips"]]
             described = tools_in(list(tools)).values()
             reflect = flow_of(Reflector(self.model).reflect)
@@ -266,10 +258,10 @@ class RequestGuide:
             )
         except Exception as error:  # noqa: BLE001 - the search goes on as it would have
             logger.warning("There is no reflection: %s: %s", type(error).__name__, error)
-            return None
+            return ""
         if reflection is None:
-            return None
-        return Remedy(as_reference(correction_text(anomaly, reflection), source="review"), reflection.next_step)
+            return ""
+        return as_reference(correction_text(anomaly, reflection), source="review")
 
     def failed(self, attempts: Sequence[Trajectory]) -> Flow[None]:
         """Keep failed attempts at the task of the request."""

@@ -55,19 +55,6 @@ class NextTools:
     text: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Remedy:
-    """What a model made of trouble (CFGM, Alg. 3).
-
-    Attributes:
-        text: The correction, marked as reference material, for who proposes the next call.
-        next_step: The corrected next step, in words.
-    """
-
-    text: str
-    next_step: str
-
-
 class Guide(Protocol):
     """Past runs as one search sees them: of one namespace, for one request. Its methods are flows and raise nothing.
 
@@ -82,11 +69,12 @@ class Guide(Protocol):
     def next_tools(self, dialogue: Sequence[ChatMessage], allowed: Collection[str]) -> Flow[NextTools | None]:
         """How past runs went on from the end of a dialogue, among the tools allowed; `None` if nothing is known."""
 
-    def is_anomalous(self, said: Conversation) -> Flow[bool]:
-        """Whether the latest observations of a dialogue show that something is off, by rules alone."""
+    def remedy(self, said: Conversation, tools: Sequence[Any], meter: Meter) -> Flow[str]:
+        """Where something is off at the end of a dialogue, ask a model what went wrong, and what to do next.
 
-    def remedy(self, said: Conversation, tools: Sequence[Any], meter: Meter) -> Flow[Remedy | None]:
-        """Ask a model what went wrong at the end of a dialogue, and what to do next; `None` if it says nothing."""
+        What it says is marked as reference material, for who proposes the next call; empty if all is well, or it says
+        nothing.
+        """
 
     def failed(self, attempts: Sequence[Trajectory]) -> Flow[None]:
         """Keep what a search has tried and given up: failed attempts at the same task."""

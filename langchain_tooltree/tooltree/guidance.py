@@ -131,12 +131,12 @@ class Guidance:
     def _way_out(self, guide: Guide, node: Node, tools: Sequence[BaseTool], seen: Fresh, meter: Meter) -> Flow[str]:
         """What a model makes of trouble in a state, in one call; empty where all is well, or it says nothing."""
         said = Conversation(self._dialogue.prompt_at(node, fresh=seen))
-        if not (said.observations and (yield from guide.is_anomalous(said))):
+        if not said.observations:
             return ""
         once = Meter(1, meter.patience)
         remedy = yield from guide.remedy(said, tools, once)
         meter.add(once)
-        return remedy.text if remedy else ""
+        return remedy
 
     def _remedy_for(self, state: Node) -> str:
         """What helps in a state: where there was trouble, in the state before, and where other calls from there lead.

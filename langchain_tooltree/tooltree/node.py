@@ -177,14 +177,10 @@ class _LeftInState:
             text=f"{NEXT_IN_PAST_RUNS}{listed}. Only a hint." if worth_saying else "",
         )
 
-    def is_anomalous(self, said: Conversation) -> Flow[bool]:  # noqa: ARG002 - nobody is there to say so
-        """Never: trouble is the business of a node of its own, too."""
+    def remedy(self, said: Conversation, tools: Sequence[Any], meter: Meter) -> Flow[str]:  # noqa: ARG002 - nobody is asked
+        """Nothing: trouble is the business of a node of its own, too."""
         yield from ()
-        return False
-
-    def remedy(self, said: Conversation, tools: Sequence[Any], meter: Meter) -> Flow[None]:  # noqa: ARG002 - as above
-        """None."""
-        yield from ()
+        return ""
 
     def failed(self, attempts: Sequence[Trajectory]) -> Flow[None]:  # noqa: ARG002 - there is nowhere to keep them
         """Nothing is kept."""

@@ -163,9 +163,9 @@ class SignsSeen:
         runs = dict.fromkeys(shares, 20)
         return NextTools(shares, runs, done=done, other=1 - done - sum(shares.values()), ended=int(20 * done))
 
-    def is_anomalous(self, said):
+    def remedy(self, said, tools, meter):
         yield from ()
-        return False
+        return ""
 
     def failed(self, attempts):
         yield from ()

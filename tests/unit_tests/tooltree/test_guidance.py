@@ -9,7 +9,7 @@ from langgraph.store.memory import InMemoryStore
 
 from langchain_tooltree import Experience, SearchConfig, ToolTreeNode, search
 from langchain_tooltree.testing import ScriptedChatModel
-from tests.internals.experience import MARK, NextTools, Remedy, as_reference, call_key
+from tests.internals.experience import MARK, NextTools, as_reference, call_key
 from tests.internals.tooltree import REFUSED_ENOUGH, Planner, Turn, searched
 
 QUESTION = "Where is the key?"
@@ -47,19 +47,17 @@ class Told:
 
     advice = ""
 
-    def __init__(self, known=None, *, anomalous=False, remedy=None):
-        self.known, self.anomalous, self.help = known, anomalous, remedy
+    def __init__(self, known=None, *, remedy=""):
+        self.known, self.help = known, remedy
         self.attempts, self.asked = [], []
 
     def next_tools(self, dialogue, allowed):
         return self.known
         yield
 
-    def is_anomalous(self, said):
-        return self.anomalous and said.observations[-1].text.startswith("Error")
-        yield
-
     def remedy(self, said, tools, meter):
+        if not said.observations[-1].text.startswith("Error"):
+            return ""
         self.asked.append((said.observations[-1].text, [each.name for each in tools], meter.left))
         return self.help
         yield
@@ -77,46 +75,46 @@ async def found_with(drive, guide, *replies, messages=QUESTION, **options):
     return await drive(searched(Turn(planner=planner, messages=messages, guide=guide))), model
 
 
-REMEDY = Remedy(as_reference("Look at the shelf.", source="review"), "Look at the shelf.")
+REMEDY = as_reference("Look at the shelf.", source="review")
 
 
 async def test_trouble_on_the_way_is_helped_with_once_and_the_next_question_holds_the_help(drive):
-    guide = Told(anomalous=True, remedy=REMEDY)
+    guide = Told(remedy=REMEDY)
 
     result, model = await found_with(drive, guide, looking("desk"), looking("attic"), looking("shelf"), ANSWER)
 
     assert guide.asked == [("Error: there is no desk.", ["look"], 1)]
-    helped = [REMEDY.text in last_of(prompt) for prompt in model.calls]
+    helped = [REMEDY in last_of(prompt) for prompt in model.calls]
     assert helped == [False, True, False, False]
     assert [call.arguments["place"] for call in result.calls] == ["desk", "attic", "shelf"]
     assert not any(MARK in str(message.content) for message in result.messages)
 
 
 async def test_the_help_stands_where_other_calls_are_asked_for_and_not_behind_those_it_advised(drive):
-    guide, left = Told(anomalous=True, remedy=REMEDY), 'There is none. {"missing": "the key"}'
+    guide, left = Told(remedy=REMEDY), 'There is none. {"missing": "the key"}'
     config = SearchConfig(max_proposals=2, effort="thorough")
 
     result, model = await found_with(
         drive, guide, looking("desk"), left, left, offering("shelf"), ANSWER, config=config
     )
 
-    helped = [(len(prompt), REMEDY.text in last_of(prompt)) for prompt in model.calls]
+    helped = [(len(prompt), REMEDY in last_of(prompt)) for prompt in model.calls]
     assert helped == [(2, False), (4, True), (4, True), (2, True), (4, False)]
     assert [call.arguments["place"] for call in result.calls] == ["shelf"]
 
 
 async def test_trouble_before_the_search_is_helped_with_at_once(drive):
-    guide = Told(anomalous=True, remedy=REMEDY)
+    guide = Told(remedy=REMEDY)
     before = [HumanMessage(QUESTION), looking("desk"), ToolMessage("Error: no desk.", tool_call_id="desk")]
 
     _, model = await found_with(drive, guide, looking("shelf"), ANSWER, messages=before)
 
-    assert [REMEDY.text in last_of(prompt) for prompt in model.calls] == [True, False]
+    assert [REMEDY in last_of(prompt) for prompt in model.calls] == [True, False]
 
 
 @pytest.mark.parametrize("reviewed", [{"reflected": True}, None])
 async def test_trouble_that_was_helped_with_before_is_not_asked_about_again(drive, reviewed):
-    guide = Told(anomalous=True, remedy=REMEDY)
+    guide = Told(remedy=REMEDY)
     told = {"tooltree": {"search": "1", "node": 1, "calls": {"own_step": 1, "reflect": 1}}}
     call = looking("desk") if reviewed else looking("desk").model_copy(update={"response_metadata": told})
     mark = {"tooltree": reviewed} if reviewed else {}
@@ -128,7 +126,7 @@ async def test_trouble_that_was_helped_with_before_is_not_asked_about_again(driv
 
 
 async def test_where_all_is_well_nobody_is_asked_and_the_help_is_there_for_later_trouble(drive):
-    guide = Told(anomalous=True, remedy=REMEDY)
+    guide = Told(remedy=REMEDY)
 
     await found_with(drive, guide, looking("shelf"), looking("desk"), ANSWER)
 
@@ -136,13 +134,14 @@ async def test_where_all_is_well_nobody_is_asked_and_the_help_is_there_for_later
 
 
 async def test_help_that_says_nothing_is_not_asked_for_again(drive):
-    guide = Told(anomalous=True)
+    guide = Told()
     reply = {"reflect": 1}
 
     def silent(said, tools, meter):
-        guide.asked.append(said.observations[-1].text)
-        meter.calls.update(reply)
-        return
+        if said.observations[-1].text.startswith("Error"):
+            guide.asked.append(said.observations[-1].text)
+            meter.calls.update(reply)
+        return ""
         yield
 
     guide.remedy = silent
@@ -153,7 +152,7 @@ async def test_help_that_says_nothing_is_not_asked_for_again(drive):
 
 
 async def test_with_one_call_left_the_question_itself_is_asked(drive):
-    guide = Told(anomalous=True, remedy=REMEDY)
+    guide = Told(remedy=REMEDY)
 
     await found_with(drive, guide, looking("desk"), ANSWER, config=SearchConfig(max_model_calls=3))
 

@@ -57,9 +57,9 @@ class Memory:
         self.asked.append(([(message["role"], message.get("content")) for message in dialogue], sorted(allowed)))
         return self.said
 
-    def is_anomalous(self, said):
+    def remedy(self, said, tools, meter):
         yield from ()
-        return False
+        return ""
 
     def failed(self, attempts):
         yield from ()
