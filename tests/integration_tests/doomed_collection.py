@@ -36,8 +36,8 @@ PARALLEL = (2, 3)
 """The actions that a model asks for at once."""
 
 
-LONGEST_LIFE = {"environment": 90, "agent": 120, "graph": 120}
-"""Events that a doomed process sees at the most; an attempt by a graph, which is not kept half-way, has some 60."""
+LONGEST_LIFE = {"environment": 90, "agent": 120, "graph": 150}
+"""Events that a doomed process sees at the most; an attempt by a graph, which is not kept half-way, has some 70."""
 
 
 class Fate:
