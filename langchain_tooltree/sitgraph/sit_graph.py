@@ -83,6 +83,7 @@ class SITGraph:
         self._encoder = Encoder(resolve_embeddings(embeddings))
         self._graph = Graph()
         self._lock = threading.RLock()
+        self._latest_fit: Fit | None = None
         self._fitting = threading.Lock()  # one at a time: others would only do the same work
 
     @classmethod
@@ -195,6 +196,9 @@ class SITGraph:
     ) -> Flow[NextTools | None]:
         """How past runs went on from the end of a dialogue, as shares of everything that may come next.
 
+        Where runs were learnt just now, it answers by the settings of the vote as they were fitted before, so that no
+        search waits for the new ones.
+
         Args:
             messages: The dialogue so far, as LangChain or OpenAI chat messages.
             allowed: The tools that the agent has now; others have no share. All, if left out.
@@ -203,7 +207,7 @@ class SITGraph:
             The shares, without a text; `None` where the graph knows nothing.
         """
         moment = self._moment(messages)
-        views = (yield from self._state(moment)) if self.contextual else None
+        views = (yield from self._state(moment, at_once=True)) if self.contextual else None
         names = None if allowed is None else toolset_of(allowed).keys()
         with self._lock:
             recommender = self._recommender()
@@ -216,14 +220,19 @@ class SITGraph:
         chat = [to_chat(message) if isinstance(message, BaseMessage) else message for message in messages]
         return moment_of(chat, self.aliases)[0]
 
-    def _state(self, moment: Moment) -> Flow[Floats]:
-        """The state to be voted on, once the vote is fitted."""
+    def _state(self, moment: Moment, *, at_once: bool = False) -> Flow[Floats]:
+        """The state to be voted on, once the vote is fitted; `at_once`, if it ever was."""
         if self._graph.fit is None:
-            yield FunctionStep(self._fit, None)  # off the event loop
+            if not (at_once and self._latest_fit):
+                yield FunctionStep(self._fit, None)  # off the event loop
+            elif not self._fitting.locked():
+                in_thread(self._fit, "sitgraph-fit")
         return (yield from state_of(moment, self._encoder))
 
     def _recommender(self) -> Recommender:
-        return Recommender(self._graph, self.alpha, self.min_support, self._graph.fit or Fit(), self.ablation)
+        return Recommender(
+            self._graph, self.alpha, self.min_support, self._graph.fit or self._latest_fit or Fit(), self.ablation
+        )
 
     def _fit(self, _: object = None) -> None:
         """Fit the vote where the runs that it goes by have changed; nothing of it is saved."""
@@ -234,6 +243,7 @@ class SITGraph:
                     changes = graph.changes
                 fit = fitted(sample, center)  # takes its time, so nobody waits for the graph meanwhile
                 with self._lock:
+                    self._latest_fit = fit
                     if graph.changes == changes:
                         graph.fit = fit
 

@@ -4,6 +4,7 @@
 
 from langchain_tooltree.sitgraph import files as files_module
 from langchain_tooltree.sitgraph import mining as mining_module
+from langchain_tooltree.sitgraph import sit_graph as sit_graph_module
 from langchain_tooltree.sitgraph import states as states_module
 from langchain_tooltree.sitgraph import transitions as views_module
 from langchain_tooltree.sitgraph import votes as votes_module

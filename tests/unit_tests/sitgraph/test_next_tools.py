@@ -2,11 +2,13 @@
 
 import asyncio
 import math
+import threading
 
 import pytest
 from little_runs import called, routine, run_of, says, user
 
 from langchain_tooltree import SITGraph
+from tests.internals.sitgraph import sit_graph_module
 
 REFUND = [user("I want a refund."), *called("a")]
 
@@ -55,3 +57,24 @@ def test_where_runs_began_with_a_greeting_the_turn_ends_before_anything_is_said(
     runs = [run_of(str(number), greeting, user("Refund."), *called("a"), says("Done.")) for number in range(4)]
 
     assert SITGraph.from_trajectories(runs).next_tools([]).done > 0.5
+
+
+def test_no_search_waits_until_the_vote_is_fitted_to_what_was_learnt_just_now(monkeypatch):
+    graph, may_go_on = learnt(), threading.Event()
+    graph.next_tools(REFUND)
+    fitted = sit_graph_module.fitted
+
+    def slow(*given):
+        assert may_go_on.wait(20)
+        return fitted(*given)
+
+    monkeypatch.setattr(sit_graph_module, "fitted", slow)
+    more = routine("refund more", "a", "pay", request="I want a refund.")
+    graph.learn(more)
+
+    assert graph.next_tools(REFUND).runs["pay"] == 4
+    may_go_on.set()
+    graph.suggest("a", messages=REFUND)  # waits until it is
+    again = learnt()
+    again.add(more)
+    assert graph.next_tools(REFUND) == again.next_tools(REFUND)
