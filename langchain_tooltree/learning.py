@@ -47,8 +47,7 @@ from langchain_tooltree.models import is_chat_model, resolve_model
 from langchain_tooltree.sitgraph.hints import reads_in
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
 from langchain_tooltree.stores.chroma import ChromaStore
-from langchain_tooltree.text import digest
-from langchain_tooltree.tooltree.planner import forget_oldest
+from langchain_tooltree.text import digest, forget_oldest
 
 logger = logging.getLogger(__name__)
 

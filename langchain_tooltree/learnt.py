@@ -232,7 +232,8 @@ class RequestGuide:
         """How past runs went on from here."""
         try:
             found = yield from flow_of(self.learnt.graph.next_tools)(dialogue, allowed=list(allowed))
-            refused, told = self.learnt.refusals.known(moment_of(dialogue)[0].last_tool, allowed)
+            refusals, last_tool = self.learnt.refusals, moment_of(dialogue)[0].last_tool
+            refused, told = refusals.after(last_tool), refusals.told(last_tool, allowed)
             if found is None and not refused and not told:
                 return None
             found = replace(found or NextTools(), refused=refused)

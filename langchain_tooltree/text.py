@@ -60,6 +60,12 @@ def counts_added(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, 
     return added
 
 
+def forget_oldest(kept: dict[Any, Any], most: int) -> None:
+    """Keep the latest entries; in one step each, since other threads may look on."""
+    for oldest in list(kept)[:-most]:
+        kept.pop(oldest, None)
+
+
 def digest(content: Any, length: int = 32) -> str:
     """The first hexadecimal digits of the SHA-256 of a text, of bytes, or of data as JSON: the same on every machine.
 

@@ -33,7 +33,7 @@ from langchain_tooltree.experience.trajectory import Trajectory, to_chat
 from langchain_tooltree.experience.verdict import AnyVerdict, Verdict, resolve_verdict
 from langchain_tooltree.flows import Flow, FunctionStep, arun_flow, flow_of, run_flow
 from langchain_tooltree.models import TAG
-from langchain_tooltree.text import digest
+from langchain_tooltree.text import digest, forget_oldest
 
 logger = logging.getLogger(__name__)
 
@@ -347,8 +347,7 @@ class TrajectoryRecorder(GraphCallbackHandler):
         if run is not None and run.parent is None:
             # Some may still be busy, as a thread is that nobody waits for; what they start is no run of its own.
             self._abandoned |= dict.fromkeys(each for each in run.family if self._runs.pop(each, None))
-            for each in list(self._abandoned)[:-MOST_ABANDONED]:
-                del self._abandoned[each]
+            forget_oldest(self._abandoned, MOST_ABANDONED)
         return run
 
     def _keeping(self, recording: Recording, error: BaseException | None) -> Flow[None]:

@@ -12,6 +12,7 @@ from langchain_core.utils.function_calling import convert_to_openai_function
 
 from langchain_tooltree._langgraph import graph_around, namespace_here
 from langchain_tooltree.experience.records import opening_instructions
+from langchain_tooltree.text import forget_oldest
 
 COLLECTING = "tooltree_collecting"
 """Key under `configurable` that marks runs by which a collection gathers experience; it records them by itself."""
@@ -106,16 +107,14 @@ class OfferedTools:
         """Take note of the tools of one model call of a run; a tool without a name cannot be called."""
         known = self._runs.pop(run, {})
         self._runs[run] = known | {name: _loosely(tool) for tool in tools if (name := name_of(tool))}
-        for abandoned in list(self._runs)[:-MOST_RUNS]:
-            self._runs.pop(abandoned, None)
+        forget_oldest(self._runs, MOST_RUNS)
 
     def hear_instructions(self, run: str | None, system: SystemMessage | None) -> None:
         """Take note of the instructions of one model call of a run, without our additions; the latest count."""
         self._instructions.pop(run, None)
         if system is not None:
             self._instructions[run] = opening_instructions([{"role": "system", "content": system.content}])
-        for abandoned in list(self._instructions)[:-MOST_RUNS]:
-            self._instructions.pop(abandoned, None)
+        forget_oldest(self._instructions, MOST_RUNS)
 
     def instructions(self, run: str | None) -> str:
         """The instructions of a run; empty if none were heard."""

@@ -29,7 +29,7 @@ from langchain_tooltree.experience.embeddings import EmbedStep, resolve_embeddin
 from langchain_tooltree.experience.records import Source, recalled_tips
 from langchain_tooltree.experience.trajectory import Trajectory, from_json, to_json
 from langchain_tooltree.flows import Flow, arun_flow, async_twin, driven, flow_of, run_flow
-from langchain_tooltree.text import digest
+from langchain_tooltree.text import digest, forget_oldest
 
 Namespace = tuple[str, ...]
 
@@ -233,8 +233,7 @@ class RunRanking:
         vectors |= {text: _unit(vector) for text, vector in zip(missing, made, strict=True)}
         with self._lock:
             self._vectors |= {text: vectors[text] for text in texts}  # the query is not kept, it seldom comes again
-            for text in list(self._vectors)[: max(0, len(self._vectors) - MOST_VECTORS)]:
-                del self._vectors[text]
+            forget_oldest(self._vectors, MOST_VECTORS)
         matrix = np.stack([vectors[text] for text in texts]).astype(np.float32)
         similarities: list[float] = (matrix @ vectors[query].astype(np.float32)).tolist()
         return similarities

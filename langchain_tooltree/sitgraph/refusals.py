@@ -62,10 +62,6 @@ class Refusals:
         here = list(self._in_vain.get(source, {}).items())  # at once: others may learn meanwhile
         return {key: (self._worked[key] + len(runs), len(runs)) for key, runs in here}
 
-    def known(self, source: str, allowed: Collection[str]) -> tuple[dict[str, tuple[int, int]], str]:
-        """What failed after a tool: `after` and `told`."""
-        return self.after(source), self.told(source, allowed)
-
     def told(self, source: str, allowed: Collection[str]) -> str:
         """In words, how often tools were refused after a tool, of those that were more often than not; may be empty."""
         counts = [(self._refused[source, tool], self._made[source, tool], tool) for tool in allowed]

@@ -45,15 +45,16 @@ from langchain_tooltree.flows import (
     to_stream,
 )
 from langchain_tooltree.models import AGENT_NAME, Patience
+from langchain_tooltree.text import forget_oldest
 from langchain_tooltree.tooltree import resume
 from langchain_tooltree.tooltree.attempts import failed_attempts
 from langchain_tooltree.tooltree.planner import (
+    KEPT,
     KEPT_SEARCHES,
     Planner,
     PlannerOptions,
     SearchSession,
     Turn,
-    forget_oldest,
     with_options,
 )
 from langchain_tooltree.tooltree.result import KEY, SearchResult
@@ -314,7 +315,7 @@ def _finished_with(planner: Planner, *models: Any) -> dict[str, Any]:
     parts = [*models, planner.sandbox, *made_of]
     key = (planner.fingerprint, *(part if isinstance(part, str | MethodType) else id(part) for part in parts))
     _, finished = _FINISHED.setdefault(key, (parts, {}))
-    forget_oldest(_FINISHED)
+    forget_oldest(_FINISHED, KEPT)
     return finished
 
 

@@ -28,13 +28,14 @@ from langchain_tooltree.experience.guide import Learner, Remembered, checked_exp
 from langchain_tooltree.experience.run_identity import OfferedTools, run_id
 from langchain_tooltree.flows import Flow, arun_flow, async_twin, driven, run_flow
 from langchain_tooltree.models import AGENT_NAME, resolve_model
+from langchain_tooltree.text import forget_oldest
 from langchain_tooltree.tooltree.driver import remembered, searched
 from langchain_tooltree.tooltree.planner import (
+    KEPT,
     KEPT_SEARCHES,
     Planner,
     PlannerOptions,
     Turn,
-    forget_oldest,
     with_options,
 )
 from langchain_tooltree.tooltree.result import SearchCost, SearchResult, plan_metadata
@@ -264,7 +265,7 @@ class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
             if id(asked) not in self._forms:
                 made = [OutputToolBinding.from_schema_spec(spec).tool for spec in form.schema_specs]
                 self._forms[id(asked)] = asked, made  # no other form gets its id
-                forget_oldest(self._forms)
+                forget_oldest(self._forms, KEPT)
             return self._forms[id(asked)][1]
 
     def _deserves_search(self, request: ModelRequest[Any]) -> bool:
@@ -309,7 +310,7 @@ class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
                     model_settings=settings,
                 )
                 self._planners[key] = planner
-                forget_oldest(self._planners)
+                forget_oldest(self._planners, KEPT)
         return planner
 
     @contextmanager

@@ -87,12 +87,6 @@ each goes on from its own. A search of 100 rollouts takes 0.2 MB."""
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 
-def forget_oldest(kept: dict[Any, Any], most: int = KEPT) -> None:
-    """Keep the latest entries; in one step each, since other threads may look on."""
-    for oldest in list(kept)[:-most]:
-        kept.pop(oldest, None)
-
-
 class PlannerOptions(TypedDict, total=False):
     """The keyword arguments of whatever makes a planner, as `search` describes them; `None` is the default of each."""
 
