@@ -95,6 +95,7 @@ def test_steps_err_as_often_as_those_of_recorded_models(played):
     assert found["pwd({})",] / 2_000 == pytest.approx(HARMLESS / every, abs=0.03)
 
 
+@pytest.mark.slow
 def test_a_hint_that_is_right_mends_and_one_that_is_wrong_misleads_as_often_as_is_supposed(played):
     scene = played.scenes[0]
     right = scene.turn.ways[GOLD][0][1]

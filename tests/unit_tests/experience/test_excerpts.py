@@ -166,6 +166,7 @@ CONTENT = st.text(max_size=3_000) | st.lists(st.dictionaries(st.text(max_size=4)
 )
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(["say", "ask", "get_it", "do_it"]), CONTENT), max_size=40))
 def test_a_review_of_any_run_keeps_within_the_limit(said):

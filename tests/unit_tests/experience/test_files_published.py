@@ -163,6 +163,7 @@ values = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(st.dictionaries(st.text(max_size=9), values, max_size=3), st.sampled_from([dict, json.dumps, repr]))
 def test_arguments_are_the_same_in_whatever_form_they_are_written(arguments, form):

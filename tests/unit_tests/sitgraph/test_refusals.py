@@ -113,6 +113,7 @@ def drawn(name, steps, attempt_of):
     return run_of(name, user("Hi"), *made, success=None, metadata={"attempt_of": attempt_of} if attempt_of else {})
 
 
+@pytest.mark.slow
 @given(runs=RUNS, gone=st.sampled_from("123"))
 def test_what_a_run_gave_is_taken_back_exactly(runs, gone):
     runs = [drawn(*each) for each in runs]

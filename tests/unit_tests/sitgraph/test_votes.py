@@ -173,6 +173,7 @@ def test_where_runs_answered_their_users_the_end_has_a_share():
     assert graph.suggest("b", messages=[user("Wish 3"), *called("a"), *called("b")]) == []
 
 
+@pytest.mark.slow
 def test_suggestions_are_the_same_in_whatever_order_runs_were_added():
     runs = [
         routine(f"{number}", *[["a", "b", "c"], ["a", "c"], ["b", "a"]][number % 3], request=f"Wish {number % 4}")
