@@ -29,7 +29,7 @@ from langchain_tooltree.errors import check_count
 from langchain_tooltree.experience.guide import Remembered
 from langchain_tooltree.experience.recorder import RunRecorder
 from langchain_tooltree.experience.records import RECALLED, aim_of
-from langchain_tooltree.experience.run_identity import COLLECTING, run_id
+from langchain_tooltree.experience.run_identity import COLLECTING, heard_as, run_id
 from langchain_tooltree.experience.verdict import AnyVerdict
 from langchain_tooltree.flows import Flow, async_twin, driven
 from langchain_tooltree.models import extended
@@ -182,7 +182,7 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
             said,
             known=self._known(state, runtime),
             task=begun.get("latest", ""),
-            instructions=self._recorder.tools.instructions(run_id(runtime)),
+            instructions=self._recorder.tools.instructions(heard_as(runtime)),
             writer=runtime.stream_writer,
         )
         return None if message is None else {"messages": [message]}
@@ -205,8 +205,8 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
     def after_agent(self, state: CFGMState, runtime: Runtime[Any]) -> Flow[None]:
         """Record a run that has come to its end; one that is interrupted has not. What goes wrong is logged."""
         is_collecting = _is_collecting()
-        self._recorder.tools.take(run_id(runtime))
-        instructions = self._recorder.tools.take_instructions(run_id(runtime))
+        self._recorder.tools.take(heard_as(runtime))
+        instructions = self._recorder.tools.take_instructions(heard_as(runtime))
         if self._records_in is None or is_collecting:
             return
         begun: Mapping[str, Any] = state.get("cfgm_recalled") or {}
@@ -227,13 +227,13 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
         yield from ()
         recalled: Mapping[str, Any] = state.get("cfgm_recalled") or {}
         tips = [tip for tip in map(Tip.from_dict, recalled.get("tips", ())) if tip.text]
-        return Known(tips, examples_in(recalled.get("text", "")), self._recorder.tools.held(run_id(runtime)))
+        return Known(tips, examples_in(recalled.get("text", "")), self._recorder.tools.held(heard_as(runtime)))
 
     def _with_recalled(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
-        self._recorder.tools.hear_instructions(run_id(request.runtime), request.system_message)
+        self._recorder.tools.hear_instructions(heard_as(request.runtime), request.system_message)
         if self._recovery is not None:
             tools = [*request.tools, *_forms(request)]
-            self._recorder.tools.hear(run_id(request.runtime), tools)
+            self._recorder.tools.hear(heard_as(request.runtime), tools)
         recalled: Mapping[str, Any] = request.state.get("cfgm_recalled") or {}  # type: ignore[assignment]
         if self._recalls_from is None or not recalled.get("text"):
             return request

@@ -26,7 +26,7 @@ from langchain_tooltree.experience.recording import (
     update_in,
 )
 from langchain_tooltree.experience.records import opening_instructions
-from langchain_tooltree.experience.run_identity import OfferedTools, run_id, tools_in
+from langchain_tooltree.experience.run_identity import OfferedTools, heard_as, run_id, tools_in
 from langchain_tooltree.experience.store import ExperienceStore
 from langchain_tooltree.experience.threads import MESSAGES_KEY
 from langchain_tooltree.experience.trajectory import Trajectory, to_chat
@@ -91,7 +91,7 @@ class RunRecorder:
 
     def conversation(self, messages: Sequence[BaseMessage], runtime: Any) -> Trajectory:
         """What a state holds of the run that is going on, under the same id as any other recorder of it has."""
-        instructions = self.tools.take_instructions(run_id(runtime))
+        instructions = self.tools.take_instructions(heard_as(runtime))
         return Trajectory.from_messages(messages, id=_id_of(runtime, list(_hearing())), instructions=instructions)
 
     def judging(self, trajectory: Trajectory, last: Any) -> Flow[Trajectory]:

@@ -10,7 +10,7 @@ from langchain_core.messages import SystemMessage
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_function
 
-from langchain_tooltree._langgraph import graph_around, namespace_here
+from langchain_tooltree._langgraph import configurable_here, graph_around, namespace_here, without_reserved
 from langchain_tooltree.experience.records import opening_instructions
 from langchain_tooltree.text import forget_oldest
 
@@ -29,6 +29,13 @@ def run_id(runtime: Any) -> str | None:
         return None if info is None else info.run_id
     namespace = graph_around(namespace_here())
     return f"{info.thread_id}/{namespace}" if namespace else info.thread_id
+
+
+def heard_as(runtime: Any) -> str:
+    """The id of the conversation and whose it is: threads of two users may have the same name."""
+    values = without_reserved(configurable_here() or {}, place=False)
+    # A context may be as large as it likes, and change; in one run it is one object.
+    return repr((run_id(runtime), values, id(runtime.context)))
 
 
 AnyTool = BaseTool | dict[str, Any]

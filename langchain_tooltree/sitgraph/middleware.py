@@ -10,7 +10,7 @@ from langgraph.runtime import Runtime
 
 from langchain_tooltree.conversation import is_observation
 from langchain_tooltree.experience.recorder import RunRecorder
-from langchain_tooltree.experience.run_identity import name_of, run_id
+from langchain_tooltree.experience.run_identity import heard_as, name_of
 from langchain_tooltree.experience.verdict import AnyVerdict
 from langchain_tooltree.flows import Flow, async_twin, driven, flow_of
 from langchain_tooltree.models import extended
@@ -90,7 +90,7 @@ class SITGraphMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         """Learn from a run that has come to its end; one that is interrupted has not. What goes wrong is logged."""
         if self._recorder.judge is None:
             return
-        offered = self._recorder.tools.take(run_id(runtime))
+        offered = self._recorder.tools.take(heard_as(runtime))
         try:
             messages = state["messages"]
             trajectory = self._recorder.conversation(messages, runtime)
@@ -106,13 +106,13 @@ class SITGraphMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     @driven
     def _hinted(self, request: ModelRequest[Any]) -> Flow[ModelRequest[Any]]:
         if self._recorder.judge is not None:
-            self._recorder.tools.hear_instructions(run_id(request.runtime), request.system_message)
+            self._recorder.tools.hear_instructions(heard_as(request.runtime), request.system_message)
         tools = [tool for tool in request.tools if name_of(tool) != SUMMARIZE_STATE]
         if not tools:
             return request.override(tools=[])  # there is no state to sum up, and the model may know no tools at all
         named = {name: tool for tool in tools if (name := name_of(tool))}
         if self._recorder.judge is not None:
-            self._recorder.tools.hear(run_id(request.runtime), named.values())
+            self._recorder.tools.hear(heard_as(request.runtime), named.values())
         latest = request.messages[-1] if request.messages else None
         if is_observation(latest) and latest.name == SUMMARIZE_STATE and latest.status == "success":
             return request  # it has just been told

@@ -25,7 +25,7 @@ from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.experience.embeddings import resolve_embeddings
 from langchain_tooltree.experience.guide import Learner, Remembered, checked_experience, room_for
-from langchain_tooltree.experience.run_identity import OfferedTools, run_id
+from langchain_tooltree.experience.run_identity import OfferedTools, heard_as
 from langchain_tooltree.flows import Flow, arun_flow, async_twin, driven, run_flow
 from langchain_tooltree.models import AGENT_NAME, resolve_model
 from langchain_tooltree.text import forget_oldest
@@ -222,7 +222,7 @@ class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         It may be one that the current task of the graph has made before, if its answer failed and its tools are there.
         """
         if self._experience is not None:
-            heard = _heard_as(request.runtime, request.state)
+            heard = heard_as(request.runtime)
             self._offered.hear(heard, request.tools)
             self._offered.hear_instructions(heard, request.system_message)
         turn = self._turn(request)
@@ -358,7 +358,7 @@ class _Learning(ToolTreeMiddleware):
     @driven
     def after_agent(self, state: Any, runtime: Runtime[Any]) -> Flow[None]:
         """Keep the turn; one that was interrupted is not over."""
-        heard = _heard_as(runtime, state)
+        heard = heard_as(runtime)
         tools = [tool for tool in self._offered.take(heard).values() if tool is not None]
         instructions = self._offered.take_instructions(heard)
         if self._experience is not None and (remembered := _remembered(state)):
@@ -372,11 +372,6 @@ class _Learning(ToolTreeMiddleware):
 def _remembered(state: Any) -> Mapping[str, Any]:
     remembered: Mapping[str, Any] = state.get(RECALLED) or {}
     return remembered
-
-
-def _heard_as(runtime: Any, state: Any) -> str:
-    """A run and whose it is: threads of two users may have the same name."""
-    return repr((run_id(runtime), _remembered(state).get("namespace")))
 
 
 @cache
