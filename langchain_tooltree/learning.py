@@ -7,6 +7,7 @@ import os
 import threading
 import time
 import weakref
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from contextvars import Context
@@ -66,6 +67,10 @@ KEPT_REQUESTS = 1_000
 
 FAILED = "failed_verdicts"
 """Key of a record's metadata under which it is counted how often a verdict was asked for in vain."""
+
+JUDGED_AT_ONCE = 4
+"""Verdicts that are asked for in the background at the same time. Nobody waits for them, and the limits of a model are
+for the agents that people do wait for; at some seconds each, four judge about a thousand runs in half an hour."""
 
 MOST_FAILED = 3
 """So often a verdict is asked for in vain before a run is given up: a model may be down, or unable to judge it."""
@@ -219,8 +224,7 @@ class Experience:
         learnt = self._here()
         yield from learnt.refresh(whole=True)
         yield FunctionStep(wait, list(self._shared.workers))
-        judged = yield from self._judging(learnt, learnt.pending(math.inf))
-        yield from self._taught(learnt, judged)
+        yield from self._judged_and_taught(learnt, self._shared.claim(learnt.place, learnt.pending(math.inf)))
         return (yield from learnt.status())
 
     asettle = async_twin(settle)
@@ -337,12 +341,14 @@ class Experience:
         resting = [run for run in ids if not self._shared.is_running(learnt.place, run, self._settle_seconds)]
         if resting and self._judge is None:
             self._shared.tell_once("Runs are kept and wait: nobody says which succeeded. Pass verdict= to Experience.")
-        if not resting or self._judge is None:
-            return
-        if not self._asks_function:
-            self._shared.start(lambda: run_flow(self._taught(learnt, run_flow(self._judging(learnt, resting)))))
-        elif judged := (yield from self._judging(learnt, resting)):
-            self._shared.start(lambda: run_flow(self._taught(learnt, judged)))
+        claimed = [] if self._judge is None else self._shared.claim(learnt.place, resting)
+        if claimed and not self._asks_function:
+            self._shared.start(self._judged_and_taught(learnt, claimed))
+        elif claimed and (judged := (yield from self._judging(learnt, claimed))):
+            self._shared.start(self._taught(learnt, judged))
+
+    def _judged_and_taught(self, learnt: Learnt, claimed: Sequence[str]) -> Flow[None]:
+        yield from self._taught(learnt, (yield from self._judging(learnt, claimed)))
 
     def _taught(self, learnt: Learnt, judged: Sequence[Trajectory]) -> Flow[None]:
         """Take tips where runs that were judged say something new: one that went well with the tips there are does not.
@@ -351,26 +357,27 @@ class Experience:
         """
         known = [run for run in judged if run.success and (run.metadata.get(RECALLED) or {}).get("tips")]
         new = [run for run in judged if run.success is not None and run not in known]
-        if self._model is not None and new and self._shared.claim(learnt.place, ""):
+        if self._model is not None and new and self._shared.claim(learnt.place, [""]):
             try:
                 yield from undisturbed(learnt.take_tips())
             finally:
-                self._shared.release(learnt.place, "")
+                self._shared.release(learnt.place, [""])
 
-    def _judging(self, learnt: Learnt, ids: Sequence[str]) -> Flow[list[Trajectory]]:
+    def _judging(self, learnt: Learnt, claimed: Sequence[str]) -> Flow[list[Trajectory]]:
         """Judge runs that wait; those that have a verdict now."""
         judged: list[Trajectory] = []
-        if ids and learnt.agreement.is_doubtful:
-            told = "%d runs wait: people and the verdict agree too seldom (%s). Label runs, or take another verdict."
-            logger.warning(told, len(ids), learnt.agreement)
+        try:
+            if claimed and learnt.agreement.is_doubtful:
+                told = (
+                    "%d runs wait: people and the verdict agree too seldom (%s). Label runs, or take another verdict."
+                )
+                logger.warning(told, len(claimed), learnt.agreement)
+                return judged
+            for run in claimed if self._judge is not None else ():
+                yield from undisturbed(self._judge_record(learnt, run, judged))
             return judged
-        for run in ids if self._judge is not None else ():
-            if self._shared.claim(learnt.place, run):
-                try:
-                    yield from undisturbed(self._judge_record(learnt, run, judged))
-                finally:
-                    self._shared.release(learnt.place, run)
-        return judged
+        finally:
+            self._shared.release(learnt.place, claimed)
 
     def _judge_record(self, learnt: Learnt, run: str, done: list[Trajectory]) -> Flow[None]:
         """Judge a record, unless its thread goes on meanwhile."""
@@ -410,6 +417,8 @@ class _Shared:
         self._running: dict[tuple[Namespace, str], float] = {}
         self._claimed: set[tuple[Namespace, str]] = set()
         self.workers: weakref.WeakSet[Future[Any]] = weakref.WeakSet()  # they judge in the background
+        self._at_work = 0
+        self._waiting: deque[Flow[None]] = deque()
         self._told: set[str] = set()
         self.recalled: dict[Any, Remembered] = {}
         self.advice: dict[Any, str] = {}
@@ -444,24 +453,38 @@ class _Shared:
             self._told.add(message)
             logger.warning(message)
 
-    def claim(self, place: Namespace, run: str) -> bool:
-        """Take a run to judge it; somebody else may have it."""
+    def claim(self, place: Namespace, runs: Sequence[str]) -> list[str]:
+        """Take runs to judge them; those of them that nobody else has."""
         with self._lock:
-            free = (place, run) not in self._claimed
-            self._claimed.add((place, run))
+            free = [run for run in runs if (place, run) not in self._claimed]
+            self._claimed |= {(place, run) for run in free}
             return free
 
-    def release(self, place: Namespace, run: str) -> None:
-        """A run was judged."""
+    def release(self, place: Namespace, runs: Sequence[str]) -> None:
+        """Runs were judged."""
         with self._lock:
-            self._claimed.discard((place, run))
+            self._claimed -= {(place, run) for run in runs}
 
-    def start(self, work: Callable[[], Any]) -> None:
-        """Work in the background."""
+    def start(self, work: Flow[None]) -> None:
+        """Work in the background, when its turn comes."""
+        with self._lock:
+            self._waiting.append(work)
+            if self._at_work == JUDGED_AT_ONCE:
+                return
+            self._at_work += 1
         # Not in the context of the run: its callbacks and streams are not for this.
-        worker = Context().run(in_thread, work, "tooltree-verdicts")
+        worker = Context().run(in_thread, self._do_waiting, "tooltree-verdicts")
         self.workers.add(worker)
         _AT_WORK.add(worker)
+
+    def _do_waiting(self) -> None:
+        while True:
+            with self._lock:
+                if not self._waiting:
+                    self._at_work -= 1
+                    return
+                work = self._waiting.popleft()
+            run_flow(undisturbed(work))
 
 
 _AT_WORK: "weakref.WeakSet[Future[Any]]" = weakref.WeakSet()

@@ -4,6 +4,7 @@ import asyncio
 import subprocess
 import sys
 import threading
+import time
 from dataclasses import replace
 
 import pytest
@@ -364,6 +365,27 @@ def test_a_model_that_judges_keeps_nobody_waiting():
     [run] = experience.store.trajectories()
     assert run.reasons == "The key was found."
     assert "pending" not in run.metadata
+
+
+def test_of_many_runs_that_end_at_once_few_are_judged_at_once():
+    asked, most, all_ended = [], [], threading.Event()
+
+    def answer(messages):
+        asked.append(messages)
+        most.append(len(asked))
+        assert all_ended.wait(10)
+        time.sleep(0.01)
+        asked.pop()
+        return {"reasons": "The key was found.", "verdict": "success"}
+
+    experience = Experience(InMemoryStore(), namespace=ALL, verdict=ScriptedChatModel(replies=[answer] * 20))
+    for _ in range(20):
+        finder(experience)[0].invoke(QUESTION)
+    all_ended.set()
+
+    assert experience.settle().judged == 20
+    assert max(most) <= 4
+    assert len(most) == 20
 
 
 def test_a_verdict_on_a_thread_that_went_on_meanwhile_does_not_count():
