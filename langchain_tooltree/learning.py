@@ -68,6 +68,11 @@ KEPT_REQUESTS = 1_000
 FAILED = "failed_verdicts"
 """Key of a record's metadata under which it is counted how often a verdict was asked for in vain."""
 
+UNKEPT = (
+    "A verdict could not be kept, and its run waits. If the store was closed: call experience.settle(), or "
+    "await experience.asettle() before closing the store."
+)
+
 JUDGED_AT_ONCE = 4
 """Verdicts that are asked for in the background at the same time. Nobody waits for them, and the limits of a model are
 for the agents that people do wait for; at some seconds each, four judge about a thousand runs in half an hour."""
@@ -374,7 +379,10 @@ class Experience:
                 logger.warning(told, len(claimed), learnt.agreement)
                 return judged
             for run in claimed if self._judge is not None else ():
-                yield from undisturbed(self._judge_record(learnt, run, judged))
+                try:
+                    yield from self._judge_record(learnt, run, judged)
+                except Exception as error:  # noqa: BLE001 - the store's; the run waits on
+                    self._shared.tell_once(f"{UNKEPT} ({type(error).__name__}: {' '.join(str(error).split())})")
             return judged
         finally:
             self._shared.release(learnt.place, claimed)

@@ -388,6 +388,41 @@ def test_of_many_runs_that_end_at_once_few_are_judged_at_once():
     assert len(most) == 20
 
 
+class ClosingStore(InMemoryStore):
+    """It can be closed, as a connection to a database can."""
+
+    is_closed = False
+
+    def batch(self, ops):
+        if self.is_closed:
+            msg = "Cannot operate\non a closed database."
+            raise OSError(msg)
+        return super().batch(ops)
+
+
+def test_a_verdict_that_comes_after_its_store_was_closed_says_so_in_one_line(caplog):
+    judging, is_closed = threading.Event(), threading.Event()
+
+    def answer(_):
+        judging.set()
+        assert is_closed.wait(10)
+        return {"reasons": "The key was found.", "verdict": "success"}
+
+    store = ClosingStore()
+    experience = Experience(store, namespace=ALL, verdict=ScriptedChatModel(replies=[answer]))
+    finder(experience)[0].invoke(QUESTION)
+    assert judging.wait(10)
+    store.is_closed = True
+    is_closed.set()
+    for _ in range(1_000):
+        if not caplog.records:
+            time.sleep(0.01)
+
+    [told] = caplog.text.splitlines()
+    assert "await experience.asettle() before closing the store" in told
+    assert "OSError: Cannot operate on a closed database." in told
+
+
 def test_a_verdict_on_a_thread_that_went_on_meanwhile_does_not_count():
     store = InMemoryStore()
 
