@@ -40,6 +40,11 @@ def graph_around(namespace: str) -> str:
     return namespace.rpartition(_LEVEL)[0]
 
 
+def goes_on(namespace: str) -> bool:
+    """Whether the next turn of a thread finds the state of a graph; that of one called by a task ends with the task."""
+    return _TASK not in namespace
+
+
 def levels(namespace: str) -> int:
     """How deep a graph stands inside others."""
     return namespace.count(_LEVEL)

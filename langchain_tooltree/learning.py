@@ -91,9 +91,9 @@ class Experience:
 
     Before a turn, the runs and tips for the most similar tasks are recalled; they guide what the search proposes, and
     so does the graph of what came next. When a turn ends it is kept, and judged once its thread rests: at once if it
-    has no thread, when its user begins another one, or `settle_seconds` after its end, looked at whenever something
-    happens here. A namespace without variables does not tell users apart, so that there a new thread says nothing of
-    the others. Only judged runs count. A thread that goes on is judged again, and that verdict counts.
+    has no thread or cannot go on, when its user begins another one, or `settle_seconds` after its end, looked at
+    whenever something happens here. A namespace without variables does not tell users apart, so that there a new thread
+    says nothing of the others. Only judged runs count. A thread that goes on is judged again, and that verdict counts.
 
     A function is asked for its verdict on the spot. A model is asked in the background, so that nobody waits for it; a
     run whose verdict is lost with the process is found again by the next one.

@@ -14,7 +14,14 @@ from uuid import UUID
 from langchain_core.messages import BaseMessage
 from langgraph.callbacks import GraphCallbackHandler, GraphInterruptEvent
 
-from langchain_tooltree._langgraph import NodeRun, callbacks_here, configurable_here, graph_around
+from langchain_tooltree._langgraph import (
+    NodeRun,
+    callbacks_here,
+    configurable_here,
+    goes_on,
+    graph_around,
+    namespace_here,
+)
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.experience.recording import (
@@ -147,7 +154,7 @@ class RunRecorder:
         if self._settle is None:
             yield from flow_of(store.add)(trajectory)
         else:
-            yield from self._settle(store, trajectory, rests=id is not None or not _has_thread(runtime))
+            yield from self._settle(store, trajectory, rests=id is not None or not _may_go_on(runtime))
 
 
 class TrajectoryRecorder(GraphCallbackHandler):
@@ -375,7 +382,7 @@ class TrajectoryRecorder(GraphCallbackHandler):
         for keeper in keepers:
             with _undisturbed():
                 if isinstance(keeper, ExperienceStore) and settle is not None:
-                    yield from settle(keeper, trajectory, rests=recording.thread_id is None)
+                    yield from settle(keeper, trajectory, rests=recording.rests)
                 elif isinstance(keeper, ExperienceStore):
                     yield from flow_of(keeper.add)(trajectory)
                 else:
@@ -437,9 +444,9 @@ def _hear_variables(run: CallbackRun) -> None:
         recording.hear_variables(configurable)
 
 
-def _has_thread(runtime: Any) -> bool:
+def _may_go_on(runtime: Any) -> bool:
     info = None if runtime is None else runtime.execution_info
-    return info is not None and info.thread_id is not None
+    return info is not None and info.thread_id is not None and goes_on(graph_around(namespace_here()))
 
 
 def _id_of(runtime: Any, heard: "Sequence[tuple[TrajectoryRecorder, Recording]]") -> str | None:

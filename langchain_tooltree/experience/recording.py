@@ -10,7 +10,7 @@ from langchain_core.messages import BaseMessage, RemoveMessage, convert_to_messa
 from langgraph.errors import GraphBubbleUp, ParentCommand
 from langgraph.types import Command
 
-from langchain_tooltree._langgraph import NodeRun, is_for_graph_of, nodes_in, variables_in
+from langchain_tooltree._langgraph import NodeRun, goes_on, is_for_graph_of, nodes_in, variables_in
 from langchain_tooltree.errors import TrajectoryFormatError
 from langchain_tooltree.experience.records import EXTRAS, Branch, ChatMessage
 from langchain_tooltree.experience.run_identity import TOOLS, Tools, as_metadata, tools_in
@@ -264,6 +264,11 @@ class Recording:
         if self.thread_id is None:
             return str(self.top.id)
         return f"{self.thread_id}/{self._namespace}" if self._namespace else self.thread_id
+
+    @property
+    def rests(self) -> bool:
+        """Whether it cannot go on after its end."""
+        return self.thread_id is None or not goes_on(self._namespace)
 
     @property
     def instructions(self) -> str:

@@ -225,6 +225,26 @@ def test_where_many_share_a_namespace_a_new_thread_says_nothing_of_the_others():
     assert sorted(asked) == ["a", "b", "c"]
 
 
+@pytest.mark.parametrize(("checkpointer", "judged"), [(None, 1), (True, 0)], ids=["one call", "all calls"])
+@pytest.mark.parametrize("recorded", [False, True], ids=["middleware", "recorder"])
+def test_a_sub_agent_that_cannot_go_on_rests_at_once(checkpointer, judged, recorded):
+    experience = Experience(InMemoryStore(), namespace=ALL, verdict=lambda _: True)
+    helper, _ = finder(experience, checkpointer=checkpointer)
+    config = {"callbacks": [experience.recorder]} if recorded else {}
+
+    @tool
+    def ask(question: str) -> str:
+        """Ask somebody else."""
+        return helper.invoke({"messages": [("user", question)]}, config)["messages"][-1].text
+
+    asking = AIMessage("", tool_calls=[{"name": "ask", "args": {"question": "Where is it?"}, "id": "1"}])
+    agent = create_agent(ScriptedChatModel(replies=[asking, ANSWER]), [ask], checkpointer=InMemorySaver())
+    agent.invoke(QUESTION, in_thread("a"))
+
+    status = experience.status()
+    assert (status.runs, status.judged, status.pending) == (1, judged, 1 - judged)
+
+
 def test_a_thread_rests_after_some_time():
     asked = []
     experience = Experience(
