@@ -27,6 +27,7 @@ from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.experience.embeddings import resolve_embeddings
 from langchain_tooltree.experience.excerpts import EFFECTS
 from langchain_tooltree.experience.guide import Remembered
+from langchain_tooltree.experience.hints import reads_in
 from langchain_tooltree.experience.recorder import RunRecorder, TrajectoryRecorder
 from langchain_tooltree.experience.records import RECALLED, Source, aim_of
 from langchain_tooltree.experience.run_identity import COLLECTING, as_metadata, run_id, tools_in
@@ -45,7 +46,6 @@ from langchain_tooltree.flows import (
 )
 from langchain_tooltree.learnt import ExperienceStatus, Learnt, RequestGuide, undisturbed
 from langchain_tooltree.models import is_chat_model, resolve_model
-from langchain_tooltree.sitgraph.hints import reads_in
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
 from langchain_tooltree.stores.chroma import ChromaStore
 from langchain_tooltree.text import digest, forget_oldest

@@ -9,12 +9,12 @@ from langchain_core.language_models import BaseChatModel
 from langgraph.runtime import Runtime
 
 from langchain_tooltree.conversation import is_observation
+from langchain_tooltree.experience.hints import hints, reads_in
 from langchain_tooltree.experience.recorder import RunRecorder
 from langchain_tooltree.experience.run_identity import heard_as, name_of
 from langchain_tooltree.experience.verdict import AnyVerdict
 from langchain_tooltree.flows import Flow, async_twin, driven, flow_of
 from langchain_tooltree.models import extended
-from langchain_tooltree.sitgraph.hints import hints, reads_in
 from langchain_tooltree.sitgraph.node import DEFAULT_K, Suggester
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
 from langchain_tooltree.sitgraph.summarize import create_summarize_state_tool
@@ -118,7 +118,7 @@ class SITGraphMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
             return request  # it has just been told
         writer = request.runtime.stream_writer
         suggestions = yield from self._suggester.suggest(request.messages, allowed=[*named.values()], writer=writer)
-        text = hints(suggestions, reads=self._reads)
+        text = hints((each.to_dict() for each in suggestions), reads=self._reads)
         return request.override(system_message=extended(request.system_message, text)) if text else request
 
     _ahinted = async_twin(_hinted)

@@ -10,12 +10,12 @@ from langchain_core.runnables import Runnable, RunnableConfig
 
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError, check_count
+from langchain_tooltree.experience.hints import hints
 from langchain_tooltree.flows import Flow, Writer, async_twin, current_writer, driven, emitted, flow_of
 from langchain_tooltree.models import extended
 from langchain_tooltree.sitgraph.drift import GivenTools, toolset_of
-from langchain_tooltree.sitgraph.hints import hints
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
-from langchain_tooltree.sitgraph.suggest import Suggestion
+from langchain_tooltree.sitgraph.suggest import Suggestion, plain
 from langchain_tooltree.sitgraph.transitions import moment_of
 
 logger = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ def with_suggestions(
         A new list. The suggestions stand at the end of its system message, which is made if there is none. Without
         suggestions, the same messages.
     """
-    text = hints(suggestions)
+    text = hints(map(plain, suggestions))
     if not text:
         return list(messages)
     system = messages[0] if messages and isinstance(messages[0], SystemMessage) else None

@@ -14,6 +14,7 @@ from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import SummaryError
 from langchain_tooltree.experience.excerpts import DEFAULT_MAX_CHARACTERS, ends_of, excerpt, told_of
 from langchain_tooltree.experience.guide import ReadTool
+from langchain_tooltree.experience.hints import hints, reads_in
 from langchain_tooltree.experience.records import ChatMessage, Record
 from langchain_tooltree.flows import Flow, async_twin, driven
 from langchain_tooltree.models import (
@@ -25,7 +26,6 @@ from langchain_tooltree.models import (
     request,
     resolve_model,
 )
-from langchain_tooltree.sitgraph.hints import hints, reads_in
 from langchain_tooltree.sitgraph.node import DEFAULT_K, Suggester
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
 from langchain_tooltree.sitgraph.suggest import Suggestion
@@ -172,7 +172,7 @@ def create_summarize_state_tool(
         artifact |= {"summary": summary, "suggestions": [each.to_dict() for each in suggestions]}
         # A summary that a model wrote stands in front, where the miner finds it; no record learns the hints behind it.
         noted = ACKNOWLEDGEMENT if writer is None else summary
-        return "\n\n".join(filter(None, [noted, hints(suggestions, reads=reads_in(effects))])), artifact
+        return "\n\n".join(filter(None, [noted, hints(artifact["suggestions"], reads=reads_in(effects))])), artifact
 
     return ReadTool.from_function(
         func=sum_up,

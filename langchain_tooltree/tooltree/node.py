@@ -12,23 +12,13 @@ from langchain_core.tools import BaseTool
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError, EmptyQueryError
 from langchain_tooltree.experience.guide import Learner, NextTools, checked_experience
+from langchain_tooltree.experience.hints import hint_line, reads_in
 from langchain_tooltree.experience.records import ChatMessage, is_reference
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.flows import Flow, async_twin, driven
 from langchain_tooltree.models import Meter
 from langchain_tooltree.tooltree.driver import with_experience
 from langchain_tooltree.tooltree.planner import Planner, PlannerOptions, Turn, with_options
-
-NEXT_IN_PAST_RUNS = "At a point like this, past runs called next: "
-"""Begins the hint that is made of suggestions in the state."""
-
-WORTH_SAYING, SECOND_HINT = 0.5, 0.1
-"""Share that the suggestions have together, and each of them, at the least, in [0, 1]: below, past runs did something
-else more often, or hardly any did this."""
-
-WRITE_RUNS = 2
-"""Runs that a hint into a write stands on at the least: what a single one made may have been its accident, and stays.
-"""
 
 
 class ToolTreeNode(Runnable[Any, dict[str, list[BaseMessage]]]):
@@ -163,19 +153,9 @@ class _LeftInState:
         if len(dialogue) > self.said or not known:
             return None
         shares = {tool: share for tool, (share, _) in known.items()}
-        told = [
-            (tool, share)
-            for tool, (share, runs) in known.items()
-            if share >= SECOND_HINT and (runs >= WRITE_RUNS or self.effects[tool] == "read")
-        ]
-        listed = ", ".join(f"{tool} ({share:.0%})" for tool, share in told)
-        worth_saying = sum(share for _, share in told) >= WORTH_SAYING
-        return NextTools(
-            shares=shares,
-            runs={tool: runs for tool, (_, runs) in known.items()},
-            other=max(1 - sum(shares.values()), 0.0),
-            text=f"{NEXT_IN_PAST_RUNS}{listed}. Only a hint." if worth_saying else "",
-        )
+        runs = {tool: runs for tool, (_, runs) in known.items()}
+        found = NextTools(shares=shares, runs=runs, other=max(1 - sum(shares.values()), 0.0))
+        return dataclasses.replace(found, text=hint_line(found, reads=reads_in(self.effects)))
 
     def remedy(self, said: Conversation, tools: Sequence[Any], meter: Meter) -> Flow[str]:  # noqa: ARG002 - nobody is asked
         """Nothing: trouble is the business of a node of its own, too."""

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 from langchain_tooltree.experience.guide import NextTools
 from langchain_tooltree.experience.records import as_reference
-from langchain_tooltree.sitgraph.suggest import Suggestion, plain
 from langchain_tooltree.text import cut
 
 WORTH_SAYING = 0.5
@@ -59,12 +58,12 @@ def hint_line(found: NextTools, *, reads: Collection[str] = (), refused: str = "
     return " ".join(filter(None, [line, refused and f"{refused}."]))
 
 
-def hints(suggestions: Sequence[Suggestion | Mapping[str, Any]], *, reads: Collection[str] = ()) -> str:
-    """Suggestions in words, marked as reference material, for a prompt; empty if nothing is worth saying.
+def hints(suggestions: Iterable[Mapping[str, Any]], *, reads: Collection[str] = ()) -> str:
+    """Suggestions as plain data in words, marked as reference material; empty if nothing is worth saying.
 
     `reads` are the tools known to change nothing, as for `hint_line`.
     """
-    given = {each["tool"]: each for each in map(plain, suggestions)}
+    given = {each["tool"]: each for each in suggestions}
     options = [
         _Option(tool, each["score"], _counted(each["support"], "run"))
         for tool, each in given.items()
