@@ -74,6 +74,7 @@ def checkpoint_of(config: Mapping[str, Any]) -> str:
 # What LangGraph keeps under `configurable`.
 
 _RESERVED, _RUNNING, _READER, _CHECKPOINTER = "__", "__pregel_", "__pregel_read", "__pregel_checkpointer"
+_RUNTIME = "__pregel_runtime"
 
 _PLACE = frozenset({_THREAD, _CHECKPOINT, _NAMESPACE, _MAP})
 
@@ -121,8 +122,8 @@ def without_reserved(configurable: Mapping[str, Any], *, place: bool = True) -> 
 
 def variables_in(configurable: Mapping[str, Any]) -> dict[str, Any]:
     """What may say whose run it is: users' values and the runtime, for its context."""
-    runtimes = {key: value for key, value in configurable.items() if isinstance(value, Runtime)}
-    return without_reserved(configurable) | runtimes
+    runtime = runtime_in(configurable)
+    return without_reserved(configurable) | ({} if runtime is None else {_RUNTIME: runtime})
 
 
 def without_graph(configurable: Mapping[str, Any]) -> dict[str, Any]:
@@ -132,7 +133,8 @@ def without_graph(configurable: Mapping[str, Any]) -> dict[str, Any]:
 
 def runtime_in(configurable: Mapping[str, Any]) -> Runtime[Any] | None:
     """The runtime that LangGraph keeps beside users' values."""
-    return next((value for value in configurable.values() if isinstance(value, Runtime)), None)
+    runtime = configurable.get(_RUNTIME)
+    return runtime if isinstance(runtime, Runtime) else None
 
 
 def state_reader(config: Mapping[str, Any]) -> RunnableConfig:

@@ -3,7 +3,8 @@
 ```
 ToolTreeError
 ├── ConfigurationError (ValueError)   a setting, a tool list or a declaration cannot work
-│   └── ToolDefinitionError           no tools, duplicate names, an unknown name
+│   ├── ToolDefinitionError           no tools, duplicate names, an unknown name
+│   └── ForeignNamespaceError         a client names another user or tenant than the server does
 ├── EmptyQueryError (ValueError)      there is nothing to plan for
 ├── ResumeError (RuntimeError)        a checkpoint belongs to another search
 ├── TrajectoryFormatError (ValueError)  a record of a run cannot be read
@@ -40,6 +41,10 @@ class ConfigurationError(ToolTreeError, ValueError):
 
 class ToolDefinitionError(ConfigurationError):
     """The tools handed to the planner cannot be used together."""
+
+
+class ForeignNamespaceError(ConfigurationError):
+    """What a client can set names another user or tenant than the server does."""
 
 
 class EmptyQueryError(ToolTreeError, ValueError):

@@ -23,15 +23,16 @@ from langgraph.store.base import BaseStore
 from langchain_tooltree._langgraph import configurable_here
 from langchain_tooltree.cfgm.memory import CFGMMemory
 from langchain_tooltree.conversation import Conversation
-from langchain_tooltree.errors import ConfigurationError
+from langchain_tooltree.errors import ConfigurationError, ForeignNamespaceError
 from langchain_tooltree.experience.embeddings import resolve_embeddings
 from langchain_tooltree.experience.excerpts import EFFECTS
 from langchain_tooltree.experience.guide import Remembered
 from langchain_tooltree.experience.hints import reads_in
+from langchain_tooltree.experience.namespaces import Namespace
 from langchain_tooltree.experience.recorder import RunRecorder, TrajectoryRecorder
 from langchain_tooltree.experience.records import RECALLED, Source, aim_of
 from langchain_tooltree.experience.run_identity import COLLECTING, as_metadata, run_id, tools_in
-from langchain_tooltree.experience.store import PENDING, ExperienceStore, Namespace, entry_of
+from langchain_tooltree.experience.store import PENDING, ExperienceStore, entry_of
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.experience.verdict import UNUSABLE, AnyVerdict, Verdict, resolve_verdict
 from langchain_tooltree.flows import (
@@ -252,7 +253,7 @@ class Experience:
         learnt, own = self._here(), _own_id()
         self._shared.begin(learnt.place, own)
         yield from undisturbed(self._looked(learnt, own))
-        namespace = {name: str(value) for name, value in learnt.store.values.items()}
+        namespace = dict(learnt.store.values)
         request = said.request.id if said.request else None
         known = known if known and known["namespace"] == namespace else {}
         same = said.is_summarized or any(each.id == known.get("request") for each in said.messages if each.id)
@@ -272,7 +273,7 @@ class Experience:
 
     def guide(self, remembered: Mapping[str, Any], room: int, effects: Mapping[str, str]) -> Flow[RequestGuide]:
         """The guide for a request; see `Learner.guide`."""
-        learnt = self._learnt(self._store.within(**remembered["namespace"]))
+        learnt = self._learnt(self._store.resumed(remembered["namespace"]))
         # What one request is told stays the same, so that prompt caches hold; by the next, a record may have changed.
         request = remembered["request"]
         key = (learnt.place, request, digest([remembered["runs"], remembered["tips"], room]))
@@ -299,7 +300,7 @@ class Experience:
         if reads := reads_in(effects):  # all other tools then count as writes, as they do while searching
             called = dict.fromkeys(call["name"] for call in Conversation(messages).calls)
             about[EFFECTS] = {tool: "read" if tool in reads else "write" for tool in called}
-        store = self._store.within(**remembered["namespace"])
+        store = self._store.resumed(remembered["namespace"])
         task = remembered["first"] or None
         keeping = partial(recorder.keeping, messages, current_runtime(), store, task=task, id=id, about=about)
         yield from undisturbed(keeping(instructions=instructions))
@@ -307,6 +308,8 @@ class Experience:
     def _here(self) -> Learnt:
         try:
             return self._learnt(self._store.within_config())
+        except ForeignNamespaceError:
+            raise
         except ConfigurationError as error:
             msg = f"{error} If all users may share what was learnt: Experience(..., namespace=('tooltree',))."
             raise ConfigurationError(msg) from error

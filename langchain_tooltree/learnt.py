@@ -22,9 +22,10 @@ from langchain_tooltree.errors import TrajectoryFormatError
 from langchain_tooltree.experience.agreement import Agreement, agreement
 from langchain_tooltree.experience.guide import NextTools
 from langchain_tooltree.experience.hints import hint_line
+from langchain_tooltree.experience.namespaces import Namespace
 from langchain_tooltree.experience.records import ChatMessage, as_reference
 from langchain_tooltree.experience.run_identity import tools_in
-from langchain_tooltree.experience.store import JUDGED, PAGE, PENDING, ExperienceStore, Namespace, RunEntry, entry_of
+from langchain_tooltree.experience.store import JUDGED, PAGE, PENDING, ExperienceStore, RunEntry, entry_of
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.flows import Flow, FunctionStep, current_writer, flow_of, has_loop, in_thread, run_flow
 from langchain_tooltree.models import Meter

@@ -29,7 +29,7 @@ from langchain_tooltree.cfgm.recall import (
 from langchain_tooltree.cfgm.recovery import Known, Recovery
 from langchain_tooltree.cfgm.tips import Tip, credited, extract_tips, task_id_of, tips_of
 from langchain_tooltree.conversation import Conversation
-from langchain_tooltree.errors import ConfigurationError, check_count
+from langchain_tooltree.errors import ConfigurationError, ForeignNamespaceError, check_count
 from langchain_tooltree.experience.records import RECALLED
 from langchain_tooltree.experience.store import DEFAULT_NAMESPACE, ExperienceStore
 from langchain_tooltree.experience.trajectory import Trajectory
@@ -372,6 +372,8 @@ def recall_for(
     """
     try:
         recollection = yield from flow_of(memory.recall)(task, k if own is None else k + 1)
+    except ForeignNamespaceError:
+        raise
     except Exception as error:  # noqa: BLE001 - the store may be down, and the agent can do without
         logger.warning("Nothing was recalled: %s: %s", type(error).__name__, error)
         return Recollection(task)

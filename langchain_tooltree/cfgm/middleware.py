@@ -8,7 +8,6 @@ from langchain.agents.middleware import AgentMiddleware, AgentState, ModelReques
 from langchain.agents.middleware.types import PrivateStateAttr
 from langchain.agents.structured_output import AutoStrategy, ToolStrategy
 from langchain_core.language_models import BaseChatModel
-from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime
 
 from langchain_tooltree._langgraph import configurable_here
@@ -83,9 +82,9 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
 
     Args:
         model: Reflects: a chat model, a name for `init_chat_model`, or a `Reflector` with settings of its own.
-        memory: Has past runs and tips. Variables of its namespace are filled from the agent's configuration or context
-            when a run begins, and stand until its end, also if another user resumes it. A run for which they are not
-            known raises `ConfigurationError`.
+        memory: Has past runs and tips. Variables of its namespace are filled from the agent's context or configuration
+            when a run begins, and stand until its end, also if another user resumes it; one that is resumed with a
+            context that says otherwise is not recorded. A run for which they are not known raises `ConfigurationError`.
         detector: Tells anomalous results from normal ones.
         recall: Whether to recall.
         reflect: Whether to look for anomalies and reflect on them.
@@ -144,7 +143,7 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
         same = known and (said.is_summarized or any(each.id == known.get("request") for each in said.messages))
         values = {} if memory is None else memory.experience.within_config().values
         begun = Recalled(
-            namespace={name: str(value) for name, value in values.items()},
+            namespace=dict(values),
             first=(known.get("first", "") if same else "") or said.first_task,
             request=said.request.id if said.request else None,
             runs=[],
@@ -210,9 +209,9 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
         if self._records_in is None or is_collecting:
             return
         begun: Mapping[str, Any] = state.get("cfgm_recalled") or {}
-        config: RunnableConfig | None = {"configurable": begun["namespace"]} if "namespace" in begun else None
         try:
-            experience = self._records_in.experience.within_config(config)
+            experience = self._records_in.experience
+            experience = experience.resumed(begun["namespace"]) if "namespace" in begun else experience.within_config()
             task = begun.get("first") or None
             yield from self._recorder.keeping(
                 state["messages"], runtime, experience, task=task, instructions=instructions, about=_recalled_in(state)

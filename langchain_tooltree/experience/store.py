@@ -3,11 +3,10 @@
 import asyncio
 import json
 import os
-import re
 import threading
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
@@ -17,7 +16,6 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.store.base import BaseStore, GetOp, Item, SearchItem
 from numpy.typing import NDArray
 
-from langchain_tooltree._langgraph import configurable_here, runtime_in
 from langchain_tooltree.errors import (
     ConfigurationError,
     StoreError,
@@ -26,80 +24,11 @@ from langchain_tooltree.errors import (
     check_count,
 )
 from langchain_tooltree.experience.embeddings import EmbedStep, resolve_embeddings
+from langchain_tooltree.experience.namespaces import Namespace, NamespaceTemplate, check_noted, label_of, labels_in
 from langchain_tooltree.experience.records import Source, recalled_tips
 from langchain_tooltree.experience.trajectory import Trajectory, from_json, to_json
 from langchain_tooltree.flows import Flow, arun_flow, async_twin, driven, flow_of, run_flow
 from langchain_tooltree.text import digest, forget_oldest
-
-Namespace = tuple[str, ...]
-
-_VARIABLE = re.compile(r"\{([A-Za-z_]\w*)\}")
-
-RESERVED = "langgraph"
-"""The first label that LangGraph keeps to itself."""
-
-
-class NamespaceTemplate:
-    """A namespace with variables, such as `("tooltree", "{user_id}")`."""
-
-    def __init__(self, labels: Sequence[str]) -> None:
-        if isinstance(labels, str) or not labels:
-            msg = f"namespace must be a tuple of labels such as ('tooltree', '{{user_id}}'), got {labels!r}."
-            raise ConfigurationError(msg)
-        for label in labels:
-            if not isinstance(label, str):
-                msg = f"A label of a namespace must be a text, got {label!r} in {tuple(labels)!r}."
-                raise ConfigurationError(msg)
-            plain = _VARIABLE.sub("x", label)
-            if "{" in plain or "}" in plain:
-                msg = f"The label {label!r} has a brace that belongs to no variable. Write variables as {{user_id}}."
-                raise ConfigurationError(msg)
-            _check_label(plain, f"The label {label!r}")
-        if labels[0] == RESERVED:
-            msg = f"A namespace must not begin with {RESERVED!r}, which LangGraph keeps to itself; got {labels!r}."
-            raise ConfigurationError(msg)
-        self.labels = tuple(labels)
-        self.variables = tuple(dict.fromkeys(name for label in labels for name in _VARIABLE.findall(label)))
-
-    def fill(self, values: Mapping[str, Any]) -> Namespace:
-        """The namespace for these values of its variables; none of them may lead to somebody else's namespace."""
-        texts = {name: _label(name, values) for name in self.variables}
-        filled = tuple(_VARIABLE.sub(lambda found: texts[found[1]], label) for label in self.labels)
-        if filled[0] == RESERVED:
-            msg = f"The namespace {self.labels!r} would begin with {RESERVED!r}, which LangGraph keeps to itself."
-            raise ConfigurationError(msg)
-        return filled
-
-
-def _label(name: str, values: Mapping[str, Any]) -> str:
-    value = values.get(name)
-    if value is None:
-        msg = (
-            f"The namespace needs {name!r}, which is not known here. Pass "
-            f"config={{'configurable': {{{name!r}: ...}}}}, give the graph a context with it, "
-            f"or use store.within({name}=...)."
-        )
-        raise ConfigurationError(msg)
-    if not _identifies(value):
-        wanted = "a text, a whole number or an identifier such as a UUID"
-        given = f"{type(value).__name__}: {value!r:.80}"
-        msg = f"{name} stands in a namespace, so it must be {wanted}; got {given}."
-        raise ConfigurationError(msg)
-    _check_label(str(value), f"{name}={value!r:.80}")
-    return str(value)
-
-
-def _identifies(value: Any) -> bool:
-    """Whether a value's text stands for it: not a collection's, nor an object's that has no text of its own."""
-    if isinstance(value, bool | float | Iterable):
-        return isinstance(value, str)
-    return isinstance(value, int) or any("__str__" in vars(kind) for kind in type(value).__mro__[:-1])
-
-
-def _check_label(label: str, what: str) -> None:
-    if not label or "." in label or "\x00" in label:
-        msg = f"{what} cannot stand in a namespace: it must not be empty, nor hold a period or a NUL character."
-        raise ConfigurationError(msg)
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,15 +219,20 @@ class ExperienceStore:
     experience.within(user_id="ada").add(trajectory)
     ```
 
-    The variables of the namespace are filled from `within`; then from `config["configurable"]` where a method is given
-    one, and otherwise from that of the graph that is running; then from the runtime context of that graph
-    (`graph.invoke(..., context=...)`), a mapping or an object with attributes. Metadata are never used. A
-    method raises `ConfigurationError` if a variable is not known, and `TrajectoryFormatError` if what it reads is no
-    trajectory.
+    The variables of the namespace are filled from `within`; then from the runtime context of the graph that is running
+    (`graph.invoke(..., context=...)`), a mapping or an object with attributes; then from what is `configurable` there,
+    or in the `config` that a method is given. Metadata are never used. A method raises `ConfigurationError` if a
+    variable is not known, and `TrajectoryFormatError` if what it reads is no trajectory.
+
+    *Security*: clients of a served graph can set what is `configurable`. So it counts only where the context does not
+    know the variable, and raises `ForeignNamespaceError` where it says otherwise. Without a context, `configurable` is
+    taken for the host's own: whoever can set it there chooses whose memory is read and written. Clients of a LangGraph
+    server set the context, too; there, authenticate them and take `"{langgraph_auth_user_id}"`, which the server fills.
 
     Args:
         store: The store. If it has an index (`index={"embed": ..., "dims": ...}`), tasks are searched with it.
-        namespace: Under which namespace everything is kept; a label may hold variables, as in `"{user_id}"`.
+        namespace: Under which namespace everything is kept; a label may hold a variable, as in `"{user_id}"`. A text
+            stands there as it is, and another value with its type, as in `"<int>7"`.
         embeddings: Ranks tasks where the store has no index: an embedder, a name such as
             `"openai:text-embedding-3-small"`, or `HashingEmbeddings` if left out. The vectors are kept in
             memory, and made again by the next process.
@@ -320,7 +254,7 @@ class ExperienceStore:
         self._store = store
         self._template = NamespaceTemplate(namespace)
         self._ranking = RunRanking(embeddings)
-        self._values: dict[str, Any] = {}
+        self._values: dict[str, str] = {}
         self._writes = _Writes()
 
     def within(self, **values: Any) -> "ExperienceStore":
@@ -330,7 +264,7 @@ class ExperienceStore:
                 known = ", ".join(self._template.variables) or "none"
                 msg = f"The namespace {self._template.labels!r} has no variable {name!r}; it has {known}."
                 raise ConfigurationError(msg)
-        return self._bound({**self._values, **values})
+        return self._bound({**self._values, **{name: label_of(name, value) for name, value in values.items()}})
 
     def within_config(self, config: RunnableConfig | None = None) -> "ExperienceStore":
         """The same store for the user or tenant whom a configuration names."""
@@ -338,9 +272,15 @@ class ExperienceStore:
         self._template.fill(values)
         return self._bound(values)
 
+    def resumed(self, noted: Any) -> "ExperienceStore":
+        """The same store for whom a run began, by the `values` that its state has noted then."""
+        values = {**check_noted(noted, self._template.variables), **self._values}
+        self._template.fill(values)
+        return self._bound(values)
+
     @property
-    def values(self) -> Mapping[str, Any]:
-        """The values of the namespace's variables, as far as this store keeps to them."""
+    def values(self) -> Mapping[str, str]:
+        """The labels of the namespace's variables, as far as this store keeps to them."""
         return self._values
 
     @property
@@ -352,7 +292,7 @@ class ExperienceStore:
         """Records of another kind, named by a label, in the same namespace; its variables are filled at each call."""
         return RecordCollection(self._store, lambda: (*self._namespace(None), label))
 
-    def _bound(self, values: dict[str, Any]) -> "ExperienceStore":
+    def _bound(self, values: dict[str, str]) -> "ExperienceStore":
         bound = object.__new__(ExperienceStore)
         bound._store, bound._template, bound._ranking = self._store, self._template, self._ranking
         bound._values, bound._writes = values, self._writes
@@ -535,19 +475,10 @@ class ExperienceStore:
     def _namespace(self, config: RunnableConfig | None) -> Namespace:
         return self._template.fill(self._known(config))
 
-    def _known(self, config: RunnableConfig | None) -> dict[str, Any]:
-        """The values of the variables, as far as they are known."""
+    def _known(self, config: RunnableConfig | None) -> dict[str, str]:
+        """The labels of the variables, as far as they are known."""
         wanted = [name for name in self._template.variables if name not in self._values]
-        if not wanted:
-            return self._values
-        configurable = (configurable_here() if config is None else config.get("configurable")) or {}
-        # LangGraph keeps the runtime there. It counts only as part of the configuration that was asked for: the context
-        # of a graph that happens to be running may be somebody else's.
-        runtime = runtime_in(configurable)
-        context = None if runtime is None else runtime.context
-        held = context if isinstance(context, Mapping) else {name: getattr(context, name, None) for name in wanted}
-        found = {name: configurable.get(name) for name in wanted}
-        return {**self._values, **{name: held.get(name) if found[name] is None else found[name] for name in wanted}}
+        return {**self._values, **labels_in(config, wanted)} if wanted else self._values
 
 
 class _Writes:

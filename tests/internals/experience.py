@@ -7,6 +7,7 @@ from langchain_tooltree.experience import store as store_module
 from langchain_tooltree.experience.agreement import Agreement, agreement
 from langchain_tooltree.experience.excerpts import DEFAULT_MAX_CHARACTERS, EFFECTS, excerpt, is_read, reviewed
 from langchain_tooltree.experience.guide import NextTools
+from langchain_tooltree.experience.namespaces import NamespaceTemplate, label_of
 from langchain_tooltree.experience.recorder import RunRecorder
 from langchain_tooltree.experience.recording import GraphRun, ThreadDialogue, path_of, update_in
 from langchain_tooltree.experience.records import (
@@ -28,7 +29,7 @@ from langchain_tooltree.experience.records import (
     without_reference,
 )
 from langchain_tooltree.experience.run_identity import COLLECTING, MOST_RUNS, OfferedTools, as_metadata, tools_in
-from langchain_tooltree.experience.store import NamespaceTemplate, RunRanking
+from langchain_tooltree.experience.store import RunRanking
 from langchain_tooltree.experience.trajectory import from_json, to_chat, to_json, to_message, to_messages
 from langchain_tooltree.experience.verdict import DEFAULT_VERDICT_PROMPT, read_verdict, resolve_verdict
 from langchain_tooltree.flows import async_twin, driven

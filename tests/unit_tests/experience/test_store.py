@@ -253,11 +253,12 @@ class ContextDict(TypedDict):
         (Context("ada"), {}, "ada"),
         (ContextDict(user_id="ada"), {}, "ada"),
         (Context("ada"), {"user_id": None}, "ada"),
-        (Context("ada"), {"user_id": "ben"}, "ben"),
+        (Context("ada"), {"user_id": "ada"}, "ada"),
+        (ContextDict(), {"user_id": "ada"}, "ada"),
     ],
-    ids=["object", "mapping", "nobody configured", "somebody configured"],
+    ids=["object", "mapping", "nobody configured", "the same one configured", "not in the context"],
 )
-def test_what_is_not_configurable_is_looked_for_in_the_context_of_the_graph(given, context, configurable, user):
+def test_the_context_of_the_graph_says_whose_it_is_and_then_what_is_configurable(given, context, configurable, user):
     store = ExperienceStore(InMemoryStore(), namespace=("tooltree", "{user_id}"))
 
     def keep(_, config: RunnableConfig):
