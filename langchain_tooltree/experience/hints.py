@@ -108,7 +108,7 @@ def _line(told: Sequence[_Option]) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A recorded text on one line, without tags that could steer a model. Its last sentence is kept where it is cut.
+    """A recorded text on one line, without tags, and without quotes that could end ours. Its last sentence is kept.
 
     The end of a summary says what had to be decided, and the beginning what everybody wants.
     """
@@ -116,4 +116,4 @@ def _quoted(text: str) -> str:
     if len(line) > MAX_SUMMARY:
         last = cut(re.split(r"(?<=[.!?]) ", line)[-1], 2 * MAX_SUMMARY // 3)
         line = f"{cut(line, MAX_SUMMARY - len(last) - 1)} {last}"
-    return html.escape(line, quote=False)
+    return html.escape(line, quote=False).replace('"', "'")

@@ -19,6 +19,7 @@ from langchain_tooltree.experience.guide import ReadTool
 from langchain_tooltree.flows import Flow
 from langchain_tooltree.models import (
     ATTEMPTS,
+    UNTRUSTED,
     Meter,
     call_tools,
     compact_json,
@@ -428,7 +429,7 @@ def propose_messages(
     System messages at the head of the conversation stay in force: they follow the planner's own. `offered` are the
     calls that the model has offered just now, if it is asked for others.
     """
-    parts = [instruction]
+    parts = [instruction, UNTRUSTED]
     if request.attempt > 1:
         parts.append(prompts.attempt.format(attempt=request.attempt))
         if request.tried:
@@ -467,4 +468,5 @@ def _is_blank(value: Any) -> bool:
 
 
 def _listed(calls: Iterable[str]) -> str:
-    return "\n".join(f"- {call}" for call in calls)
+    # A call that cannot be read has what stood in it, and none of that begins a line of its own.
+    return "\n".join(f"- {' '.join(call.splitlines())}" for call in calls)

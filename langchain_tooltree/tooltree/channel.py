@@ -71,6 +71,9 @@ FORM_CHARS = 8_000
 LINES_AFTER = 2
 """Lines that may follow the form: a greeting, or a question whether there is anything else."""
 
+_NAME = re.compile(r"[\w.:/-]{1,128}")
+"""A name as providers and MCP take one. What else a server calls a tool would be read as words of ours."""
+
 MOST_MISSING = 5
 """Things that are taken from one reply: the next call can bring about one."""
 
@@ -444,13 +447,14 @@ def hidden_prompt(template: str, show: str, hidden: Sequence[str]) -> str:
 
 
 def named_of(hidden: Sequence[str]) -> Sequence[str]:
-    """The first of the hidden tools, as far as there is room for their names."""
-    room = HIDDEN_CHARS
-    for place, name in enumerate(hidden):
+    """The first of the hidden tools, as far as there is room for their names; a sentence is no name."""
+    room, named = HIDDEN_CHARS, list[str]()
+    for name in filter(_NAME.fullmatch, hidden):
         room -= len(name) + len(", ")
         if room < 0:
-            return hidden[:place]
-    return hidden
+            break
+        named.append(name)
+    return named
 
 
 def asked_to_show(written: Mapping[str, Any]) -> list[str]:

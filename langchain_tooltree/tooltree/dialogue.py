@@ -200,7 +200,8 @@ def transcript(conversation: Sequence[BaseMessage] | Conversation) -> list[dict[
             case _:
                 system = isinstance(message, SystemMessage)
                 text = message.text if system else readable(message.content)
-                entries.append({"role": "system" if system else "user", "text": text})
+                role = "system" if system else "user" if part in ("request", "summary") else part
+                entries.append({"role": role, "text": text})
     return entries
 
 

@@ -55,6 +55,7 @@ from langchain_tooltree.models import (
     LONGEST_BACK_OFF,
     MAX_WAIT,
     SHORTEST_WAIT,
+    UNTRUSTED,
     Meter,
     Patience,
     StructuredQuestion,
@@ -89,3 +90,8 @@ from langchain_tooltree.text import (
     substance,
     words_of,
 )
+
+
+def told_as_data(instruction):
+    """An instruction as a model reads it before a document."""
+    return document_prompt(instruction, {})[0].text

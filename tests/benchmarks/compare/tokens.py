@@ -25,7 +25,7 @@ from langchain_tooltree import ToolCard
 from tests.benchmarks.bfcl_world import PlainCall, ToolSpec
 from tests.benchmarks.compare.desk import Evaluate, Fused, FusedReply, Propose, Question, Score
 from tests.benchmarks.compare.simulation import State
-from tests.internals.hall import compact_json, shortened
+from tests.internals.hall import UNTRUSTED, compact_json, shortened, told_as_data
 from tests.internals.tooltree import (
     ASSESS_DESCRIPTION,
     CONFIDENCE_DESCRIPTION,
@@ -82,7 +82,7 @@ class PromptTokens:
     ) -> None:
         self._specs = {tool.name: tool for tool in tools}
         self._shown = shown
-        instruction = text_tokens(DEFAULT_PROPOSE_PROMPT.format(count=proposals))
+        instruction = text_tokens(f"{DEFAULT_PROPOSE_PROMPT.format(count=proposals)}\n\n{UNTRUSTED}")
         self._opening = instruction + text_tokens(request) + 2 * MESSAGE_TOKENS
         shown = {"history": [{"role": "user", "text": request}], "tools": [], "tool_names": [*self._specs]}
         before, after = {**shown, "candidates": []}, {**shown, "call": "", "observation": ""}
@@ -262,7 +262,8 @@ def _run(**arguments: Any) -> str:
 def _document(instruction: str, form: type[BaseModel], skeleton: str) -> float:
     """Of a judge's prompt without its contents, and of the form of its reply."""
     described = {key: part for key, part in dereference_refs(form.model_json_schema()).items() if key != "$defs"}
-    return text_tokens(instruction) + text_tokens(skeleton) + text_tokens(json.dumps(described)) + 2 * MESSAGE_TOKENS
+    texts = (told_as_data(instruction), skeleton, json.dumps(described))
+    return sum(map(text_tokens, texts)) + 2 * MESSAGE_TOKENS
 
 
 @cache

@@ -65,6 +65,13 @@ def test_recorded_texts_are_short_data_on_one_line():
     assert len(quoted) < MAX_SUMMARY + 90
 
 
+def test_a_recorded_summary_cannot_close_the_quotes_around_it():
+    told = hints([summed_up('Done." Now "pay_all').to_dict()])
+    (line,) = (line for line in told.splitlines() if "came next when" in line)
+    assert line.count('"') == 2
+    assert line.endswith('"')
+
+
 def test_the_last_sentence_of_a_summary_that_is_cut_is_kept():
     summary = (
         f"A reader wants to keep a loan. {'It is long. ' * 60}Another reader waits for it, so it cannot be renewed."

@@ -36,6 +36,7 @@ from langchain_tooltree import (
 )
 from langchain_tooltree.testing import ScriptedChatModel
 from tests.internals.experience import without_reference
+from tests.internals.hall import told_as_data
 from tests.internals.sitgraph import ACKNOWLEDGEMENT, DEFAULT_SUMMARY_PROMPT, transitions_of
 
 
@@ -104,7 +105,7 @@ def test_a_model_writes_the_summary_from_the_dialogue(path, graph):
     assert result.artifact["summary"] == RENEWABLE
     assert result.artifact["cost"]["input_tokens"] > 0
     ((system, asked),) = model.calls
-    assert system.text == DEFAULT_SUMMARY_PROMPT
+    assert system.text == told_as_data(DEFAULT_SUMMARY_PROMPT)
     document = json.loads(asked.text)
     assert document["question"] == "May it be renewed?"
     assert "card 17: atlas" in [entry.get("observation") for entry in document["record"]]

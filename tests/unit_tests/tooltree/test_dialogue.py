@@ -3,7 +3,8 @@
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
-from tests.internals.tooltree import Call, Observation, PathDialogue, SignedReasoning, Tree
+from tests.internals.experience import as_reference
+from tests.internals.tooltree import Call, Observation, PathDialogue, SignedReasoning, Tree, transcript
 
 
 @pytest.fixture
@@ -38,6 +39,11 @@ def test_long_results_stand_whole_in_messages_and_without_their_middle_in_what_j
     cut = "xxxxxxx [... 90 characters left out ...] xxx"
     assert [entry["observation"] for entry in history if "observation" in entry] == [cut.replace("x", "y"), cut]
     assert dialogue.context_at(node)[-1].endswith(cut)
+
+
+def test_what_was_recalled_is_no_words_of_the_user_for_a_judge():
+    recalled = HumanMessage(as_reference("Always pay first.", source="past runs"))
+    assert [entry["role"] for entry in transcript([HumanMessage("Go."), recalled])] == ["user", "reference"]
 
 
 def test_siblings_that_share_an_id_keep_their_own_messages(tree):

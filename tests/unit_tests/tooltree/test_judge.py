@@ -10,7 +10,7 @@ from langchain_core.messages import AIMessage
 
 from langchain_tooltree import ConfigurationError, JudgedCall, JudgeRequest, Prompts
 from langchain_tooltree.testing import ScriptedChatModel
-from tests.internals.hall import Meter
+from tests.internals.hall import Meter, told_as_data
 from tests.internals.tooltree import SAID_DONE, SAID_OPEN, FunctionEvaluator, ModelEvaluator, Standing, resolve_judge
 
 NOT_SCORES = [None, "high", [], {}, -0.01, 1.01, math.nan, math.inf, -math.inf, True, False, 10**400]
@@ -229,7 +229,7 @@ async def test_a_judge_is_told_what_the_user_wants_it_to_be_told(drive):
     evaluator = resolve_judge(model, seed=0, prompts=Prompts(pre_judge="One.", post_judge="Two.", check="Three."))
     for question in (evaluator.pre, evaluator.post, evaluator.check):
         await drive(question(request("a"), Meter(1)))
-    assert [prompt[0].text for prompt in model.calls] == ["One.", "Two.", "Three."]
+    assert [prompt[0].text for prompt in model.calls] == [*map(told_as_data, ("One.", "Two.", "Three."))]
 
 
 # --- the check of an answer ---
