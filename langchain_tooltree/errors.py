@@ -9,6 +9,7 @@ ToolTreeError
 ├── ResumeError (RuntimeError)        a checkpoint belongs to another search
 ├── TrajectoryFormatError (ValueError)  a record of a run cannot be read
 ├── GraphFileError (RuntimeError)     a saved graph is missing, damaged, or was made otherwise
+│   └── GraphChangedError             somebody else has saved there since it was read
 ├── StoreError (RuntimeError)         a store cannot be used as it was asked to
 │   ├── StoreLockedError              its folder belongs to another process
 │   └── EmbedderMismatchError         it was filled by another embedder
@@ -61,6 +62,10 @@ class TrajectoryFormatError(ToolTreeError, ValueError):
 
 class GraphFileError(ToolTreeError, RuntimeError):
     """A saved graph cannot be read or written; the message names the folder and the remedy."""
+
+
+class GraphChangedError(GraphFileError):
+    """Somebody has saved to a graph's folder since the graph was read from there; saving it would undo that."""
 
 
 class StoreError(ToolTreeError, RuntimeError):

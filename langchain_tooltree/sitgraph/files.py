@@ -2,11 +2,13 @@
 
 import hashlib
 import json
+import math
 import os
+import re
 import shutil
 import tempfile
-import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import fields
 from pathlib import Path
 from tokenize import TokenError
@@ -15,8 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from langchain_tooltree.errors import GraphFileError
-from langchain_tooltree.sitgraph.graph import Snapshot, Texts
+from langchain_tooltree.errors import GraphChangedError, GraphFileError
+from langchain_tooltree.locks import locked
+from langchain_tooltree.sitgraph.graph import Graph, Snapshot, Texts
 from langchain_tooltree.sitgraph.states import DIMENSIONS, Rows
 from langchain_tooltree.sitgraph.transitions import VIEWS
 from langchain_tooltree.text import digest
@@ -30,22 +33,88 @@ CHECKSUM = "checksum"  # key of the manifest for the checksum of everything else
 VERSION = 16  # digits of the checksum that name the folder of the columns
 TRIES = 5  # how often a graph is read before it counts as damaged, if its manifest stays the same
 
-_saving = threading.Lock()
+LOCK = ".lock"  # file that a writer holds; it is gone afterwards
+SCRATCH = ".saving-"  # with which the names of what is not yet in place begin
+OWN = re.compile(rf"[0-9a-f]{{{VERSION}}}|{re.escape(SCRATCH)}.*")
+"""Names of what saving makes beside the manifest. Whatever else somebody keeps in the folder is left alone."""
+
+PATIENCE = 60.0
+"""Seconds that a writer waits for another one, many times what writing a graph of a million states takes."""
+
+VERIFIED = 100 * 2**20
+"""Bytes up to which a graph is compared with its checksums unless somebody says otherwise: a tenth of a second."""
+
 LARGE = {"states.codes.npy", "states.sketches.npy", "summaries.codes.npy", "summaries.sketches.npy"}
-"""Files whose checksums are compared on request only: reading them all is what mapping them into memory avoids."""
+"""Files that are not compared in a larger graph: reading them all is what mapping them into memory avoids."""
 
 
-def save_graph(snapshot: Snapshot, settings: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
-    """Write a graph to a folder. The same graph gives the same bytes.
+def save_graph(
+    snapshot: Snapshot,
+    settings: Mapping[str, Any],
+    path: str | os.PathLike[str],
+    *,
+    known: str | None = None,
+    since: float = math.inf,
+) -> str:
+    """Write a graph to a folder, and return its checksum. The same graph gives the same bytes.
 
     The columns go to a folder of their own inside, named after their checksum. The manifest that names that folder is
-    replaced in one step: a reader, or a restart after a crash, always finds a whole graph. Two processes must not save
-    to the same folder at once.
+    replaced in one step: a reader, or a restart after a crash, always finds a whole graph. Writers wait for each other,
+    and what an earlier one left behind is removed.
+
+    Args:
+        snapshot: The graph.
+        settings: What is to stand in the manifest, too.
+        path: The folder.
+        known: The checksum of the graph that the folder holds if nobody has saved there since this one was read.
+        since: Without it, the time after which nobody may have saved there.
+
+    Raises:
+        GraphChangedError: If somebody has.
     """
-    with _saving:
-        path = check_target(path)
-        path.mkdir(parents=True, exist_ok=True)
-        scratch = Path(tempfile.mkdtemp(prefix=".", dir=path))
+    with _alone(path) as folder:
+        if _is_graph(folder):
+            there = _read_json(folder / MANIFEST, folder).get(CHECKSUM)
+            if there != known if known else (folder / MANIFEST).stat().st_mtime > since:
+                msg = (
+                    f"{path} has changed since this graph was {'read' if known else 'made'}: saving it would undo what "
+                    f"somebody else has saved. Load the graph again, add the new runs to that one and save it; or save "
+                    f"this one to another folder."
+                )
+                raise GraphChangedError(msg)
+        return _write(snapshot, settings, folder)
+
+
+def forget_in_graph(path: str | os.PathLike[str], which: Callable[[Graph], Collection[str]]) -> list[str]:
+    """Take runs out of a graph in a folder, so that nothing there tells of them; the ids of those that were in it."""
+    _read_json(Path(path) / MANIFEST, Path(path))  # where there is no graph, no folder is made
+    with _alone(path) as folder:
+        snapshot, manifest = load_graph(folder, verify=True)
+        graph = Graph(snapshot)
+        gone = sorted(run for run in which(graph) if graph.remove(run))
+        settings = {name: value for name, value in manifest.items() if name not in {*_shape(), "files", CHECKSUM}}
+        _write(graph.snapshot(), settings, folder)  # and what stands beside it is swept away, whoever was in it
+        return gone
+
+
+@contextmanager
+def _alone(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Hold a folder for writing; one that is left empty is removed."""
+    folder = check_target(path)
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        with locked(folder / LOCK, PATIENCE) as alone:
+            if not alone:
+                msg = f"Somebody else has been writing to {path} for {PATIENCE:g} seconds. Stop them, or try again."
+                raise GraphFileError(msg)
+            yield folder
+    finally:
+        with suppress(OSError):  # it is not empty
+            folder.rmdir()
+
+
+def _write(snapshot: Snapshot, settings: Mapping[str, Any], path: Path) -> str:
+    scratch = Path(tempfile.mkdtemp(prefix=SCRATCH, dir=path))
     try:
         scratch.chmod(0o755)
         (scratch / NAMES).write_bytes(_json({key: getattr(snapshot, name) for name, key in LISTS.items()}))
@@ -53,27 +122,29 @@ def save_graph(snapshot: Snapshot, settings: Mapping[str, Any], path: str | os.P
             np.save(scratch / f"{name}.npy", column, allow_pickle=False)
         written = sorted(each.name for each in scratch.iterdir())
         manifest = {**_shape(), **settings, "files": {each: _checksum(scratch / each) for each in written}}
-        with _saving:
-            _put_in_place(scratch, path, {**manifest, CHECKSUM: _seal(manifest)})
-    except BaseException:
+        seal = _seal(manifest)
+        _put_in_place(scratch, path, {**manifest, CHECKSUM: seal})
+    finally:
         shutil.rmtree(scratch, ignore_errors=True)
-        if not any(path.iterdir()):
-            path.rmdir()
-        raise
+    return seal
 
 
 def check_target(path: str | os.PathLike[str]) -> Path:
     """The folder with links followed, if a graph may be written there: new, empty, or one that holds a graph."""
     path = Path(path).resolve()
-    empty = path.is_dir() and all(each.name.startswith(".") for each in path.iterdir())
+    own = re.compile(rf"{OWN.pattern}|\..*")  # what a first save leaves that is killed, and hidden files
+    empty = path.is_dir() and all(own.fullmatch(each.name) for each in path.iterdir())
     if path.exists() and not empty and not _is_graph(path):
         msg = f"{path} exists and is no graph; it is left alone. Choose another path."
         raise GraphFileError(msg)
     return path
 
 
-def load_graph(path: str | os.PathLike[str], *, verify: bool = False) -> tuple[Snapshot, dict[str, Any]]:
-    """A graph from a folder, and its manifest. Vectors are mapped into memory; `verify` also checks their sums."""
+def load_graph(path: str | os.PathLike[str], *, verify: bool | None = None) -> tuple[Snapshot, dict[str, Any]]:
+    """A graph from a folder, and its manifest. Vectors are mapped into memory.
+
+    `verify` says whether they are compared with their checksums, as everything else is: by default, up to `VERIFIED`.
+    """
     path = Path(path)
     left = TRIES
     while True:
@@ -87,16 +158,20 @@ def load_graph(path: str | os.PathLike[str], *, verify: bool = False) -> tuple[S
                 raise
 
 
-def _load(path: Path, manifest: dict[str, Any], *, verify: bool) -> Snapshot:
+def _load(path: Path, manifest: dict[str, Any], *, verify: bool | None) -> Snapshot:
     found = {name: manifest.get(name) for name in _shape()}
     if found != _shape() or not isinstance(manifest.get("files"), dict):
         msg = f"{path} was written in another format ({found}; this version reads {_shape()}). Mine the graph again."
         raise GraphFileError(msg)
     seal = manifest.pop(CHECKSUM, None)
-    if seal != _seal(manifest):
+    if seal != _seal(manifest) or (path / MANIFEST).read_bytes() != _json({**manifest, CHECKSUM: seal}):
         raise _damaged(path, f"{MANIFEST} is not what was written")
     folder = path / seal[:VERSION]
-    for name, checksum in manifest["files"].items():
+    files = manifest["files"]
+    if verify is None:
+        with suppress(OSError):  # what is missing is named below
+            verify = sum((folder / name).stat().st_size for name in files) <= VERIFIED
+    for name, checksum in files.items():
         if (verify or name not in LARGE) and not _intact(folder, {name: checksum}):
             raise _damaged(path, f"{name} is missing or is not what was written")
     lists = _read_json(folder / NAMES, path)
@@ -187,18 +262,35 @@ def _checksum(file: Path) -> str:
 
 
 def _put_in_place(scratch: Path, path: Path, manifest: Mapping[str, Any]) -> None:
-    """Give complete columns their name, have the manifest name them, and drop those that it named before."""
+    """Give complete columns their name, have the manifest name them, and drop all that it does not name."""
     columns = path / manifest[CHECKSUM][:VERSION]
-    before = _read_json(path / MANIFEST, path).get(CHECKSUM) if _is_graph(path) else None
-    if columns.exists() and _intact(columns, manifest["files"]):
-        shutil.rmtree(scratch)  # the same graph is there already, and may be in use
-    else:
+    if not (columns.exists() and _intact(columns, manifest["files"])):  # the same graph may be there, and in use
         shutil.rmtree(columns, ignore_errors=True)
+        for each in scratch.iterdir():
+            _flush(each)
         scratch.rename(columns)
-    handle, name = tempfile.mkstemp(prefix=".", dir=path)
+    handle, name = tempfile.mkstemp(prefix=SCRATCH, dir=path)
     with os.fdopen(handle, "wb") as file:
         file.write(_json(manifest))
+    _flush(Path(name))
     Path(name).chmod(0o644)
     Path(name).replace(path / MANIFEST)
-    if isinstance(before, str) and before[:VERSION] != columns.name:
-        shutil.rmtree(path / before[:VERSION], ignore_errors=True)
+    for each in [*path.iterdir(), *columns.iterdir()]:
+        named = each.name in manifest["files"] if each.parent == columns else each in {columns, scratch}
+        if not named and (each.parent == columns or OWN.fullmatch(each.name)):
+            _drop(each)
+
+
+def _flush(file: Path) -> None:
+    """Have a file on the disk, so that no power cut leaves a manifest whose columns were never written."""
+    with file.open("rb+") as opened:
+        os.fsync(opened.fileno())
+
+
+def _drop(each: Path) -> None:
+    """Remove a file or a folder; Windows keeps what somebody reads, and the next one who saves removes it."""
+    if each.is_dir() and not each.is_symlink():
+        shutil.rmtree(each, ignore_errors=True)
+    else:
+        with suppress(OSError):
+            each.unlink()

@@ -2,8 +2,10 @@
 
 import os
 import threading
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, get_args
 
 from langchain_core.embeddings import Embeddings
@@ -16,7 +18,7 @@ from langchain_tooltree.experience.records import ChatMessage, Record
 from langchain_tooltree.experience.trajectory import to_chat
 from langchain_tooltree.flows import Flow, FunctionStep, async_twin, driven, in_thread, run_flow
 from langchain_tooltree.sitgraph.drift import DriftReport, GivenTools, drift, toolset_of
-from langchain_tooltree.sitgraph.files import load_graph, save_graph
+from langchain_tooltree.sitgraph.files import CHECKSUM, load_graph, save_graph
 from langchain_tooltree.sitgraph.graph import Graph
 from langchain_tooltree.sitgraph.mining import Encoder, mine, state_of
 from langchain_tooltree.sitgraph.states import Floats
@@ -85,6 +87,9 @@ class SITGraph:
         self._lock = threading.RLock()
         self._latest_fit: Fit | None = None
         self._fitting = threading.Lock()  # one at a time: others would only do the same work
+        self._made = time.time()
+        self._saving = threading.Lock()
+        self._versions: dict[Path, str] = {}  # by folder, the checksum of the graph that was read or saved there last
 
     @classmethod
     def paper(
@@ -267,30 +272,37 @@ class SITGraph:
         graph = type(self)(embeddings=self._encoder.embeddings, ablation=self.ablation, **settings)
         with self._lock:
             graph._graph = self._graph.renamed(aliases)  # noqa: SLF001 - it has just been made here
+            graph._versions = dict(self._versions)  # noqa: SLF001
         return graph
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the graph to a folder, to be shipped with an application. The same runs give the same bytes.
 
-        A graph that is there already is replaced.
+        A graph that is there already is replaced, and nothing of an earlier one stays. If somebody else has saved there
+        since this graph was read from there, or made, it is left alone, and this one is refused.
 
         Raises:
+            GraphChangedError: If somebody else has saved there meanwhile. Load the graph again, and add the runs.
             GraphFileError: If something else stands there.
             OSError: If it cannot be written.
         """
-        with self._lock:
-            snapshot = self._graph.snapshot()
-        save_graph(snapshot, {**self._settings(), "embedder": embedder_name(self._encoder.embeddings)}, path)
+        settings = {**self._settings(), "embedder": embedder_name(self._encoder.embeddings)}
+        folder = Path(path).resolve()
+        with self._saving:
+            with self._lock:
+                snapshot = self._graph.snapshot()
+            known = self._versions.get(folder)
+            self._versions[folder] = save_graph(snapshot, settings, path, known=known, since=self._made)
 
     @classmethod
     def load(
-        cls, path: str | os.PathLike[str], *, embeddings: Embeddings | str | None = None, verify: bool = False
+        cls, path: str | os.PathLike[str], *, embeddings: Embeddings | str | None = None, verify: bool | None = None
     ) -> Self:
         """Read a graph from a folder, with its settings. `embeddings` is the embedder that it was made with.
 
-        Its vectors are mapped into memory, so that it opens at once, whatever its size. With `verify`, they are
-        compared with their checksums, too; everything else always is. The folder is never written to: what is learnt
-        later is in the graph alone until it is saved.
+        It is compared with its checksums, up to 100 MB: its vectors are mapped into memory, so that a larger one opens
+        at once, and are compared only with `verify=True`. The folder is never written to: what is learnt later is in
+        the graph alone until it is saved.
 
         Raises:
             GraphFileError: If there is no graph, if it is damaged, or if it was made with another embedder.
@@ -305,6 +317,7 @@ class SITGraph:
             raise GraphFileError(msg)
         graph = cls(embeddings=embedder, **{name: manifest[name] for name in SETTINGS})
         graph._graph = Graph(snapshot)
+        graph._versions[Path(path).resolve()] = manifest[CHECKSUM]
         return graph
 
     def to_networkx(self) -> "nx.DiGraph[str]":

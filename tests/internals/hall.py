@@ -48,6 +48,7 @@ from langchain_tooltree.flows import (
     in_thread,
     run_flow,
 )
+from langchain_tooltree.locks import locked
 from langchain_tooltree.models import (
     ATTEMPTS,
     CORRECTION,

@@ -6,7 +6,6 @@ import contextlib
 import ctypes
 import json
 import os
-import sys
 import threading
 import time
 from collections.abc import Mapping
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from langchain_tooltree.errors import ConfigurationError, StoreLockedError, import_extra
+from langchain_tooltree.locks import try_lock, unlock
 from langchain_tooltree.text import digest
 
 if TYPE_CHECKING:
@@ -40,38 +40,6 @@ COSINE: Any = {"hnsw": {"space": "cosine", "max_neighbors": 32, "ef_construction
 
 Labels = tuple[str, ...]
 """The labels of a namespace."""
-
-if sys.platform == "win32":
-    import msvcrt
-
-    # Windows keeps others from reading what is locked, so the locked byte lies far behind the process id.
-    _LOCKED_BYTE = 1 << 30
-
-    def _lock(descriptor: int, mode: int = msvcrt.LK_NBLCK) -> bool:
-        os.lseek(descriptor, _LOCKED_BYTE, os.SEEK_SET)
-        try:
-            msvcrt.locking(descriptor, mode, 1)
-        except OSError:
-            return False
-        finally:
-            os.lseek(descriptor, 0, os.SEEK_SET)
-        return True
-
-    def _unlock(descriptor: int) -> None:
-        _lock(descriptor, msvcrt.LK_UNLCK)
-
-else:
-    import fcntl
-
-    def _lock(descriptor: int) -> bool:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
-
-    def _unlock(descriptor: int) -> None:
-        fcntl.flock(descriptor, fcntl.LOCK_UN)
 
 
 @dataclass
@@ -120,7 +88,7 @@ class Connection:
                     with self.mutex:  # a write under way in another thread is finished first
                         self.client.close()  # type: ignore[attr-defined]  # those of folders have it
             finally:
-                _unlock(self.lock)
+                unlock(self.lock)
                 os.close(self.lock)
 
     def tick(self) -> int:
@@ -292,7 +260,7 @@ def _open(folder: Path, directory: str, client: ClientAPI | None) -> Connection:
     folder.mkdir(parents=True, exist_ok=True)
     lock = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o644)
     try:
-        if not _lock(lock):
+        if not try_lock(lock):
             holder = os.read(lock, 32).decode(errors="replace").strip() or "unknown"
             msg = (
                 f"{str(folder)!r} is open in another process (id {holder}), and a local Chroma folder loses data when "

@@ -14,7 +14,8 @@ import pytest
 from little_runs import TableEmbeddings, called, content_of, names, routine, run_of, says, summed_up, user
 
 from langchain_tooltree import SITGraph
-from langchain_tooltree.errors import GraphFileError
+from langchain_tooltree.errors import GraphChangedError, GraphFileError
+from tests.internals.hall import locked
 from tests.internals.sitgraph import LARGE, MANIFEST
 from tests.internals.sitgraph import files_module as files
 
@@ -182,7 +183,8 @@ def test_every_file_that_was_changed_is_named(folder, tmp_path):
             assert Path(name).name in str(caught.value)
 
 
-def test_changed_vectors_are_found_when_asked_for(folder):
+def test_changed_vectors_of_a_large_graph_are_found_when_asked_for(folder, monkeypatch):
+    monkeypatch.setattr(files, "VERIFIED", 1_000)
     name = "states.codes.npy"
     content = bytearray(inside(folder, name).read_bytes())
     content[-1] ^= 1
@@ -192,6 +194,9 @@ def test_changed_vectors_are_found_when_asked_for(folder):
     assert len(SITGraph.load(folder)) == 3
     with pytest.raises(GraphFileError, match=re.escape(name)):
         SITGraph.load(folder, verify=True)
+    monkeypatch.undo()
+    with pytest.raises(GraphFileError, match=re.escape(name)):
+        SITGraph.load(folder)
 
 
 def test_changed_settings_are_found(folder):
@@ -272,20 +277,22 @@ def test_a_damaged_header_of_the_vectors_is_told_like_any_other_damage(folder, p
     with pytest.raises(GraphFileError, match="again"):
         SITGraph.load(folder, verify=True)
     with contextlib.suppress(GraphFileError):  # whether the header is still one depends on the place
-        SITGraph.load(folder)
+        SITGraph.load(folder, verify=False)
 
 
 @pytest.mark.slow
 def test_a_graph_can_be_loaded_at_any_moment_while_others_save_it(folder):
-    graphs = [SITGraph.from_trajectories(RUNS[:number]) for number in (1, 2)]
     stop = threading.Event()
 
-    def save(graph):
+    def save(run):
         while not stop.is_set():
-            graph.save(folder)
+            graph = SITGraph.load(folder)
+            graph.remove(run.id) or graph.add(run)
+            with contextlib.suppress(GraphChangedError):  # the other one has saved meanwhile
+                graph.save(folder)
 
     with ThreadPoolExecutor(2) as pool:
-        saving = [pool.submit(save, graph) for graph in graphs]
+        saving = [pool.submit(save, run) for run in RUNS[:2]]
         try:
             seen = {len(SITGraph.load(folder)) for _ in range(60)}
         finally:
@@ -363,6 +370,94 @@ def test_nothing_is_left_over_beside_a_saved_graph(folder, tmp_path):
 
     assert [each.name for each in tmp_path.iterdir()] == ["g"]
     assert len(SITGraph.load(folder)) == 2
+
+
+def test_what_somebody_else_has_saved_meanwhile_is_not_undone(folder):
+    mine, other, fresh = SITGraph.load(folder), SITGraph.load(folder), SITGraph()
+    assert other.add(routine("other", "a", "b"))
+    other.save(folder)
+    other.save(folder)
+
+    for late in (mine, mine.renamed({"a": "z"}), fresh):
+        with pytest.raises(GraphChangedError, match=r"Load the graph again.*save it; or save this one to another"):
+            late.save(folder)
+    assert "other" in SITGraph.load(folder)
+    mine.save(folder.parent / "elsewhere")
+    SITGraph().save(folder)  # one that is made now knows what it replaces
+    assert len(SITGraph.load(folder)) == 0
+
+
+@pytest.mark.slow
+def test_no_save_of_several_writers_is_lost(folder):
+    def save(number):
+        while True:
+            graph = SITGraph.load(folder)
+            graph.add(routine(f"of writer {number}", "a", "b"))
+            try:
+                graph.save(folder)
+            except GraphChangedError:
+                continue
+            return f"of writer {number}"
+
+    with ThreadPoolExecutor(4) as pool:
+        saved = list(pool.map(save, range(12)))
+
+    graph = SITGraph.load(folder)
+    assert all(run in graph for run in saved)
+
+
+def test_nothing_stays_that_the_manifest_does_not_name(folder):
+    version = inside(folder, "names.json").parent
+    shutil.copytree(version, folder / ("0" * 16))  # of a save that was killed before it removed the older columns
+    shutil.copytree(version, folder / f"{files.SCRATCH}of a killed one")
+    (folder / f"{files.SCRATCH}manifest").write_text("{")
+    (version / "more.npy").write_text("?")
+    (folder / "README.md").write_text("The user's own.")
+    SITGraph.load(folder).save(folder)
+
+    assert sorted(each.name for each in folder.iterdir()) == sorted(["README.md", MANIFEST, version.name])
+    assert {each.name for each in version.iterdir()} == set(json.loads((folder / MANIFEST).read_text())["files"])
+
+
+def test_a_first_save_that_was_killed_is_no_hindrance(folder):
+    (folder / MANIFEST).unlink()
+    SITGraph().save(folder)
+
+    assert len(SITGraph.load(folder)) == 0
+    assert len(list(folder.iterdir())) == 2
+
+
+def test_who_reads_an_older_version_goes_on(folder):
+    reader = SITGraph.load(folder)
+    expected = answers(reader)
+    late = SITGraph.load(folder)
+    SITGraph().save(folder)
+
+    assert answers(late) == answers(reader) == expected
+
+
+def test_a_writer_waits_for_another_one_and_says_so(folder, monkeypatch):
+    monkeypatch.setattr(files, "PATIENCE", 0.02)
+    graph = SITGraph.load(folder)
+    with locked(folder / files.LOCK, 0) as alone:
+        assert alone
+        with pytest.raises(GraphFileError, match=r"Somebody else has been writing to .* for 0.02 seconds"):
+            graph.save(folder)
+    graph.save(folder)
+
+    assert not (folder / files.LOCK).exists()
+
+
+def test_runs_are_forgotten_in_a_folder_as_if_they_had_never_been_there(folder, tmp_path):
+    SITGraph.from_trajectories([RUNS[0], RUNS[2]], alpha=0.5, aliases={"old": "a"}).save(tmp_path / "without")
+    shutil.copytree(inside(folder, "names.json").parent, folder / ("0" * 16))
+
+    assert files.forget_in_graph(folder, lambda graph: ["2", "never there"]) == ["2"]
+    assert content_of(folder) == content_of(tmp_path / "without")
+    assert not any(b"They want a room" in content for content in content_of(folder).values())
+    with pytest.raises(GraphFileError, match="There is no graph"):
+        files.forget_in_graph(tmp_path / "nowhere", lambda graph: ["2"])
+    assert not (tmp_path / "nowhere").exists()
 
 
 def inside(folder, name):
