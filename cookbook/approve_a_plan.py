@@ -68,8 +68,9 @@ request = state["__interrupt__"][0].value
 print(request["action_requests"][0]["description"])
 assert not ordered
 
-# One lamp is enough. {"type": "approve"} would order two, {"type": "reject", "message": "Too dear."} none.
-edit = {"type": "edit", "edited_action": {"name": "order", "args": {"article": "L-1", "quantity": 1}}}
+# One lamp is enough. With "approve" two would be ordered, with "reject" none. What names the call goes with the answer.
+(waiting,) = request["decisions"]
+edit = {**waiting, "type": "edit", "edited_action": {"name": "order", "args": {"article": "L-1", "quantity": 1}}}
 state = agent.invoke(Command(resume={"decisions": [edit]}), thread)
 
 print()

@@ -103,6 +103,11 @@ def why_not_kept(value: Any) -> str | None:
     return None
 
 
+def thread_in(configurable: Mapping[str, Any]) -> str:
+    """The thread that a run belongs to; empty for one that is not kept."""
+    return str(configurable.get(_THREAD, ""))
+
+
 def namespace_here() -> str:
     """The namespace of the node that is running; empty outside of a graph."""
     return namespace_of({"configurable": configurable_here() or {}})
@@ -232,6 +237,14 @@ def has_answers() -> bool:
     return scratchpad is not None and (bool(scratchpad.resume) or scratchpad.get_null_resume(False) is not None)
 
 
+def answer_ahead(answer: Any) -> None:
+    """Answer the next question of the task that is running, which has no other answer.
+
+    As any answer it is kept with the task, so that the task finds it when it runs again after a later question.
+    """
+    (configurable_here() or {})[_SCRATCHPAD].resume.append(answer)
+
+
 def numbered_apart(position: int) -> dict[str, Any]:
     """Configurable values for one of several calls of the running task, by its position among them.
 
@@ -296,6 +309,15 @@ class SavedState:
 def tool_node_input(call: ToolCall, state: Mapping[str, Any]) -> dict[str, Any]:
     """What a `ToolNode` takes for one call, with the state that its tool may have injected."""
     return {"__type": "tool_call_with_context", "tool_call": call, "state": state}
+
+
+def sent_calls(given: Any) -> list[ToolCall] | None:
+    """The calls that a `Send` brings a `ToolNode`; `None` if the node is to find them in the state."""
+    if isinstance(given, Mapping) and given.get("__type") == "tool_call_with_context":
+        return [given["tool_call"]]
+    if isinstance(given, list) and given and isinstance(given[-1], dict) and given[-1].get("type") == "tool_call":
+        return given
+    return None
 
 
 def node_injects(node: ToolNode, tool: str) -> bool:

@@ -14,6 +14,7 @@ ToolTreeError
 │   ├── StoreLockedError              its folder belongs to another process
 │   └── EmbedderMismatchError         it was filled by another embedder
 ├── MissingExtraError (ImportError)   a package is needed that the base install does not bring
+├── ReviewError (ValueError)          calls cannot be put before a person, so none of them runs
 ├── ReplyError (RuntimeError)         a model's replies cannot be used
 └── SummaryError (RuntimeError)       a model has not written a summary
 ```
@@ -82,6 +83,10 @@ class EmbedderMismatchError(StoreError):
 
 class MissingExtraError(ToolTreeError, ImportError):
     """What was asked for needs a package that the base install does not bring; the message has the pip command."""
+
+
+class ReviewError(ToolTreeError, ValueError):
+    """Calls that need approval cannot be told apart or shown, so none of them runs; the message names the remedy."""
 
 
 class ReplyError(ToolTreeError, RuntimeError):

@@ -3,11 +3,13 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile, zip_longest
-from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, cast
+from typing import TYPE_CHECKING, Annotated, Any, NotRequired, cast
 
 from langchain_core.messages import LC_AUTO_PREFIX, AIMessage, BaseMessage, ToolCall, ToolMessage, messages_from_dict
 from langchain_core.messages.ai import UsageMetadata, subtract_usage
+from pydantic import Field
 from pydantic_core import to_jsonable_python
+from typing_extensions import TypedDict  # pydantic checks those of `typing` from Python 3.12 on only
 
 from langchain_tooltree.models import usage_sum
 from langchain_tooltree.text import counts_added, digest
@@ -28,6 +30,9 @@ ALTERNATIVES = 3
 """Other paths that are shown beside a plan: as many as a person compares at a glance."""
 
 
+Score = Annotated[float, Field(ge=0, le=1)]
+
+
 class PlannedCall(TypedDict):
     """A call of a plan or of an alternative; `effect` is what running it does to the world."""
 
@@ -40,7 +45,7 @@ class Alternative(TypedDict):
     """A path that the search also found, and its value in [0, 1]."""
 
     calls: list[PlannedCall]
-    value: float
+    value: Score
 
 
 class CostMetadata(TypedDict):
@@ -63,12 +68,13 @@ class PlanMetadata(TypedDict):
 
     search: str
     node: int  # the state that the message leads to: the node of its last call
-    r_pre: float | None
-    r_post: float | None
-    goal: float | None
+    r_pre: Score | None
+    r_post: Score | None
+    goal: Score | None
     reasons: NotRequired[dict[str, str]]  # of the judge, for `r_pre` and for `r_post` with `goal`, if it gave any
     plan: NotRequired[list[PlannedCall]]  # the calls that are planned after it
     alternatives: NotRequired[list[Alternative]]  # the best other paths, best first
+    tried: NotRequired[list[PlannedCall]]  # the reads that ran while searching and whose results are not kept
     cost: NotRequired[dict[str, int]]  # this and what follows as in `CostMetadata`
     calls: NotRequired[dict[str, int]]
     stop_reason: NotRequired[str]
@@ -283,6 +289,7 @@ class SearchResult:
                 **self._metadata(waiting),
                 "plan": [planned(later.call) for later in self.steps[len(done) + len(waiting) :]],
                 "alternatives": self.alternatives,
+                "tried": self._tried(),
                 **self.cost_metadata,
             }
             messages.append(request)
@@ -332,6 +339,16 @@ class SearchResult:
         if reasons := _reasons(steps[0].pre_reason, last.post_reason):
             metadata["reasons"] = reasons
         return metadata
+
+    def _tried(self) -> list[PlannedCall]:
+        """The reads that ran for other paths, each once."""
+        kept = [planned(call) for call in self.calls]
+        ran = (node.call for node in self.tree.nodes if node.call and node.call.effect == "read" and node.observation)
+        found: list[PlannedCall] = []
+        for call in map(planned, ran):
+            if call not in kept and call not in found:
+                found.append(call)
+        return found
 
     @property
     def alternatives(self) -> list[Alternative]:

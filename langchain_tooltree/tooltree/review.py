@@ -1,53 +1,79 @@
 """A human's approval of a plan, before any of its writes is carried out.
 
-Request and response have the form of LangChain's `HumanInTheLoopMiddleware`, so existing user interfaces can show and
-answer them; the plan, its alternatives, its scores and its cost come with the request. Whatever is about to leave the
-planner is reviewed: a write of a plan as well as one that the plain model asked for.
+Request and response have the form of LangChain's `HumanInTheLoopMiddleware`, and a decision names what it decides on.
+The plan, its alternatives, its scores and its cost come with the request. Whatever is about to leave the planner is
+reviewed: a write of a plan as well as one that the plain model asked for. Right before a call runs it is compared with
+what was approved.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any, Literal, NotRequired, TypedDict
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import Any, Literal
 
-from langchain.agents.middleware import AgentMiddleware, AgentState
+from langchain.agents.middleware import AgentMiddleware, AgentState, ToolCallRequest
 from langchain_core.messages import AIMessage, BaseMessage, ToolCall, ToolMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.runtime import Runtime
-from langgraph.types import interrupt
 
-from langchain_tooltree._langgraph import can_be_answered
-from langchain_tooltree.conversation import Conversation
-from langchain_tooltree.errors import ConfigurationError
-from langchain_tooltree.tooltree.result import KEY, PlanMetadata, plan_metadata
+from langchain_tooltree._langgraph import sent_calls
+from langchain_tooltree.conversation import Conversation, calls_in
+from langchain_tooltree.tooltree.approval import EDIT, REJECT, Approvals, admit, ask, check_named
+from langchain_tooltree.tooltree.result import KEY, plan_metadata
 from langchain_tooltree.tooltree.signed_reasoning import CALL_BLOCKS, PLAIN_BLOCKS, block_id, with_arguments
 from langchain_tooltree.tooltree.tools import checked_effects
 
-DECISIONS = ("approve", "edit", "reject")
 
-ARGUES_FOR = 0.5
-"""Score in [0, 1] from which it argues for approval: at even odds."""
+class _Review:
+    """What middleware and node share: which calls wait, what was approved, and that nothing else runs."""
 
+    def __init__(self, effects: Mapping[str, str] | None) -> None:
+        self._reads = frozenset(name for name, effect in checked_effects(effects).items() if effect == "read")
+        self._approvals = Approvals()
 
-class ReviewRequest(TypedDict):
-    """What a person is asked, as the value of the interrupt; `problem` is what was wrong with the answer before.
+    def needs_approval(self, call: ToolCall) -> bool:
+        return call["name"] not in self._reads
 
-    The calls that wait have `name`, `args` and a `description` for people, and the `PlanMetadata` of a planned one is
-    its `plan`.
-    """
+    def of(self, said: Conversation) -> list[BaseMessage]:
+        """Have a person decide on the calls that wait, and say it in messages."""
+        # A host answers some calls itself at once, such as those that fill in a response format.
+        waiting = {at: call for at, call in said.open_calls.items() if self.needs_approval(call)}
+        if said.reply is None or not waiting:
+            return []
+        check_named(said.reply.tool_calls)
+        decisions = dict(zip(waiting, ask([*waiting.values()], said, plan_metadata(said.reply)), strict=True))
+        calls = _decided(said.reply, decisions)
+        self._approvals.grant([calls[at] for at in waiting if decisions[at]["type"] != REJECT])
+        return _carry_out(said.reply, calls, said.open_calls, decisions)
 
-    action_requests: list[dict[str, Any]]
-    review_configs: list[dict[str, Any]]
-    plan: NotRequired[dict[str, Any]]
-    problem: NotRequired[str]
+    def before(self, calls: Sequence[ToolCall], said: Conversation) -> list[ToolMessage]:
+        """Make sure that calls which are about to run were approved; what to say instead of running them if not."""
+        waiting = [call for call in calls if self.needs_approval(call)]
+        if not waiting:
+            return []
+        check_named(calls)
+        decisions = admit(waiting, said, self._approvals)
+        reasons = {
+            call["id"]: each.get("message")
+            for call, each in zip(waiting, decisions, strict=True)
+            if each["type"] == REJECT
+        }
+        if not reasons:
+            return []
+        # A tools node runs all calls of a message or none.
+        return [_rejection(call, reasons[call["id"]]) if call["id"] in reasons else _left(call) for call in calls]
 
 
 class PlanReviewMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     """Asks a person before an agent's writes are carried out, and shows what the plan was weighed against.
 
     The run stops with an interrupt whose value is a `ReviewRequest`. It goes on, in this process or another, with
-    `Command(resume={"decisions": [decision, ...]})`, one decision for each call: `{"type": "approve"}`,
-    `{"type": "edit", "edited_action": {"name": ..., "args": ...}}`, or `{"type": "reject", "message": ...}`. The
-    agent gets a rejection in place of the result and plans again. An answer of another form is asked for again,
-    with the problem named.
+    `Command(resume={"decisions": [decision, ...]})`, one decision for each call. It is one of the request's own
+    `decisions`, which say what is decided on, with a type: `{**named, "type": "approve"}`,
+    `{**named, "type": "edit", "edited_action": {"name": ..., "args": ...}}`, or
+    `{**named, "type": "reject", "message": ...}`. The agent gets a rejection in place of the result and plans again.
+
+    An answer of another form, one given twice, and one to a question that has changed since is asked for again, with
+    the problem named. Right before a call runs it is compared with what was approved; where a state was changed, an
+    earlier one is run again, or the run stopped in between, the person is asked about it there, to approve or reject.
 
     Put it first in the list: `after_model` hooks run last to first, so it then sees the calls as they will run. Tools
     that the provider runs are not reviewed, and a replaced message needs the `add_messages` reducer, as agents have it.
@@ -61,32 +87,47 @@ class PlanReviewMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
 
     def __init__(self, effects: Mapping[str, str] | None = None) -> None:
         super().__init__()
-        self._reads = _reads(effects)
+        self._review = _Review(effects)
 
     def reviews(self, tool: str) -> bool:
         """Whether calls of a tool of this name need approval."""
-        return tool not in self._reads
+        return self._review.needs_approval(ToolCall(name=tool, args={}, id=None))
 
     def after_model(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any] | None:  # noqa: ARG002
         """Review the calls that the model node has asked for."""
-        messages = _reviewed(Conversation.of(state), self._reads)
+        messages = self._review.of(Conversation.of(state))
         return {"messages": messages} if messages else None
 
     async def aafter_model(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any] | None:
         """The async twin of `after_model`."""
         return self.after_model(state, runtime)
 
+    def wrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Any]) -> Any:
+        """Run a call if exactly it was approved, and ask about it otherwise."""
+        instead = self._review.before([request.tool_call], Conversation.of(request.state))
+        return instead[0] if instead else handler(request)
+
+    async def awrap_tool_call(
+        self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[Any]]
+    ) -> Any:
+        """The async twin of `wrap_tool_call`."""
+        instead = self._review.before([request.tool_call], Conversation.of(request.state))
+        return instead[0] if instead else await handler(request)
+
 
 class PlanReviewNode(Runnable[Any, dict[str, list[BaseMessage]]]):
     """The review as a node of one's own graph, between a `ToolTreeNode` and the tools node.
 
     ```python
-    graph.add_node("review", PlanReviewNode(effects))
+    review = PlanReviewNode(effects)
+    graph.add_node("review", review)
+    graph.add_node("tools", review.guard(ToolNode(tools)))
     graph.add_edge("model", "review")
     graph.add_conditional_edges("review", review_condition, ["tools", "model", END])
     ```
 
-    See `PlanReviewMiddleware` for what is asked and how it is answered.
+    See `PlanReviewMiddleware` for what is asked and how it is answered. Without `guard`, what runs is not compared with
+    what was approved: whoever may change the state, or run an earlier one again, needs no approval then.
 
     Args:
         effects: As for the planner. Calls of tools declared `"read"` need no approval, all others do.
@@ -95,8 +136,19 @@ class PlanReviewNode(Runnable[Any, dict[str, list[BaseMessage]]]):
 
     def __init__(self, effects: Mapping[str, str] | None = None, *, messages_key: str = "messages") -> None:
         self.name = "PlanReviewNode"
-        self._reads = _reads(effects)
+        self._review = _Review(effects)
         self._messages_key = messages_key
+
+    def guard(self, tools: Runnable[Any, Any]) -> Runnable[Any, Any]:
+        """A tools node that runs what this review has approved, and asks about anything else.
+
+        Args:
+            tools: A `ToolNode`, or one's own node that runs the calls of the model's latest message.
+
+        Returns:
+            The node to put into the graph in its place.
+        """
+        return _GuardedTools(self._review, tools, self._messages_key)
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> dict[str, list[BaseMessage]]:  # noqa: A002, ARG002 - the names in Runnable
         """Review the calls that wait at the end of the conversation.
@@ -108,12 +160,42 @@ class PlanReviewNode(Runnable[Any, dict[str, list[BaseMessage]]]):
         Returns:
             Messages that replace or answer reviewed calls; none if all are approved as they are.
         """
-        said = Conversation.of(input, self._messages_key)
-        return {self._messages_key: _reviewed(said, self._reads)}
+        return {self._messages_key: self._review.of(Conversation.of(input, self._messages_key))}
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> dict[str, list[BaseMessage]]:  # noqa: A002 - the name in Runnable
         """The async twin of `invoke`."""
         return self.invoke(input, config)
+
+
+class _GuardedTools(Runnable[Any, Any]):
+    """A tools node behind the comparison with what was approved."""
+
+    def __init__(self, review: _Review, tools: Runnable[Any, Any], messages_key: str) -> None:
+        self.name = tools.get_name()
+        self._review = review
+        self._tools = tools
+        self._messages_key = messages_key
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **given: Any) -> Any:  # noqa: A002 - the name in Runnable
+        """Run the calls that wait, if they were approved."""
+        instead = self._instead(input)
+        return self._tools.invoke(input, config, **given) if instead is None else instead
+
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **given: Any) -> Any:  # noqa: A002 - the name in Runnable
+        """The async twin of `invoke`."""
+        instead = self._instead(input)
+        return await self._tools.ainvoke(input, config, **given) if instead is None else instead
+
+    def _instead(self, given: Any) -> Any:
+        calls, said = sent_calls(given), Conversation([])
+        if calls is None:
+            said = Conversation.of(given, self._messages_key)
+            calls = calls_in(said.reply) if said.reply is not None else []
+        answers = self._review.before(calls, said)
+        if not answers:
+            return None
+        of_messages = isinstance(given, list) and not isinstance(given[-1], dict)
+        return answers if of_messages else {self._messages_key: answers}
 
 
 def review_condition(state: Any, *, messages_key: str = "messages") -> Literal["tools", "model", "__end__"]:
@@ -132,77 +214,28 @@ def review_condition(state: Any, *, messages_key: str = "messages") -> Literal["
     return "tools" if said.latest == "reply" and said.open_calls else "__end__"
 
 
-def _reads(effects: Mapping[str, str] | None) -> frozenset[str]:
-    return frozenset(name for name, effect in checked_effects(effects).items() if effect == "read")
-
-
-def _reviewed(said: Conversation, reads: frozenset[str]) -> list[BaseMessage]:
-    """Have a person decide on the calls that wait, and say it in messages."""
-    if not can_be_answered():
-        msg = (
-            "A review stops the run until somebody has answered, which needs a checkpointer. Pass one, such as "
-            "checkpointer=InMemorySaver(), where the outermost graph is made: to create_tooltree_agent, create_agent "
-            "or compile."
-        )
-        raise ConfigurationError(msg)
-    # A host answers some calls itself at once, such as those that fill in a response format.
-    waiting = {at: call for at, call in said.open_calls.items() if call["name"] not in reads}
-    if said.reply is None or not waiting:
-        return []
-    decisions = _ask(said.reply, list(waiting.values()))
-    return _carry_out(said.reply, said.open_calls, dict(zip(waiting, decisions, strict=True)))
-
-
-def _ask(message: AIMessage, waiting: Sequence[ToolCall]) -> list[Mapping[str, Any]]:
-    metadata = plan_metadata(message)
-    request = ReviewRequest(
-        action_requests=[
-            {"name": call["name"], "args": call["args"], "description": _describe(call, metadata)} for call in waiting
-        ],
-        review_configs=[{"action_name": call["name"], "allowed_decisions": list(DECISIONS)} for call in waiting],
-    )
-    if metadata:
-        request["plan"] = dict(metadata)
-    while True:
-        answer = interrupt(request)
-        problem = _problem(answer, len(waiting))
-        if problem is None:
-            decisions: list[Mapping[str, Any]] = answer["decisions"]
-            return decisions
-        request["problem"] = problem
-
-
-def _problem(answer: Any, expected: int) -> str | None:
-    """What is wrong with the form of an answer."""
-    decisions = answer.get("decisions") if isinstance(answer, Mapping) else None
-    if not isinstance(decisions, list | tuple) or len(decisions) != expected:
-        return f'Expected {{"decisions": [...]}} with {expected} decision(s), got {answer!r}.'
-    for decision in decisions:
-        kind = decision.get("type") if isinstance(decision, Mapping) else None
-        if kind not in DECISIONS:
-            return f"A decision's type must be one of {', '.join(DECISIONS)}, got {decision!r}."
-        action = decision.get("edited_action")
-        if kind == "edit" and not (
-            isinstance(action, Mapping) and isinstance(action.get("name"), str) and isinstance(action.get("args"), dict)
-        ):
-            return f'An edit needs {{"edited_action": {{"name": ..., "args": {{...}}}}}}, got {decision!r}.'
-    return None
+def _decided(message: AIMessage, decisions: Mapping[int, Mapping[str, Any]]) -> list[ToolCall]:
+    """The calls of a message as a person has edited them."""
+    calls = list(message.tool_calls)
+    for at, decision in decisions.items():
+        if decision["type"] == EDIT:
+            action = decision["edited_action"]
+            calls[at] = ToolCall(name=action["name"], args=action["args"], id=calls[at]["id"], type="tool_call")
+    return calls
 
 
 def _carry_out(
-    message: AIMessage, open_calls: Collection[int], decisions: Mapping[int, Mapping[str, Any]]
+    message: AIMessage,
+    calls: list[ToolCall],
+    open_calls: Collection[int],
+    decisions: Mapping[int, Mapping[str, Any]],
 ) -> list[BaseMessage]:
     """The decisions, by position of the call in the message that makes it, as messages.
 
     Rejected calls are answered right behind the message. If others of the same message go on, these move to a message
     of their own, because a tools node carries out every call of the last one.
     """
-    calls = list(message.tool_calls)
-    for at, decision in decisions.items():
-        if decision["type"] == "edit":
-            action = decision["edited_action"]
-            calls[at] = ToolCall(name=action["name"], args=action["args"], id=calls[at]["id"], type="tool_call")
-    rejected = [at for at, decision in decisions.items() if decision["type"] == "reject"]
+    rejected = [at for at, decision in decisions.items() if decision["type"] == REJECT]
     if calls != message.tool_calls:
         weighed = {key: value for key, value in message.response_metadata.items() if key != KEY}
         message = message.model_copy(update={"response_metadata": weighed})  # nobody has weighed the edited call
@@ -255,36 +288,6 @@ def _rejection(call: ToolCall, reason: str | None) -> ToolMessage:
     return ToolMessage(content, tool_call_id=call["id"], name=call["name"], status="error")
 
 
-def _describe(call: ToolCall, metadata: Mapping[str, Any]) -> str:
-    """A call and what it was weighed against, in words."""
-    lines = [f"{call['name']}({_arguments(call['args'])}) waits for approval."]
-    if metadata.keys() >= PlanMetadata.__required_keys__:  # messages come back from clients, who may have cut it short
-        lines.extend(_judged(metadata))
-        lines.extend(f"Planned after it: {_written(later)}" for later in metadata.get("plan", ()))
-        for other in metadata.get("alternatives", ()):
-            path = " then ".join(_written(step) for step in other["calls"])
-            lines.append(f"Alternative ({other['value']:.2f}): {path}")
-        if cost := metadata.get("cost"):
-            made = f"{cost['rollouts']} rollouts, {cost['model_calls']} model calls and {cost['tool_calls']} tool calls"
-            lines.append(f"The search made {made}.")
-    return "\n".join(lines)
-
-
-def _judged(metadata: Mapping[str, Any]) -> Iterator[str]:
-    """The scores of a call with their reasons; one that argues for the call and has no reason is left out."""
-    reasons = metadata.get("reasons", {})
-    named = {"r_pre": "before the call", "r_post": "expected result", "goal": "fulfils the request:"}
-    for source, keys in {"r_pre": ["r_pre"], "r_post": ["r_post", "goal"]}.items():
-        reason = reasons.get(source)
-        given = {named[key]: metadata[key] for key in keys if metadata[key] is not None}
-        shown = [f"{name} {score:.2f}" for name, score in given.items() if reason or score < ARGUES_FOR]
-        if shown:
-            yield f"Scores in [0, 1]: {', '.join(shown)}. {f'Reason: {reason}' if reason else 'No reason was given.'}"
-
-
-def _written(call: Mapping[str, Any]) -> str:
-    return f"{call['tool']}({_arguments(call['arguments'])})"
-
-
-def _arguments(arguments: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name}={value!r}" for name, value in arguments.items())
+def _left(call: ToolCall) -> ToolMessage:
+    content = f"This call of {call['name']} was not carried out, since the user rejected another one beside it."
+    return ToolMessage(content, tool_call_id=call["id"], name=call["name"], status="error")

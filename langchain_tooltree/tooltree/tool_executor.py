@@ -27,6 +27,7 @@ from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.flows import Flow, FunctionStep, in_thread
 from langchain_tooltree.text import shortened
 from langchain_tooltree.tooltree.dialogue import PathDialogue
+from langchain_tooltree.tooltree.review import PlanReviewMiddleware
 from langchain_tooltree.tooltree.sandbox import Sandbox, Worlds
 from langchain_tooltree.tooltree.search import Call, Node, Observation, SearchConfig, Tree
 from langchain_tooltree.tooltree.tools import injected_names
@@ -75,7 +76,8 @@ class HostHooks:
         guards = [entry for entry in reversed(entries) if isinstance(entry, PIIMiddleware)]
         redacting = [entry for entry in guards if entry.apply_to_tool_results]
         # Nobody is asked about a call that is only tried out, such as a write in a fork of the sandbox.
-        wrapping = [entry for entry in entries if _wraps_tool_calls(entry) and entry not in approving]
+        asking = (HumanInTheLoopMiddleware, PlanReviewMiddleware)
+        wrapping = [entry for entry in entries if _wraps_tool_calls(entry) and not isinstance(entry, asking)]
         wraps: list[Wrapper] = [*map(_redaction, redacting), *(entry.wrap_tool_call for entry in wrapping)]
         awraps: list[Wrapper] = [*map(_aredaction, redacting), *(entry.awrap_tool_call for entry in wrapping)]
         return cls(

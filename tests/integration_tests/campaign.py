@@ -20,6 +20,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 
 from tests.integration_tests.child_processes import Servers
 from tests.integration_tests.conversations import check_pairs
+from tests.internals.tooltree import deciding
 
 # ruff: noqa: S311 - nothing random here is a secret
 
@@ -257,7 +258,7 @@ class Conversation:
             self._violated(f"a person is asked about {actions}, but {waiting} wait")
         if self._draw.random() < 1 / 10:
             return self._draw.choice(("yes", {"decisions": []}))
-        return {"decisions": [self._decision(call) for call in waiting]}
+        return deciding(asked, *map(self._decision, waiting)).resume
 
     def _decision(self, call: Any) -> Any:
         kind = self._draw.choices(("approve", "edit", "reject"), (6, 2, 2))[0]

@@ -152,14 +152,17 @@ class Run:
     def _graph(self, model: Any, tools: Any, parts: dict[str, Any], checkpointer: Any) -> Any:
         graph = StateGraph(MessagesState)
         graph.add_node("model", ToolTreeNode(model, tools, **parts))
-        graph.add_node("tools", ToolNode(tools, handle_tool_errors=self._scenario["handles_errors"]))
+        tools_node: Any = ToolNode(tools, handle_tool_errors=self._scenario["handles_errors"])
         graph.add_edge(START, "model")
         if self._scenario["review"]:
-            graph.add_node("review", PlanReviewNode(EFFECTS))
+            review = PlanReviewNode(EFFECTS)
+            tools_node = review.guard(tools_node)
+            graph.add_node("review", review)
             graph.add_edge("model", "review")
             graph.add_conditional_edges("review", review_condition, ["tools", "model", END])
         else:
             graph.add_conditional_edges("model", tools_condition)
+        graph.add_node("tools", tools_node)
         graph.add_edge("tools", "model")
         return graph.compile(checkpointer=checkpointer)
 

@@ -23,10 +23,10 @@ from langchain_core.tools import StructuredTool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.store.memory import InMemoryStore
-from langgraph.types import Command
 from travel import BOOKING, EFFECTS, Agency, planner_node, travel_agent, travel_model
 
 from langchain_tooltree import create_tooltree_agent
+from tests.internals.tooltree import deciding
 
 PROJECT = '''
 """The agents of a project, as its langgraph.json names them."""
@@ -125,7 +125,7 @@ async def serve(graph: CompiledStateGraph[Any, Any, Any, Any]) -> dict[str, Any]
                 if mode == "custom":
                     events.append(chunk["tooltree"])
             state = await served.aget_state(config)
-            given = Command(resume={"decisions": [{"type": "approve"}]}) if state.interrupts else None
+            given = deciding(state.interrupts, {"type": "approve"}) if state.interrupts else None
             questions.extend(question.value for question in state.interrupts)
     messages = [message_to_dict(message) for message in state.values["messages"]]
     sent: dict[str, Any] = json.loads(

@@ -40,7 +40,7 @@ from langchain_tooltree import (
     create_tooltree_agent,
 )
 from langchain_tooltree.testing import ScriptedChatModel, read_question
-from tests.internals.tooltree import DEFAULT_STEP_CALLS_PROMPT, DEFAULT_STEP_PROMPT
+from tests.internals.tooltree import DEFAULT_STEP_CALLS_PROMPT, DEFAULT_STEP_PROMPT, deciding
 
 LINES = (DEFAULT_STEP_PROMPT, DEFAULT_STEP_CALLS_PROMPT)
 """What the search adds to the agent's instructions."""
@@ -238,8 +238,9 @@ def test_each_of_the_writes_that_wait_together_is_decided_on(
 
     (waiting,) = state["__interrupt__"]
     assert [action["args"] for action in waiting.value["action_requests"]] == [{"flight": "OS-1"}, {"flight": "OS-2"}]
-    resume = Command(resume={"decisions": [{"type": decision} for decision in decisions]})
-    invoke(agent, resume, THREAD, path=path)
+    answers: list[Any] = [{"type": decision} for decision in decisions]
+    resume = Command(resume={"decisions": answers})
+    invoke(agent, deciding([waiting], *answers) if reviewer == "plan review" else resume, THREAD, path=path)
     approved = [flight for flight, decision in zip(("OS-1", "OS-2"), decisions, strict=True) if decision == "approve"]
     assert {label for label in agency.calls if label.startswith("book")} >= {f"book {flight}" for flight in approved}
 

@@ -15,7 +15,7 @@ from langgraph.types import Command
 from review_restart import HOSTS, THREAD, Traveller, no_judge, reviewed_agent
 from travel import APART, BOOKING, PRICE, Agency, asking
 
-from tests.internals.tooltree import ReviewRequest
+from tests.internals.tooltree import ReviewRequest, deciding
 
 APPROVE = {"type": "approve"}
 REJECT = {"type": "reject", "message": "too dear"}
@@ -53,7 +53,7 @@ class Thread:
 
     def decide(self, *decisions: Any) -> Any:
         """Answer with decisions."""
-        return self.answer({"decisions": list(decisions)})
+        return self._go(deciding(self.asked, *decisions))
 
     def answer(self, answer: Any) -> Any:
         """Answer with anything."""
@@ -91,15 +91,16 @@ def test_a_person_is_shown_the_call_and_what_it_was_weighed_against(host: str, p
     assert asked["review_configs"] == [{"action_name": "book", "allowed_decisions": ["approve", "edit", "reject"]}]
     assert "problem" not in asked
     plan = asked["plan"]
-    assert (plan["r_pre"], plan["r_post"], plan["goal"]) == (0.9, 0.9, 0.9)
+    assert {plan["r_pre"], plan["r_post"], plan["goal"]} == {None}, "scores that argue for it, and no reason"
     assert plan["alternatives"], "the detours"
     assert plan["cost"]["model_calls"] == thread.model.calls
     shown = action["description"].splitlines()
     assert shown[0] == "book(flight='OS-1') waits for approval."
-    assert "before the call" not in action["description"], "a score that argues for it, and no reason"
-    best = plan["alternatives"][0]
-    steps = " then ".join(f"{step['tool']}({_written(step['arguments'])})" for step in best["calls"])
-    assert f"Alternative ({best['value']:.2f}): {steps}" in shown
+    assert "Scores" not in action["description"]
+    steps = " then ".join(map(_written, plan["alternatives"][0]["calls"]))
+    assert f"Instead: {steps}" in shown
+    assert f"The user asked: {BOOKING!r}" in shown
+    assert {f"Also read, and not kept: {_written(read)}" for read in plan["tried"][:5]} <= {*shown}
     assert shown[-1].startswith(f"The search made {plan['cost']['rollouts']} rollouts, ")
     assert json.loads(json.dumps(asked)) == asked, "a user interface can be in another process"
 
@@ -116,8 +117,8 @@ def test_a_person_is_shown_no_score_where_nobody_gave_one(thread: Thread) -> Non
     assert shown[-1].startswith("The search made ")
 
 
-def _written(arguments: dict[str, Any]) -> str:
-    return ", ".join(f"{name}={value!r}" for name, value in arguments.items())
+def _written(call: dict[str, Any]) -> str:
+    return f"{call['tool']}({', '.join(f'{name}={value!r}' for name, value in call['arguments'].items())})"
 
 
 def test_an_approved_write_runs_once_and_nothing_of_the_search_is_repeated(thread: Thread) -> None:
@@ -244,7 +245,7 @@ def test_writes_of_the_plain_model_are_reviewed_where_planning_failed(plain: Thr
     ]
     assert len(asked["review_configs"]) == 3
     assert "plan" not in asked
-    assert asked["action_requests"][0]["description"] == "book(flight='OS-1') waits for approval."
+    assert asked["action_requests"][0]["description"].startswith("book(flight='OS-1') waits for approval.")
     assert not {"book OS-1", "book RO-1", "book SV-1", "find_hotels Rome"} & set(plain.agency.calls)
 
 
@@ -296,7 +297,7 @@ def test_an_answer_may_be_given_to_a_new_process(
     again = step(answer="yes")
     assert [asked["problem"] for asked in again["asked"]]
     assert (again["model_calls"], again["tool_calls"]) == (0, {})
-    last = step(answer={"decisions": [decision]})
+    last = step(answer=deciding(again["asked"], decision).resume)
 
     assert last["asked"] == []
     assert last["model_calls"] <= 2

@@ -19,11 +19,12 @@ from travel import BOOKING, EFFECTS, ERRANDS, PRICE, ROUND_TRIP, Agency, Step, T
 
 from langchain_tooltree import ConfigurationError, ObjectSandbox
 from langchain_tooltree.testing import Made, Question, ScriptedChatModel
+from tests.internals.tooltree import deciding
 
 LOOKED_UP = ["call find_flights", "result find_flights", "call read_price", "result read_price"]
 BOOKED = [*LOOKED_UP, "call book", "result book", "answer"]
 
-APPROVE = {"decisions": [{"type": "approve"}]}
+APPROVE = {"type": "approve"}
 
 
 @pytest.fixture(params=KINDS)
@@ -119,7 +120,7 @@ def test_an_agent_that_shares_its_messages_is_interrupted_and_resumed_with_its_p
     assert question.value["action_requests"][0]["name"] == "book"
     assert outline(stopped["messages"]) == ["human"], "the agent's messages are the parent's once it is done"
     made = agency.calls.copy()
-    messages = invoke(graph, Command(resume=APPROVE), THREAD, path=path)["messages"]
+    messages = invoke(graph, deciding([question], APPROVE), THREAD, path=path)["messages"]
 
     assert outline(check_conversation(messages)) == ["human", *BOOKED]
     assert agency.calls - made == {"book OS-1": 1}
@@ -149,9 +150,9 @@ def test_an_agent_with_a_state_of_its_own_is_interrupted_and_resumed_with_its_pa
     graph = host.compile(checkpointer=InMemorySaver())
 
     stopped = invoke(graph, {"wish": BOOKING}, THREAD, path=path)
-    assert len(stopped["__interrupt__"]) == 1
+    [question] = stopped["__interrupt__"]
     made = agency.calls.copy()
-    state = invoke(graph, Command(resume=APPROVE), THREAD, path=path)
+    state = invoke(graph, deciding([question], APPROVE), THREAD, path=path)
 
     assert outline(check_conversation(state["said"])) == ["human", *BOOKED]
     assert agency.calls - made == {"book OS-1": 1}
@@ -184,7 +185,7 @@ def test_two_agents_in_one_step_are_both_interrupted_and_resumed(kind: str, agen
     questions = invoke(graph, {"wishes": wishes, "said": {}}, THREAD, path=path)["__interrupt__"]
     assert len({question.id for question in questions}) == len(questions) == len(wishes)
     made = agency.calls.copy()
-    resume = {question.id: APPROVE for question in questions}
+    resume = {question.id: deciding([question], APPROVE).resume for question in questions}
     said = invoke(graph, Command(resume=resume), THREAD, path=path)["said"]
 
     assert agency.calls - made == {"book OS-1": len(wishes)}

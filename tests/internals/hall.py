@@ -6,6 +6,7 @@ from langchain_tooltree import events, learnt
 from langchain_tooltree._langgraph import (
     NodeRun,
     SavedState,
+    answer_ahead,
     appending,
     callbacks_here,
     can_be_answered,
@@ -26,6 +27,7 @@ from langchain_tooltree._langgraph import (
     numbered_apart,
     questions_once,
     runtime_in,
+    sent_calls,
     state_reader,
     stream_now,
     tool_node_input,

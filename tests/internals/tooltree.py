@@ -2,13 +2,17 @@
 
 # ruff: noqa: F401 - names for tests to import
 
+from collections.abc import Iterable, Mapping
 from typing import Any
+
+from langgraph.types import Command
 
 from langchain_tooltree.experience.records import readable
 from langchain_tooltree.tooltree import driver as driver_module
 from langchain_tooltree.tooltree import resume as resume_module
 from langchain_tooltree.tooltree import sandbox as sandbox_module
 from langchain_tooltree.tooltree import search as kernel
+from langchain_tooltree.tooltree.approval import ReviewRequest
 from langchain_tooltree.tooltree.ask import ProposalRequest, Proposer, with_reference
 from langchain_tooltree.tooltree.ask import propose_messages as propose_messages_of
 from langchain_tooltree.tooltree.attempts import MOST_ATTEMPTS, failed_attempts
@@ -68,7 +72,6 @@ from langchain_tooltree.tooltree.result import (
 )
 from langchain_tooltree.tooltree.resume import last_search, warm_start_of
 from langchain_tooltree.tooltree.retrieval import LexicalIndex, ToolRetriever, terms
-from langchain_tooltree.tooltree.review import ReviewRequest
 from langchain_tooltree.tooltree.sandbox import Worlds, snapshot_of
 from langchain_tooltree.tooltree.search.config import Estimate
 from langchain_tooltree.tooltree.search.policies import PosteriorPolicy, SelectionPolicy, UCTPolicy
@@ -139,6 +142,13 @@ MANY_QUESTIONS: Any = {"proposals": "together", "pre_evaluation": "batched", "po
 
 OWN_STEP: Any = {"proposals": "own_step", "pre_evaluation": "fused"}
 """Settings of a search that begins with the agent's own step."""
+
+
+def deciding(asked: Iterable[Any], *decisions: Mapping[str, Any]) -> Command[Any]:
+    """Decisions on all that a person is asked, in its order: requests, or interrupts that hold them."""
+    requests = [getattr(question, "value", question) for question in asked]
+    named = [name for request in requests for name in request["decisions"]]
+    return Command(resume={"decisions": [{**name, **each} for name, each in zip(named, decisions, strict=True)]})
 
 
 def clean_arguments(tool, written):

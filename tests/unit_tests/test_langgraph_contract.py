@@ -393,6 +393,41 @@ def test_a_question_of_a_task_is_asked_once():
     assert [question.id for question in inside.questions_once(twice).args[0]] == ["1", "2"]
 
 
+def test_an_answer_given_ahead_is_kept_with_its_task_and_is_gone_when_the_task_is_run_anew():
+    at_hand = ["ahead"]
+
+    def node(_):
+        if at_hand:
+            inside.answer_ahead(at_hand.pop())
+        return {"said": [interrupt("A?"), interrupt("B?")]}
+
+    graph = a_graph(node=node, saved=True)
+    [question] = inside.interrupts_in(graph.invoke({"said": []}, THREAD))
+    before = graph.get_state(THREAD).config
+    assert question.value == "B?"
+    assert graph.invoke(Command(resume="b"), THREAD)["said"] == ["ahead", "b"]
+    [anew] = inside.interrupts_in(graph.invoke(None, before))
+    assert anew.value == "A?"
+
+
+def test_a_tools_node_takes_calls_that_were_sent_in_two_forms():
+    call = tool_call(name="look", args={}, id="1")
+
+    @tool
+    def look() -> str:
+        """Look."""
+        return "seen"
+
+    for sent in ([call], inside.tool_node_input(call, {})):
+        graph = StateGraph(MessagesState)
+        graph.add_node("tools", ToolNode([look]))
+        graph.add_conditional_edges(START, lambda _, sent=sent: Send("tools", sent))
+        assert graph.compile().invoke({"messages": []})["messages"][0].text == "seen"
+        assert inside.sent_calls(sent) == [call]
+    assert inside.sent_calls({"messages": []}) is None
+    assert inside.sent_calls([AIMessage("", tool_calls=[call])]) is None
+
+
 def test_a_task_knows_that_it_runs_again_with_answers():
     answered = []
 

@@ -56,6 +56,7 @@ from langchain_tooltree import (
 )
 from langchain_tooltree.testing import OfflineChatModel, ScriptedChatModel
 from tests.internals.experience import COLLECTING, as_reference
+from tests.internals.tooltree import deciding
 
 # --- recall ---
 
@@ -418,7 +419,7 @@ def test_a_plan_that_a_person_rejects_is_no_trouble(path):
 
     state = either(path, agent)(ASKED, THREAD)
     assert state["__interrupt__"]
-    state = either(path, agent)(Command(resume={"decisions": [{"type": "reject", "message": "No."}]}), THREAD)
+    state = either(path, agent)(deciding(state["__interrupt__"], {"type": "reject", "message": "No."}), THREAD)
 
     assert "The user rejected this call" in results(state["messages"])[0].text
     assert model.calls == []

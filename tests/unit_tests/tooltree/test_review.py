@@ -13,7 +13,6 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.graph.message import add_messages
 from langgraph.prebuilt import ToolNode
-from langgraph.types import Command
 from pydantic import BaseModel
 
 from langchain_tooltree import (
@@ -23,7 +22,9 @@ from langchain_tooltree import (
     create_tooltree_agent,
     review_condition,
 )
+from langchain_tooltree.errors import ReviewError
 from langchain_tooltree.testing import ScriptedChatModel
+from tests.internals.tooltree import deciding
 
 EFFECTS = {"look": "read", "send": "write"}
 
@@ -78,14 +79,15 @@ def review(tools):
 
     def run(message: AIMessage, *answers: Any, messages: Any = ()):
         graph = StateGraph(MessagesState)
-        graph.add_node("review", PlanReviewNode(EFFECTS))
-        graph.add_node("tools", ToolNode(tools))
+        reviewer = PlanReviewNode(EFFECTS)
+        graph.add_node("review", reviewer)
+        graph.add_node("tools", reviewer.guard(ToolNode(tools)))
         graph.add_edge(START, "review")
         graph.add_conditional_edges("review", review_condition, {"tools": "tools", "model": END, END: END})
         agent = graph.compile(checkpointer=InMemorySaver())
         output = agent.invoke({"messages": [HumanMessage("Go."), message, *messages]}, THREAD, version="v2")
         for decisions in answers:
-            output = agent.invoke(Command(resume={"decisions": decisions}), THREAD, version="v2")
+            output = agent.invoke(deciding(output.interrupts, *decisions), THREAD, version="v2")
         return output
 
     return run
@@ -131,12 +133,14 @@ def test_a_conversation_without_waiting_calls_ends(review, last):
     assert not review(last).interrupts
 
 
-def test_decisions_hold_by_position_even_if_two_calls_have_one_id(review, ran):
-    calls = [call("send", "same", to="Ann"), call("send", "same", to="Bob")]
+@pytest.mark.parametrize("ids", [("same", "same"), (None, "2"), ("", "2")])
+def test_calls_that_cannot_be_told_apart_are_refused(review, ran, ids):
+    calls = [call("send", ids[0], to="Ann"), call("send", ids[1], to="Bob")]
 
-    review(AIMessage("", tool_calls=calls), [REJECT, APPROVE])
+    with pytest.raises(ReviewError, match=r"A call of 'send' waits for approval, but its id .* an id of its own"):
+        review(AIMessage("", tool_calls=calls))
 
-    assert ran == {"send Bob": 1}
+    assert not ran
 
 
 def test_calls_that_go_on_beside_rejected_ones_move_to_a_message_of_their_own(review, ran):
@@ -293,7 +297,7 @@ def test_a_write_beside_a_structured_response_is_reviewed(tools, ran):
 
     output = agent.invoke({"messages": [HumanMessage("Go.")]}, THREAD, version="v2")
     assert waiting(output) == ["send"]
-    output = agent.invoke(Command(resume={"decisions": [REJECT]}), THREAD, version="v2")
+    output = agent.invoke(deciding(output.interrupts, REJECT), THREAD, version="v2")
 
     assert not ran
     assert output.value["structured_response"] == Verdict(text="fine")
@@ -315,17 +319,18 @@ class ChatState:
 @pytest.mark.parametrize("schema", [ListState, ChatState])
 async def test_the_state_may_be_an_object_with_the_conversation_under_another_key(schema, tools, ran):
     graph = StateGraph(schema)
-    graph.add_node("review", PlanReviewNode(EFFECTS, messages_key="chat"))
-    graph.add_node("tools", ToolNode(tools, messages_key="chat"))
+    reviewer = PlanReviewNode(EFFECTS, messages_key="chat")
+    graph.add_node("review", reviewer)
+    graph.add_node("tools", reviewer.guard(ToolNode(tools, messages_key="chat")))
     graph.add_edge(START, "review")
     graph.add_conditional_edges(
         "review", lambda state: review_condition(state, messages_key="chat"), {"tools": "tools", "model": END}
     )
     agent = graph.compile(checkpointer=InMemorySaver())
     message = AIMessage("", tool_calls=[call("send", "1", to="Ann")])
-    await agent.ainvoke({"chat": [HumanMessage("Go."), message]}, THREAD)
+    asked = await agent.ainvoke({"chat": [HumanMessage("Go."), message]}, THREAD, version="v2")
 
-    await agent.ainvoke(Command(resume={"decisions": [edit(to="Bob")]}), THREAD)
+    await agent.ainvoke(deciding(asked.interrupts, edit(to="Bob")), THREAD)
 
     assert ran == {"send Bob": 1}
 
@@ -345,14 +350,14 @@ def test_a_review_goes_where_the_conversation_does():
         (
             (0.9, 0.8, 0.2),
             {"r_pre": "It is due."},
-            ["before the call 0.90. Reason: It is due.", "fulfils the request: 0.20. No"],
+            ["before the call 0.90. The judge's reason: 'It is due.'", "fulfils the request: 0.20. No"],
         ),
         ((0.9, 0.8, 0.7), {}, []),
         ((0.1, None, None), {}, ["before the call 0.10. No reason was given."]),
         (
             (None, 0.8, 0.7),
             {"r_post": "So it goes."},
-            ["expected result 0.80, fulfils the request: 0.70. Reason: So it goes."],
+            ["expected result 0.80, fulfils the request: 0.70. The judge's reason: 'So it goes.'"],
         ),
     ],
 )
@@ -361,7 +366,8 @@ def test_no_score_argues_for_a_call_without_its_reason(review, scores, reasons, 
     mark = {"search": "s", "node": 1, "r_pre": r_pre, "r_post": r_post, "goal": goal, "reasons": reasons}
     output = review(AIMessage("", tool_calls=[call("send", "1", to="Ann")], response_metadata={"tooltree": mark}))
     [asked] = [interrupt.value for interrupt in output.interrupts]
-    first, *shown = asked["action_requests"][0]["description"].splitlines()
+    first, *more = asked["action_requests"][0]["description"].splitlines()
     assert first == "send(to='Ann') waits for approval."
+    shown = [line for line in more if line.startswith("Scores")]
     assert len(shown) == len(lines)
     assert all(line in said for line, said in zip(lines, shown, strict=True))
