@@ -25,7 +25,7 @@ from langchain_tooltree.experience.hints import hint_line
 from langchain_tooltree.experience.namespaces import Namespace
 from langchain_tooltree.experience.records import ChatMessage, as_reference
 from langchain_tooltree.experience.run_identity import tools_in
-from langchain_tooltree.experience.store import JUDGED, PAGE, PENDING, ExperienceStore, RunEntry, entry_of
+from langchain_tooltree.experience.store import JUDGED, PAGE, PENDING, ExperienceStore, RunEntry
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.flows import Flow, FunctionStep, current_writer, flow_of, has_loop, in_thread, run_flow
 from langchain_tooltree.models import Meter
@@ -208,8 +208,7 @@ class Learnt:
 
     def keep(self, trajectory: Trajectory) -> Flow[None]:
         """Write a record, and take it in at once."""
-        yield from flow_of(self.store.add)(trajectory)
-        entry = self.entries[trajectory.id] = entry_of(trajectory)
+        entry = self.entries[trajectory.id] = yield from self.store.adding(trajectory)
         if trajectory.success is None:
             self._forget(trajectory.id)
         else:

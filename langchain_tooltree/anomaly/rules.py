@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from langchain_tooltree.anomaly.phrases import Phrase, phrase_book, quoted, signals_in
 from langchain_tooltree.experience.records import MARK, Step, text_of, without_reference
-from langchain_tooltree.text import cut, mentions
+from langchain_tooltree.text import cut, digest, mentions
 
 SCANNED = 2_000
 """Characters of an observation that are read: fields that report an error stand at its beginning, or are its last."""
@@ -365,13 +365,31 @@ SURE = 0.85
 "is booked" is taken, or yours."""
 
 
+LOOKED_AT = 20_000
+"""Calls of which it is kept whether they failed, at some 150 bytes: the calls of 20 long threads that go on."""
+
+_failed: dict[str, bool] = {}
+
+
 def has_failed(step: Step) -> bool:
-    """Whether a call surely failed or was refused, by what it brought back alone."""
+    """Whether a call surely failed or was refused, by what it brought back alone.
+
+    Looking for all phrases takes far longer than telling that a call was looked at before, as nearly all calls of a
+    thread were when it is learnt again.
+    """
     if step.outcome is None:
         return False
-    seen = ObservedCall(step)
-    found = None if seen.failed else found_in([seen], None, lambda _: False, phrase_book().packs["default"])
-    return seen.failed or (found is not None and found.confidence >= SURE)
+    if step.outcome.status == "error":
+        return True
+    call = digest([step.tool, step.arguments, step.outcome.content])
+    if (known := _failed.get(call)) is not None:
+        return known
+    found = found_in([ObservedCall(step)], None, lambda _: False, phrase_book().packs["default"])
+    failed = found is not None and found.confidence >= SURE
+    if len(_failed) >= LOOKED_AT:
+        _failed.clear()  # in one step, so that threads need no lock
+    _failed[call] = failed
+    return failed
 
 
 WEAK = 0.5

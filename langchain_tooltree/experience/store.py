@@ -301,16 +301,22 @@ class ExperienceStore:
     @driven
     def add(self, trajectory: Trajectory, *, config: RunnableConfig | None = None) -> Flow[None]:
         """Keep a trajectory, in place of one with the same id."""
+        yield from self.adding(trajectory, config=config)
+
+    aadd = async_twin(add)
+
+    def adding(self, trajectory: Trajectory, *, config: RunnableConfig | None = None) -> Flow[RunEntry]:
+        """Keep a trajectory, as a flow; what is noted of it."""
         namespace = self._namespace(config)
         # As one ASCII text, since not every database takes NUL characters or lone surrogates, which tools do return.
         text = json.dumps(to_json(trajectory), default=str)
-        entry = {"task": _storable(trajectory.aim), **asdict(entry_of(trajectory, text))}
+        noted = entry_of(trajectory, text)
+        entry = {"task": _storable(trajectory.aim), **asdict(noted)}
         # The record first, so that whatever is listed can be read.
         keep = self._call("put", (*namespace, TRAJECTORIES), trajectory.id, {"record": text}, index=False)
         yield StoreCalls([keep, self._call("put", (*namespace, TASKS), trajectory.id, entry, index=["task"])])
         yield from self._noted(namespace)
-
-    aadd = async_twin(add)
+        return noted
 
     @driven
     def get(self, id: str, *, config: RunnableConfig | None = None) -> Flow[Trajectory | None]:  # noqa: A002 - the field's name

@@ -177,6 +177,15 @@ class Contribution:
     states: Codes  # packed, of each transition and then of each end; shape (..., len(VIEWS), DIMENSIONS // 2)
     summaries: Sequence[tuple[int, str, Codes]] = ()  # place of the transition, text, packed vector
     toolset: Mapping[str, str] | None = None  # the tools that the agent had, as hash of the schema by name
+    known_by: Sequence[str] = ()  # a digest of all that each state tells of
+
+
+@dataclass(frozen=True, slots=True)
+class MadeBefore:
+    """What need not be made again of a run that goes on: packed vectors, by what they are known by."""
+
+    states: Mapping[str, Codes] = field(default_factory=dict)
+    summaries: Mapping[str, Codes] = field(default_factory=dict)  # by their text
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +194,7 @@ class _StoredRun:
     version: int
     transitions: Sequence[tuple[int, int]]
     toolset: Mapping[str, str]
+    known_by: Sequence[str] = ()  # its states; not known of runs from files
 
 
 class Graph:
@@ -228,7 +238,7 @@ class Graph:
         self.run_ids.append(contribution.id)
         transitions = tuple((self._number(source), self._number(target)) for source, target in contribution.transitions)
         turns, toolset = contribution.turns, contribution.toolset or {}
-        self._added[number] = _StoredRun(turns, contribution.version, transitions, toolset)
+        self._added[number] = _StoredRun(turns, contribution.version, transitions, toolset, contribution.known_by)
         self._edges.add(transitions, turns)
         sources = [*(source for source, _ in transitions), *(self._number(each) for each in contribution.ends)]
         befores = [self._number(each) for each in contribution.befores]
@@ -240,7 +250,7 @@ class Graph:
             key = _key(contribution.id, "summary", order)
             self._texts[key] = text
             self.summaries.add(_rows([tools[place]], number, [key], codes[None]))
-        self._changed(contribution.id)
+        self._changed(contribution.id, len(transitions))
         return True
 
     def remove(self, run_id: str) -> bool:
@@ -254,8 +264,20 @@ class Graph:
         self.states.remove(number)
         for key in self.summaries.remove(number):
             self._texts.pop(key, None)
-        self._changed(run_id)
+        self._changed(run_id, len(run.transitions))
         return True
+
+    def known(self, run_id: str) -> MadeBefore:
+        """What a run has given, for its next version; nothing of one that was never in the graph, or is from a file."""
+        number = self._run_numbers.get(run_id)
+        known_by = () if number is None else self._run(number).known_by
+        if number is None or not known_by:
+            return MadeBefore()
+        states, summaries = self.states.of_runs([number]), self.summaries.of_runs([number])
+        places = {key: place for place, key in enumerate(states.keys.tolist())}
+        codes = {name: states.codes[places[_key(run_id, "state", at)]] for at, name in enumerate(known_by)}
+        texts = zip(map(self.summary_text, summaries.keys.tolist()), summaries.codes, strict=True)
+        return MadeBefore(codes, dict(texts))
 
     def sample(self) -> Rows:
         """The states of whole runs that the vote is fitted to: the first in the order of a hash of their ids."""
@@ -273,9 +295,9 @@ class Graph:
             left -= count
         return self.states.of_runs(first)
 
-    def _changed(self, run: str) -> None:
+    def _changed(self, run: str, count: int) -> None:
         self.changes += 1
-        if _order(run) <= self._fitted_to:
+        if count <= LONG and _order(run) <= self._fitted_to:
             self.fit = None
 
     def outgoing(self, source: str) -> Outgoing:

@@ -1,6 +1,6 @@
 """From runs to what they give to the graph, and from a dialogue to its state."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -12,17 +12,16 @@ from langchain_tooltree.experience.embeddings import EmbedStep
 from langchain_tooltree.experience.records import Record
 from langchain_tooltree.flows import Flow, FunctionStep
 from langchain_tooltree.sitgraph.drift import GivenTools, toolset_of
-from langchain_tooltree.sitgraph.graph import Contribution
+from langchain_tooltree.sitgraph.graph import Contribution, MadeBefore
 from langchain_tooltree.sitgraph.states import DIMENSIONS, Floats, fitted, packed, vector_of
 from langchain_tooltree.sitgraph.transitions import (
     SUMMARIZE_STATE,
     Moment,
     Transition,
     both_ends,
-    ends_of,
     features_of,
     texts_of,
-    transitions_of,
+    transitions_and_ends,
 )
 from langchain_tooltree.text import digest
 
@@ -50,13 +49,21 @@ class Encoder:
 
 
 def mine(
-    runs: Sequence[Record], encoder: Encoder, *, aliases: Mapping[str, str], tools: GivenTools | None = None
+    runs: Sequence[Record],
+    encoder: Encoder,
+    *,
+    aliases: Mapping[str, str],
+    tools: GivenTools | None = None,
+    known: MadeBefore | None = None,
 ) -> Flow[list[Contribution]]:
-    """What the successful ones of some runs give to the graph; their texts are embedded together."""
+    """What the successful ones of some runs give to the graph; their texts are embedded together.
+
+    What is `known` of an earlier version of a run is taken from there, so that a run that goes on costs what is new.
+    """
     # Reading and packing long runs takes its time, so it must not hold up an event loop.
-    found: list[_Found] = yield FunctionStep(_read, (runs, aliases, tools))
-    summaries = [both_ends(text) for run in found for each in run.transitions for text in each.summaries]
-    texts = [*(text for run in found for views in run.texts for text in views), *summaries]
+    found: list[_Found] = yield FunctionStep(_read, (runs, aliases, tools, known or MadeBefore()))
+    summaries = [both_ends(text) for run in found for text in run.summaries() if text not in run.known.summaries]
+    texts = [*(text for run in found for views in run.texts.values() for text in views), *summaries]
     vectors = dict(zip(texts, (yield from encoder.encode(texts)), strict=True)) if texts else {}
     contributions: list[Contribution] = yield FunctionStep(_packed, (found, vectors))
     return contributions
@@ -67,19 +74,26 @@ class _Found:
     run: Record
     transitions: Sequence[Transition]
     moments: Sequence[Moment]  # before each transition, then at each end of a turn
-    texts: Sequence[Sequence[str]]  # of these, one a text view
+    texts: Mapping[str, Sequence[str]]  # of those that are new, by what they are known by: one a text view
     toolset: Mapping[str, str]
+    known: MadeBefore
+
+    def summaries(self) -> Iterator[str]:
+        """What the agent said of the state, in order."""
+        return (text for each in self.transitions for text in each.summaries)
 
 
-def _read(given: tuple[Sequence[Record], Mapping[str, str], GivenTools | None]) -> list[_Found]:
-    runs, aliases, tools = given
+def _read(given: tuple[Sequence[Record], Mapping[str, str], GivenTools | None, MadeBefore]) -> list[_Found]:
+    runs, aliases, tools, known = given
     found = []
-    for run in runs:
+    for run in (run for run in runs if run.success):
+        every, ends = transitions_and_ends(run, aliases)
         # What failed in a run that succeeded has not gone well.
-        if run.success and (transitions := [each for each in transitions_of(run, aliases) if not each.failed]):
-            moments = [*(each.moment for each in transitions), *ends_of(run, aliases)]
-            texts = [tuple(texts_of(moment).values()) for moment in moments]
-            found.append(_Found(run, transitions, moments, texts, _toolset(run, tools, aliases)))
+        if transitions := [each for each in every if not each.failed]:
+            moments = [*(each.moment for each in transitions), *ends]
+            new = (moment for moment in moments if moment.known_by not in known.states)
+            texts = {moment.known_by: tuple(texts_of(moment).values()) for moment in new}
+            found.append(_Found(run, transitions, moments, texts, _toolset(run, tools, aliases), known))
     return found
 
 
@@ -87,13 +101,18 @@ def _packed(given: tuple[Sequence[_Found], Mapping[str, Floats]]) -> list[Contri
     found, vectors = given
     contributions = []
     for each in found:
-        run, transitions = each.run, each.transitions
+        run, transitions, known = each.run, each.transitions, each.known
+        made = [
+            [*(vectors[text] for text in each.texts[moment.known_by]), vector_of(features_of(moment))]
+            for moment in each.moments
+            if moment.known_by in each.texts
+        ]
+        codes = iter(packed(np.array(made))) if made else iter(())
         states = [
-            [*(vectors[text] for text in texts), vector_of(features_of(moment))]
-            for moment, texts in zip(each.moments, each.texts, strict=True)
+            next(codes) if moment.known_by in each.texts else known.states[moment.known_by] for moment in each.moments
         ]
         summaries = [
-            (place, text, packed(vectors[both_ends(text)][None]))
+            (place, text, known.summaries[text] if text in known.summaries else packed(vectors[both_ends(text)][None]))
             for place, transition in enumerate(transitions)
             for text in transition.summaries
         ]
@@ -107,9 +126,10 @@ def _packed(given: tuple[Sequence[_Found], Mapping[str, Floats]]) -> list[Contri
                 pairs,
                 befores=[moment.tool_before for moment in each.moments],
                 ends=[moment.last_tool for moment in each.moments[len(pairs) :]],
-                states=packed(np.array(states)),
+                states=np.array(states),
                 summaries=summaries,
                 toolset=each.toolset,
+                known_by=[moment.known_by for moment in each.moments],
             )
         )
     return contributions

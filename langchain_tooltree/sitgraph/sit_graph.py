@@ -136,7 +136,9 @@ class SITGraph:
         graph now. Made for `TrajectoryRecorder([experience, graph.learn], verdict=...)`; the store is there to know
         what a resumed run no longer shows.
         """
-        contributions = yield from mine([trajectory], self._encoder, aliases=self.aliases, tools=tools)
+        with self._lock:
+            known = self._graph.known(trajectory.id) if trajectory.success else None
+        contributions = yield from mine([trajectory], self._encoder, aliases=self.aliases, tools=tools, known=known)
         with self._lock:
             self._graph.remove(trajectory.id)
             learnt = any(self._graph.add(contribution) for contribution in contributions)

@@ -8,8 +8,8 @@ import re
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import count, islice, takewhile
+from dataclasses import dataclass, field, replace
+from itertools import accumulate, count, islice, takewhile
 from types import MappingProxyType
 from typing import Any
 
@@ -26,6 +26,7 @@ from langchain_tooltree.experience.records import (
     steps_in,
     text_of,
 )
+from langchain_tooltree.text import digest
 
 START = ""
 """Name of the virtual node that every run begins at; no tool can have it."""
@@ -49,6 +50,7 @@ class Moment:
 
     messages: Sequence[ChatMessage]
     steps: Sequence[Step]
+    known_by: str = field(default="", compare=False)  # a digest of both, for those of runs
 
     @property
     def last_tool(self) -> str:
@@ -77,23 +79,66 @@ def transitions_of(record: Record, aliases: Mapping[str, str] = MappingProxyType
 
     Calls made in parallel follow one another as they are listed. `aliases` are new names of tools by old ones.
     """
+    return _transitions(record, [_DialogueOfRun(messages, aliases) for _, messages in record.dialogues()])
+
+
+def transitions_and_ends(record: Record, aliases: Mapping[str, str]) -> tuple[list[Transition], list[Moment]]:
+    """The transitions of a run, and where it stood each time that the agent answered its user without a call."""
+    dialogues = [_DialogueOfRun(messages, aliases) for _, messages in record.dialogues()]
+    return list(_transitions(record, dialogues)), [end for dialogue in dialogues for end in dialogue.ends()]
+
+
+def _transitions(record: Record, dialogues: Iterable["_DialogueOfRun"]) -> Iterator[Transition]:
     written = _written(record)
-    for _, messages in record.dialogues():
-        plain = _plain(messages)
-        places = [place for place, _ in plain]
-        dialogue = [message for _, message in plain]
-        steps: list[Step] = []
+    for dialogue in dialogues:
+        made = 0
         summaries: list[str] = []
-        for step in _steps(messages, aliases):
+        for step in dialogue.steps:
             if step.tool == SUMMARIZE_STATE:
                 summaries += filter(None, [summary_of(step)])
                 continue
-            moment = Moment(dialogue[: bisect_left(places, step.position)], _as_known(steps, step.position))
+            moment = dialogue.moment(step.position, made)
             afterwards, failed = next(written), has_failed(step)
             said = tuple(summaries or filter(None, [afterwards]))
             yield Transition(moment.last_tool, step.tool, said, moment, failed)
-            steps.append(step)
+            made += 1
             summaries = summaries if failed else []  # the agent does something else in place of a call that failed
+
+
+class _DialogueOfRun:
+    """A dialogue of a run, read once, from which its moments are taken."""
+
+    def __init__(self, messages: Sequence[ChatMessage], aliases: Mapping[str, str]) -> None:
+        plain = _plain(messages)
+        self.steps = list(_steps(messages, aliases))
+        self._places = [place for place, _ in plain]
+        self._said = [message for _, message in plain]
+        self._calls = [step for step in self.steps if step.tool != SUMMARIZE_STATE]
+        # Each digest holds those before it, so that a moment is known without another look at what led to it.
+        self._until = list(accumulate(self._said, _known_by, initial=""))
+        self._made = list(accumulate(map(_told_by, self._calls), _known_by, initial=""))
+
+    def moment(self, position: int, made: int) -> Moment:
+        """Before the message at a position, after so many calls: of those it makes itself, nothing has come yet."""
+        said = bisect_left(self._places, position)
+        back = bisect_left(self._calls, position, hi=made, key=lambda step: step.position)
+        unanswered = [replace(step, outcome=None) for step in self._calls[back:made]]
+        known_by = _known_by(f"{self._until[said]} {self._made[back]}", [_told_by(step) for step in unanswered])
+        return Moment(self._said[:said], (*self._calls[:back], *unanswered), known_by)
+
+    def ends(self) -> Iterator[Moment]:
+        """Where the agent answered its user without calling a tool, in order."""
+        for place, message in zip(self._places, self._said, strict=True):
+            if part_of(message) == "reply" and not entries_in(message) and text_of(message.get("content")):
+                yield self.moment(place, bisect_left(self._calls, place, key=lambda step: step.position))
+
+
+def _known_by(before: str, more: Any) -> str:
+    return digest(f"{before} {digest([more])}")
+
+
+def _told_by(step: Step) -> list[Any]:
+    return [step.tool, step.arguments, step.outcome and [step.outcome.content, step.outcome.status]]
 
 
 def calls_in_order(messages: Sequence[ChatMessage]) -> Iterator[tuple[str, Step]]:
@@ -103,18 +148,6 @@ def calls_in_order(messages: Sequence[ChatMessage]) -> Iterator[tuple[str, Step]
         if step.tool != SUMMARIZE_STATE:
             yield source, step
             source = step.tool
-
-
-def ends_of(record: Record, aliases: Mapping[str, str] = MappingProxyType({})) -> Iterator[Moment]:
-    """Where a run stood each time that the agent answered its user without calling a tool, in order."""
-    for _, messages in record.dialogues():
-        plain = _plain(messages)
-        dialogue = [message for _, message in plain]
-        steps = [step for step in _steps(messages, aliases) if step.tool != SUMMARIZE_STATE]
-        for index, (place, message) in enumerate(plain):
-            if part_of(message) == "reply" and not entries_in(message) and text_of(message.get("content")):
-                made = takewhile(lambda step, place=place: step.position < place, steps)  # type: ignore[misc]
-                yield Moment(dialogue[:index], tuple(made))
 
 
 def moment_of(
@@ -169,12 +202,6 @@ def _plain(messages: Sequence[ChatMessage]) -> list[tuple[int, ChatMessage]]:
         if not mute and not (result and part_of(message) == "observation"):
             plain.append((place, message))
     return plain
-
-
-def _as_known(steps: Sequence[Step], position: int) -> tuple[Step, ...]:
-    """Steps as they stood when a message was written: of the calls made in parallel there, nothing had come yet."""
-    before = bisect_left(steps, position, key=lambda step: step.position)
-    return (*steps[:before], *(replace(step, outcome=None) for step in steps[before:]))
 
 
 def _written(record: Record) -> Iterator[str]:

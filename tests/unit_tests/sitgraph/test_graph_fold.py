@@ -8,7 +8,20 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from little_runs import called, content_of, names, routine, run_of, saved, says, summed_up, user
+from little_runs import (
+    TableEmbeddings,
+    brings,
+    called,
+    calls,
+    content_of,
+    names,
+    routine,
+    run_of,
+    saved,
+    says,
+    summed_up,
+    user,
+)
 
 from langchain_tooltree import Branch, HashingEmbeddings, SITGraph
 from tests.internals.sitgraph import WRITTEN_SUMMARIES
@@ -197,3 +210,50 @@ def test_runs_that_come_one_by_one_are_learnt_as_those_of_a_file(tmp_path):
 
     offline = SITGraph.from_trajectories(iter(runs))
     assert saved(online, tmp_path / "online") == saved(offline, tmp_path / "offline")
+
+
+def grown(seed):
+    """A thread as it is learnt turn by turn: what was said stays, but results come late, and some ids fail."""
+    draw = random.Random(seed)  # noqa: S311 - not a secret
+    said, versions = [], []
+    for turn in range(8):
+        said = [*said, user(f"I want {draw.choice(WISHES)} {turn}.")]
+        call = calls(("a", {"n": turn}), ("old", {"n": draw.randrange(3)}), text=draw.choice(["", "I look."]))
+        late = [brings(draw.choice(WISHES), call, 1), brings("Error: no such thing", call, 0)]
+        more = [call, *draw.sample(late, draw.randrange(3))]
+        if draw.random() < 0.3:
+            more += [{"role": "tool", "content": draw.choice(WISHES)}]
+        if draw.random() < 0.4:
+            more += summed_up(f"They want {draw.choice(WISHES)}.")
+        said += [*more, *called("b", "c", result=draw.choice(WISHES))]
+        if draw.random() < 0.7:
+            said += [says(f"Done with {turn}.")]
+        if draw.random() < 0.2:  # as where somebody edits the conversation
+            said = [*said[:1], user("No, something else."), *said[3:]]
+        versions.append(run_of("thread", *said, success=draw.random() < 0.9))
+    return versions
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_thread_that_is_learnt_turn_by_turn_gives_the_graph_of_its_latest_version(tmp_path, seed):
+    graph = SITGraph(**SETTINGS)
+    graph.learn(routine("other", "a", "b"))
+
+    for number, version in enumerate(grown(seed)):
+        graph.learn(version)
+        at_once = SITGraph.from_trajectories([routine("other", "a", "b"), version], **SETTINGS)
+        assert saved(graph, tmp_path / f"grown {number}") == saved(at_once, tmp_path / f"at once {number}")
+
+
+def test_of_a_thread_that_goes_on_only_what_is_new_is_embedded():
+    embedder = TableEmbeddings()
+    graph = SITGraph(embeddings=embedder)
+    said = [user("Begin.")]
+    for number in range(300):  # more than the latest texts that are kept anyway
+        said += called("a", result=f"result {number}")
+    graph.learn(run_of("thread", *said))
+    embedder.asked.clear()
+
+    graph.learn(run_of("thread", *said, *called("b", result="new"), says("Done.")))
+
+    assert sorted(embedder.asked) == ["new", "result 299"]
