@@ -26,13 +26,15 @@ from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.experience.recording import (
     CallbackRun,
+    Key,
     Recording,
     handed_up,
+    is_continued,
     keyed_chat,
     messages_in,
     update_in,
 )
-from langchain_tooltree.experience.records import opening_instructions
+from langchain_tooltree.experience.records import ChatMessage, opening_instructions
 from langchain_tooltree.experience.run_identity import OfferedTools, heard_as, run_id, tools_in
 from langchain_tooltree.experience.store import ExperienceStore
 from langchain_tooltree.experience.threads import MESSAGES_KEY
@@ -47,6 +49,10 @@ logger = logging.getLogger(__name__)
 MOST_ABANDONED = 1_000
 """Runs that are remembered because they were still busy when the run around them ended: ids of 16 bytes, many more than
 a process has threads that nobody waits for."""
+
+OWN, OWN_DIGITS = "~", 8
+"""What stands between a thread's id and a digest by which conversations are told apart whose threads bear one name, and
+its digits: no two of some thousand share them."""
 
 Keeper = Callable[[Trajectory], Any | Awaitable[Any]]
 """What trajectories are handed to, beside stores: any function, sync or async."""
@@ -106,7 +112,8 @@ class RunRecorder:
         shared = _VERDICTS.get(id(last))
         if shared is None and self.judge is None:
             return trajectory
-        on = digest([trajectory.id, trajectory.reasons, *dict(keyed_chat(trajectory.messages))])
+        thread = trajectory.id.partition(OWN)[0]  # recorders without a store do not know whether it is taken there
+        on = digest([thread, trajectory.reasons, *dict(keyed_chat(trajectory.messages))])
         if shared is not None and shared.on == on and self not in shared.known_to:
             shared.known_to.add(self)
         elif self.judge is None:
@@ -146,10 +153,13 @@ class RunRecorder:
             messages, id=id or _id_of(runtime, heard), task=task, instructions=instructions
         )
         trajectory = replace(trajectory, metadata={**trajectory.metadata, **(about or {})})
-        if Conversation(messages).is_summarized:
-            fuller = yield from flow_of(store.get)(trajectory.id)
-            if fuller is not None and len(fuller.steps) > len(trajectory.steps):
+        if id is None:
+            summarized = Conversation(messages).is_summarized
+            said = dict(keyed_chat(trajectory.messages))
+            own, fuller = yield from _own_record(store, trajectory.id, said, same=summarized)
+            if summarized and fuller is not None and len(fuller.steps) > len(trajectory.steps):
                 return
+            trajectory = replace(trajectory, id=own)
         trajectory = yield from self.judging(trajectory, next(reversed(messages), None))
         if self._settle is None:
             yield from flow_of(store.add)(trajectory)
@@ -168,7 +178,8 @@ class TrajectoryRecorder(GraphCallbackHandler):
 
     One recorder serves any number of agents, threads and concurrent runs, sync and async. When a run ends, its
     trajectory is judged and stored before the caller gets the result. Its id is the thread's id, or the run's where
-    there is no thread; a later run of the thread replaces the record by the longer version. A run that was interrupted
+    there is no thread; a later run of the thread replaces the record by the longer version. Where that id is taken by
+    another conversation, as where two agents name threads alike, a digest is added to it. A run that was interrupted
     is recorded as far as it got and judged when it has been resumed to its end. A run that raised is recorded, too,
     with the error in `reasons`. The tools that its models and those of its sub-agents were offered stand in
     `metadata["tools"]`, in OpenAI form and in the order of their names.
@@ -365,11 +376,11 @@ class TrajectoryRecorder(GraphCallbackHandler):
         if not keepers:
             return  # before a verdict that nobody would get is paid for
         stores = [keeper for keeper in keepers if isinstance(keeper, ExperienceStore)]
-        earlier: Trajectory | None = None
-        for store in stores if recording.thread_id is not None else ():
+        own, earlier = recording.id, None
+        for store in stores if recording.thread_id is not None and earlier is None else ():
             with _undisturbed():
-                earlier = earlier or (yield from flow_of(store.get)(recording.id))
-        trajectory = recording.trajectory(error, earlier)
+                own, earlier = yield from _own_record(store, recording.id, recording.said)
+        trajectory = recording.trajectory(error, earlier, id=own)
         if trajectory is None:
             logger.debug("Run %s is not recorded: no messages under %r.", recording.id, self._messages_key)
             return
@@ -433,6 +444,21 @@ def _store_of(recording: Recording, store: ExperienceStore) -> ExperienceStore:
             f"TrajectoryRecorder(store.within(...)). {error}"
         )
         raise ConfigurationError(msg) from error
+
+
+def _own_record(
+    store: ExperienceStore, thread: str, said: Mapping[Key, ChatMessage], *, same: bool = False
+) -> Flow[tuple[str, Trajectory | None]]:
+    """The id of a conversation's record, and the record, if there is one already, as a flow.
+
+    That of its thread may be taken: other deployments name threads as they like, and a thread may be emptied. With
+    `same`, what stands there is taken for its own.
+    """
+    earlier = yield from flow_of(store.get)(thread)
+    if earlier is None or same or not said or is_continued(earlier, said):
+        return thread, earlier
+    own = f"{thread}{OWN}{digest([next(iter(said))], OWN_DIGITS)}"
+    return own, (yield from flow_of(store.get)(own))
 
 
 def _hear_variables(run: CallbackRun) -> None:

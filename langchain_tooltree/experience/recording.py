@@ -12,7 +12,7 @@ from langgraph.types import Command
 
 from langchain_tooltree._langgraph import NodeRun, goes_on, is_for_graph_of, nodes_in, variables_in
 from langchain_tooltree.errors import TrajectoryFormatError
-from langchain_tooltree.experience.records import EXTRAS, Branch, ChatMessage
+from langchain_tooltree.experience.records import EXTRAS, Branch, ChatMessage, part_of
 from langchain_tooltree.experience.run_identity import TOOLS, Tools, as_metadata, tools_in
 from langchain_tooltree.experience.trajectory import Trajectory, to_chat
 from langchain_tooltree.flows import Flow
@@ -78,6 +78,21 @@ def _by_content(message: ChatMessage, times: dict[str, int]) -> Key:
     content = digest([message])
     times[content] = times.get(content, 0) + 1
     return content, times[content]
+
+
+def is_continued(earlier: Trajectory, said: Mapping[Key, ChatMessage]) -> bool:
+    """Whether a conversation goes on from an earlier record: by a reply in both, or most of what was said before.
+
+    Clients number requests as they like and greet alike, but a reply gets an id of its own.
+    """
+    known = dict(keyed_chat(earlier.messages))
+    shared = [key for key, message in known.items() if key in said and _is_same(message, said[key])]
+    by_reply = any(isinstance(key, str) and part_of(known[key]) == "reply" for key in shared)
+    return by_reply or 2 * len(shared) > len(known)
+
+
+def _is_same(one: ChatMessage, other: ChatMessage) -> bool:
+    return part_of(one) == part_of(other) and (part_of(one) == "reply" or one.get("content") == other.get("content"))
 
 
 def _converted(given: Any) -> BaseMessage:
@@ -322,7 +337,18 @@ class Recording:
         """The last message of the outermost graph; `None` if nothing was said yet."""
         return next(reversed(next(iter(self._graphs.values())).dialogue.messages.values()), None)
 
-    def trajectory(self, error: BaseException | None, earlier: Trajectory | None) -> Trajectory | None:
+    @property
+    def said(self) -> dict[Key, ChatMessage]:
+        """What was said in the outermost graph."""
+        return {key: _as_chat(message) for key, message in next(iter(self._graphs.values())).dialogue.messages.items()}
+
+    def trajectory(
+        self,
+        error: BaseException | None,
+        earlier: Trajectory | None,
+        *,
+        id: str,  # noqa: A002 - the record's field
+    ) -> Trajectory | None:
         """The trajectory as far as it got, behind what was recorded earlier; `None` if nothing was said."""
         root, *inside = [graph.dialogue for graph in self._graphs.values()]
         if self.last is None and earlier is None:
@@ -333,7 +359,7 @@ class Recording:
         return together(
             root,
             inside,
-            id=self.id,
+            id=id,
             reasons=reasons,
             instructions=self.instructions,
             tools=self.tools,

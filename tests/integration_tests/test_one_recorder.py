@@ -260,7 +260,7 @@ def test_another_conversation_on_the_same_thread_is_judged_again(path: str) -> N
     house.run(path, {"messages": [RemoveMessage(REMOVE_ALL_MESSAGES), HumanMessage("Paint the fence.")]})
 
     assert len(judge.asked) == 2
-    assert [record.task for record in house.records()] == ["Paint the fence."]
+    assert [record.task for record in house.records()] == ["Is it in the shed?", "Paint the fence."]
 
 
 def test_two_agents_with_the_same_thread_id_are_two(path: str) -> None:

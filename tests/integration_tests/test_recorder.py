@@ -252,7 +252,8 @@ def test_tools_of_earlier_turns_are_kept_each_in_its_latest_form(experience: Exp
 
     other = create_agent(ScriptedChatModel(replies=["Hello."]), [look], checkpointer=InMemorySaver())
     other.invoke(REQUEST, thread("one", TrajectoryRecorder(experience)))
-    assert offered_in(experience.get("one")) == ["look"]  # another conversation
+    (another,) = (each for each in experience.trajectories() if each.id != "one")
+    assert offered_in(another) == ["look"]
 
 
 def test_runs_without_a_thread_are_recorded_under_the_id_of_the_run(experience: ExperienceStore) -> None:
@@ -435,12 +436,16 @@ def test_a_later_run_of_the_thread_replaces_the_record_and_the_verdict(experienc
     assert len(second.messages) == 4
 
 
-def test_another_conversation_under_the_same_id_replaces_the_record(experience: ExperienceStore) -> None:
-    for answer in ("One.", "Two."):
-        agent = create_agent(ScriptedChatModel(replies=[answer]), [look], checkpointer=InMemorySaver())
+def test_conversations_of_two_agents_under_one_id_do_not_replace_each_other(experience: ExperienceStore) -> None:
+    replies = [["One.", "One more."], ["Two.", "Two more."]]
+    agents = [create_agent(ScriptedChatModel(replies=each), checkpointer=InMemorySaver()) for each in replies]
+    for agent in agents * 2:
         agent.invoke(REQUEST, thread("one", TrajectoryRecorder(experience)))
 
-    assert [message["content"] for message in experience.get("one").messages] == ["Look around.", "Two."]
+    recorded = {each.id: [each.messages[place]["content"] for place in (1, 3)] for each in experience.trajectories()}
+    assert recorded.pop("one") == replies[0]
+    assert [*recorded.values()] == replies[1:]
+    assert next(iter(recorded)).startswith("one~")
 
 
 def test_records_of_several_users_are_kept_apart(path: str) -> None:
@@ -463,7 +468,8 @@ def test_a_record_belongs_to_the_user_who_is_configured_whatever_the_metadata_sa
 
     _invoke(agent, REQUEST, {**config, "metadata": {"user_id": "eve", "thread_id": "of eve"}}, path)
 
-    assert {namespace[1] for namespace in base.list_namespaces()} == {str(user)}
+    kept_as = user if isinstance(user, str) else f"<{type(user).__name__}>{user}"
+    assert {namespace[1] for namespace in base.list_namespaces()} == {kept_as}
     assert [each.id for each in experience.within(user_id=user).trajectories()] == ["one"]
 
 
@@ -477,15 +483,15 @@ def test_a_record_belongs_to_the_user_in_the_context_of_the_run(path: str) -> No
     agent = create_agent(ScriptedChatModel(replies=["Hello."] * 2), [look], context_schema=Context)
     recorder = TrajectoryRecorder(experience)
 
-    for name, configurable in (("ada", {}), ("ben", {"user_id": "ben"})):
+    for name, configurable in (("ada", {}), ("ben", {"user_id": "ben"})):  # whom the context does not confirm
         config = thread(f"of {name}", recorder, **configurable)
         if path == "async":
             asyncio.run(agent.ainvoke(REQUEST, config, context=Context("ada")))
         else:
             agent.invoke(REQUEST, config, context=Context("ada"))
 
-    for name in ("ada", "ben"):
-        assert [each.id for each in experience.within(user_id=name).trajectories()] == [f"of {name}"]
+    assert [each.id for each in experience.within(user_id="ada").trajectories()] == ["of ada"]
+    assert list(experience.within(user_id="ben").trajectories()) == []
 
 
 @pytest.mark.parametrize(

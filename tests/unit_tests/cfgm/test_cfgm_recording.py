@@ -222,7 +222,7 @@ def test_a_thread_that_was_emptied_begins_anew(path):
     replaced = [RemoveMessage(REMOVE_ALL_MESSAGES), HumanMessage("Paint the fence.")]
     either(path, agent)({"messages": replaced}, THREAD)
 
-    assert [run.task for run in kept(memory)] == ["Paint the fence."]
+    assert [run.task for run in kept(memory)] == [TASK, "Paint the fence."]
 
 
 def test_that_runs_without_a_verdict_are_never_recalled_is_said(caplog):
