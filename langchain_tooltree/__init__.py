@@ -17,7 +17,8 @@ _NAMES = {
     "tooltree.driver": ("search", "asearch", "search_result"),
     "tooltree.search": ("SearchConfig",),
     "tooltree.result": ("SearchResult",),
-    "tooltree.tools": ("ToolCard", "ToolLibrary", "mcp_effects"),
+    "tooltree.tools": ("ToolCard", "ToolLibrary"),
+    "effects": ("mcp_effects",),
     "tooltree.judge": ("Judge", "JudgeRequest", "JudgedCall"),
     "tooltree.prompts": ("Prompts",),
     "tooltree.sandbox": ("ObjectSandbox", "Sandbox", "SnapshotSandbox"),
@@ -76,6 +77,7 @@ if TYPE_CHECKING:
     from langchain_tooltree.cfgm.reflection import Reflection as Reflection
     from langchain_tooltree.cfgm.reflection import Reflector as Reflector
     from langchain_tooltree.cfgm.tips import Tip as Tip
+    from langchain_tooltree.effects import mcp_effects as mcp_effects
     from langchain_tooltree.errors import ConfigurationError as ConfigurationError
     from langchain_tooltree.errors import ToolTreeError as ToolTreeError
     from langchain_tooltree.experience.embeddings import HashingEmbeddings as HashingEmbeddings
@@ -120,7 +122,6 @@ if TYPE_CHECKING:
     from langchain_tooltree.tooltree.search import SearchConfig as SearchConfig
     from langchain_tooltree.tooltree.tools import ToolCard as ToolCard
     from langchain_tooltree.tooltree.tools import ToolLibrary as ToolLibrary
-    from langchain_tooltree.tooltree.tools import mcp_effects as mcp_effects
 else:
 
     def __getattr__(name: str) -> Any:

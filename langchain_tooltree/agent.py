@@ -2,7 +2,7 @@
 
 import inspect
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from langchain.agents import create_agent
@@ -15,8 +15,8 @@ from langgraph.graph.state import CompiledStateGraph
 
 from langchain_tooltree.cfgm.memory import CFGMMemory, check_memory
 from langchain_tooltree.cfgm.middleware import CFGMMiddleware
+from langchain_tooltree.effects import CallEffects, Effects
 from langchain_tooltree.errors import ConfigurationError, check_arguments
-from langchain_tooltree.experience.guide import ReadTool
 from langchain_tooltree.experience.verdict import AnyVerdict
 from langchain_tooltree.learning import Experience
 from langchain_tooltree.models import resolve_model
@@ -40,7 +40,7 @@ def create_tooltree_agent(
     judge: str | BaseChatModel | Judge | None = None,
     post_judge: str | BaseChatModel | Judge | None = None,
     config: SearchConfig | None = None,
-    effects: Mapping[str, str] | None = None,
+    effects: Effects | None = None,
     sandbox: Sandbox | None = None,
     same: Callable[[ToolMessage, ToolMessage], bool] | None = None,
     embeddings: Embeddings | str | None = None,
@@ -108,15 +108,16 @@ def create_tooltree_agent(
     if any(isinstance(entry, ToolTreeMiddleware) for entry in middleware):
         msg = "create_tooltree_agent adds a ToolTreeMiddleware itself; leave it out of middleware, or use create_agent."
         raise ConfigurationError(msg)
+    declared = CallEffects.declared_as(effects)
     if experience is not None:
         experience = _with_verdict(experience, verdict, graph, memory)
     else:
-        _add_parts(middleware, graph, memory, verdict, effects)
+        _add_parts(middleware, graph, memory, verdict, declared)
     planner = ToolTreeMiddleware(
         judge=judge,
         post_judge=post_judge,
         config=config,
-        effects=effects,
+        effects=declared,
         sandbox=sandbox,
         same=same,
         embeddings=embeddings,
@@ -131,15 +132,14 @@ def create_tooltree_agent(
     tools = as_tools(() if tools is None else tools, provider_side=True)
     provided = [each for entry in middleware for each in getattr(entry, "tools", ())]
     by_name = {each.name: each for each in (*provided, *tools) if isinstance(each, BaseTool)}
-    if by_name or effects or sandbox is not None:
+    if by_name or declared.entries or sandbox is not None:
         planner.prepare(model, list(by_name.values()))
     if review:
         _refuse_second(middleware, PlanReviewMiddleware, "set review=False")
         if create_agent_arguments.get("checkpointer") is False:
             msg = "review=True stops the run until somebody has answered, so it needs a checkpointer, got False."
             raise ConfigurationError(msg)
-        reads = {name: "read" for name, tool in by_name.items() if isinstance(tool, ReadTool)}
-        reviewer = PlanReviewMiddleware({**reads, **(effects or {})})
+        reviewer = PlanReviewMiddleware(declared.among((*provided, *tools)))
         if twice := sorted(filter(reviewer.reviews, HostHooks.of(middleware).held_back)):
             reviewers = "review=True and interrupt_on of HumanInTheLoopMiddleware"
             msg = f"{', '.join(twice)} would be approved twice, under {reviewers}. Choose one of them."
@@ -183,7 +183,7 @@ def _add_parts(
     graph: SITGraph | None,
     memory: CFGMMemory | None,
     verdict: AnyVerdict | None,
-    effects: Mapping[str, str] | None,
+    effects: CallEffects,
 ) -> None:
     check_memory(memory)
     if verdict is not None and graph is None and memory is None:
@@ -197,5 +197,4 @@ def _add_parts(
         middleware.append(CFGMMiddleware(memory.model, memory, verdict=verdict))
     if graph is not None:
         _refuse_second(middleware, SITGraphMiddleware, "leave out graph=")
-        reads = effects if isinstance(effects, Mapping) else None
-        middleware.append(SITGraphMiddleware(graph, verdict=verdict, effects=reads))
+        middleware.append(SITGraphMiddleware(graph, verdict=verdict, effects=effects))

@@ -23,11 +23,11 @@ from langgraph.store.base import BaseStore
 from langchain_tooltree._langgraph import configurable_here
 from langchain_tooltree.cfgm.memory import CFGMMemory
 from langchain_tooltree.conversation import Conversation
+from langchain_tooltree.effects import CallEffects, Effects
 from langchain_tooltree.errors import ConfigurationError, ForeignNamespaceError
 from langchain_tooltree.experience.embeddings import resolve_embeddings
 from langchain_tooltree.experience.excerpts import EFFECTS
 from langchain_tooltree.experience.guide import Remembered
-from langchain_tooltree.experience.hints import reads_in
 from langchain_tooltree.experience.namespaces import Namespace
 from langchain_tooltree.experience.recorder import RunRecorder, TrajectoryRecorder
 from langchain_tooltree.experience.records import RECALLED, Source, aim_of
@@ -271,7 +271,7 @@ class Experience:
             forget_oldest(self._shared.recalled, KEPT_REQUESTS)
         return remembered
 
-    def guide(self, remembered: Mapping[str, Any], room: int, effects: Mapping[str, str]) -> Flow[RequestGuide]:
+    def guide(self, remembered: Mapping[str, Any], room: int, effects: CallEffects) -> Flow[RequestGuide]:
         """The guide for a request; see `Learner.guide`."""
         learnt = self._learnt(self._store.resumed(remembered["namespace"]))
         # What one request is told stays the same, so that prompt caches hold; by the next, a record may have changed.
@@ -281,7 +281,7 @@ class Experience:
         if advice is None:
             advice = self._shared.advice[key] = yield from learnt.advice(remembered, room)
             forget_oldest(self._shared.advice, KEPT_REQUESTS)
-        return RequestGuide(learnt, remembered, advice, reads_in(effects), self._model)
+        return RequestGuide(learnt, remembered, advice, effects.reads, self._model)
 
     def ended(
         self,
@@ -290,16 +290,16 @@ class Experience:
         *,
         id: str | None = None,  # noqa: A002 - the record's field
         tools: Sequence[Any] = (),
-        effects: Mapping[str, str] | None = None,
+        effects: Effects | CallEffects | None = None,
         instructions: str = "",
     ) -> Flow[None]:
         """Keep a conversation whose turn is over; see `Learner.ended`."""
         recorder = RunRecorder(None, settle=self._settled)
         about = {RECALLED: {"runs": remembered["runs"], "tips": [tip_id(each) for each in remembered["tips"]]}}
         about |= as_metadata(tools_in(list(tools)))
-        if reads := reads_in(effects):  # all other tools then count as writes, as they do while searching
-            called = dict.fromkeys(call["name"] for call in Conversation(messages).calls)
-            about[EFFECTS] = {tool: "read" if tool in reads else "write" for tool in called}
+        declared = CallEffects.declared_as(effects)
+        if declared.may_read:  # all other calls then count as writes, as they do while searching
+            about[EFFECTS] = (declared.among(tools) if tools else declared).of_calls(Conversation(messages).calls)
         store = self._store.resumed(remembered["namespace"])
         task = remembered["first"] or None
         keeping = partial(recorder.keeping, messages, current_runtime(), store, task=task, id=id, about=about)

@@ -14,6 +14,7 @@ from langchain_tooltree.experience.records import (
     Record,
     Step,
     arguments_of,
+    call_key,
     entries_in,
     function_of,
     part_of,
@@ -21,7 +22,7 @@ from langchain_tooltree.experience.records import (
     steps_in,
     woven,
 )
-from langchain_tooltree.text import LONGEST_TEXT, shortened, shortened_in, words_of
+from langchain_tooltree.text import LONGEST_TEXT, digest, shortened, shortened_in, words_of
 
 DEFAULT_MAX_CHARACTERS = 24_000
 """About how much of a run a model is shown: 6,000 tokens."""
@@ -97,9 +98,15 @@ def _call(call: Mapping[str, Any]) -> Entry:
 
 
 EFFECTS = "effects"
-"""Key of a record's metadata under which it may be declared which tools write: `{"pay": "write", "find": "read"}`."""
+"""Key of a record's metadata under which it may be declared which tools write: `{"pay": "write", "find": "read"}`.
 
-_READS = frozenset(
+Where that goes by the arguments, a list names the calls of the tool that were reads, each by its `call_digest`.
+"""
+
+CALL_DIGITS = 16
+"""Hexadecimal digits of a call's digest: 64 bits, so two of a million calls are mistaken with a chance of 3e-8."""
+
+READING_VERBS = frozenset(
     words_of(
         "browse calculate compute count describe estimate fetch find get grep inspect list load lookup look ls open "
         "peek query read recall retrieve scan search see select show summarize tail think verify view"
@@ -107,7 +114,7 @@ _READS = frozenset(
 )
 """How the names of tools begin that only look something up. `check` is not among them (`check_in`, `checkout`)."""
 
-_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+_WORD_OF_NAME = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 
 _TOKEN = re.compile(r"[\w-]{3,}")
 
@@ -115,8 +122,18 @@ _SHORT = 60
 """Characters of a result that is not worth shortening: the mark of what is left out takes as many."""
 
 
-def is_read(tool: str, effects: Mapping[str, Any] | None = None) -> bool:
-    """Whether a tool only looks something up: as declared, or else by its name.
+def words_of_name(tool: str) -> list[str]:
+    """The words of a tool's name, in order: `shop__searchItems` has three."""
+    return [word.lower() for word in _WORD_OF_NAME.findall(tool)]
+
+
+def call_digest(tool: str, arguments: Mapping[str, Any] | None) -> str:
+    """What tells a call from any other."""
+    return digest(call_key(tool, arguments or {}), CALL_DIGITS)
+
+
+def is_read(tool: str, effects: Mapping[str, Any] | None = None, arguments: Mapping[str, Any] | None = None) -> bool:
+    """Whether a call only looks something up: as declared, or else by the name of its tool.
 
     A record does not show what a call changes. Names of functions begin with what they do, so `get_order` and
     `shop__searchItems` are reads. All others count as writes: a read taken for a write costs a line of a review, while
@@ -125,8 +142,10 @@ def is_read(tool: str, effects: Mapping[str, Any] | None = None) -> bool:
     declared = (effects or {}).get(tool)
     if declared in ("read", "write"):
         return bool(declared == "read")
-    words = _WORD.findall(re.split(r"__|[./:]", tool)[-1])
-    return bool(words) and words[0].lower() in _READS
+    if isinstance(declared, list):
+        return call_digest(tool, arguments) in declared
+    words = words_of_name(re.split(r"__|[./:]", tool)[-1])
+    return bool(words) and words[0] in READING_VERBS
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +181,7 @@ def reviewed(record: Record, *, max_characters: int) -> list[Entry]:
     """
     declared = record.metadata.get(EFFECTS)
     effects = declared if isinstance(declared, Mapping) else {}
-    needed = _identifiers(step.arguments for step in record.steps if not is_read(step.tool, effects))
+    needed = _identifiers(step.arguments for step in record.steps if not is_read(step.tool, effects, step.arguments))
     entries: list[Entry] = []
     for room in _ROOMS:
         entries = list(_entries(record, effects, needed, room))
@@ -180,7 +199,7 @@ def _entries(record: Record, effects: Mapping[str, Any], needed: frozenset[str],
             yield from _said(message, by, room)
             for step in steps:
                 called = {**by, "call": step.tool, "arguments": _arguments(step, room.writes)}
-                if not is_read(step.tool, effects):
+                if not is_read(step.tool, effects, step.arguments):
                     yield {"write": next(writes), **called, **_result(step.outcome, room.writes, needed)}
                     continue
                 text = step.outcome.text if step.outcome else ""

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypedDict
 
 from langchain_core.messages import BaseMessage
-from langchain_core.tools import StructuredTool
 
 from langchain_tooltree.conversation import Conversation
+from langchain_tooltree.effects import CallEffects, Effects
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.experience.records import ChatMessage
 from langchain_tooltree.experience.trajectory import Trajectory
@@ -103,7 +103,7 @@ class Learner(Protocol):
         raises `ConfigurationError`.
         """
 
-    def guide(self, remembered: Mapping[str, Any], room: int, effects: Mapping[str, str]) -> Flow[Guide]:
+    def guide(self, remembered: Mapping[str, Any], room: int, effects: CallEffects) -> Flow[Guide]:
         """The guide for a request, whose advice takes at most `room` characters; `effects` are those of its tools."""
 
     def ended(
@@ -113,7 +113,7 @@ class Learner(Protocol):
         *,
         id: str | None = None,  # noqa: A002 - the record's field
         tools: Sequence[Any] = (),
-        effects: Mapping[str, str] | None = None,
+        effects: Effects | CallEffects | None = None,
         instructions: str = "",
     ) -> Flow[None]:
         """Keep a conversation whose turn is over, with what its model was offered and told. It raises nothing.
@@ -130,10 +130,3 @@ def checked_experience(experience: Learner | None) -> Learner | None:
         return experience
     msg = f"experience must be an Experience, got {type(experience).__name__}. Make one: Experience(store)."
     raise ConfigurationError(msg)
-
-
-class ReadTool(StructuredTool):
-    """A tool that asks past runs and changes nothing.
-
-    A planner knows it for a read by its class, and not by its name, which a write of a user's own may bear.
-    """

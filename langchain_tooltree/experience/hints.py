@@ -79,11 +79,6 @@ def hints(suggestions: Iterable[Mapping[str, Any]], *, reads: Collection[str] = 
     return as_reference(text, source="next tools")
 
 
-def reads_in(effects: Mapping[str, str] | None) -> set[str]:
-    """The tools that are declared reads."""
-    return {tool for tool, effect in (effects or {}).items() if effect == "read"}
-
-
 def _is_supported(tool: str, runs: int, reads: Collection[str]) -> bool:
     return runs >= FEWEST_RUNS["read" if tool in reads else "write"]
 

@@ -1,7 +1,7 @@
 """SITGraphMiddleware: suggestions from past runs inside agents made with `create_agent`, and learning from each run."""
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from langchain.agents.middleware import AgentMiddleware, AgentState, ModelRequest, ModelResponse
@@ -9,7 +9,8 @@ from langchain_core.language_models import BaseChatModel
 from langgraph.runtime import Runtime
 
 from langchain_tooltree.conversation import is_observation
-from langchain_tooltree.experience.hints import hints, reads_in
+from langchain_tooltree.effects import CallEffects, Effects
+from langchain_tooltree.experience.hints import hints
 from langchain_tooltree.experience.recorder import RunRecorder
 from langchain_tooltree.experience.run_identity import heard_as, name_of
 from langchain_tooltree.experience.verdict import AnyVerdict
@@ -65,10 +66,10 @@ class SITGraphMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         k: int = DEFAULT_K,
         model: str | BaseChatModel | None = None,
         verdict: AnyVerdict | None = None,
-        effects: Mapping[str, str] | None = None,
+        effects: Effects | CallEffects | None = None,
     ) -> None:
         super().__init__()
-        self._reads = reads_in(effects)
+        self._reads = CallEffects.declared_as(effects).reads
         self._suggester = Suggester(graph, k)
         self._recorder = RunRecorder(verdict)
         self.tools = [create_summarize_state_tool(graph, model=model, k=k, effects=effects)]

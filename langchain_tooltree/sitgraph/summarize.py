@@ -11,10 +11,10 @@ from langgraph.prebuilt import ToolRuntime
 from pydantic import BaseModel, Field
 
 from langchain_tooltree.conversation import Conversation
+from langchain_tooltree.effects import CallEffects, Effects, ReadTool
 from langchain_tooltree.errors import SummaryError
 from langchain_tooltree.experience.excerpts import DEFAULT_MAX_CHARACTERS, ends_of, excerpt, told_of
-from langchain_tooltree.experience.guide import ReadTool
-from langchain_tooltree.experience.hints import hints, reads_in
+from langchain_tooltree.experience.hints import hints
 from langchain_tooltree.experience.records import ChatMessage, Record
 from langchain_tooltree.flows import Flow, async_twin, driven
 from langchain_tooltree.models import (
@@ -111,7 +111,7 @@ def create_summarize_state_tool(
     model: str | BaseChatModel | None = None,
     k: int = DEFAULT_K,
     messages_key: str = "messages",
-    effects: Mapping[str, str] | None = None,
+    effects: Effects | CallEffects | None = None,
 ) -> BaseTool:
     """Make the tool `summarize_state`, an ordinary tool for any agent.
 
@@ -139,6 +139,7 @@ def create_summarize_state_tool(
     Raises:
         ConfigurationError: If an argument is invalid.
     """
+    reads = CallEffects.declared_as(effects).reads
     suggester = None if graph is None else Suggester(graph, k)
     writer = None if model is None else resolve_model(model)
 
@@ -172,7 +173,7 @@ def create_summarize_state_tool(
         artifact |= {"summary": summary, "suggestions": [each.to_dict() for each in suggestions]}
         # A summary that a model wrote stands in front, where the miner finds it; no record learns the hints behind it.
         noted = ACKNOWLEDGEMENT if writer is None else summary
-        return "\n\n".join(filter(None, [noted, hints(artifact["suggestions"], reads=reads_in(effects))])), artifact
+        return "\n\n".join(filter(None, [noted, hints(artifact["suggestions"], reads=reads)])), artifact
 
     return ReadTool.from_function(
         func=sum_up,

@@ -15,7 +15,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from langchain_core.tools import BaseTool
 
 from langchain_tooltree.conversation import is_observation
-from langchain_tooltree.experience.guide import ReadTool
+from langchain_tooltree.effects import ReadTool
 from langchain_tooltree.flows import Flow
 from langchain_tooltree.models import (
     ATTEMPTS,
@@ -46,9 +46,9 @@ from langchain_tooltree.tooltree.channel import (
     step_prompt,
 )
 from langchain_tooltree.tooltree.prompts import DEFAULT_PROMPTS, Prompts
-from langchain_tooltree.tooltree.search import Call, Effect, SearchConfig
+from langchain_tooltree.tooltree.search import Call, SearchConfig
 from langchain_tooltree.tooltree.signed_reasoning import Reply, signed_reasoning_of
-from langchain_tooltree.tooltree.tools import ToolLibrary, checked_arguments
+from langchain_tooltree.tooltree.tools import SearchEffects, ToolLibrary, checked_arguments
 
 READ_CANDIDATES = 2
 """So many times `top_k` calls are read from one reply: room for invalid ones, and a bound on what a model can offer."""
@@ -134,7 +134,7 @@ class Proposer:
         self,
         model: BaseChatModel,
         library: ToolLibrary,
-        effects: Mapping[str, Effect],
+        effects: SearchEffects,
         config: SearchConfig,
         settings: Mapping[str, Any] | None = None,
         *,
@@ -229,7 +229,7 @@ class Proposer:
             if tool is not None:
                 arguments, problem = checked_arguments(tool, written)
                 problem = problem or ("a value is not filled in" if _is_blank(arguments) else None)
-            effect = self._effects.get(name, "write")
+            effect = "write" if problem else self._effects.of(name, arguments)
             call = Call(tool=name, arguments=arguments, effect=effect, of_path=isinstance(tool, ReadTool))
             wanted = step.goal == SAID_OPEN and (confidence is None or confidence >= LIKELY)
             unasked = call.effect == "write" and not wanted
@@ -408,7 +408,7 @@ class Proposer:
             call = Call(
                 tool=tool.name,
                 arguments=arguments,
-                effect=self._effects[tool.name],
+                effect="write" if problem else self._effects.of(tool.name, arguments),
                 signed_reasoning=signed,
                 of_path=isinstance(tool, ReadTool),
             )

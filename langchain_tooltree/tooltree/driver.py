@@ -292,14 +292,14 @@ def with_experience(turn: Turn, experience: Learner | None, *, own: bool = False
     if experience is None or not remembered:
         return (yield from answered(turn))
     room = room_for(turn.system, turn.planner.library.size, said)
-    guide = yield from experience.guide(remembered, room, turn.planner.effects)
+    guide = yield from experience.guide(remembered, room, turn.planner.effects.declared)
     result = yield from answered(replace(turn, guide=guide))
     if result.answer is not None and not result.waiting:
         messages = [*turn.messages, *result.messages]
         instructions = Conversation([*turn.system, *turn.messages]).instructions
         id = result.search_id if own else None  # noqa: A001 - the record's field
         ended = partial(experience.ended, messages, remembered, id=id, instructions=instructions)
-        yield from ended(tools=list(turn.planner.library), effects=turn.planner.effects)
+        yield from ended(tools=list(turn.planner.library), effects=turn.planner.effects.declared)
     return result
 
 

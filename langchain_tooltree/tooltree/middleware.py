@@ -22,6 +22,7 @@ from langchain_tooltree._langgraph import configurable_here, namespace_here, str
 from langchain_tooltree.anomaly.detector import standard_detector
 from langchain_tooltree.anomaly.rules import SURE
 from langchain_tooltree.conversation import Conversation
+from langchain_tooltree.effects import CallEffects
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.experience.embeddings import resolve_embeddings
 from langchain_tooltree.experience.guide import Learner, Remembered, checked_experience, room_for
@@ -148,6 +149,8 @@ class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
             raise ConfigurationError(msg)
         self._model = None if model is None else resolve_model(model)
         self._options = options
+        self._effects = CallEffects.declared_as(options.get("effects"))
+        self._known: dict[str, BaseTool] = {}  # the tools that bore their names first
         if isinstance(judge := options.get("judge"), str):  # every planner of this agent then has the same
             self._options["judge"] = resolve_model(judge)
         if isinstance(judge := options.get("post_judge"), str):
@@ -234,7 +237,7 @@ class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
             return kept
         if self._experience is not None and (remembered := _remembered(request.state)):
             room = room_for(turn.system, turn.planner.library.size, Conversation.of(turn.messages))
-            guide = yield from self._experience.guide(remembered, room, turn.planner.effects)
+            guide = yield from self._experience.guide(remembered, room, turn.planner.effects.declared)
             turn = replace(turn, guide=guide)
         result = yield from searched(turn)
         spent = {**(kept.spent if kept else {}), result.search_id: result.cost}
@@ -301,6 +304,9 @@ class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
                 names = {tool.name for tool in tools}
                 cards = [card for card in self._cards if card.name in names or not selection]
                 library = ToolLibrary(tools, cards)
+                for tool in tools:
+                    self._known.setdefault(tool.name, tool)
+                options["effects"] = self._effects.pinned(self._known)
                 planner = Planner(
                     model,
                     library,
@@ -362,7 +368,7 @@ class _Learning(ToolTreeMiddleware):
         tools = [tool for tool in self._offered.take(heard).values() if tool is not None]
         instructions = self._offered.take_instructions(heard)
         if self._experience is not None and (remembered := _remembered(state)):
-            effects = self._options.get("effects")
+            effects = self._effects.pinned(self._known)
             ended = partial(self._experience.ended, state["messages"], remembered, tools=tools, effects=effects)
             yield from ended(instructions=instructions)
 

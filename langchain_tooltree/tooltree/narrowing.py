@@ -20,7 +20,7 @@ from langchain_tooltree.text import one_line
 from langchain_tooltree.tooltree.ask import Problem, Proposal, ProposalRequest, Proposer
 from langchain_tooltree.tooltree.prompts import DEFAULT_PLAN_PROMPT, CoarsePlan
 from langchain_tooltree.tooltree.retrieval import ToolRetriever
-from langchain_tooltree.tooltree.search import MAX_TOOLS, Effect, SearchConfig
+from langchain_tooltree.tooltree.search import MAX_TOOLS, SearchConfig
 from langchain_tooltree.tooltree.tools import ToolCard, ToolLibrary
 
 logger = logging.getLogger(__name__)
@@ -230,7 +230,7 @@ PLAN_DESCRIPTION_CHARS = 300
 def plan_tools(
     model: BaseChatModel,
     narrowing: ToolNarrowing,
-    effects: Mapping[str, Effect],
+    reads: Collection[str],
     query: str,
     meter: Meter,
     *,
@@ -267,7 +267,7 @@ def plan_tools(
     domains = {str(domain) for domain in _list(replies[-1].get("domains"))}
     rated = {str(v.get("name")): v.get("relevance") for v in _list(replies[-1].get("tools")) if isinstance(v, dict)}
     relevant = [card for card in cards if _passes(card, rated.get(card.name), domains)]
-    useful = {card.name for card in relevant if _obtainable(card, relevant) and not _useless(card, effects)}
+    useful = {card.name for card in relevant if _obtainable(card, relevant) and not _useless(card, reads)}
     kept = tuple(name for name in names if name in useful or name in config.always_include)
     return kept if useful else library.names
 
@@ -334,6 +334,6 @@ def _resolved(part: Any, schema: Mapping[str, Any]) -> Mapping[str, Any]:
     return part if isinstance(part, Mapping) else {}
 
 
-def _useless(card: ToolCard, effects: Mapping[str, Effect]) -> bool:
+def _useless(card: ToolCard, reads: Collection[str]) -> bool:
     """Whether a tool neither returns anything nor changes anything."""
-    return effects.get(card.name) == "read" and (card.output_schema or {}).get("type") == "null"
+    return card.name in reads and (card.output_schema or {}).get("type") == "null"

@@ -12,7 +12,7 @@ from langchain_core.tools import BaseTool
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError, EmptyQueryError
 from langchain_tooltree.experience.guide import Learner, NextTools, checked_experience
-from langchain_tooltree.experience.hints import hint_line, reads_in
+from langchain_tooltree.experience.hints import hint_line
 from langchain_tooltree.experience.records import ChatMessage, is_reference
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.flows import Flow, async_twin, driven
@@ -111,7 +111,7 @@ class ToolTreeNode(Runnable[Any, dict[str, list[BaseMessage]]]):
             raise EmptyQueryError(msg)
         said = Conversation.of(values, self._messages_key)
         guide = _LeftInState.found(
-            values.get(self._suggestions_key), values.get(self._recalled_key), said, self._planner.effects
+            values.get(self._suggestions_key), values.get(self._recalled_key), said, self._planner.effects.reads
         )
         return Turn(
             planner=self._planner,
@@ -131,11 +131,11 @@ class _LeftInState:
     advice: str
     suggested: Mapping[str, tuple[float, int]]  # by tool: its share, and how many runs speak for it
     said: int  # messages of the conversation, as a record has it
-    effects: Mapping[str, str]  # of the tools
+    reads: Collection[str]  # the tools that only read
 
     @classmethod
     def found(
-        cls, suggestions: Any, recalled: Any, said: Conversation, effects: Mapping[str, str]
+        cls, suggestions: Any, recalled: Any, said: Conversation, reads: Collection[str]
     ) -> "_LeftInState | None":
         """What there is under the two keys; what is of another form is the user's own, and stands for nothing."""
         advice = recalled if isinstance(recalled, str) and is_reference(recalled) else ""
@@ -144,7 +144,7 @@ class _LeftInState:
             match each:
                 case {"tool": str(tool), "score": float(share), "support": int(runs)} if 0 < share <= 1 and runs > 0:
                     suggested[tool] = (share, runs)
-        return cls(advice, suggested, len(said.chat), effects) if advice or suggested else None
+        return cls(advice, suggested, len(said.chat), reads) if advice or suggested else None
 
     def next_tools(self, dialogue: Sequence[ChatMessage], allowed: Collection[str]) -> Flow[NextTools | None]:
         """The suggestions, where the search begins; in later states they are out of date."""
@@ -155,7 +155,7 @@ class _LeftInState:
         shares = {tool: share for tool, (share, _) in known.items()}
         runs = {tool: runs for tool, (_, runs) in known.items()}
         found = NextTools(shares=shares, runs=runs, other=max(1 - sum(shares.values()), 0.0))
-        return dataclasses.replace(found, text=hint_line(found, reads=reads_in(self.effects)))
+        return dataclasses.replace(found, text=hint_line(found, reads=self.reads))
 
     def remedy(self, said: Conversation, tools: Sequence[Any], meter: Meter) -> Flow[str]:  # noqa: ARG002 - nobody is asked
         """Nothing: trouble is the business of a node of its own, too."""

@@ -24,6 +24,7 @@ from langchain_core.tools import BaseTool
 
 from langchain_tooltree._langgraph import has_answers, numbered_apart, state_reader, without_reserved
 from langchain_tooltree.conversation import Conversation
+from langchain_tooltree.effects import CallEffects, Effects
 from langchain_tooltree.errors import ConfigurationError, check_arguments
 from langchain_tooltree.events import Event, FallbackEvent, StartEvent
 from langchain_tooltree.experience.embeddings import resolve_embeddings
@@ -93,7 +94,7 @@ class PlannerOptions(TypedDict, total=False):
     judge: str | BaseChatModel | Judge | None
     post_judge: str | BaseChatModel | Judge | None
     config: SearchConfig | None
-    effects: Mapping[str, str] | None
+    effects: Effects | CallEffects | None
     sandbox: Sandbox | None
     same: Same | None
     embeddings: Embeddings | str | None
@@ -168,7 +169,7 @@ class Planner:
         self.effects = classify_tools(
             self.library, options.get("effects"), sandbox, held_back=self.host_hooks.held_back, selection=selection
         )
-        if set(self.effects.values()) == {"write"}:
+        if not self.effects.may_try:
             logger.warning(
                 "No tool is declared a read or bound by a sandbox, so nothing can be tried out while planning. "
                 "Pass effects={%r: 'read', ...} for the tools that only read.",
@@ -196,7 +197,8 @@ class Planner:
     def fingerprint(self) -> str:
         """A digest of all that decides which operations a search launches, its models' answers aside."""
         cards = list(self.cards.values())
-        return digest(repr((self.config, self.prompts, sorted(self.effects.items()), cards, self.judge_calls)))
+        effects = [(name, self.effects.described(name)) for name in sorted(self.library.names)]
+        return digest(repr((self.config, self.prompts, effects, cards, self.judge_calls)))
 
     def answer(
         self,
@@ -346,7 +348,7 @@ class SearchSession:
         match operation.kind:
             case "plan":
                 query = self.dialogue.query
-                narrowed = planner.model, planner.narrowing, planner.effects, query, meter
+                narrowed = planner.model, planner.narrowing, planner.effects.reads, query, meter
                 tools = yield from plan_tools(*narrowed, instruction=planner.prompts.plan)
                 found: dict[str, Any] = {"tools": tools}
             case "propose":

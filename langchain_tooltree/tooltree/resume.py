@@ -24,7 +24,8 @@ from langchain_tooltree.tooltree.dialogue import SoFar
 from langchain_tooltree.tooltree.planner import KEPT_SEARCHES, SearchSession, Turn
 from langchain_tooltree.tooltree.result import comparable, plan_metadata
 from langchain_tooltree.tooltree.sandbox import Same
-from langchain_tooltree.tooltree.search import Effect, Node, TreeSearch, WarmStart
+from langchain_tooltree.tooltree.search import Node, TreeSearch, WarmStart
+from langchain_tooltree.tooltree.tools import SearchEffects
 
 logger = logging.getLogger(__name__)
 
@@ -43,7 +44,7 @@ def warm_start_of(
     search: TreeSearch,
     messages: Sequence[BaseMessage],
     *,
-    effects: Mapping[str, Effect],
+    effects: SearchEffects,
     same_request: bool,
     repeatable: Collection[str],
     same: Same | None = None,
@@ -67,7 +68,7 @@ def warm_start_of(
         carried_out = best is not None and best.id == node.id
         return WarmStart.below(search.tree, node, carried_out=carried_out, differing=differing)
     later = Conversation(rest)
-    changed = next((call["name"] for call in later.calls if effects.get(call["name"]) != "read"), None)
+    changed = next((call["name"] for call in later.calls if effects.of(call["name"], call["args"]) != "read"), None)
     if changed or later.latest != "request" or differing != SAME:
         return WarmStart(
             anew=f"{changed} may have changed the world since" if changed else "the request is another one"

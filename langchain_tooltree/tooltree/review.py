@@ -16,21 +16,21 @@ from langgraph.runtime import Runtime
 
 from langchain_tooltree._langgraph import sent_calls
 from langchain_tooltree.conversation import Conversation, calls_in
+from langchain_tooltree.effects import CallEffects, Effects
 from langchain_tooltree.tooltree.approval import EDIT, REJECT, Approvals, admit, ask, check_named
 from langchain_tooltree.tooltree.result import KEY, plan_metadata
 from langchain_tooltree.tooltree.signed_reasoning import CALL_BLOCKS, PLAIN_BLOCKS, block_id, with_arguments
-from langchain_tooltree.tooltree.tools import checked_effects
 
 
 class _Review:
     """What middleware and node share: which calls wait, what was approved, and that nothing else runs."""
 
-    def __init__(self, effects: Mapping[str, str] | None) -> None:
-        self._reads = frozenset(name for name, effect in checked_effects(effects).items() if effect == "read")
+    def __init__(self, effects: Effects | CallEffects | None) -> None:
+        self.effects = CallEffects.declared_as(effects)
         self._approvals = Approvals()
 
     def needs_approval(self, call: ToolCall) -> bool:
-        return call["name"] not in self._reads
+        return self.effects.of(call["name"], call["args"]) != "read"
 
     def of(self, said: Conversation) -> list[BaseMessage]:
         """Have a person decide on the calls that wait, and say it in messages."""
@@ -85,13 +85,13 @@ class PlanReviewMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         effects: As for the planner. Calls of tools declared `"read"` need no approval, all others do.
     """
 
-    def __init__(self, effects: Mapping[str, str] | None = None) -> None:
+    def __init__(self, effects: Effects | CallEffects | None = None) -> None:
         super().__init__()
         self._review = _Review(effects)
 
     def reviews(self, tool: str) -> bool:
         """Whether calls of a tool of this name need approval."""
-        return self._review.needs_approval(ToolCall(name=tool, args={}, id=None))
+        return tool not in self._review.effects.reads
 
     def after_model(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any] | None:  # noqa: ARG002
         """Review the calls that the model node has asked for."""
@@ -134,7 +134,7 @@ class PlanReviewNode(Runnable[Any, dict[str, list[BaseMessage]]]):
         messages_key: Where in the state the conversation stands.
     """
 
-    def __init__(self, effects: Mapping[str, str] | None = None, *, messages_key: str = "messages") -> None:
+    def __init__(self, effects: Effects | CallEffects | None = None, *, messages_key: str = "messages") -> None:
         self.name = "PlanReviewNode"
         self._review = _Review(effects)
         self._messages_key = messages_key

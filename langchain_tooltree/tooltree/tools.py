@@ -4,7 +4,6 @@ A search runs tools whose results may never be kept. So a tool runs only if it i
 `write`, which is judged but left to the user's own tools node, or, if a sandbox binds it, tried out in a fork.
 """
 
-import inspect
 import json
 import logging
 import types
@@ -12,7 +11,7 @@ import typing
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal, cast, get_type_hints
+from typing import Any, get_type_hints
 
 import jsonschema  # here, since an import at the first call would block the event loop that the call runs on
 from langchain_core.tools import BaseTool, StructuredTool
@@ -32,8 +31,8 @@ from pydantic import (
 from pydantic.v1 import BaseModel as BaseModelV1
 from pydantic.v1 import ValidationError as ValidationErrorV1
 
+from langchain_tooltree.effects import CallEffects, Effects
 from langchain_tooltree.errors import ConfigurationError, ToolDefinitionError, did_you_mean
-from langchain_tooltree.experience.guide import ReadTool
 from langchain_tooltree.text import LONGEST_TEXT, cut
 from langchain_tooltree.tooltree.sandbox import Sandbox
 from langchain_tooltree.tooltree.search import Effect
@@ -45,8 +44,6 @@ MAX_EXAMPLES = 3
 
 MAX_PROBLEMS = 5
 """Invalid arguments that a model is shown of one call: a call with more is better written from the start."""
-
-DeclaredEffect = Literal["read", "write"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,55 +306,69 @@ def _aliases(field: Any) -> set[str]:
     return {alias for alias in (field.alias, *paths) if isinstance(alias, str)}
 
 
-def checked_effects(effects: Mapping[str, str] | None, *, such_as: str = "search") -> dict[str, DeclaredEffect]:
-    """Effects as they were declared; anything else than a mapping to `"read"` and `"write"` is refused."""
-    if effects is not None and not isinstance(effects, Mapping):
-        msg = f"effects must be a mapping such as {{{such_as!r}: 'read'}}, got {effects!r}."
-        raise ConfigurationError(msg)
-    declared: dict[str, DeclaredEffect] = {}
-    for name, effect in (effects or {}).items():
-        if effect not in {"read", "write"}:
-            msg = f"effects[{name!r}] must be 'read' or 'write', got {effect!r}."
-            raise ConfigurationError(msg)
-        declared[name] = cast("DeclaredEffect", effect)
-    return declared
+@dataclass(frozen=True, slots=True)
+class SearchEffects:
+    """What a call does while searching: it reads, acts in a fork, or is left to the host.
+
+    Tools that the sandbox binds act in a fork unless they only read. Those in `held_back` wait for a human's approval:
+    they count as writes even if they are declared reads, because a searched call would have run before anybody was
+    asked; in a fork they may still be tried.
+    """
+
+    declared: CallEffects  # of these tools
+    bound: frozenset[str] = frozenset()
+    held_back: frozenset[str] = frozenset()
+
+    def of(self, tool: str, arguments: Mapping[str, Any] | None) -> Effect:
+        """The effect of a call."""
+        if tool not in self.held_back and self.declared.of(tool, arguments) == "read":
+            return "read"
+        return "sandboxed" if tool in self.bound else "write"
+
+    @property
+    def reads(self) -> frozenset[str]:
+        """Names of the tools that only read, whatever the arguments, and may do so while searching."""
+        return self.declared.reads - self.held_back
+
+    @property
+    def may_try(self) -> bool:
+        """Whether any call may run while searching."""
+        return bool(self.bound or self.reads or self.declared.by_arguments - self.held_back)
+
+    def described(self, tool: str) -> str:
+        """What is known of a tool, in words that are the same in every process."""
+        if tool in self.held_back or tool not in self.reads | self.declared.by_arguments:
+            return self.of(tool, {})
+        return self.declared.described(tool)
 
 
 def classify_tools(
     library: ToolLibrary,
-    effects: Mapping[str, str] | None = None,
+    effects: Effects | CallEffects | None = None,
     sandbox: Sandbox | None = None,
     *,
     held_back: Collection[str] = (),
     selection: bool = False,
-) -> dict[str, Effect]:
-    """Decide for each tool whether it may run while searching.
+) -> SearchEffects:
+    """Decide for each tool which of its calls may run while searching.
 
-    Tools that the sandbox binds are `sandboxed` unless declared `read`. Those in `held_back` wait for a human's
-    approval: they count as writes even if they are declared reads, because a searched call would have run before
-    anybody was asked; in a fork they may still be tried. With `selection`, the tools are a selection, and the others
-    may be named as well.
+    With `selection`, the tools are a selection, and the others may be named as well.
     """
-    declared = checked_effects(effects, such_as=library.names[0])
-    bound = {tool.name for tool in sandbox.tools} if sandbox is not None else set()
-    _check_names("effects", set(declared), library, selection=selection)
-    _check_names("the sandbox", bound, library, selection=selection)
+    declared = CallEffects.declared_as(effects, such_as=library.names[0])
+    bound = frozenset(tool.name for tool in sandbox.tools) if sandbox is not None else frozenset[str]()
+    _check_names("effects", {*declared.names}, library, selection=selection)
+    _check_names("the sandbox", {*bound}, library, selection=selection)
     for name in sorted(bound & set(library.names)):
         if _injects_store(library.by_name[name]):
             msg = f"{name!r} has the store or the runtime injected, which no fork can contain; do not bind it."
             raise ConfigurationError(msg)
-    classified: dict[str, Effect] = {}
-    for tool in library:
-        effect = declared.get(tool.name, "read" if isinstance(tool, ReadTool) else None)
-        if effect == "read" and _returns_command(tool):
+    here = declared.among(library)
+    for name in here.reads | here.by_arguments:
+        if _returns_command(library.by_name[name]):
             lost = "whose state update would be lost while searching; declare it a write"
-            msg = f"{tool.name!r} is declared a read but returns a Command, {lost}."
+            msg = f"{name!r} is declared a read but returns a Command, {lost}."
             raise ConfigurationError(msg)
-        if effect == "read" and tool.name not in held_back:
-            classified[tool.name] = "read"
-        else:
-            classified[tool.name] = "sandboxed" if tool.name in bound else "write"
-    return classified
+    return SearchEffects(here, bound & set(library.names), frozenset(held_back))
 
 
 def _check_names(source: str, names: set[str], library: ToolLibrary, *, selection: bool) -> None:
@@ -369,39 +380,6 @@ def _check_names(source: str, names: set[str], library: ToolLibrary, *, selectio
     for name in sorted(unknown):
         if meant := did_you_mean(name, set(library.names) - names):
             logger.warning("%s names %s, which is not among the tools of this request.%s", source, name, meant)
-
-
-def mcp_effects(tools: Iterable[BaseTool], *, server: str) -> dict[str, DeclaredEffect]:
-    """Believe the read-only hints of one MCP server that you trust.
-
-    A hint is a claim of the server, so it counts only where you name the server:
-    `effects={**mcp_effects(await client.get_tools(server_name="files"), server="files")}`.
-
-    Args:
-        tools: Tools of that server, loaded with langchain-mcp-adapters or `langchain.mcp`. Best pass no others: with
-            `langchain.mcp`, a server's name is its own claim as well.
-        server: Its name. Tools that name another server are left out.
-
-    Returns:
-        `"read"` for tools hinted read-only, `"write"` for those hinted otherwise; no entry without a hint.
-    """
-    effects: dict[str, DeclaredEffect] = {}
-    for tool in tools:
-        metadata = tool.metadata or {}
-        provenance = metadata.get("mcp") or {}
-        named = (provenance.get("server") or {}).get("name") or _configured_server(tool) or server
-        hints: Mapping[str, Any] = (provenance.get("tool") or {}).get("annotations") or {}
-        hint = metadata.get("readOnlyHint", hints.get("read_only_hint"))
-        if named == server and hint is not None:
-            effects[tool.name] = "read" if hint is True else "write"
-    return effects
-
-
-def _configured_server(tool: BaseTool) -> str | None:
-    """The server that langchain-mcp-adapters loaded a tool from, which only the tool's coroutine knows."""
-    coroutine = tool.coroutine if isinstance(tool, StructuredTool) else None
-    name = inspect.getclosurevars(coroutine).nonlocals.get("server_name") if inspect.isfunction(coroutine) else None
-    return name if isinstance(name, str) else None
 
 
 def _hints(tool: BaseTool) -> dict[str, Any]:

@@ -37,6 +37,7 @@ from langchain_tooltree._langgraph import (
 )
 from langchain_tooltree.cli import REFUSED, UNHEALTHY
 from langchain_tooltree.conversation import Conversation
+from langchain_tooltree.effects import CallEffects
 from langchain_tooltree.errors import check_arguments, check_count, import_extra
 from langchain_tooltree.flows import (
     Flow,

@@ -7,6 +7,7 @@ from typing import Any
 
 from langgraph.types import Command
 
+from langchain_tooltree.effects import CallEffects, DeclaredEffect
 from langchain_tooltree.experience.records import readable
 from langchain_tooltree.tooltree import driver as driver_module
 from langchain_tooltree.tooltree import resume as resume_module
@@ -135,7 +136,8 @@ from langchain_tooltree.tooltree.search.tree import Call, Effect, Frontier, Node
 from langchain_tooltree.tooltree.search.warm_start import WarmStart
 from langchain_tooltree.tooltree.signed_reasoning import Reply, SignedReasoning, fields_together, signed_reasoning_of
 from langchain_tooltree.tooltree.tool_executor import HostHooks, ToolNodes, ToolStep, observe
-from langchain_tooltree.tooltree.tools import DeclaredEffect, checked_arguments, classify_tools
+from langchain_tooltree.tooltree.tools import SearchEffects, checked_arguments
+from langchain_tooltree.tooltree.tools import classify_tools as effects_of
 
 MANY_QUESTIONS: Any = {"proposals": "together", "pre_evaluation": "batched", "post_evaluation": "needed"}
 """Settings of a search that asks the proposer and the judge each by itself, for tests of what they are asked."""
@@ -154,6 +156,18 @@ def deciding(asked: Iterable[Any], *decisions: Mapping[str, Any]) -> Command[Any
 def clean_arguments(tool, written):
     """The arguments that are left of those that a model wrote."""
     return checked_arguments(tool, written)[0]
+
+
+def effects_as(told):
+    """Effects of tools, by name, as a planner holds them."""
+    reads = CallEffects.declared_as({name: "read" for name, effect in told.items() if effect == "read"})
+    return SearchEffects(reads, frozenset(name for name, effect in told.items() if effect == "sandboxed"))
+
+
+def classify_tools(library, effects=None, sandbox=None, **options):
+    """What each tool does while searching, by what is known of it without arguments."""
+    known = effects_of(library, effects, sandbox, **options)
+    return {name: known.of(name, {}) for name in library.names}
 
 
 def find_problem(tool, arguments):

@@ -9,7 +9,7 @@ from langchain_core.tools import InjectedToolArg, tool
 from langchain_tooltree import SearchConfig, ToolLibrary
 from langchain_tooltree.testing import ScriptedChatModel
 from tests.internals.hall import Meter
-from tests.internals.tooltree import ProposalRequest, Proposer
+from tests.internals.tooltree import ProposalRequest, Proposer, effects_as
 
 
 @tool
@@ -43,7 +43,7 @@ def ask(drive):
         model = ScriptedChatModel(replies=replies)
         library = ToolLibrary([add, look])
         proposer = Proposer(
-            model, library, {"add": "read", "look": "write"}, SearchConfig(**{"pre_evaluation": "batched", **settings})
+            model, library, effects_as({"add": "read"}), SearchConfig(**{"pre_evaluation": "batched", **settings})
         )
         meter = Meter(allowance)
         request = ProposalRequest(
@@ -185,7 +185,7 @@ async def test_injected_arguments_written_by_a_model_are_thrown_away(drive):
 
     library = ToolLibrary([mine])
     model = ScriptedChatModel(replies=[calls(("mine", {"place": "attic", "owner": "mallory"}))])
-    proposer = Proposer(model, library, {"mine": "read"}, SearchConfig())
+    proposer = Proposer(model, library, effects_as({"mine": "read"}), SearchConfig())
     proposal = await drive(proposer.propose(ProposalRequest([HumanMessage("Look.")], ["mine"]), Meter(2)))
     assert [call.arguments for call in proposal.calls] == [{"place": "attic"}]
 
@@ -289,7 +289,9 @@ async def test_the_frame_of_a_call_has_no_injected_arguments(drive):
     written = {"place": "attic", "owner": "mallory"}
     block = {"type": "tool_use", "id": "c0", "name": "mine", "input": written}
     reply = calls(("mine", written)).model_copy(update={"content": [THINKING, block]})
-    proposer = Proposer(ScriptedChatModel(replies=[reply]), ToolLibrary([mine]), {"mine": "read"}, SearchConfig())
+    proposer = Proposer(
+        ScriptedChatModel(replies=[reply]), ToolLibrary([mine]), effects_as({"mine": "read"}), SearchConfig()
+    )
     proposal = await drive(proposer.propose(ProposalRequest([HumanMessage("Look.")], ["mine"]), Meter(2)))
     [call] = proposal.calls
     assert call.signed_reasoning.block == {**block, "input": {"place": "attic"}}

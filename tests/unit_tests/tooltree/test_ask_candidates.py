@@ -9,7 +9,7 @@ from pydantic import Field
 from langchain_tooltree import Prompts, SearchConfig, ToolCard, ToolLibrary
 from langchain_tooltree.testing import ScriptedChatModel
 from tests.internals.hall import Meter
-from tests.internals.tooltree import SAID_DONE, SAID_OPEN, ProposalRequest, Proposer
+from tests.internals.tooltree import SAID_DONE, SAID_OPEN, ProposalRequest, Proposer, effects_as
 
 
 @tool
@@ -76,7 +76,7 @@ def ask(drive):
         model = model or Bound(replies=replies)
         library = ToolLibrary([add, look, vote])
         config = SearchConfig(proposals="own_step", pre_evaluation="fused", top_k=3)
-        proposer = Proposer(model, library, dict.fromkeys(library.names, "read"), config, settings)
+        proposer = Proposer(model, library, effects_as(dict.fromkeys(library.names, "read")), config, settings)
         meter = Meter(allowance)
         request = ProposalRequest(conversation, library.names, **asked)
         return await drive(proposer.propose(request, meter)), meter, model
@@ -226,7 +226,7 @@ async def test_what_cards_say_beyond_the_tools_is_told_with_a_question_for_candi
     library = ToolLibrary([add, look], [card])
     model = Bound(replies=[calls(DESK), "At home.", calls(DESK)])
     told = Prompts(cards="Cards:\n{cards}", candidates="Up to {count}.")
-    effects = dict.fromkeys(library.names, "read")
+    effects = effects_as(dict.fromkeys(library.names, "read"))
     proposer = Proposer(model, library, effects, SearchConfig(), prompts=told)
     for own_step, shown in ((False, library.names), (True, library.names), (False, ["add"])):
         await drive(proposer.propose(ProposalRequest(OBSERVED, shown, own_step=own_step), Meter(1)))

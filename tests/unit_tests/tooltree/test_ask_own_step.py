@@ -17,6 +17,7 @@ from tests.internals.tooltree import (
     SAID_OPEN,
     ProposalRequest,
     Proposer,
+    effects_as,
 )
 
 
@@ -71,7 +72,7 @@ def step(drive):
     async def run(*replies, allowance=9, conversation=CONVERSATION, settings=None, **asked):
         model = Bound(replies=replies)
         library = ToolLibrary([add, look, send])
-        effects = {"add": "read", "look": "read", "send": "write"}
+        effects = effects_as({"add": "read", "look": "read"})
         proposer = Proposer(model, library, effects, SearchConfig(), settings)
         meter = Meter(allowance)
         request = ProposalRequest(conversation, library.names, own_step=True, **asked)

@@ -29,9 +29,9 @@ def plan(drive, numbered_tools):
     return run
 
 
-def planned(model, library, query, meter, *, effects=None, retriever=None, **settings):
+def planned(model, library, query, meter, *, reads=(), retriever=None, **settings):
     narrowing = ToolNarrowing(library, SearchConfig(**settings), ToolRetriever(library, retriever=retriever))
-    return plan_tools(model, narrowing, effects or {}, query, meter)
+    return plan_tools(model, narrowing, reads, query, meter)
 
 
 async def test_tools_of_other_domains_are_dropped_and_those_of_none_stay(plan):
@@ -79,8 +79,7 @@ async def test_a_read_that_returns_nothing_is_dropped_and_a_write_is_not(drive, 
     nothing = [ToolCard(name, "", output_schema={"type": "null"}) for name in ("look", "send")]
     library = ToolLibrary(numbered_tools("look", "send", "say"), nothing)
     model = ScriptedChatModel(replies=[{"domains": [], "tools": []}])
-    effects = {"look": "read", "send": "write", "say": "read"}
-    assert await drive(planned(model, library, "Go.", Meter(2), effects=effects)) == ("send", "say")
+    assert await drive(planned(model, library, "Go.", Meter(2), reads={"look", "say"})) == ("send", "say")
 
 
 async def test_of_many_tools_the_question_is_about_the_most_relevant_sixty(drive, numbered_tools):

@@ -4,7 +4,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from tests.internals.experience import as_reference
-from tests.internals.tooltree import Call, Observation, last_search, warm_start_of
+from tests.internals.tooltree import Call, Observation, effects_as, last_search, warm_start_of
 
 EFFECTS = {"look": "read", "ask": "read", "paint": "sandboxed", "send": "write"}
 
@@ -36,7 +36,7 @@ def result(message, content, status="success"):
 
 
 def found(search, *messages, **changes):
-    given = {"effects": EFFECTS, "same_request": True, "repeatable": {"look", "ask"}}
+    given = {"effects": effects_as(EFFECTS), "same_request": True, "repeatable": {"look", "ask"}}
     return warm_start_of(search, [HumanMessage("Paint it."), *messages], **{**given, **changes})
 
 

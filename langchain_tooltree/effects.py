@@ -1,0 +1,296 @@
+"""Effects: which calls only read, so that a search may run them, and which may change something.
+
+Whoever asks whether a call is a write asks `CallEffects.of`, with the arguments. What is not known for a read is one.
+"""
+
+import copy
+import inspect
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, is_dataclass, replace
+from functools import cached_property
+from typing import Any, Literal, NamedTuple, cast
+
+from langchain_core.tools import BaseTool, StructuredTool
+
+from langchain_tooltree.errors import ConfigurationError
+from langchain_tooltree.experience.excerpts import READING_VERBS, call_digest, words_of_name
+from langchain_tooltree.text import words_of
+
+logger = logging.getLogger(__name__)
+
+DeclaredEffect = Literal["read", "write"]
+
+Declaration = DeclaredEffect | Callable[[Mapping[str, Any]], DeclaredEffect]
+"""What a tool does to the world: always the same, or, by a function, what a call with these arguments does."""
+
+ToolKey = str | BaseTool | Callable[..., Any]
+"""A tool by its name, or the tool itself, or the function that it was made of."""
+
+Effects = Mapping[Any, Declaration] | Iterable[tuple[ToolKey, Declaration]]
+"""What users declare: a mapping of a `ToolKey` to what the tool does, or pairs, since most tools cannot be keys."""
+
+
+class ReadTool(StructuredTool):
+    """A tool that asks past runs and changes nothing.
+
+    A planner knows it for a read by its class, and not by its name, which a write of a user's own may bear.
+    """
+
+
+class _Declared(NamedTuple):
+    name: str
+    effect: Declaration
+    tool: Any = None  # the tool, or its function, that this was said of; `None` for any that bears the name
+
+
+class _HintedEffect(str):
+    """An effect as a server hints it, which holds for that server's tool alone."""
+
+    __slots__ = ("tool",)
+    tool: BaseTool
+
+
+@dataclass(frozen=True)
+class CallEffects:
+    """What is known of the effects of calls.
+
+    Made by `declared_as` of what a user has said. `among` says what that means for the tools at hand.
+    """
+
+    entries: tuple[_Declared, ...] = ()
+    _told: set[str] = field(default_factory=set, compare=False, repr=False)  # what was warned of already
+
+    @classmethod
+    def declared_as(cls, effects: "Effects | CallEffects | None", *, such_as: str = "search") -> "CallEffects":
+        """Effects as a user has declared them; what they cannot be is refused."""
+        if isinstance(effects, CallEffects):
+            return effects
+        if effects is None:
+            return cls()
+        pairs = list(effects.items()) if isinstance(effects, Mapping) else _pairs(effects)
+        if pairs is None:
+            msg = (
+                f"effects must be a mapping such as {{{such_as!r}: 'read'}}, got {effects!r}; or a list of such pairs."
+            )
+            raise ConfigurationError(msg)
+        return cls(tuple(_declared(key, effect) for key, effect in pairs))
+
+    def of(self, tool_name: str, arguments: Mapping[str, Any] | None) -> DeclaredEffect:
+        """What a call does: a read only if nothing else is declared of it.
+
+        A function that raises, or answers anything but `"read"`, means a write.
+        """
+        said = self._by_name.get(tool_name, ())
+        return "read" if said and all(_reads(effect, arguments) for effect in said) else "write"
+
+    @cached_property
+    def reads(self) -> frozenset[str]:
+        """Names of the tools that only read, whatever the arguments."""
+        return frozenset(name for name, said in self._by_name.items() if all(effect == "read" for effect in said))
+
+    @cached_property
+    def by_arguments(self) -> frozenset[str]:
+        """Names of the tools of which some calls may be reads, and others writes."""
+        named = (name for name, said in self._by_name.items() if "write" not in said)
+        return frozenset(named) - self.reads
+
+    @property
+    def may_read(self) -> bool:
+        """Whether any call is known for a read."""
+        return bool(self.reads or self.by_arguments)
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Names of the tools of which anything is declared."""
+        return frozenset(self._by_name)
+
+    def among(self, tools: Iterable[Any]) -> "CallEffects":
+        """The effects of these tools, by their names.
+
+        What was declared of a tool holds for that very object. Of two tools that share a name, nobody knows which one
+        a call reaches, so its calls are writes. The package's own read-only tools are reads.
+        """
+        found: dict[str, BaseTool] = {}
+        twice: set[str] = set()
+        for tool in tools:
+            if isinstance(tool, BaseTool):
+                if tool.name in found and found[tool.name] is not tool:
+                    twice.add(tool.name)
+                found[tool.name] = tool
+        entries = []
+        for name, tool in found.items():
+            effect = "write" if name in twice else self._effect_of(tool)
+            if effect is not None:
+                entries.append(_Declared(name, effect))
+        return replace(self, entries=tuple(entries))
+
+    def of_calls(self, calls: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+        """The effects of calls by their tools, as a record keeps them under `EFFECTS`."""
+        told: dict[str, Any] = {}
+        for call in calls:
+            name, arguments = call["name"], call["args"]
+            if name not in self.by_arguments:
+                told[name] = self.of(name, arguments)
+            elif self.of(name, arguments) == "read":
+                told.setdefault(name, []).append(call_digest(name, arguments))
+            else:
+                told.setdefault(name, [])
+        return told
+
+    def pinned(self, known: Mapping[str, BaseTool]) -> "CallEffects":
+        """The same, with what was declared by name held for the tools that bear these names now."""
+        entries = (each if each.tool else each._replace(tool=known.get(each.name)) for each in self.entries)
+        return replace(self, entries=tuple(entries))
+
+    def described(self, name: str) -> str:
+        """What is declared of a tool in words that are the same in every process."""
+        return " ".join(map(_described, self._by_name.get(name, ())))
+
+    def tell_once(self, message: str, *given: Any) -> None:
+        """Warn of something once for each declaration."""
+        told = message % given
+        if told not in self._told:
+            self._told.add(told)
+            logger.warning(message, *given)
+
+    @cached_property
+    def _by_name(self) -> dict[str, list[Declaration]]:
+        by_name: dict[str, list[Declaration]] = {}
+        for each in self.entries:
+            by_name.setdefault(each.name, []).append(each.effect)
+        return by_name
+
+    def _effect_of(self, tool: BaseTool) -> Declaration | None:
+        said = [each for each in self.entries if each.name == tool.name]
+        own = [each for each in said if each.tool is not None and is_same_tool(tool, each.tool)]
+        if found := own or [each for each in said if each.tool is None]:
+            return found[0].effect if len({each.effect for each in found}) == 1 else "write"
+        if not said:
+            return "read" if isinstance(tool, ReadTool) else None
+        if any(each.effect != "write" for each in said):
+            self.tell_once(
+                "The tool %s is not the one that was declared a read under this name, so its calls count as writes. "
+                "Declare this one: effects=[(tool, 'read')].",
+                tool.name,
+            )
+        return "write"
+
+
+def is_same_tool(tool: BaseTool, declared: Any) -> bool:
+    """Whether a tool is the one declared, the tool of that function, or a copy of it that runs the same function."""
+    if tool is declared:
+        return True
+    functions = [getattr(tool, "func", None), getattr(tool, "coroutine", None)]
+    if not isinstance(declared, BaseTool):
+        return any(function is declared for function in functions)
+    # What other kinds of tools run may depend on any of their fields.
+    return type(tool) is type(declared) is StructuredTool and functions == [declared.func, declared.coroutine]
+
+
+def _pairs(effects: Any) -> list[tuple[Any, Any]] | None:
+    if isinstance(effects, str) or not isinstance(effects, Iterable):
+        return None
+    pairs = list(effects)
+    return pairs if all(isinstance(each, tuple | list) and len(each) == 2 for each in pairs) else None  # noqa: PLR2004
+
+
+def _declared(key: Any, effect: Any) -> _Declared:
+    name = key if isinstance(key, str) else key.name if isinstance(key, BaseTool) else getattr(key, "__name__", None)
+    if not isinstance(name, str):
+        msg = f"A key of effects must be a tool or the name of one, got {type(key).__name__} {key!r}."
+        raise ConfigurationError(msg)
+    is_async = inspect.iscoroutinefunction(effect) or inspect.iscoroutinefunction(getattr(effect, "__call__", None))  # noqa: B004
+    if is_async or not (effect in ("read", "write") or callable(effect)):
+        msg = f"effects[{name!r}] must be 'read' or 'write', got {effect!r}; or a plain function of the arguments."
+        raise ConfigurationError(msg)
+    return _Declared(name, effect, effect.tool if isinstance(effect, _HintedEffect) else None if key is name else key)
+
+
+def _reads(effect: Declaration, arguments: Mapping[str, Any] | None) -> bool:
+    if not callable(effect):
+        return effect == "read"
+    try:
+        answer = effect(copy.deepcopy(dict(arguments or {})))  # it may change what it gets
+        return isinstance(answer, str) and answer == "read"
+    except Exception as error:  # noqa: BLE001 - what cannot be told is a write
+        logger.debug("The effect of a call is not known: %s: %s", type(error).__name__, error)
+        return False
+
+
+def _described(effect: Declaration) -> str:
+    if not callable(effect):
+        return str(effect)
+    kind = type(effect)
+    if is_dataclass(effect):
+        return repr(effect)
+    named = effect if hasattr(effect, "__qualname__") else kind
+    return f"{named.__module__}.{named.__qualname__}"
+
+
+# --- what servers say ---
+
+
+def mcp_effects(tools: Iterable[BaseTool], *, server: str) -> dict[str, DeclaredEffect]:
+    """Believe the read-only hints of one MCP server that you trust.
+
+    A hint is a claim of the server, so it counts only where you name the server:
+    `effects={**mcp_effects(await client.get_tools(server_name="files"), server="files")}`. It holds for the very tools
+    that you pass: a tool of another server is a write even if it bears the same name.
+
+    Args:
+        tools: Tools of that server, loaded with langchain-mcp-adapters or `langchain.mcp`. Best pass no others: with
+            `langchain.mcp`, a server's name is its own claim as well.
+        server: Its name. Tools that name another server are left out.
+
+    Returns:
+        `"read"` for tools hinted read-only, `"write"` for those hinted otherwise, or hinted destructive as well; no
+        entry without a hint.
+    """
+    effects: dict[str, DeclaredEffect] = {}
+    for tool in tools:
+        metadata = tool.metadata or {}
+        provenance = metadata.get("mcp") or {}
+        named = (provenance.get("server") or {}).get("name") or _configured_server(tool) or server
+        hints: Mapping[str, Any] = (provenance.get("tool") or {}).get("annotations") or {}
+        reads = _hinted(metadata.get("readOnlyHint"), hints.get("read_only_hint"))
+        destroys = _hinted(metadata.get("destructiveHint"), hints.get("destructive_hint"))
+        if named == server and reads:
+            is_read = all(hint is True for hint in reads) and all(hint is False for hint in destroys)
+            hinted = _HintedEffect("read" if is_read and effects.get(tool.name) != "write" else "write")
+            hinted.tool = tool
+            effects[tool.name] = cast("DeclaredEffect", hinted)
+    return effects
+
+
+def _hinted(*hints: Any) -> list[Any]:
+    return [hint for hint in hints if hint is not None]
+
+
+def _configured_server(tool: BaseTool) -> str | None:
+    """The server that langchain-mcp-adapters loaded a tool from, which only the tool's coroutine knows."""
+    coroutine = tool.coroutine if isinstance(tool, StructuredTool) else None
+    name = inspect.getclosurevars(coroutine).nonlocals.get("server_name") if inspect.isfunction(coroutine) else None
+    return name if isinstance(name, str) else None
+
+
+# --- what names say ---
+
+_WRITES = frozenset(
+    words_of("book buy cancel create delete modify pay purchase refund remove send transfer update write")
+)
+"""Verbs of tools that act: those of the tau benchmarks' shop and airline (book, cancel, modify, send, transfer and
+update), of files and databases (create, delete, remove, write), and of what costs money."""
+
+_NOUNS = frozenset(words_of("book transfer update"))
+"""Those that are also names of things, as in `get_book`."""
+
+
+def verb_of_write(tool_name: str) -> str | None:
+    """The word in the name of a tool that says that it acts, if there is one."""
+    looked_up = False
+    for word in words_of_name(tool_name):
+        if word in _WRITES and not (looked_up and word in _NOUNS):
+            return word
+        looked_up = looked_up or word in READING_VERBS
+    return None
