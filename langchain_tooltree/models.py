@@ -37,7 +37,7 @@ from pydantic import BaseModel
 
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.flows import Flow, FlowStep, TwinStep
-from langchain_tooltree.text import counts_added, json_object
+from langchain_tooltree.text import counts_added, json_object, quoted_from
 
 logger = logging.getLogger(__name__)
 
@@ -410,14 +410,18 @@ class StructuredQuestion:
                 parsed = raw.tool_calls[0]["args"] if raw is reply and raw.tool_calls else None
                 if raw is not reply:
                     parsed = reply["parsed"]
-                return raw, parsed if isinstance(parsed, dict) else json_object(_said(raw))
+                return raw, parsed if isinstance(parsed, dict) else self._read(raw)
         raw = yield from request(self.model, spelled, self.config, meter)
         meter.count(raw, self.config)
         if refusal is not None:
             name = type(self.model).__name__
             logger.info("%s refuses structured output; from now on it is asked in plain text: %s", name, refusal)
             _plain_models[id(self.model)] = self.model
-        return raw, json_object(_said(raw))
+        return raw, self._read(raw)
+
+    def _read(self, raw: AIMessage) -> dict[str, Any] | None:
+        """The object in a reply in words; what a model quotes from its material while it thinks aloud is no reply."""
+        return json_object(_said(raw), quoted_from(message.text for message in self.prompt[1:]))
 
     def _structured(self) -> Runnable[Any, Any] | None:
         """The model with structured output; `None` if it has none, says so in its profile, or was refused before.

@@ -1,9 +1,10 @@
 """Texts and plain data: cutting, digests, sums, JSON and lists in prose, words, what results make up, labels. Pure."""
 
+import html
 import json
 import math
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from hashlib import sha256
 from itertools import islice, pairwise
 from typing import Any, NamedTuple
@@ -82,12 +83,46 @@ MOST_BRACKETS = 50
 """Places in a reply at which JSON is looked for: each costs a pass over the rest of the text."""
 
 
-def json_object(text: str) -> dict[str, Any] | None:
+Quoted = Callable[[str], bool]
+"""Whether a part of a reply stands in what its model has read, and so may be somebody else's words."""
+
+
+def quoted_from(texts: Iterable[str]) -> Quoted:
+    """Tells the quotations from some texts, which are read as far as it takes: quotes, spaces and escapes aside."""
+    unread, read = iter(texts), list[str]()
+
+    def quoted(part: str) -> bool:
+        words = _bare(part)
+        if any(words in each for each in read):
+            return True
+        for text in unread:
+            read.append(_bare(text))
+            if words in read[-1]:
+                return True
+        return False
+
+    return quoted
+
+
+_ESCAPED = re.compile(r"\\+(?:[nrt]|u([0-9a-fA-F]{4}))")
+_BARE = {**dict.fromkeys(map(ord, "\\ \t\r\n\v\f")), **dict.fromkeys(map(ord, "'“”„‘’`"), '"')}  # noqa: RUF001 - quotes
+
+
+def _bare(text: str) -> str:
+    """A text without what changes where it is quoted, or was JSON or HTML: spaces, escapes, the kind of quotes."""
+    read = html.unescape(text)
+    if "\\" in read:
+        read = _ESCAPED.sub(lambda found: chr(int(found[1], 16)) if found[1] else "", read)
+    return read.translate(_BARE).casefold()
+
+
+def json_object(text: str, quoted: Quoted | None = None) -> dict[str, Any] | None:
     """The JSON object in a text: fenced, alone in a list, surrounded by words, or cut off before its end.
 
     It is the first object or list in the text that is not empty. Of several objects in a list, none is the reply.
+    Beside other words, one that is `quoted` is no reply.
     """
-    found = next(filter(None, _json_in(text, r"[{[]", cut_off=True)), None)
+    found = next(filter(None, _json_in(text, r"[{[]", cut_off=True, quoted=quoted)), None)
     if isinstance(found, list) and len(found) == 1:
         found = found[0]
     return found if isinstance(found, dict) else None
@@ -103,7 +138,7 @@ def listed(text: str) -> list[Any]:
     return next(filter(_is_list, _json_in(text, r"\[")), None) or _items(text)
 
 
-def _json_in(text: str, opening: str, *, cut_off: bool = False) -> Iterator[Any]:
+def _json_in(text: str, opening: str, *, cut_off: bool = False, quoted: Quoted | None = None) -> Iterator[Any]:
     """The JSON values at the brackets of a text, in order; where wanted, one that is cut off as far as it goes.
 
     Linear in the length of the text. langchain-core's `parse_json_markdown` takes quadratic time on prose.
@@ -111,7 +146,10 @@ def _json_in(text: str, opening: str, *, cut_off: bool = False) -> Iterator[Any]
     decoder = json.JSONDecoder(strict=False)  # models write line breaks within strings
     for found in islice(re.finditer(opening, text), MOST_BRACKETS):
         try:
-            yield decoder.raw_decode(text, found.start())[0]
+            data, end = decoder.raw_decode(text, found.start())
+            alone = end - found.start() >= len(text.strip("` \n").removeprefix("json").strip())
+            if quoted is None or alone or not quoted(text[found.start() : end]):
+                yield data
         except RecursionError:
             continue
         except ValueError:

@@ -14,8 +14,9 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolCall
 from langchain_core.tools import BaseTool
 
-from langchain_tooltree.conversation import is_observation
+from langchain_tooltree.conversation import Conversation, is_observation
 from langchain_tooltree.effects import ReadTool
+from langchain_tooltree.experience.records import readable
 from langchain_tooltree.flows import Flow
 from langchain_tooltree.models import (
     ATTEMPTS,
@@ -30,6 +31,7 @@ from langchain_tooltree.models import (
     was_refused,
     with_more,
 )
+from langchain_tooltree.text import quoted_from
 from langchain_tooltree.tooltree.channel import (
     LIKELY,
     SAID_DONE,
@@ -203,16 +205,17 @@ class Proposer:
     def _take_step(self, asked: _Inquiry, reply: AIMessage) -> None:
         """The calls of a reply as a batch, each once, the writes that are left to the host last; or the answer."""
         step = asked.proposal
+        quoted = quoted_from(_heard(asked.request))
         batch: dict[str, Call] = {}
         for call, _ in self._read(asked, reply, BATCH_CALLS):
             batch.setdefault(call.key, call)
         if batch:
             first, *others = sorted(batch.values(), key=lambda call: call.effect == "write")
-            said, _ = read_form(str(reply.text))
+            said, _ = read_form(str(reply.text), quoted)
             step.actions, step.confidences = [(first.model_copy(update={"said": said}), *others)], [None]
         elif not (step.problems or step.wanted):
             step.finished = True
-            step.answer, (step.goal, step.missing, named) = answer_in(reply)
+            step.answer, (step.goal, step.missing, named) = answer_in(reply, quoted)
             self._take_named(asked, named)
 
     def _take_named(self, asked: _Inquiry, named: Iterable[NamedCall]) -> None:
@@ -453,6 +456,13 @@ def with_reference(messages: Sequence[BaseMessage], *, advice: str, hint: str) -
     if isinstance(last, AIMessage):  # no words are put into its mouth
         return [*prompt, HumanMessage(hint)]
     return [*before, with_more(last, hint)]
+
+
+def _heard(request: ProposalRequest) -> Iterator[str]:
+    """What a model reads in a question, its own words aside."""
+    parts = Conversation(request.conversation).parts
+    yield from (readable(message.content) for part, message in parts if part != "reply")
+    yield from (request.advice, request.hint)
 
 
 _BLANK = re.compile(r"\s*(?:<[\w' -]+>|\{+[\w' -]+\}+|\[[\w' -]+\]|\?+|\.{3}|…|TBD)\s*")

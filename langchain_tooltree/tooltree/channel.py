@@ -13,7 +13,7 @@ import itertools
 import json
 import math
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -23,7 +23,7 @@ from langchain_core.tools import BaseTool, StructuredTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from langchain_tooltree.models import extended
-from langchain_tooltree.text import one_line
+from langchain_tooltree.text import Quoted, one_line
 from langchain_tooltree.tooltree.prompts import (
     ASSESS_DESCRIPTION,
     CONFIDENCE_DESCRIPTION,
@@ -157,17 +157,17 @@ def step_messages(conversation: Sequence[BaseMessage], prompt: str, *more: str) 
     return [*conversation[: max(head - 1, 0)], asked, *conversation[head:]]
 
 
-def answer_in(reply: AIMessage) -> tuple[AIMessage | None, Standing]:
+def answer_in(reply: AIMessage, quoted: Quoted = lambda _: False) -> tuple[AIMessage | None, Standing]:
     """A reply without calls as the answer that it is, and what it said to be missing.
 
-    There is no answer if the reply says that alone.
+    There is no answer if the reply says that alone. A form that the answer has `quoted` is part of the answer.
     """
     blocks: list[Any] = [reply.content] if isinstance(reply.content, str) else list(reply.content)
     for place in reversed(range(len(blocks))):
         text = _text_of(blocks[place])
         if not text.strip():
             continue
-        rest, standing = read_form(text)
+        rest, standing = read_form(text, quoted)
         if standing is None:
             break
         blocks[place : place + 1] = _with_text(blocks[place], rest)
@@ -213,18 +213,30 @@ _MARKS_BEFORE = re.compile(r"(?:(?<=\s)|\A)[!-/:-@\[-`{-~“”„]{1,3}\Z")
 _MARKS_AFTER = re.compile(r"\A[^\S\n]*[^\w\s]{1,3}[^\S\n]*(?=\n|\Z)")
 
 
-def read_form(text: str) -> tuple[str, Standing | None]:
-    """A text without the form at its end, short or full, and what that says; `None` if there is no such form."""
+def read_form(text: str, quoted: Quoted = lambda _: False) -> tuple[str, Standing | None]:
+    """A text without the form at its end, short or full, and what that says; `None` if there is no such form.
+
+    A form that stands in what the model has read is a quotation: to read it would take somebody else's calls for the
+    model's own.
+    """
     ours: tuple[dict[str, Any], dict[str, Any], int, int] | None = None
+
+    quotations: set[int] = set()
+
+    def is_quotation(start: int, end: int) -> bool:
+        if start not in quotations and quoted(text[start:end]):
+            quotations.add(start)
+        return start in quotations
+
     for said, start, end in _objects(text):
         known = {key.casefold(): value for key, value in said.items() if key.casefold() in _KEYS}
         others = {key: value for key, value in said.items() if key.casefold() not in _KEYS}
         nothing = isinstance(known.get(_MISSING), str) and _is_none(known[_MISSING])
         short = (not others or nothing) and _lines(text[end:]) <= LINES_AFTER
-        if _CALLS in known or (known and short and not (ours and _CALLS in ours[0])):
+        if (_CALLS in known or (known and short and not (ours and _CALLS in ours[0]))) and not is_quotation(start, end):
             ours = known, others, start, end
     if ours is None:
-        return _read_loosely(text)
+        return _read_loosely(text, is_quotation)
     known, others, start, end = ours
     if others:  # an answer in JSON that has taken the form in
         indent = 2 if "\n" in text[start:end] else None
@@ -248,14 +260,14 @@ def _objects(text: str) -> Iterator[tuple[dict[str, Any], int, int]]:
         start = text.find("{", max(end, tail))
 
 
-def _read_loosely(text: str) -> tuple[str, Standing | None]:
+def _read_loosely(text: str, is_quotation: Callable[[int, int], bool]) -> tuple[str, Standing | None]:
     """The same for a form that is no JSON: a line of words, or an object in single quotes; others say nothing."""
     tail = max(0, len(text) - FORM_CHARS)
-    if line := _LINE.search(text, tail):
+    if (line := _LINE.search(text, tail)) and not is_quotation(*line.span()):
         value = line["value"].strip(" \t,\"'“”`*")
         return _without(text, *line.span()), _standing_in({_MISSING: value})
     found = _NO_JSON.search(text, tail)
-    if found is None:
+    if found is None or is_quotation(*found.span()):
         return text, None
     said: Any = None
     with suppress(ValueError, SyntaxError, MemoryError, RecursionError):

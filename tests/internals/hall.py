@@ -89,6 +89,7 @@ from langchain_tooltree.text import (
     mentions,
     mermaid_text,
     one_line,
+    quoted_from,
     renamed_in,
     shortened,
     substance,
