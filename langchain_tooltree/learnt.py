@@ -208,12 +208,12 @@ class Learnt:
 
     def keep(self, trajectory: Trajectory) -> Flow[None]:
         """Write a record, and take it in at once."""
-        entry = self.entries[trajectory.id] = yield from self.store.adding(trajectory)
+        entry, writer, count = yield from self.store.adding(trajectory)
+        self.entries[trajectory.id] = entry
         if trajectory.success is None:
             self._forget(trajectory.id)
         else:
             yield from self._fold(trajectory, entry)
-        writer, count = self.store.own_writes()
         if self._seen is not None and self._seen.get(writer, 0) == count - 1:
             self._seen[writer] = count  # nobody else's writes are in between
 

@@ -2,18 +2,17 @@
 
 import asyncio
 import json
-import os
+import logging
 import threading
-import time
-import uuid
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
 import numpy as np
 from langchain_core.embeddings import Embeddings
 from langchain_core.runnables import RunnableConfig
-from langgraph.store.base import BaseStore, GetOp, Item, SearchItem
+from langgraph.store.base import BaseStore, GetOp, Item, PutOp, SearchItem
 from numpy.typing import NDArray
 
 from langchain_tooltree.errors import (
@@ -27,8 +26,19 @@ from langchain_tooltree.experience.embeddings import EmbedStep, resolve_embeddin
 from langchain_tooltree.experience.namespaces import Namespace, NamespaceTemplate, check_noted, label_of, labels_in
 from langchain_tooltree.experience.records import Source, recalled_tips
 from langchain_tooltree.experience.trajectory import Trajectory, from_json, to_json
+from langchain_tooltree.experience.writers import (
+    WRITERS,
+    Doing,
+    Writers,
+    abandoned,
+    count_of,
+    is_forgotten,
+    note,
+)
 from langchain_tooltree.flows import Flow, arun_flow, async_twin, driven, flow_of, run_flow
 from langchain_tooltree.text import digest, forget_oldest
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,23 +60,6 @@ class StoreCall:
             return await getattr(self.store, f"a{self.method}")(*self.arguments, **self.options)
         except NotImplementedError:  # SqliteStore has the sync half alone
             return await asyncio.to_thread(self.run)
-
-
-@dataclass(frozen=True, slots=True)
-class StoreCalls:
-    """Calls of a store, one after the other, as one step of a flow."""
-
-    calls: Sequence[StoreCall]
-
-    def run(self) -> None:
-        """Make the calls."""
-        for call in self.calls:
-            call.run()
-
-    async def arun(self) -> None:
-        """Make the calls without blocking the loop."""
-        for call in self.calls:
-            await call.arun()
 
 
 LISTED = 2_000
@@ -194,12 +187,6 @@ PENDING = "pending"
 """Outcome of a run that nobody has judged yet, and the key of its metadata under which it stands when it ended: in
 seconds since 1970, and 0 for one that cannot go on."""
 
-WRITERS = "writers"
-"""Label under which each writer keeps how often it has written: who reads them knows whether anything has changed."""
-
-FORGOTTEN_AFTER = 86_400.0
-"""Seconds after which a writer that is gone is forgotten: many write for seconds, and none needs a day for a look."""
-
 
 @dataclass(frozen=True, slots=True)
 class RunEntry:
@@ -255,7 +242,7 @@ class ExperienceStore:
         self._template = NamespaceTemplate(namespace)
         self._ranking = RunRanking(embeddings)
         self._values: dict[str, str] = {}
-        self._writes = _Writes()
+        self._writers = Writers()
 
     def within(self, **values: Any) -> "ExperienceStore":
         """The same store for one user or tenant: the namespace's variables have these values."""
@@ -295,7 +282,7 @@ class ExperienceStore:
     def _bound(self, values: dict[str, str]) -> "ExperienceStore":
         bound = object.__new__(ExperienceStore)
         bound._store, bound._template, bound._ranking = self._store, self._template, self._ranking
-        bound._values, bound._writes = values, self._writes
+        bound._values, bound._writers = values, self._writers
         return bound
 
     @driven
@@ -305,18 +292,41 @@ class ExperienceStore:
 
     aadd = async_twin(add)
 
-    def adding(self, trajectory: Trajectory, *, config: RunnableConfig | None = None) -> Flow[RunEntry]:
-        """Keep a trajectory, as a flow; what is noted of it."""
+    def adding(
+        self, trajectory: Trajectory, *, config: RunnableConfig | None = None
+    ) -> Flow[tuple[RunEntry, str, int]]:
+        """Keep a trajectory, as a flow: what is noted of it, who has written it, and how often that one has by now."""
         namespace = self._namespace(config)
         # As one ASCII text, since not every database takes NUL characters or lone surrogates, which tools do return.
         text = json.dumps(to_json(trajectory), default=str)
         noted = entry_of(trajectory, text)
         entry = {"task": _storable(trajectory.aim), **asdict(noted)}
+        record = PutOp((*namespace, TRAJECTORIES), trajectory.id, {"record": text}, index=False)
+        listed = PutOp((*namespace, TASKS), trajectory.id, entry, index=["task"])
         # The record first, so that whatever is listed can be read.
-        keep = self._call("put", (*namespace, TRAJECTORIES), trajectory.id, {"record": text}, index=False)
-        yield StoreCalls([keep, self._call("put", (*namespace, TASKS), trajectory.id, entry, index=["task"])])
-        yield from self._noted(namespace)
-        return noted
+        return (noted, *(yield from self._writing(namespace, "add", [trajectory.id], [record], [listed])))
+
+    def _writing(
+        self, namespace: Namespace, doing: Doing, runs: Sequence[str], first: Sequence[PutOp], then: Sequence[PutOp]
+    ) -> Flow[tuple[str, int]]:
+        """Write in two places, having said so beforehand, and count it for whoever keeps what was made of the records.
+
+        Each batch is one call, and where the store knows transactions it is one of them.
+        """
+        writer, begun = self._writers.begin(namespace, doing, runs)
+        old = [begun]
+        if self._writers.is_new(writer, namespace):
+            gone = filter(is_forgotten, (yield from listing(self._store, (*namespace, WRITERS))))
+            old += [PutOp(item.namespace, item.key, None) for item in gone]
+        yield self._batch([*old, *first])
+        count, done = self._writers.counted(namespace, writer)
+        yield self._batch([*then, done])
+        self._writers.end(writer)
+        return writer, count
+
+    def _batch(self, puts: Sequence[PutOp]) -> StoreCall:
+        lasting = (self._store.ttl_config or {}).get("default_ttl")  # as `put` has it
+        return self._call("batch", [put if put.value is None else put._replace(ttl=lasting) for put in puts])
 
     @driven
     def get(self, id: str, *, config: RunnableConfig | None = None) -> Flow[Trajectory | None]:  # noqa: A002 - the field's name
@@ -355,31 +365,46 @@ class ExperienceStore:
     @driven
     def delete(self, id: str, *, config: RunnableConfig | None = None) -> Flow[None]:  # noqa: A002 - as above
         """Delete a trajectory; one that does not exist is no error."""
-        namespace = self._namespace(config)
-        yield StoreCalls([self._call("delete", (*namespace, label), id) for label in (TASKS, TRAJECTORIES)])
-        yield from self._noted(namespace)
+        yield from self.deleting([id], config=config)
 
     adelete = async_twin(delete)
 
-    def _noted(self, namespace: Namespace) -> Flow[None]:
-        """Note that something was written, for whoever keeps what was made of the records."""
-        place = (*namespace, WRITERS)
-        now, count = time.time(), self._writes.counted(namespace)
-        if count == 1:
-            gone = [
-                item for item in (yield from listing(self._store, place)) if _written_at(item) < now - FORGOTTEN_AFTER
-            ]
-            yield StoreCalls([self._call("delete", place, item.key) for item in gone])
-        yield self._call("put", place, self._writes.writer, {"writes": count, "at": now}, index=False)
+    def deleting(self, ids: Sequence[str], *, config: RunnableConfig | None = None) -> Flow[None]:
+        """Delete trajectories, as a flow."""
+        namespace = self._namespace(config)
+        for start in range(0, len(ids), PAGE):
+            page = ids[start : start + PAGE]
+            # The entries first, so that whatever is listed can be read.
+            unlisted, unread = (
+                [PutOp((*namespace, label), run, None) for run in page] for label in (TASKS, TRAJECTORIES)
+            )
+            yield from self._writing(namespace, "delete", page, unlisted, unread)
 
     def writes(self) -> Flow[dict[str, int]]:
-        """How often each writer has written here, as a flow: the same as long as no record has changed."""
-        items = yield from listing(self._store, (*self._namespace(None), WRITERS))
-        return {item.key: int(item.value.get("writes", 0)) for item in items}
+        """How often each writer has written here, as a flow: the same as long as no record has changed.
 
-    def own_writes(self) -> tuple[str, int]:
-        """This store as a writer, and how often it has written here."""
-        return self._writes.writer, self._writes.of(self._namespace(None))
+        What a writer has begun that was killed is brought to its end first.
+        """
+        namespace = self._namespace(None)
+        items = yield from listing(self._store, (*namespace, WRITERS))
+        counts = {item.key: count_of(item) for item in items}
+        for item in items:
+            try:
+                for run in (runs := abandoned(item)):
+                    yield from self._finish(namespace, run, delete=item.value.get("doing") == "delete")
+                if runs:
+                    counts[item.key] += 1
+                    yield self._batch([note(namespace, item.key, counts[item.key])])
+            except Exception as error:  # noqa: BLE001 - the embedder's, perhaps; the next one who looks tries again
+                logger.warning("What was begun with the runs %s is not finished yet: %s", runs, error)
+        return counts
+
+    def _finish(self, namespace: Namespace, run: str, *, delete: bool) -> Flow[None]:
+        """Bring what was begun with a run to its end: a record and its entry are both there, or neither is."""
+        found: list[Trajectory] = []
+        with suppress(TrajectoryFormatError):
+            found = [] if delete else (yield from self._read_all(namespace, [run]))
+        yield from self.adding(found[0]) if found else self.deleting([run])
 
     def entries(self) -> Flow[dict[str, RunEntry]]:
         """What is known of each record without reading it, by their ids, as a flow."""
@@ -485,33 +510,6 @@ class ExperienceStore:
         """The labels of the variables, as far as they are known."""
         wanted = [name for name in self._template.variables if name not in self._values]
         return {**self._values, **labels_in(config, wanted)} if wanted else self._values
-
-
-class _Writes:
-    """Counts what one store has written, by namespace; a forked process is another writer."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._begin()
-
-    def _begin(self) -> None:
-        self._process, self.writer = os.getpid(), uuid.uuid4().hex
-        self._counts: dict[Namespace, int] = {}
-
-    def counted(self, namespace: Namespace) -> int:
-        with self._lock:
-            if self._process != os.getpid():
-                self._begin()
-            self._counts[namespace] = self._counts.get(namespace, 0) + 1
-            return self._counts[namespace]
-
-    def of(self, namespace: Namespace) -> int:
-        return self._counts.get(namespace, 0)
-
-
-def _written_at(item: SearchItem) -> float:
-    at = item.value.get("at")
-    return float(at) if isinstance(at, int | float) else 0.0
 
 
 def entry_of(trajectory: Trajectory, written: str | None = None) -> RunEntry:

@@ -4,6 +4,7 @@
 
 from langchain_tooltree._langgraph import NodeRun
 from langchain_tooltree.experience import store as store_module
+from langchain_tooltree.experience import writers as writers_module
 from langchain_tooltree.experience.agreement import Agreement, agreement
 from langchain_tooltree.experience.excerpts import DEFAULT_MAX_CHARACTERS, EFFECTS, excerpt, is_read, reviewed
 from langchain_tooltree.experience.guide import NextTools
@@ -29,7 +30,7 @@ from langchain_tooltree.experience.records import (
     without_reference,
 )
 from langchain_tooltree.experience.run_identity import COLLECTING, MOST_RUNS, OfferedTools, as_metadata, tools_in
-from langchain_tooltree.experience.store import RunRanking
+from langchain_tooltree.experience.store import TASKS, TRAJECTORIES, RunRanking
 from langchain_tooltree.experience.trajectory import from_json, to_chat, to_json, to_message, to_messages
 from langchain_tooltree.experience.verdict import DEFAULT_VERDICT_PROMPT, read_verdict, resolve_verdict
 from langchain_tooltree.flows import async_twin, driven
