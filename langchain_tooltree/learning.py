@@ -248,7 +248,7 @@ class Experience:
 
     def begun(self, said: Conversation, known: Mapping[str, Any] | None = None) -> Flow[Remembered | None]:
         """Recall for a conversation whose turn begins; see `Learner.begun`."""
-        if (configurable_here() or {}).get(COLLECTING):
+        if _is_collecting():
             return None
         learnt, own = self._here(), _own_id()
         self._shared.begin(learnt.place, own)
@@ -286,7 +286,7 @@ class Experience:
     def ended(
         self,
         messages: Sequence[BaseMessage],
-        remembered: Mapping[str, Any],
+        remembered: Mapping[str, Any] | None,
         *,
         id: str | None = None,  # noqa: A002 - the record's field
         tools: Sequence[Any] = (),
@@ -294,16 +294,30 @@ class Experience:
         instructions: str = "",
     ) -> Flow[None]:
         """Keep a conversation whose turn is over; see `Learner.ended`."""
-        recorder = RunRecorder(None, settle=self._settled)
-        about = {RECALLED: {"runs": remembered["runs"], "tips": [tip_id(each) for each in remembered["tips"]]}}
-        about |= as_metadata(tools_in(list(tools)))
+        about: dict[str, Any] = as_metadata(tools_in(list(tools)))
+        if remembered is not None:
+            about[RECALLED] = {"runs": remembered["runs"], "tips": [tip_id(each) for each in remembered["tips"]]}
         declared = CallEffects.declared_as(effects)
         if declared.may_read:  # all other calls then count as writes, as they do while searching
             about[EFFECTS] = (declared.among(tools) if tools else declared).of_calls(Conversation(messages).calls)
-        store = self._store.resumed(remembered["namespace"])
-        task = remembered["first"] or None
-        keeping = partial(recorder.keeping, messages, current_runtime(), store, task=task, id=id, about=about)
-        yield from undisturbed(keeping(instructions=instructions))
+        yield from undisturbed(self._keeping(messages, remembered, id=id, instructions=instructions, about=about))
+
+    def _keeping(
+        self, messages: Sequence[BaseMessage], remembered: Mapping[str, Any] | None, **options: Any
+    ) -> Flow[None]:
+        if _is_collecting():
+            return
+        noted = None if remembered is None else remembered["namespace"]
+        store = self._store.within_config() if noted is None else self._store.resumed(noted)
+        recorder, task = RunRecorder(None, settle=self._settled), (remembered or {}).get("first") or None
+        yield from recorder.keeping(messages, current_runtime(), store, task=task, **options)
+
+    def graph_here(self) -> Flow[SITGraph]:
+        """The graph of the namespace of the running graph, as far as nobody has to wait for it."""
+        learnt, own = self._here(), _own_id()
+        self._shared.begin(learnt.place, own)
+        yield from undisturbed(self._looked(learnt, own))
+        return learnt.graph
 
     def _here(self) -> Learnt:
         try:
@@ -529,6 +543,10 @@ def _store_from(given: Any, namespace: Sequence[str] | None, embeddings: Embeddi
 
 def _is_function(verdict: object) -> bool:
     return callable(verdict) and not is_chat_model(verdict)
+
+
+def _is_collecting() -> bool:
+    return bool((configurable_here() or {}).get(COLLECTING))
 
 
 def _own_id() -> str | None:

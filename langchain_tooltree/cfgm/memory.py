@@ -31,6 +31,7 @@ from langchain_tooltree.cfgm.tips import Tip, credited, extract_tips, task_id_of
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError, ForeignNamespaceError, check_count
 from langchain_tooltree.experience.records import RECALLED
+from langchain_tooltree.experience.run_identity import is_in
 from langchain_tooltree.experience.store import DEFAULT_NAMESPACE, ExperienceStore
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.flows import Flow, Writer, async_twin, driven, emitted, flow_of
@@ -377,7 +378,9 @@ def recall_for(
     except Exception as error:  # noqa: BLE001 - the store may be down, and the agent can do without
         logger.warning("Nothing was recalled: %s: %s", type(error).__name__, error)
         return Recollection(task)
-    recollection = replace(recollection, runs=tuple(run for run in recollection.runs if run.trajectory.id != own)[:k])
+    recollection = replace(
+        recollection, runs=tuple(run for run in recollection.runs if not is_in(run.trajectory.id, own))[:k]
+    )
     tasks, tips = [run.trajectory.task for run in recollection.runs], [tip.advice for tip in recollection.tips]
     yield from emitted({"type": "recall", "task": task, "runs": tasks, "tips": tips}, writer)
     return recollection

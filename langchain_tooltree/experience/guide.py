@@ -109,7 +109,7 @@ class Learner(Protocol):
     def ended(
         self,
         messages: Sequence[BaseMessage],
-        remembered: Mapping[str, Any],
+        remembered: Mapping[str, Any] | None,
         *,
         id: str | None = None,  # noqa: A002 - the record's field
         tools: Sequence[Any] = (),
@@ -117,6 +117,8 @@ class Learner(Protocol):
         instructions: str = "",
     ) -> Flow[None]:
         """Keep a conversation whose turn is over, with what its model was offered and told. It raises nothing.
+
+        `remembered` is what was recalled for it; `None` if that was not asked for.
 
         `effects` are those of its tools, as far as they are known; they say which calls a verdict has to review.
 

@@ -21,6 +21,9 @@ RESERVED = "langgraph"
 AUTHENTICATED = "langgraph_auth_user_id"
 """The variable for whom a LangGraph server has authenticated: it sets it itself, whatever a client sends."""
 
+USERS = ("user_id", AUTHENTICATED)
+"""Variables that say that a user is known, where there is no namespace to name others."""
+
 
 class NamespaceTemplate:
     """A namespace with variables, such as `("tooltree", "{user_id}")`, at most one in each label."""

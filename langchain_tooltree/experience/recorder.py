@@ -35,7 +35,7 @@ from langchain_tooltree.experience.recording import (
     update_in,
 )
 from langchain_tooltree.experience.records import ChatMessage, opening_instructions
-from langchain_tooltree.experience.run_identity import OfferedTools, heard_as, run_id, tools_in
+from langchain_tooltree.experience.run_identity import OWN, OfferedTools, heard_as, one_of, run_id, tools_in
 from langchain_tooltree.experience.store import ExperienceStore
 from langchain_tooltree.experience.threads import MESSAGES_KEY
 from langchain_tooltree.experience.trajectory import Trajectory, to_chat
@@ -49,10 +49,6 @@ logger = logging.getLogger(__name__)
 MOST_ABANDONED = 1_000
 """Runs that are remembered because they were still busy when the run around them ended: ids of 16 bytes, many more than
 a process has threads that nobody waits for."""
-
-OWN, OWN_DIGITS = "~", 8
-"""What stands between a thread's id and a digest by which conversations are told apart whose threads bear one name, and
-its digits: no two of some thousand share them."""
 
 Keeper = Callable[[Trajectory], Any | Awaitable[Any]]
 """What trajectories are handed to, beside stores: any function, sync or async."""
@@ -457,7 +453,7 @@ def _own_record(
     earlier = yield from flow_of(store.get)(thread)
     if earlier is None or same or not said or is_continued(earlier, said):
         return thread, earlier
-    own = f"{thread}{OWN}{digest([next(iter(said))], OWN_DIGITS)}"
+    own = one_of(thread, next(iter(said)))
     return own, (yield from flow_of(store.get)(own))
 
 

@@ -12,7 +12,7 @@ from langchain_core.utils.function_calling import convert_to_openai_function
 
 from langchain_tooltree._langgraph import configurable_here, graph_around, namespace_here, without_reserved
 from langchain_tooltree.experience.records import opening_instructions
-from langchain_tooltree.text import forget_oldest
+from langchain_tooltree.text import digest, forget_oldest
 
 COLLECTING = "tooltree_collecting"
 """Key under `configurable` that marks runs by which a collection gathers experience; it records them by itself."""
@@ -29,6 +29,21 @@ def run_id(runtime: Any) -> str | None:
         return None if info is None else info.run_id
     namespace = graph_around(namespace_here())
     return f"{info.thread_id}/{namespace}" if namespace else info.thread_id
+
+
+OWN, _DIGITS = "~", 8
+"""What stands between a thread's id and a digest by which conversations are told apart whose threads bear one name, and
+its digits: no two of some thousand share them."""
+
+
+def one_of(thread: str, first: Any) -> str:
+    """The id of one of several conversations in threads of one name, by its first message."""
+    return f"{thread}{OWN}{digest([first], _DIGITS)}"
+
+
+def is_in(run: str, thread: str | None) -> bool:
+    """Whether a record is that of a thread, or of one with its name."""
+    return thread is not None and (run == thread or run.startswith(f"{thread}{OWN}"))
 
 
 def heard_as(runtime: Any) -> str:

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 from langchain.agents.middleware import AgentMiddleware, AgentState, ModelRequest, ModelResponse
@@ -11,12 +12,13 @@ from langgraph.runtime import Runtime
 from langchain_tooltree.conversation import is_observation
 from langchain_tooltree.effects import CallEffects, Effects
 from langchain_tooltree.experience.hints import hints
+from langchain_tooltree.experience.namespaces import USERS, labels_in
 from langchain_tooltree.experience.recorder import RunRecorder
 from langchain_tooltree.experience.run_identity import heard_as, name_of
 from langchain_tooltree.experience.verdict import AnyVerdict
 from langchain_tooltree.flows import Flow, async_twin, driven, flow_of
 from langchain_tooltree.models import extended
-from langchain_tooltree.sitgraph.node import DEFAULT_K, Suggester
+from langchain_tooltree.sitgraph.node import DEFAULT_K, GraphOfEach, Suggester
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
 from langchain_tooltree.sitgraph.summarize import create_summarize_state_tool
 from langchain_tooltree.sitgraph.transitions import SUMMARIZE_STATE
@@ -42,17 +44,20 @@ class SITGraphMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     proposals then know the suggestions. What is learnt is the conversation as
     the state holds it: where other middleware removes messages, let a `TrajectoryRecorder` do the learning.
 
-    A graph may hold summaries of what users said, and shows them to the agent: keep one graph for each circle of
-    users who may know of each other.
+    A `SITGraph` is shared by all users of the agent, and may hold summaries of what they said. So it learns only from
+    runs for which no user is known: neither `user_id` nor whom a LangGraph server has authenticated. Pass an
+    `Experience` instead to learn from each user's runs for that user alone, or with `namespace=("tooltree",)` for all.
 
     Args:
-        graph: Knows what came next in past runs, and learns.
+        graph: Knows what came next in past runs, and learns: a `SITGraph`, or an `Experience`, in which the runs are
+            kept and which has a graph for each namespace.
         k: How many tools to suggest at the most.
         model: Writes the summaries: a chat model, or a name for `init_chat_model`. The agent itself if left out.
         verdict: Says whether a run succeeded: a function (see `VerdictFunction`), a chat model, the name of one, or a
             `ModelVerdict`. Whenever a run has come to its end, the conversation is judged and, if it went well, part
             of the graph at once; if it goes on and fails after all, it is taken out again. Without a verdict nothing
-            is learnt. Where a `TrajectoryRecorder` or a `CFGMMiddleware` also has a verdict, one is asked, for all.
+            is learnt, unless an `Experience` has one. Where a `TrajectoryRecorder` or a `CFGMMiddleware` also has a
+            verdict, one is asked, for all.
         effects: As for the planner. A tool declared `"read"` is suggested by a single run, any other by two or more.
 
     Raises:
@@ -61,7 +66,7 @@ class SITGraphMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
 
     def __init__(
         self,
-        graph: SITGraph,
+        graph: SITGraph | GraphOfEach,
         *,
         k: int = DEFAULT_K,
         model: str | BaseChatModel | None = None,
@@ -70,8 +75,13 @@ class SITGraphMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     ) -> None:
         super().__init__()
         self._reads = CallEffects.declared_as(effects).reads
+        self._effects = effects
+        if verdict is not None and graph is not None and not isinstance(graph, SITGraph):
+            graph, verdict = graph.judged_by(verdict), None
         self._suggester = Suggester(graph, k)
         self._recorder = RunRecorder(verdict)
+        self._learns = verdict is not None or not isinstance(graph, SITGraph)
+        self._has_warned = False
         self.tools = [create_summarize_state_tool(graph, model=model, k=k, effects=effects)]
 
     def wrap_model_call(
@@ -89,30 +99,46 @@ class SITGraphMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     @driven
     def after_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> Flow[None]:
         """Learn from a run that has come to its end; one that is interrupted has not. What goes wrong is logged."""
-        if self._recorder.judge is None:
+        if not self._learns:
             return
         offered = self._recorder.tools.take(heard_as(runtime))
+        graph, messages = self._suggester.graph, state["messages"]
         try:
-            messages = state["messages"]
+            if not isinstance(graph, SITGraph):
+                instructions = self._recorder.tools.take_instructions(heard_as(runtime))
+                tools = [tool for tool in offered.values() if tool is not None]
+                ended = partial(graph.ended, messages, None, tools=tools, effects=self._effects)
+                yield from ended(instructions=instructions)
+                return
             trajectory = self._recorder.conversation(messages, runtime)
             judged = yield from self._recorder.judging(trajectory, next(reversed(messages), None))
+            if labels_in(None, USERS):
+                self._warn_once()
+                return
             # Of a tool that nobody holds any more, the name is known.
-            tools = [tool or name for name, tool in offered.items()]
-            yield from flow_of(self._suggester.graph.learn)(judged, tools=tools)
+            yield from flow_of(graph.learn)(judged, tools=[tool or name for name, tool in offered.items()])
         except Exception as error:
             logger.exception("Nothing was learnt from a run: %s", error)  # noqa: TRY401 - names the reason in one line
 
     aafter_agent = async_twin(after_agent)  # type: ignore[arg-type] # mypy takes `self` from the base class
 
+    def _warn_once(self) -> None:
+        if not self._has_warned:
+            self._has_warned = True
+            logger.warning(
+                "A SITGraph is shared by all users, so it learns nothing from runs of one who is known. Pass an "
+                "Experience, which has a graph for each; with namespace=('tooltree',), all share that."
+            )
+
     @driven
     def _hinted(self, request: ModelRequest[Any]) -> Flow[ModelRequest[Any]]:
-        if self._recorder.judge is not None:
+        if self._learns:
             self._recorder.tools.hear_instructions(heard_as(request.runtime), request.system_message)
         tools = [tool for tool in request.tools if name_of(tool) != SUMMARIZE_STATE]
         if not tools:
             return request.override(tools=[])  # there is no state to sum up, and the model may know no tools at all
         named = {name: tool for tool in tools if (name := name_of(tool))}
-        if self._recorder.judge is not None:
+        if self._learns:
             self._recorder.tools.hear(heard_as(request.runtime), named.values())
         latest = request.messages[-1] if request.messages else None
         if is_observation(latest) and latest.name == SUMMARIZE_STATE and latest.status == "success":

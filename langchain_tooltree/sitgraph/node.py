@@ -3,14 +3,16 @@
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, Self
 
 from langchain_core.messages import BaseMessage, SystemMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError, check_count
+from langchain_tooltree.experience.guide import Learner
 from langchain_tooltree.experience.hints import hints
+from langchain_tooltree.experience.verdict import AnyVerdict
 from langchain_tooltree.flows import Flow, Writer, async_twin, current_writer, driven, emitted, flow_of
 from langchain_tooltree.models import extended
 from langchain_tooltree.sitgraph.drift import GivenTools, toolset_of
@@ -47,16 +49,29 @@ def with_suggestions(
 DEFAULT_K = 2  # tools that are suggested, as in the paper
 
 
+class GraphOfEach(Learner, Protocol):
+    """What has a graph for each namespace, such as an `Experience`: what one user did is suggested to no other."""
+
+    def graph_here(self) -> Flow[SITGraph]:
+        """The graph of the namespace of the running graph, as a flow; `ConfigurationError` if it is not known."""
+
+    def judged_by(self, verdict: AnyVerdict) -> Self:
+        """The same with this verdict."""
+
+
 @dataclass(frozen=True, slots=True)
 class Suggester:
     """Suggests the next tool of a running conversation."""
 
-    graph: SITGraph
+    graph: SITGraph | GraphOfEach
     k: int = DEFAULT_K
 
     def __post_init__(self) -> None:
-        if not isinstance(self.graph, SITGraph):
-            msg = f"graph must be a SITGraph, got {self.graph!r:.80}. Make one: SITGraph.from_trajectories(...)."
+        if not isinstance(self.graph, SITGraph) and not callable(getattr(self.graph, "graph_here", None)):
+            msg = (
+                f"graph must be a SITGraph or an Experience, got {self.graph!r:.80}. "
+                "Make one: SITGraph.from_trajectories(...)."
+            )
             raise ConfigurationError(msg)
         check_count("k", self.k)
 
@@ -69,11 +84,12 @@ class Suggester:
         writer: Writer | None = None,
     ) -> Flow[list[Suggestion]]:
         """Suggest what to call next. It is only a hint: if none can be made, that is logged and not raised."""
+        graph = self.graph if isinstance(self.graph, SITGraph) else (yield from self.graph.graph_here())
         try:
             dialogue = Conversation.of(messages).chat
             moment, written = moment_of(dialogue)
             last_tool = moment.last_tool or None
-            suggestions = yield from flow_of(self.graph.suggest)(
+            suggestions = yield from flow_of(graph.suggest)(
                 last_tool, state=summary or written, messages=dialogue, k=self.k, allowed=allowed
             )
         except Exception as error:  # noqa: BLE001 - the embedder may be down, and the agent can do without
@@ -107,7 +123,8 @@ class SITGraphNode(Runnable[Any, dict[str, list[dict[str, Any]]]]):
     `{"type": "suggest", ...}` in `stream_mode="custom"`.
 
     Args:
-        graph: Knows what came next in past runs.
+        graph: Knows what came next in past runs: a `SITGraph`, which all users of this node share, or an `Experience`,
+            whose graph is that of the user whom the running graph is for.
         k: How many tools to suggest at the most.
         tools: The tools that the model has, or their names. Others are not suggested.
         messages_key: Where in the state the conversation stands.
@@ -119,7 +136,7 @@ class SITGraphNode(Runnable[Any, dict[str, list[dict[str, Any]]]]):
 
     def __init__(
         self,
-        graph: SITGraph,
+        graph: SITGraph | GraphOfEach,
         *,
         k: int = DEFAULT_K,
         tools: GivenTools | None = None,

@@ -134,7 +134,8 @@ class SITGraph:
 
         For judged runs that go on, such as those of a thread; `tools` as for `add`. Returns whether the run is in the
         graph now. Made for `TrajectoryRecorder([experience, graph.learn], verdict=...)`; the store is there to know
-        what a resumed run no longer shows.
+        what a resumed run no longer shows. It learns all users' runs together: where they must not know of each other,
+        take an `Experience` and its recorder instead.
         """
         with self._lock:
             known = self._graph.known(trajectory.id) if trajectory.success else None

@@ -26,7 +26,7 @@ from langchain_tooltree.models import (
     request,
     resolve_model,
 )
-from langchain_tooltree.sitgraph.node import DEFAULT_K, Suggester
+from langchain_tooltree.sitgraph.node import DEFAULT_K, GraphOfEach, Suggester
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
 from langchain_tooltree.sitgraph.suggest import Suggestion
 from langchain_tooltree.sitgraph.transitions import (
@@ -106,7 +106,7 @@ class AskedState(_Intended):
 
 
 def create_summarize_state_tool(
-    graph: SITGraph | None = None,
+    graph: SITGraph | GraphOfEach | None = None,
     *,
     model: str | BaseChatModel | None = None,
     k: int = DEFAULT_K,
@@ -125,7 +125,8 @@ def create_summarize_state_tool(
     An agent with a `SITGraphMiddleware` has the tool already. A planner knows it for a read by itself.
 
     Args:
-        graph: Suggests the next tools. Without one, the result only acknowledges the call.
+        graph: Suggests the next tools: a `SITGraph`, which all users share, or an `Experience`, which has one for
+            each. Without one, the result only acknowledges the call.
         model: Writes the summary from the dialogue: a chat model, or a name for `init_chat_model`. Without one the
             agent writes it as the tool's argument, at no further model call.
         k: How many tools to suggest at the most.

@@ -243,7 +243,7 @@ def test_a_model_may_write_the_summaries(path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"graph": None}, "graph must be a SITGraph, got None"),
+        ({"graph": None}, "graph must be a SITGraph or an Experience, got None"),
         ({"k": 1.5}, "k must be a whole number of 1 or more, got 1.5"),
         ({"model": 3}, "model must be a chat model"),
         ({"verdict": 3}, "verdict must be a function"),

@@ -161,7 +161,7 @@ def test_suggestions_are_events(path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"graph": "runs/"}, "graph must be a SITGraph, got 'runs/'"),
+        ({"graph": "runs/"}, "graph must be a SITGraph or an Experience, got 'runs/'"),
         ({"k": -1}, "k must be a whole number of 1 or more"),
     ],
 )

@@ -272,7 +272,7 @@ def test_the_tokens_of_the_model_do_not_stream(path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"graph": {}}, "graph must be a SITGraph, got {}"),
+        ({"graph": {}}, "graph must be a SITGraph or an Experience, got {}"),
         ({"graph": SITGraph(), "k": 0}, "k must be a whole number of 1 or more, got 0"),
         ({"graph": SITGraph(), "k": True}, "k must be a whole number of 1 or more, got True"),
         ({"model": 3}, "model must be a chat model"),
