@@ -30,9 +30,9 @@ from langchain_tooltree.experience.excerpts import EFFECTS
 from langchain_tooltree.experience.guide import Remembered
 from langchain_tooltree.experience.namespaces import Namespace
 from langchain_tooltree.experience.recorder import RunRecorder, TrajectoryRecorder
-from langchain_tooltree.experience.records import RECALLED, Source, aim_of
+from langchain_tooltree.experience.records import RECALLED, Source, aim_of, recalled_in
 from langchain_tooltree.experience.run_identity import COLLECTING, as_metadata, run_id, tools_in
-from langchain_tooltree.experience.store import PENDING, ExperienceStore, entry_of
+from langchain_tooltree.experience.store import PENDING, ExperienceStore, RunEntry, entry_of
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.experience.verdict import UNUSABLE, AnyVerdict, Verdict, resolve_verdict
 from langchain_tooltree.flows import (
@@ -352,8 +352,7 @@ class Experience:
         # Where only a recorder hears of a run, it is not known before its end that it has begun.
         has_begun = self._shared.end(learnt.place, trajectory.id)
         resting = [] if has_begun else self._resting(learnt, trajectory.id)
-        if trajectory.id in learnt.entries:
-            trajectory = _credited(trajectory, (yield from learnt.store.reading([trajectory.id])))
+        trajectory = _credited(trajectory, learnt.entries.get(trajectory.id))
         yield from learnt.keep(trajectory)
         due = learnt.pending(time.time() - self._settle_seconds)
         yield from self._have_judged(learnt, list(dict.fromkeys([*resting, *due])))
@@ -554,13 +553,14 @@ def _own_id() -> str | None:
     return None if runtime is None else run_id(runtime)
 
 
-def _credited(trajectory: Trajectory, earlier: Sequence[Trajectory]) -> Trajectory:
+def _credited(trajectory: Trajectory, earlier: RunEntry | None) -> Trajectory:
     """A thread that has gone on, with what was recalled in its earlier turns as well."""
-    known = [run.metadata.get(RECALLED) or {} for run in (*earlier, trajectory)]
-    both = {
-        kind: list(dict.fromkeys(name for each in known for name in each.get(kind, ()))) for kind in ("runs", "tips")
-    }
-    return replace(trajectory, metadata={**trajectory.metadata, RECALLED: both}) if any(known) else trajectory
+    if earlier is None:
+        return trajectory
+    runs = list(dict.fromkeys([*earlier.runs, *recalled_in(trajectory.metadata, "runs")]))
+    tips = list(dict.fromkeys([*earlier.tips, *recalled_in(trajectory.metadata, "tips")]))
+    recalled = {RECALLED: {"runs": runs, "tips": tips}} if runs or tips else {}
+    return replace(trajectory, metadata={**trajectory.metadata, **recalled})
 
 
 def tip_id(tip: Mapping[str, Any]) -> str:

@@ -360,10 +360,10 @@ RECALLED = "recalled"
 """Key of a record's metadata under which the ids of the runs and tips stand that were recalled for it."""
 
 
-def recalled_tips(metadata: Mapping[str, Any]) -> tuple[str, ...]:
-    """The ids of the tips that were recalled for a run, by its metadata."""
+def recalled_in(metadata: Mapping[str, Any], kind: Literal["runs", "tips"]) -> tuple[str, ...]:
+    """The ids of the runs or tips that were recalled for a run, by its metadata."""
     held = metadata.get(RECALLED)
-    ids = held.get("tips") if isinstance(held, Mapping) else None
+    ids = held.get(kind) if isinstance(held, Mapping) else None
     return tuple(map(str, ids)) if isinstance(ids, list | tuple) else ()
 
 

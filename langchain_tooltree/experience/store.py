@@ -24,7 +24,7 @@ from langchain_tooltree.errors import (
 )
 from langchain_tooltree.experience.embeddings import EmbedStep, resolve_embeddings
 from langchain_tooltree.experience.namespaces import Namespace, NamespaceTemplate, check_noted, label_of, labels_in
-from langchain_tooltree.experience.records import Source, recalled_tips
+from langchain_tooltree.experience.records import Source, recalled_in
 from langchain_tooltree.experience.trajectory import Trajectory, from_json, to_json
 from langchain_tooltree.experience.writers import (
     WRITERS,
@@ -196,6 +196,7 @@ class RunEntry:
     version: str
     since: float = 0.0  # when a pending run ended, as its metadata say
     tips: Sequence[str] = ()  # the ids of those that were recalled for it
+    runs: Sequence[str] = ()  # and of the runs
 
 
 class ExperienceStore:
@@ -517,7 +518,8 @@ def entry_of(trajectory: Trajectory, written: str | None = None) -> RunEntry:
     text = json.dumps(to_json(trajectory), default=str) if written is None else written
     waiting = trajectory.metadata.get(PENDING) if trajectory.success is None else None
     outcome = _OUTCOMES[trajectory.success] if waiting is None else PENDING
-    return RunEntry(outcome, digest(text), float(waiting or 0), recalled_tips(trajectory.metadata))
+    tips, runs = recalled_in(trajectory.metadata, "tips"), recalled_in(trajectory.metadata, "runs")
+    return RunEntry(outcome, digest(text), float(waiting or 0), tips, runs)
 
 
 def _wanted(success: bool | None) -> dict[str, str] | None:  # noqa: FBT001 - as the methods have it

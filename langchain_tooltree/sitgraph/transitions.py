@@ -20,6 +20,7 @@ from langchain_tooltree.experience.records import (
     Step,
     entries_in,
     function_of,
+    paired,
     part_of,
     requests_in,
     said_in,
@@ -110,7 +111,7 @@ class _DialogueOfRun:
 
     def __init__(self, messages: Sequence[ChatMessage], aliases: Mapping[str, str]) -> None:
         plain = _plain(messages)
-        self.steps = list(_steps(messages, aliases))
+        self.steps = list(_renamed(steps_in(messages), aliases))
         self._places = [place for place, _ in plain]
         self._said = [message for _, message in plain]
         self._calls = [step for step in self.steps if step.tool != SUMMARIZE_STATE]
@@ -153,17 +154,53 @@ def calls_in_order(messages: Sequence[ChatMessage]) -> Iterator[tuple[str, Step]
 def moment_of(
     messages: Sequence[ChatMessage], aliases: Mapping[str, str] = MappingProxyType({})
 ) -> tuple[Moment, str | None]:
-    """Where a dialogue stands now, and the summary that the agent has made since its last tool call, if it has."""
-    messages = said_in(messages)
+    """Where a dialogue stands now, and the summary that the agent has made since its last tool call, if it has.
+
+    Of a long one the end is read, and the requests before it, wherever a state tells of no more.
+    """
+    begin = _end_of(messages)
+    moment, summary, is_whole = _moment_at_end(messages, begin, aliases)
+    return (moment, summary) if is_whole else _moment_at_end(messages, 0, aliases)[:2]
+
+
+def _end_of(messages: Sequence[ChatMessage]) -> int:
+    """The place of a request after which there are as many calls as a state tells of; 0 if there is none."""
+    made = 0
+    for place in range(len(messages) - 1, 0, -1):
+        message = messages[place]
+        made += len(entries_in(message))
+        if made >= MAX_CALLS and message.get("role") == "user":
+            return place
+    return 0
+
+
+def _moment_at_end(
+    messages: Sequence[ChatMessage], begin: int, aliases: Mapping[str, str]
+) -> tuple[Moment, str | None, bool]:
+    """The moment after a dialogue, its summary, and whether reading the rest of the dialogue would change nothing.
+
+    That is so where all observations belong to calls after `begin` by their ids, and none of what a state tells of
+    stands before, but for requests.
+    """
+    said = said_in(messages[begin:])
+    every, answers = paired(said)
     steps: list[Step] = []
     summary: str | None = None
-    for step in _steps(messages, aliases):
+    for step in _renamed(every, aliases):
         if step.tool == SUMMARIZE_STATE:
             summary = summary_of(step) or summary
         else:
             steps.append(step)
             summary = None
-    return Moment([message for _, message in _plain(messages)], tuple(steps)), summary
+    is_whole = begin == 0 or (
+        len(steps) >= MAX_CALLS
+        and any(step.outcome is not None for step in steps)
+        and all(said[place].get("tool_call_id") == every[number].call_id for place, number in answers.items())
+        and sum(part_of(each) == "observation" for each in said) == len(answers)
+        and any(part_of(each) == "reply" and text_of(each.get("content")) for each in said)
+    )
+    before = said_in(each for each in messages[:begin] if each.get("role") == "user")
+    return Moment([*before, *(message for _, message in _plain(said))], tuple(steps)), summary, is_whole
 
 
 def summary_of(step: Step) -> str:
@@ -183,8 +220,8 @@ def with_next_step(summary: str, next_step: Any) -> str:
     return " ".join(filter(None, [summary.strip(), intended and f"Next: {intended}"]))
 
 
-def _steps(messages: Sequence[ChatMessage], aliases: Mapping[str, str]) -> Iterator[Step]:
-    for step in steps_in(messages):
+def _renamed(steps: Iterable[Step], aliases: Mapping[str, str]) -> Iterator[Step]:
+    for step in steps:
         yield replace(step, tool=aliases[step.tool]) if step.tool in aliases else step
 
 

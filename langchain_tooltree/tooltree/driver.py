@@ -209,7 +209,7 @@ def searched(turn: Turn) -> Flow[SearchResult]:
     yield from run_search(session)
     result = session.result()
     if turn.guide is not None:
-        request = Conversation.of(turn.messages).request  # without a thread, it is the same in all searches of a turn
+        request = turn.said.request  # without a thread, it is the same in all searches of a turn
         run = (run_id(runtime) if runtime else None) or (request and request.id) or result.search_id
         threshold = turn.planner.config.post_threshold
         yield from turn.guide.failed(failed_attempts(result, session.dialogue, run=run, threshold=threshold))
@@ -287,7 +287,7 @@ def with_experience(turn: Turn, experience: Learner | None, *, own: bool = False
     It is a run of its `own`, or else part of the graph that is running. What was recalled stays the same until
     something else is asked, so it is asked for once a request.
     """
-    said = Conversation.of(turn.messages)
+    said = turn.said
     remembered = None if experience is None else (yield from experience.begun(said))
     if experience is None or not remembered:
         return (yield from answered(turn))

@@ -236,7 +236,7 @@ class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         if kept and kept.result.steps and {call.tool for call in kept.result.calls} <= set(turn.planner.library.names):
             return kept
         if self._experience is not None and (remembered := _remembered(request.state)):
-            room = room_for(turn.system, turn.planner.library.size, Conversation.of(turn.messages))
+            room = room_for(turn.system, turn.planner.library.size, turn.said)
             guide = yield from self._experience.guide(remembered, room, turn.planner.effects.declared)
             turn = replace(turn, guide=guide)
         result = yield from searched(turn)
@@ -250,13 +250,15 @@ class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         """The request as a turn of the planner, if it deserves a search and has something to plan with."""
         tools = [tool for tool in request.tools if isinstance(tool, BaseTool)]
         forced = request.tool_choice not in (None, "auto")  # it may be a dict
-        if not tools or forced or not Conversation(request.messages).goal or not self._deserves_search(request):
+        said = Conversation(request.messages)
+        if not tools or forced or not said.goal or not self._deserves_search(request):
             return None
         return Turn(
             planner=self._planner(request.model, tools, request.model_settings, self._form_tools(request)),
             messages=request.messages,
             system=[request.system_message] if request.system_message else [],
             state=request.state,
+            read=said,
         )
 
     def _form_tools(self, request: ModelRequest[Any]) -> list[BaseTool]:

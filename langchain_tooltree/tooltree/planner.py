@@ -233,6 +233,14 @@ class Turn:
     cancelled: Callable[[], bool] | None = None  # once it says so, the best plan so far is returned
     sinks: Sequence[EventSink] = ()
     guide: Guide | None = None  # what past runs say; under Eq. 1 nobody asks it
+    read: Conversation | None = None  # the messages, where somebody has begun to read them
+
+    @property
+    def said(self) -> Conversation:
+        """The conversation, which is read once for all that is asked of it."""
+        if self.read is None:
+            object.__setattr__(self, "read", Conversation.of(self.messages))
+        return cast("Conversation", self.read)
 
 
 class SearchSession:
@@ -245,7 +253,7 @@ class SearchSession:
     def __init__(self, turn: Turn, *, so_far: SoFar | None = None) -> None:
         self.turn = turn
         self.planner = planner = turn.planner
-        said = Conversation.of(turn.messages)
+        said = turn.said
         self.so_far = so_far or so_far_in(said)
         self.search = TreeSearch(
             planner.config,

@@ -42,7 +42,7 @@ QUOTED = 80
 
 def warm_start_of(
     search: TreeSearch,
-    messages: Sequence[BaseMessage],
+    conversation: Conversation | Sequence[BaseMessage],
     *,
     effects: SearchEffects,
     same_request: bool,
@@ -55,6 +55,8 @@ def warm_start_of(
     `repeatable` tools that it tried. It is nothing but a reason if the plan was not carried out as it was tried, or
     something else may have changed the world.
     """
+    said = Conversation.of(conversation)
+    messages = said.messages
     position = _last_planned(messages)
     reply = [] if position is None else _nodes(search, messages[position])
     if position is None or not reply:
@@ -73,7 +75,7 @@ def warm_start_of(
         return WarmStart(
             anew=f"{changed} may have changed the world since" if changed else "the request is another one"
         )
-    shown = {call_key(call["name"], call["args"]) for call in Conversation(messages).calls}
+    shown = {call_key(call["name"], call["args"]) for call in said.calls}
     return WarmStart.from_reads(search.tree, node.world, tools=repeatable, shown=shown)
 
 
@@ -101,11 +103,10 @@ def _all_came_out(
     """In which names the calls of a planned reply brought back something else than when tried; or why it is more."""
     answers = {each.tool_call_id: each for each in messages[position + 1 :][: len(reply)] if is_observation(each)}
     before = Conversation(messages[:position])
-    asked, known = ("\n".join(map(str, texts)) for texts in (before.wanted, (each.content for each in before.messages)))
     differing = SAME
     for node, call in zip(reply, calls_in(messages[position]), strict=True):
         answer = answers.get(str(call["id"]))
-        came_out = _came_out(node, answer, asked=asked, known=known, same=same)
+        came_out = _came_out(node, answer, before, same=same)
         if isinstance(came_out, str):
             return came_out
         renamed = {**differing.renamed, **came_out.renamed}
@@ -113,7 +114,7 @@ def _all_came_out(
     return differing
 
 
-def _came_out(node: Node, answer: ToolMessage | None, *, asked: str, known: str, same: Same | None) -> MadeUp | str:
+def _came_out(node: Node, answer: ToolMessage | None, said: Conversation, *, same: Same | None) -> MadeUp | str:
     """In which names a planned call brought back, for real, something else than while searching; or why it is more."""
     label, observation = cut(node.label, QUOTED), node.observation
     if observation is None or observation.transient:
@@ -133,7 +134,8 @@ def _came_out(node: Node, answer: ToolMessage | None, *, asked: str, known: str,
         if before == after:
             return SAME
         if same is None:
-            differing = made_up(before, after, asked=f"{asked}\n{node.label}", known=known)
+            asked, known = (*said.wanted, node.label), (str(each.content) for each in said.messages)
+            differing = made_up(before, after, asked="\n".join(asked), known="\n".join(known))
         else:
             differing = _differing_by(same, tried, real)
         if differing is not None:
@@ -246,7 +248,7 @@ def _warm_start(session: SearchSession, earlier: Mapping[str, Any], now: float) 
     """What a search goes on from, if the earlier one was made by the same planner not long ago."""
     if reason := _why_not(session, earlier, now):
         return WarmStart(anew=reason)
-    turn = Turn(planner=session.planner, messages=session.turn.messages)
+    turn = Turn(planner=session.planner, messages=session.turn.messages, read=session.turn.said)
     replayed = SearchSession(turn, so_far=earlier["so_far"])  # that has not begun
     try:
         adopt(replayed, cast("SegmentState", earlier))
@@ -254,7 +256,7 @@ def _warm_start(session: SearchSession, earlier: Mapping[str, Any], now: float) 
         return WarmStart(anew=f"it cannot be replayed: {error}")
     return warm_start_of(
         replayed.search,
-        session.turn.messages,
+        session.turn.said,
         effects=session.planner.effects,
         same_request=earlier["requests"] == session.dialogue.requests,
         repeatable=session.planner.repeatable if now - earlier["began"] <= KNOWN_SECONDS else (),
