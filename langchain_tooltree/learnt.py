@@ -31,7 +31,7 @@ from langchain_tooltree.flows import Flow, FunctionStep, current_writer, flow_of
 from langchain_tooltree.models import Meter
 from langchain_tooltree.sitgraph.refusals import Refusals
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
-from langchain_tooltree.sitgraph.transitions import moment_of
+from langchain_tooltree.sitgraph.transitions import last_tool_in
 
 logger = logging.getLogger(__name__)
 
@@ -232,7 +232,7 @@ class RequestGuide:
         """How past runs went on from here."""
         try:
             found = yield from flow_of(self.learnt.graph.next_tools)(dialogue, allowed=list(allowed))
-            refusals, last_tool = self.learnt.refusals, moment_of(dialogue)[0].last_tool
+            refusals, last_tool = self.learnt.refusals, last_tool_in(dialogue)
             refused, told = refusals.after(last_tool), refusals.told(last_tool, allowed)
             if found is None and not refused and not told:
                 return None

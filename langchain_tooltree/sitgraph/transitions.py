@@ -163,6 +163,13 @@ def moment_of(
     return (moment, summary) if is_whole else _moment_at_end(messages, 0, aliases)[:2]
 
 
+def last_tool_in(messages: Sequence[ChatMessage]) -> str:
+    """The tool that a dialogue has called last; `START` if none was."""
+    replies = (message for message in reversed(messages) if part_of(message) == "reply")
+    names = (function_of(call).get("name") for message in replies for call in reversed(entries_in(message)))
+    return next((name for name in names if name and isinstance(name, str) and name != SUMMARIZE_STATE), START)
+
+
 def _end_of(messages: Sequence[ChatMessage]) -> int:
     """The place of a request after which there are as many calls as a state tells of; 0 if there is none."""
     made = 0

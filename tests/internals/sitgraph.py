@@ -53,6 +53,7 @@ from langchain_tooltree.sitgraph.transitions import (
     VIEWS,
     WRITTEN_SUMMARIES,
     features_of,
+    last_tool_in,
     moment_of,
     summary_of,
     texts_of,

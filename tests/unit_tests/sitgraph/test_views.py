@@ -222,3 +222,30 @@ def test_a_state_found_in_a_run_is_the_state_of_the_same_dialogue_later():
 
     assert best.tool == "b"
     assert best.evidence[0].trajectory == "1"
+
+
+@pytest.mark.parametrize("odd", ["", "late", "without an id", "silent", "summed up", "refused before"])
+def test_of_a_long_dialogue_a_state_is_read_from_its_end_alone_and_is_the_same(odd):
+    said = [user("First of all, a refund.")]
+    for number in range(2 * MAX_CALLS):
+        call = calls(("a", {"n": number}), text="" if odd == "silent" else f"I look {number}.")
+        said += [call, brings(f"found {number}", call)]
+        said += [user(f"And {number}?")] if number % 3 == 0 else []
+    if odd == "late":
+        said[1], said[2:3] = calls(("late", {})), []
+        said.append(brings("late at last", said[1]))
+    if odd == "without an id":
+        said += [calls("b"), {"role": "tool", "content": "whose?"}]
+    if odd == "summed up":
+        said += summed_up("All is well.")
+    if odd == "refused before":
+        said[1] = calls("c", "d")
+        said += [{"role": "tool", "name": "c", "content": "late", "tool_call_id": "c {}"}]
+    whole = run_of("1", *said, *called("z"))
+    expected = list(transitions_of(whole))[-1].moment
+
+    moment = moment_of(said)[0]
+
+    assert texts_of(moment) == texts_of(expected)
+    assert features_of(moment) == features_of(expected)
+    assert last_tool_in(said) == moment.last_tool == expected.last_tool
