@@ -14,9 +14,11 @@ from tests.internals.sitgraph import (
     TEXT_VIEWS,
     VIEWS,
     features_of,
+    last_tool_in,
     moment_of,
     shortened,
     texts_of,
+    transitions_of,
 )
 from tests.internals.sitgraph import views_module as views
 
