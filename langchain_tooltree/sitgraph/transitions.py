@@ -176,7 +176,7 @@ def _end_of(messages: Sequence[ChatMessage]) -> int:
     for place in range(len(messages) - 1, 0, -1):
         message = messages[place]
         made += len(entries_in(message))
-        if made >= MAX_CALLS and message.get("role") == "user":
+        if made >= MAX_CALLS and part_of(message) == "request":
             return place
     return 0
 
@@ -206,7 +206,7 @@ def _moment_at_end(
         and sum(part_of(each) == "observation" for each in said) == len(answers)
         and any(part_of(each) == "reply" and text_of(each.get("content")) for each in said)
     )
-    before = said_in(each for each in messages[:begin] if each.get("role") == "user")
+    before = said_in(each for each in messages[:begin] if part_of(each) == "request")
     return Moment([*before, *(message for _, message in _plain(said))], tuple(steps)), summary, is_whole
 
 
