@@ -25,6 +25,7 @@ from langchain_tooltree.experience.records import (
     without_reference,
 )
 from langchain_tooltree.experience.trajectory import ROLES, role_of, to_chat
+from langchain_tooltree.replies import sound
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,7 +304,7 @@ class Conversation:
         if place in self._beginning:
             return self._beginning[place]
         given = self._given[place]
-        return given if isinstance(given, BaseMessage) else convert_to_messages([given])[0]
+        return sound(given if isinstance(given, BaseMessage) else convert_to_messages([given])[0])
 
     def _words(self, message: BaseMessage | None) -> str:
         """The text of a message without reference material, which is looked for once."""

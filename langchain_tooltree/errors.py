@@ -15,6 +15,7 @@ ToolTreeError
 │   └── EmbedderMismatchError         it was filled by another embedder
 ├── MissingExtraError (ImportError)   a package is needed that the base install does not bring
 ├── ReviewError (ValueError)          calls cannot be put before a person, so none of them runs
+├── ContainedError (RuntimeError)     code of somebody else's has raised what ends programs
 ├── ReplyError (RuntimeError)         a model's replies cannot be used
 └── SummaryError (RuntimeError)       a model has not written a summary
 ```
@@ -29,6 +30,8 @@ from difflib import get_close_matches
 from functools import wraps
 from importlib import import_module
 from typing import Any, TypeVar
+
+from langchain_tooltree.text import as_text, whole_characters
 
 ClassT = TypeVar("ClassT")
 
@@ -89,12 +92,22 @@ class ReviewError(ToolTreeError, ValueError):
     """Calls that need approval cannot be told apart or shown, so none of them runs; the message names the remedy."""
 
 
+class ContainedError(ToolTreeError, RuntimeError):
+    """A tool, or other code that was given, has raised what would end the program, such as SystemExit; it does not."""
+
+
 class ReplyError(ToolTreeError, RuntimeError):
     """A model was asked, asked again, and gave no reply that can be used; the message says what went wrong."""
 
 
 class SummaryError(ToolTreeError, RuntimeError):
     """A model has not written a summary; the message says why."""
+
+
+def described(error: BaseException) -> str:
+    """An error in words: its type and what it says, if it can say it."""
+    said = whole_characters(as_text(error))
+    return said if isinstance(error, ContainedError) else f"{type(error).__name__}: {said}".strip().removesuffix(":")
 
 
 def import_extra(module: str, extra: str, user: str) -> types.ModuleType:

@@ -21,11 +21,12 @@ handlers of the current run.
 import asyncio
 import functools
 import inspect
+import logging
 import os
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Sequence
 from concurrent.futures import Future, wait
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from contextvars import Context, copy_context
 from dataclasses import dataclass
 from functools import partial
@@ -37,7 +38,11 @@ from langchain_core.runnables.config import ensure_config
 from langgraph.errors import GraphBubbleUp
 from langgraph.runtime import Runtime, get_runtime
 
+from langchain_tooltree.errors import ContainedError, described
 from langchain_tooltree.events import Event
+from langchain_tooltree.text import forget_oldest
+
+logger = logging.getLogger(__name__)
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -183,6 +188,31 @@ async def awaited(outcome: Awaitable[T]) -> T:
     return await outcome
 
 
+RAISED = (Exception, SystemExit, GeneratorExit, asyncio.CancelledError, BaseExceptionGroup)
+"""What code of others raises by mistake; other exceptions are for whoever has made them, such as a test's power cut."""
+
+
+def contained(error: BaseException) -> Exception:
+    """The error as one that a flow may handle: what code of others raises ends no program, whatever it is.
+
+    A real KeyboardInterrupt is raised again, and a cancellation of the running task: one that somebody has asked for.
+    """
+    if isinstance(error, Exception):
+        return error
+    group = error if isinstance(error, BaseExceptionGroup) else None
+    if isinstance(error, KeyboardInterrupt) or (group and group.subgroup(KeyboardInterrupt)) or _is_ending(error):
+        raise error
+    within = ContainedError(described(error))
+    within.__cause__ = error
+    return within
+
+
+def _is_ending(error: BaseException) -> bool:
+    """Whether the running task is being cancelled, or its coroutine is thrown away."""
+    task = asyncio.current_task() if has_loop() else None
+    return isinstance(error, asyncio.CancelledError) and task is not None and bool(task.cancelling())
+
+
 def run_flow(flow: Flow[T]) -> T:
     """Drive a flow to its end on the calling thread. An interrupt of LangGraph passes through; no flow sees it."""
     try:
@@ -192,8 +222,8 @@ def run_flow(flow: Flow[T]) -> T:
                 outcome = step.run()
             except GraphBubbleUp:
                 raise
-            except Exception as error:  # noqa: BLE001 - the flow decides what its steps' errors mean
-                step = flow.throw(error)
+            except RAISED as error:  # the flow decides what its steps' errors mean
+                step = flow.throw(contained(error))
             else:
                 step = flow.send(outcome)
     except StopIteration as stop:
@@ -210,8 +240,8 @@ async def arun_flow(flow: Flow[T]) -> T:
                 outcome = await step.arun()
             except GraphBubbleUp:
                 raise
-            except Exception as error:  # noqa: BLE001 - the flow decides what its steps' errors mean
-                step = flow.throw(error)
+            except RAISED as error:  # the flow decides what its steps' errors mean
+                step = flow.throw(contained(error))
             else:
                 step = flow.send(outcome)
     except StopIteration as stop:
@@ -272,6 +302,9 @@ def _sign(driver: Callable[..., Any], flow: Callable[..., Any]) -> None:
 
 EventSink = Callable[[Event], None]
 
+MOST_TOLD = 100
+"""Failures of listeners that are remembered, so that each is logged once."""
+
 Writer = Callable[[Any], None]
 """Writes to `stream_mode="custom"`."""
 
@@ -286,10 +319,30 @@ def emit_all(events: Sequence[Event], sinks: Sequence[EventSink], *, handled: bo
     """
     for event in events:
         for sink in sinks:
-            sink(event)
+            with _undisturbed():
+                sink(event)
         if handled:
             given = (f"tooltree.{event['type']}", event)
-            yield TwinStep(partial(dispatch_custom_event, *given), partial(adispatch_custom_event, *given))
+            with _undisturbed():
+                yield TwinStep(partial(dispatch_custom_event, *given), partial(adispatch_custom_event, *given))
+
+
+_told: dict[str, None] = {}
+"""Which failures of listeners were logged."""
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Log, once, what listeners raise; what they listen to goes on."""
+    try:
+        yield
+    except (GraphBubbleUp, GeneratorExit):
+        raise
+    except RAISED as error:
+        if (said := described(contained(error))) not in _told:
+            _told[said] = None
+            forget_oldest(_told, MOST_TOLD)
+            logger.warning("A listener failed at a progress event, and the run goes on: %s", said)
 
 
 def has_loop() -> bool:

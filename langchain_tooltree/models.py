@@ -35,9 +35,10 @@ from langchain_core.utils.json_schema import dereference_refs
 from langgraph.constants import TAG_NOSTREAM
 from pydantic import BaseModel
 
-from langchain_tooltree.errors import ConfigurationError
+from langchain_tooltree.errors import ConfigurationError, described
 from langchain_tooltree.flows import Flow, FlowStep, TwinStep
-from langchain_tooltree.text import counts_added, json_object, quoted_from
+from langchain_tooltree.replies import read_as_form, received, sound
+from langchain_tooltree.text import LONGEST_REPLY, counts_added, json_object, quoted_from, shortened
 
 logger = logging.getLogger(__name__)
 
@@ -90,7 +91,7 @@ OVERLOADED = frozenset({503, 529})
 NO_CREDIT = "insufficient_quota"
 """The code of OpenAI's 429 for an account without credit, which no waiting cures."""
 
-_THOUGHT = re.compile(r"<think>.*?</think>", re.DOTALL)
+_THOUGHT, _THOUGHT_OVER = re.compile(r"<think>.*?</think>", re.DOTALL), "</think>"
 
 _plain_models: WeakValueDictionary[int, BaseChatModel] = WeakValueDictionary()
 """Models whose server was found to refuse structured output, by identity: chat models need not be hashable.
@@ -181,7 +182,8 @@ def request(
     """
     try:
         step = TwinStep(partial(model.invoke, list(messages), config), partial(model.ainvoke, list(messages), config))
-        return (yield from ask_patiently(step, meter.patience))
+        reply = yield from ask_patiently(step, meter.patience)
+        return sound(reply) if isinstance(reply, AIMessage) else reply
     except Exception as error:
         if not was_refused(error):
             meter.count(None, config)
@@ -327,7 +329,7 @@ def call_tools(
     if not isinstance(reply, AIMessage):
         msg = f"{type(model).__name__} replied with {type(reply).__name__} instead of an AIMessage."
         raise TypeError(msg)
-    return reply
+    return received(reply)
 
 
 def takes_other_tools(model: BaseChatModel) -> bool:
@@ -373,7 +375,7 @@ class StructuredQuestion:
             try:
                 raw, data = yield from self._ask_once(prompt, meter, spelled_out=spelled_out)
             except Exception as error:  # noqa: BLE001 - any failure of a model is a missing score, not a crash
-                meter.problems.append(f"{type(error).__name__}: {error}")
+                meter.problems.append(shortened(described(error)))
                 if was_refused(error):
                     break  # it would be refused again
                 continue
@@ -399,45 +401,57 @@ class StructuredQuestion:
         if structured := self._structured():
             shown = spelled if spelled_out else prompt
             try:
-                reply = yield from request(structured, shown, self.config, meter)
+                raw = yield from self._asked(structured, shown, meter)
             except Exception as error:
                 if http_status(error) not in FORM_REFUSED:
                     raise
                 refusal = error
             else:
-                raw = reply if isinstance(reply, AIMessage) else reply["raw"]
-                meter.count(raw, self.config)
-                parsed = raw.tool_calls[0]["args"] if raw is reply and raw.tool_calls else None
-                if raw is not reply:
-                    parsed = reply["parsed"]
-                return raw, parsed if isinstance(parsed, dict) else self._read(raw)
-        raw = yield from request(self.model, spelled, self.config, meter)
-        meter.count(raw, self.config)
+                return raw, self._read(raw, called=True)
+        raw = yield from self._asked(self.model, spelled, meter)
         if refusal is not None:
             name = type(self.model).__name__
             logger.info("%s refuses structured output; from now on it is asked in plain text: %s", name, refusal)
             _plain_models[id(self.model)] = self.model
         return raw, self._read(raw)
 
-    def _read(self, raw: AIMessage) -> dict[str, Any] | None:
-        """The object in a reply in words; what a model quotes from its material while it thinks aloud is no reply."""
-        return json_object(_said(raw), quoted_from(message.text for message in self.prompt[1:]))
+    def _read(self, raw: AIMessage, *, called: bool = False) -> dict[str, Any] | None:
+        """The object in a reply, in its first call or in words, without what no reader should meet.
+
+        What a model quotes from its material while it thinks aloud is no reply.
+        """
+        if called and raw.tool_calls:
+            return read_as_form(raw.tool_calls[0]["args"])
+        data = json_object(_said(raw), quoted_from(message.text for message in self.prompt[1:]))
+        return None if data is None else read_as_form(data)
+
+    def _asked(self, model: Runnable[Any, Any], prompt: Sequence[BaseMessage], meter: Meter) -> Flow[AIMessage]:
+        raw = yield from request(model, prompt, self.config, meter)
+        meter.count(raw, self.config)
+        if not isinstance(raw, AIMessage):
+            msg = f"{type(self.model).__name__} replied with {type(raw).__name__} instead of an AIMessage."
+            raise TypeError(msg)
+        return raw
 
     def _structured(self) -> Runnable[Any, Any] | None:
         """The model with structured output; `None` if it has none, says so in its profile, or was refused before.
 
-        LangChain puts parsers behind it, each a run of its own in a trace. The model alone is one run, and what it says
-        is read here, where JSON in prose takes no quadratic time.
+        LangChain puts parsers behind it, each a run of its own in a trace, and some take quadratic time on prose. So
+        the model is asked alone, and what it says is read here; where it cannot be told apart from them, the form is
+        bound as a tool.
         """
         lacking = (getattr(self.model, "profile", None) or {}).get("structured_output") is False
         if lacking or id(self.model) in _plain_models:
             return None
+        form = _plain_schema(self.schema)
         try:
-            chain = self.model.with_structured_output(_plain_schema(self.schema), include_raw=True)
-        except (NotImplementedError, ValueError):
+            chain = self.model.with_structured_output(form, include_raw=True)
+            first = chain.first if isinstance(chain, RunnableSequence) else None
+            alone = first.steps__.get("raw") if isinstance(first, RunnableParallel) else None
+            return alone or self.model.bind_tools([_plain_schema(self.schema)], tool_choice="any")
+        except Exception as error:  # noqa: BLE001 - whatever an integration raises, a text can be asked for
+            logger.debug("%s has no structured output: %s", type(self.model).__name__, described(error))
             return None
-        first = chain.first if isinstance(chain, RunnableSequence) else None
-        return first.steps__.get("raw", chain) if isinstance(first, RunnableParallel) else chain
 
     def _spelled_out(self, prompt: Sequence[BaseMessage]) -> list[BaseMessage]:
         """The prompt with the form in its system message: some models refuse two user messages in a row."""
@@ -469,8 +483,9 @@ def _shown(message: AIMessage, data: dict[str, Any] | None) -> str:
 
 
 def _said(message: AIMessage) -> str:
-    """The text of a reply, without what some servers leave in it of a model's reasoning."""
-    return _THOUGHT.sub("", message.text).strip()
+    """The text of a reply as far as it is read, without what some servers leave in it of a model's reasoning."""
+    text, end, rest = str(message.text).rpartition(_THOUGHT_OVER)  # behind it, beginnings have no end to find
+    return (_THOUGHT.sub("", f"{text}{end}") + rest).strip()[:LONGEST_REPLY]
 
 
 UNTRUSTED = """\

@@ -5,6 +5,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from hashlib import sha256
 from itertools import islice, pairwise
 from typing import Any, NamedTuple
@@ -61,6 +62,85 @@ def counts_added(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, 
     return added
 
 
+LEVELS = 60
+"""Levels of data within data that are kept: pydantic and checkpointers refuse about 200, and an envelope takes some."""
+
+
+def plain(data: Any, levels: int = LEVELS) -> Any:
+    """Data as JSON has it and every store, checkpointer and client takes it; what they refuse is a text in its place.
+
+    They refuse whole numbers of more than 64 bits, NaN and infinity, halves of characters (lone surrogates), keys that
+    are no texts, objects, and data too deep within data.
+    """
+    kept: Any
+    match data:
+        case None | bool():
+            kept = data
+        case str():
+            kept = whole_characters(data)
+        case int() if -(2**63) <= data < 2**64:
+            kept = int(data)
+        case float() if math.isfinite(data):
+            kept = float(data)
+        case Mapping() if levels:
+            kept = {whole_characters(as_text(key)): plain(value, levels - 1) for key, value in data.items()}
+        case list() | tuple() if levels:
+            kept = [plain(value, levels - 1) for value in data]
+        case _:
+            kept = shortened(whole_characters(as_text(data)))
+    return kept
+
+
+def is_plain(data: Any) -> bool:
+    """Whether data can be kept as they are; see `plain`."""
+    try:
+        text = json.dumps(data, ensure_ascii=False, allow_nan=False)
+        text.encode()
+        if _MANY_DIGITS.search(text) or not is_shallow(data):
+            return bool(plain(data) == data)
+    except (TypeError, ValueError, RecursionError):
+        return False
+    return True
+
+
+_MANY_DIGITS = re.compile(r"\d{19}")
+
+
+def is_shallow(data: Any, levels: int = LEVELS) -> bool:
+    """Whether data are no deeper within data than can be kept, and their keys are texts."""
+    layer = [data]
+    for _ in range(levels + 1):
+        within = []
+        for each in layer:
+            if isinstance(each, dict):
+                if not all(isinstance(key, str) for key in each):
+                    return False
+                within += [value for value in each.values() if isinstance(value, dict | list | tuple)]
+            else:
+                within += [value for value in each if isinstance(value, dict | list | tuple)]
+        if not within:
+            return True
+        layer = within
+    return False
+
+
+def whole_characters(text: str) -> str:
+    """A text without halves of characters, which no encoding can write."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "replace").decode()
+    return str(text)
+
+
+def as_text(value: Any) -> str:
+    """A value in words, also where it cannot say them itself: it raises, or has too many digits or levels."""
+    try:
+        return str(value)
+    except Exception:  # noqa: BLE001 - whatever an object raises
+        return f"<{type(value).__name__}>"
+
+
 def forget_oldest(kept: dict[Any, Any], most: int) -> None:
     """Keep the latest entries; in one step each, since other threads may look on."""
     for oldest in list(kept)[:-most]:
@@ -79,8 +159,18 @@ def digest(content: Any, length: int = 32) -> str:
     return sha256(content).hexdigest()[:length]
 
 
+LONGEST_REPLY = 100_000
+"""Characters of a reply that are read for its form: about 25,000 tokens, more than any form takes."""
+
 MOST_BRACKETS = 50
-"""Places in a reply at which JSON is looked for: each costs a pass over the rest of the text."""
+"""Places in a reply at which JSON is looked for."""
+
+MOST_DECODED = 400_000
+"""Characters that are decoded at all these places together: a text of brackets would cost its square."""
+
+
+LONGEST_WORD = 6
+"""Characters of what JSON may be cut off in, texts aside: an escape, a literal."""
 
 
 Quoted = Callable[[str], bool]
@@ -135,6 +225,7 @@ def listed(text: str) -> list[Any]:
     the item, and lines marked deeper belong to the item above them. The list parsers of langchain-core are no
     substitute: each knows one marker, and ends an item at its first line.
     """
+    text = text[:LONGEST_REPLY]
     return next(filter(_is_list, _json_in(text, r"\[")), None) or _items(text)
 
 
@@ -143,23 +234,28 @@ def _json_in(text: str, opening: str, *, cut_off: bool = False, quoted: Quoted |
 
     Linear in the length of the text. langchain-core's `parse_json_markdown` takes quadratic time on prose.
     """
+    text = text[:LONGEST_REPLY].rstrip(" \n`")
     decoder = json.JSONDecoder(strict=False)  # models write line breaks within strings
+    left = MOST_DECODED
     for found in islice(re.finditer(opening, text), MOST_BRACKETS):
+        start, end = found.start(), len(text)
         try:
-            data, end = decoder.raw_decode(text, found.start())
-            alone = end - found.start() >= len(text.strip("` \n").removeprefix("json").strip())
-            if quoted is None or alone or not quoted(text[found.start() : end]):
+            data, end = decoder.raw_decode(text, start)
+            alone = end - start >= len(text.strip("` \n").removeprefix("json").strip())
+            if quoted is None or alone or not quoted(text[start:end]):
                 yield data
         except RecursionError:
-            continue
-        except ValueError:
-            if not cut_off:
-                continue
-            rest = re.sub(r"[\x00-\x1f]", " ", text[found.start() :]).rstrip(" `")
-            try:
-                yield from_json(rest, allow_partial="trailing-strings")
-            except ValueError:
-                continue
+            return  # from the next brackets on it would be as deep
+        except ValueError as error:
+            # An unclosed string was read to the end, and a number that Python refuses has no place.
+            if isinstance(error, json.JSONDecodeError) and not error.msg.startswith("Unterminated"):
+                end = error.pos
+            if cut_off and end + LONGEST_WORD >= len(text):
+                with suppress(ValueError):
+                    yield from_json(re.sub(r"[\x00-\x1f]", " ", text[start:]), allow_partial="trailing-strings")
+        left -= end - start
+        if left < 0:
+            return
 
 
 def _is_list(data: Any) -> bool:
@@ -246,7 +342,7 @@ _IDENTIFYING = frozenset(
     detail information find found
     """)
 )
-_INTRODUCED = re.compile(r"(?i:\b(?:name is|names are|i'm|i am|this is|under))(?: [A-Z][\w'’-]+)+|\S*[\d@]\S*")  # noqa: RUF001
+_INTRODUCED = re.compile(r"(?i:\b(?:name is|names are|i'm|i am|this is|under))(?: [A-Z][\w'’-]+)+|(?<!\S)\S*[\d@]\S*")  # noqa: RUF001
 _TURN = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")  # noqa: RUF001 - full width, as in Chinese
 
 STEM = 5

@@ -117,7 +117,7 @@ _LITTLE = frozenset(words_of("a an the this that these those it its you your is 
 _ADVICE = ("tip", "text", "advice", "content", "title")
 _WHEN = ("when", "situation", "condition", "applies", "if")
 _REASONS = ("reasoning", "reason", "rationale", "why", "explanation", "because")
-_REASON_LINE = re.compile(rf"\s*[\s(*_]*\b(?:{'|'.join(_REASONS)})\b[*_]*\s*:[*_]*\s*", re.IGNORECASE)
+_REASON_LINE = re.compile(rf"(?<![\s(*_])[\s(*_]*\b(?:{'|'.join(_REASONS)})\b[*_]*\s*:[*_]*\s*", re.IGNORECASE)
 _CONDITION = re.compile(r"^(?:when(?:ever)?|if|where)\b\s*", re.IGNORECASE)
 _TIP_LABEL = re.compile(r"^(?:tip|advice)(?:\s*\d+)?\s*:\s*", re.IGNORECASE)
 

@@ -16,6 +16,7 @@ from langchain_tooltree.experience.records import EXTRAS, Branch, ChatMessage, p
 from langchain_tooltree.experience.run_identity import TOOLS, Tools, as_metadata, tools_in
 from langchain_tooltree.experience.trajectory import Trajectory, to_chat
 from langchain_tooltree.flows import Flow
+from langchain_tooltree.replies import sound
 from langchain_tooltree.text import digest
 
 STOPPED = "The run stopped before its end and may be resumed."
@@ -61,7 +62,7 @@ def keyed(messages: Any) -> Iterator[tuple[Key, BaseMessage | ChatMessage]]:
     """The messages of a list, or a single one, each with what identifies it."""
     times: dict[str, int] = {}
     for given in messages if isinstance(messages, list | tuple) else [] if messages is None else [messages]:
-        message = given if isinstance(given, BaseMessage) else _converted(given)
+        message = sound(given if isinstance(given, BaseMessage) else _converted(given))
         yield message.id or _by_content(to_chat(message), times), message
 
 

@@ -34,6 +34,7 @@ from langchain_tooltree.experience.records import (
     opening_instructions,
     paired,
 )
+from langchain_tooltree.replies import sound
 from langchain_tooltree.text import digest
 
 UNKNOWN = "chat_format"
@@ -62,6 +63,7 @@ def to_chat(message: BaseMessage) -> dict[str, Any]:
     if not isinstance(message, BaseMessage) or isinstance(message, RemoveMessage):
         msg = f"A trajectory is made of messages, got {type(message).__name__}: {message!r:.80}."
         raise TrajectoryFormatError(msg)
+    message = sound(message)
     defaults = _defaults(type(message))
     extras = {
         name: value

@@ -227,6 +227,9 @@ def _verdict(said: Any) -> Verdict:
 
 _WORDS = {"success": True, "true": True, "yes": True, "failure": False, "false": False, "no": False, "unclear": None}
 
+LONGEST_NOTHING = 80
+"""Characters of words for nothing, at the most."""
+
 _NOTHING = re.compile(r"\W*(?:none|nothing|no|n/a|null)?\b\W*(?:is |was )?(?:missing|applicable)?\W*", re.IGNORECASE)
 
 
@@ -255,7 +258,11 @@ def _listed(said: Any) -> list[Any] | None:
     """The entries of a list, or a single one, without words for nothing; `None` if nothing was said."""
     if said is None:
         return None
-    return [each for each in (said if isinstance(said, list) else [said]) if each and not _NOTHING.fullmatch(str(each))]
+    return [each for each in (said if isinstance(said, list) else [said]) if each and not _is_nothing(str(each))]
+
+
+def _is_nothing(text: str) -> bool:
+    return len(text) <= LONGEST_NOTHING and _NOTHING.fullmatch(text) is not None
 
 
 def _is_right(write: Mapping[str, Any]) -> bool:

@@ -23,7 +23,7 @@ from langchain_core.tools import BaseTool, StructuredTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from langchain_tooltree.models import extended
-from langchain_tooltree.text import Quoted, one_line
+from langchain_tooltree.text import MOST_BRACKETS, Quoted, one_line
 from langchain_tooltree.tooltree.prompts import (
     ASSESS_DESCRIPTION,
     CONFIDENCE_DESCRIPTION,
@@ -79,6 +79,9 @@ MOST_MISSING = 5
 
 MOST_SHOWN = 10
 """Tools that can be asked for at once: more than a step needs."""
+
+MOST_ENTRIES = 100
+"""Entries of a list of missing things that are looked at: most may name nothing."""
 
 MISSING_CHARS = 200
 """Characters of one of them: a sentence or two."""
@@ -199,10 +202,11 @@ _FENCE = re.compile(r"^[^\S\n]*```.*$", re.MULTILINE)
 _RULE = re.compile(r"[^\S\n]*(?:-{3,}|\*{3,}|_{3,})")
 _TEMPLATE = re.compile(r"\W*todo\W*nothing\W*", re.IGNORECASE)
 _LINE = re.compile(
-    r"""(?:^[^\w\n]*|\{\s*["'“”]?)missing["'“”*_`]*[ \t]*[:=][ \t]*(?P<value>[^\n{}]*)\}?[\s*`.)\]]*\Z""",
+    r"""(?:^[^\w\n]*|\{\s*["'“”]?)missing["'“”*_`]*[ \t]*[:=][ \t]*""",
     re.IGNORECASE | re.MULTILINE,
 )
-"""The short form where it is no JSON: a line of words, or an object without quotes, at the very end."""
+"""The short form where it is no JSON, and is the very end: a line of words, or an object without quotes."""
+_VALUE, _END = re.compile(r"[^\n{}]*"), re.compile(r"\}?[\s*`.)\]]*\Z")
 
 _NO_JSON = re.compile(r"""\{[^{}\n]{0,40}\bcalls_maybe_needed["']?\s*:(?:.*\}|.*)""", re.IGNORECASE | re.DOTALL)
 """The full form where it is no JSON: in single quotes, with a comma too many, or cut off."""
@@ -248,24 +252,31 @@ def read_form(text: str, quoted: Quoted = lambda _: False) -> tuple[str, Standin
 
 def _objects(text: str) -> Iterator[tuple[dict[str, Any], int, int]]:
     """The JSON objects that stand in a text, none of them in another one: the first one, and those near the end."""
-    decoder, tail = json.JSONDecoder(strict=False), len(text) - FORM_CHARS
-    start = text.find("{")
-    while start >= 0:
+    decoder, tail = json.JSONDecoder(strict=False), max(0, len(text) - FORM_CHARS)
+    near = [place for place in range(tail, len(text)) if text[place] == "{"][-MOST_BRACKETS:]
+    done = 0
+    for start in (text.find("{"), *near):
+        if start < done:
+            continue
+        # Errors count the lines before them, so a long text is not handed over whole.
+        begin = min(tail, start)
         try:
-            said, end = decoder.raw_decode(text, start)
+            said, end = decoder.raw_decode(text[begin:], start - begin)
         except (ValueError, RecursionError):
-            end = start + 1
+            done = start + 1
         else:
-            yield said, start, end
-        start = text.find("{", max(end, tail))
+            done = begin + end
+            yield said, start, done
 
 
 def _read_loosely(text: str, is_quotation: Callable[[int, int], bool]) -> tuple[str, Standing | None]:
     """The same for a form that is no JSON: a line of words, or an object in single quotes; others say nothing."""
     tail = max(0, len(text) - FORM_CHARS)
-    if (line := _LINE.search(text, tail)) and not is_quotation(*line.span()):
-        value = line["value"].strip(" \t,\"'“”`*")
-        return _without(text, *line.span()), _standing_in({_MISSING: value})
+    for line in _LINE.finditer(text, tail):
+        value = _VALUE.match(text, line.end())
+        end = value and _END.match(text, value.end())
+        if value and end and not is_quotation(line.start(), end.end()):
+            return _without(text, line.start(), end.end()), _standing_in({_MISSING: value[0].strip(" \t,\"'“”`*")})
     found = _NO_JSON.search(text, tail)
     if found is None or is_quotation(*found.span()):
         return text, None
@@ -354,11 +365,17 @@ _BUT = re.compile(
 )
 
 
+_WORDS = re.compile(r"[^\W_](?:.*[^\W_])?", re.DOTALL)
+"""A text without what stands around its words."""
+
+
 def _things(said: Any) -> tuple[str, ...]:
     """The things that are named as missing, each on a line; what only says that nothing is, is left out."""
     if said is None or isinstance(said, bool):
         return ()
-    listed = said.split(";") if isinstance(said, str) else said if isinstance(said, list | tuple) else [said]
+    if isinstance(said, str):
+        said = said[:FORM_CHARS].split(";")
+    listed = said[:MOST_ENTRIES] if isinstance(said, list | tuple) else [said]
     texts = [each if isinstance(each, str) else json.dumps(each, ensure_ascii=False, default=str) for each in listed]
     named = (one_line(text.replace("**", "").strip(" \t\n`\"'"), MISSING_CHARS) for text in texts if not _is_none(text))
     return tuple(named)[:MOST_MISSING]
@@ -366,7 +383,8 @@ def _things(said: Any) -> tuple[str, ...]:
 
 def _is_none(text: str) -> bool:
     """Whether a text names nothing: it is empty, a dash, or a word for nothing, in one of many languages."""
-    bare = re.sub(r"^[\W_]+|[\W_]+$", "", text).casefold()
+    words = _WORDS.search(text)
+    bare = words[0].casefold() if words else ""
     said = _NOTHING_LEFT.match(bare)
     return not bare or (said is not None and not _BUT.search(said["rest"] or ""))
 

@@ -41,6 +41,7 @@ from langchain_tooltree.models import (
     inner_marks,
     resolve_model,
 )
+from langchain_tooltree.replies import received
 from langchain_tooltree.text import digest, shortened
 from langchain_tooltree.tooltree.ask import ProposalRequest, Proposer
 from langchain_tooltree.tooltree.dialogue import Fresh, PathDialogue, SoFar, so_far_in
@@ -217,7 +218,8 @@ class Planner:
         model = bind_tools(self.model, [self.library.by_name[name] for name in shown])
         named: RunnableConfig = {**config, "run_name": f"{TAG}.answer"}
         asked = (list(conversation), named)
-        return ask_patiently(TwinStep(partial(model.invoke, *asked), partial(model.ainvoke, *asked)), patience)
+        step = TwinStep(partial(model.invoke, *asked), partial(model.ainvoke, *asked))
+        return received((yield from ask_patiently(step, patience)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial, reduce
+from functools import partial, reduce, wraps
 from typing import Any, cast
 
 from langchain.agents.middleware import AgentMiddleware, AgentState, HumanInTheLoopMiddleware, PIIMiddleware
@@ -23,9 +23,9 @@ from pydantic import ValidationError
 
 from langchain_tooltree._langgraph import is_invalid_resume, node_injects, tool_node_input, why_not_kept
 from langchain_tooltree.conversation import is_observation
-from langchain_tooltree.errors import ConfigurationError
-from langchain_tooltree.flows import Flow, FunctionStep, in_thread
-from langchain_tooltree.text import shortened
+from langchain_tooltree.errors import ConfigurationError, described
+from langchain_tooltree.flows import Flow, FunctionStep, contained, in_thread
+from langchain_tooltree.text import as_text, is_plain, plain, shortened
 from langchain_tooltree.tooltree.dialogue import PathDialogue
 from langchain_tooltree.tooltree.review import PlanReviewMiddleware
 from langchain_tooltree.tooltree.sandbox import Sandbox, Worlds
@@ -121,6 +121,36 @@ def _inside(outer: Wrapper, inner: Wrapper) -> Wrapper:
     return lambda request, execute: outer(request, lambda passed_on: inner(passed_on, execute))
 
 
+async def _contained(request: ToolCallRequest, execute: Execute) -> Any:
+    """Run a call so that nothing it raises ends the loop: a SystemExit does so from any task of asyncio."""
+    try:
+        return await execute(request.override(tool=_tame(request.tool)) if request.tool else request)
+    except Exception:
+        raise
+    except BaseException as error:
+        raise contained(error) from error
+
+
+def _tame(tool: BaseTool) -> BaseTool:
+    """A copy of a tool whose coroutine raises nothing that ends the loop; LangChain runs it in a task of its own."""
+    if _is_sync_only(tool) or "_arun" in vars(tool):
+        return tool
+    run = tool._arun  # noqa: SLF001 - what its task runs
+
+    @wraps(run)
+    async def tamed(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return await run(*args, **kwargs)
+        except Exception:
+            raise
+        except BaseException as error:
+            raise contained(error) from error
+
+    copied = tool.model_copy()
+    vars(copied)["_arun"] = tamed
+    return copied
+
+
 class ToolNodes:
     """The `ToolNode`s through which the tools of a search run, each made once.
 
@@ -154,6 +184,7 @@ class ToolNodes:
             return None
         node = self._nodes.get(tool.name)
         if node is None or node.tools_by_name[tool.name] is not tool:  # that of another fork
+            awrap = _contained if awrap is None else _inside(_contained, _inside(awrap, _contained))
             node = ToolNode([tool], handle_tool_errors=False, wrap_tool_call=wrap, awrap_tool_call=awrap)
             if is_free and not node_injects(node, tool.name):
                 self._alone.add(tool.name)
@@ -201,17 +232,22 @@ class ToolStep:
 
     def _invoke(self) -> Any:
         call, config = self._prepared()
-        if node := self.nodes.around(self.tool):
-            return node.invoke(tool_node_input(call, self.state), config)
-        with _refused_arguments(call):
-            return _told(self.tool.invoke(call, config), call)
+        try:
+            if node := self.nodes.around(self.tool):
+                return node.invoke(tool_node_input(call, self.state), config)
+            with _refused_arguments(call):
+                return _told(self.tool.invoke(call, config), call)
+        except Exception:
+            raise
+        except BaseException as error:
+            raise contained(error) from error
 
     async def _ainvoke(self) -> Any:
         call, config = self._prepared()
         if node := self.nodes.around(self.tool):
             return await node.ainvoke(tool_node_input(call, self.state), config)
         with _refused_arguments(call):
-            return _told(await self.tool.ainvoke(call, config), call)
+            return _told(await _tame(self.tool).ainvoke(call, config), call)
 
     def _prepared(self) -> tuple[ToolCall, RunnableConfig]:
         merged = merge_configs(ensure_config(), self.config)
@@ -280,7 +316,7 @@ def _told_by(message: ToolMessage, step: ToolStep, others: Sequence[BaseMessage]
     if lost:
         logger.warning("Of what %s brought back, this is lost: %s", step.call.tool, "; ".join(lost))
     return Observation(
-        content=message.content,
+        content=message.content if is_plain(message.content) else cast("Any", plain(message.content)),
         kind="ok" if message.status == "success" else "exception",
         lost="; ".join(lost),
         **{name: part for name, part in parts.items() if name not in refused},
@@ -288,10 +324,10 @@ def _told_by(message: ToolMessage, step: ToolStep, others: Sequence[BaseMessage]
 
 
 def _failure(step: ToolStep, error: Exception) -> Observation:
-    text = shortened(f"{type(error).__name__}: {error}", ERROR_CHARS)
+    text = shortened(described(error), ERROR_CHARS)
     match error:
         case TimeoutError():
-            limit = str(error) or f"no answer within {step.timeout} s"
+            limit = as_text(error) or f"no answer within {step.timeout} s"
             return Observation(content=f"TimeoutError: {limit}", kind="timeout", transient=True)
         case ToolInvocationError():
             return Observation(content=text, kind="invalid_arguments")
@@ -343,7 +379,7 @@ class ToolExecutor:
         except ConfigurationError:
             raise
         except Exception as error:  # noqa: BLE001 - a sandbox may live behind a network
-            problem = f"the sandbox could not be forked: {type(error).__name__}: {error}"
+            problem = f"the sandbox could not be forked: {described(error)}"
             return Observation(content=problem, kind="exception", transient=True), 0
         observation = yield from self._observe(_bound(world, node), node, config)
         # A call that timed out may still be at work in its fork, so that fork stands for no known world.

@@ -19,7 +19,7 @@ from langchain_tooltree.cfgm import condense as condense_module
 from langchain_tooltree.cfgm import tips as tips_module
 from langchain_tooltree.cfgm.collect.attempt import ENDED, SHELF, Journal, journals
 from langchain_tooltree.cfgm.collect.collect import acollect, collect
-from langchain_tooltree.cfgm.collect.collection import DEFAULT_FAILURE_PROMPT, FailureForm
+from langchain_tooltree.cfgm.collect.collection import DEFAULT_FAILURE_PROMPT, FailureForm, reflecting_on_failure
 from langchain_tooltree.cfgm.collect.environment import (
     NUDGE,
     StepReading,
@@ -33,9 +33,11 @@ from langchain_tooltree.cfgm.collect.environment import (
     said,
     stepping,
 )
+from langchain_tooltree.cfgm.collect.environment import _with_action as with_action
 from langchain_tooltree.cfgm.collect.report import NamedTask, named
 from langchain_tooltree.cfgm.condense import GAP, Move, condensed, flat, in_short, news_in, pieces_of, thinned
 from langchain_tooltree.cfgm.focus import DEFAULT_FOCUS_PROMPT, LONGEST_FOCUS_POINT
+from langchain_tooltree.cfgm.focus import _ask as asked_focus_points
 from langchain_tooltree.cfgm.masks import masks_in
 from langchain_tooltree.cfgm.memory import PAPER_EMBEDDINGS
 from langchain_tooltree.cfgm.recall import (
@@ -60,6 +62,7 @@ from langchain_tooltree.cfgm.reflection import (
     LONGEST_CORRECTION,
     NOTICED,
     Reflection,
+    Reflector,
     advice_in,
     corrected,
     correction_text,

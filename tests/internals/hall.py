@@ -75,13 +75,16 @@ from langchain_tooltree.models import (
     seconds_to_wait,
     was_refused,
 )
+from langchain_tooltree.replies import read_as_form, received, sound
 from langchain_tooltree.text import (
+    LEVELS,
     SAME,
     MadeUp,
     counts_added,
     cut,
     digest,
     first_difference,
+    is_plain,
     json_object,
     kinship,
     listed,
@@ -89,6 +92,7 @@ from langchain_tooltree.text import (
     mentions,
     mermaid_text,
     one_line,
+    plain,
     quoted_from,
     renamed_in,
     shortened,

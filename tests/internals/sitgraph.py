@@ -42,7 +42,8 @@ from langchain_tooltree.sitgraph.suggest import (
     Evidence,
     Recommender,
 )
-from langchain_tooltree.sitgraph.summarize import ACKNOWLEDGEMENT, DEFAULT_SUMMARY_PROMPT
+from langchain_tooltree.sitgraph.summarize import ACKNOWLEDGEMENT, DEFAULT_SUMMARY_PROMPT, backfill_summaries
+from langchain_tooltree.sitgraph.summarize import write_summary as written_summary
 from langchain_tooltree.sitgraph.transitions import (
     MAX_CALLS,
     MAX_CHARACTERS,

@@ -34,7 +34,7 @@ from langchain_tooltree.tooltree.dialogue import PathDialogue, transcript
 from langchain_tooltree.tooltree.draw import figures, status, to_mermaid, to_rich
 from langchain_tooltree.tooltree.driver import answered, searched
 from langchain_tooltree.tooltree.guidance import REFUSED_ENOUGH
-from langchain_tooltree.tooltree.judge import FunctionEvaluator, ModelEvaluator, resolve_judge
+from langchain_tooltree.tooltree.judge import FunctionEvaluator, JudgedCall, JudgeRequest, ModelEvaluator, resolve_judge
 from langchain_tooltree.tooltree.middleware import deserves_search
 from langchain_tooltree.tooltree.narrowing import FEWEST_SHOWN, ToolChoice, ToolNarrowing, plan_tools
 from langchain_tooltree.tooltree.planner import JUDGED_CHARS, KEPT, Planner, SearchSession, Turn

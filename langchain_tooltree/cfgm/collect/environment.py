@@ -183,7 +183,7 @@ ACT_TOOL: dict[str, Any] = {
     },
 }
 
-_ACTION = re.compile(r"^[\s>*_#`-]*action[\s*_`]*:[\s*_`]*(\S.*?)[\s*_`]*$", re.IGNORECASE | re.MULTILINE)
+_ACTION = re.compile(r"^[ \t>*_#`-]*action[ \t*_`]*:[\s*_`]*(\S.*)$", re.IGNORECASE | re.MULTILINE)
 
 
 def said(message: BaseMessage) -> dict[str, Any]:
@@ -326,7 +326,7 @@ def _with_action(reply: AIMessage, key: str) -> AIMessage:
     """A reply whose action is a tool call, also if it was written in words; calls without an id get one."""
     calls: Sequence[Any] = reply.tool_calls
     if not calls and (written := _ACTION.search(reply.text)):
-        calls = [{"name": ACT, "args": {"action": written.group(1)}, "id": None}]
+        calls = [{"name": ACT, "args": {"action": written.group(1).rstrip(" \t*_`")}, "id": None}]
     numbered = [
         {**call, "id": call["id"] or f"act-{key[:12]}-{n}", "type": "tool_call"} for n, call in enumerate(calls)
     ]

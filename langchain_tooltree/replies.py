@@ -1,0 +1,162 @@
+"""What models reply, made fit to be read: of the right types, and of nothing that a store or a checkpointer refuses.
+
+LangChain checks a message when it is made. What an integration assigns later, builds without checks or reads from a
+server is not checked, and rubbish is normal input.
+"""
+
+import json
+from collections.abc import Mapping
+from itertools import islice
+from typing import Any, TypeVar, cast
+
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages.ai import UsageMetadata
+
+from langchain_tooltree.text import LEVELS, as_text, is_plain, is_shallow, plain, shortened
+
+MessageT = TypeVar("MessageT", bound=BaseMessage)
+
+UNREADABLE = "the arguments are not valid JSON"
+"""What is said of a call that cannot be made as it is."""
+
+LONGEST_FIELD = 20_000
+"""Characters of one text of a form: a long summary takes a tenth."""
+
+MOST_FIELDS = 500
+"""Entries of a list of a form: a judge scores 20 calls at once, and a coarse planner rates 100 tools."""
+
+_COUNTS = ("input_tokens", "output_tokens", "total_tokens")
+
+
+def sound(message: MessageT) -> MessageT:
+    """A message whose fields are of the types that they should be: itself, nearly always."""
+    fields, right = message.__dict__, {}
+    if not _is_content(content := fields.get("content")):
+        right["content"] = _content(content)
+    for name in ("additional_kwargs", "response_metadata"):
+        if not (isinstance(fields.get(name), dict) and is_shallow(fields[name])):
+            right[name] = plain(fields[name]) if isinstance(fields.get(name), dict) else {}
+    right |= {name: None for name in ("id", "name") if not isinstance(fields.get(name), str | None)}
+    if isinstance(message, AIMessage):
+        right |= _sound_reply(fields)
+    elif not isinstance(fields.get("tool_call_id", ""), str):
+        right["tool_call_id"] = as_text(fields.get("tool_call_id"))
+    return message.model_copy(update=right) if right else message
+
+
+def received(reply: AIMessage) -> AIMessage:
+    """A reply that was asked for, as it can be kept: calls with arguments that are no JSON count as invalid."""
+    reply = sound(reply)
+    right: dict[str, Any] = {}
+    if not is_plain(reply.content):
+        right["content"] = plain(reply.content)
+    if not all(map(is_plain, reply.tool_calls)):
+        calls = [_with_whole_characters(call) for call in reply.tool_calls]
+        right["tool_calls"] = [call for call in calls if is_plain(call)]
+        broken = [_broken(call) for call in calls if not is_plain(call)]
+        right["invalid_tool_calls"] = [*reply.invalid_tool_calls, *broken]
+    return reply.model_copy(update=right) if right else reply
+
+
+def read_as_form(data: dict[str, Any]) -> dict[str, Any]:
+    """A filled-in form as far as it is read: so much of each list and text as any form takes, and nothing odd."""
+    within: dict[str, Any] = _bounded(data, LEVELS)
+    return within
+
+
+def _bounded(data: Any, levels: int) -> Any:
+    if isinstance(data, str):
+        return plain(shortened(data, LONGEST_FIELD))
+    if isinstance(data, dict) and levels:
+        return {plain(as_text(key)): _bounded(value, levels - 1) for key, value in islice(data.items(), MOST_FIELDS)}
+    if isinstance(data, list) and levels:
+        return [_bounded(value, levels - 1) for value in islice(data, MOST_FIELDS)]
+    return plain(data, 0)
+
+
+def _with_whole_characters(call: Any) -> Any:
+    """A call whose texts can be encoded; itself where that is not all that is wrong with it."""
+    try:
+        return json.loads(json.dumps(call, ensure_ascii=False).encode("utf-8", "replace"))
+    except (TypeError, ValueError, RecursionError):
+        return call
+
+
+def _is_content(content: Any) -> bool:
+    if isinstance(content, str):
+        return True
+    return isinstance(content, list) and all(map(_is_block, content)) and is_shallow(content)
+
+
+def _is_block(block: Any) -> bool:
+    if not isinstance(block, dict):
+        return isinstance(block, str)
+    return isinstance(block.get("type", ""), str) and isinstance(block.get("text", ""), str)
+
+
+def _content(content: Any) -> Any:
+    """What is left of a content: its texts, and those of its blocks that can be read."""
+    if isinstance(content, list | tuple):
+        return [plain(block) for block in content if _is_block(block)]
+    return "" if content is None else shortened(as_text(content))
+
+
+def _sound_reply(fields: Mapping[str, Any]) -> dict[str, Any]:
+    right: dict[str, Any] = {}
+    calls, invalid = fields.get("tool_calls"), fields.get("invalid_tool_calls")
+    listed = calls if isinstance(calls, list) else []
+    broken = [_broken(call) for call in listed if not _is_call(call)]
+    if broken or listed is not calls:
+        right["tool_calls"] = [call for call in listed if _is_call(call)]
+    if broken or not (isinstance(invalid, list) and all(map(_is_invalid_call, invalid))):
+        known = invalid if isinstance(invalid, list) else []
+        right["invalid_tool_calls"] = [*(each if _is_invalid_call(each) else _broken(each) for each in known), *broken]
+    usage = fields.get("usage_metadata")
+    if usage is not None and not _is_usage(usage):
+        right["usage_metadata"] = _usage(usage)
+    return right
+
+
+def _is_call(call: Any) -> bool:
+    return (
+        isinstance(call, dict)
+        and isinstance(call.get("name"), str)
+        and isinstance(call.get("args"), dict)
+        and isinstance(call.get("id", 0), str | None)
+        and is_shallow(call["args"])
+    )
+
+
+def _is_invalid_call(call: Any) -> bool:
+    named = ("name", "args", "id")
+    return isinstance(call, dict) and all(isinstance(call.get(name, 0), str | None) for name in named)
+
+
+def _broken(call: Any) -> dict[str, Any]:
+    """What can be said of a call that is none."""
+    said = call if isinstance(call, dict) else {"args": call}
+    name, args, id_ = (said.get(key) for key in ("name", "args", "id"))
+    texts = {"name": name if isinstance(name, str) else None, "id": id_ if isinstance(id_, str) else None}
+    args = plain(args if isinstance(args, str) else shortened(as_text(args)))
+    return {**plain(texts), "args": args, "error": UNREADABLE, "type": "invalid_tool_call"}
+
+
+def _is_usage(usage: Any) -> bool:
+    if not (isinstance(usage, dict) and all(_is_count(usage.get(name)) for name in _COUNTS)):
+        return False
+    return all(
+        value is None or _is_count(value) or (isinstance(value, dict) and all(map(_is_count, value.values())))
+        for name, value in usage.items()
+        if isinstance(name, str) and name not in _COUNTS
+    )
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and 0 <= value < 2**63
+
+
+def _usage(usage: Any) -> UsageMetadata | None:
+    """The counts that can be read, if there are any."""
+    found = {name: usage.get(name) for name in _COUNTS} if isinstance(usage, dict) else {}
+    counts = {name: value if _is_count(value) else 0 for name, value in found.items()}
+    return cast("UsageMetadata", counts) if any(counts.values()) else None

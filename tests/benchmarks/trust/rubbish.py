@@ -1,0 +1,396 @@
+"""Replies that no model should give, good ones with a part gone wrong, and everything that reads replies."""
+
+import copy
+import json
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache, partial
+from typing import Any
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.tools import tool
+
+from langchain_tooltree import AnomalyDetector, ModelVerdict, SearchConfig, Trajectory
+from tests.internals import cfgm, hall, sitgraph, tooltree
+
+LARGEST = 1_000_000
+"""Characters of the longest replies."""
+
+Reader = Callable[[AIMessage], Any]
+
+
+# --- the replies ---
+
+
+def repeated(piece: str, size: int) -> str:
+    """A text of a size that says the same all the time."""
+    return (piece * (size // len(piece) + 1))[:size]
+
+
+PIECES = (
+    *("a", "word { and [ so ", "[", "{", "[{", '{"a":', '["', '{"', "\\", '"\\', "]", "}", "{}", "[]", "[[]]"),
+    *("\n", " ", "\t", "\n\n", " \n", "1", "-", "- ", "- a\n", "1. a\n", "1. ", "*", "**", "***\n", "_", "__"),
+    *("`", "```", "```\n", "~~~\n", ">", "<think>", "<think></think>", "</think>", "<reference_material "),
+    *('<reference_material source="a" id="0123456789ab">\n', "missing", "missing:", "missing: a;", "missing: )"),
+    *('{"missing": ', ";", "; ", ":", "{calls_maybe_needed", "nothing ", "nothing is left;", "todo nothing "),
+    *('{"calls_maybe_needed": [', "Action: ", "action", "action:", "**Action:** ", "if ", "reason: ", "(", "(_"),
+    *("because", "sorry ", "I am very ", "no tool ", "é", "\ud800", "\U0001d4b3", "。", "\u2028", "\0", "\x1b["),
+    *("a@", "a.", "name is A b ", "name is A", "I'm A ", "12:34:56 ", "1970-01-01T00:00:01Z ", "order 12345 "),
+    *("id=a1b2 ", "A1-", "a1", "a_1_", "ok ", "Error: ", "error ", "NaN", "NaN,", "Infinity", "1e999,", "0.", "'"),
+    *("a, ", "$", "<a ", '{"score": 1} ', '{"tips": ["', '[{"tip": "a"}, ', "| a | b |\n", '"a": 1, ', "tip 1: "),
+    *("\\u0000", "\\ud800", "null,"),
+)
+"""What worst cases repeat: all brackets and quotes, markers of lists, and words that some expression looks for."""
+
+
+def worst_texts(size: int) -> Iterator[str]:
+    """Texts of a size that are the worst for parsers, expressions and decoders."""
+    for piece in PIECES:
+        yield repeated(piece, size)
+    for piece in (
+        "[",
+        "{",
+        " ",
+        "\n",
+        "*",
+        "(",
+        "_",
+        "missing: )",
+        "a ",
+        "<think>",
+        "-",
+        "1",
+        "`",
+        '{"a":',
+        "\\",
+        ")",
+        ".",
+        ";",
+    ):
+        yield repeated(piece, size) + "x"
+        yield "x" + repeated(piece, size) + "\nmissing: x" + repeated(piece, 1_000) + "!"
+    whole = size // 2
+    yield "[" * whole + "]" * whole
+    yield '{"a":' * (size // 6) + "1" + "}" * (size // 6)
+    yield json.dumps({"score": "x" * size, "verdict": "\\" * 10})
+    yield json.dumps({f"key{number}": number for number in range(size // 20)})
+    yield json.dumps([{"tip": "a b c"}] * (size // 20))
+    yield json.dumps({"tips": ["a b c"] * (size // 12), "writes": [{}] * 1000, "missing": ["x"] * (size // 12)})
+    yield json.dumps({"missing": "; " * (size // 2)})
+    yield '{"score": ' + "9" * size + "}"
+    yield '{"score": 1' + "9" * 4_000 + ', "goal": -' + "9" * 4_000 + ', "write": ' + "9" * 4_000 + "}"
+    yield '{"score": NaN, "goal": -Infinity, "reason": "\\ud800", "missing": [NaN]}'
+    yield repeated("some prose, ", size) + '{"score": 0.5, "goal": 0.5}'
+    yield '{"score": 0.5, "reason": "' + "a" * size  # cut off
+    yield "<think>" * (size // 14) + "</think>" * (size // 16) + '{"verdict": "success"}'
+
+
+GOOD = (
+    {"scores": [{"id": "c1", "score": 0.5, "reason": "fits"}, {"id": "c2", "score": 0.1, "reason": "no"}]},
+    {"score": 0.9, "goal": 0.2, "reason": "as wanted"},
+    {"fulfilled": False, "missing": ["send it"], "done": True, "last_result": 0.4},
+    {"rules": ["a"], "writes": [{"write": 1, "facts": "a", "allowed": True, "confirmed": "no"}], "missing": [],
+     "verdict": "failure", "reasons": "b"},
+    {"tips": [{"tip": "Look first", "when": "always", "reasoning": "seen"}], "bears_out": [1]},
+    {"focus_points": ["Look for a key.", "Compare prices."]},
+    {"key_information": {"objective": "a", "initial_environment": "b", "progress": "c"},
+     "questions": [{"question": "why?", "answer": "so"}], "next_step": "look(query='x')"},
+    {"what_went_wrong": "all", "next_time": "better"},
+    {"tools": [{"name": "look", "relevance": 0.9}], "domains": ["mail"]},
+    {"states": [{"state": 0, "summary": "It stands well."}]},
+    {"anomalous": True, "observation": 1, "reason": "it is off"},
+    {"query": "x", "count": 3, "confidence": 0.7},
+    {"to": "ann", "items": [{"name": "a", "price": 1.5}], "confidence": 0.4},
+    {"done": "todo", "calls_maybe_needed": [{"tool": "look", "args": {"query": "y"}, "likely": 0.9}]},
+    {"names": ["look"], "needs": ["to find a thing"]},
+    {"action": "go north"},
+    {"summary": "All is well.", "next_step": "go on"},
+)  # fmt: skip
+"""Replies as they should be, one of each form."""
+
+WORDS = (
+    "All is done.\nmissing: nothing",
+    "I have found it.\n\nmissing: send the mail; tell Ann",
+    '1. **Look first.** It helps.\n2. Then ask.\n   - more\n\nReasoning: "seen"',
+    "Action: look around",
+    "Sorry, I cannot help with that.",
+    "```json\n{}\n```",
+    "<think>hm</think>The order is 12345.",
+    "Error: not found",
+)
+"""Replies in words."""
+
+
+def deep(levels: int, inner: Any = 1, *, keyed: bool = False) -> Any:
+    """Data within data within data."""
+    for _ in range(levels):
+        inner = {"a": inner} if keyed else [inner]
+    return inner
+
+
+_VALUES = (
+    *(None, True, "", "x", 0, -1, 2**63, 2**64, -(2**70), 10**4000, 1e308, float("nan"), float("inf"), "\ud800"),
+    *("a\udfff b", "\0", "true", "1.0", "NaN", "9" * 400, " ", ";;;", "a" * 5_000, ["a"] * 500, [1, "a", {}]),
+    *([], {}, [[]], [None], {"a": None}, {"\ud800": 1}, {"": ""}, ["\ud800"], {"x": 2**90}, [float("nan")]),
+    *({"tool": {}}, {"name": []}, {"id": {"a": 1}}, [[["a"]]]),
+)
+ODD: tuple[Callable[[], Any], ...] = (
+    *(partial(copy.deepcopy, value) for value in _VALUES),
+    *(partial(deep, levels) for levels in (40, 300, 5_000)),
+    *(partial(deep, levels, "\ud800", keyed=True) for levels in (600, 3_000)),
+)
+"""Values that no form asks for."""
+
+
+def mutated(data: Any, draw: random.Random) -> Any:
+    """Data with one part of it replaced, renamed, repeated or gone."""
+    changed = draw.choice(ODD)()
+    if isinstance(data, dict) and data and draw.random() < 0.85:
+        key = draw.choice(list(data))
+        rest = {name: value for name, value in data.items() if name != key}
+        other = draw.choice(("tool", "name", "\ud800", "", "Missing", "reply", "x" * 300))
+        changes: list[Any] = [rest, {**rest, other: data[key]}, {"answer": data}]
+        changed = draw.choice(changes) if draw.random() < 0.5 else {**data, key: mutated(data[key], draw)}
+    elif isinstance(data, list) and data and draw.random() < 0.7:
+        place = draw.randrange(len(data))
+        part = [*data[:place], mutated(data[place], draw), *data[place + 1 :]]
+        changed = data * draw.randint(2, 40) if draw.random() < 0.2 else part
+    return changed
+
+
+def written(data: Any) -> str:
+    """Data as a model writes it."""
+    try:
+        return json.dumps(data, ensure_ascii=len(repr(data)[:50]) % 2 == 0)
+    except (RecursionError, ValueError):
+        return "[" * 5_000
+
+
+def spoilt(text: str, draw: random.Random) -> str:
+    """A text with something cut, doubled, exchanged or put around it."""
+    place, other = sorted((draw.randrange(len(text) + 1), draw.randrange(len(text) + 1)))
+    piece = draw.choice(PIECES) * draw.choice((1, 1, 3, 30))
+    added = f"{text[:place]}{piece}{text[place:]}"
+    fenced = f"Here it is:\n```json\n{text}\n```\n{piece}"
+    cut = [text[:other], text[:place] + text[other:], text + text[place:other]]
+    return draw.choice((*cut, added, added, fenced, text.replace('"', "'"), f"{piece}{text}{piece}"))
+
+
+def random_text(draw: random.Random) -> str:
+    """A text of a hostile or clumsy model, up to some thousand characters."""
+    kind = draw.randrange(10)
+    if kind == 0:
+        return "".join(draw.choice(PIECES) for _ in range(draw.choice((1, 5, 50, 500))))
+    if kind == 1:
+        return "".join(
+            map(chr, (draw.choice((draw.randrange(128), draw.randrange(0x3000), 0xD800)) for _ in range(200)))
+        )
+    if kind == 2:
+        return repeated(draw.choice(PIECES), draw.choice((10, 1_000, 20_000)))
+    data: Any = draw.choice(GOOD)
+    for _ in range(draw.choice((0, 1, 1, 2, 4))):
+        data = mutated(data, draw)
+    text = draw.choice(WORDS) if kind == 3 else written(data)
+    if kind == 4:
+        text = f"{draw.choice(WORDS)}\n{text}"
+    for _ in range(draw.choice((0, 0, 1, 2, 3))):
+        text = spoilt(text, draw)
+    return text
+
+
+def random_arguments(draw: random.Random) -> Any:
+    """Arguments of a call, mostly nearly right."""
+    data: Any = draw.choice(GOOD)
+    for _ in range(draw.choice((0, 1, 1, 2, 3))):
+        data = mutated(data, draw)
+    return data
+
+
+NAMES = ("look", "send", "assess", "show_tools", "act", "nobody", "", "\ud800", "VerdictForm", "ObservationScore")
+
+
+def random_reply(draw: random.Random) -> AIMessage:
+    """A reply of a hostile or clumsy model, of the right types or not."""
+    text = random_text(draw)
+    calls: list[Any] = [
+        {"name": draw.choice(NAMES), "args": arguments, "id": draw.choice((f"call{n}", "same", None, ""))}
+        for n in range(draw.choice((0, 0, 1, 1, 2, 40)))
+        if isinstance(arguments := random_arguments(draw), dict)
+    ]
+    invalid = {"name": draw.choice((*NAMES, None)), "args": draw.choice((text[:3_000], None)), "id": None}
+    thought = {"type": "thinking", "thinking": text, "signature": text[:9]}
+    fields = {
+        "content": draw.choice((text, text, text, [{"type": "text", "text": text}], [text, thought])),
+        "tool_calls": calls,
+        "invalid_tool_calls": [{**invalid, "error": None}] if draw.random() < 0.1 else [],
+        "usage_metadata": {"input_tokens": 3, "output_tokens": 2, "total_tokens": 5},
+    }
+    return AIMessage(**fields) if draw.random() < 0.6 else _ill_typed(fields, draw)
+
+
+def _ill_typed(fields: dict[str, Any], draw: random.Random) -> AIMessage:
+    """What a message refuses when it is made; an integration may construct it, or assign it later."""
+    wrong, other = draw.choice(ODD), draw.choice(ODD)
+    call = {**next(iter(fields["tool_calls"]), {"name": "look", "args": {}, "id": "1"})}
+    call[draw.choice(("name", "args", "id", "type"))] = wrong()
+    call.pop(draw.choice(("name", "args", "id", "nothing")), None)
+    within = {
+        "content": [wrong(), {"type": other(), "text": wrong()}, {"type": "text", "text": other()}],
+        "tool_calls": [*fields["tool_calls"], call, wrong()],
+        "invalid_tool_calls": [wrong(), call],
+        "usage_metadata": {"input_tokens": wrong(), "output_tokens": other(), "input_token_details": wrong()},
+        "response_metadata": {"tooltree": wrong(), "model_provider": other(), "output_version": wrong()},
+        "additional_kwargs": {"tool_calls": wrong(), "refusal": other(), "\ud800": {"same": wrong()}},
+    }
+    name = draw.choice((*within, "id", "name"))
+    value = within[name] if name in within and draw.random() < 0.7 else wrong()
+    plain = {"additional_kwargs": {}, "response_metadata": {}, "name": None, "id": None, "type": "ai"}
+    return AIMessage.model_construct(**{**plain, **fields, name: value})
+
+
+# --- who reads them ---
+
+
+class Parrot(BaseChatModel):
+    """A model that gives one reply to everything, in no time: what is left is the reading."""
+
+    reply: Any = None
+
+    @property
+    def _llm_type(self) -> str:
+        return "parrot"
+
+    def _generate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
+        return ChatResult(generations=[ChatGeneration(message=self.reply)])
+
+    def invoke(self, *_: Any, **__: Any) -> Any:
+        """Say it without LangChain's ceremony, which takes its own time with long texts."""
+        return self.reply
+
+    async def ainvoke(self, *_: Any, **__: Any) -> Any:
+        """The same."""
+        return self.reply
+
+    def bind_tools(self, tools: Sequence[Any], **settings: Any) -> Any:
+        """Bind nothing."""
+        return self.bind()
+
+
+@tool
+def look(query: str, count: int = 1) -> str:
+    """Look something up."""
+    return f"{query} {count}"
+
+
+@tool
+def send(to: str, items: list[dict[str, Any]]) -> str:
+    """Send things."""
+    return f"{to} {items}"
+
+
+QUESTION = (
+    HumanMessage("Look it up, then send it to Ann."),
+    AIMessage("", tool_calls=[{"name": "look", "args": {"query": "it"}, "id": "1"}]),
+    ToolMessage("Error: there is none", tool_call_id="1", name="look", status="error"),
+)
+"""A conversation whose next step is asked for."""
+
+
+@cache
+def _run() -> Trajectory:
+    return Trajectory.from_messages([*QUESTION, AIMessage("There is none.")], id="run")
+
+
+@cache
+def _planner(**settings: Any) -> tooltree.Planner:
+    config = SearchConfig(**settings)
+    return tooltree.Planner(_PARROT, [look, send], effects={"look": "read"}, config=config)
+
+
+_PARROT = Parrot()
+
+
+def _asked(make: Callable[[BaseChatModel], Any], reply: AIMessage) -> Any:
+    """What comes of a flow that asks a model which gives this reply."""
+    _PARROT.reply = reply
+    return hall.run_flow(make(_PARROT))
+
+
+def _proposed(settings: Mapping[str, Any], own_step: bool, _: BaseChatModel) -> Any:  # noqa: FBT001
+    asked = tooltree.ProposalRequest(QUESTION, ("look", "send"), own_step=own_step, extra_candidates=1)
+    return _planner(**settings).proposer.propose(asked, hall.Meter(6))
+
+
+def _judged(stage: str, model: BaseChatModel) -> Any:
+    call = tooltree.JudgedCall("c1", "look", {"query": "x"})
+    others = [call, tooltree.JudgedCall("c2", "send", {"to": "ann"}, writes=True)]
+    calls = others if stage == "pre" else [call]
+    request = tooltree.JudgeRequest(stage, "look it up", [], calls, [], observation="x", answer="done")  # type: ignore[arg-type]
+    judge = tooltree.ModelEvaluator(model)
+    return getattr(judge, stage)(request, hall.Meter(2))
+
+
+def _anomaly() -> Any:
+    return hall.run_flow(hall.flow_of(AnomalyDetector().check)(QUESTION))
+
+
+MODEL_READERS: dict[str, Reader] = {
+    "own step": partial(_asked, partial(_proposed, {}, True)),
+    "candidates with scores": partial(_asked, partial(_proposed, {}, False)),
+    "candidates": partial(_asked, partial(_proposed, {"pre_evaluation": "batched"}, False)),
+    "drafts": partial(_asked, partial(_proposed, {"proposals": "per_tool", "pre_evaluation": "batched"}, False)),
+    "judge of calls": partial(_asked, partial(_judged, "pre")),
+    "judge of results": partial(_asked, partial(_judged, "post")),
+    "check of an answer": partial(_asked, partial(_judged, "check")),
+    "verdict": partial(_asked, lambda model: hall.flow_of(ModelVerdict(model).judge)(_run())),
+    "reflection": partial(
+        _asked, lambda model: hall.flow_of(cfgm.Reflector(model).reflect)(QUESTION, _anomaly(), meter=hall.Meter(2))
+    ),
+    "reflection on a failure": partial(
+        _asked,
+        lambda model: cfgm.reflecting_on_failure(model, _run(), earlier=(), focus_points=(), meter=hall.Meter(2)),
+    ),
+    "tips of a comparison": partial(_asked, lambda model: cfgm.tips_module.tips_by_comparison(model, _run(), [_run()])),
+    "tips of a success": partial(_asked, lambda model: cfgm.tips_module.tips_from_success(model, _run(), [])),
+    "focus points": partial(_asked, lambda model: cfgm.asked_focus_points(model, {"description": "a house"})),
+    "summary": partial(
+        _asked, lambda model: sitgraph.written_summary(model, _run().chat(), hall.Meter(1))
+    ),
+    "states": partial(
+        _asked, lambda model: hall.flow_of(sitgraph.backfill_summaries)(_run(), model, meter=hall.Meter(2))
+    ),
+    "coarse plan": partial(
+        _asked,
+        lambda model: tooltree.plan_tools(
+            model, _planner().narrowing, _planner().effects, "look it up", hall.Meter(2)
+        ),
+    ),
+    "classifier": partial(
+        _asked, lambda model: hall.flow_of(AnomalyDetector(phrases=(), classifier=model).check)([*QUESTION[:2], FINE])
+    ),
+}  # fmt: skip
+"""What asks a model, by name: each takes the reply that the model gives every time."""
+
+FINE = ToolMessage("12 things", tool_call_id="1", name="look")
+
+
+def _conversed(reply: AIMessage) -> Any:
+    said = hall.Conversation([*QUESTION, reply])
+    return said.task, said.calls, said.call_ids, said.steps, said.chat, said.goal, said.open_calls, said.latest
+
+
+def _recorded(reply: AIMessage) -> Any:
+    run = Trajectory.from_messages([*QUESTION, reply, ToolMessage("x", tool_call_id="1")], id="run")
+    return run, run.aim
+
+
+MESSAGE_READERS: dict[str, Reader] = {
+    "conversation": _conversed,
+    "record": _recorded,
+    "action in an environment": lambda reply: cfgm.with_action(hall.received(reply), "0123456789abcdef"),
+}
+"""What reads messages that others have asked for."""
+
+READERS = {**MODEL_READERS, **MESSAGE_READERS}
