@@ -6,6 +6,9 @@ import contextlib
 import ctypes
 import json
 import os
+import re
+import shutil
+import sqlite3
 import threading
 import time
 from collections.abc import Mapping
@@ -37,6 +40,15 @@ PLACEHOLDER = np.ones((1, 1), dtype=np.float32)
 
 COSINE: Any = {"hnsw": {"space": "cosine", "max_neighbors": 32, "ef_construction": 200, "ef_search": 200}}
 """Chroma's defaults leave some 0.5 % of 10,000 text vectors unreachable in the graph; these leave 0.03 %."""
+
+DATABASE = "chroma.sqlite3"
+"""Where Chroma keeps rows; the folders beside it are its indexes, one for each of its segments."""
+
+_SEGMENT = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_KIND = "tooltree-{}-"  # with which the names of collections of a kind begin
+_HALF, _WHOLE = "-half", "-whole"  # end of the name of a copy that is being made, and of one that is complete
+_COPIED = 500  # rows at once: chromadb fails above some 30,000
+_BUSY = 60.0  # seconds to wait for the database
 
 Labels = tuple[str, ...]
 """The labels of a namespace."""
@@ -87,6 +99,7 @@ class Connection:
                 if self.owned:
                     with self.mutex:  # a write under way in another thread is finished first
                         self.client.close()  # type: ignore[attr-defined]  # those of folders have it
+                        self.blank()
             finally:
                 unlock(self.lock)
                 os.close(self.lock)
@@ -137,6 +150,59 @@ class Connection:
                 self.client.delete_collection(name)
         self._make(CATALOGUE).delete(ids=[json.dumps(namespace)])
 
+    def vacuum(self, prefix: Labels) -> None:
+        """Write what is left of some namespaces anew, so that no file of a folder holds anything that was deleted.
+
+        Chroma leaves deleted ids and vectors in its indexes, and deleted text in its database. Each collection is
+        copied; whenever the process dies, either the old one or a whole copy is there, and `recover` finds it.
+        """
+        assert self.folder is not None  # noqa: S101 - for mypy; see `exclusive`
+        spaces = self.below(prefix)
+        for name in [CATALOGUE, *(_name(kind, each) for each in spaces for kind in ("items", "vectors"))]:
+            old = self._find(name)
+            if old is None:
+                continue
+            space = COSINE if name.startswith(_KIND.format("vectors")) else None
+            copy = self.client.create_collection(
+                f"{name}{_HALF}", embedding_function=None, metadata=old.metadata, configuration=space
+            )
+            ids = old.get(include=[])["ids"]
+            for start in range(0, len(ids), _COPIED):
+                page = old.get(ids=ids[start : start + _COPIED], include=["embeddings", "metadatas"])
+                copy.upsert(ids=page["ids"], embeddings=page["embeddings"], metadatas=page["metadatas"])
+            copy.modify(name=f"{name}{_WHOLE}")
+            self.client.delete_collection(name)
+            copy.modify(name=name)
+            self._collections.pop(name)
+        with contextlib.closing(sqlite3.connect(self.folder / DATABASE, timeout=_BUSY, isolation_level=None)) as opened:
+            known = {row[0] for row in opened.execute("SELECT id FROM segments")}
+            opened.execute("VACUUM")
+        for each in self._indexes():
+            if each.name not in known:
+                shutil.rmtree(each, ignore_errors=True)
+        self.blank()
+
+    def blank(self) -> None:
+        """Fill indexes that Chroma has not written yet with zeros: they hold whatever the process had in memory."""
+        for index in self._indexes():
+            for name in () if (index / "index_metadata.pickle").exists() else ("data_level0.bin", "length.bin"):
+                with contextlib.suppress(FileNotFoundError):
+                    (index / name).write_bytes(bytes((index / name).stat().st_size))
+
+    def _indexes(self) -> list[Path]:
+        found = [] if self.folder is None else self.folder.iterdir()
+        return [each for each in found if _SEGMENT.fullmatch(each.name) and each.is_dir()]
+
+    def recover(self) -> None:
+        """Take the copies of a `vacuum` that was killed for what they are: whole ones for the collection."""
+        names = {each.name for each in self.client.list_collections()}
+        for name in sorted(name for name in names if name.endswith((_HALF, _WHOLE))):
+            original = name.removesuffix(_WHOLE)
+            if name.endswith(_WHOLE) and original not in names:
+                self.client.get_collection(name, embedding_function=None).modify(name=original)
+            else:
+                self.client.delete_collection(name)
+
     def below(self, prefix: Labels = ()) -> list[Labels]:
         """The namespaces that start with a prefix."""
         rows = self._find(CATALOGUE)
@@ -177,7 +243,7 @@ class Connection:
 
 def _name(kind: str, namespace: Labels) -> str:
     """Chroma's names are short and of few characters, namespaces are not."""
-    return f"tooltree-{kind}-{digest(json.dumps(namespace), 48)}"
+    return _KIND.format(kind) + digest(json.dumps(namespace), 48)
 
 
 def _not_found() -> type[Exception]:
@@ -272,7 +338,10 @@ def _open(folder: Path, directory: str, client: ClientAPI | None) -> Connection:
         os.write(lock, f"{os.getpid()}\n".encode())
         settings = chromadb.config.Settings(anonymized_telemetry=False)  # telemetry would use the network
         used = client or chromadb.PersistentClient(path=directory, settings=settings)
+        opened = Connection(used, folder, directory, lock, owned=client is None)
+        opened.recover()
+        opened.blank()
     except BaseException:
         os.close(lock)  # and so unlock it
         raise
-    return Connection(used, folder, directory, lock, owned=client is None)
+    return opened

@@ -106,6 +106,21 @@ class ChromaStore(BaseStore):
         """Execute operations together without blocking the event loop; see `batch`."""
         return await arun_flow(self._execute(ops))
 
+    def vacuum(self, prefix: Sequence[str] = ()) -> bool:
+        """Write what is left of the namespaces that begin with a prefix anew, so that no file holds what was deleted.
+
+        It takes as long as writing all of it did, and the space of a copy meanwhile. In a namespace that is not below
+        the prefix, ids and vectors of deleted items may stay in Chroma's index; no text does.
+
+        Returns:
+            Whether it was done. The files of a server are out of reach: run `chroma vacuum` there.
+        """
+        with self._chroma.mutex:
+            self._check_open()
+            if self._chroma.exclusive:
+                self._chroma.vacuum(tuple(prefix))
+            return self._chroma.exclusive
+
     def close(self) -> None:
         """Let go of the folder, so that another process may open it. A client that you passed stays open."""
         self._finalizer()
