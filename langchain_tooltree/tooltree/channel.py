@@ -68,6 +68,9 @@ NAMED_CALLS = 3
 FORM_CHARS = 8_000
 """Characters at the end of an answer that are searched for the form: room for three calls with long texts."""
 
+QUOTED_CHARS = 100
+"""Characters by which a form that is no JSON is known for a quotation: beyond those that all such forms begin with."""
+
 LINES_AFTER = 2
 """Lines that may follow the form: a greeting, or a question whether there is anything else."""
 
@@ -278,7 +281,8 @@ def _read_loosely(text: str, is_quotation: Callable[[int, int], bool]) -> tuple[
         if value and end and not is_quotation(line.start(), end.end()):
             return _without(text, line.start(), end.end()), _standing_in({_MISSING: value[0].strip(" \t,\"'“”`*")})
     found = _NO_JSON.search(text, tail)
-    if found is None or is_quotation(*found.span()):
+    # It reaches to the end of the text, so its beginning says whose it is.
+    if found is None or is_quotation(found.start(), min(found.end(), found.start() + QUOTED_CHARS)):
         return text, None
     said: Any = None
     with suppress(ValueError, SyntaxError, MemoryError, RecursionError):
