@@ -222,7 +222,7 @@ def questions_once(interrupted: GraphInterrupt) -> GraphInterrupt:
 
 # Calls that one task makes at the same time.
 
-_SCRATCHPAD = "__pregel_scratchpad"
+_SCRATCHPAD, _SEND, _ANSWERS = "__pregel_scratchpad", "__pregel_send", "__resume__"
 
 _GRAPHS = 1_000
 """Numbers of graphs that are set aside for each of the calls: more than a tool runs one after the other."""
@@ -243,6 +243,11 @@ def answer_ahead(answer: Any) -> None:
     As any answer it is kept with the task, so that the task finds it when it runs again after a later question.
     """
     (configurable_here() or {})[_SCRATCHPAD].resume.append(answer)
+
+
+def forget_answers() -> None:
+    """Have the task that is running ask all its questions anew if it runs again after it failed."""
+    (configurable_here() or {})[_SEND]([(_ANSWERS, [])])
 
 
 def numbered_apart(position: int) -> dict[str, Any]:

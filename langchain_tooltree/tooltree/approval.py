@@ -4,16 +4,19 @@ An answer counts for one question only. It names each call by its id and by a di
 also holds the task that asks: so it fits no other call, no other state of the thread, and no second question.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NotRequired, TypedDict
 
 from langchain_core.messages import ToolCall
+from langgraph.errors import GraphBubbleUp
 from langgraph.types import interrupt
 
 from langchain_tooltree._langgraph import (
     answer_ahead,
     can_be_answered,
     configurable_here,
+    forget_answers,
     graph_around,
     namespace_here,
     thread_in,
@@ -53,6 +56,7 @@ class Approvals:
 
     def __init__(self) -> None:
         self._waiting: dict[str, None] = {}
+        self._used: dict[str, object] = {}
 
     def grant(self, calls: Sequence[ToolCall]) -> None:
         """Let calls run, once each, in the graph that is running."""
@@ -63,6 +67,25 @@ class Approvals:
         """Whether all of some calls may run now; then none of them may again."""
         keys = [_call_here(call) for call in calls]
         return all([self._waiting.pop(key, self) is None for key in keys])  # noqa: C419 - each is taken
+
+    def use(self, decisions: Sequence[Mapping[str, Any]]) -> bool:
+        """Whether decisions are used for the first time; two runs of one thread may get them at the same moment."""
+        mark = object()
+        first = all([self._used.setdefault(each["digest"], mark) is mark for each in decisions])  # noqa: C419 - all
+        forget_oldest(self._used, MOST_APPROVED)
+        return first
+
+    @contextmanager
+    def carrying_out(self, decisions: Sequence[Mapping[str, Any]]) -> Iterator[None]:
+        """While calls run: if they stop with a question of their own they go on after it, if they fail they do not."""
+        try:
+            yield
+        except BaseException as error:
+            for each in decisions:
+                self._used.pop(each["digest"], None)
+            if not isinstance(error, GraphBubbleUp):
+                forget_answers()
+            raise
 
 
 def _call_here(call: ToolCall) -> str:
@@ -99,13 +122,14 @@ def ask(
     calls: Sequence[ToolCall],
     said: Conversation,
     metadata: Mapping[str, Any],
+    approvals: Approvals,
     *,
     allowed: Sequence[str] = DECISIONS,
     problem: str | None = None,
 ) -> list[Mapping[str, Any]]:
     """Have a person decide on calls; one decision for each, in their order.
 
-    An answer that names other calls, or has another form, is asked for again with the problem named.
+    An answer that names other calls, was used before, or has another form is asked for again with the problem named.
     """
     if not can_be_answered():
         msg = (
@@ -115,14 +139,18 @@ def ask(
         )
         raise ConfigurationError(msg)
     request = _request(calls, said, metadata, allowed)
-    if problem:
-        request["problem"] = problem
+    used = 0
     while True:
-        answer = interrupt(request)
-        decided = _read(answer, request, allowed)
-        if not isinstance(decided, str):
+        if problem:
+            request["problem"] = problem
+        decided = _read(interrupt(request), request, allowed)
+        if isinstance(decided, str):
+            problem = decided
+        elif approvals.use(decided):
             return decided
-        request["problem"] = decided
+        else:
+            problem, used = USED, used + 1
+            request = _request(calls, said, metadata, allowed, used)
 
 
 def admit(calls: Sequence[ToolCall], said: Conversation, approvals: Approvals) -> list[Mapping[str, Any]]:
@@ -133,7 +161,10 @@ def admit(calls: Sequence[ToolCall], said: Conversation, approvals: Approvals) -
     """
     if approvals.take(calls):
         answer_ahead({"decisions": [{"type": APPROVE, **name} for name in _request(calls, said, {}, ())["decisions"]]})
-    return ask(calls, said, {}, allowed=(APPROVE, REJECT), problem=NOT_APPROVED)
+    return ask(calls, said, {}, approvals, allowed=(APPROVE, REJECT), problem=NOT_APPROVED)
+
+
+USED = "This answer was used before, and holds once. Decide again, with what names the calls now."
 
 
 NOT_APPROVED = (
@@ -143,7 +174,11 @@ NOT_APPROVED = (
 
 
 def _request(
-    calls: Sequence[ToolCall], said: Conversation, metadata: Mapping[str, Any], allowed: Sequence[str]
+    calls: Sequence[ToolCall],
+    said: Conversation,
+    metadata: Mapping[str, Any],
+    allowed: Sequence[str],
+    used: int = 0,
 ) -> ReviewRequest:
     plan = fit_to_show(metadata)
     actions: list[dict[str, Any]] = []
@@ -151,7 +186,7 @@ def _request(
         _digest(_parts(call), call)  # what has no digest cannot be shown either
         found = origins(call["args"], said)
         shown = describe(call, said, plan, found)
-        named = {"tool_call_id": call["id"], "digest": _digest([namespace_here(), shown, *_parts(call)], call)}
+        named = {"tool_call_id": call["id"], "digest": _digest([namespace_here(), used, shown, *_parts(call)], call)}
         about = {"name": call["name"], "args": call["args"], "description": shown, "origins": [*map(dict, found)]}
         actions.append({**about, **named})
     request = ReviewRequest(

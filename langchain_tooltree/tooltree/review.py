@@ -6,7 +6,8 @@ reviewed: a write of a plan as well as one that the plain model asked for. Right
 what was approved.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Literal
 
 from langchain.agents.middleware import AgentMiddleware, AgentState, ToolCallRequest
@@ -39,27 +40,32 @@ class _Review:
         if said.reply is None or not waiting:
             return []
         check_named(said.reply.tool_calls)
-        decisions = dict(zip(waiting, ask([*waiting.values()], said, plan_metadata(said.reply)), strict=True))
+        decided = ask([*waiting.values()], said, plan_metadata(said.reply), self._approvals)
+        decisions = dict(zip(waiting, decided, strict=True))
         calls = _decided(said.reply, decisions)
         self._approvals.grant([calls[at] for at in waiting if decisions[at]["type"] != REJECT])
         return _carry_out(said.reply, calls, said.open_calls, decisions)
 
-    def before(self, calls: Sequence[ToolCall], said: Conversation) -> list[ToolMessage]:
-        """Make sure that calls which are about to run were approved; what to say instead of running them if not."""
+    @contextmanager
+    def before(self, calls: Sequence[ToolCall], said: Conversation) -> Iterator[list[ToolMessage]]:
+        """Make sure that calls which run now were approved; gives what to say instead of running them if not."""
         waiting = [call for call in calls if self.needs_approval(call)]
         if not waiting:
-            return []
+            yield []
+            return
         check_named(calls)
         decisions = admit(waiting, said, self._approvals)
-        reasons = {
-            call["id"]: each.get("message")
-            for call, each in zip(waiting, decisions, strict=True)
-            if each["type"] == REJECT
+        rejected = {
+            call["id"]: decision.get("message")
+            for call, decision in zip(waiting, decisions, strict=True)
+            if decision["type"] == REJECT
         }
-        if not reasons:
-            return []
-        # A tools node runs all calls of a message or none.
-        return [_rejection(call, reasons[call["id"]]) if call["id"] in reasons else _left(call) for call in calls]
+        with self._approvals.carrying_out(decisions):
+            # A tools node runs all calls of a message or none.
+            yield [
+                _rejection(call, rejected[call["id"]]) if call["id"] in rejected else _left(call)
+                for call in (calls if rejected else ())
+            ]
 
 
 class PlanReviewMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
@@ -104,15 +110,15 @@ class PlanReviewMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
 
     def wrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Any]) -> Any:
         """Run a call if exactly it was approved, and ask about it otherwise."""
-        instead = self._review.before([request.tool_call], Conversation.of(request.state))
-        return instead[0] if instead else handler(request)
+        with self._review.before([request.tool_call], Conversation.of(request.state)) as instead:
+            return instead[0] if instead else handler(request)
 
     async def awrap_tool_call(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[Any]]
     ) -> Any:
         """The async twin of `wrap_tool_call`."""
-        instead = self._review.before([request.tool_call], Conversation.of(request.state))
-        return instead[0] if instead else await handler(request)
+        with self._review.before([request.tool_call], Conversation.of(request.state)) as instead:
+            return instead[0] if instead else await handler(request)
 
 
 class PlanReviewNode(Runnable[Any, dict[str, list[BaseMessage]]]):
@@ -178,24 +184,24 @@ class _GuardedTools(Runnable[Any, Any]):
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **given: Any) -> Any:  # noqa: A002 - the name in Runnable
         """Run the calls that wait, if they were approved."""
-        instead = self._instead(input)
-        return self._tools.invoke(input, config, **given) if instead is None else instead
+        calls, said = self._read(input)
+        with self._review.before(calls, said) as instead:
+            return self._update(input, instead) if instead else self._tools.invoke(input, config, **given)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **given: Any) -> Any:  # noqa: A002 - the name in Runnable
         """The async twin of `invoke`."""
-        instead = self._instead(input)
-        return await self._tools.ainvoke(input, config, **given) if instead is None else instead
+        calls, said = self._read(input)
+        with self._review.before(calls, said) as instead:
+            return self._update(input, instead) if instead else await self._tools.ainvoke(input, config, **given)
 
-    def _instead(self, given: Any) -> Any:
-        calls, said = sent_calls(given), Conversation([])
-        if calls is None:
-            said = Conversation.of(given, self._messages_key)
-            calls = calls_in(said.reply) if said.reply is not None else []
-        answers = self._review.before(calls, said)
-        if not answers:
-            return None
-        of_messages = isinstance(given, list) and not isinstance(given[-1], dict)
-        return answers if of_messages else {self._messages_key: answers}
+    def _read(self, given: Any) -> tuple[list[ToolCall], Conversation]:
+        """The calls that will run, as a `ToolNode` finds them."""
+        sent = sent_calls(given)
+        said = Conversation.of(given if sent is None else [], self._messages_key)
+        return (calls_in(said.reply) if said.reply else []) if sent is None else sent, said
+
+    def _update(self, given: Any, answers: list[ToolMessage]) -> Any:
+        return answers if isinstance(given, list) and sent_calls(given) is None else {self._messages_key: answers}
 
 
 def review_condition(state: Any, *, messages_key: str = "messages") -> Literal["tools", "model", "__end__"]:
