@@ -7,12 +7,13 @@ what was approved.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Literal
 
 from langchain.agents.middleware import AgentMiddleware, AgentState, ToolCallRequest
 from langchain_core.messages import AIMessage, BaseMessage, ToolCall, ToolMessage
 from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.tools import BaseTool
 from langgraph.runtime import Runtime
 
 from langchain_tooltree._langgraph import sent_calls
@@ -30,13 +31,15 @@ class _Review:
         self.effects = CallEffects.declared_as(effects)
         self._approvals = Approvals()
 
-    def needs_approval(self, call: ToolCall) -> bool:
-        return self.effects.of(call["name"], call["args"]) != "read"
+    def _waiting(self, calls: Mapping[int, ToolCall], tools: Sequence[BaseTool] = ()) -> dict[int, ToolCall]:
+        """Those of some calls that need approval; with the tools that will run them where they are known."""
+        effects = self.effects.among(tools) if tools else self.effects
+        return {at: call for at, call in calls.items() if effects.of(call["name"], call["args"]) != "read"}
 
     def of(self, said: Conversation) -> list[BaseMessage]:
         """Have a person decide on the calls that wait, and say it in messages."""
         # A host answers some calls itself at once, such as those that fill in a response format.
-        waiting = {at: call for at, call in said.open_calls.items() if self.needs_approval(call)}
+        waiting = self._waiting(said.open_calls)
         if said.reply is None or not waiting:
             return []
         check_named(said.reply.tool_calls)
@@ -47,9 +50,11 @@ class _Review:
         return _carry_out(said.reply, calls, said.open_calls, decisions)
 
     @contextmanager
-    def before(self, calls: Sequence[ToolCall], said: Conversation) -> Iterator[list[ToolMessage]]:
+    def before(
+        self, calls: Sequence[ToolCall], said: Conversation, tools: Sequence[BaseTool]
+    ) -> Iterator[list[ToolMessage]]:
         """Make sure that calls which run now were approved; gives what to say instead of running them if not."""
-        waiting = [call for call in calls if self.needs_approval(call)]
+        waiting = list(self._waiting(dict(enumerate(calls)), tools).values())
         if not waiting:
             yield []
             return
@@ -110,14 +115,18 @@ class PlanReviewMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
 
     def wrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Any]) -> Any:
         """Run a call if exactly it was approved, and ask about it otherwise."""
-        with self._review.before([request.tool_call], Conversation.of(request.state)) as instead:
+        with self._before(request) as instead:
             return instead[0] if instead else handler(request)
+
+    def _before(self, request: ToolCallRequest) -> AbstractContextManager[list[ToolMessage]]:
+        tools = [request.tool] if request.tool is not None else []
+        return self._review.before([request.tool_call], Conversation.of(request.state), tools)
 
     async def awrap_tool_call(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[Any]]
     ) -> Any:
         """The async twin of `wrap_tool_call`."""
-        with self._review.before([request.tool_call], Conversation.of(request.state)) as instead:
+        with self._before(request) as instead:
             return instead[0] if instead else await handler(request)
 
 
@@ -184,21 +193,20 @@ class _GuardedTools(Runnable[Any, Any]):
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **given: Any) -> Any:  # noqa: A002 - the name in Runnable
         """Run the calls that wait, if they were approved."""
-        calls, said = self._read(input)
-        with self._review.before(calls, said) as instead:
+        with self._before(input) as instead:
             return self._update(input, instead) if instead else self._tools.invoke(input, config, **given)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **given: Any) -> Any:  # noqa: A002 - the name in Runnable
         """The async twin of `invoke`."""
-        calls, said = self._read(input)
-        with self._review.before(calls, said) as instead:
+        with self._before(input) as instead:
             return self._update(input, instead) if instead else await self._tools.ainvoke(input, config, **given)
 
-    def _read(self, given: Any) -> tuple[list[ToolCall], Conversation]:
-        """The calls that will run, as a `ToolNode` finds them."""
-        sent = sent_calls(given)
-        said = Conversation.of(given if sent is None else [], self._messages_key)
-        return (calls_in(said.reply) if said.reply else []) if sent is None else sent, said
+    def _before(self, given: Any) -> AbstractContextManager[list[ToolMessage]]:
+        calls = sent_calls(given)  # which is how a ToolNode finds them, too
+        said = Conversation.of(given if calls is None else [], self._messages_key)
+        if calls is None:
+            calls = calls_in(said.reply) if said.reply else []
+        return self._review.before(calls, said, [*getattr(self._tools, "tools_by_name", {}).values()])
 
     def _update(self, given: Any, answers: list[ToolMessage]) -> Any:
         return answers if isinstance(given, list) and sent_calls(given) is None else {self._messages_key: answers}

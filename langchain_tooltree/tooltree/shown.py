@@ -25,11 +25,17 @@ SHOWN = 300
 SHOWN_READS = 5
 """Reads that are shown one by one: as many as are read before a click."""
 
+MOST_VALUES = 200
+"""Values in the arguments of a call that are looked for, which takes up to half a second in results of a megabyte."""
+
 AROUND = 60
 """Characters of a result that are shown on each side of a value."""
 
 WORDS = re.compile(r"[^\s\"'(),;<>\[\]{}]+")
 """The parts of a text that are looked for one by one; an address, a link and a number are one part each."""
+
+NAME = 3
+"""Words that a name has at most; what is longer is prose."""
 
 TELLING = re.compile(r"[@/\d]|\w[.:_-]\w")
 """What an address, a link, a path, an amount or an identifier has, and a word of prose has not."""
@@ -39,7 +45,7 @@ class Origin(TypedDict):
     """A value in the arguments of a call that stands in no word of the user or the instructions."""
 
     argument: str  # where it stands in the arguments
-    value: str
+    value: str  # a number of values that were not looked for, where no argument is named
     results: list[str]  # calls whose results hold it, latest first; none if it stands nowhere: the model made it
 
 
@@ -73,16 +79,25 @@ def origins(arguments: Mapping[str, Any], said: Conversation) -> list[Origin]:
         for each in said.rounds(beyond_request=True)
         for call, message in reversed(each.pairs())
     ]
+
+    def holding(value: str) -> list[str]:
+        return [*dict.fromkeys(read for read, text in results if _stands(value, text))]
+
     found: dict[tuple[str, str], Origin] = {}
-    for argument, value in _values(arguments):
-        if not _stands(value, told):
-            holding = [read for read, text in results if _stands(value, text)]
-            found[(argument, value)] = Origin(argument=argument, value=value, results=[*dict.fromkeys(holding)])
+    values = _values(arguments)
+    for argument, value in islice(values, MOST_VALUES):
+        whole = holding(value)
+        parts = [value] if whole else _parts(value)
+        for part in parts:
+            if not _stands(value, told) and not _stands(part, told):
+                found[(argument, part)] = Origin(argument=argument, value=part, results=whole or holding(part))
+    if left := sum(1 for _ in values):
+        found[("", "")] = Origin(argument="", value=f"{left} more values", results=[])
     return list(found.values())
 
 
 def _values(data: Any, place: str = "") -> Iterator[tuple[str, str]]:
-    """What can be looked for in arguments, with its place: numbers, short texts, and what is telling in long ones."""
+    """The numbers and texts in arguments, with their places."""
     waiting = [(place, data)]
     while waiting:
         place, data = waiting.pop()
@@ -93,25 +108,40 @@ def _values(data: Any, place: str = "") -> Iterator[tuple[str, str]]:
         elif isinstance(data, int | float) and not isinstance(data, bool):
             yield place, repr(int(data) if data == data // 1 else data)
         elif isinstance(data, str) and data.strip():
-            parts = [part.strip(".:!?") for part in WORDS.findall(data)]
-            long = len(parts) > 3  # noqa: PLR2004 - a name has up to three words
-            yield from ((place, part) for part in ([p for p in parts if TELLING.search(p)] if long else [data.strip()]))
+            yield place, data.strip()
+
+
+def _parts(value: str) -> list[str]:
+    """What is looked for of a value that stands nowhere as a whole: what is telling in prose, and else the value."""
+    words = WORDS.findall(value)
+    telling = [word.strip(".:!?") for word in words if TELLING.search(word)]
+    return [value] if len(words) <= NAME else telling[:MOST_VALUES]
 
 
 def _stands(value: str, text: str) -> bool:
     """Whether a value stands in a casefolded text as a word of its own."""
-    return re.search(rf"(?<!\w){re.escape(value.casefold())}(?!\w)", text) is not None
+    value = value.casefold()
+    at = text.find(value)
+    while at >= 0:
+        if not (_is_word(text[at - 1 : at]) or _is_word(text[at + len(value) : at + len(value) + 1])):
+            return True
+        at = text.find(value, at + 1)
+    return False
+
+
+def _is_word(character: str) -> bool:
+    return character.isalnum() or character == "_"
 
 
 def describe(call: ToolCall, said: Conversation, plan: Mapping[str, Any], found: Sequence[Origin]) -> str:
     """A call, what it rests on, and what it was weighed against; a line each."""
     lines = [f"{_written(call['name'], call['args'])} waits for approval."]
     lines.append(f"The user asked: {quoted(said.goal)}" if said.goal else "No words of the user stand before it.")
-    lines.extend(_first(map(_origin, found), "more values that the user did not name"))
+    lines.extend(_origins(found))
     lines.extend(_reads(said, found))
-    lines.extend(_first((_planned(each) for each in plan.get("tried", ())), "more", "Also read, and not kept: "))
+    lines.extend(_named("Also read, and not kept", [_planned(each) for each in plan.get("tried", ())]))
     lines.extend(_judged(plan))
-    lines.extend(_first((_planned(each) for each in plan.get("plan", ())), "more", "Planned after it: "))
+    lines.extend(_named("Planned after it", [_planned(each) for each in plan.get("plan", ())]))
     others = (" then ".join(map(_planned, other["calls"])) for other in plan.get("alternatives", ()))
     lines.extend(f"Instead: {other}" for other in others)
     if cost := plan.get("cost"):
@@ -120,17 +150,24 @@ def describe(call: ToolCall, said: Conversation, plan: Mapping[str, Any], found:
     return "\n".join(lines)
 
 
-def _first(lines: Iterator[str], more: str, before: str = "") -> Iterator[str]:
-    """As many as a person reads, and how many there are beside them."""
-    yield from (f"{before}{line}" for line in islice(lines, SHOWN_READS))
-    if left := sum(1 for _ in lines):
-        yield f"{before}{left} {more}"
+def _named(what: str, things: Sequence[str]) -> Iterator[str]:
+    """As many things as a person reads, on one line, and how many there are beside them."""
+    if things:
+        left = len(things) - SHOWN_READS
+        more = f", and {left} more" if left > 0 else ""
+        yield f"{what}: {', '.join(things[:SHOWN_READS])}{more}"
 
 
-def _origin(origin: Origin) -> str:
-    held = origin["results"]
-    where = f"only in the result of {held[0]}" if held else "in no result either: the model chose it"
-    return f"Not from the user: {origin['argument']} = {quoted(origin['value'])} stands {where}"
+def _origins(found: Sequence[Origin]) -> Iterator[str]:
+    """Where the values stand that the user did not name, those of one result together."""
+    by_place: dict[str, list[str]] = {}
+    for origin in found:
+        where = f"only in the result of {origin['results'][0]}" if origin["results"] else "in no result: made up"
+        where = f"Not from the user, {where}" if origin["argument"] else "Not looked for"
+        value = f"{_plain(origin['argument'])} {quoted(origin['value'])}" if origin["argument"] else origin["value"]
+        by_place.setdefault(where, []).append(value)
+    for where, values in by_place.items():
+        yield from _named(where, values)
 
 
 def _reads(said: Conversation, found: Sequence[Origin]) -> Iterator[str]:
@@ -147,7 +184,8 @@ def _reads(said: Conversation, found: Sequence[Origin]) -> Iterator[str]:
                 informing.append(f"Read for it: {read} gave {quoted(text, around=max(0, at))}")
             else:
                 others += 1
-    yield from _first(iter(informing[::-1]), "more", "")
+    yield from informing[::-1][:SHOWN_READS]
+    others += max(0, len(informing) - SHOWN_READS)
     if others:
         yield f"Other results in this turn: {others}"
 
@@ -175,7 +213,7 @@ def _written(tool: str, arguments: Mapping[str, Any]) -> str:
 
 def _plain(name: str) -> str:
     """A name as it is, or in quotation marks if it is none."""
-    return name if re.fullmatch(r"[\w.:/-]{1,128}", name) else quoted(name)
+    return name if re.fullmatch(r"[\w.:/\[\]-]{1,128}", name) else quoted(name)
 
 
 def quoted(value: Any, *, around: int = 0) -> str:

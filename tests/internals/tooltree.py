@@ -134,6 +134,7 @@ from langchain_tooltree.tooltree.search.scheduler import (
 from langchain_tooltree.tooltree.search.search import FAILURES_TO_GIVE_UP, TreeSearch
 from langchain_tooltree.tooltree.search.tree import Call, Effect, Frontier, Node, Observation, Openings, Tree, Work
 from langchain_tooltree.tooltree.search.warm_start import WarmStart
+from langchain_tooltree.tooltree.shown import describe, fit_to_show, origins
 from langchain_tooltree.tooltree.signed_reasoning import Reply, SignedReasoning, fields_together, signed_reasoning_of
 from langchain_tooltree.tooltree.tool_executor import HostHooks, ToolNodes, ToolStep, observe
 from langchain_tooltree.tooltree.tools import SearchEffects, checked_arguments

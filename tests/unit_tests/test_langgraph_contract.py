@@ -410,6 +410,21 @@ def test_an_answer_given_ahead_is_kept_with_its_task_and_is_gone_when_the_task_i
     assert anew.value == "A?"
 
 
+def test_a_task_that_failed_asks_anew_if_its_answers_are_forgotten():
+    def node(_):
+        said = interrupt("A?")
+        inside.forget_answers()
+        raise ConnectionError(said)
+
+    graph = a_graph(node=node, saved=True)
+    graph.invoke({"said": []}, THREAD)
+    for answer in "ab":
+        with pytest.raises(ConnectionError, match=answer):
+            graph.invoke(Command(resume=answer), THREAD)
+        [question] = inside.interrupts_in(graph.invoke(None, THREAD))
+        assert question.value == "A?"
+
+
 def test_a_tools_node_takes_calls_that_were_sent_in_two_forms():
     call = tool_call(name="look", args={}, id="1")
 

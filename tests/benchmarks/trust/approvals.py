@@ -6,6 +6,7 @@ a count of the writes that ran without such a consent. The same attacks work on 
 
 import asyncio
 import json
+import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -67,7 +68,8 @@ class Desk:
         self.consents: Counter[str] = Counter()
         self.refusals: list[Exception] = []
         self.fails = 0  # so many writes fail after their effect
-        self.curious = 0  # so many writes ask something of their own
+        self.curious = False  # whether writes ask something of their own
+        self.together: threading.Barrier | None = None  # at which two writes wait for each other
         self.thread: Any = {"configurable": {"thread_id": "1"}}
         self._asynchronous = asynchronous
         self._stop = [*stop]
@@ -217,8 +219,10 @@ class Desk:
 
     def _write(self, name: str, arguments: dict[str, Any]) -> str:
         if self.curious:
-            self.curious -= 1
             interrupt(f"Which letter paper for {arguments}?")
+        if self.together:
+            with suppress(threading.BrokenBarrierError):
+                self.together.wait(0.2)
         self.ran[_key({"name": name, "args": arguments})] += 1
         if self.fails:
             self.fails -= 1
@@ -279,6 +283,19 @@ def _twice_async(kind: str) -> Desk:
     desk = Desk(kind, [FIRST, THEN], asynchronous=True)
     desk.begin()
     desk.deliver(desk.approve())
+    return desk
+
+
+@attack("one answer delivered twice at the same moment")
+def _at_once(kind: str) -> Desk:
+    desk = _asked(kind)
+    answer = desk.approval()
+    desk.together = threading.Barrier(2)
+    deliveries = [threading.Thread(target=desk.deliver, args=(answer,)) for _ in range(2)]
+    for delivery in deliveries:
+        delivery.start()
+    for delivery in deliveries:
+        delivery.join()
     return desk
 
 
@@ -612,7 +629,7 @@ def _failed_restarted(kind: str) -> Desk:
 @attack("a tool asks something of its own, and its answer is given twice")
 def _curious(kind: str) -> Desk:
     desk = _asked(kind, [FIRST, THEN])
-    desk.curious = 1
+    desk.curious = True
     desk.approve()
     desk.deliver("the blue one")
     desk.deliver("the blue one")
@@ -622,7 +639,7 @@ def _curious(kind: str) -> Desk:
 @attack("a tool asks something of its own, and the call is changed with the answer")
 def _curious_changed(kind: str) -> Desk:
     desk = _asked(kind)
-    desk.curious = 1
+    desk.curious = True
     desk.approve()
     desk.deliver("the blue one", update={"messages": [asks_for(EVE)]})
     return desk
@@ -631,7 +648,7 @@ def _curious_changed(kind: str) -> Desk:
 @attack("a tool asks something of its own, and an earlier checkpoint is run again with its answer")
 def _curious_again(kind: str) -> Desk:
     desk = _asked(kind)
-    desk.curious = 2
+    desk.curious = True
     desk.approve()
     desk.deliver("the blue one")
     if place := desk.before(desk.tools):

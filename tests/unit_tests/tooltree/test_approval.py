@@ -1,0 +1,110 @@
+"""Approval: attacks on it, of which the benchmark of trust has the whole list, and what a person is told instead."""
+
+import pytest
+
+from tests.benchmarks.trust.approvals import ATTACKS, FIRST, OURS, THEN, Desk, asks_for, attacked, call
+
+SOME = [
+    "one answer delivered twice, the second to the next call",
+    "other arguments, sent with the answer",
+    "other arguments, put into the state after the answer, before the tools node",
+    "the checkpoint before the tools node, run again",
+    "a client sends a call to the tools node",
+    "a write fails after its effect, and the run goes on in another process",
+    "two calls, decisions in the wrong order",
+]
+"""One attack of each kind, for the inner loop."""
+
+
+@pytest.mark.parametrize("words", SOME)
+@pytest.mark.parametrize("kind", ["middleware", "node"])
+def test_no_write_runs_that_nobody_approved(kind, words):
+    assert attacked(kind, words).unapproved == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("at", "words"), list(enumerate(ATTACKS)))
+def test_no_write_runs_that_nobody_approved_under_any_attack(at, words):
+    assert attacked(OURS[at % len(OURS)], words).unapproved == 0
+
+
+@pytest.mark.parametrize("words", SOME)
+def test_the_attacks_are_real(words):
+    assert attacked("batched", words).unapproved, "the middleware of LangChain lets it through"
+
+
+@pytest.fixture(params=OURS)
+def kind(request):
+    return request.param
+
+
+def test_what_is_approved_runs_once(kind):
+    desk = Desk(kind, [FIRST, THEN])
+    desk.begin()
+    desk.approve()
+    desk.approve()
+    assert desk.ran == desk.consents
+    assert desk.ran.total() == 2
+    assert not desk.refusals
+
+
+def problem(desk):
+    return desk.questions[0].value.get("problem", "")
+
+
+def test_an_answer_to_another_question_is_asked_for_again_with_the_problem_named(kind):
+    desk = Desk(kind, [FIRST, THEN])
+    desk.begin()
+    assert not problem(desk)
+    answer = desk.approve()
+
+    desk.deliver(answer)
+
+    assert "A decision has to name what it decides on" in problem(desk)
+    desk.approve()
+    assert not desk.questions
+    assert desk.ran.total() == len([FIRST, THEN])
+
+
+def test_a_run_that_goes_on_elsewhere_asks_right_before_the_call(kind):
+    desk = Desk(kind, stop=["tools"])
+    desk.begin()
+    desk.approve()
+    desk.restart()
+    desk.invoke(None)
+    [asked] = [question.value for question in desk.questions]
+    assert not desk.ran
+
+    if kind != "subgraph":  # which begins anew after a restart, and so at the review
+        assert "nobody approved exactly this in this run" in asked["problem"]
+        assert asked["review_configs"] == [{"action_name": "send", "allowed_decisions": ["approve", "reject"]}]
+    desk.approve()
+    desk.invoke(None)
+
+    assert desk.ran.total() == 1
+
+
+def test_a_call_rejected_right_before_it_runs_does_not_run(kind):
+    desk = Desk(kind, [asks_for(call("send", to="Ann"), call("look", "2", at="sky"))], stop=["tools"])
+    desk.begin()
+    desk.approve()
+    desk.restart()
+    desk.invoke(None)
+    desk.deliver(desk.approval("reject"))
+    desk.invoke(None)
+    assert not desk.ran
+    assert not desk.refusals
+    assert not desk.questions
+
+
+def test_a_tool_that_asks_something_of_its_own_is_approved_once(kind):
+    desk = Desk(kind)
+    desk.curious = True
+    desk.begin()
+    desk.approve()
+    [question] = desk.questions
+    assert question.value == "Which letter paper for {'to': 'Ann'}?"
+    desk.restart()
+    desk.deliver("the blue one")
+    assert desk.ran.total() == 1
+    assert not desk.refusals
