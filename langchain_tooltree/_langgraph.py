@@ -245,9 +245,10 @@ def answer_ahead(answer: Any) -> None:
     (configurable_here() or {})[_SCRATCHPAD].resume.append(answer)
 
 
-def forget_answers() -> None:
-    """Have the task that is running ask all its questions anew if it runs again after it failed."""
-    (configurable_here() or {})[_SEND]([(_ANSWERS, [])])
+def replace_answers(answer: Any) -> None:
+    """Have the task that is running find this in place of all its answers if it runs again after it failed."""
+    configurable = configurable_here() or {}
+    configurable[_SEND]([(_ANSWERS, [answer for _ in configurable[_SCRATCHPAD].resume])])
 
 
 def numbered_apart(position: int) -> dict[str, Any]:

@@ -16,9 +16,9 @@ from langchain_tooltree._langgraph import (
     answer_ahead,
     can_be_answered,
     configurable_here,
-    forget_answers,
     graph_around,
     namespace_here,
+    replace_answers,
     thread_in,
 )
 from langchain_tooltree.conversation import Conversation
@@ -80,11 +80,12 @@ class Approvals:
         """While calls run: if they stop with a question of their own they go on after it, if they fail they do not."""
         try:
             yield
-        except BaseException as error:
+        except GraphBubbleUp:
             for each in decisions:
                 self._used.pop(each["digest"], None)
-            if not isinstance(error, GraphBubbleUp):
-                forget_answers()
+            raise
+        except BaseException:
+            replace_answers(FAILED)
             raise
 
 
@@ -143,13 +144,13 @@ def ask(
     while True:
         if problem:
             request["problem"] = problem
-        decided = _read(interrupt(request), request, allowed)
-        if isinstance(decided, str):
-            problem = decided
-        elif approvals.use(decided):
+        answer = interrupt(request)
+        decided = NOT_APPROVED if answer == FAILED else _read(answer, request, allowed)
+        if not isinstance(decided, str) and approvals.use(decided):
             return decided
-        else:
-            problem, used = USED, used + 1
+        problem = decided if isinstance(decided, str) else USED
+        if problem in {NOT_APPROVED, USED}:  # what named the calls before names them no more
+            used += 1
             request = _request(calls, said, metadata, allowed, used)
 
 
@@ -163,6 +164,9 @@ def admit(calls: Sequence[ToolCall], said: Conversation, approvals: Approvals) -
         answer_ahead({"decisions": [{"type": APPROVE, **name} for name in _request(calls, said, {}, ())["decisions"]]})
     return ask(calls, said, {}, approvals, allowed=(APPROVE, REJECT), problem=NOT_APPROVED)
 
+
+FAILED = "tooltree: the call that was approved has failed"
+"""What stands in place of the answers to a task whose calls failed: an approval holds for one attempt."""
 
 USED = "This answer was used before, and holds once. Decide again, with what names the calls now."
 

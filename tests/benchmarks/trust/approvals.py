@@ -626,6 +626,21 @@ def _failed_restarted(kind: str) -> Desk:
     return desk
 
 
+@attack("a write that was approved right before it ran fails after its effect, and the run goes on twice")
+def _failed_late(kind: str) -> Desk:
+    desk = _asked(kind, stop=["tools"])
+    desk.approve()
+    desk.restart()
+    desk.invoke(None)
+    desk.consents.clear()  # the first approval went with its process
+    desk.fails = 2
+    desk.approve()
+    desk.invoke(None)
+    desk.restart()
+    desk.invoke(None)
+    return desk
+
+
 @attack("a tool asks something of its own, and its answer is given twice")
 def _curious(kind: str) -> Desk:
     desk = _asked(kind, [FIRST, THEN])

@@ -108,3 +108,18 @@ def test_a_tool_that_asks_something_of_its_own_is_approved_once(kind):
     desk.deliver("the blue one")
     assert desk.ran.total() == 1
     assert not desk.refusals
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_write_that_failed_runs_again_each_time_it_is_approved_again(kind, restarts):
+    desk = Desk(kind)
+    desk.fails = 2
+    desk.begin()
+    for attempt in (1, 2, 3):
+        desk.approve()
+        if restarts:
+            desk.restart()
+        if len(desk.refusals) == attempt:
+            desk.invoke(None)
+        assert desk.ran.total() == desk.consents.total() == attempt
+    assert not desk.questions
