@@ -6,6 +6,7 @@ Whoever asks whether a call is a write asks `CallEffects.of`, with the arguments
 import copy
 import inspect
 import logging
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, is_dataclass, replace
 from functools import cached_property
@@ -13,7 +14,7 @@ from typing import Any, Literal, NamedTuple, cast
 
 from langchain_core.tools import BaseTool, StructuredTool
 
-from langchain_tooltree.errors import ConfigurationError
+from langchain_tooltree.errors import ConfigurationError, import_extra
 from langchain_tooltree.experience.excerpts import READING_VERBS, call_digest, words_of_name
 from langchain_tooltree.text import words_of
 
@@ -21,8 +22,8 @@ logger = logging.getLogger(__name__)
 
 DeclaredEffect = Literal["read", "write"]
 
-Declaration = DeclaredEffect | Callable[[Mapping[str, Any]], DeclaredEffect]
-"""What a tool does to the world: always the same, or, by a function, what a call with these arguments does."""
+Declaration = str | Callable[[Mapping[str, Any]], str]
+"""What a tool does to the world, `"read"` or `"write"`: always the same, or, by a function, by the arguments."""
 
 ToolKey = str | BaseTool | Callable[..., Any]
 """A tool by its name, or the tool itself, or the function that it was made of."""
@@ -294,3 +295,89 @@ def verb_of_write(tool_name: str) -> str | None:
             return word
         looked_up = looked_up or word in READING_VERBS
     return None
+
+
+# --- ready-made functions of the arguments ---
+
+
+@dataclass(frozen=True)
+class _SqlReads:
+    argument: str
+    dialect: str
+    functions: frozenset[str]
+
+    def __call__(self, arguments: Mapping[str, Any]) -> DeclaredEffect:
+        from langchain_tooltree.sql import only_reads  # noqa: PLC0415 - sqlglot is an extra
+
+        sql = arguments.get(self.argument)
+        reads = isinstance(sql, str) and only_reads(sql, self.dialect, self.functions)
+        return "read" if reads else "write"
+
+
+def sql_reads(
+    argument: str = "query", *, dialect: str, functions: Iterable[str] = ()
+) -> Callable[[Mapping[str, Any]], str]:
+    """Let a search run the calls of a SQL tool that only read, and leave all others to the host.
+
+    ```python
+    effects = {"sql_db_query": sql_reads("query", dialect="sqlite"), "sql_db_schema": "read"}
+    ```
+
+    A call is a read if its SQL is one query: no statement that changes something or locks what it reads, no function
+    that may act, and nothing that databases understand differently. What cannot be parsed is a write. What lies within
+    the database is not seen, such as views and triggers: let the tool connect with a role that may do no more than it
+    has to.
+
+    Args:
+        argument: The argument that holds the SQL.
+        dialect: The database's, as sqlglot names it: `"sqlite"`, `"postgres"`, `"mysql"`, `"tsql"`, `"snowflake"`, ...
+        functions: Functions of your own that only compute. Any function that is not known may act.
+
+    Returns:
+        A function of the arguments, for `effects`.
+
+    Raises:
+        ConfigurationError: If there is no such dialect.
+        MissingExtraError: If sqlglot is not installed: `pip install 'langchain-tooltree[sql]'`.
+    """
+    import_extra("sqlglot", "sql", "sql_reads")
+    from langchain_tooltree.sql import check_dialect  # noqa: PLC0415 - as above
+
+    try:
+        check_dialect(dialect := dialect.lower())
+    except (ValueError, AttributeError) as error:
+        msg = f"dialect must be one that sqlglot knows, such as 'sqlite' or 'postgres', got {dialect!r}."
+        raise ConfigurationError(msg) from error
+    return _SqlReads(argument, dialect, frozenset(map(str.lower, functions)))
+
+
+_READING_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+"""The methods that RFC 9110 (9.2.1) calls safe, without TRACE, which nobody needs."""
+
+_OVERRIDES = re.compile(r"x-http-method|method-override|(?<![a-z0-9])_method(?![a-z0-9])", re.IGNORECASE)
+"""Headers and parameters by which servers are asked to take a request for one of another method."""
+
+
+@dataclass(frozen=True)
+class _HttpReads:
+    argument: str
+
+    def __call__(self, arguments: Mapping[str, Any]) -> DeclaredEffect:
+        method = arguments.get(self.argument)
+        safe = isinstance(method, str) and method.upper() in _READING_METHODS
+        return "read" if safe and not _OVERRIDES.search(repr(arguments)) else "write"
+
+
+def http_reads(argument: str = "method") -> Callable[[Mapping[str, Any]], str]:
+    """Let a search run the requests of an HTTP tool whose method only reads: GET, HEAD and OPTIONS.
+
+    A request that names no method is a write, and so is one that asks the server to take it for one of another method.
+    Servers may act on a GET all the same, and an address can carry data away: see `approve_reads`.
+
+    Args:
+        argument: The argument that holds the method.
+
+    Returns:
+        A function of the arguments, for `effects`.
+    """
+    return _HttpReads(argument)

@@ -38,7 +38,7 @@ from langchain_tooltree._langgraph import (
 )
 from langchain_tooltree.cli import REFUSED, UNHEALTHY
 from langchain_tooltree.conversation import Conversation
-from langchain_tooltree.effects import CallEffects
+from langchain_tooltree.effects import CallEffects, http_reads, sql_reads
 from langchain_tooltree.errors import check_arguments, check_count, import_extra
 from langchain_tooltree.flows import (
     Flow,
@@ -77,6 +77,7 @@ from langchain_tooltree.models import (
     was_refused,
 )
 from langchain_tooltree.replies import read_as_form, received, sound
+from langchain_tooltree.sql import LONGEST_SQL, only_reads
 from langchain_tooltree.text import (
     LEVELS,
     SAME,

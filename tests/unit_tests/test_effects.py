@@ -3,7 +3,7 @@ from langchain_core.tools import StructuredTool, tool
 
 from langchain_tooltree import ConfigurationError, ToolLibrary, create_summarize_state_tool, mcp_effects
 from tests.internals.experience import is_read
-from tests.internals.hall import CallEffects
+from tests.internals.hall import CallEffects, http_reads
 from tests.internals.tooltree import classify_tools
 
 
@@ -143,3 +143,21 @@ def test_a_record_says_which_calls_of_a_tool_were_reads():
     told = effects.of_calls([*calls, {"name": "look", "args": {}}, {"name": "pay", "args": {}}])
     assert (told["look"], told["pay"]) == ("read", "write")
     assert [is_read(call["name"], told, call["args"]) for call in calls] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "effect"),
+    [
+        ({"method": "GET", "url": "https://x.org?payment_method=card"}, "read"),
+        ({"method": "head"}, "read"),
+        ({"method": "POST"}, "write"),
+        ({"method": "GET "}, "write"),
+        ({"method": None}, "write"),
+        ({"method": ["GET"]}, "write"),
+        ({}, "write"),
+        ({"method": "GET", "headers": {"X-HTTP-Method-Override": "DELETE"}}, "write"),
+        ({"method": "GET", "url": "https://x.org/1?_method=delete"}, "write"),
+    ],
+)
+def test_requests_that_only_read_are_known_by_their_method(arguments, effect):
+    assert http_reads("method")(arguments) == effect
