@@ -1,16 +1,11 @@
 """Experience: what an agent has been through, in one object that makes its next run better and cheaper."""
 
-import atexit
 import logging
 import math
 import os
-import threading
 import time
-import weakref
-from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, wait
-from contextvars import Context
+from collections.abc import Mapping, Sequence
+from concurrent.futures import wait
 from dataclasses import replace
 from functools import partial
 from typing import Any, cast
@@ -21,6 +16,7 @@ from langchain_core.messages import BaseMessage
 from langgraph.store.base import BaseStore
 
 from langchain_tooltree._langgraph import configurable_here
+from langchain_tooltree.background import KEPT_REQUESTS, Shared
 from langchain_tooltree.cfgm.memory import CFGMMemory
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.effects import CallEffects, Effects
@@ -28,7 +24,6 @@ from langchain_tooltree.errors import ConfigurationError, ForeignNamespaceError
 from langchain_tooltree.experience.embeddings import resolve_embeddings
 from langchain_tooltree.experience.excerpts import EFFECTS
 from langchain_tooltree.experience.guide import Remembered
-from langchain_tooltree.experience.namespaces import Namespace
 from langchain_tooltree.experience.recorder import RunRecorder, TrajectoryRecorder
 from langchain_tooltree.experience.records import RECALLED, Source, aim_of, recalled_in
 from langchain_tooltree.experience.run_identity import COLLECTING, as_metadata, run_id, tools_in
@@ -42,7 +37,6 @@ from langchain_tooltree.flows import (
     current_runtime,
     driven,
     flow_of,
-    in_thread,
     run_flow,
 )
 from langchain_tooltree.learnt import ExperienceStatus, Learnt, RequestGuide, undisturbed
@@ -59,12 +53,6 @@ DEFAULT_SETTLE_SECONDS = 1_800.0
 """Seconds after which a thread that has not gone on is taken to rest: half an hour, after which web analytics ends a
 visit, too."""
 
-KEPT_NAMESPACES = 256
-"""Namespaces whose graph is kept in memory, about a megabyte each for some hundred runs; others are made anew."""
-
-KEPT_REQUESTS = 1_000
-"""Requests for which it is kept what was recalled, some KB each: more than a process has under way."""
-
 
 FAILED = "failed_verdicts"
 """Key of a record's metadata under which it is counted how often a verdict was asked for in vain."""
@@ -73,10 +61,6 @@ UNKEPT = (
     "A verdict could not be kept, and its run waits. If the store was closed: call experience.settle(), or "
     "await experience.asettle() before closing the store."
 )
-
-JUDGED_AT_ONCE = 4
-"""Verdicts that are asked for in the background at the same time. Nobody waits for them, and the limits of a model are
-for the agents that people do wait for; at some seconds each, four judge about a thousand runs in half an hour."""
 
 MOST_FAILED = 3
 """So often a verdict is asked for in vain before a run is given up: a model may be down, or unable to judge it."""
@@ -139,7 +123,7 @@ class Experience:
         self._judge = None if verdict is None else resolve_verdict(verdict)
         self._asks_function = _is_function(verdict)
         self._settle_seconds = settle_seconds
-        self._shared = _Shared()
+        self._shared = Shared()
         self._recorder = TrajectoryRecorder.settling(self._store, self._settled)
 
     def within(self, **values: Any) -> "Experience":
@@ -430,95 +414,6 @@ class Experience:
         reasons = "\n".join(part for part in (trajectory.reasons, verdict.reasons) if part)
         metadata = {name: value for name, value in trajectory.metadata.items() if name not in {PENDING, FAILED}}
         return replace(trajectory, metadata=metadata).judged(verdict.success, reasons, source="verdict")
-
-
-class _Shared:
-    """What the views of one experience share: the folds of namespaces, and who is at what."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._folds: dict[Namespace, Learnt] = {}
-        self._running: dict[tuple[Namespace, str], float] = {}
-        self._claimed: set[tuple[Namespace, str]] = set()
-        self.workers: weakref.WeakSet[Future[Any]] = weakref.WeakSet()  # they judge in the background
-        self._at_work = 0
-        self._waiting: deque[Flow[None]] = deque()
-        self._told: set[str] = set()
-        self.recalled: dict[Any, Remembered] = {}
-        self.advice: dict[Any, str] = {}
-
-    def fold(self, store: ExperienceStore, make: Callable[[], Learnt]) -> Learnt:
-        """The learnt of a namespace; those used longest ago are given up."""
-        _, namespace = store.place
-        with self._lock:
-            found = self._folds[namespace] = self._folds.pop(namespace) if namespace in self._folds else make()
-            forget_oldest(self._folds, KEPT_NAMESPACES)
-            return found
-
-    def begin(self, place: Namespace, run: str | None) -> None:
-        """A run is under way, and is not judged meanwhile."""
-        if run is not None:
-            with self._lock:
-                self._running[place, run] = time.monotonic()
-                forget_oldest(self._running, KEPT_REQUESTS)
-
-    def end(self, place: Namespace, run: str) -> bool:
-        """A run is over; whether it was known to have begun."""
-        with self._lock:
-            return self._running.pop((place, run), None) is not None
-
-    def is_running(self, place: Namespace, run: str, longest: float) -> bool:
-        """Whether a run is under way; one that has raised never comes to its end."""
-        return time.monotonic() - self._running.get((place, run), -math.inf) < longest
-
-    def tell_once(self, message: str) -> None:
-        """Log a warning that would be the same after each run."""
-        if message not in self._told:
-            self._told.add(message)
-            logger.warning(message)
-
-    def claim(self, place: Namespace, runs: Sequence[str]) -> list[str]:
-        """Take runs to judge them; those of them that nobody else has."""
-        with self._lock:
-            free = [run for run in runs if (place, run) not in self._claimed]
-            self._claimed |= {(place, run) for run in free}
-            return free
-
-    def release(self, place: Namespace, runs: Sequence[str]) -> None:
-        """Runs were judged."""
-        with self._lock:
-            self._claimed -= {(place, run) for run in runs}
-
-    def start(self, work: Flow[None]) -> None:
-        """Work in the background, when its turn comes."""
-        with self._lock:
-            self._waiting.append(work)
-            if self._at_work == JUDGED_AT_ONCE:
-                return
-            self._at_work += 1
-        # Not in the context of the run: its callbacks and streams are not for this.
-        worker = Context().run(in_thread, self._do_waiting, "tooltree-verdicts")
-        self.workers.add(worker)
-        _AT_WORK.add(worker)
-
-    def _do_waiting(self) -> None:
-        while True:
-            with self._lock:
-                if not self._waiting:
-                    self._at_work -= 1
-                    return
-                work = self._waiting.popleft()
-            run_flow(undisturbed(work))
-
-
-_AT_WORK: "weakref.WeakSet[Future[Any]]" = weakref.WeakSet()
-"""All that judges in the background in this process."""
-
-LAST_SECONDS = 30.0
-"""Seconds that a program that ends waits for verdicts under way, as long as for most replies of a model. A store whose
-event loop has stopped never answers; what is not judged then, the next process finds again."""
-
-atexit.register(lambda: wait(list(_AT_WORK), timeout=LAST_SECONDS))
 
 
 def _store_from(given: Any, namespace: Sequence[str] | None, embeddings: Embeddings) -> ExperienceStore:

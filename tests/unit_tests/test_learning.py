@@ -883,7 +883,7 @@ import asyncio
 from langchain_core.messages import AIMessage
 from langgraph.store.base.batch import AsyncBatchedBaseStore
 from langgraph.store.memory import InMemoryStore
-from langchain_tooltree import Experience, asearch, learning
+from langchain_tooltree import Experience, asearch, background
 from langchain_tooltree.testing import ScriptedChatModel
 
 class Remote(AsyncBatchedBaseStore):
@@ -904,7 +904,7 @@ async def run():
     experience = Experience(Remote(), namespace=("tooltree",), verdict=judge)
     await asearch("Where is it?", [look], model=model, effects={"look": "read"}, experience=experience)
 
-learning.LAST_SECONDS = 0.2
+background.LAST_SECONDS = 0.2
 asyncio.new_event_loop().run_until_complete(run())
 print("over")
 """
