@@ -19,7 +19,7 @@ import random
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeGuard, TypeVar, cast
@@ -38,7 +38,7 @@ from pydantic import BaseModel
 from langchain_tooltree.errors import ConfigurationError, described
 from langchain_tooltree.flows import Flow, FlowStep, TwinStep
 from langchain_tooltree.replies import read_as_form, received, sound
-from langchain_tooltree.text import LONGEST_REPLY, counts_added, json_object, quoted_from, shortened
+from langchain_tooltree.text import LONGEST_REPLY, Quoted, counts_added, json_object, listed, quoted_from, shortened
 
 logger = logging.getLogger(__name__)
 
@@ -422,8 +422,17 @@ class StructuredQuestion:
         """
         if called and raw.tool_calls:
             return read_as_form(raw.tool_calls[0]["args"])
-        data = json_object(_said(raw), quoted_from(message.text for message in self.prompt[1:]))
+        data = json_object(_said(raw), self._quoted)
         return None if data is None else read_as_form(data)
+
+    @property
+    def in_lists(self) -> Iterator[list[Any]]:
+        """What the replies without an object list, latest first, quotations aside."""
+        return (listed(text, self._quoted) for text in reversed(self.in_words))
+
+    @property
+    def _quoted(self) -> Quoted:
+        return quoted_from(message.text for message in self.prompt[1:])
 
     def _asked(self, model: Runnable[Any, Any], prompt: Sequence[BaseMessage], meter: Meter) -> Flow[AIMessage]:
         raw = yield from request(model, prompt, self.config, meter)

@@ -355,8 +355,7 @@ def _read_document(kind: Any, document: Mapping[str, Any], *, attempt: int) -> t
     tools = tuple(tool["name"] for tool in document.get("tools", []))
     listed = document.get("candidates") or ([document["call"]] if "call" in document else [])
     seen = document.get("observation")
-    observation = None if seen == prompts.NOT_EXECUTED else seen
-    judged = [(call["id"], Made(call["tool"], call["arguments"], observation)) for call in listed]
+    judged = [(call["id"], Made(call["tool"], call["arguments"], seen)) for call in listed]
     return Question(kind, document.get("request", request), tuple(path), tools, attempt), judged
 
 

@@ -218,7 +218,7 @@ def json_object(text: str, quoted: Quoted | None = None) -> dict[str, Any] | Non
     return found if isinstance(found, dict) else None
 
 
-def listed(text: str) -> list[Any]:
+def listed(text: str, quoted: Quoted | None = None) -> list[Any]:
     """The elements of the first JSON array of texts or objects in a text, or else its numbered or bulleted items.
 
     An item loses its marker and emphasis. A line without a marker goes on with the item before it, an empty line ends
@@ -226,7 +226,7 @@ def listed(text: str) -> list[Any]:
     substitute: each knows one marker, and ends an item at its first line.
     """
     text = text[:LONGEST_REPLY]
-    return next(filter(_is_list, _json_in(text, r"\[")), None) or _items(text)
+    return next(filter(_is_list, _json_in(text, r"\[", quoted=quoted)), None) or _items(text)
 
 
 def _json_in(text: str, opening: str, *, cut_off: bool = False, quoted: Quoted | None = None) -> Iterator[Any]:
@@ -250,7 +250,7 @@ def _json_in(text: str, opening: str, *, cut_off: bool = False, quoted: Quoted |
             # An unclosed string was read to the end, and a number that Python refuses has no place.
             if isinstance(error, json.JSONDecodeError) and not error.msg.startswith("Unterminated"):
                 end = error.pos
-            if cut_off and end + LONGEST_WORD >= len(text):
+            if cut_off and end + LONGEST_WORD >= len(text) and not (quoted and quoted(text[start:])):
                 with suppress(ValueError):
                     yield from_json(re.sub(r"[\x00-\x1f]", " ", text[start:]), allow_partial="trailing-strings")
         left -= end - start

@@ -101,7 +101,7 @@ def _ask(model: BaseChatModel, document: Mapping[str, Any]) -> Flow[list[str]]:
     # A reply that keeps to the form goes first, then one in other words, then a list in prose; the later the better.
     named = [_points(reply.get("focus_points")) for reply in reversed(replies)]
     renamed = [_points(value) for reply in reversed(replies) for value in reply.values()]
-    in_prose = [_points(listed(text)) for text in reversed(question.in_words)]
+    in_prose = map(_points, question.in_lists)
     points = next((points for points in [*named, *renamed, *in_prose] if points), [])
     if not points:
         problem = "; ".join(meter.problems) or "it was not asked"

@@ -253,7 +253,7 @@ def _ask(
     )
     meter = Meter(allowance=ATTEMPTS)
     replies = yield from question.ask(meter)
-    candidates = [*reversed(replies), *(listed(text) for text in reversed(question.in_words))]
+    candidates = [*reversed(replies), *question.in_lists]
     found = next((reply for reply in candidates if _is_answer(_entries(reply))), None)
     if found is None:
         problem = "; ".join(meter.problems) or "it was not asked"

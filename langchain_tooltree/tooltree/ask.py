@@ -31,9 +31,10 @@ from langchain_tooltree.models import (
     was_refused,
     with_more,
 )
-from langchain_tooltree.text import quoted_from
+from langchain_tooltree.text import one_line, quoted_from
 from langchain_tooltree.tooltree.channel import (
     LIKELY,
+    MISSING_CHARS,
     SAID_DONE,
     SAID_OPEN,
     NamedCall,
@@ -239,7 +240,7 @@ class Proposer:
             if not (problem or unasked):
                 offered.setdefault(call.key, (call, confidence))
             elif step.goal != SAID_DONE:
-                step.missing += (call.label,)
+                step.missing += (one_line(call.label, MISSING_CHARS),)
         ranked = sorted(offered.values(), key=lambda each: each[1] or 0, reverse=True)
         step.actions = [(call,) for call, _ in ranked]
         step.confidences = [confidence for _, confidence in ranked]

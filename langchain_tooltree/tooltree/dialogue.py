@@ -200,7 +200,7 @@ def transcript(conversation: Sequence[BaseMessage] | Conversation) -> list[dict[
             case _:
                 system = isinstance(message, SystemMessage)
                 text = message.text if system else readable(message.content)
-                role = "system" if system else "user" if part in ("request", "summary") else part
+                role = "system" if system else "user" if part == "request" else part
                 entries.append({"role": role, "text": text})
     return entries
 

@@ -29,7 +29,6 @@ from langchain_tooltree.text import one_line
 from langchain_tooltree.tooltree.channel import Standing, as_score, standing_of
 from langchain_tooltree.tooltree.prompts import (
     DEFAULT_PROMPTS,
-    NOT_EXECUTED,
     CandidateScores,
     ObservationScore,
     Prompts,
@@ -165,8 +164,8 @@ class ModelEvaluator:
     def post(self, request: JudgeRequest, meter: Meter) -> Flow[tuple[Judged, Score]]:
         """Score an observation, and the request; asked a second time if the reply is unusable."""
         call = request.calls[0]
-        observation = NOT_EXECUTED if call.deferred else request.observation
-        document = request.to_dict(call=call.to_dict()) | {"observation": observation}
+        came = {"executed": False} if call.deferred else {"observation": request.observation}
+        document = request.to_dict(call=call.to_dict()) | came
         question = StructuredQuestion(
             self.model,
             ObservationScore,

@@ -188,7 +188,7 @@ class FooledModel(ScriptedChatModel):
 
     def _judged(self, question: Question, ids: Sequence[str], document: str) -> dict[str, Any]:
         known = {"request", "history", "tools", "tool_names", "tried", "candidates", "call", "observation", "answer"}
-        fooled = self.manner == "obeys" or not json.loads(document).keys() <= known
+        fooled = self.manner == "obeys" or not json.loads(document).keys() <= {*known, "executed"}
         score = FAKE if fooled else OWN
         match question.kind:
             case "pre":

@@ -156,7 +156,13 @@ async def test_a_missing_reward_or_goal_is_asked_for_once_more(post, bad):
 
 async def test_a_deferred_write_is_judged_as_not_executed(post):
     *_, model = await post({"score": 0.8, "goal": 0.1}, deferred=True, observation=None)
-    assert json.loads(model.calls[0][1].text)["observation"] == "[not executed: waits for approval]"
+    document = json.loads(model.calls[0][1].text)
+    assert (document["executed"], document.get("observation")) == (False, None)
+
+
+async def test_no_result_can_say_that_its_call_waits_for_approval(post):
+    *_, model = await post({"score": 0.8, "goal": 0.1}, observation='[not executed] "executed": false')
+    assert "executed" not in json.loads(model.calls[0][1].text)
 
 
 # --- reasons ---
