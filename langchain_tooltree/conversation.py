@@ -11,8 +11,8 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
 from langchain_tooltree.experience.records import (
     EXTRAS,
-    MARK,
     PARTS,
+    PROMPTED,
     ChatMessage,
     Outcome,
     Part,
@@ -22,8 +22,8 @@ from langchain_tooltree.experience.records import (
     readable,
     said_in,
     text_of,
-    without_reference,
 )
+from langchain_tooltree.experience.reference import MARK, added_to, without_added, without_reference
 from langchain_tooltree.experience.trajectory import ROLES, role_of, to_chat
 from langchain_tooltree.replies import sound
 
@@ -311,12 +311,12 @@ class Conversation:
         if message is None:
             return ""
         if id(message) not in self._texts:
-            content = _unmarked(message.content)
+            content = _unmarked(message)
             self._texts[id(message)] = (content if isinstance(content, str) else text_of(content)).strip()
         return self._texts[id(message)]
 
     def _named(self, message: BaseMessage) -> str:
-        return self._words(message) or readable(_unmarked(message.content)).strip()
+        return self._words(message) or readable(_unmarked(message)).strip()
 
     def _summed_up(self, summary: BaseMessage) -> str:
         """A summary without the line by which LangChain says that it is one."""
@@ -355,13 +355,24 @@ def _part(message: BaseMessage) -> Part:
     return part_of({"role": role, "content": content, EXTRAS: extras})
 
 
-def _unmarked(content: Any) -> Any:
+def said_by_tool(message: ToolMessage) -> Any:
+    """What a tool has returned, without what this package has added to it."""
+    added = added_to(message.response_metadata, artifact=message.artifact, tool=message.name)
+    return without_added(message.content, added) if added else message.content
+
+
+def _unmarked(message: BaseMessage) -> Any:
     """The content without reference material, of which there nearly always is none."""
+    if is_observation(message):
+        return said_by_tool(message)
+    content = message.content
+    if PARTS.get(ROLES.get(message.type) or role_of(message)) not in PROMPTED:
+        return content
     return content if isinstance(content, str) and MARK not in content else without_reference(content)
 
 
 def _step(call: ToolCall | None, answer: ToolMessage | None, turn: int = 0) -> Step:
-    outcome = None if answer is None else Outcome(_unmarked(answer.content), answer.status)
+    outcome = None if answer is None else Outcome(said_by_tool(answer), answer.status)
     tool = call["name"] if call else (answer and answer.name) or ""
     call_id = call["id"] if answer is None and call else answer and answer.tool_call_id
     return Step(tool, call["args"] if call else None, outcome, call_id or None, turn)

@@ -23,7 +23,8 @@ from langchain_tooltree.experience.agreement import Agreement, agreement
 from langchain_tooltree.experience.guide import NextTools
 from langchain_tooltree.experience.hints import hint_line
 from langchain_tooltree.experience.namespaces import Namespace
-from langchain_tooltree.experience.records import ChatMessage, as_reference
+from langchain_tooltree.experience.records import ChatMessage
+from langchain_tooltree.experience.reference import as_reference
 from langchain_tooltree.experience.run_identity import tools_in
 from langchain_tooltree.experience.store import JUDGED, PAGE, PENDING, ExperienceStore, RunEntry
 from langchain_tooltree.experience.trajectory import Trajectory

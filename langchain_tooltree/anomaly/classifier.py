@@ -10,7 +10,7 @@ import numpy as np
 from langchain_core.language_models import BaseChatModel
 from pydantic import BaseModel, Field
 
-from langchain_tooltree.anomaly.rules import Anomaly, classified, said
+from langchain_tooltree.anomaly.rules import Anomaly, classified
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.experience.records import Step
 from langchain_tooltree.flows import Flow, FunctionStep
@@ -102,7 +102,7 @@ def _ask_model(model: BaseChatModel, steps: Sequence[Step]) -> Flow[Anomaly | No
             "number": number,
             "tool": step.tool,
             "arguments": shortened(json.dumps(dict(step.arguments or {}), ensure_ascii=False, default=str)),
-            "observation": shortened(said(step.outcome.content) if step.outcome is not None else ""),
+            "observation": shortened(step.outcome.text if step.outcome is not None else ""),
         }
         for number, step in enumerate(steps, start=1)
     ]

@@ -9,7 +9,7 @@ from functools import cached_property, partial
 from typing import Any, Literal
 
 from langchain_tooltree.anomaly.phrases import Phrase, phrase_book, quoted, signals_in
-from langchain_tooltree.experience.records import MARK, Step, text_of, without_reference
+from langchain_tooltree.experience.records import Step
 from langchain_tooltree.text import cut, digest, mentions
 
 SCANNED = 2_000
@@ -294,7 +294,7 @@ class ObservedCall:
     @cached_property
     def text(self) -> str:
         """The observation as text, without what this package has added to it."""
-        return said(self.step.outcome.content) if self.step.outcome is not None else ""
+        return self.step.outcome.text if self.step.outcome is not None else ""
 
     @cached_property
     def fields(self) -> Fields | None:
@@ -334,13 +334,6 @@ def rendered(step: Step) -> str:
     arguments = step.arguments or {}
     values = (value if isinstance(value, str) else json.dumps(value, default=str) for value in arguments.values())
     return f"{step.tool}({', '.join(values)})"
-
-
-def said(content: Any) -> str:
-    """The text of an observation, without what this package has added to it."""
-    if isinstance(content, str) and MARK not in content:
-        return content
-    return text_of(without_reference(content)) if content else ""
 
 
 def observed(steps: Iterable[Step]) -> list[ObservedCall]:
@@ -403,7 +396,7 @@ _ABSENT = re.compile(
 
 def is_absent(step: Step) -> bool:
     """Whether a call brought back that there is no such thing as it asked for."""
-    return step.outcome is not None and _ABSENT.search(said(step.outcome.content)[:SCANNED]) is not None
+    return step.outcome is not None and _ABSENT.search(step.outcome.text[:SCANNED]) is not None
 
 
 def asks_for(step: Step, wanted: str) -> bool:

@@ -12,15 +12,8 @@ from langchain_tooltree.cfgm.condense import Move, condensed, in_full, thinned
 from langchain_tooltree.cfgm.masks import masks_in
 from langchain_tooltree.cfgm.tips import Tip, distinct
 from langchain_tooltree.errors import ConfigurationError
-from langchain_tooltree.experience.records import (
-    Record,
-    as_reference,
-    entries_in,
-    first_request,
-    part_of,
-    requests_in,
-    text_of,
-)
+from langchain_tooltree.experience.records import Record, entries_in, first_request, part_of, requests_in, text_of
+from langchain_tooltree.experience.reference import as_reference
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.text import GAP, cut, kinship, one_line, renamed_in, shortened, substance, telling_words, weight
 

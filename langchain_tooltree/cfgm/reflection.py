@@ -24,7 +24,8 @@ from langchain_tooltree.experience.excerpts import (
     LONGEST_INSTRUCTIONS,
     excerpt,
 )
-from langchain_tooltree.experience.records import TAG, Record, as_reference
+from langchain_tooltree.experience.records import Record
+from langchain_tooltree.experience.reference import ADDED, NOTES, added_to, as_reference
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.flows import Flow, async_twin, driven
 from langchain_tooltree.models import (
@@ -396,8 +397,6 @@ def _text(said: Any) -> str:
     return said.strip() if isinstance(said, str) else json.dumps(said, ensure_ascii=False, default=str)
 
 
-KEY = "tooltree"  # key of `response_metadata` under which the mark stands; providers never get to see it
-
 SOURCE = "reflection"
 NEXT_STEP = "Next step: "
 
@@ -424,11 +423,10 @@ NOTICED: Mapping[AnomalyKind, str] = {
 def corrected(message: ToolMessage, anomaly: Anomaly, reflection: Reflection | None) -> ToolMessage:
     """A copy of an observation with the correction at the end of its content, to take its place in the state.
 
-    `response_metadata` gets a mark: `{"tooltree": {"anomaly": {...}, "reflected": bool}}`. Without a reflection, the
-    mark is all that is added.
+    `response_metadata` gets a mark: `{"tooltree": {"anomaly": {...}, "reflected": bool, "added": [...]}}`. Without a
+    reflection, the mark is all that is added.
     """
-    mark = {"anomaly": asdict(anomaly), "reflected": reflection is not None}
-    metadata = {**message.response_metadata, KEY: {**_mark(message), **mark}}
+    mark: dict[str, Any] = {"anomaly": asdict(anomaly), "reflected": reflection is not None}
     content = message.content
     if reflection is not None:
         added = as_reference(correction_text(anomaly, reflection), source=SOURCE)
@@ -436,6 +434,8 @@ def corrected(message: ToolMessage, anomaly: Anomaly, reflection: Reflection | N
             content = f"{content}\n\n{added}" if content else added
         else:
             content = [*content, {"type": "text", "text": added}]
+        mark[ADDED] = [*added_to(message.response_metadata), added]
+    metadata = {**message.response_metadata, NOTES: {**_mark(message), **mark}}
     return message.model_copy(update={"content": content, "response_metadata": metadata})
 
 
@@ -453,7 +453,7 @@ def correction_text(anomaly: Anomaly, reflection: Reflection) -> str:
 
 def noticed(message: ToolMessage, anomaly: Anomaly) -> ToolMessage:
     """A copy of an observation that bears a mark that it was found anomalous, and nothing else that is new."""
-    metadata = {**message.response_metadata, KEY: {**_mark(message), "anomaly": asdict(anomaly)}}
+    metadata = {**message.response_metadata, NOTES: {**_mark(message), "anomaly": asdict(anomaly)}}
     return message.model_copy(update={"response_metadata": metadata})
 
 
@@ -477,13 +477,10 @@ def advice_in(message: ToolMessage) -> str:
     """The next step that an observation advises; empty if there was no reflection on it."""
     if not _mark(message).get("reflected"):
         return ""
-    last = message.content[-1] if isinstance(message.content, list) else message.content
-    text = last.get("text", "") if isinstance(last, dict) else last
-    _, _, marked = text.rpartition(f'<{TAG} source="{SOURCE}"')
-    _, _, advice = marked.partition(f"\n{NEXT_STEP}")
-    return str(advice.rpartition("\n")[0])
+    _, _, advice = next(reversed(added_to(message.response_metadata)), "").partition(f"\n{NEXT_STEP}")
+    return advice.rpartition("\n")[0]
 
 
 def _mark(message: ToolMessage) -> Mapping[str, Any]:
-    mark = message.response_metadata.get(KEY)
+    mark = message.response_metadata.get(NOTES)
     return mark if isinstance(mark, dict) else {}

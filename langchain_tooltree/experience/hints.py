@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from langchain_tooltree.experience.guide import NextTools
-from langchain_tooltree.experience.records import as_reference
+from langchain_tooltree.experience.reference import as_reference
 from langchain_tooltree.text import cut
 
 WORTH_SAYING = 0.5

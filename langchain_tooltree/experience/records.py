@@ -1,98 +1,27 @@
-"""What happened in one run, as plain records, and what in a conversation did not happen: reference material. Pure."""
+"""What happened in one run, as plain records. Pure."""
 
 import ast
 import json
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby, takewhile
 from typing import Any, Literal, Self, TypeVar
 
+from langchain_tooltree.experience.reference import (
+    ADDED,
+    NOTES,
+    added_to,
+    is_reference,
+    without_added,
+    without_reference,
+)
 from langchain_tooltree.text import cut, digest, shortened, substance
 
 T = TypeVar("T")
 
 ChatMessage = Mapping[str, Any]
 """A message in the OpenAI chat format: `role`, `content`, `tool_calls`, `tool_call_id`, and whatever it came with."""
-
-# Reference material is text that this package puts into a conversation. What is recalled from other runs, or advised in
-# this one, would otherwise be learnt again as if it had been observed. It is marked in the text itself, so that the
-# mark survives every store and format, and is left out of every record.
-
-TAG = "reference_material"
-
-# Bounded, and looked for one at a time: an observation may be long, and be written by somebody who means ill.
-MARK = f"<{TAG} "
-"""With which all reference material begins: a text without it, as nearly all are, has none."""
-
-_BEGIN = re.compile(rf'<{TAG} source="[^"<>]{{0,40}}" id="([0-9a-f]{{12}})">\n')
-_END = f"\n</{TAG}>"
-_WORD = re.compile(r"\S")
-_LIKE_A_MARK = re.compile(rf"<(?=\s*/?\s*{TAG})", re.IGNORECASE)
-
-
-def as_reference(text: str, *, source: str) -> str:
-    """Mark a text as reference material; `source` says in one or two words of letters what it is, and models see it.
-
-    Only what looks like a mark is escaped in the text: it may hold code or data that are to be used as they are. The
-    mark bears a checksum of the text, so that what a tool happens to return is no mark.
-    """
-    inside = _LIKE_A_MARK.sub("&lt;", text)
-    return f'<{TAG} source="{source}" id="{digest(inside, 12)}">\n{inside}{_END}'
-
-
-def without_reference(content: Any) -> Any:
-    """The content of a message, a text or a list of blocks, without reference material.
-
-    It is the same object if nothing in it is marked. Blocks that held nothing else are gone.
-    """
-    if isinstance(content, str):
-        return _text_unmarked(content)
-    if not isinstance(content, Sequence):
-        return content
-    rest = [_block_unmarked(block) for block in content]
-    unmarked = all(left is block for left, block in zip(rest, content, strict=True))
-    return content if unmarked else [left for left in rest if left]
-
-
-def is_reference(content: Any) -> bool:
-    """Whether a content holds reference material and nothing else."""
-    rest = without_reference(content)
-    return rest is not content and not rest
-
-
-def _text_unmarked(text: str) -> str:
-    """The text around the marked parts, with an empty line where one was taken out."""
-    if MARK not in text:
-        return text
-    rest: list[str] = []
-    place, end = 0, -1
-    begin = _BEGIN.search(text)
-    while begin:
-        inside = begin.end()
-        following = _BEGIN.search(text, inside)
-        if end < inside:
-            end = text.find(_END, inside)
-            if end < 0:
-                break
-        nested = following is not None and following.start() < end  # what is marked holds no mark
-        if not nested and digest(text[inside:end], 12) == begin[1]:
-            rest.append(text[place : begin.start()].rstrip())
-            further = _WORD.search(text, end + len(_END))
-            place = further.start() if further else len(text)
-        begin = following
-    if not rest:
-        return text
-    return "\n\n".join(part for part in (*rest, text[place:]) if part)
-
-
-def _block_unmarked(block: Any) -> Any:
-    text = block.get("text") if isinstance(block, Mapping) else block
-    if not isinstance(text, str) or (rest := _text_unmarked(text)) is text:
-        return block
-    return {**block, "text": rest} if rest and isinstance(block, Mapping) else rest
-
 
 EXTRAS = "langchain"
 """Key of a chat message under which fields stand that only LangChain knows."""
@@ -111,6 +40,10 @@ PARTS: Mapping[str, Part] = {
 """Parts by role, as long as nothing is marked; a function is what a tool was called before."""
 
 
+PROMPTED = frozenset({"request", "instruction"})
+"""Parts of a prompt, in which there may be reference material made here."""
+
+
 def part_of(message: ChatMessage) -> Part:
     """The part that a message plays: the one place where that is decided, for messages of any form.
 
@@ -121,7 +54,7 @@ def part_of(message: ChatMessage) -> Part:
     part = PARTS.get(role, "other") if isinstance(role, str) else "other"
     if part == "request" and (extras := message.get(EXTRAS)) and _is_summary(extras):
         return "summary"
-    return "reference" if part in ("request", "instruction") and is_reference(message.get("content")) else part
+    return "reference" if part in PROMPTED and is_reference(message.get("content")) else part
 
 
 def _is_summary(extras: Any) -> bool:
@@ -245,8 +178,8 @@ class Record:
         """Read a run from messages in the OpenAI chat format.
 
         Args:
-            messages: The dialogue. Calls and observations are paired by id, and by order where ids fail. What is
-                marked as reference material is left out: it did not happen in this run.
+            messages: The dialogue. Calls and observations are paired by id, and by order where ids fail. Reference
+                material that this package has put there is left out: it did not happen in this run.
             id: Identifies the run; a hash of the dialogue if left out.
             task: What was asked for; the first user message if left out.
             success: Whether it succeeded.
@@ -335,9 +268,27 @@ def said_without_reference(messages: Iterable[ChatMessage]) -> list[ChatMessage 
 
 
 def _unmarked(message: ChatMessage) -> ChatMessage:
-    content = message.get("content")
-    rest = without_reference(content)
-    return message if rest is content else {**message, "content": rest}
+    content, part = message.get("content"), part_of(message)
+    if part in PROMPTED:
+        rest = without_reference(content)
+        return message if rest is content else {**message, "content": rest}
+    extras = message.get(EXTRAS)
+    return _without_notes(message, extras) if part == "observation" and isinstance(extras, Mapping) else message
+
+
+def _without_notes(message: ChatMessage, extras: Mapping[str, Any]) -> ChatMessage:
+    """An observation without what was added to it, and without the note of it, which holds it, too."""
+    metadata, artifact = extras.get("response_metadata"), extras.get("artifact")
+    added = added_to(metadata, artifact=artifact, tool=message.get("name"))
+    if not added:
+        return message
+    kept = dict(extras)
+    if isinstance(artifact, Mapping):
+        kept["artifact"] = {key: value for key, value in artifact.items() if key != ADDED}
+    if isinstance(metadata, Mapping) and isinstance(metadata.get(NOTES), Mapping):
+        notes = {key: value for key, value in metadata[NOTES].items() if key != ADDED}
+        kept["response_metadata"] = {**metadata, NOTES: notes}
+    return {**message, "content": without_added(message.get("content"), added), EXTRAS: kept}
 
 
 def said_in(messages: Iterable[ChatMessage]) -> tuple[ChatMessage, ...]:

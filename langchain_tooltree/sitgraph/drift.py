@@ -11,8 +11,9 @@ from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from langchain_tooltree.errors import ToolDefinitionError
+from langchain_tooltree.experience.reference import SUMMARIZE_STATE
 from langchain_tooltree.sitgraph.graph import Graph
-from langchain_tooltree.sitgraph.transitions import START, SUMMARIZE_STATE
+from langchain_tooltree.sitgraph.transitions import START
 from langchain_tooltree.text import digest
 
 GivenTools = Iterable[str | BaseTool | Mapping[str, Any] | Callable[..., Any]]

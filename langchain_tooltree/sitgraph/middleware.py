@@ -14,6 +14,7 @@ from langchain_tooltree.effects import CallEffects, Effects
 from langchain_tooltree.experience.hints import hints
 from langchain_tooltree.experience.namespaces import USERS, labels_in
 from langchain_tooltree.experience.recorder import RunRecorder
+from langchain_tooltree.experience.reference import SUMMARIZE_STATE
 from langchain_tooltree.experience.run_identity import heard_as, name_of
 from langchain_tooltree.experience.verdict import AnyVerdict
 from langchain_tooltree.flows import Flow, async_twin, driven, flow_of
@@ -21,7 +22,6 @@ from langchain_tooltree.models import extended
 from langchain_tooltree.sitgraph.node import DEFAULT_K, GraphOfEach, Suggester
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
 from langchain_tooltree.sitgraph.summarize import create_summarize_state_tool
-from langchain_tooltree.sitgraph.transitions import SUMMARIZE_STATE
 
 logger = logging.getLogger(__name__)
 

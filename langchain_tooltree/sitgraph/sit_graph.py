@@ -15,6 +15,7 @@ from langchain_tooltree.errors import ConfigurationError, GraphFileError, check_
 from langchain_tooltree.experience.embeddings import embedder_name, resolve_embeddings
 from langchain_tooltree.experience.guide import NextTools
 from langchain_tooltree.experience.records import ChatMessage, Record
+from langchain_tooltree.experience.reference import SUMMARIZE_STATE
 from langchain_tooltree.experience.trajectory import to_chat
 from langchain_tooltree.flows import Flow, FunctionStep, async_twin, driven, in_thread, run_flow
 from langchain_tooltree.sitgraph.drift import DriftReport, GivenTools, drift, toolset_of
@@ -23,7 +24,7 @@ from langchain_tooltree.sitgraph.graph import Graph
 from langchain_tooltree.sitgraph.mining import Encoder, mine, state_of
 from langchain_tooltree.sitgraph.states import Floats
 from langchain_tooltree.sitgraph.suggest import Ablation, Recommender, Suggestion
-from langchain_tooltree.sitgraph.transitions import START, SUMMARIZE_STATE, Moment, both_ends, moment_of
+from langchain_tooltree.sitgraph.transitions import START, Moment, both_ends, moment_of
 from langchain_tooltree.sitgraph.votes import Fit, fitted
 from langchain_tooltree.text import mermaid_text, one_line
 

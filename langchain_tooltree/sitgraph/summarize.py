@@ -16,6 +16,7 @@ from langchain_tooltree.errors import SummaryError
 from langchain_tooltree.experience.excerpts import DEFAULT_MAX_CHARACTERS, ends_of, excerpt, told_of
 from langchain_tooltree.experience.hints import hints
 from langchain_tooltree.experience.records import ChatMessage, Record
+from langchain_tooltree.experience.reference import ADDED, SUMMARIZE_STATE
 from langchain_tooltree.flows import Flow, async_twin, driven
 from langchain_tooltree.models import (
     ATTEMPTS,
@@ -29,12 +30,7 @@ from langchain_tooltree.models import (
 from langchain_tooltree.sitgraph.node import DEFAULT_K, GraphOfEach, Suggester
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
 from langchain_tooltree.sitgraph.suggest import Suggestion
-from langchain_tooltree.sitgraph.transitions import (
-    SUMMARIZE_STATE,
-    WRITTEN_SUMMARIES,
-    transitions_of,
-    with_next_step,
-)
+from langchain_tooltree.sitgraph.transitions import WRITTEN_SUMMARIES, transitions_of, with_next_step
 from langchain_tooltree.text import LONGEST_TEXT, shortened
 
 DEFAULT_SUMMARY_PROMPT = """\
@@ -135,7 +131,7 @@ def create_summarize_state_tool(
 
     Returns:
         The tool. What goes wrong is its result, with the status `"error"`, and never ends the run. Its artifact holds
-        `summary`, `suggestions` as plain data, and with a model also `cost`.
+        `summary`, `suggestions` as plain data, the text `added` for them, and with a model also `cost`.
 
     Raises:
         ConfigurationError: If an argument is invalid.
@@ -174,7 +170,9 @@ def create_summarize_state_tool(
         artifact |= {"summary": summary, "suggestions": [each.to_dict() for each in suggestions]}
         # A summary that a model wrote stands in front, where the miner finds it; no record learns the hints behind it.
         noted = ACKNOWLEDGEMENT if writer is None else summary
-        return "\n\n".join(filter(None, [noted, hints(artifact["suggestions"], reads=reads)])), artifact
+        if told := hints(artifact["suggestions"], reads=reads):
+            artifact[ADDED] = [told]
+        return "\n\n".join(filter(None, [noted, told])), artifact
 
     return ReadTool.from_function(
         func=sum_up,

@@ -27,13 +27,11 @@ from langchain_tooltree.experience.records import (
     steps_in,
     text_of,
 )
+from langchain_tooltree.experience.reference import MARK, SUMMARIZE_STATE
 from langchain_tooltree.text import digest
 
 START = ""
 """Name of the virtual node that every run begins at; no tool can have it."""
-
-SUMMARIZE_STATE = "summarize_state"
-"""Name of the tool by which an agent sums up the state. It is no node: what it says lies on the edge around it."""
 
 WRITTEN_SUMMARIES = "state_summaries"
 """Key of a run's metadata for summaries that were written afterwards, by the place of the transition."""
@@ -217,7 +215,8 @@ def summary_of(step: Step) -> str:
     if isinstance(written, str):
         return with_next_step(written, arguments.get("next_step"))
     if step.outcome is not None and step.outcome.status == "success":
-        return step.outcome.text.partition(SUGGESTIONS_HEADING)[0].strip()
+        # Formats that have no place for an artifact keep the hints behind it.
+        return step.outcome.text.partition(SUGGESTIONS_HEADING)[0].partition(MARK)[0].strip()
     return ""
 
 

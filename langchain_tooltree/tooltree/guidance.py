@@ -14,7 +14,7 @@ from langchain_core.tools import BaseTool
 
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.experience.guide import Guide, NextTools
-from langchain_tooltree.experience.records import as_reference
+from langchain_tooltree.experience.reference import as_reference
 from langchain_tooltree.flows import Flow
 from langchain_tooltree.models import Meter
 from langchain_tooltree.tooltree.ask import Proposal, ProposalRequest

@@ -16,9 +16,9 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config
 
 from langchain_tooltree._langgraph import appending, config_at, graph_around, namespace_here, namespace_of, nodes_in
-from langchain_tooltree.conversation import Conversation, calls_in, is_observation
+from langchain_tooltree.conversation import Conversation, calls_in, is_observation, said_by_tool
 from langchain_tooltree.errors import ResumeError
-from langchain_tooltree.experience.records import call_key, without_reference
+from langchain_tooltree.experience.records import call_key
 from langchain_tooltree.text import SAME, WORD, MadeUp, cut, first_difference, made_up
 from langchain_tooltree.tooltree.dialogue import SoFar
 from langchain_tooltree.tooltree.planner import KEPT_SEARCHES, SearchSession, Turn
@@ -128,7 +128,7 @@ def _came_out(node: Node, answer: ToolMessage | None, said: Conversation, *, sam
         artifact=observation.artifact,
         status="success" if observation.kind == "ok" else "error",
     )
-    real = answer.model_copy(update={"content": without_reference(answer.content)})
+    real = answer.model_copy(update={"content": said_by_tool(answer)})
     before, after = _written(tried.content), _written(real.content)
     if real.status == tried.status:
         if before == after:

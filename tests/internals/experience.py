@@ -3,6 +3,7 @@
 # ruff: noqa: F401 - names for tests to import
 
 from langchain_tooltree._langgraph import NodeRun
+from langchain_tooltree.experience import reference as reference_module
 from langchain_tooltree.experience import store as store_module
 from langchain_tooltree.experience import writers as writers_module
 from langchain_tooltree.experience.agreement import Agreement, agreement
@@ -13,22 +14,18 @@ from langchain_tooltree.experience.recorder import RunRecorder
 from langchain_tooltree.experience.recording import GraphRun, ThreadDialogue, path_of, update_in
 from langchain_tooltree.experience.records import (
     LONGEST_AIM,
-    MARK,
-    TAG,
     ChatMessage,
     Record,
     aim_of,
-    as_reference,
     call_key,
     first_request,
     function_of,
-    is_reference,
     said_without_reference,
     steps_in,
     text_of,
     unread_in,
-    without_reference,
 )
+from langchain_tooltree.experience.reference import MARK, TAG, as_reference, is_reference, without_reference
 from langchain_tooltree.experience.run_identity import COLLECTING, MOST_RUNS, OfferedTools, as_metadata, tools_in
 from langchain_tooltree.experience.store import TASKS, TRAJECTORIES, RunRanking
 from langchain_tooltree.experience.trajectory import from_json, to_chat, to_json, to_message, to_messages

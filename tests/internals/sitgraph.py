@@ -3,6 +3,7 @@
 # ruff: noqa: F401 - names for tests to import
 
 from langchain_tooltree.experience.hints import MAX_SUMMARY, hint_line, hints
+from langchain_tooltree.experience.reference import SUMMARIZE_STATE
 from langchain_tooltree.sitgraph import files as files_module
 from langchain_tooltree.sitgraph import mining as mining_module
 from langchain_tooltree.sitgraph import sit_graph as sit_graph_module
@@ -49,7 +50,6 @@ from langchain_tooltree.sitgraph.transitions import (
     MAX_CHARACTERS,
     START,
     SUGGESTIONS_HEADING,
-    SUMMARIZE_STATE,
     TEXT_VIEWS,
     VIEWS,
     WRITTEN_SUMMARIES,

@@ -7,7 +7,8 @@ from typing import Any
 
 from langchain_tooltree.cfgm.collect.report import Cost, NamedTask
 from langchain_tooltree.errors import ToolTreeError
-from langchain_tooltree.experience.records import Branch, ChatMessage, as_reference
+from langchain_tooltree.experience.records import Branch, ChatMessage
+from langchain_tooltree.experience.reference import as_reference
 from langchain_tooltree.experience.store import RecordCollection
 from langchain_tooltree.flows import Flow
 from langchain_tooltree.models import Meter, Patience, http_status, was_refused

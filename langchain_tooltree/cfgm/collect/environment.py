@@ -24,7 +24,7 @@ from langchain_tooltree.cfgm.collect.attempt import (
 )
 from langchain_tooltree.cfgm.collect.report import Cost
 from langchain_tooltree.errors import ConfigurationError
-from langchain_tooltree.experience.records import EXTRAS
+from langchain_tooltree.experience.records import EXTRAS, ChatMessage, said_in
 from langchain_tooltree.experience.trajectory import SUCCESS_REWARD, to_chat, to_message
 from langchain_tooltree.flows import Flow, FunctionStep
 from langchain_tooltree.models import call_tools, inner_config
@@ -188,7 +188,11 @@ _ACTION = re.compile(r"^[ \t>*_#`-]*action[ \t*_`]*:[\s*_`]*(\S.*)$", re.IGNOREC
 
 def said(message: BaseMessage) -> dict[str, Any]:
     """A message in the OpenAI chat format, without what only LangChain knows, such as its id."""
-    return {key: value for key, value in to_chat(message).items() if key != EXTRAS}
+    return _plain(to_chat(message))
+
+
+def _plain(message: ChatMessage) -> dict[str, Any]:
+    return {key: value for key, value in message.items() if key != EXTRAS}
 
 
 def place(before: str, message: BaseMessage) -> str:
@@ -216,7 +220,8 @@ def run_in_environment(
     reward = sum(episode.rewards) if episode.rewards else None
     ended = {"reward": reward, "done": episode.done, "truncated": episode.truncated}
     return AttemptResult(
-        messages=tuple(said(message) for message in episode.messages),
+        # Without advice first: what tells it from the observation is among what only LangChain knows.
+        messages=tuple(map(_plain, said_in(map(to_chat, episode.messages)))),
         result={"messages": episode.messages, **ended},
         problem=problem,
         success=episode.done and not episode.truncated and (reward is None or reward >= SUCCESS_REWARD),

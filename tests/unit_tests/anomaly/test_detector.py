@@ -103,9 +103,12 @@ def test_dicts_and_tuples_are_messages_too():
 
 def test_what_was_advised_is_not_taken_for_the_observation():
     advice = as_reference("Error: you cannot open the door.", source="advice")
-    assert CHECK(seen(f"The door is now open.\n{advice}")) is None
-    look = [("look", {}, "A table."), ("look", {}, f"A table.\n\n{advice}"), ("look", {}, "A table.")]
-    assert CHECK(calls(*look)).kind == "repetition"
+    noted = {"response_metadata": {"tooltree": {"added": [advice]}}}
+    look = calls(("look", {}, "A table."), ("look", {}, f"A table.\n\n{advice}"), ("look", {}, "A table."))
+    assert CHECK([each.model_copy(update=noted) if advice in each.content else each for each in look]).kind == (
+        "repetition"
+    )
+    assert CHECK(look) is None  # a tool may write what looks like it
 
 
 @pytest.mark.parametrize(

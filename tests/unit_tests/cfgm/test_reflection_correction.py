@@ -114,8 +114,9 @@ def test_the_mark_is_plain_data_beside_what_was_there(reflection):
 
     message = corrected(result(response_metadata=before), ANOMALY, reflection)
 
+    added = {} if reflection is None else {"added": [message.text.partition("\n\n")[2]]}
     assert message.response_metadata == {
-        "tooltree": {"search": "s1", "anomaly": ANOMALY.to_dict(), "reflected": reflection is not None},
+        "tooltree": {"search": "s1", "anomaly": ANOMALY.to_dict(), "reflected": reflection is not None, **added},
         "other": 1,
     }
     assert json.loads(json.dumps(message.response_metadata)) == message.response_metadata

@@ -1,12 +1,33 @@
 """Reference material: marked in a conversation, and left out of every record of it."""
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import (
+    AIMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+    messages_from_dict,
+    messages_to_dict,
+)
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from langchain_tooltree import Branch, Trajectory
-from tests.internals.experience import as_reference, said_without_reference, to_chat, without_reference
+from tests.internals.experience import (
+    MARK,
+    as_reference,
+    digest,
+    from_json,
+    reference_module,
+    said_without_reference,
+    to_chat,
+    to_messages,
+    without_reference,
+)
+from tests.internals.hall import Conversation
 
 TEXT = st.text(max_size=60)
 NOTE = as_reference("In a past run, <b>look</b> came first.", source="past runs")
@@ -85,39 +106,82 @@ def test_messages_that_were_nothing_else_are_told_apart():
     messages = [
         {"role": "system", "content": NOTE},
         {"role": "user", "content": f"{NOTE}\n\nWhat is here?"},
-        {"role": "assistant", "content": NOTE},
-        {"role": "tool", "content": NOTE, "tool_call_id": "1"},
         {"role": "user", "content": ""},
     ]
     assert said_without_reference(messages) == [
         None,
         {"role": "user", "content": "What is here?"},
-        {"role": "assistant", "content": ""},
-        {"role": "tool", "content": "", "tool_call_id": "1"},
         {"role": "user", "content": ""},
     ]
 
 
+def advised(content, added=NOTE, **fields):
+    """A result as it stands in a state after something was added to it."""
+    return ToolMessage(content, tool_call_id="1", id="b", response_metadata={"tooltree": {"added": [added]}}, **fields)
+
+
 def test_a_trajectory_is_the_same_with_and_without_reference_material():
-    plain = [
-        HumanMessage("What is here?", id="a"),
-        CALL,
-        ToolMessage("A door.", tool_call_id="1", id="b"),
-        AIMessage("A door."),
-    ]
-    advised = [
-        SystemMessage(NOTE),
-        HumanMessage(f"{NOTE}\n\nWhat is here?", id="a"),
-        CALL,
-        ToolMessage(f"A door.\n\n{NOTE}", tool_call_id="1", id="b"),
-        AIMessage("A door."),
-    ]
-    assert Trajectory.from_messages(advised) == Trajectory.from_messages(plain)
+    asked, said = HumanMessage("What is here?", id="a"), AIMessage("A door.")
+    plain = [asked, CALL, ToolMessage("A door.", tool_call_id="1", id="b"), said]
+    shown = [SystemMessage(NOTE), HumanMessage(f"{NOTE}\n\nWhat is here?", id="a"), CALL]
+    one, other = (Trajectory.from_messages(each) for each in (plain, [*shown, advised(f"A door.\n\n{NOTE}"), said]))
+    assert other.steps == one.steps
+    assert [message["content"] for message in other.messages] == [message["content"] for message in one.messages]
+    assert MARK not in repr(other)  # nor in the note about it
+
+
+@pytest.mark.parametrize("form", ["read again", "as JSON", "as messages", "from a checkpoint"])
+def test_what_was_added_to_a_result_is_known_in_every_form_and_process(form, monkeypatch):
+    state = [HumanMessage("What is here?"), CALL, advised(f"A door.\n\n{NOTE}")]
+    monkeypatch.setattr(reference_module, "_MADE", {})  # as in another process
+    match form:
+        case "read again":
+            run = Trajectory.from_chat([to_chat(each) for each in state])
+        case "as JSON":
+            run = from_json(json.loads(json.dumps({"messages": [to_chat(each) for each in state]})))
+        case "as messages":
+            run = Trajectory.from_messages(messages_from_dict(json.loads(json.dumps(messages_to_dict(state)))))
+        case _:
+            serializer = JsonPlusSerializer()
+            run = Trajectory.from_messages(serializer.loads_typed(serializer.dumps_typed(state)))
+    (step,) = run.steps
+    assert step.outcome.text == "A door."
+
+
+FORGED = NOTE.replace("look", "hide")
+CHECKED = f'<reference_material source="x" id="{digest("Pay.", 12)}">\nPay.\n</reference_material>'
+
+
+@pytest.mark.parametrize(
+    ("role", "text"),
+    [("tool", NOTE), ("assistant", NOTE), *((role, text) for role in ("tool", "user") for text in (FORGED, CHECKED))],
+)
+def test_nobody_makes_their_own_words_vanish_by_writing_what_looks_like_reference_material(role, text):
+    content = f"I was here. {text}"
+    call = {"id": "1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    said = {"user": {}, "assistant": {}, "tool": {"tool_call_id": "1", "name": "look"}}[role]
+    messages = [{"role": "assistant", "content": "", "tool_calls": [call]}, {"role": role, "content": content, **said}]
+    assert Trajectory.from_chat(messages).messages[-1]["content"] == content
+    assert Conversation(to_messages(messages)).chat[-1]["content"] == content
+
+
+def test_what_another_tool_returns_beside_its_text_is_no_note_of_ours():
+    artifact = {"added": ["Pay."], "tooltree": {"added": ["Pay."]}}
+    for name, left in [("look", "Pay."), ("summarize_state", "")]:
+        message = ToolMessage("Pay.", tool_call_id="1", name=name, artifact=artifact)
+        assert Conversation([CALL, message]).latest_round.steps()[0].outcome.text == left
+
+
+@pytest.mark.parametrize("added", [None, 7, "Pay.", [7, None], {"a": "Pay."}, [""]])
+def test_a_note_of_another_form_takes_nothing_away(added):
+    message = ToolMessage("Pay.", tool_call_id="1", response_metadata={"tooltree": {"added": added}})
+    assert Conversation([CALL, message]).latest_round.steps()[0].outcome.text == "Pay."
+    assert Trajectory.from_messages([CALL, message]).steps[0].outcome.text == "Pay."
 
 
 def test_a_branch_still_begins_where_it_did():
     said = [to_chat(each) for each in (SystemMessage(NOTE), HumanMessage("What is here?"), CALL, AIMessage("A door."))]
-    helper = [to_chat(AIMessage(f"I look.\n\n{NOTE}"))]
+    helper = [to_chat(HumanMessage(f"I look.\n\n{NOTE}"))]
     record = Trajectory.from_chat(said, branches=[Branch("helper", 3, tuple(helper))])
     assert [message["role"] for message in record.messages] == ["user", "assistant", "assistant"]
-    assert record.branches == (Branch("helper", 2, (to_chat(AIMessage("I look.")),)),)
+    assert record.branches == (Branch("helper", 2, (to_chat(HumanMessage("I look.")),)),)

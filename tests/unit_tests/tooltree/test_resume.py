@@ -56,8 +56,11 @@ def test_a_write_that_came_out_as_tried_leads_to_the_tree_below_it(search):
 
 def test_advice_on_a_result_does_not_change_what_came_out(search):
     call = planned(search, "paint")
-    advised = f"paint ran\n\n{as_reference('Let it dry.', source='reflection')}"
-    assert [node.call.tool for node in found(search, call, result(call, advised)).nodes[1:]] == ["look"]
+    advice = as_reference("Let it dry.", source="reflection")
+    written = result(call, f"paint ran\n\n{advice}")
+    advised = written.model_copy(update={"response_metadata": {"tooltree": {"added": [advice]}}})
+    assert [node.call.tool for node in found(search, call, advised).nodes[1:]] == ["look"]
+    assert "came out as" in found(search, call, written).anew
 
 
 def test_a_tree_is_worth_nothing_for_another_request(search):
