@@ -14,6 +14,7 @@ from typing import Any
 
 from langchain_tooltree.experience.guide import Remembered
 from langchain_tooltree.experience.namespaces import Namespace
+from langchain_tooltree.experience.outage import LAST_SECONDS, Outage
 from langchain_tooltree.experience.store import ExperienceStore
 from langchain_tooltree.flows import Flow, in_thread, run_flow
 from langchain_tooltree.learnt import Learnt, undisturbed
@@ -44,6 +45,7 @@ class Shared:
         self._at_work = 0
         self._waiting: deque[Flow[None]] = deque()
         self._told: set[str] = set()
+        self.outage = Outage()
         self.recalled: dict[Any, Remembered] = {}
         self.advice: dict[Any, str] = {}
 
@@ -113,9 +115,5 @@ class Shared:
 
 _AT_WORK: "weakref.WeakSet[Future[Any]]" = weakref.WeakSet()
 """All that judges in the background in this process."""
-
-LAST_SECONDS = 30.0
-"""Seconds that a program that ends waits for verdicts under way, as long as for most replies of a model. A store whose
-event loop has stopped never answers; what is not judged then, the next process finds again."""
 
 atexit.register(lambda: wait(list(_AT_WORK), timeout=LAST_SECONDS))

@@ -89,6 +89,47 @@ class FunctionStep:
 
 
 @dataclass(frozen=True, slots=True)
+class LimitedStep:
+    """A flow as a step that nobody waits for longer than some seconds: it then goes on by itself.
+
+    Where it takes longer, the step raises `TimeoutError`.
+    """
+
+    flow: "Callable[[], Flow[Any]]"
+    seconds: float
+    name: str
+
+    def run(self) -> Any:
+        """Run the flow on a thread of its own."""
+        return in_thread(lambda: run_flow(self.flow()), self.name).result(self.seconds)
+
+    async def arun(self) -> Any:
+        """Run the flow as a task of its own."""
+        task = asyncio.ensure_future(arun_flow(self.flow()))
+        _going_on.add(task)
+        task.add_done_callback(_let_go)
+        try:
+            done, _ = await asyncio.wait([task], timeout=self.seconds)
+        except asyncio.CancelledError:
+            task.cancel()
+            raise
+        if not done:
+            msg = f"{self.name} took longer than {self.seconds:g} s"
+            raise TimeoutError(msg)
+        return task.result()
+
+
+_going_on: "set[asyncio.Future[Any]]" = set()
+"""An event loop forgets tasks that nobody holds."""
+
+
+def _let_go(task: "asyncio.Future[Any]") -> None:
+    _going_on.discard(task)
+    if not task.cancelled():
+        task.exception()  # where nobody waits any more, nobody is told either
+
+
+@dataclass(frozen=True, slots=True)
 class TwinStep:
     """A call and its async twin, such as `partial`s of `invoke` and `ainvoke`, as a step."""
 

@@ -24,6 +24,7 @@ from langchain_tooltree.errors import ConfigurationError, ForeignNamespaceError
 from langchain_tooltree.experience.embeddings import resolve_embeddings
 from langchain_tooltree.experience.excerpts import EFFECTS
 from langchain_tooltree.experience.guide import Remembered
+from langchain_tooltree.experience.outage import PATIENCE, READ
 from langchain_tooltree.experience.recorder import RunRecorder, TrajectoryRecorder
 from langchain_tooltree.experience.records import RECALLED, Source, aim_of, recalled_in
 from langchain_tooltree.experience.run_identity import COLLECTING, as_metadata, run_id, tools_in
@@ -124,7 +125,7 @@ class Experience:
         self._asks_function = _is_function(verdict)
         self._settle_seconds = settle_seconds
         self._shared = Shared()
-        self._recorder = TrajectoryRecorder.settling(self._store, self._settled)
+        self._recorder = TrajectoryRecorder.settling(self._store, self._settled, self._shared.outage.trying)
 
     def within(self, **values: Any) -> "Experience":
         """The same experience for one user or tenant: the namespace's variables have these values."""
@@ -149,7 +150,7 @@ class Experience:
     def _with(self, **changed: Any) -> "Experience":
         other = object.__new__(Experience)
         other.__dict__ |= self.__dict__ | changed
-        other._recorder = TrajectoryRecorder.settling(other._store, other._settled)
+        other._recorder = TrajectoryRecorder.settling(other._store, other._settled, other._shared.outage.trying)
         return other
 
     @property
@@ -212,6 +213,7 @@ class Experience:
         What goes wrong with a run is logged, and the run waits on. With a `model`, tips are taken, too.
         """
         learnt = self._here()
+        yield from self._shared.outage.flush()
         yield from learnt.refresh(whole=True)
         yield FunctionStep(wait, list(self._shared.workers))
         yield from self._judged_and_taught(learnt, self._shared.claim(learnt.place, learnt.pending(math.inf)))
@@ -293,7 +295,10 @@ class Experience:
             return
         noted = None if remembered is None else remembered["namespace"]
         store = self._store.within_config() if noted is None else self._store.resumed(noted)
-        recorder, task = RunRecorder(None, settle=self._settled), (remembered or {}).get("first") or None
+        recorder, task = (
+            RunRecorder(None, settle=self._settled, trying=self._shared.outage.trying),
+            (remembered or {}).get("first") or None,
+        )
         yield from recorder.keeping(messages, current_runtime(), store, task=task, **options)
 
     def graph_here(self) -> Flow[SITGraph]:
@@ -313,12 +318,18 @@ class Experience:
             raise ConfigurationError(msg) from error
 
     def _learnt(self, store: ExperienceStore) -> Learnt:
-        return self._shared.fold(store, partial(Learnt, store, self._model, self._embeddings))
+        return self._shared.fold(store, partial(Learnt, store, self._model, self._embeddings, self._shared.outage))
 
     def _looked(self, learnt: Learnt, own: str | None) -> Flow[None]:
         """Take in what is new, and have judged what rests now that another thread, if it is one, begins."""
-        yield from learnt.refresh()
+        yield from self._refreshed(learnt)
         yield from self._have_judged(learnt, self._resting(learnt, own))
+
+    def _refreshed(self, learnt: Learnt) -> Flow[None]:
+        """Take in what is new, as far as nobody has to wait for it, where the store answers."""
+        catching_up = yield from self._shared.outage.trying(READ, learnt.refresh, otherwise=None)
+        if catching_up is not None:
+            yield FunctionStep(partial(wait, timeout=PATIENCE), [catching_up])
 
     def _resting(self, learnt: Learnt, own: str | None) -> list[str]:
         """The runs that wait and whose threads rest, now that something happens in the thread `own`."""
@@ -332,12 +343,13 @@ class Experience:
         if trajectory.success is None:
             since = 0.0 if rests else time.time()
             trajectory = replace(trajectory, metadata={**trajectory.metadata, PENDING: since})
-        yield from undisturbed(learnt.refresh())
+        yield from self._refreshed(learnt)
         # Where only a recorder hears of a run, it is not known before its end that it has begun.
         has_begun = self._shared.end(learnt.place, trajectory.id)
         resting = [] if has_begun else self._resting(learnt, trajectory.id)
         trajectory = _credited(trajectory, learnt.entries.get(trajectory.id))
-        yield from learnt.keep(trajectory)
+        if not (yield from learnt.keep_in_the_end(trajectory)):
+            return
         due = learnt.pending(time.time() - self._settle_seconds)
         yield from self._have_judged(learnt, list(dict.fromkeys([*resting, *due])))
 

@@ -3,7 +3,7 @@
 import logging
 import threading
 from collections.abc import Collection, Mapping, Sequence
-from concurrent.futures import wait
+from concurrent.futures import Future
 from contextvars import Context
 from dataclasses import dataclass, replace
 from functools import partial
@@ -23,6 +23,9 @@ from langchain_tooltree.experience.agreement import Agreement, agreement
 from langchain_tooltree.experience.guide import NextTools
 from langchain_tooltree.experience.hints import hint_line
 from langchain_tooltree.experience.namespaces import Namespace
+from langchain_tooltree.experience.outage import READ, Outage
+from langchain_tooltree.experience.recorder import own_record
+from langchain_tooltree.experience.recording import keyed_chat
 from langchain_tooltree.experience.records import ChatMessage
 from langchain_tooltree.experience.reference import as_reference
 from langchain_tooltree.experience.run_identity import tools_in
@@ -64,15 +67,19 @@ class ExperienceStatus:
 AT_ONCE = 16
 """Records that are taken in at once: about a second of work. More, as in a new process, are taken in on a thread."""
 
-PATIENCE = 5.0
-"""Seconds that a request waits for that thread, as long as for a model's reply; then it goes on with what there is."""
-
 
 class Learnt:
     """What one namespace's records come to: graph, refusals and memory, and which version of each record is in them."""
 
-    def __init__(self, store: ExperienceStore, model: BaseChatModel | None, embeddings: Embeddings | None) -> None:
+    def __init__(
+        self,
+        store: ExperienceStore,
+        model: BaseChatModel | None,
+        embeddings: Embeddings | None,
+        outage: Outage | None = None,
+    ) -> None:
         self.store = store
+        self.outage = outage or Outage()
         self.graph = SITGraph(embeddings=embeddings)
         self.refusals = Refusals()
         self.memory = CFGMMemory(model, store)
@@ -82,13 +89,14 @@ class Learnt:
         self._seen: dict[str, int] | None = None
         self._refreshing = threading.Lock()
 
-    def refresh(self, *, whole: bool = False) -> Flow[None]:
+    def refresh(self, *, whole: bool = False) -> Flow[Future[None] | None]:
         """Take in what has changed in the store; where nobody has written, that is one small read.
 
-        With `whole`, all of it is there at the end, and otherwise as much as nobody has to wait for.
+        With `whole`, all of it is there at the end, and otherwise as much as nobody has to wait for; the rest is taken
+        in meanwhile by what is returned.
         """
         if not (yield FunctionStep(self._begin, whole)):
-            return  # somebody else is at it
+            return None  # somebody else is at it
         going_on = False
         try:
             seen = yield from self.store.writes()
@@ -98,10 +106,10 @@ class Learnt:
                     # The context of the run, with its callbacks, is not for this.
                     catching_up = Context().run(in_thread, partial(self._catch_up, changed, seen), "tooltree-learning")
                     going_on = True
-                    yield FunctionStep(partial(wait, timeout=PATIENCE), [catching_up])
-                else:
-                    yield from self._take_in(changed)
-                    self._seen = seen
+                    return catching_up
+                yield from self._take_in(changed)
+                self._seen = seen
+            return None
         finally:
             if not going_on:
                 self._refreshing.release()
@@ -151,9 +159,10 @@ class Learnt:
 
     def recall(self, task: str, own: str | None) -> Flow[tuple[list[str], list[dict[str, Any]]]]:
         """The ids of the runs that are most like a task, the run of this conversation aside, and their tips."""
-        if not task:
+        if not task or self.outage.is_down(READ):
             return [], []
-        found = yield from recall_for(self.memory, task, k=DEFAULT_K, own=own, writer=current_writer())
+        recall = partial(recall_for, self.memory, task, k=DEFAULT_K, own=own, writer=current_writer())
+        found = yield from self.outage.trying(READ, recall, otherwise=Recollection(task))
         return [each.trajectory.id for each in found.runs], [tip.to_dict() for tip in found.tips]
 
     def take_tips(self) -> Flow[None]:
@@ -162,10 +171,11 @@ class Learnt:
 
     def advice(self, remembered: Mapping[str, Any], room: int) -> Flow[str]:
         """What was recalled, in words; empty if it cannot be read."""
-        try:
-            runs = yield from self.store.reading(remembered["runs"])
-        except Exception as error:  # noqa: BLE001 - the store may be down, and the agent can do without
-            logger.warning("What was recalled could not be read: %s: %s", type(error).__name__, error)
+        if not remembered["runs"]:
+            return ""
+        read = partial(self.store.reading, remembered["runs"])
+        runs = yield from self.outage.trying(READ, read, otherwise=None)
+        if not runs:
             return ""
         tips = tuple(map(Tip.from_dict, remembered["tips"]))
         recalled = tuple(RecalledRun(run, () if place else tips) for place, run in enumerate(runs))
@@ -206,6 +216,18 @@ class Learnt:
         self.refusals.remove(run)
         self._folded.pop(run, None)
         self._labelled.pop(run, None)
+
+    def keep_in_the_end(self, trajectory: Trajectory) -> Flow[bool]:
+        """Write a record, or have it wait until the store answers; whether it was written."""
+        key, now, later = (self.place, trajectory.id), partial(self.keep, trajectory), partial(self._late, trajectory)
+        return (yield from self.outage.keeping(key, now, later))
+
+    def _late(self, trajectory: Trajectory) -> Flow[None]:
+        """Write a record of which nobody could say at its time what stood in its place."""
+        said = dict(keyed_chat(trajectory.messages))
+        own, earlier = yield from own_record(self.store, trajectory.id, said)
+        if earlier is None or len(earlier.steps) <= len(trajectory.steps):
+            yield from self.keep(replace(trajectory, id=own))
 
     def keep(self, trajectory: Trajectory) -> Flow[None]:
         """Write a record, and take it in at once."""
@@ -269,10 +291,10 @@ class RequestGuide:
         """Keep failed attempts at the task of the request."""
         for attempt in attempts:  # under the task of the run, which a summary may have taken out of the conversation
             task = self.remembered["first"] or attempt.task
-            yield from undisturbed(self.learnt.keep(replace(attempt, task=task)))
+            yield from self.learnt.keep_in_the_end(replace(attempt, task=task))
 
 
-def undisturbed(flow: Flow[None]) -> Flow[None]:
+def undisturbed(flow: Flow[Any]) -> Flow[None]:
     """A flow whose failure is logged: the agent goes on without it."""
     try:
         yield from flow

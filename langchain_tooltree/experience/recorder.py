@@ -8,6 +8,7 @@ from asyncio import AbstractEventLoop
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Protocol, Self
 from uuid import UUID
 
@@ -24,6 +25,7 @@ from langchain_tooltree._langgraph import (
 )
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError
+from langchain_tooltree.experience.outage import READ, Trying, undaunted
 from langchain_tooltree.experience.recording import (
     CallbackRun,
     Key,
@@ -93,9 +95,12 @@ class RunRecorder:
     ended, in place of the store: it keeps them, and has them judged when they rest.
     """
 
-    def __init__(self, verdict: AnyVerdict | None, *, settle: "Settle | None" = None) -> None:
+    def __init__(
+        self, verdict: AnyVerdict | None, *, settle: "Settle | None" = None, trying: Trying = undaunted
+    ) -> None:
         self.judge = None if verdict is None else resolve_verdict(verdict)
         self._settle = settle
+        self.trying = trying
         self.tools = OfferedTools()
 
     def conversation(self, messages: Sequence[BaseMessage], runtime: Any) -> Trajectory:
@@ -152,7 +157,8 @@ class RunRecorder:
         if id is None:
             summarized = Conversation(messages).is_summarized
             said = dict(keyed_chat(trajectory.messages))
-            own, fuller = yield from _own_record(store, trajectory.id, said, same=summarized)
+            look = partial(own_record, store, trajectory.id, said, same=summarized)
+            own, fuller = yield from self.trying(READ, look, otherwise=(trajectory.id, None))
             if summarized and fuller is not None and len(fuller.steps) > len(trajectory.steps):
                 return
             trajectory = replace(trajectory, id=own)
@@ -232,10 +238,10 @@ class TrajectoryRecorder(GraphCallbackHandler):
         self._abandoned: dict[UUID, None] = {}
 
     @classmethod
-    def settling(cls, store: ExperienceStore, settle: Settle) -> Self:
+    def settling(cls, store: ExperienceStore, settle: Settle, trying: Trying) -> Self:
         """A recorder that hands runs which have ended to what keeps them in the store, and has them judged."""
         recorder = cls(store)
-        recorder._settle = settle
+        recorder._settle, recorder._recorder.trying = settle, trying
         return recorder
 
     # Arguments of the interface that are not needed here are left in `about` and `_`.
@@ -375,7 +381,8 @@ class TrajectoryRecorder(GraphCallbackHandler):
         own, earlier = recording.id, None
         for store in stores if recording.thread_id is not None and earlier is None else ():
             with _undisturbed():
-                own, earlier = yield from _own_record(store, recording.id, recording.said)
+                look = partial(own_record, store, recording.id, recording.said)
+                own, earlier = yield from self._recorder.trying(READ, look, otherwise=(own, None))
         trajectory = recording.trajectory(error, earlier, id=own)
         if trajectory is None:
             logger.debug("Run %s is not recorded: no messages under %r.", recording.id, self._messages_key)
@@ -442,7 +449,7 @@ def _store_of(recording: Recording, store: ExperienceStore) -> ExperienceStore:
         raise ConfigurationError(msg) from error
 
 
-def _own_record(
+def own_record(
     store: ExperienceStore, thread: str, said: Mapping[Key, ChatMessage], *, same: bool = False
 ) -> Flow[tuple[str, Trajectory | None]]:
     """The id of a conversation's record, and the record, if there is one already, as a flow.

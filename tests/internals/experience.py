@@ -3,6 +3,7 @@
 # ruff: noqa: F401 - names for tests to import
 
 from langchain_tooltree._langgraph import NodeRun
+from langchain_tooltree.experience import outage as outage_module
 from langchain_tooltree.experience import reference as reference_module
 from langchain_tooltree.experience import store as store_module
 from langchain_tooltree.experience import writers as writers_module

@@ -2,7 +2,7 @@
 
 # ruff: noqa: F401 - names for tests to import
 
-from langchain_tooltree import events, learnt
+from langchain_tooltree import events, learning
 from langchain_tooltree._langgraph import (
     NodeRun,
     SavedState,

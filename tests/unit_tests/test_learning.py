@@ -33,7 +33,7 @@ from langchain_tooltree import (
     search,
 )
 from langchain_tooltree.testing import ScriptedChatModel
-from tests.internals.hall import learnt
+from tests.internals.hall import learning
 
 ALL = ("tooltree",)
 ANSWER = 'It is on the desk. {"missing": "nothing"}'
@@ -646,7 +646,7 @@ def test_the_instructions_are_kept_with_the_run():
 
 
 def test_what_takes_long_to_take_in_keeps_the_first_request_of_a_process_waiting_for_a_while_only(monkeypatch):
-    monkeypatch.setattr(learnt, "PATIENCE", 0.01)
+    monkeypatch.setattr(learning, "PATIENCE", 0.01)
     store = InMemoryStore()
     records = ExperienceStore(store, namespace=ALL)
     for number in range(40):
