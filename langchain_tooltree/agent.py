@@ -113,6 +113,10 @@ def create_tooltree_agent(
         experience = _with_verdict(experience, verdict, graph, memory)
     else:
         _add_parts(middleware, graph, memory, verdict, declared)
+    cards = [tools.card(name) for name in tools.names] if isinstance(tools, ToolLibrary) else ()
+    tools = as_tools(() if tools is None else tools, provider_side=True)
+    provided = [each for entry in middleware for each in getattr(entry, "tools", ())]
+    declared = declared.told_apart((*provided, *tools))
     planner = ToolTreeMiddleware(
         judge=judge,
         post_judge=post_judge,
@@ -123,14 +127,12 @@ def create_tooltree_agent(
         embeddings=embeddings,
         retriever=retriever,
         prompts=prompts,
-        cards=[tools.card(name) for name in tools.names] if isinstance(tools, ToolLibrary) else (),
+        cards=cards,
         when=when,
         host_middleware=middleware,
         experience=experience,
     )
     model = resolve_model(model)
-    tools = as_tools(() if tools is None else tools, provider_side=True)
-    provided = [each for entry in middleware for each in getattr(entry, "tools", ())]
     by_name = {each.name: each for each in (*provided, *tools) if isinstance(each, BaseTool)}
     if by_name or declared.entries or sandbox is not None:
         planner.prepare(model, list(by_name.values()))

@@ -112,19 +112,19 @@ class CallEffects:
         What was declared of a tool holds for that very object. Of two tools that share a name, nobody knows which one
         a call reaches, so its calls are writes. The package's own read-only tools are reads.
         """
-        found: dict[str, BaseTool] = {}
-        twice: set[str] = set()
-        for tool in tools:
-            if isinstance(tool, BaseTool):
-                if tool.name in found and found[tool.name] is not tool:
-                    twice.add(tool.name)
-                found[tool.name] = tool
+        given = [tool for tool in tools if isinstance(tool, BaseTool)]
+        shared = _shared_names(given)
         entries = []
-        for name, tool in found.items():
-            effect = "write" if name in twice else self._effect_of(tool)
+        for name, tool in {tool.name: tool for tool in given}.items():
+            effect = "write" if name in shared else self._effect_of(tool)
             if effect is not None:
                 entries.append(_Declared(name, effect))
         return replace(self, entries=tuple(entries))
+
+    def told_apart(self, tools: Iterable[Any]) -> "CallEffects":
+        """The same, with the calls of tools that share a name as writes, for who gets to see only one of them."""
+        shared = _shared_names(tool for tool in tools if isinstance(tool, BaseTool))
+        return replace(self, entries=(*self.entries, *(_Declared(name, "write") for name in sorted(shared))))
 
     def of_calls(self, calls: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         """The effects of calls by their tools, as a record keeps them under `EFFECTS`."""
@@ -176,6 +176,11 @@ class CallEffects:
                 tool.name,
             )
         return "write"
+
+
+def _shared_names(tools: Iterable[BaseTool]) -> set[str]:
+    found: dict[str, BaseTool] = {}
+    return {tool.name for tool in tools if found.setdefault(tool.name, tool) is not tool}
 
 
 def is_same_tool(tool: BaseTool, declared: Any) -> bool:

@@ -238,10 +238,10 @@ def _key(action: Mapping[str, Any]) -> str:
 # --- the attacks ---
 
 
-Attack = Callable[[str], Desk]
+Attack = Callable[[str], Desk | None]
 
 ATTACKS: dict[str, Attack] = {}
-"""By what is done, in words; each takes the kind of the desk."""
+"""By what is done, in words; each takes the kind of the desk, and returns nothing where it has no place there."""
 
 
 def attack(words: str) -> Callable[[Attack], Attack]:
@@ -277,9 +277,9 @@ def _thrice(kind: str) -> Desk:
 
 
 @attack("one answer delivered twice on the async path")
-def _twice_async(kind: str) -> Desk:
+def _twice_async(kind: str) -> Desk | None:
     if kind == "subgraph":
-        return Desk(kind)
+        return None
     desk = Desk(kind, [FIRST, THEN], asynchronous=True)
     desk.begin()
     desk.deliver(desk.approve())
@@ -380,12 +380,12 @@ def _wrong_order(kind: str) -> Desk:
 
 
 @attack("two calls, a decision on one")
-def _too_few(kind: str) -> Desk:
+def _too_few(kind: str) -> Desk | None:
     desk = _asked(kind, [asks_for(ANN, call("pay", "2", to="Eve"))])
     answer = desk.approval("approve", "approve")
     desk.consents.clear()
     desk.deliver({"decisions": answer["decisions"][:1]} if "decisions" in answer else dict([*answer.items()][:1]))
-    return desk if kind != "per_call" else Desk(kind)
+    return desk if kind != "per_call" else None
 
 
 @attack("the same write asked for twice at once, decided once")
@@ -514,9 +514,9 @@ def _goto_changed(kind: str) -> Desk:
 
 
 def _sent(*sent: Any) -> Attack:
-    def made(kind: str) -> Desk:
+    def made(kind: str) -> Desk | None:
         if kind == "subgraph":
-            return Desk(kind)
+            return None
         desk = _asked(kind)
         desk.invoke(Command(goto=[Send("tools", each) for each in sent]))
         return desk
@@ -533,9 +533,9 @@ attack("a client sends a message to the tools node")(_sent({"messages": [asks_fo
 
 
 @attack("a client sends a call to the tools node with the answer")
-def _sent_with_answer(kind: str) -> Desk:
+def _sent_with_answer(kind: str) -> Desk | None:
     if kind == "subgraph":
-        return Desk(kind)
+        return None
     desk = _asked(kind)
     answer = desk.approval()
     desk.deliver(answer, goto=Send("tools", [EVE]))
@@ -725,6 +725,41 @@ for _words, _text in {
         return desk
 
 
-def attacked(kind: str, words: str) -> Desk:
-    """What became of a desk of this kind under an attack."""
+def attacked(kind: str, words: str) -> Desk | None:
+    """What became of a desk of this kind under an attack; `None` if there is no place for it."""
     return ATTACKS[words](kind)
+
+
+TABLE: dict[str, Sequence[str]] = {
+    "an answer arrives twice, late, or in another thread": ("one answer delivered", "the answer of"),
+    "two calls: decisions in another order, or one of them given twice": (
+        "two calls, one ",
+        "two calls, decis",
+        "the same w",
+    ),
+    "the state changes between question and answer": (
+        ", sent with the answer",
+        ", put into the state before the answer",
+    ),
+    "the state changes behind the review": (", put into the state behind", ", put into the state after the answer"),
+    "an earlier checkpoint runs again, or a fork of it": ("the checkpoint before", ", in a fork of"),
+    "a client goes to the tools node, or sends it calls": ("a client ", "a result is put"),
+    "a write fails after its effect, and the run goes on": ("a write fails", "a write that was approved right"),
+}
+"""Lines of the comparison with LangChain's middleware, and what the attacks begin or go on with that belong there."""
+
+
+def compared() -> dict[str, dict[str, str]]:
+    """How many attacks of each line make a write run that nobody approved, by who asks."""
+    lines: dict[str, dict[str, str]] = {}
+    for line, marks in TABLE.items():
+        meant = [words for words in ATTACKS if any(words.startswith(mark) or mark in words[1:] for mark in marks)]
+        lines[line] = {}
+        for kind in (*THEIRS, *OURS):
+            ends = [desk for words in meant if (desk := attacked(kind, words)) is not None]
+            lines[line][kind] = f"{sum(bool(desk.unapproved) for desk in ends)} of {len(ends)}"
+    return lines
+
+
+if __name__ == "__main__":
+    print(json.dumps(compared(), indent=1))

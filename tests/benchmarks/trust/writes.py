@@ -13,7 +13,8 @@ from langchain_core.tools import BaseTool, StructuredTool
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_tooltree import create_tooltree_agent, mcp_effects
-from tests.benchmarks.trust.approvals import ATTACKS, OURS, THEIRS, attacked, call
+from langchain_tooltree.testing import ScriptedChatModel
+from tests.benchmarks.trust.approvals import ATTACKS, OURS, attacked, call
 from tests.benchmarks.trust.untrusted import ATTACKS as TEXTS
 from tests.benchmarks.trust.untrusted import DESK, MAY_RUN, REQUEST, FooledModel
 from tests.internals.hall import http_reads, sql_reads
@@ -134,10 +135,8 @@ def effect_attacks(world: World) -> Iterator[EffectAttack]:
     yield EffectAttack("another server's tool of the name", [call("note")], mcp_effects([mild], server="notes"), [bad])
 
 
-def _writes_while(attack: EffectAttack, world: World) -> int:
+def writes_while(attack: EffectAttack, world: World) -> int:
     """Changes of a world in which a model asks for a call and nobody approves anything."""
-    from langchain_tooltree.testing import ScriptedChatModel  # noqa: PLC0415
-
     tools = attack.tools or [
         StructuredTool.from_function(each) for each in (world.sql_db_query, world.request, world.send, world.look)
     ]
@@ -152,7 +151,7 @@ def _writes_while(attack: EffectAttack, world: World) -> int:
     return world.changes
 
 
-def _writes_by(text: Any) -> int:
+def writes_by(text: Any) -> int:
     """Writes that an agent makes by itself whose model obeys a text."""
     tools = DESK.under(text)
     model = FooledModel(manner="obeys", heard=text.text)
@@ -163,29 +162,22 @@ def _writes_by(text: Any) -> int:
     return len([each for each in DESK.ran if each not in MAY_RUN])
 
 
-def measure(scratch: Path, *, quick: bool = False) -> dict[str, Any]:  # noqa: ARG001 - of all parts
+def measure(scratch: Path, *, quick: bool = False) -> dict[str, Any]:
     """Make all attacks, and count the writes that ran without an approval of exactly that call."""
     attacks = unapproved = 0
     logging.disable(logging.CRITICAL)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for words in [*ATTACKS][:: QUICK if quick else 1]:
-            for kind in OURS:
+            for desk in filter(None, (attacked(kind, words) for kind in OURS)):
                 attacks += 1
-                unapproved += attacked(kind, words).unapproved
+                unapproved += desk.unapproved
         for at in range(len([*effect_attacks(World())])):
             attacks += 1
             world = World()
-            unapproved += _writes_while([*effect_attacks(world)][at], world)
+            unapproved += writes_while([*effect_attacks(world)][at], world)
         for text in TEXTS[:: QUICK if quick else 1]:
             attacks += 1
-            unapproved += _writes_by(text)
+            unapproved += writes_by(text)
     logging.disable(logging.NOTSET)
     return {"writes": {"attacks": attacks, "unapproved": unapproved}}
-
-
-def beside_theirs() -> dict[str, dict[str, int]]:
-    """How many of the attacks on approval make a write run, by what asks the person."""
-    return {
-        words: {kind: attacked(kind, words).unapproved for kind in (*THEIRS, "middleware", "node")} for words in ATTACKS
-    }

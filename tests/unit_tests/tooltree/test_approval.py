@@ -3,6 +3,7 @@
 import pytest
 
 from tests.benchmarks.trust.approvals import ATTACKS, FIRST, OURS, THEN, Desk, asks_for, attacked, call
+from tests.benchmarks.trust.writes import World, effect_attacks, writes_while
 
 SOME = [
     "one answer delivered twice, the second to the next call",
@@ -25,7 +26,18 @@ def test_no_write_runs_that_nobody_approved(kind, words):
 @pytest.mark.slow
 @pytest.mark.parametrize(("at", "words"), list(enumerate(ATTACKS)))
 def test_no_write_runs_that_nobody_approved_under_any_attack(at, words):
-    assert attacked(OURS[at % len(OURS)], words).unapproved == 0
+    desk = attacked(OURS[at % len(OURS)], words)
+    assert desk is None or desk.unapproved == 0
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_no_write_runs_that_is_taken_for_a_read(subtests):
+    for at in range(len([*effect_attacks(World())])):
+        world = World()
+        each = [*effect_attacks(world)][at]
+        with subtests.test(each.words):
+            assert writes_while(each, world) == 0
 
 
 @pytest.mark.parametrize("words", SOME)
