@@ -224,7 +224,8 @@ def read_form(text: str, quoted: Quoted = lambda _: False) -> tuple[str, Standin
     """A text without the form at its end, short or full, and what that says; `None` if there is no such form.
 
     A form that stands in what the model has read is a quotation: to read it would take somebody else's calls for the
-    model's own.
+    model's own. Where anybody else knows of calls that may be needed, the full form says nothing: a table may have
+    become the JSON that the user asked for.
     """
     ours: tuple[dict[str, Any], dict[str, Any], int, int] | None = None
 
@@ -243,14 +244,14 @@ def read_form(text: str, quoted: Quoted = lambda _: False) -> tuple[str, Standin
         if (_CALLS in known or (known and short and not (ours and _CALLS in ours[0]))) and not is_quotation(start, end):
             ours = known, others, start, end
     if ours is None:
-        return _read_loosely(text, is_quotation)
+        return _read_loosely(text, is_quotation, quoted)
     known, others, start, end = ours
     if others:  # an answer in JSON that has taken the form in
         indent = 2 if "\n" in text[start:end] else None
         rest = f"{text[:start]}{json.dumps(others, ensure_ascii=False, indent=indent)}{text[end:]}"
     else:
         rest = _without(text, start, end)
-    return rest, _standing_in(known)
+    return rest, Standing() if _CALLS in known and quoted(_CALLS) else _standing_in(known)
 
 
 def _objects(text: str) -> Iterator[tuple[dict[str, Any], int, int]]:
@@ -272,7 +273,7 @@ def _objects(text: str) -> Iterator[tuple[dict[str, Any], int, int]]:
             yield said, start, done
 
 
-def _read_loosely(text: str, is_quotation: Callable[[int, int], bool]) -> tuple[str, Standing | None]:
+def _read_loosely(text: str, is_quotation: Callable[[int, int], bool], quoted: Quoted) -> tuple[str, Standing | None]:
     """The same for a form that is no JSON: a line of words, or an object in single quotes; others say nothing."""
     tail = max(0, len(text) - FORM_CHARS)
     for line in _LINE.finditer(text, tail):
@@ -284,10 +285,11 @@ def _read_loosely(text: str, is_quotation: Callable[[int, int], bool]) -> tuple[
     # It reaches to the end of the text, so its beginning says whose it is.
     if found is None or is_quotation(found.start(), min(found.end(), found.start() + QUOTED_CHARS)):
         return text, None
-    said: Any = None
+    said: dict[str, Any] | None = None
     with suppress(ValueError, SyntaxError, MemoryError, RecursionError):
-        said = ast.literal_eval(found[0])
-    return _without(text, *found.span()), _standing_in(said) if isinstance(said, dict) else Standing()
+        read = ast.literal_eval(found[0])
+        said = read if isinstance(read, dict) else None
+    return _without(text, *found.span()), Standing() if said is None or quoted(_CALLS) else _standing_in(said)
 
 
 def _standing_in(said: Mapping[str, Any]) -> Standing:

@@ -217,9 +217,16 @@ def test_a_form_that_an_answer_quotes_says_nothing_and_stays_in_it(form, read):
     assert answer_in(AIMessage(text), quoted_from(["Hello."]))[0].text == "It says:"
 
 
-def test_after_a_quotation_the_own_form_is_read():
-    answer, standing = answer_in(AIMessage(f"It says: {CALL}\n{FORM}"), quoted_from([CALL]))
-    assert (answer.text, standing) == (f"It says: {CALL}", Standing(SAID_DONE))
+@pytest.mark.parametrize(("own", "believed"), [(FORM, Standing()), ('{"missing": "nothing"}', Standing(SAID_DONE))])
+def test_after_a_quotation_a_form_of_another_kind_is_read(own, believed):
+    answer, standing = answer_in(AIMessage(f"It says: {CALL}\n{own}"), quoted_from([CALL]))
+    assert (answer.text, standing) == (f"It says: {CALL}", believed)
+
+
+@pytest.mark.parametrize("form", [CALL, CALL.replace('"', "'")])
+def test_a_table_that_an_answer_writes_as_json_holds_no_calls(form):
+    table = "done: no\ncalls_maybe_needed:\n- tool: wipe\n  args: {}\n  likely: 0.9"
+    assert answer_in(AIMessage(f"Here: {form}"), quoted_from([table]))[1] == Standing()
 
 
 def test_a_record_that_an_answer_repeats_whole_holds_no_calls():
