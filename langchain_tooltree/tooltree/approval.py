@@ -29,7 +29,7 @@ from langchain_tooltree.tooltree.shown import SHOWN, describe, fit_to_show, orig
 APPROVE, EDIT, REJECT = DECISIONS = ("approve", "edit", "reject")
 
 MOST_APPROVED = 10_000
-"""Approved calls that are remembered until they run, of all threads: more than a process has under way."""
+"""Threads whose approved calls are remembered, and answers that were used: more than a process has under way."""
 
 
 class ReviewRequest(TypedDict):
@@ -50,30 +50,33 @@ class ReviewRequest(TypedDict):
 class Approvals:
     """The calls that a person has approved and that have not run yet: each runs once, in the process that was told.
 
-    They stand in memory, where neither a client nor a checkpoint reaches them. So a run that is repeated from a
-    checkpoint, or that goes on after a crash, finds none and asks again.
+    Only those of the latest review of a thread count. They stand in memory, where neither a client nor a checkpoint
+    reaches them. So a run that is repeated from a checkpoint, or that goes on after a crash, finds none and asks again.
     """
 
     def __init__(self) -> None:
-        self._waiting: dict[str, None] = {}
+        self._waiting: dict[str, dict[str, None]] = {}
         self._used: dict[str, object] = {}
 
     def grant(self, calls: Sequence[ToolCall]) -> None:
-        """Let calls run, once each, in the graph that is running."""
-        self._waiting.update(dict.fromkeys(map(_call_here, calls)))
-        forget_oldest(self._waiting, MOST_APPROVED)
+        """Let these calls run, once each, in the graph that is running, and no others that were granted before."""
+        self._waiting.pop(_here(), None)
+        if calls:
+            self._waiting[_here()] = dict.fromkeys(_digest(_parts(call), call) for call in calls)
+            forget_oldest(self._waiting, MOST_APPROVED)
 
     def take(self, calls: Sequence[ToolCall]) -> bool:
         """Whether all of some calls may run now; then none of them may again."""
-        keys = [_call_here(call) for call in calls]
-        return all([self._waiting.pop(key, self) is None for key in keys])  # noqa: C419 - each is taken
+        granted: dict[str, Any] = self._waiting.get(_here()) or {}
+        taken = [granted.pop(_digest(_parts(call), call), self) for call in calls]
+        return all(each is None for each in taken)
 
     def use(self, decisions: Sequence[Mapping[str, Any]]) -> bool:
         """Whether decisions are used for the first time; two runs of one thread may get them at the same moment."""
         mark = object()
-        first = all([self._used.setdefault(each["digest"], mark) is mark for each in decisions])  # noqa: C419 - all
+        marks = [self._used.setdefault(each["digest"], mark) for each in decisions]
         forget_oldest(self._used, MOST_APPROVED)
-        return first
+        return all(each is mark for each in marks)
 
     @contextmanager
     def carrying_out(self, decisions: Sequence[Mapping[str, Any]]) -> Iterator[None]:
@@ -89,9 +92,9 @@ class Approvals:
             raise
 
 
-def _call_here(call: ToolCall) -> str:
-    """A call in the graph and the thread that are running."""
-    return _digest([thread_in(configurable_here() or {}), graph_around(namespace_here()), *_parts(call)], call)
+def _here() -> str:
+    """The thread and the graph that are running."""
+    return digest([thread_in(configurable_here() or {}), graph_around(namespace_here())])
 
 
 def _parts(call: ToolCall) -> list[Any]:

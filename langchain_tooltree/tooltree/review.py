@@ -41,6 +41,7 @@ class _Review:
         # A host answers some calls itself at once, such as those that fill in a response format.
         waiting = self._waiting(said.open_calls)
         if said.reply is None or not waiting:
+            self._approvals.grant(())
             return []
         check_named(said.reply.tool_calls)
         decided = ask([*waiting.values()], said, plan_metadata(said.reply), self._approvals)

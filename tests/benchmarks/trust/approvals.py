@@ -489,6 +489,18 @@ def _rerun_review(kind: str) -> Desk:
     return desk
 
 
+@attack("an approved call is given up, and put into the state again later")
+def _given_up(kind: str) -> Desk:
+    desk = _asked(kind, [FIRST, DONE], stop=["tools"])
+    desk.approve()
+    desk.begin("Never mind.")
+    desk.consents.clear()
+    desk.change(asks_for(ANN, key="m9"), after=desk.review)
+    desk.invoke(None)
+    desk.invoke(None)
+    return desk
+
+
 @attack("the process ends between the answer and the tools node")
 def _restarted(kind: str) -> Desk:
     desk = _asked(kind, stop=["tools"])
