@@ -1,4 +1,4 @@
-"""The command line: `langchain-tooltree demo`, and `mine`, `suggest`, `show`, `doctor` for graphs."""
+"""The command line: `langchain-tooltree demo`, and `mine`, `suggest`, `show`, `doctor` for graphs, `copy`."""
 
 import argparse
 import importlib
@@ -7,7 +7,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -21,11 +21,13 @@ from rich.table import Table
 from rich.text import Text
 
 from langchain_tooltree import demo
+from langchain_tooltree.copying import copied, opened
 from langchain_tooltree.errors import ConfigurationError, ToolTreeError
 from langchain_tooltree.events import Event
 from langchain_tooltree.experience.embeddings import resolve_embeddings
 from langchain_tooltree.experience.files import count_trajectories, load_trajectories
 from langchain_tooltree.experience.trajectory import Trajectory
+from langchain_tooltree.flows import run_flow
 from langchain_tooltree.models import ATTEMPTS, Meter, resolve_model
 from langchain_tooltree.sitgraph.drift import DriftReport
 from langchain_tooltree.sitgraph.files import check_target
@@ -39,6 +41,9 @@ from langchain_tooltree.tooltree.search import SearchConfig
 
 UNHEALTHY = 1
 """Exit code of `doctor` if a tool that the graph knows has been removed or has changed."""
+
+INCOMPLETE = 1
+"""Exit code of `copy` if some runs cannot be read, and were left out."""
 
 REFUSED = 2
 """Exit code if a command cannot be carried out, such as when the model asked for cannot be used."""
@@ -99,9 +104,17 @@ def _parser() -> argparse.ArgumentParser:
     examined.add_argument("--tools", required=True, metavar="MODULE:NAME", help="the list of the agent's tools")
     examined.set_defaults(run=_examine)
 
+    copying = commands.add_parser("copy", help="copy an experience to another store, or go on with a copy")
+    where = "a folder, http://host:port/database of a Chroma server, or postgresql://..."
+    copying.add_argument("source", metavar="SRC", help=where)
+    copying.add_argument("target", metavar="DST", help=where)
+    text = "the embedder that filled SRC, where it is a Chroma store; by hashing, without a model, if left out"
+    copying.add_argument("--source-embeddings", metavar="MODEL", help=text)
+    copying.set_defaults(run=_copy)
+
     for command in (suggested, shown, examined):
         command.add_argument("graph", type=Path)
-    for command in (mined, suggested, shown, examined):
+    for command in (mined, suggested, shown, examined, copying):
         text = "embeds texts, such as openai:text-embedding-3-small; by hashing, without a model, if left out"
         command.add_argument("--embeddings", metavar="MODEL", help=text)
     return parser
@@ -318,6 +331,33 @@ def _examine(options: argparse.Namespace, console: Console) -> int:
     for line in _findings(report):
         console.print(line, markup=False)
     return 0 if report.healthy else UNHEALTHY
+
+
+def _copy(options: argparse.Namespace, console: Console) -> int:
+    with _using(options.source_embeddings):
+        filled_by = resolve_embeddings(options.source_embeddings) if options.source_embeddings else None
+    columns = (TextColumn("{task.description} {task.completed}"), SpinnerColumn())
+    ends = (options.source, filled_by), (options.target, _embeddings(options))
+    with ExitStack() as stores, Progress(*columns, console=console, transient=True) as progress:
+        bar = progress.add_task("runs copied:")
+        try:
+            source, target = (
+                stores.enter_context(opened(address, embedder, exists=address == options.source))
+                for address, embedder in ends
+            )
+            told = run_flow(copied(source, target, on_run=lambda: progress.advance(bar)))
+        except (ToolTreeError, OSError, ImportError):
+            raise
+        except Exception as error:  # whatever a database raises
+            reason = " ".join(f"{type(error).__name__}: {error}".split())
+            msg = f"The copy has stopped ({reason}). What is copied stays; the same command goes on from there."
+            raise ConfigurationError(msg) from error
+    console.print(
+        f"{told.runs} runs copied, {told.there} were there already; {told.others} tips and other notes copied."
+    )
+    if told.unread:
+        console.print(f"Left out, since they cannot be read: {told.unread} runs.")
+    return INCOMPLETE if told.unread else 0
 
 
 def _findings(report: DriftReport) -> Iterator[str]:

@@ -46,7 +46,7 @@ class StoreCall:
     """A call of a method of a store, or of its async twin, as a step of a flow."""
 
     store: BaseStore
-    method: Literal["get", "put", "delete", "search", "batch"]
+    method: Literal["get", "put", "delete", "search", "batch", "list_namespaces"]
     arguments: tuple[Any, ...]
     options: Mapping[str, Any]
 

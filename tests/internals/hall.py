@@ -36,8 +36,9 @@ from langchain_tooltree._langgraph import (
     without_graph,
     without_reserved,
 )
-from langchain_tooltree.cli import REFUSED, UNHEALTHY
+from langchain_tooltree.cli import INCOMPLETE, REFUSED, UNHEALTHY
 from langchain_tooltree.conversation import Conversation
+from langchain_tooltree.copying import copied
 from langchain_tooltree.effects import CallEffects, http_reads, sql_reads
 from langchain_tooltree.errors import check_arguments, check_count, import_extra
 from langchain_tooltree.flows import (

@@ -1,0 +1,97 @@
+"""Copying an experience from one store to another."""
+
+from unittest.mock import Mock
+
+import pytest
+from langgraph.store.memory import InMemoryStore
+
+from langchain_tooltree import ChromaStore, ExperienceStore, Trajectory
+from langchain_tooltree.cli import main
+from tests.internals.hall import INCOMPLETE, REFUSED, copied, run_flow
+
+USERS = ("tooltree", "{user_id}")
+
+
+def run_of(number, answer="Done."):
+    said = [{"role": "user", "content": f"Do job {number}."}, {"role": "assistant", "content": answer}]
+    return Trajectory.from_chat(said, id=f"run {number}", success=True)
+
+
+def filled(store):
+    """A store with the runs of two users, a tip, and what is somebody else's."""
+    records = ExperienceStore(store, namespace=USERS)
+    for number in range(3):
+        records.within(user_id="ann").add(run_of(number))
+    records.within(user_id="bob").add(run_of(7))
+    run_flow(records.within(user_id="ann").collection("tips").putting("one", {"text": "Look first."}))
+    store.put(("elsewhere",), "note", {"text": "not ours"})
+    return store
+
+
+def held_in(store):
+    records = ExperienceStore(store, namespace=USERS)
+    return {user: list(records.within(user_id=user).trajectories()) for user in ("ann", "bob")}
+
+
+def figures(told):
+    return told.runs, told.there, told.others, told.unread
+
+
+def test_all_records_are_copied_with_their_tips_and_a_second_copy_has_nothing_to_do():
+    source, target = filled(InMemoryStore()), InMemoryStore()
+
+    first, second = (run_flow(copied(source, target)) for _ in range(2))
+
+    assert figures(first) == (4, 0, 1, 0)
+    assert figures(second) == (0, 4, 0, 0)
+    assert held_in(target) == held_in(source)
+    assert target.get(("elsewhere",), "note") is None
+
+
+def test_a_copy_that_was_interrupted_goes_on_and_takes_what_has_changed():
+    source, target = filled(InMemoryStore()), InMemoryStore()
+
+    gone = Mock(side_effect=[None, KeyboardInterrupt])
+
+    with pytest.raises(KeyboardInterrupt):
+        run_flow(copied(source, target, on_run=gone))
+    ExperienceStore(source, namespace=USERS).within(user_id="ann").add(run_of(0, "Done again."))
+
+    assert figures(run_flow(copied(source, target)))[:2] == (3, 1)
+    assert held_in(target) == held_in(source)
+
+
+def test_a_record_that_cannot_be_read_is_left_out_and_counted():
+    source, target = filled(InMemoryStore()), InMemoryStore()
+    source.put(("tooltree", "ann", "trajectories"), "run 1", {"record": "{"})
+
+    assert figures(run_flow(copied(source, target))) == (3, 0, 1, 1)
+    assert [run.id for run in held_in(target)["ann"]] == ["run 0", "run 2"]
+
+
+@pytest.mark.slow
+def test_a_folder_is_copied_to_another_one(tmp_path, capsys):
+    with ChromaStore(tmp_path / "old") as store:
+        expected = held_in(filled(store))
+    ends = [str(tmp_path / "old"), str(tmp_path / "new")]
+
+    assert main(["copy", *ends]) == 0
+    assert "4 runs copied, 0 were there already" in capsys.readouterr().out
+    assert main(["copy", *ends]) == 0
+    assert "0 runs copied, 4 were there already" in capsys.readouterr().out
+    with ChromaStore(tmp_path / "new") as store:
+        assert held_in(store) == expected
+    with ChromaStore(tmp_path / "old") as store:
+        store.put(("tooltree", "ann", "trajectories"), "run 1", {"record": "{"})
+        store.put(("tooltree", "ann", "tasks"), "run 1", {"outcome": "success", "version": "other"})
+    assert main(["copy", *ends]) == INCOMPLETE
+
+
+@pytest.mark.parametrize("source", ["nowhere", "postgresql://nobody@127.0.0.1:9/none"])
+def test_a_source_that_is_not_there_is_named_and_nothing_is_made(tmp_path, monkeypatch, capsys, source):
+    monkeypatch.chdir(tmp_path)
+
+    assert main(["copy", source, "new"]) == REFUSED
+
+    assert capsys.readouterr().err.strip()
+    assert list(tmp_path.iterdir()) == []
