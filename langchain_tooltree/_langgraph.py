@@ -4,7 +4,9 @@ They stand in no other file. `tests/unit_tests/test_langgraph_contract.py` check
 LangGraph, so that a release that changes something fails there first, and not in a user's graph.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import asyncio
+import sqlite3
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, count
 from typing import Any
@@ -335,3 +337,32 @@ def node_injects(node: ToolNode, tool: str) -> bool:
 def is_invalid_resume(error: BaseException) -> bool:
     """Whether an answer to an interrupt did not fit; a LangGraph that does not say so never marks one."""
     return bool(getattr(errors, "is_invalid_resume", lambda _: False)(error))
+
+
+# Stores.
+
+
+def sqlite_vacuum(store: Any) -> tuple[Callable[[], None], Callable[[], Coroutine[Any, Any, None]]] | None:
+    """What rewrites the file of a store on SQLite, and its async twin; `None` for another store.
+
+    SQLite keeps what was deleted in the file until then, and in its write-ahead log.
+    """
+    connection: Any = getattr(store, "conn", None)
+    statements = ("VACUUM", "PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def run() -> None:
+        with store.lock:
+            for statement in statements:
+                connection.execute(statement).fetchall()
+
+    async def arun() -> None:
+        async with store.lock:
+            for statement in statements:
+                async with connection.execute(statement) as found:
+                    await found.fetchall()
+
+    if isinstance(connection, sqlite3.Connection):
+        return run, lambda: asyncio.to_thread(run)
+    if type(connection).__module__.startswith("aiosqlite"):  # which a store on a loop has, and asks there
+        return lambda: asyncio.run_coroutine_threadsafe(arun(), store._loop).result(), arun  # noqa: SLF001
+    return None

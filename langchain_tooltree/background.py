@@ -7,7 +7,7 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future, wait
 from contextvars import Context
 from typing import Any
@@ -33,6 +33,10 @@ JUDGED_AT_ONCE = 4
 for the agents that people do wait for; at some seconds each, four judge about a thousand runs in half an hour."""
 
 
+LOOK_AGAIN = 0.02
+"""Seconds between two looks whether a verdict has come."""
+
+
 class Shared:
     """What the views of one experience share: the folds of namespaces, and who is at what."""
 
@@ -56,6 +60,18 @@ class Shared:
             found = self._folds[namespace] = self._folds.pop(namespace) if namespace in self._folds else make()
             forget_oldest(self._folds, KEPT_NAMESPACES)
             return found
+
+    def forget(self, place: Namespace) -> None:
+        """Keep nothing of what was recalled in a namespace."""
+        for kept in (self.recalled, self.advice):
+            for key in [key for key in list(kept) if key[0] == place]:
+                kept.pop(key, None)
+
+    def wait_for(self, place: Namespace, runs: Collection[str]) -> None:
+        """Wait until nobody judges some runs, or takes tips; no longer than for most replies of a model."""
+        until = time.monotonic() + LAST_SECONDS
+        while not self._claimed.isdisjoint((place, run) for run in (*runs, "")) and time.monotonic() < until:
+            time.sleep(LOOK_AGAIN)
 
     def begin(self, place: Namespace, run: str | None) -> None:
         """A run is under way, and is not judged meanwhile."""

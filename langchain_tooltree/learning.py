@@ -4,9 +4,10 @@ import logging
 import math
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import wait
 from dataclasses import replace
+from datetime import datetime
 from functools import partial
 from typing import Any, cast
 
@@ -20,6 +21,7 @@ from langchain_tooltree.background import KEPT_REQUESTS, Shared
 from langchain_tooltree.cfgm.memory import CFGMMemory
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.effects import CallEffects, Effects
+from langchain_tooltree.erasure import AnyGraph, Chosen, Erased, erasing
 from langchain_tooltree.errors import ConfigurationError, ForeignNamespaceError
 from langchain_tooltree.experience.embeddings import resolve_embeddings
 from langchain_tooltree.experience.excerpts import EFFECTS
@@ -207,6 +209,47 @@ class Experience:
     alabel = async_twin(label)
 
     @driven
+    def forget(
+        self,
+        *,
+        run: str | Iterable[str] | None = None,
+        user: Any = None,
+        tool: str | None = None,
+        before: datetime | None = None,
+        graphs: Sequence[AnyGraph] = (),
+    ) -> Flow[Erased]:
+        """Forget runs, and all that was made of them: as if they had never been, but for what the report names.
+
+        Records, what is half there, edges, states, summaries, refusals, labels, tips that cite one of them, focus
+        points made of one, what is kept in memory, and files of the store: Chroma and SQLite are vacuumed, which takes
+        as long as copying them. Other processes take it in at their next turn. What several arguments say is narrowed
+        down to what they have in common; nothing can be brought back.
+
+        Args:
+            run: The id of a run or of its thread, or several: with its sub-agents and the attempts of its searches.
+            user: For whom the namespace has a variable: everything that is kept for this one.
+            tool: Runs in which this tool was called.
+            before: Runs that were recorded, judged or labelled last before then, by the store's clock.
+            graphs: Graphs that were saved or are held beside this experience, as folders or `SITGraph`s: the same runs
+                are taken out of them, and their folders hold no older version then.
+
+        Returns:
+            What is gone, and what could not be reached, such as checkpoints, with what to do about it.
+
+        Raises:
+            ConfigurationError: If nothing is said, or what is said cannot be.
+            GraphFileError: If a folder holds no graph, or a damaged one; nothing was forgotten in the store then.
+        """
+        chosen = Chosen.of(run, user, tool, before)
+        learnt = self._here() if user is None else self._learnt(self._store.of_user(user))
+        rested = partial(self._shared.wait_for, learnt.place)
+        erased = yield from erasing(learnt, chosen, graphs, rested)
+        self._shared.forget(learnt.place)
+        return erased
+
+    aforget = async_twin(forget)
+
+    @driven
     def settle(self) -> Flow[ExperienceStatus]:
         """Judge all runs of the namespace that wait for it, as if their threads rested, and wait until that is done.
 
@@ -245,10 +288,10 @@ class Experience:
         same = said.is_summarized or any(each.id == known.get("request") for each in said.messages if each.id)
         first = (known["first"] if known and same else "") or said.first_task
         if known and (not said.task or known["request"] == request):
-            return cast("Remembered", known)
+            return learnt.without_gone(cast("Remembered", known))
         key = (learnt.place, own, request)
         if key in self._shared.recalled:
-            return self._shared.recalled[key]
+            return learnt.without_gone(self._shared.recalled[key])
         wanted = aim_of(dict.fromkeys([first, *said.requests]))
         runs, tips = yield from learnt.recall(wanted, own)
         remembered = Remembered(namespace=namespace, first=first, request=request, runs=runs, tips=tips)

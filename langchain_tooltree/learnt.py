@@ -20,7 +20,7 @@ from langchain_tooltree.cfgm.tips import Tip, all_tips
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import TrajectoryFormatError
 from langchain_tooltree.experience.agreement import Agreement, agreement
-from langchain_tooltree.experience.guide import NextTools
+from langchain_tooltree.experience.guide import NextTools, Remembered
 from langchain_tooltree.experience.hints import hint_line
 from langchain_tooltree.experience.namespaces import Namespace
 from langchain_tooltree.experience.outage import READ, Outage
@@ -210,6 +210,15 @@ class Learnt:
     def agreement(self) -> Agreement:
         """How far the verdict and people agree."""
         return sum(self._labelled.values(), start=Agreement())
+
+    def without_gone(self, remembered: Remembered) -> Remembered:
+        """What was recalled, without the runs that are no longer there and the tips that were taken of them."""
+        if self._seen is None:  # nobody knows yet
+            return remembered
+        runs = [run for run in remembered["runs"] if run in self.entries]
+        tips = [tip for tip in remembered["tips"] if all(run in self.entries for run in tip.get("trajectories") or ())]
+        same = len(runs) == len(remembered["runs"]) and len(tips) == len(remembered["tips"])
+        return remembered if same else {**remembered, "runs": runs, "tips": tips}
 
     def _forget(self, run: str) -> None:
         self.graph.remove(run)

@@ -1,6 +1,7 @@
 """Focus points: what to watch while a new environment is explored (CFGM, Alg. 1)."""
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
@@ -31,6 +32,7 @@ LONGEST_FOCUS_POINT = 500  # characters of a focus point that are kept: about 12
 MOST_EXAMPLES = 12  # examples a model is shown, so that there is room for something of each
 LABEL = "focus"  # under what label focus points are kept
 
+FROM = "trajectories"  # key of the runs that the model was shown
 CURRENT = "current"  # key of those that were asked for last; others stand under the digest of what they are from
 
 
@@ -49,11 +51,12 @@ def focus_points(
     """
     document = _document(description, examples)
     key = digest([{"prompt": DEFAULT_FOCUS_PROMPT, **document}])
+    shown = [each.id for each in examples if isinstance(each, Trajectory)]
     points = yield from kept_focus_points(collection, key)
     if not points:
         points = yield from _ask(model, document)
-        yield from collection.putting(key, {"focus_points": points})
-    yield from collection.putting(CURRENT, {"focus_points": points})
+        yield from collection.putting(key, {"focus_points": points, FROM: shown})
+    yield from collection.putting(CURRENT, {"focus_points": points, FROM: shown})
     return points
 
 
@@ -61,6 +64,17 @@ def kept_focus_points(collection: RecordCollection, key: str = CURRENT) -> Flow[
     """The focus points under a key, by default those that were asked for last; none if there are none."""
     points = ((yield from collection.getting(key)) or {}).get("focus_points")
     return [point for point in points if isinstance(point, str)] if isinstance(points, list) else []
+
+
+def forget_points(collection: RecordCollection, runs: AbstractSet[str] | None) -> Flow[int]:
+    """Delete the focus points that were made of some runs, or all; how many sets there were."""
+    gone = 0
+    for key, kept in (yield from collection.reading()).items():
+        made_of = kept.get(FROM)
+        if runs is None or (isinstance(made_of, list) and not runs.isdisjoint(map(str, made_of))):
+            yield from collection.deleting(key)
+            gone += key != CURRENT
+    return gone
 
 
 def _document(description: str, examples: Sequence[str | Trajectory]) -> dict[str, Any]:

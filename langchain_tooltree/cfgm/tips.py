@@ -5,6 +5,7 @@ import logging
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import asdict, dataclass, field
@@ -352,16 +353,21 @@ def extract_tips(model: BaseChatModel, experience: ExperienceStore, *, max_concu
             together = due[start : start + max_concurrency]
             asked = [_tips_for(model, experience, part, task, held) for task in together]
             found: list[list[Tip] | None] = yield _Together(asked)
+            # What somebody has had forgotten meanwhile is not written again.
+            gone = {run for task in tasks.values() for run in task.evidence("comparison")}
+            gone -= (yield from experience.entries()).keys()
             for task, tips in zip(together, found, strict=True):
-                if tips is not None:
-                    # A tip that another task has already is kept as it stands there, so that it is recalled once.
-                    held.pop((task.key, part), None)
-                    known = _held_besides(held, (task.key, part))
-                    kept = _by_content(nearly(tip, known.values()) or tip for tip in distinct(tips))
-                    held[task.key, part] = kept
-                    made = {"made_from": task.evidence(part), "tips": [tip.to_dict() for tip in kept.values()]}
-                    notes[task.key] = {"task": task.text, **notes.get(task.key, {}), part: made}
-                    yield from collection.putting(task.key, notes[task.key])
+                # A tip that another task has already is kept as it stands there, so that it is recalled once.
+                own = held.pop((task.key, part), {})
+                known = _held_besides(held, (task.key, part))
+                kept = _by_content(nearly(tip, known.values()) or tip for tip in distinct(tips or ()))
+                if tips is None or any(run in gone for tip in kept.values() for run in tip.trajectories):
+                    held[task.key, part] = own
+                    continue
+                held[task.key, part] = kept
+                made = {"made_from": task.evidence(part), "tips": [tip.to_dict() for tip in kept.values()]}
+                notes[task.key] = {"task": task.text, **notes.get(task.key, {}), part: made}
+                yield from collection.putting(task.key, notes[task.key])
     return _all_tips(notes)
 
 
@@ -379,6 +385,39 @@ def tips_of(experience: ExperienceStore, task: str, ids: Iterable[str] = ("",)) 
 def all_tips(experience: ExperienceStore) -> Flow[list[Tip]]:
     """The tips of all tasks, each once."""
     return _all_tips((yield from experience.collection(LABEL).reading()))
+
+
+def forget_tips(experience: ExperienceStore, runs: AbstractSet[str] | None) -> Flow[int]:
+    """Delete the tips that were taken of some runs, whatever others they were taken of, or all; how many there were.
+
+    What is left of these others is asked about again by the next extraction.
+    """
+    collection = experience.collection(LABEL)
+    before = yield from all_tips(experience)
+    for key, note in (yield from collection.reading()).items():
+        left = {} if runs is None else _without_runs(note, runs)
+        if any(part in left for part in PARTS) and left != note:
+            yield from collection.putting(key, left)
+        elif left != note:
+            yield from collection.deleting(key)
+    return len(before) - len((yield from all_tips(experience)))
+
+
+def _without_runs(note: Note, runs: AbstractSet[str]) -> Note:
+    """A note without what was made of some runs; without a part of which nothing is left."""
+    left = dict(note)
+    for part in PARTS:
+        made_from = (note.get(part) or {}).get("made_from") or {}
+        tips = _tips_in(note, part)
+        kept = [tip for tip in tips if runs.isdisjoint(tip.trajectories)]
+        evidence = {run: each for run, each in made_from.items() if run not in runs}
+        if not evidence and made_from:
+            left.pop(part)
+        elif kept != tips:  # there may be more to say of the others
+            left[part] = {"made_from": {}, "tips": [tip.to_dict() for tip in kept]}
+        elif evidence != made_from:
+            left[part] = {**note[part], "made_from": evidence}
+    return left
 
 
 def task_id_of(attempt: Trajectory) -> str:

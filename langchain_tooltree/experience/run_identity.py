@@ -46,6 +46,13 @@ def is_in(run: str, thread: str | None) -> bool:
     return thread is not None and (run == thread or run.startswith(f"{thread}{OWN}"))
 
 
+def thread_of(run: str) -> str:
+    """The thread of a record by its id, as far as that tells: a sub-agent's is that of the graph around it."""
+    thread, own, digits = run.rpartition(OWN)
+    whole = thread if own and len(digits) == _DIGITS else run
+    return whole.rpartition("/")[0] or whole
+
+
 def heard_as(runtime: Any) -> str:
     """The id of the conversation and whose it is: threads of two users may have the same name."""
     values = without_reserved(configurable_here() or {}, place=False)

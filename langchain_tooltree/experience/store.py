@@ -23,7 +23,14 @@ from langchain_tooltree.errors import (
     check_count,
 )
 from langchain_tooltree.experience.embeddings import EmbedStep, resolve_embeddings
-from langchain_tooltree.experience.namespaces import Namespace, NamespaceTemplate, check_noted, label_of, labels_in
+from langchain_tooltree.experience.namespaces import (
+    USERS,
+    Namespace,
+    NamespaceTemplate,
+    check_noted,
+    label_of,
+    labels_in,
+)
 from langchain_tooltree.experience.records import Source, recalled_in
 from langchain_tooltree.experience.trajectory import Trajectory, from_json, to_json
 from langchain_tooltree.experience.writers import (
@@ -143,6 +150,11 @@ class RunRanking:
         self._vectors: dict[str, Vector] = {}
         self._lock = threading.Lock()
 
+    def forget(self) -> None:
+        """Keep no texts."""
+        with self._lock:
+            self._vectors.clear()
+
     def scores(self, query: str, texts: Sequence[str]) -> Flow[list[float]]:
         """A score for each text, in their order, as a flow."""
         if not texts:
@@ -253,6 +265,26 @@ class ExperienceStore:
                 msg = f"The namespace {self._template.labels!r} has no variable {name!r}; it has {known}."
                 raise ConfigurationError(msg)
         return self._bound({**self._values, **{name: label_of(name, value) for name, value in values.items()}})
+
+    def of_user(self, user: Any) -> "ExperienceStore":
+        """The same store for one user, where one variable of the namespace says whose it is."""
+        variables = self._template.variables
+        free = [name for name in variables if name not in self._values]
+        free = free or [name for name in variables if name in USERS] or list(variables)
+        if len(free) != 1:
+            several = ", ".join(f"{name}=..." for name in free)
+            remedy = f"Use within({several})" if free else "All share it, so say which runs: run=, tool= or before="
+            msg = f"user={user!r:.80} does not say which namespace of {self._template.labels!r} is meant. {remedy}."
+            raise ConfigurationError(msg)
+        found = self.within(**{free[0]: user})
+        if found.values[free[0]] != self._values.get(free[0], found.values[free[0]]):
+            msg = f"user={user!r:.80} is another one than {free[0]}={self._values[free[0]]!r:.80}, for whom this is."
+            raise ConfigurationError(msg)
+        return found
+
+    def forget_texts(self) -> None:
+        """Keep no texts in memory."""
+        self._ranking.forget()
 
     def within_config(self, config: RunnableConfig | None = None) -> "ExperienceStore":
         """The same store for the user or tenant whom a configuration names."""

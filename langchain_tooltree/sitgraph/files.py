@@ -41,6 +41,9 @@ OWN = re.compile(rf"[0-9a-f]{{{VERSION}}}|{re.escape(SCRATCH)}.*")
 PATIENCE = 60.0
 """Seconds that a writer waits for another one, many times what writing a graph of a million states takes."""
 
+Which = Callable[[Graph, Mapping[str, str]], Collection[str]]
+"""Says which runs of a graph are meant, with the new names of tools by old ones."""
+
 VERIFIED = 100 * 2**20
 """Bytes up to which a graph is compared with its checksums unless somebody says otherwise: a tenth of a second."""
 
@@ -85,13 +88,13 @@ def save_graph(
         return _write(snapshot, settings, folder)
 
 
-def forget_in_graph(path: str | os.PathLike[str], which: Callable[[Graph], Collection[str]]) -> list[str]:
+def forget_in_graph(path: str | os.PathLike[str], which: Which) -> list[str]:
     """Take runs out of a graph in a folder, so that nothing there tells of them; the ids of those that were in it."""
     _read_json(Path(path) / MANIFEST, Path(path))  # where there is no graph, no folder is made
     with _alone(path) as folder:
         snapshot, manifest = load_graph(folder, verify=True)
         graph = Graph(snapshot)
-        gone = sorted(run for run in which(graph) if graph.remove(run))
+        gone = sorted(run for run in which(graph, manifest["aliases"]) if graph.remove(run))
         settings = {name: value for name, value in manifest.items() if name not in {*_shape(), "files", CHECKSUM}}
         _write(graph.snapshot(), settings, folder)  # and what stands beside it is swept away, whoever was in it
         return gone

@@ -279,6 +279,12 @@ class Graph:
         texts = zip(map(self.summary_text, summaries.keys.tolist()), summaries.codes, strict=True)
         return MadeBefore(codes, dict(texts))
 
+    def runs_with(self, tool: str | None) -> list[str]:
+        """The ids of the runs in which a tool was called; of all runs, without one."""
+        number = self.number("" if tool is None else tool)
+        runs = ((run, self._run(place).transitions) for run, place in self._run_numbers.items())
+        return [run for run, pairs in runs if tool is None or any(number in pair for pair in pairs)]
+
     def sample(self) -> Rows:
         """The states of whole runs that the vote is fitted to: the first in the order of a hash of their ids."""
         first, left = [], SAMPLED

@@ -35,6 +35,10 @@ class Encoder:
         self.embeddings = embeddings
         self._known: dict[str, Floats] = {}
 
+    def forget(self) -> None:
+        """Keep no vectors."""
+        self._known = {}
+
     def encode(self, texts: Sequence[str]) -> Flow[Floats]:
         """Embed texts, each one once; an empty one is a zero vector, since embedding models refuse it."""
         known = self._known  # another thread may put another one in its place at any time

@@ -19,7 +19,7 @@ from langchain_tooltree.experience.reference import SUMMARIZE_STATE
 from langchain_tooltree.experience.trajectory import to_chat
 from langchain_tooltree.flows import Flow, FunctionStep, async_twin, driven, in_thread, run_flow
 from langchain_tooltree.sitgraph.drift import DriftReport, GivenTools, drift, toolset_of
-from langchain_tooltree.sitgraph.files import CHECKSUM, load_graph, save_graph
+from langchain_tooltree.sitgraph.files import CHECKSUM, Which, load_graph, save_graph
 from langchain_tooltree.sitgraph.graph import Graph
 from langchain_tooltree.sitgraph.mining import Encoder, mine, state_of
 from langchain_tooltree.sitgraph.states import Floats
@@ -152,8 +152,16 @@ class SITGraph:
 
     def remove(self, id: str) -> bool:  # noqa: A002 - the field's name
         """Take out exactly what the run of this id gave; returns whether it was in the graph."""
+        return bool(self.remove_all(lambda *_: [id]))
+
+    def remove_all(self, which: Which) -> list[str]:
+        """Take out what some runs gave; the ids of those that were in the graph."""
         with self._lock:
-            return self._graph.remove(id)
+            gone = sorted(run for run in which(self._graph, self.aliases) if self._graph.remove(run))
+            if gone:  # nor is anything kept that was made of them
+                self._latest_fit = None
+                self._encoder.forget()
+        return gone
 
     @driven
     def suggest(

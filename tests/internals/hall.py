@@ -41,6 +41,7 @@ from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.copying import copied
 from langchain_tooltree.effects import CallEffects, http_reads, sql_reads
 from langchain_tooltree.errors import check_arguments, check_count, import_extra
+from langchain_tooltree.experience import writers as writers_module
 from langchain_tooltree.flows import (
     Flow,
     FunctionStep,
