@@ -11,14 +11,22 @@ from pydantic import BaseModel, Field
 
 from langchain_tooltree.errors import ConfigurationError, with_known_fields
 
-DEFAULT_PROPOSE_PROMPT = """\
+DEFAULT_NOTHING_PROMPT = """\
+If the request is fulfilled, or no tool can help, reply with a short text and no tool call."""
+
+_OFFER = """\
 You choose the next tool call of an assistant at work on the user's request.
 
 Offer up to {count} different candidates for the one call to make next, as tool calls in a single reply, the most \
 promising first. They are alternatives: each will be weighed, and at most one of them is kept. So do not plan ahead, \
 and do not spread the work over them: calls that are needed as well can follow. Fill in every argument from what is \
-known already; never invent a value. If the request is fulfilled, or no tool can help, reply with a short text and no \
-tool call."""
+known already; never invent a value. """
+
+DEFAULT_PROPOSE_PROMPT = _OFFER + DEFAULT_NOTHING_PROMPT
+
+DEFAULT_CANDIDATES_PROMPT = f"""\
+{_OFFER}Give each candidate its `confidence`: how likely it is, between 0 and 1, that this call, with exactly these \
+arguments, is right to make now."""
 
 DEFAULT_DRAFT_PROMPT = """\
 You draft one tool call of an assistant at work on the user's request.
@@ -26,21 +34,9 @@ You draft one tool call of an assistant at work on the user's request.
 Write the call of the tool `{tool}` that would help most as the very next step. Fill in every argument from what is \
 known already; never invent a value. If this tool cannot help now, reply with a short text and no tool call."""
 
-DEFAULT_CANDIDATES_PROMPT = """\
-You choose the next tool call of an assistant at work on the user's request.
-
-Offer up to {count} different candidates for the one call to make next, as tool calls in a single reply, the most \
-promising first. They are alternatives: each will be weighed, and at most one of them is kept. So do not plan ahead, \
-and do not spread the work over them: calls that are needed as well can follow. Fill in every argument from what is \
-known already; never invent a value. Give each candidate its `confidence`: how likely it is, between 0 and 1, that \
-this call, with exactly these arguments, is right to make now."""
-
 DEFAULT_ASSESS_PROMPT = """\
 In the same reply, besides the candidates, call `{assess}` once. If the request is fulfilled, call `{assess}` alone; \
 if no tool can help now, reply with a short text and no tool call."""
-
-DEFAULT_NOTHING_PROMPT = """\
-If the request is fulfilled, or no tool can help, reply with a short text and no tool call."""
 
 DEFAULT_CARDS_PROMPT = """\
 More about the tools:

@@ -336,8 +336,3 @@ def is_told(attack: Attack, user: str) -> bool:
         experience=everybody.within(user=user),
     )
     return any("Eve" in str(message.content) for messages in model.calls for message in messages)
-
-
-def measure_texts() -> dict[str, int]:
-    """How many attacks there are, and how many of them get anything done."""
-    return {"tried": len(ATTACKS), "got_through": sum(bool(gets_done(attack)) for attack in ATTACKS)}
