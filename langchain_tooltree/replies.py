@@ -160,3 +160,10 @@ def _usage(usage: Any) -> UsageMetadata | None:
     found = {name: usage.get(name) for name in _COUNTS} if isinstance(usage, dict) else {}
     counts = {name: value if _is_count(value) else 0 for name, value in found.items()}
     return cast("UsageMetadata", counts) if any(counts.values()) else None
+
+
+def as_flag(value: Any) -> bool | None:
+    """Yes or no, also in words; `None` for anything else."""
+    if isinstance(value, str):
+        value = {"true": True, "yes": True, "false": False, "no": False}.get(value.strip(" \n.").casefold())
+    return value if isinstance(value, bool) else None

@@ -3,7 +3,7 @@
 import json
 import logging
 import math
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from langchain_tooltree.models import (
     is_chat_model,
     resolve_model,
 )
+from langchain_tooltree.replies import as_flag
 from langchain_tooltree.text import shortened
 
 logger = logging.getLogger(__name__)
@@ -110,19 +111,14 @@ def _ask_model(model: BaseChatModel, steps: Sequence[Step]) -> Flow[Anomaly | No
         model=model,
         schema=ClassifierForm,
         prompt=document_prompt(DEFAULT_CLASSIFIER_PROMPT, {"observations": shown}),
-        usable=lambda reply: _flag(reply) is not None,
+        usable=lambda reply: as_flag(reply.get("anomalous")) is not None,
         config=inner_config("classify", {}),
     )
     meter = Meter(allowance=ATTEMPTS, patience=Patience(LONGEST_WAIT))
     for reply in (yield from question.ask(meter)):
-        if (flag := _flag(reply)) is not None:
+        if (flag := as_flag(reply.get("anomalous"))) is not None:
             number = reply.get("observation")
             step = steps[number - 1] if isinstance(number, int) and 1 <= number <= len(steps) else steps[0]
             return classified(step, str(reply.get("reason") or ""), DEFAULT_CONFIDENCE) if flag else None
     logger.warning("Observations were not classified: %s", "; ".join(meter.problems) or "the model was not asked")
     return None
-
-
-def _flag(reply: Mapping[str, Any]) -> bool | None:
-    said_so = str(reply.get("anomalous", "")).strip().strip(".").lower()
-    return {"true": True, "yes": True, "false": False, "no": False}.get(said_so)

@@ -23,6 +23,7 @@ from langchain_core.tools import BaseTool, StructuredTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from langchain_tooltree.models import extended
+from langchain_tooltree.replies import as_flag
 from langchain_tooltree.text import MOST_BRACKETS, Quoted, one_line
 from langchain_tooltree.tooltree.prompts import (
     ASSESS_DESCRIPTION,
@@ -122,16 +123,10 @@ def standing_of(said: Mapping[str, Any]) -> Standing:
 
     One that says both that all is done and that something is missing says nothing.
     """
-    fulfilled, missing = _as_flag(said.get("fulfilled")), _things(said.get("missing"))
+    fulfilled, missing = as_flag(said.get("fulfilled")), _things(said.get("missing"))
     if fulfilled is False:
         return Standing(SAID_OPEN, missing)
     return Standing(SAID_DONE) if fulfilled and not missing else Standing()
-
-
-def _as_flag(value: Any) -> bool | None:
-    if isinstance(value, str):
-        value = {"true": True, "yes": True, "false": False, "no": False}.get(value.strip().casefold())
-    return value if isinstance(value, bool) else None
 
 
 # --- the end of an answer ---
@@ -304,7 +299,7 @@ def _standing_in(said: Mapping[str, Any]) -> Standing:
         return Standing()
     if isinstance(missing, str):
         missing = missing.split(";")
-    done, listed = _as_flag(answered), said.get(_CALLS) or missing
+    done, listed = as_flag(answered), said.get(_CALLS) or missing
     entries = listed if isinstance(listed, list) else [listed] if listed else []
     named = [(entry, _named_in(entry)) for entry in entries]
     calls = tuple(call for _, call in named if call and call.tool)[:NAMED_CALLS]
