@@ -60,6 +60,7 @@ class CallEffects:
     """
 
     entries: tuple[_Declared, ...] = ()
+    _writers: set[str] = field(default_factory=set, compare=False, repr=False)  # found out, whatever was declared
     _told: set[str] = field(default_factory=set, compare=False, repr=False)  # what was warned of already
 
     @classmethod
@@ -82,7 +83,7 @@ class CallEffects:
 
         A function that raises, or answers anything but `"read"`, means a write.
         """
-        said = self._by_name.get(tool_name, ())
+        said = () if tool_name in self._writers else self._by_name.get(tool_name, ())
         return "read" if said and all(_reads(effect, arguments) for effect in said) else "write"
 
     @cached_property
@@ -118,7 +119,7 @@ class CallEffects:
         for name, tool in {tool.name: tool for tool in given}.items():
             effect = "write" if name in shared else self._effect_of(tool)
             if effect is not None:
-                entries.append(_Declared(name, effect))
+                entries.append(_Declared(name, effect, tool))
         return replace(self, entries=tuple(entries))
 
     def told_apart(self, tools: Iterable[Any]) -> "CallEffects":
@@ -143,6 +144,14 @@ class CallEffects:
         """The same, with what was declared by name held for the tools that bear these names now."""
         entries = (each if each.tool else each._replace(tool=known.get(each.name)) for each in self.entries)
         return replace(self, entries=tuple(entries))
+
+    def wrote(self, tool_name: str) -> None:
+        """Take in that a tool which is declared a read has changed a sandbox: its calls are writes from now on."""
+        self._writers.add(tool_name)
+        self.tell_once(
+            "%s is declared a read and has changed the sandbox. Its calls are writes from now on; declare it one.",
+            tool_name,
+        )
 
     def described(self, name: str) -> str:
         """What is declared of a tool in words that are the same in every process."""

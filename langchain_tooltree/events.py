@@ -73,6 +73,16 @@ class LostEvent(TypedDict):
     reason: str
 
 
+class WroteEvent(TypedDict):
+    """A call of a tool that is declared a read has changed the sandbox; the tool is a write from now on."""
+
+    type: Literal["wrote"]
+    node: int
+    rollout: int
+    call: str
+    tool: str
+
+
 class EvaluateEvent(TypedDict):
     """An observation was post-evaluated and its reward propagated."""
 
@@ -183,6 +193,7 @@ Event = (
     | JudgeEvent
     | ExecuteEvent
     | LostEvent
+    | WroteEvent
     | EvaluateEvent
     | PruneEvent
     | BestEvent

@@ -316,6 +316,9 @@ class SearchSession:
         for operation in operations:
             self._launched_at[operation.id] = time.monotonic()  # the time that it waits for its turn counts, too
         events = self.search.take_events()
+        for event in events:
+            if event["type"] == "wrote":  # other searches, and who reviews, then know it, too
+                self.planner.effects.declared.wrote(event["tool"])
         if self._announced and self.search.stop_reason is None:
             return operations, events
         return operations, self._with_announcements(events)

@@ -75,6 +75,7 @@ class PlanMetadata(TypedDict):
     plan: NotRequired[list[PlannedCall]]  # the calls that are planned after it
     alternatives: NotRequired[list[Alternative]]  # the best other paths, best first
     tried: NotRequired[list[PlannedCall]]  # the reads that ran while searching and whose results are not kept
+    wrote: NotRequired[list[str]]  # tools that are declared reads and have changed the sandbox
     cost: NotRequired[dict[str, int]]  # this and what follows as in `CostMetadata`
     calls: NotRequired[dict[str, int]]
     stop_reason: NotRequired[str]
@@ -290,6 +291,7 @@ class SearchResult:
                 "plan": [planned(later.call) for later in self.steps[len(done) + len(waiting) :]],
                 "alternatives": self.alternatives,
                 "tried": self._tried(),
+                **({"wrote": wrote} if (wrote := self._wrote()) else {}),
                 **self.cost_metadata,
             }
             messages.append(request)
@@ -349,6 +351,11 @@ class SearchResult:
             if call not in kept and call not in found:
                 found.append(call)
         return found
+
+    def _wrote(self) -> list[str]:
+        """The tools that were taken for reads until they changed the sandbox."""
+        ran = (node for node in self.tree.nodes if node.call and node.observation and node.observation.wrote)
+        return sorted({node.call.tool for node in ran if node.call})
 
     @property
     def alternatives(self) -> list[Alternative]:

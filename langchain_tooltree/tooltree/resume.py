@@ -68,7 +68,10 @@ def warm_start_of(
     if not rest and same_request:
         best = search.best()
         carried_out = best is not None and best.id == node.id
-        return WarmStart.below(search.tree, node, carried_out=carried_out, differing=differing)
+        start = WarmStart.below(search.tree, node, carried_out=carried_out, differing=differing)
+        reads = (each.call for each in start.nodes if each.call and each.call.effect == "read")
+        writes = next((call.label for call in reads if effects.of(call.tool, call.arguments) != "read"), None)
+        return WarmStart(anew=f"{cut(writes, QUOTED)} is no read any more") if writes else start
     later = Conversation(rest)
     changed = next((call["name"] for call in later.calls if effects.of(call["name"], call["args"]) != "read"), None)
     if changed or later.latest != "request" or differing != SAME:

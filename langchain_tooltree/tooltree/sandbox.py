@@ -181,6 +181,17 @@ class Worlds:
             self._marks[version] = mark_of(fork, snapshot_of(fork))
         return self._marks[version]
 
+    def changed(self, version: str, world: Sandbox) -> bool:
+        """Whether something was done to a fork of a known world, which has a mark."""
+        try:
+            now = mark_of(world, snapshot_of(world))
+            if now is None or now == self._marks[version]:
+                return False
+            fresh = self.fork(version)  # there are worlds of which two copies are never written down alike
+            return mark_of(fresh, snapshot_of(fresh)) == self._marks[version]
+        except Exception:  # noqa: BLE001 - a sandbox may live behind a network
+            return False
+
     def written_down(self, version: str, world: Sandbox) -> tuple[Any, str | None]:
         """The snapshot and the mark of a world that a write has led to, out of one snapshot."""
         snapshot = snapshot_of(world)

@@ -375,7 +375,7 @@ class ToolExecutor:
         try:
             replayed = yield from self._rebuild(self._worlds, parent, config)
             world = yield FunctionStep(self._worlds.fork, parent.world)
-            before = (yield FunctionStep(partial(self._worlds.mark, parent.world), world)) if writes else None
+            before = yield FunctionStep(partial(self._worlds.mark, parent.world), world)
         except ConfigurationError:
             raise
         except Exception as error:  # noqa: BLE001 - a sandbox may live behind a network
@@ -388,6 +388,10 @@ class ToolExecutor:
             snapshot, after = yield FunctionStep(partial(self._worlds.written_down, node.world), world)
             unchanged = before is not None and before == after
             observation = observation.model_copy(update={"snapshot": snapshot, "unchanged": unchanged})
+        elif call.effect == "read" and before is not None:
+            # What comes after it is tried in a world that is built anew: calls of one reply run side by side.
+            wrote = yield FunctionStep(partial(self._worlds.changed, parent.world), world)
+            observation = observation.model_copy(update={"wrote": wrote})
         return observation, replayed
 
     def _rebuild(self, worlds: Worlds, node: Node, config: RunnableConfig) -> Flow[int]:

@@ -331,7 +331,7 @@ class TreeSearch:
         """
         end, added, repeated = state, list[Node](), list[str]()
         merging = self._by_posterior  # the values of Eq. 1 are those of a tree
-        for call in action:
+        for call in map(self.tree.as_known, action):
             if problem := self.tree.repetition(end, call, merging=merging):
                 repeated.append(f"{call.label}: {problem}")
                 continue
@@ -468,10 +468,14 @@ class TreeSearch:
         parent = self.tree.state_before(node)
         if observation.unchanged:
             self.tree.enter_world(node, parent.world)
+        if observation.wrote:
+            self.tree.turn_into_write(node)
         self.tree.changed.update(each.id for each in self.tree.batch(node))  # known results after it count from now on
         # After a write that failed for a passing reason the state of its world is unknown: nothing is built upon it.
         node.closed = node.closed or (node.world != parent.world and observation.transient)
         self._record("execute", rollout, node, call=node.label, status=observation.kind, cached=cached)
+        if observation.wrote and not cached:
+            self._record("wrote", rollout, node, call=node.label, tool=node.call.tool if node.call else "")
         if observation.lost and not cached:
             self._record("lost", rollout, node, call=node.label, reason=observation.lost)
 

@@ -80,6 +80,7 @@ class Observation(BaseModel):
     content: str | list[Any]  # text, or LangChain content blocks
     kind: Literal["ok", "exception", "timeout", "invalid_arguments", "unsupported"] = "ok"
     unchanged: bool = False  # whether a call that might have changed the sandbox has left it as it was
+    wrote: bool = False  # whether a call that was taken for a read has changed the sandbox
     transient: bool = False  # whether the same call may succeed next time; such a result is not reused
     artifact: Annotated[Any, _AsItIs] = None  # what the tool returned for programs, if it did: any object
     message: Annotated[Any, _AsItIs] = None  # the tool's own message, content and artifact aside, if it says more
@@ -163,6 +164,7 @@ class Tree:
         self.changed: set[int] = set()
         self._reads: dict[int, frozenset[tuple[str, str]]] = {}
         self._reached: dict[tuple[str, frozenset[tuple[str, str]]], int] = {}
+        self._writers: set[str] = set()  # tools that were taken for reads and have changed the sandbox
         self.adopt([Node(ROOT)])
 
     def adopt(self, nodes: list[Node]) -> None:
@@ -173,6 +175,8 @@ class Tree:
         self._reads, self._reached = {}, {}
         for node in nodes:
             self._note(node)
+            if node.call and node.observation and node.observation.wrote:
+                self._writers.add(node.call.tool)
 
     def __getitem__(self, node_id: int) -> Node:
         return self.nodes[node_id]
@@ -251,6 +255,18 @@ class Tree:
             if after.call:
                 after.world = _world_after(before.world, after.call)
                 self._note(after)
+
+    def turn_into_write(self, node: Node) -> None:
+        """Take in that a call which was taken for a read has changed the sandbox: from now on its tool writes."""
+        if node.call and node.call.effect == "read":
+            self._writers.add(node.call.tool)
+            node.call = self.as_known(node.call)
+            self.enter_world(node, _world_after(self.state_before(node).world, node.call))
+
+    def as_known(self, call: Call) -> Call:
+        """A call by what has been found out about its tool."""
+        found_out = call.effect == "read" and call.tool in self._writers
+        return call.model_copy(update={"effect": "sandboxed"}) if found_out else call
 
     def batch_goes_on(self, node: Node) -> bool:
         """Whether a call of the same reply follows that of a node, so that nobody is asked in between."""

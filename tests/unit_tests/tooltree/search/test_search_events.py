@@ -25,6 +25,7 @@ DECLARED = {
         "judge": events.JudgeEvent,
         "execute": events.ExecuteEvent,
         "lost": events.LostEvent,
+        "wrote": events.WroteEvent,
         "evaluate": events.EvaluateEvent,
         "prune": events.PruneEvent,
         "best": events.BestEvent,
