@@ -2,7 +2,7 @@
 
 import inspect
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from langchain.agents import create_agent
@@ -15,7 +15,7 @@ from langgraph.graph.state import CompiledStateGraph
 
 from langchain_tooltree.cfgm.memory import CFGMMemory, check_memory
 from langchain_tooltree.cfgm.middleware import CFGMMiddleware
-from langchain_tooltree.effects import CallEffects, Effects
+from langchain_tooltree.effects import CallEffects, Effects, ToolKey, names_in
 from langchain_tooltree.errors import ConfigurationError, check_arguments
 from langchain_tooltree.experience.verdict import AnyVerdict
 from langchain_tooltree.learning import Experience
@@ -41,6 +41,7 @@ def create_tooltree_agent(
     post_judge: str | BaseChatModel | Judge | None = None,
     config: SearchConfig | None = None,
     effects: Effects | None = None,
+    approve_reads: Iterable[ToolKey] | None = None,
     sandbox: Sandbox | None = None,
     same: Callable[[ToolMessage, ToolMessage], bool] | None = None,
     embeddings: Embeddings | str | None = None,
@@ -71,7 +72,11 @@ def create_tooltree_agent(
         judge: Scores calls: a chat model, the name of one, or a function. The agent's model if left out.
         post_judge: Another judge for the observations.
         config: The settings.
-        effects: Which tools only `"read"`; while searching, every other tool is never run, unless the sandbox binds it.
+        effects: Which tools only `"read"`, or, by a function of the arguments, which of their calls do: see `sql_reads`
+            in `langchain_tooltree.effects`. Pairs are taken, too, so that a tool itself can be named, and no other
+            stands for it. Every other call is a `"write"`: judged, and run in a sandbox or not at all.
+        approve_reads: Reads that may tell the outside something, such as those of web pages: never run while searching,
+            and approved by a person first. Needs `review=True`.
         sandbox: A forkable world, in which the writes of its tools are tried out.
         same: Whether a write came out as in the sandbox: from the result tried and the real one, as
             `ToolMessage`s. If left out, they may differ in times, dates and generated identifiers.
@@ -122,6 +127,7 @@ def create_tooltree_agent(
         post_judge=post_judge,
         config=config,
         effects=declared,
+        approve_reads=approve_reads,
         sandbox=sandbox,
         same=same,
         embeddings=embeddings,
@@ -136,12 +142,15 @@ def create_tooltree_agent(
     by_name = {each.name: each for each in (*provided, *tools) if isinstance(each, BaseTool)}
     if by_name or declared.entries or sandbox is not None:
         planner.prepare(model, list(by_name.values()))
+    if (asking := names_in(approve_reads)) and not review:
+        msg = f"{', '.join(sorted(asking))} under approve_reads would run without a question. Pass review=True."
+        raise ConfigurationError(msg)
     if review:
         _refuse_second(middleware, PlanReviewMiddleware, "set review=False")
         if create_agent_arguments.get("checkpointer") is False:
             msg = "review=True stops the run until somebody has answered, so it needs a checkpointer, got False."
             raise ConfigurationError(msg)
-        reviewer = PlanReviewMiddleware(declared.among((*provided, *tools)))
+        reviewer = PlanReviewMiddleware(declared.among((*provided, *tools)), approve_reads=asking)
         if twice := sorted(filter(reviewer.reviews, HostHooks.of(middleware).held_back)):
             reviewers = "review=True and interrupt_on of HumanInTheLoopMiddleware"
             msg = f"{', '.join(twice)} would be approved twice, under {reviewers}. Choose one of them."

@@ -145,6 +145,24 @@ class CallEffects:
         entries = (each if each.tool else each._replace(tool=known.get(each.name)) for each in self.entries)
         return replace(self, entries=tuple(entries))
 
+    def asking_for(self, reads: Iterable[ToolKey] | None) -> "CallEffects":
+        """The same where a person is asked first: these reads wait for approval as writes do."""
+        names = names_in(reads)
+        entries = (each._replace(effect="write") if each.name in names else each for each in self.entries)
+        return replace(self, entries=tuple(entries))
+
+    def doubt(self, tool_names: Iterable[str]) -> None:
+        """Warn once of tools that are declared reads, whatever the arguments, while their names say that they act."""
+        acting = {name: verb for name in tool_names if name in self.reads and (verb := verb_of_write(name))}
+        new = sorted(acting.keys() - self._told)
+        self._told.update(new)
+        if new:
+            logger.warning(
+                "Declared reads run while searching, whether or not their results are kept, and these sound as if they "
+                "act: %s. Declare writes 'write', and tools that do both by a function of the arguments.",
+                ", ".join(f"{name} ({acting[name]})" for name in new),
+            )
+
     def wrote(self, tool_name: str) -> None:
         """Take in that a tool which is declared a read has changed a sandbox: its calls are writes from now on."""
         self._writers.add(tool_name)
@@ -203,6 +221,22 @@ def is_same_tool(tool: BaseTool, declared: Any) -> bool:
     return type(tool) is type(declared) is StructuredTool and functions == [declared.func, declared.coroutine]
 
 
+def names_in(reads: Iterable[ToolKey] | None) -> frozenset[str]:
+    """Names of the reads that ask a person first, given as they are in effects."""
+    if isinstance(reads, str | Mapping) or not isinstance(reads, Iterable | None):
+        msg = f"approve_reads must be a list of tools or their names, got {reads!r}."
+        raise ConfigurationError(msg)
+    return frozenset(_name_of(each, "Each of approve_reads") for each in reads or ())
+
+
+def _name_of(key: Any, what: str) -> str:
+    name = key if isinstance(key, str) else key.name if isinstance(key, BaseTool) else getattr(key, "__name__", None)
+    if not isinstance(name, str):
+        msg = f"{what} must be a tool or the name of one, got {type(key).__name__} {key!r}."
+        raise ConfigurationError(msg)
+    return name
+
+
 def _pairs(effects: Any) -> list[tuple[Any, Any]] | None:
     if isinstance(effects, str) or not isinstance(effects, Iterable):
         return None
@@ -211,10 +245,7 @@ def _pairs(effects: Any) -> list[tuple[Any, Any]] | None:
 
 
 def _declared(key: Any, effect: Any) -> _Declared:
-    name = key if isinstance(key, str) else key.name if isinstance(key, BaseTool) else getattr(key, "__name__", None)
-    if not isinstance(name, str):
-        msg = f"A key of effects must be a tool or the name of one, got {type(key).__name__} {key!r}."
-        raise ConfigurationError(msg)
+    name = _name_of(key, "A key of effects")
     is_async = inspect.iscoroutinefunction(effect) or inspect.iscoroutinefunction(getattr(effect, "__call__", None))  # noqa: B004
     if is_async or not (effect in ("read", "write") or callable(effect)):
         msg = f"effects[{name!r}] must be 'read' or 'write', got {effect!r}; or a plain function of the arguments."

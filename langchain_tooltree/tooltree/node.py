@@ -41,7 +41,11 @@ class ToolTreeNode(Runnable[Any, dict[str, list[BaseMessage]]]):
             `JudgeRequest` to scores. The model itself if left out.
         post_judge: Another judge for the observations.
         config: The settings.
-        effects: Which tools only `"read"`. Every other tool is a `"write"`: judged, and run in a sandbox or not at all.
+        effects: Which tools only `"read"`, or, by a function of the arguments, which of their calls do: see `sql_reads`
+            in `langchain_tooltree.effects`. Pairs are taken, too, so that a tool itself can be named, and no other
+            stands for it. Every other call is a `"write"`: judged, and run in a sandbox or not at all.
+        approve_reads: Reads that may tell the outside something, such as those of web pages: never run while searching,
+            and left to the host. Name them to `PlanReviewNode` or `PlanReviewMiddleware` as well, which then asks.
         sandbox: A forkable world, in which the writes of its tools are tried out.
         same: Whether a write came out as in the sandbox: from the result tried and the real one, as
             `ToolMessage`s. If left out, they may differ in the second they were made, in how long that took, and in

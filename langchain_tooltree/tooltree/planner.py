@@ -24,7 +24,7 @@ from langchain_core.tools import BaseTool
 
 from langchain_tooltree._langgraph import has_answers, numbered_apart, state_reader, without_reserved
 from langchain_tooltree.conversation import Conversation
-from langchain_tooltree.effects import CallEffects, Effects
+from langchain_tooltree.effects import CallEffects, Effects, ToolKey
 from langchain_tooltree.errors import ConfigurationError, check_arguments
 from langchain_tooltree.events import Event, FallbackEvent, StartEvent
 from langchain_tooltree.experience.embeddings import resolve_embeddings
@@ -96,6 +96,7 @@ class PlannerOptions(TypedDict, total=False):
     post_judge: str | BaseChatModel | Judge | None
     config: SearchConfig | None
     effects: Effects | CallEffects | None
+    approve_reads: Iterable[ToolKey] | None
     sandbox: Sandbox | None
     same: Same | None
     embeddings: Embeddings | str | None
@@ -168,14 +169,13 @@ class Planner:
         self.library = ToolLibrary(tools)
         self.host_hooks = host_hooks or HostHooks()
         self.effects = classify_tools(
-            self.library, options.get("effects"), sandbox, held_back=self.host_hooks.held_back, selection=selection
+            self.library,
+            options.get("effects"),
+            sandbox,
+            held_back=self.host_hooks.held_back,
+            approve_reads=options.get("approve_reads"),
+            selection=selection,
         )
-        if not self.effects.may_try:
-            logger.warning(
-                "No tool is declared a read or bound by a sandbox, so nothing can be tried out while planning. "
-                "Pass effects={%r: 'read', ...} for the tools that only read.",
-                self.library.names[0],
-            )
         self.sandbox = sandbox
         self.bound_tools = frozenset(tool.name for tool in sandbox.tools) if sandbox is not None else frozenset()
         self.cards = self.library.to_dicts()
@@ -316,9 +316,8 @@ class SearchSession:
         for operation in operations:
             self._launched_at[operation.id] = time.monotonic()  # the time that it waits for its turn counts, too
         events = self.search.take_events()
-        for event in events:
-            if event["type"] == "wrote":  # other searches, and who reviews, then know it, too
-                self.planner.effects.declared.wrote(event["tool"])
+        for tool in [event["tool"] for event in events if event["type"] == "wrote"]:
+            self.planner.effects.declared.wrote(tool)  # so that other searches, and who reviews, know it
         if self._announced and self.search.stop_reason is None:
             return operations, events
         return operations, self._with_announcements(events)

@@ -6,7 +6,7 @@ reviewed: a write of a plan as well as one that the plain model asked for. Right
 what was approved.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Literal
 
@@ -18,7 +18,7 @@ from langgraph.runtime import Runtime
 
 from langchain_tooltree._langgraph import sent_calls
 from langchain_tooltree.conversation import Conversation, calls_in
-from langchain_tooltree.effects import CallEffects, Effects
+from langchain_tooltree.effects import CallEffects, Effects, ToolKey
 from langchain_tooltree.tooltree.approval import EDIT, REJECT, Approvals, admit, ask, check_named
 from langchain_tooltree.tooltree.result import KEY, plan_metadata
 from langchain_tooltree.tooltree.signed_reasoning import CALL_BLOCKS, PLAIN_BLOCKS, block_id, with_arguments
@@ -27,19 +27,26 @@ from langchain_tooltree.tooltree.signed_reasoning import CALL_BLOCKS, PLAIN_BLOC
 class _Review:
     """What middleware and node share: which calls wait, what was approved, and that nothing else runs."""
 
-    def __init__(self, effects: Effects | CallEffects | None) -> None:
-        self.effects = CallEffects.declared_as(effects)
+    def __init__(self, effects: Effects | CallEffects | None, approve_reads: Iterable[ToolKey] | None) -> None:
+        self.effects = CallEffects.declared_as(effects).asking_for(approve_reads)
         self._approvals = Approvals()
 
-    def _waiting(self, calls: Mapping[int, ToolCall], tools: Sequence[BaseTool] = ()) -> dict[int, ToolCall]:
+    def _waiting(
+        self, calls: Mapping[int, ToolCall], said: Conversation, tools: Sequence[BaseTool] = ()
+    ) -> dict[int, ToolCall]:
         """Those of some calls that need approval; with the tools that will run them where they are known."""
         effects = self.effects.among(tools) if tools else self.effects
-        return {at: call for at, call in calls.items() if effects.of(call["name"], call["args"]) != "read"}
+        wrote = plan_metadata(said.reply).get("wrote") if said.reply else None  # a search has found it out
+        return {
+            at: call
+            for at, call in calls.items()
+            if effects.of(call["name"], call["args"]) != "read" or (isinstance(wrote, list) and call["name"] in wrote)
+        }
 
     def of(self, said: Conversation) -> list[BaseMessage]:
         """Have a person decide on the calls that wait, and say it in messages."""
         # A host answers some calls itself at once, such as those that fill in a response format.
-        waiting = self._waiting(said.open_calls)
+        waiting = self._waiting(said.open_calls, said)
         if said.reply is None or not waiting:
             self._approvals.grant(())
             return []
@@ -55,7 +62,7 @@ class _Review:
         self, calls: Sequence[ToolCall], said: Conversation, tools: Sequence[BaseTool]
     ) -> Iterator[list[ToolMessage]]:
         """Make sure that calls which run now were approved; gives what to say instead of running them if not."""
-        waiting = list(self._waiting(dict(enumerate(calls)), tools).values())
+        waiting = list(self._waiting(dict(enumerate(calls)), said, tools).values())
         if not waiting:
             yield []
             return
@@ -94,12 +101,15 @@ class PlanReviewMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     the two.
 
     Args:
-        effects: As for the planner. Calls of tools declared `"read"` need no approval, all others do.
+        effects: As for the planner. Calls that only read need no approval, all others do.
+        approve_reads: Reads that need it all the same, as for the planner.
     """
 
-    def __init__(self, effects: Effects | CallEffects | None = None) -> None:
+    def __init__(
+        self, effects: Effects | CallEffects | None = None, *, approve_reads: Iterable[ToolKey] | None = None
+    ) -> None:
         super().__init__()
-        self._review = _Review(effects)
+        self._review = _Review(effects, approve_reads)
 
     def reviews(self, tool: str) -> bool:
         """Whether calls of a tool of this name need approval."""
@@ -146,13 +156,20 @@ class PlanReviewNode(Runnable[Any, dict[str, list[BaseMessage]]]):
     what was approved: whoever may change the state, or run an earlier one again, needs no approval then.
 
     Args:
-        effects: As for the planner. Calls of tools declared `"read"` need no approval, all others do.
+        effects: As for the planner. Calls that only read need no approval, all others do.
+        approve_reads: Reads that need it all the same, as for the planner.
         messages_key: Where in the state the conversation stands.
     """
 
-    def __init__(self, effects: Effects | CallEffects | None = None, *, messages_key: str = "messages") -> None:
+    def __init__(
+        self,
+        effects: Effects | CallEffects | None = None,
+        *,
+        approve_reads: Iterable[ToolKey] | None = None,
+        messages_key: str = "messages",
+    ) -> None:
         self.name = "PlanReviewNode"
-        self._review = _Review(effects)
+        self._review = _Review(effects, approve_reads)
         self._messages_key = messages_key
 
     def guard(self, tools: Runnable[Any, Any]) -> Runnable[Any, Any]:

@@ -31,7 +31,7 @@ from pydantic import (
 from pydantic.v1 import BaseModel as BaseModelV1
 from pydantic.v1 import ValidationError as ValidationErrorV1
 
-from langchain_tooltree.effects import CallEffects, Effects
+from langchain_tooltree.effects import CallEffects, Effects, ToolKey, names_in
 from langchain_tooltree.errors import ConfigurationError, ToolDefinitionError, did_you_mean
 from langchain_tooltree.text import LONGEST_TEXT, cut
 from langchain_tooltree.tooltree.sandbox import Sandbox
@@ -348,15 +348,18 @@ def classify_tools(
     sandbox: Sandbox | None = None,
     *,
     held_back: Collection[str] = (),
+    approve_reads: Iterable[ToolKey] | None = None,
     selection: bool = False,
 ) -> SearchEffects:
-    """Decide for each tool which of its calls may run while searching.
+    """Decide for each tool which of its calls may run while searching; those in `approve_reads` not even in a fork.
 
     With `selection`, the tools are a selection, and the others may be named as well.
     """
     declared = CallEffects.declared_as(effects, such_as=library.names[0])
     bound = frozenset(tool.name for tool in sandbox.tools) if sandbox is not None else frozenset[str]()
     _check_names("effects", {*declared.names}, library, selection=selection)
+    asking = names_in(approve_reads)
+    _check_names("approve_reads", {*asking}, library, selection=selection)
     _check_names("the sandbox", {*bound}, library, selection=selection)
     for name in sorted(bound & set(library.names)):
         if _injects_store(library.by_name[name]):
@@ -368,7 +371,16 @@ def classify_tools(
             lost = "whose state update would be lost while searching; declare it a write"
             msg = f"{name!r} is declared a read but returns a Command, {lost}."
             raise ConfigurationError(msg)
-    return SearchEffects(here, bound & set(library.names), frozenset(held_back))
+    bound = bound.intersection(library.names) - asking
+    here.doubt(here.reads - bound)
+    found = SearchEffects(here, bound, asking.union(held_back))
+    if not found.may_try:
+        logger.warning(
+            "No tool is declared a read or bound by a sandbox, so nothing can be tried out while planning. "
+            "Pass effects={%r: 'read', ...} for the tools that only read.",
+            library.names[0],
+        )
+    return found
 
 
 def _check_names(source: str, names: set[str], library: ToolLibrary, *, selection: bool) -> None:

@@ -4,6 +4,7 @@ from langgraph.types import Command
 
 from langchain_tooltree import ConfigurationError, ObjectSandbox, ToolLibrary, mcp_effects
 from langchain_tooltree.errors import ToolDefinitionError
+from tests.internals.hall import CallEffects
 from tests.internals.tooltree import classify_tools
 
 
@@ -98,7 +99,7 @@ def test_in_a_selection_of_tools_only_what_looks_misspelt_is_warned_of(caplog):
         == "write"
     )
     assert not caplog.messages
-    classify_tools(library, {"fly": "read", "lok": "read"}, selection=True)
+    classify_tools(library, {"fly": "read", "lok": "read", "maybe_jump": "read"}, selection=True)
     assert caplog.messages == ["effects names lok, which is not among the tools of this request. Did you mean 'look'?"]
 
 
@@ -140,3 +141,57 @@ def test_hints_of_another_server_do_not_count():
 @pytest.mark.parametrize("hint", ["true", 1, "yes"])
 def test_a_hint_that_is_not_a_plain_yes_is_a_write(hint):
     assert mcp_effects([adapters("a", hint)], server="files") == {"a": "write"}
+
+
+def named(name):
+    return StructuredTool.from_function(lambda: "", name=name, description=name)
+
+
+@pytest.mark.parametrize(
+    ("name", "verb"),
+    [
+        ("send_email", "send"),
+        ("gmailDeleteThread", "delete"),
+        ("mcp__shop__PAY", "pay"),
+        ("find_and_remove", "remove"),
+        ("book_flight", "book"),
+        ("get_book", None),
+        ("list_transfers", None),
+        ("search_payments", None),
+        ("sender_of", None),
+        ("check_last_update", "update"),
+        ("get_last_update", None),
+    ],
+)
+def test_a_name_that_acts_draws_one_warning_if_it_is_declared_a_read(caplog, name, verb):
+    library = ToolLibrary([look, named(name)])
+    effects = CallEffects.declared_as({"look": "read", name: "read"})
+    for _ in range(2):
+        assert classify_tools(library, effects)[name] == "read"
+    assert [f"{name} ({verb})" in message for message in caplog.messages] == [True] * (verb is not None)
+
+
+def test_no_name_is_doubted_that_is_declared_by_a_function_or_bound_by_a_sandbox(caplog):
+    library = ToolLibrary([look, named("send_email")])
+    classify_tools(library, {"look": "read", "send_email": lambda _: "read"})
+    classify_tools(library, {"look": "read", "send_email": "write"})
+    bound = ObjectSandbox(None, lambda _: [named("send_email")])
+    classify_tools(library, {"look": "read", "send_email": "read"}, bound)
+    assert not caplog.messages
+
+
+def test_a_read_that_asks_first_never_runs_while_searching():
+    sandbox = ObjectSandbox.of_methods(Board())
+    library = ToolLibrary([*sandbox.tools, look])
+    effects = {"show": "read", "look": "read"}
+    found = classify_tools(library, effects, sandbox, approve_reads=["look", sandbox.tools[1]])
+    assert found == {"draw": "sandboxed", "show": "write", "look": "write"}
+
+
+@pytest.mark.parametrize(
+    ("approve_reads", "message"),
+    [("look", "approve_reads must be a list"), ([3], "must be a tool or the name of one"), (["lok"], "'look'")],
+)
+def test_reads_that_ask_first_are_tools(approve_reads, message):
+    with pytest.raises(ConfigurationError, match=message):
+        classify_tools(ToolLibrary([look]), {"look": "read"}, approve_reads=approve_reads)
