@@ -79,8 +79,7 @@ def test_what_is_declared_of_a_tool_holds_for_that_tool_alone(caplog):
     assert classify_tools(ToolLibrary([look]), effects) == {"look": "read"}
     assert classify_tools(ToolLibrary([other]), effects) == {"look": "write"}
     assert classify_tools(ToolLibrary([other]), effects) == {"look": "write"}
-    assert len(caplog.messages) == 1, "it is told once"
-    assert "Declare this one" in caplog.messages[0]
+    assert len([message for message in caplog.messages if "Declare this one" in message]) == 1, "it is told once"
 
 
 def test_a_copy_that_runs_the_same_function_is_the_same_tool():
