@@ -2,7 +2,8 @@
 
 A name is imported when it is first used, so `import langchain_tooltree` costs next to nothing, and what an agent does
 not use is never loaded. Names for rarer needs stand in their modules: all exceptions in `langchain_tooltree.errors`,
-phrases of text worlds in `langchain_tooltree.anomaly.phrases`, models for tests in `langchain_tooltree.testing`.
+`sql_reads` and `http_reads` in `langchain_tooltree.effects`, phrases of text worlds in
+`langchain_tooltree.anomaly.phrases`, models for tests in `langchain_tooltree.testing`.
 """
 
 from importlib import import_module

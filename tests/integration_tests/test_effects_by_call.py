@@ -10,8 +10,8 @@ from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_tooltree import SearchConfig, ToolTreeMiddleware, create_tooltree_agent, search
-from langchain_tooltree.effects import http_reads, sql_reads
 from langchain_tooltree.testing import OfflineChatModel, ScriptedChatModel
+from tests.internals.hall import http_reads, sql_reads
 
 ROWS = 799
 PAID = 149
