@@ -16,7 +16,6 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage
 from langgraph.store.base import BaseStore
 
-from langchain_tooltree._langgraph import configurable_here
 from langchain_tooltree.background import KEPT_REQUESTS, Shared
 from langchain_tooltree.cfgm.memory import CFGMMemory
 from langchain_tooltree.conversation import Conversation
@@ -29,7 +28,7 @@ from langchain_tooltree.experience.guide import Remembered
 from langchain_tooltree.experience.outage import PATIENCE, READ
 from langchain_tooltree.experience.recorder import RunRecorder, TrajectoryRecorder
 from langchain_tooltree.experience.records import RECALLED, Source, aim_of, recalled_in
-from langchain_tooltree.experience.run_identity import COLLECTING, as_metadata, run_id, tools_in
+from langchain_tooltree.experience.run_identity import as_metadata, is_collecting, run_id, tools_in
 from langchain_tooltree.experience.store import PENDING, ExperienceStore, RunEntry, entry_of
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.experience.verdict import UNUSABLE, AnyVerdict, Verdict, resolve_verdict
@@ -277,7 +276,7 @@ class Experience:
 
     def begun(self, said: Conversation, known: Mapping[str, Any] | None = None) -> Flow[Remembered | None]:
         """Recall for a conversation whose turn begins; see `Learner.begun`."""
-        if _is_collecting():
+        if is_collecting():
             return None
         learnt, own = self._here(), _own_id()
         self._shared.begin(learnt.place, own)
@@ -334,7 +333,7 @@ class Experience:
     def _keeping(
         self, messages: Sequence[BaseMessage], remembered: Mapping[str, Any] | None, **options: Any
     ) -> Flow[None]:
-        if _is_collecting():
+        if is_collecting():
             return
         noted = None if remembered is None else remembered["namespace"]
         store = self._store.within_config() if noted is None else self._store.resumed(noted)
@@ -492,10 +491,6 @@ def _store_from(given: Any, namespace: Sequence[str] | None, embeddings: Embeddi
 
 def _is_function(verdict: object) -> bool:
     return callable(verdict) and not is_chat_model(verdict)
-
-
-def _is_collecting() -> bool:
-    return bool((configurable_here() or {}).get(COLLECTING))
 
 
 def _own_id() -> str | None:

@@ -10,10 +10,9 @@ from langchain.agents.structured_output import AutoStrategy, ToolStrategy
 from langchain_core.language_models import BaseChatModel
 from langgraph.runtime import Runtime
 
-from langchain_tooltree._langgraph import configurable_here
 from langchain_tooltree.anomaly.detector import AnomalyDetector
 from langchain_tooltree.cfgm.memory import DEFAULT_K, CFGMMemory, check_memory, recall_for
-from langchain_tooltree.cfgm.recall import examples_in, recall_text
+from langchain_tooltree.cfgm.recall import SOURCE, examples_in, recall_text
 from langchain_tooltree.cfgm.recovery import (
     DEFAULT_COOLDOWN,
     DEFAULT_MAX_REFLECTIONS,
@@ -28,7 +27,8 @@ from langchain_tooltree.errors import check_count
 from langchain_tooltree.experience.guide import Remembered
 from langchain_tooltree.experience.recorder import RunRecorder
 from langchain_tooltree.experience.records import RECALLED, aim_of
-from langchain_tooltree.experience.run_identity import COLLECTING, heard_as, run_id
+from langchain_tooltree.experience.reference import remarked
+from langchain_tooltree.experience.run_identity import heard_as, is_collecting, run_id
 from langchain_tooltree.experience.verdict import AnyVerdict
 from langchain_tooltree.flows import Flow, async_twin, driven
 from langchain_tooltree.models import extended
@@ -136,7 +136,7 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
     @driven
     def before_agent(self, state: CFGMState, runtime: Runtime[Any]) -> Flow[dict[str, Any]]:
         """Recall what is known of tasks like the user's."""
-        memory = None if _is_collecting() else self._memory
+        memory = None if is_collecting() else self._memory
         known: Mapping[str, Any] = state.get("cfgm_recalled") or {}
         said = Conversation.of(state)
         # The first request is known as long as something shows that the conversation is still the same.
@@ -203,10 +203,9 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
     @driven
     def after_agent(self, state: CFGMState, runtime: Runtime[Any]) -> Flow[None]:
         """Record a run that has come to its end; one that is interrupted has not. What goes wrong is logged."""
-        is_collecting = _is_collecting()
         self._recorder.tools.take(heard_as(runtime))
         instructions = self._recorder.tools.take_instructions(heard_as(runtime))
-        if self._records_in is None or is_collecting:
+        if self._records_in is None or is_collecting():
             return
         begun: Mapping[str, Any] = state.get("cfgm_recalled") or {}
         try:
@@ -236,7 +235,9 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
         recalled: Mapping[str, Any] = request.state.get("cfgm_recalled") or {}  # type: ignore[assignment]
         if self._recalls_from is None or not recalled.get("text"):
             return request
-        return request.override(system_message=extended(request.system_message, recalled["text"]))
+        return request.override(
+            system_message=extended(request.system_message, remarked(recalled["text"], source=SOURCE))
+        )
 
 
 def _recalled(known: Mapping[str, Any]) -> dict[str, Any]:
@@ -250,11 +251,6 @@ def _recalled_in(state: CFGMState) -> dict[str, Any]:
     tips = [Tip.from_dict(each).id for each in recalled.get("tips", ())]
     runs = list(recalled.get("runs", ()))
     return {RECALLED: {"runs": runs, "tips": tips}} if runs or tips else {}
-
-
-def _is_collecting() -> bool:
-    """Whether the graph that is running is tried by a collection, which keeps a record of it by itself."""
-    return bool((configurable_here() or {}).get(COLLECTING))
 
 
 def _forms(request: ModelRequest[Any]) -> list[dict[str, Any]]:

@@ -80,6 +80,10 @@ class Guide(Protocol):
         """Keep what a search has tried and given up: failed attempts at the same task."""
 
 
+REMEMBERED = "tooltree_recalled"
+"""Where the state of an agent that plans with experience keeps what was recalled for a request."""
+
+
 class Remembered(TypedDict):
     """What was recalled for a request: plain data, since a checkpointer keeps it for the one who resumes the run."""
 

@@ -190,7 +190,7 @@ class TrajectoryRecorder(GraphCallbackHandler):
     that is taken from the record in the first `ExperienceStore` that has one. With functions alone it is lost, so give
     a graph that learns online a store beside it: `TrajectoryRecorder([experience, graph.learn], verdict=...)`.
 
-    Variables of a store's namespace are filled from `configurable` or from the runtime context of the run. LangChain
+    Variables of a store's namespace are filled from the runtime context of the run or from `configurable`. LangChain
     shows these to a recorder where a model, a tool or another runnable is called inside a node. For a graph in which
     none is, pass a store of one user, `experience.within(user_id=...)`. A run whose namespace is not known is not kept
     in that store, and not judged for it.

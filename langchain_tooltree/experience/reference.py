@@ -43,9 +43,20 @@ def as_reference(text: str, *, source: str) -> str:
     return marked
 
 
+def remarked(text: str, *, source: str) -> str:
+    """Reference material from a state, known here, too: a checkpoint may have kept it since another process made it.
+
+    Clients may write states: what does not look like it is marked.
+    """
+    if not looks_marked(text):
+        return as_reference(text, source=source)
+    _MADE[digest(text)] = None
+    return text
+
+
 def looks_marked(text: str) -> bool:
     """Whether a text looks like reference material from its beginning to its end."""
-    return _BEGIN.match(text) is not None and text.endswith(_END)
+    return _BEGIN.match(text) is not None and text.find(_END) == len(text) - len(_END)
 
 
 def without_reference(content: Any) -> Any:
@@ -124,10 +135,11 @@ def added_to(metadata: Any, *, artifact: Any = None, tool: Any = None) -> list[s
 
 
 def without_added(content: Any, added: Sequence[str]) -> Any:
-    """The content of a result without texts that were added at its end; the same object if they are not there."""
+    """The content of a result without texts that were added to it; the same object if they are not there."""
     for text in reversed(added):
-        if isinstance(content, str) and content.endswith(text):
-            content = content[: -len(text)].rstrip()
-        elif isinstance(content, list) and content and _text_in(content[-1]).strip() == text:
-            content = content[:-1]
+        if isinstance(content, str) and text in content:
+            before, _, after = content.rpartition(text)
+            content = "\n\n".join(filter(None, (before.rstrip(), after.lstrip())))
+        elif isinstance(content, list) and any(text == _text_in(block).strip() for block in content):
+            content = [block for block in content if _text_in(block).strip() != text]
     return content

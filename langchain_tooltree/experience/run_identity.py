@@ -14,8 +14,19 @@ from langchain_tooltree._langgraph import configurable_here, graph_around, names
 from langchain_tooltree.experience.records import opening_instructions
 from langchain_tooltree.text import digest, forget_oldest
 
-COLLECTING = "tooltree_collecting"
-"""Key under `configurable` that marks runs by which a collection gathers experience; it records them by itself."""
+_COLLECTING = "tooltree_collecting"
+_BY_US = object()
+"""What no client can send: else it would leave its runs out of the records."""
+
+
+def collecting() -> dict[str, Any]:
+    """What under `configurable` marks runs by which a collection gathers experience; it records them by itself."""
+    return {_COLLECTING: _BY_US}
+
+
+def is_collecting() -> bool:
+    """Whether the graph that is running is tried by a collection of this process."""
+    return (configurable_here() or {}).get(_COLLECTING) is _BY_US
 
 
 def run_id(runtime: Any) -> str | None:

@@ -11,6 +11,7 @@ from langgraph.runtime import Runtime
 
 from langchain_tooltree.conversation import is_observation
 from langchain_tooltree.effects import CallEffects, Effects
+from langchain_tooltree.experience.guide import REMEMBERED
 from langchain_tooltree.experience.hints import hints
 from langchain_tooltree.experience.namespaces import USERS, labels_in
 from langchain_tooltree.experience.recorder import RunRecorder
@@ -105,6 +106,8 @@ class SITGraphMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         graph, messages = self._suggester.graph, state["messages"]
         try:
             if not isinstance(graph, SITGraph):
+                if REMEMBERED in state:
+                    return  # the planner of this agent keeps its runs
                 instructions = self._recorder.tools.take_instructions(heard_as(runtime))
                 tools = [tool for tool in offered.values() if tool is not None]
                 ended = partial(graph.ended, messages, None, tools=tools, effects=self._effects)

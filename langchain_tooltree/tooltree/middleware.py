@@ -25,7 +25,7 @@ from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.effects import CallEffects
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.experience.embeddings import resolve_embeddings
-from langchain_tooltree.experience.guide import Learner, Remembered, checked_experience, room_for
+from langchain_tooltree.experience.guide import REMEMBERED, Learner, Remembered, checked_experience, room_for
 from langchain_tooltree.experience.run_identity import OfferedTools, heard_as
 from langchain_tooltree.flows import Flow, arun_flow, async_twin, driven, run_flow
 from langchain_tooltree.models import AGENT_NAME, resolve_model
@@ -343,10 +343,6 @@ class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
             raise
 
 
-RECALLED = "tooltree_recalled"
-"""Where the state of an agent with experience keeps what was recalled for a request."""
-
-
 class LearningState(AgentState[Any]):
     """The state of an agent that learns: what was recalled is neither input nor output of the agent, and no message."""
 
@@ -363,7 +359,7 @@ class _Learning(ToolTreeMiddleware):
         """Recall what is known of tasks like the user's."""
         assert self._experience is not None  # noqa: S101 - for mypy
         remembered = yield from self._experience.begun(Conversation.of(state), _remembered(state))
-        return {RECALLED: remembered}
+        return {REMEMBERED: remembered}
 
     abefore_agent = async_twin(before_agent)  # type: ignore[arg-type] # mypy takes `self` from the base class
 
@@ -382,7 +378,7 @@ class _Learning(ToolTreeMiddleware):
 
 
 def _remembered(state: Any) -> Mapping[str, Any]:
-    remembered: Mapping[str, Any] = state.get(RECALLED) or {}
+    remembered: Mapping[str, Any] = state.get(REMEMBERED) or {}
     return remembered
 
 

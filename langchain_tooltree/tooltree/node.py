@@ -14,7 +14,7 @@ from langchain_tooltree.errors import ConfigurationError, EmptyQueryError
 from langchain_tooltree.experience.guide import Learner, NextTools, checked_experience
 from langchain_tooltree.experience.hints import hint_line
 from langchain_tooltree.experience.records import ChatMessage
-from langchain_tooltree.experience.reference import as_reference, is_reference, looks_marked
+from langchain_tooltree.experience.reference import looks_marked, remarked
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.flows import Flow, async_twin, driven
 from langchain_tooltree.models import Meter
@@ -143,9 +143,8 @@ class _LeftInState:
         cls, suggestions: Any, recalled: Any, said: Conversation, reads: Collection[str]
     ) -> "_LeftInState | None":
         """What there is under the two keys; what is of another form is the user's own, and stands for nothing."""
-        # A checkpoint may have kept it since another process made it, and clients write states: it is marked here.
         is_ours = isinstance(recalled, str) and looks_marked(recalled)
-        advice = "" if not is_ours else recalled if is_reference(recalled) else as_reference(recalled, source="memory")
+        advice = remarked(recalled, source="memory") if is_ours else ""
         suggested: dict[str, tuple[float, int]] = {}
         for each in suggestions if isinstance(suggestions, list | tuple) else ():
             match each:

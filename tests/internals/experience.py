@@ -26,8 +26,8 @@ from langchain_tooltree.experience.records import (
     text_of,
     unread_in,
 )
-from langchain_tooltree.experience.reference import MARK, TAG, as_reference, is_reference, without_reference
-from langchain_tooltree.experience.run_identity import COLLECTING, MOST_RUNS, OfferedTools, as_metadata, tools_in
+from langchain_tooltree.experience.reference import MARK, TAG, as_reference, is_reference, remarked, without_reference
+from langchain_tooltree.experience.run_identity import MOST_RUNS, OfferedTools, as_metadata, collecting, tools_in
 from langchain_tooltree.experience.store import TASKS, TRAJECTORIES, RunRanking
 from langchain_tooltree.experience.trajectory import from_json, to_chat, to_json, to_message, to_messages
 from langchain_tooltree.experience.verdict import DEFAULT_VERDICT_PROMPT, read_verdict, resolve_verdict

@@ -30,7 +30,7 @@ from langchain_tooltree.cfgm.collect.report import Cost
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.experience.recorder import TrajectoryRecorder
 from langchain_tooltree.experience.records import EXTRAS, ChatMessage
-from langchain_tooltree.experience.run_identity import COLLECTING
+from langchain_tooltree.experience.run_identity import collecting
 from langchain_tooltree.experience.threads import MESSAGES_KEY
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.flows import Flow, TwinStep
@@ -198,7 +198,7 @@ def _configured(
         "configurable": {
             **without_graph(given.get("configurable") or {}),
             "thread_id": f"{attempt.id}-{uuid4().hex}",
-            COLLECTING: True,
+            **collecting(),
         },
     }
 

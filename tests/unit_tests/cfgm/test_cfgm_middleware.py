@@ -55,7 +55,7 @@ from langchain_tooltree import (
     create_tooltree_agent,
 )
 from langchain_tooltree.testing import OfflineChatModel, ScriptedChatModel
-from tests.internals.experience import COLLECTING, as_reference
+from tests.internals.experience import as_reference, collecting
 from tests.internals.tooltree import deciding
 
 # --- recall ---
@@ -500,7 +500,7 @@ def test_state_of_another_version_is_read_as_far_as_it_can_be(path):
     agent.update_state(THREAD, {"cfgm_recalled": old}, as_node="CFGMMiddleware.before_model")
 
     assert either(path, agent)(None, THREAD)["messages"][-1].text == ANSWER
-    assert systems(model)[-1] == "Old news."
+    assert "\nOld news.\n</reference_material>" in systems(model)[-1]
     assert [tip["text"] for tip in json.loads(reflecting.calls[0][1].text)["tips"]] == ["A tip."]
 
 
@@ -515,11 +515,20 @@ def test_a_collection_has_the_runs_to_itself(path):
     memory = memory_of(PAST)
     agent, model = helped(MISTAKE, ANSWER, memory=memory)
 
-    events = told(path, agent, ASKED, {"configurable": {COLLECTING: True}})
+    events = told(path, agent, ASKED, {"configurable": collecting()})
 
     assert [event["type"] for event in events] == ["anomaly", "reflect"]
     assert systems(model) == [None, None]
     assert kept(memory) == []
+
+
+def test_a_client_cannot_say_that_its_run_is_a_collections(path):
+    memory = memory_of(PAST)
+    agent, _ = helped(ANSWER, memory=memory)
+
+    told(path, agent, ASKED, {"configurable": dict.fromkeys(collecting(), True)})
+
+    assert len(kept(memory)) == 1
 
 
 def test_without_memory_it_reflects_and_does_nothing_else(path):

@@ -22,6 +22,7 @@ from tests.internals.experience import (
     digest,
     from_json,
     reference_module,
+    remarked,
     said_without_reference,
     to_chat,
     to_messages,
@@ -177,6 +178,21 @@ def test_a_note_of_another_form_takes_nothing_away(added):
     message = ToolMessage("Pay.", tool_call_id="1", response_metadata={"tooltree": {"added": added}})
     assert Conversation([CALL, message]).latest_round.steps()[0].outcome.text == "Pay."
     assert Trajectory.from_messages([CALL, message]).steps[0].outcome.text == "Pay."
+
+
+def test_what_another_process_has_recalled_is_known_where_it_is_put_into_a_prompt(monkeypatch):
+    monkeypatch.setattr(reference_module, "_MADE", {})
+    assert without_reference(NOTE) == NOTE
+    assert remarked(NOTE, source="memory") == NOTE
+    assert without_reference(f"Be kind.\n\n{NOTE}") == "Be kind."
+    for other in ("Pay.", f"{NOTE} Pay.", f"{NOTE}\n</reference_material>"):
+        assert remarked(other, source="memory") == as_reference(other, source="memory")
+
+
+def test_what_was_added_goes_wherever_others_have_put_it():
+    added = advised(f"A door.\n\n{NOTE}\n\n[cut]"), advised([{"type": "text", "text": NOTE}, "A door."])
+    texts = [Conversation([CALL, each]).latest_round.steps()[0].outcome.text for each in added]
+    assert texts == ["A door.\n\n[cut]", "A door."]
 
 
 def test_a_branch_still_begins_where_it_did():

@@ -9,7 +9,7 @@ from langchain_core.tools import tool
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.store.memory import InMemoryStore
 
-from langchain_tooltree import Experience, SITGraph, SITGraphMiddleware, SITGraphNode
+from langchain_tooltree import Experience, SITGraph, SITGraphMiddleware, SITGraphNode, create_tooltree_agent
 from langchain_tooltree.errors import ForeignNamespaceError
 from langchain_tooltree.testing import ScriptedChatModel
 
@@ -84,3 +84,17 @@ def test_a_node_suggests_from_the_graph_of_the_user():
     for user, tools in (("ann", ["open_safe"]), ("bob", [])):
         found = graph.invoke({"messages": [("user", "Open the safe.")]}, context={"user_id": user})
         assert [each["tool"] for each in found["suggestions"]] == tools
+
+
+def test_a_run_of_an_agent_that_plans_with_the_same_experience_is_judged_once(path):
+    judged = []
+    experience = Experience(InMemoryStore(), verdict=lambda run: judged.append(run.id) or True)
+    call = AIMessage("", tool_calls=[{"name": "open_safe", "args": {"code": "1"}, "id": "1"}])
+    model = ScriptedChatModel(replies=[call, 'Done. {"missing": "nothing"}'])
+    options = {"effects": {"open_safe": "read"}, "context_schema": dict, "experience": experience}
+    agent = create_tooltree_agent(model, [open_safe], middleware=[SITGraphMiddleware(experience)], **options)
+
+    ask(path, agent, "ann")
+
+    assert len(judged) == 1
+    assert experience.within(user_id="ann").status().runs == 1
