@@ -4,6 +4,7 @@ import os
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, get_args
@@ -40,6 +41,7 @@ FIGURES = ("weight", "raw_weight", "count", "states", "summaries")  # what is kn
 SETTINGS = ("alpha", "contextual", "min_support", "aliases")  # what is saved with a graph
 BATCH = 16  # trajectories whose texts are embedded together: few requests, and little memory
 MAX_LABEL = 40  # characters of a tool's name in a chart
+RESTS = 4  # times as long as it took that nothing is fitted in the background: a fifth of one processor at the most
 THICK = 0.5  # share of a tool's weights from which on an edge is drawn thick
 
 
@@ -87,6 +89,7 @@ class SITGraph:
         self._graph = Graph()
         self._lock = threading.RLock()
         self._latest_fit: Fit | None = None
+        self._fit_again_at = 0.0
         self._fitting = threading.Lock()  # one at a time: others would only do the same work
         self._made = time.time()
         self._saving = threading.Lock()
@@ -145,7 +148,7 @@ class SITGraph:
             self._graph.remove(trajectory.id)
             learnt = any(self._graph.add(contribution) for contribution in contributions)
         if self.contextual and self._graph.fit is None:
-            in_thread(self._fit, "sitgraph-fit")  # now, and not when the next suggestion is asked for
+            self._fit_meanwhile()  # now, and not when the next suggestion is asked for
         return learnt
 
     alearn = async_twin(learn)
@@ -241,9 +244,9 @@ class SITGraph:
         """The state to be voted on, once the vote is fitted; `at_once`, if it ever was."""
         if self._graph.fit is None:
             if not (at_once and self._latest_fit):
-                yield FunctionStep(self._fit, None)  # off the event loop
-            elif not self._fitting.locked():
-                in_thread(self._fit, "sitgraph-fit")
+                yield FunctionStep(self._fit, False)  # off the event loop
+            else:
+                self._fit_meanwhile()
         return (yield from state_of(moment, self._encoder))
 
     def _recommender(self) -> Recommender:
@@ -251,9 +254,18 @@ class SITGraph:
             self._graph, self.alpha, self.min_support, self._graph.fit or self._latest_fit or Fit(), self.ablation
         )
 
-    def _fit(self, _: object = None) -> None:
-        """Fit the vote where the runs that it goes by have changed; nothing of it is saved."""
+    def _fit_meanwhile(self) -> None:
+        """Fit the vote in the background, one thread at a time, and not all the time where runs end all the time."""
+        if not self._fitting.locked() and time.monotonic() >= self._fit_again_at:
+            in_thread(partial(self._fit, True), "sitgraph-fit")
+
+    def _fit(self, once: bool) -> None:  # noqa: FBT001 - the argument of a step
+        """Fit the vote where the runs that it goes by have changed; `once`, or until none has changed meanwhile.
+
+        Nothing of it is saved.
+        """
         with self._fitting:
+            began = time.monotonic()
             while self._graph.fit is None:
                 with self._lock:
                     graph, sample, center = self._graph, self._graph.sample(), self._graph.states.center
@@ -263,6 +275,10 @@ class SITGraph:
                     self._latest_fit = fit
                     if graph.changes == changes:
                         graph.fit = fit
+                if once:
+                    break
+            now = time.monotonic()
+            self._fit_again_at = now + RESTS * (now - began)
 
     def drift(self, tools: GivenTools) -> DriftReport:
         """Compare the tools that the graph knows with those that an agent has now.

@@ -1,6 +1,7 @@
 """The vote of stored states: kernel, least squares, and what they are fitted by."""
 
 import math
+import threading
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from tests.internals.sitgraph import (
     fitted_vote,
     kernel,
     packed,
+    sit_graph_module,
     sketched,
     vote,
     votes_module,
@@ -192,3 +194,32 @@ def test_suggestions_are_the_same_in_whatever_order_runs_were_added():
         said = [user(f"Wish {wish}"), *called("a")]
         assert forth.suggest("a", messages=said, k=9) == back.suggest("a", messages=said, k=9)
         assert forth.next_tools(said) == back.next_tools(said)
+
+
+def test_runs_that_end_faster_than_a_vote_is_fitted_start_one_thread_and_it_rests_after(monkeypatch):
+    begun, goes_on, started = threading.Event(), threading.Event(), []
+
+    def slowly(rows, center):
+        begun.set()
+        assert goes_on.wait(10)
+        return fitted_vote(rows, center)
+
+    def in_thread(work, name):
+        started.append(threading.Thread(target=work))
+        started[-1].start()
+
+    monkeypatch.setattr(sit_graph_module, "fitted", slowly)
+    monkeypatch.setattr(sit_graph_module, "in_thread", in_thread)
+    monkeypatch.setattr(sit_graph_module, "RESTS", 1e9)
+    graph = SITGraph()
+    graph.learn(routine("0", "a", "b"))
+    assert begun.wait(10)
+
+    for number in range(1, 20):
+        graph.learn(routine(str(number), "a", "b"))
+    goes_on.set()
+    started[0].join()
+    graph.learn(routine("20", "a", "b"))
+
+    assert len(started) == 1
+    assert names(graph.suggest("a", messages=[user("Help me."), *called("a")])) == ["b"]
