@@ -31,7 +31,7 @@ from langchain_tooltree.models import (
     was_refused,
     with_more,
 )
-from langchain_tooltree.text import one_line, quoted_from
+from langchain_tooltree.text import one_line, quoted_from, shortened
 from langchain_tooltree.tooltree.channel import (
     LIKELY,
     MISSING_CHARS,
@@ -86,7 +86,7 @@ class Problem:
     reason: str
 
     def __str__(self) -> str:
-        return f"{self.call}: {self.reason}"
+        return shortened(f"{self.call}: {self.reason}")
 
 
 @dataclass(slots=True)

@@ -102,6 +102,16 @@ async def test_the_set_grows_no_further_than_its_budget(drive, narrowing):
     assert (await drive(choose(chosen, "x", before=NAMES[:10]))).added == ()
 
 
+async def test_a_result_that_fills_the_room_with_other_tools_hides_none_that_is_asked_for(drive, narrowing):
+    chosen = narrowing(fitting=10, ranking=lambda text: NAMES[::-1] if "spam" in text else NAMES)
+    first = await drive(choose(chosen, "Go."))
+    choice = await drive(choose(chosen, "Go.", "spam", before=first.shown))
+    assert len(choice.shown) == 10
+    assert set(first.shown) < set(choice.shown)
+    assert "tool_20" in choice.hidden
+    assert "tool_20" in (await drive(chosen.find(["tool_20"], choice))).shown
+
+
 async def test_the_last_of_many_requests_counts_as_much_as_all_of_them(drive, narrowing):
     requests = [f"tool_{number:02}" for number in range(20)]
     choice = await drive(narrowing().choose([*requests, "tool_39 tool_38 tool_37"], list, NAMES))
