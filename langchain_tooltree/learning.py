@@ -326,8 +326,11 @@ class Experience:
         if remembered is not None:
             about[RECALLED] = {"runs": remembered["runs"], "tips": [tip_id(each) for each in remembered["tips"]]}
         declared = CallEffects.declared_as(effects)
-        if declared.may_read:  # all other calls then count as writes, as they do while searching
-            about[EFFECTS] = (declared.among(tools) if tools else declared).of_calls(Conversation(messages).calls)
+        told = (declared.among(tools) if tools else declared).of_calls(Conversation(messages).calls)
+        if not declared.may_read:  # else all other calls count as writes, as they do while searching
+            told = {tool: effect for tool, effect in told.items() if effect == "read"}  # those of the package itself
+        if told:
+            about[EFFECTS] = told
         yield from undisturbed(self._keeping(messages, remembered, id=id, instructions=instructions, about=about))
 
     def _keeping(

@@ -109,10 +109,11 @@ CALL_DIGITS = 16
 READING_VERBS = frozenset(
     words_of(
         "browse calculate compute count describe estimate fetch find get grep inspect list load lookup look ls open "
-        "peek query read recall retrieve scan search see select show summarize tail think verify view"
+        "peek query read recall retrieve scan search see select show tail think verify view"
     )
 )
-"""How the names of tools begin that only look something up. `check` is not among them (`check_in`, `checkout`)."""
+"""How the names of tools begin that only look something up. `check` is not among them (`check_in`, `checkout`),
+and not `summarize`: a write of a user's own may be called as the package's `summarize_state`."""
 
 _WORD_OF_NAME = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 

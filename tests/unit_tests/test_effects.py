@@ -160,3 +160,8 @@ def test_a_record_says_which_calls_of_a_tool_were_reads():
 )
 def test_requests_that_only_read_are_known_by_their_method(arguments, effect):
     assert http_reads("method")(arguments) == effect
+
+
+def test_no_name_makes_a_write_of_a_users_own_a_read_for_those_who_judge_a_run():
+    assert not is_read("summarize_state")
+    assert not is_read("summarize_state", {"get_mail": "read"})

@@ -864,6 +864,8 @@ def test_a_record_says_which_of_its_calls_write():
 
     assert effects_of({"look": "read"}) == {"look": "read", "look_and_tidy": "write"}
     assert effects_of({}) is None
+    told = effects_of({"look": lambda _: "read", "look_and_tidy": lambda arguments: arguments["dry_run"]})
+    assert {tool: len(reads) for tool, reads in told.items()} == {"look": 1, "look_and_tidy": 0}
 
 
 @pytest.mark.parametrize("way", ["search", "node"])

@@ -364,7 +364,7 @@ MODEL_READERS: dict[str, Reader] = {
     "coarse plan": partial(
         _asked,
         lambda model: tooltree.plan_tools(
-            model, _planner().narrowing, _planner().effects, "look it up", hall.Meter(2)
+            model, _planner().narrowing, _planner().effects.reads, "look it up", hall.Meter(2)
         ),
     ),
     "classifier": partial(
