@@ -1,8 +1,12 @@
 """Reads that write, found out in the sandbox that binds them."""
 
 import pytest
+from langchain_core.messages import HumanMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.prebuilt import ToolNode, tools_condition
 
-from langchain_tooltree import ObjectSandbox, SearchConfig
+from langchain_tooltree import ObjectSandbox, SearchConfig, ToolTreeNode
 from tests.internals.tooltree import plan_metadata
 
 UNREAD, SEARCH, SHOW = ("get_unread_emails", {}), ("search_emails", {"word": "rent"}), ("show_read", {})
@@ -110,3 +114,45 @@ async def test_a_read_that_reads_stays_one(find, offline, caplog):
     result = await find("What is due?", sandbox.tools, model=model, sandbox=sandbox, effects=EFFECTS)
     assert [step.call.effect for step in result.steps] == ["read"]
     assert not caplog.messages
+
+
+@pytest.mark.slow
+async def test_the_same_answers_give_the_same_tree_at_any_timing(find, hashed):
+    config = SearchConfig(max_rollouts=12, parallel_rollouts=4, selection="smoothed")
+    trees = []
+    for _ in range(3):
+        sandbox = objects()
+        model = hashed(3, delay=0.004)
+        options = {"model": model, "sandbox": sandbox, "effects": EFFECTS, "config": config}
+        trees.append((await find("What is new?", sandbox.tools, **options)).to_dict())
+    assert trees == trees[:1] * 3
+    assert any(node["call"] and node["call"]["effect"] == "sandboxed" for node in trees[0]["nodes"])
+
+
+async def test_a_search_goes_on_below_a_read_that_was_found_to_write(path, offline):
+    told = []
+    world = Mailbox()
+    model = offline(
+        offers={(): [UNREAD], ("get_unread_emails",): [SHOW]},
+        r_pre={"get_unread_emails": 0.9, "show_read": 0.9},
+        goal={"get_unread_emails": 0.2, "show_read": 0.9},
+    )
+    sandbox = ObjectSandbox.of_methods(world)
+    node = ToolTreeNode(model, sandbox.tools, sandbox=sandbox, effects=EFFECTS)
+    graph = StateGraph(MessagesState)
+    graph.add_node("model", node)
+    graph.add_node("tools", ToolNode(sandbox.tools))
+    graph.add_edge(START, "model")
+    graph.add_conditional_edges("model", tools_condition)
+    graph.add_edge("tools", "model")
+    run = graph.compile(checkpointer=InMemorySaver())
+    question = {"messages": [HumanMessage("How many were read?")]}
+    thread = {"configurable": {"thread_id": "1"}}
+    streamed = run.astream(question, thread, stream_mode="custom") if path == "async" else None
+    events = [each async for each in streamed] if streamed else [*run.stream(question, thread, stream_mode="custom")]
+    told = [event["tooltree"] for event in events]
+    starts = [event for event in told if event["type"] == "start"]
+    assert len(starts) == 2
+    assert starts[1]["inherited"] > 0
+    assert [mail["read"] for mail in world.mails] == [True], "it ran for real, once it was left to the host"
+    assert [event["tool"] for event in told if event["type"] == "wrote"] == ["get_unread_emails"]
