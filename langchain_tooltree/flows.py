@@ -76,16 +76,15 @@ class FunctionStep:
     async def arun(self) -> Any:
         """Await a coroutine function; a plain one runs in a thread, so that it cannot block the loop."""
         if inspect.iscoroutinefunction(self.function):
-            return await self.function(self.argument)
-        outcome = await asyncio.to_thread(self._call)
-        return await outcome if inspect.isawaitable(outcome) else outcome
+            outcome = self._call()
+        else:
+            outcome = await asyncio.to_thread(self._call)
+        with containing():
+            return await outcome if inspect.isawaitable(outcome) else outcome
 
     def _call(self) -> Any:
-        try:
+        with containing():  # neither a generator nor a future can carry a StopIteration
             return self.function(self.argument)
-        except StopIteration as stop:  # neither a generator nor a future can carry one
-            msg = f"{self.function!r} raised StopIteration"
-            raise RuntimeError(msg) from stop
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,14 +237,24 @@ def contained(error: BaseException) -> Exception:
 
     A real KeyboardInterrupt is raised again, and a cancellation of the running task: one that somebody has asked for.
     """
-    if isinstance(error, Exception):
+    if isinstance(error, Exception) and not isinstance(error, StopIteration):  # which a future cannot carry
         return error
     group = error if isinstance(error, BaseExceptionGroup) else None
     if isinstance(error, KeyboardInterrupt) or (group and group.subgroup(KeyboardInterrupt)) or _is_ending(error):
         raise error
-    within = ContainedError(described(error))
-    within.__cause__ = error
-    return within
+    return ContainedError(described(error))
+
+
+@contextmanager
+def containing() -> Iterator[None]:
+    """Have everything that is raised within contained, whatever it is."""
+    try:
+        yield
+    except BaseException as error:
+        if (within := contained(error)) is error:
+            raise
+        # Behind a StopIteration, contextlib would take this for Python's own way to say that one was raised.
+        raise within from (None if isinstance(error, StopIteration) else error)
 
 
 def _is_ending(error: BaseException) -> bool:

@@ -94,9 +94,9 @@ def plain(data: Any, levels: int = LEVELS) -> Any:
 def is_plain(data: Any) -> bool:
     """Whether data can be kept as they are; see `plain`."""
     try:
-        text = json.dumps(data, ensure_ascii=False, allow_nan=False)
+        text = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False, allow_nan=False)
         text.encode()
-        if _MANY_DIGITS.search(text) or not is_shallow(data):
+        if not isinstance(data, str) and (_MANY_DIGITS.search(text) or not is_shallow(data)):
             return bool(plain(data) == data)
     except (TypeError, ValueError, RecursionError):
         return False
@@ -272,17 +272,23 @@ _MARKER = re.compile(
 _FENCE = re.compile(r"^\s*(?:```|~~~)")
 
 
+MOST_ITEMS, MOST_LINES = 200, 5_000
+"""Items of a list in words, and lines, that are read: many more than anybody asks for."""
+
+
 def _items(text: str) -> list[str]:
     items: list[list[str]] = []
     outermost: int | None = None
     ended = False
-    for line in text.expandtabs(4).splitlines():
+    for line in text.expandtabs(4).splitlines()[:MOST_LINES]:
         if _FENCE.match(line):
             continue
         found = _MARKER.match(line)
         depth = len(found["indent"]) if found else 0
         outermost = depth if found and outermost is None else outermost
         if found and outermost is not None and depth <= outermost + 1:
+            if len(items) == MOST_ITEMS:
+                break
             items.append([line[found.end() :]])
             ended = False
         elif not line.strip():

@@ -227,7 +227,7 @@ def read_form(text: str, quoted: Quoted = lambda _: False) -> tuple[str, Standin
     quotations: set[int] = set()
 
     def is_quotation(start: int, end: int) -> bool:
-        if start not in quotations and quoted(text[start:end]):
+        if start not in quotations and quoted(text[start : min(end, start + FORM_CHARS)]):
             quotations.add(start)
         return start in quotations
 

@@ -24,7 +24,7 @@ from pydantic import ValidationError
 from langchain_tooltree._langgraph import is_invalid_resume, node_injects, tool_node_input, why_not_kept
 from langchain_tooltree.conversation import is_observation
 from langchain_tooltree.errors import ConfigurationError, described
-from langchain_tooltree.flows import Flow, FunctionStep, contained, in_thread
+from langchain_tooltree.flows import Flow, FunctionStep, containing, in_thread
 from langchain_tooltree.text import as_text, is_plain, plain, shortened
 from langchain_tooltree.tooltree.dialogue import PathDialogue
 from langchain_tooltree.tooltree.review import PlanReviewMiddleware
@@ -123,12 +123,8 @@ def _inside(outer: Wrapper, inner: Wrapper) -> Wrapper:
 
 async def _contained(request: ToolCallRequest, execute: Execute) -> Any:
     """Run a call so that nothing it raises ends the loop: a SystemExit does so from any task of asyncio."""
-    try:
+    with containing():
         return await execute(request.override(tool=_tame(request.tool)) if request.tool else request)
-    except Exception:
-        raise
-    except BaseException as error:
-        raise contained(error) from error
 
 
 def _tame(tool: BaseTool) -> BaseTool:
@@ -139,12 +135,8 @@ def _tame(tool: BaseTool) -> BaseTool:
 
     @wraps(run)
     async def tamed(*args: Any, **kwargs: Any) -> Any:
-        try:
+        with containing():
             return await run(*args, **kwargs)
-        except Exception:
-            raise
-        except BaseException as error:
-            raise contained(error) from error
 
     copied = tool.model_copy()
     vars(copied)["_arun"] = tamed
@@ -232,15 +224,11 @@ class ToolStep:
 
     def _invoke(self) -> Any:
         call, config = self._prepared()
-        try:
+        with containing():
             if node := self.nodes.around(self.tool):
                 return node.invoke(tool_node_input(call, self.state), config)
             with _refused_arguments(call):
                 return _told(self.tool.invoke(call, config), call)
-        except Exception:
-            raise
-        except BaseException as error:
-            raise contained(error) from error
 
     async def _ainvoke(self) -> Any:
         call, config = self._prepared()

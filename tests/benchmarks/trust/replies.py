@@ -1,5 +1,6 @@
 """Rubbish over all readers: what crashes, and how long the slowest takes."""
 
+import gc
 import random
 import time
 from collections import Counter
@@ -10,7 +11,7 @@ from typing import Any
 from langchain_core.messages import AIMessage
 
 from langchain_tooltree.errors import ReplyError, SummaryError
-from tests.benchmarks.trust.rubbish import LARGEST, READERS, random_reply, worst_texts
+from tests.benchmarks.trust.rubbish import LARGEST, READERS, random_reply, worst_replies
 
 REPLIES, QUICK = 20_000, 1_000
 """Replies that are tried, each by one reader or more."""
@@ -24,7 +25,7 @@ SAID = (ReplyError, SummaryError)
 
 def attempts(count: int, seed: int = 0) -> Iterator[tuple[str, AIMessage]]:
     """Readers with replies for them: the worst cases of the largest size for each, then random ones in turn."""
-    worst = [AIMessage(text) for text in worst_texts(LARGEST)]
+    worst = list(worst_replies(LARGEST))
     yield from ((name, reply) for reply in worst for name in READERS)
     names = list(READERS)
     for number in range(count):
@@ -36,6 +37,8 @@ def measure(scratch: Path, *, quick: bool) -> dict[str, Any]:
     """Try replies, and time each reader's processor time on each: other processes of the machine do not count."""
     for read in READERS.values():
         _seconds(read, AIMessage("A first one."))  # imports, caches
+    gc.collect()
+    gc.freeze()  # what was there before is no reply's doing
     slowest, crashes, tried = ("", 0.0), Counter[str](), 0
     for name, reply in attempts(QUICK if quick else REPLIES):
         crash, seconds = _seconds(READERS[name], reply)

@@ -24,6 +24,13 @@ Reader = Callable[[AIMessage], Any]
 # --- the replies ---
 
 
+def deep(levels: int, inner: Any = 1, *, keyed: bool = False) -> Any:
+    """Data within data within data."""
+    for _ in range(levels):
+        inner = {"a": inner} if keyed else [inner]
+    return inner
+
+
 def repeated(piece: str, size: int) -> str:
     """A text of a size that says the same all the time."""
     return (piece * (size // len(piece) + 1))[:size]
@@ -87,6 +94,32 @@ def worst_texts(size: int) -> Iterator[str]:
     yield "<think>" * (size // 14) + "</think>" * (size // 16) + '{"verdict": "success"}'
 
 
+def worst_replies(size: int) -> Iterator[AIMessage]:
+    """Replies of a size that are the worst to read: in words, in blocks, in calls."""
+    yield from map(AIMessage, worst_texts(size))
+    for data in (
+        {"query": "a" * size},
+        {"query": '"\\\n' * (size // 3), "score": " " * size},
+        {"items": [1] * (size // 3), "to": "x", "writes": [{}] * (size // 4), "tips": ["a b"] * (size // 8)},
+        {"items": [[]] * (size // 4), "missing": ["nothing"] * (size // 10), "questions": [["a", "b"]] * (size // 12)},
+        {"missing": "; " * (size // 2), "scores": [{"id": "c1", "score": 1}] * (size // 30)},
+        {f"key{number}": number for number in range(size // 16)},
+        {"query": deep(size // 10)},
+        {"query": {"a": 10**4_000}, "score": 10**4_000, "count": float("nan")},
+    ):
+        for name in ("look", "send", "assess"):
+            yield AIMessage("", tool_calls=[{"name": name, "args": data, "id": "1"}])
+    call = {"name": "look", "args": {"query": "a"}, "id": "1"}
+    yield AIMessage("", tool_calls=[call] * (size // 60))
+    invalid = {"name": "look", "args": "{" * 50, "id": "1", "error": None, "type": "invalid_tool_call"}
+    yield AIMessage("", invalid_tool_calls=[invalid] * (size // 100))
+    yield AIMessage("", invalid_tool_calls=[{**invalid, "args": "{" * size}])
+    yield AIMessage([{"type": "text", "text": "{ "}] * (size // 30))
+    yield AIMessage([{"type": "thinking", "thinking": "a" * 9, "signature": "b"}] * (size // 60), tool_calls=[call])
+    yield AIMessage("", tool_calls=[{**call, "name": "look" * (size // 4)}])
+    yield AIMessage("", additional_kwargs={"reasoning_content": "a" * size}, tool_calls=[call] * 40)
+
+
 GOOD = (
     {"scores": [{"id": "c1", "score": 0.5, "reason": "fits"}, {"id": "c2", "score": 0.1, "reason": "no"}]},
     {"score": 0.9, "goal": 0.2, "reason": "as wanted"},
@@ -121,13 +154,6 @@ WORDS = (
     "Error: not found",
 )
 """Replies in words."""
-
-
-def deep(levels: int, inner: Any = 1, *, keyed: bool = False) -> Any:
-    """Data within data within data."""
-    for _ in range(levels):
-        inner = {"a": inner} if keyed else [inner]
-    return inner
 
 
 _VALUES = (
