@@ -12,12 +12,21 @@ from typing import Any, TypeVar, cast
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.messages.ai import UsageMetadata
 
-from langchain_tooltree.text import LEVELS, as_text, is_plain, is_shallow, plain, shortened
+from langchain_tooltree.text import LEVELS, as_text, is_plain, plain, shortened, values_in
 
 MessageT = TypeVar("MessageT", bound=BaseMessage)
 
 UNREADABLE = "the arguments are not valid JSON"
 """What is said of a call that cannot be made as it is."""
+
+MOST_CALLS = 100
+"""Calls of one reply that are read, valid and not: an agent that makes more has lost its way."""
+
+MOST_PARTS = 1_000
+"""Calls, or blocks of content, of one message that is read at all; no model makes more, and no tool returns them."""
+
+MOST_VALUES = 10_000
+"""Values in the arguments of a reply's calls, texts of any length: models do not write as many tokens at once."""
 
 LONGEST_FIELD = 20_000
 """Characters of one text of a form: a long summary takes a tenth."""
@@ -34,7 +43,7 @@ def sound(message: MessageT) -> MessageT:
     if not _is_content(content := fields.get("content")):
         right["content"] = _content(content)
     for name in ("additional_kwargs", "response_metadata"):
-        if not (isinstance(fields.get(name), dict) and is_shallow(fields[name])):
+        if not (isinstance(fields.get(name), dict) and values_in(fields[name]) is not None):
             right[name] = plain(fields[name]) if isinstance(fields.get(name), dict) else {}
     right |= {name: None for name in ("id", "name") if not isinstance(fields.get(name), str | None)}
     if isinstance(message, AIMessage):
@@ -45,16 +54,26 @@ def sound(message: MessageT) -> MessageT:
 
 
 def received(reply: AIMessage) -> AIMessage:
-    """A reply that was asked for, as it can be kept: calls with arguments that are no JSON count as invalid."""
+    """A reply that was asked for, as it can be kept: calls with arguments that are no JSON, or endless, are invalid."""
     reply = sound(reply)
     right: dict[str, Any] = {}
     if not is_plain(reply.content):
         right["content"] = plain(reply.content)
-    if not all(map(is_plain, reply.tool_calls)):
-        calls = [_with_whole_characters(call) for call in reply.tool_calls]
-        right["tool_calls"] = [call for call in calls if is_plain(call)]
-        broken = [_broken(call) for call in calls if not is_plain(call)]
-        right["invalid_tool_calls"] = [*reply.invalid_tool_calls, *broken]
+    calls, broken, left = [], [], MOST_VALUES
+    for given in reply.tool_calls[:MOST_CALLS]:
+        call, fits = given, is_plain(given)
+        if not fits:
+            call = _with_whole_characters(given)
+            fits = is_plain(call)
+        left -= (values_in(call["args"]) or 0) if fits else 0
+        if fits and left >= 0:
+            calls.append(call)
+        else:
+            broken.append(_broken(call))
+    if calls != reply.tool_calls:
+        right["tool_calls"] = calls
+    if broken or len(reply.invalid_tool_calls) > MOST_CALLS:
+        right["invalid_tool_calls"] = [*reply.invalid_tool_calls, *broken][:MOST_CALLS]
     return reply.model_copy(update=right) if right else reply
 
 
@@ -85,7 +104,12 @@ def _with_whole_characters(call: Any) -> Any:
 def _is_content(content: Any) -> bool:
     if isinstance(content, str):
         return True
-    return isinstance(content, list) and all(map(_is_block, content)) and is_shallow(content)
+    return (
+        isinstance(content, list)
+        and len(content) <= MOST_PARTS
+        and all(map(_is_block, content))
+        and values_in(content) is not None
+    )
 
 
 def _is_block(block: Any) -> bool:
@@ -97,14 +121,14 @@ def _is_block(block: Any) -> bool:
 def _content(content: Any) -> Any:
     """What is left of a content: its texts, and those of its blocks that can be read."""
     if isinstance(content, list | tuple):
-        return [plain(block) for block in content if _is_block(block)]
+        return [plain(block) for block in content[:MOST_PARTS] if _is_block(block)]
     return "" if content is None else shortened(as_text(content))
 
 
 def _sound_reply(fields: Mapping[str, Any]) -> dict[str, Any]:
     right: dict[str, Any] = {}
     calls, invalid = fields.get("tool_calls"), fields.get("invalid_tool_calls")
-    listed = calls if isinstance(calls, list) else []
+    listed = calls if isinstance(calls, list) and len(calls) <= MOST_PARTS else []
     broken = [_broken(call) for call in listed if not _is_call(call)]
     if broken or listed is not calls:
         right["tool_calls"] = [call for call in listed if _is_call(call)]
@@ -123,7 +147,7 @@ def _is_call(call: Any) -> bool:
         and isinstance(call.get("name"), str)
         and isinstance(call.get("args"), dict)
         and isinstance(call.get("id", 0), str | None)
-        and is_shallow(call["args"])
+        and values_in(call["args"], MOST_VALUES) is not None
     )
 
 
@@ -137,8 +161,9 @@ def _broken(call: Any) -> dict[str, Any]:
     said = call if isinstance(call, dict) else {"args": call}
     name, args, id_ = (said.get(key) for key in ("name", "args", "id"))
     texts = {"name": name if isinstance(name, str) else None, "id": id_ if isinstance(id_, str) else None}
-    args = plain(args if isinstance(args, str) else shortened(as_text(args)))
-    return {**plain(texts), "args": args, "error": UNREADABLE, "type": "invalid_tool_call"}
+    if not isinstance(args, str):
+        args = shortened(as_text(args)) if values_in(args, MOST_CALLS) is not None else f"<{type(args).__name__}>"
+    return {**plain(texts), "args": plain(args), "error": UNREADABLE, "type": "invalid_tool_call"}
 
 
 def _is_usage(usage: Any) -> bool:

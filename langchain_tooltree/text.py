@@ -94,34 +94,40 @@ def plain(data: Any, levels: int = LEVELS) -> Any:
 def is_plain(data: Any) -> bool:
     """Whether data can be kept as they are; see `plain`."""
     try:
-        text = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False, allow_nan=False)
+        if isinstance(data, str):
+            data.encode()
+            return True
+        if values_in(data) is None:
+            return False
+        text = json.dumps(data, ensure_ascii=False, allow_nan=False)
         text.encode()
-        if not isinstance(data, str) and (_MANY_DIGITS.search(text) or not is_shallow(data)):
-            return bool(plain(data) == data)
-    except (TypeError, ValueError, RecursionError):
+    except (TypeError, ValueError):
         return False
-    return True
+    return _MANY_DIGITS.search(text) is None or bool(plain(data) == data)
 
 
 _MANY_DIGITS = re.compile(r"\d{19}")
+_WITHIN = frozenset({dict, list, tuple})
 
 
-def is_shallow(data: Any, levels: int = LEVELS) -> bool:
-    """Whether data are no deeper within data than can be kept, and their keys are texts."""
-    layer = [data]
-    for _ in range(levels + 1):
-        within = []
+def values_in(data: Any, most: float = math.inf) -> int | None:
+    """How many values there are within data; `None` if they are too many, too deep, or under keys that are no texts."""
+    layer, values = [data], 0
+    for _ in range(LEVELS + 1):
+        within: list[Any] = []
         for each in layer:
-            if isinstance(each, dict):
-                if not all(isinstance(key, str) for key in each):
-                    return False
-                within += [value for value in each.values() if isinstance(value, dict | list | tuple)]
-            else:
-                within += [value for value in each if isinstance(value, dict | list | tuple)]
+            if type(each) not in _WITHIN:
+                continue
+            values += len(each)
+            if values > most:
+                return None
+            if isinstance(each, dict) and not all(isinstance(key, str) for key in each):
+                return None
+            within += [value for value in (each.values() if isinstance(each, dict) else each) if type(value) in _WITHIN]
         if not within:
-            return True
+            return values
         layer = within
-    return False
+    return None
 
 
 def whole_characters(text: str) -> str:

@@ -31,6 +31,7 @@ from langchain_tooltree.models import (
     was_refused,
     with_more,
 )
+from langchain_tooltree.replies import UNREADABLE
 from langchain_tooltree.text import one_line, quoted_from, shortened
 from langchain_tooltree.tooltree.channel import (
     LIKELY,
@@ -402,7 +403,7 @@ class Proposer:
                 continue
             if tool is None:
                 reason = f"there is no tool of this name; the tools are {', '.join(shown.names)}"
-                proposal.problems.append(Problem(written["name"], f"{written['name']}({written['args']})", reason))
+                proposal.problems.append(Problem(shortened(written["name"]), _as_written(written), reason))
                 continue
             own, confidence = shown.taken_from(tool.name, written["args"])
             arguments, problem = checked_arguments(tool, own)
@@ -417,12 +418,15 @@ class Proposer:
                 of_path=isinstance(tool, ReadTool),
             )
             if problem:
-                proposal.problems.append(Problem(tool.name, call.label, problem))
+                proposal.problems.append(Problem(tool.name, shortened(call.label), problem))
             else:
                 yield call, confidence
         for broken in reply.invalid_tool_calls:
-            call_text = f"{broken.get('name')}({broken.get('args')})"
-            proposal.problems.append(Problem(str(broken.get("name")), call_text, "the arguments are not valid JSON"))
+            proposal.problems.append(Problem(shortened(str(broken.get("name"))), _as_written(broken), UNREADABLE))
+
+
+def _as_written(call: Mapping[str, Any]) -> str:
+    return shortened(f"{call.get('name')}({call.get('args')})")
 
 
 def propose_messages(

@@ -298,9 +298,9 @@ def _standing_in(said: Mapping[str, Any]) -> Standing:
     if beyond or (isinstance(missing, str) and _TEMPLATE.fullmatch(missing)):
         return Standing()
     if isinstance(missing, str):
-        missing = missing.split(";")
+        missing = missing[:FORM_CHARS].split(";")
     done, listed = as_flag(answered), said.get(_CALLS) or missing
-    entries = listed if isinstance(listed, list) else [listed] if listed else []
+    entries = listed[:MOST_ENTRIES] if isinstance(listed, list) else [listed] if listed else []
     named = [(entry, _named_in(entry)) for entry in entries]
     calls = tuple(call for _, call in named if call and call.tool)[:NAMED_CALLS]
     words = _things([entry for entry, call in named if call is None and not isinstance(entry, bool)])

@@ -10,7 +10,7 @@ reasoning is known by its shape and not by its provider: content blocks that are
 import copy
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
@@ -42,6 +42,12 @@ class Reply:
     additional_kwargs: Mapping[str, Any]
     response_metadata: Mapping[str, Any]
     calls: Sequence[Mapping[str, Any]]
+    keywords: Mapping[str, Any] = field(init=False)  # the additional ones beyond the usual, as JSON has them
+
+    def __post_init__(self) -> None:
+        unusual = {name: value for name, value in self.additional_kwargs.items() if name not in USUAL_KEYWORDS}
+        plain = ((name, _as_json(value)) for name, value in unusual.items())
+        object.__setattr__(self, "keywords", {name: value for name, value in plain if value is not None})
 
 
 class SignedReasoning(BaseModel):
@@ -99,11 +105,7 @@ def signed_reasoning_of(reply: Reply, position: int, arguments: Mapping[str, Any
     call_ids = [str(call["id"]) for call in reply.calls if call.get("id")]
     listed = not isinstance(reply.content, str)
     blocks = [block for block in reply.content if isinstance(block, dict)]
-    keywords = {
-        name: plain
-        for name, value in reply.additional_kwargs.items()
-        if name not in USUAL_KEYWORDS and (plain := _as_json(value)) is not None
-    }
+    keywords = reply.keywords
     calls = [block for block in blocks if block.get("type") in CALL_BLOCKS or block_id(block) in call_ids]
     reasoning = [block for block in blocks if _is_signed(block) or (_is_special(block) and block not in calls)]
     if not (keywords or reasoning):
@@ -178,5 +180,5 @@ def _as_json(value: Any) -> Any:
     """A copy as JSON has it; `None` for what JSON cannot say."""
     try:
         return json.loads(json.dumps(value))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RecursionError):
         return None

@@ -11,6 +11,7 @@ import typing
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import islice
 from typing import Any, get_type_hints
 
 import jsonschema  # here, since an import at the first call would block the event loop that the call runs on
@@ -32,8 +33,8 @@ from pydantic.v1 import BaseModel as BaseModelV1
 from pydantic.v1 import ValidationError as ValidationErrorV1
 
 from langchain_tooltree.effects import CallEffects, Effects, ToolKey, names_in
-from langchain_tooltree.errors import ConfigurationError, ToolDefinitionError, did_you_mean
-from langchain_tooltree.text import LONGEST_TEXT, cut
+from langchain_tooltree.errors import ConfigurationError, ToolDefinitionError, described, did_you_mean
+from langchain_tooltree.text import LONGEST_TEXT, cut, shortened
 from langchain_tooltree.tooltree.sandbox import Sandbox
 from langchain_tooltree.tooltree.search import Effect
 
@@ -262,23 +263,26 @@ def checked_arguments(tool: BaseTool, written: Mapping[str, Any]) -> tuple[dict[
         else:
             schema.model_validate(dict(arguments))
     except (ValidationError, ValidationErrorV1) as error:
-        problems = [(problem["loc"], problem["msg"]) for problem in error.errors()]
+        plain = {} if isinstance(error, ValidationErrorV1) else {"include_url": False, "include_input": False}
+        problems = ((problem["loc"], problem["msg"]) for problem in error.errors(**plain))
         return arguments, _describe((at, said) for at, said in problems if not (at and at[0] in injected))
+    except Exception as error:  # noqa: BLE001 - a validator of the author's
+        return arguments, f"the tool's own schema refuses them: {shortened(described(error))}"
     return arguments, None
 
 
 def _json_schema_problem(schema: dict[str, Any], arguments: Mapping[str, Any]) -> str | None:
     try:
         validator = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)(schema)
-        problems = list(validator.iter_errors(dict(arguments)))
+        problems = list(islice(validator.iter_errors(dict(arguments)), MAX_PROBLEMS))
     except Exception as error:  # noqa: BLE001 - a schema that cannot be read must not stop the search
-        return f"the tool's own schema cannot be used: {error}"
+        return f"the tool's own schema cannot be used: {shortened(described(error))}"
     return _describe((tuple(problem.absolute_path), problem.message) for problem in problems)
 
 
 def _describe(problems: Any) -> str | None:
-    lines = [f"{'.'.join(map(str, place)) or 'arguments'}: {message}" for place, message in problems]
-    return "; ".join(lines[:MAX_PROBLEMS]) or None
+    lines = (f"{'.'.join(map(str, place)) or 'arguments'}: {shortened(message)}" for place, message in problems)
+    return "; ".join(islice(lines, MAX_PROBLEMS)) or None
 
 
 def injected_names(tool: BaseTool) -> set[str]:

@@ -99,10 +99,10 @@ def worst_replies(size: int) -> Iterator[AIMessage]:
     yield from map(AIMessage, worst_texts(size))
     for data in (
         {"query": "a" * size},
-        {"query": '"\\\n' * (size // 3), "score": " " * size},
-        {"items": [1] * (size // 3), "to": "x", "writes": [{}] * (size // 4), "tips": ["a b"] * (size // 8)},
-        {"items": [[]] * (size // 4), "missing": ["nothing"] * (size // 10), "questions": [["a", "b"]] * (size // 12)},
-        {"missing": "; " * (size // 2), "scores": [{"id": "c1", "score": 1}] * (size // 30)},
+        {"query": '"\\\n' * (size // 12), "score": " " * (size // 2)},
+        {"items": [1] * (size // 10), "to": "x", "writes": [{}] * (size // 12), "tips": ["a b"] * (size // 21)},
+        {"items": [[]] * (size // 12), "missing": ["nothing"] * (size // 33), "questions": [["a", "b"]] * (size // 36)},
+        {"missing": "; " * (size // 4), "scores": [{"id": "c1", "score": 1}] * (size // 60)},
         {f"key{number}": number for number in range(size // 16)},
         {"query": deep(size // 10)},
         {"query": {"a": 10**4_000}, "score": 10**4_000, "count": float("nan")},
@@ -283,6 +283,7 @@ class Parrot(BaseChatModel):
     """A model that gives one reply to everything, in no time: what is left is the reading."""
 
     reply: Any = None
+    given: int = 0  # how often
 
     @property
     def _llm_type(self) -> str:
@@ -293,10 +294,7 @@ class Parrot(BaseChatModel):
 
     def invoke(self, *_: Any, **__: Any) -> Any:
         """Say it without LangChain's ceremony, which takes its own time with long texts."""
-        return self.reply
-
-    async def ainvoke(self, *_: Any, **__: Any) -> Any:
-        """The same."""
+        self.given += 1
         return self.reply
 
     def bind_tools(self, tools: Sequence[Any], **settings: Any) -> Any:
@@ -332,16 +330,16 @@ def _run() -> Trajectory:
 @cache
 def _planner(**settings: Any) -> tooltree.Planner:
     config = SearchConfig(**settings)
-    return tooltree.Planner(_PARROT, [look, send], effects={"look": "read"}, config=config)
+    return tooltree.Planner(PARROT, [look, send], effects={"look": "read"}, config=config)
 
 
-_PARROT = Parrot()
+PARROT = Parrot()
 
 
 def _asked(make: Callable[[BaseChatModel], Any], reply: AIMessage) -> Any:
     """What comes of a flow that asks a model which gives this reply."""
-    _PARROT.reply = reply
-    return hall.run_flow(make(_PARROT))
+    PARROT.reply, PARROT.given = reply, 0
+    return hall.run_flow(make(PARROT))
 
 
 def _proposed(settings: Mapping[str, Any], own_step: bool, _: BaseChatModel) -> Any:  # noqa: FBT001
