@@ -1,6 +1,6 @@
 """Conversation: the one reader of what was said and done in a running graph."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import count, islice, takewhile
@@ -330,6 +330,11 @@ class Conversation:
 def is_observation(message: Any) -> TypeGuard[ToolMessage]:
     """Whether something is what a tool call brought back."""
     return isinstance(message, ToolMessage)
+
+
+def told_to_model(messages: Iterable[BaseMessage]) -> Iterator[str]:
+    """The texts that a model reads in messages, its own words aside."""
+    return (readable(message.content) for message in messages if not isinstance(message, AIMessage))
 
 
 def calls_in(message: BaseMessage) -> list[ToolCall]:

@@ -8,15 +8,15 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolCall
 from langchain_core.tools import BaseTool
 
-from langchain_tooltree.conversation import Conversation, is_observation
+from langchain_tooltree.conversation import is_observation, told_to_model
 from langchain_tooltree.effects import ReadTool
-from langchain_tooltree.experience.records import readable
 from langchain_tooltree.flows import Flow
 from langchain_tooltree.models import (
     ATTEMPTS,
@@ -207,7 +207,9 @@ class Proposer:
     def _take_step(self, asked: _Inquiry, reply: AIMessage) -> None:
         """The calls of a reply as a batch, each once, the writes that are left to the host last; or the answer."""
         step = asked.proposal
-        quoted = quoted_from(_heard(asked.request))
+        quoted = quoted_from(
+            chain(told_to_model(asked.request.conversation), (asked.request.advice, asked.request.hint))
+        )
         batch: dict[str, Call] = {}
         for call, _ in self._read(asked, reply, BATCH_CALLS):
             batch.setdefault(call.key, call)
@@ -461,13 +463,6 @@ def with_reference(messages: Sequence[BaseMessage], *, advice: str, hint: str) -
     if isinstance(last, AIMessage):  # no words are put into its mouth
         return [*prompt, HumanMessage(hint)]
     return [*before, with_more(last, hint)]
-
-
-def _heard(request: ProposalRequest) -> Iterator[str]:
-    """What a model reads in a question, its own words aside."""
-    parts = Conversation(request.conversation).parts
-    yield from (readable(message.content) for part, message in parts if part != "reply")
-    yield from (request.advice, request.hint)
 
 
 _BLANK = re.compile(r"\s*(?:<[\w' -]+>|\{+[\w' -]+\}+|\[[\w' -]+\]|\?+|\.{3}|…|TBD)\s*")
