@@ -8,6 +8,7 @@ import asyncio
 import sqlite3
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain, count
 from typing import Any
 from uuid import UUID
@@ -24,6 +25,7 @@ from langgraph.errors import GraphInterrupt
 from langgraph.prebuilt import ToolNode
 from langgraph.pregel._messages import StreamMessagesHandler
 from langgraph.runtime import Runtime
+from langgraph.store.memory import InMemoryStore
 
 # Checkpoint namespaces: `node:task|node:task`, and `node:task|2` for the third call of a graph in one task.
 
@@ -342,27 +344,44 @@ def is_invalid_resume(error: BaseException) -> bool:
 # Stores.
 
 
-def sqlite_vacuum(store: Any) -> tuple[Callable[[], None], Callable[[], Coroutine[Any, Any, None]]] | None:
-    """What rewrites the file of a store on SQLite, and its async twin; `None` for another store.
+Twins = tuple[Callable[[], None], Callable[[], Coroutine[Any, Any, None]]]
+"""A function and its async twin."""
 
-    SQLite keeps what was deleted in the file until then, and in its write-ahead log.
+
+def vacuum_of(store: Any) -> Twins | None:
+    """What has a store keep nothing that was deleted; `None` for one of which nothing is known.
+
+    SQLite keeps it in the file until that is rewritten, and in its write-ahead log. A store in memory keeps the names
+    of namespaces that are empty.
     """
-    connection: Any = getattr(store, "conn", None)
-    statements = ("VACUUM", "PRAGMA wal_checkpoint(TRUNCATE)")
-
-    def run() -> None:
-        with store.lock:
-            for statement in statements:
-                connection.execute(statement).fetchall()
-
-    async def arun() -> None:
-        async with store.lock:
-            for statement in statements:
-                async with connection.execute(statement) as found:
-                    await found.fetchall()
-
+    connection = getattr(store, "conn", None)
+    if isinstance(store, InMemoryStore):
+        return partial(_empty, store), partial(asyncio.to_thread, _empty, store)
     if isinstance(connection, sqlite3.Connection):
-        return run, lambda: asyncio.to_thread(run)
+        return partial(_rewrite, store, connection), partial(asyncio.to_thread, _rewrite, store, connection)
     if type(connection).__module__.startswith("aiosqlite"):  # which a store on a loop has, and asks there
-        return lambda: asyncio.run_coroutine_threadsafe(arun(), store._loop).result(), arun  # noqa: SLF001
+        there = partial(_arewrite, store, connection)
+        return lambda: asyncio.run_coroutine_threadsafe(there(), store._loop).result(), there  # noqa: SLF001
     return None
+
+
+_STATEMENTS = ("VACUUM", "PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+def _rewrite(store: Any, connection: sqlite3.Connection) -> None:
+    with store.lock:
+        for statement in _STATEMENTS:
+            connection.execute(statement).fetchall()
+
+
+async def _arewrite(store: Any, connection: Any) -> None:
+    async with store.lock:
+        for statement in _STATEMENTS:
+            async with connection.execute(statement) as found:
+                await found.fetchall()
+
+
+def _empty(store: Any) -> None:
+    for held in (store._data, store._vectors):  # noqa: SLF001 - it has no other way to them
+        for namespace in [namespace for namespace, items in list(held.items()) if not items]:
+            del held[namespace]

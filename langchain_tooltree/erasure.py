@@ -13,7 +13,7 @@ from typing import Any
 
 from langgraph.store.base import BaseStore, Item, SearchItem
 
-from langchain_tooltree._langgraph import sqlite_vacuum
+from langchain_tooltree._langgraph import vacuum_of
 from langchain_tooltree.cfgm import focus, tips
 from langchain_tooltree.cfgm.collect.attempt import SEPARATOR, SHELF
 from langchain_tooltree.errors import ConfigurationError, TrajectoryFormatError
@@ -24,7 +24,7 @@ from langchain_tooltree.experience.trajectory import Trajectory, from_json
 from langchain_tooltree.experience.writers import ABANDONED_AFTER, WRITERS
 from langchain_tooltree.flows import Flow, FunctionStep, TwinStep
 from langchain_tooltree.learnt import Learnt
-from langchain_tooltree.sitgraph.files import forget_in_graph
+from langchain_tooltree.sitgraph.files import Which, forget_in_graph
 from langchain_tooltree.sitgraph.graph import Graph
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
 
@@ -43,7 +43,7 @@ class Erased:
         halves: Ids of records without an entry, or the other way round, that earlier releases or killed processes left.
         tips: How many tips are gone.
         focus_points: How many sets of focus points are gone.
-        graphs: Ids of the runs that are gone from each of the given graphs, by its path, or its place in the list.
+        graphs: Ids of the runs that are gone from the folder of each graph, and from each that was given, by its place.
         shown_to: Ids of the runs that are left and had one of them recalled: what their models wrote may repeat it.
         threads: The threads of the runs that are gone.
         unreached: What may still hold something of them, and what to do about it.
@@ -118,10 +118,15 @@ def erasing(learnt: Learnt, chosen: Chosen, graphs: Sequence[AnyGraph], rested: 
     """
     yield from learnt.refresh(whole=True)
     found = yield from _found(learnt, chosen)
+    which = partial(chosen.in_graph, found.all)
     taken: dict[str, tuple[str, ...]] = {}
-    for place, graph in enumerate(graphs):
-        name = str(place) if isinstance(graph, SITGraph) else os.fspath(graph)
-        taken[name] = tuple((yield FunctionStep(partial(_in_graph, graph), partial(chosen.in_graph, found.all))))
+    problems: list[str] = []
+    for place, graph in enumerate([*graphs, learnt.graph]):
+        gone_there, told = yield FunctionStep(partial(_in_graph, graph), which)
+        problems += told
+        for name, runs in gone_there.items():
+            taken[name or str(place)] = tuple(runs)
+    taken.pop(str(len(graphs)))  # our own, which the records speak of
     yield from learnt.store.deleting(sorted(found.all))
     yield FunctionStep(rested, found.runs)
     again = yield from _found(learnt, chosen)  # what somebody has written who was at it
@@ -137,7 +142,7 @@ def erasing(learnt: Learnt, chosen: Chosen, graphs: Sequence[AnyGraph], rested: 
     yield from learnt.refresh(whole=True)
     learnt.store.forget_texts()
     threads = sorted(set(map(thread_of, found.runs - found.attempts)))
-    unreached = [*_unreached(threads, found.shown_to, graphs), *(yield from _vacuumed(*learnt.store.place))]
+    unreached = [*problems, *_unreached(threads, found.shown_to, taken), *(yield from _vacuumed(*learnt.store.place))]
     return Erased(
         runs=tuple(sorted(found.runs | again.runs)),
         halves=tuple(sorted(found.halves | again.halves)),
@@ -180,8 +185,12 @@ def _found(learnt: Learnt, chosen: Chosen) -> Flow[_Affected]:
     return _Affected(runs & both, attempts, halves, shown)
 
 
-def _in_graph(graph: AnyGraph, which: Callable[[Graph, Mapping[str, str]], set[str]]) -> list[str]:
-    return graph.remove_all(which) if isinstance(graph, SITGraph) else forget_in_graph(graph, which)
+def _in_graph(graph: AnyGraph, which: Which) -> tuple[dict[str, list[str]], list[str]]:
+    """Take runs out of a graph and the folders that it knows: their ids by folder, and problems; "" is memory."""
+    if not isinstance(graph, SITGraph):
+        return {os.fspath(graph): forget_in_graph(graph, which)[0]}, []
+    saved, problems = graph.forget_saved(which)
+    return {"": graph.remove_all(which), **saved}, problems
 
 
 def _without_mark(learnt: Learnt, run: str, gone: Collection[str]) -> Flow[None]:
@@ -209,7 +218,7 @@ def _vacuumed(store: BaseStore, place: Sequence[str]) -> Flow[list[str]]:
             if (yield FunctionStep(store.vacuum, place)):
                 return []
             return ["The files of the Chroma server: run `chroma vacuum` there, which rewrites its database."]
-        if (twins := sqlite_vacuum(store)) is not None:
+        if (twins := vacuum_of(store)) is not None:
             yield TwinStep(*twins)
             return []
     except Exception as error:  # noqa: BLE001 - all else is done, and the report says what is not
@@ -217,20 +226,18 @@ def _vacuumed(store: BaseStore, place: Sequence[str]) -> Flow[list[str]]:
         return [f"The files of {kind}, which could not be rewritten ({error}): call forget() again, or its vacuum."]
     if "Postgres" in kind:
         return ["Rows that Postgres keeps: `VACUUM FULL store`, `VACUUM FULL store_vectors`; and its write-ahead log."]
-    return [] if kind == "InMemoryStore" else [f"What {kind} may keep of deleted items in its files: see its manual."]
+    return [f"What {kind} may keep of deleted items in its files: see its manual."]
 
 
-def _unreached(threads: Sequence[str], shown: Collection[str], graphs: Sequence[AnyGraph]) -> Iterable[str]:
+def _unreached(threads: Sequence[str], shown: Collection[str], taken: Iterable[str]) -> Iterable[str]:
     if threads:
         calls = ", ".join(f"checkpointer.delete_thread({thread!r})" for thread in threads[:3])
         more = f", and so on for all {len(threads)} of `threads`" if len(threads) > 3 else ""  # noqa: PLR2004 - as above
         yield f"The host's checkpoints: {calls}{more}. A thread that goes on is recorded again, as a whole."
     if shown:
         yield f"What models wrote in {len(shown)} runs that had one of these recalled: look at `shown_to`."
-    for graph in graphs:
-        if isinstance(graph, SITGraph):
-            yield "Folders in which the given graph was saved: save it there again, or pass the folder, too."
-        elif (summaries := Path(f"{Path(graph)}.summaries.jsonl")).exists():
+    for folder in taken:
+        if (summaries := Path(f"{folder}.summaries.jsonl")).exists():
             yield f"Summaries that `mine --summarize` keeps in {summaries}, under digests of runs: delete the file."
     yield "Graphs saved elsewhere or held by somebody: pass them, or their folders, as graphs=[...]."
     yield "Backups and snapshots of the store, traces, logs, and files that runs were loaded from or dumped to."

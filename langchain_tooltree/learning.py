@@ -229,8 +229,8 @@ class Experience:
             user: For whom the namespace has a variable: everything that is kept for this one.
             tool: Runs in which this tool was called.
             before: Runs that were recorded, judged or labelled last before then, by the store's clock.
-            graphs: Graphs that were saved or are held beside this experience, as folders or `SITGraph`s: the same runs
-                are taken out of them, and their folders hold no older version then.
+            graphs: Graphs that were saved or are held beside this experience, as folders or `SITGraph`s. The same runs
+                are taken out of them, of `graph`, and of the folders where these were read or saved by this process.
 
         Returns:
             What is gone, and what could not be reached, such as checkpoints, with what to do about it.
@@ -241,6 +241,7 @@ class Experience:
         """
         chosen = Chosen.of(run, user, tool, before)
         learnt = self._here() if user is None else self._learnt(self._store.of_user(user))
+        yield from self._shared.outage.flush()  # what waits to be written would come later
         rested = partial(self._shared.wait_for, learnt.place)
         erased = yield from erasing(learnt, chosen, graphs, rested)
         self._shared.forget(learnt.place)

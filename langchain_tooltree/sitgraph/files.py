@@ -88,16 +88,20 @@ def save_graph(
         return _write(snapshot, settings, folder)
 
 
-def forget_in_graph(path: str | os.PathLike[str], which: Which) -> list[str]:
-    """Take runs out of a graph in a folder, so that nothing there tells of them; the ids of those that were in it."""
+def forget_in_graph(path: str | os.PathLike[str], which: Which) -> tuple[list[str], str, str]:
+    """Take runs out of a graph in a folder, so that nothing there tells of them.
+
+    Returns:
+        The ids of those that were in it, and its checksums before and after.
+    """
     _read_json(Path(path) / MANIFEST, Path(path))  # where there is no graph, no folder is made
     with _alone(path) as folder:
         snapshot, manifest = load_graph(folder, verify=True)
         graph = Graph(snapshot)
         gone = sorted(run for run in which(graph, manifest["aliases"]) if graph.remove(run))
         settings = {name: value for name, value in manifest.items() if name not in {*_shape(), "files", CHECKSUM}}
-        _write(graph.snapshot(), settings, folder)  # and what stands beside it is swept away, whoever was in it
-        return gone
+        # Even if it had none of them: what stands beside it is swept away, whoever was in it.
+        return gone, manifest[CHECKSUM], _write(graph.snapshot(), settings, folder)
 
 
 @contextmanager
@@ -206,7 +210,8 @@ def _mapped(file: Path, path: Path, like: NDArray[Any]) -> NDArray[Any]:
     try:
         # Changes are made to a private copy of the page that they are on: the file stays as it is.
         column: NDArray[Any] = np.load(file, mmap_mode="c", allow_pickle=False)
-    except (OSError, ValueError, EOFError, SyntaxError, TokenError) as error:  # a header is parsed as Python
+    except (OSError, ValueError, EOFError, SyntaxError, TokenError, SystemError) as error:
+        # A header is parsed as Python, and Python 3.11 may raise a SystemError if several threads do that at once.
         raise _damaged(path, f"{file.name} cannot be read ({error})") from error
     if (column.dtype, column.shape[1:]) != (like.dtype, like.shape[1:]):
         raise _damaged(path, f"{file.name} holds something else")

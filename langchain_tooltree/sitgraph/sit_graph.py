@@ -20,7 +20,7 @@ from langchain_tooltree.experience.reference import SUMMARIZE_STATE
 from langchain_tooltree.experience.trajectory import to_chat
 from langchain_tooltree.flows import Flow, FunctionStep, async_twin, driven, in_thread, run_flow
 from langchain_tooltree.sitgraph.drift import DriftReport, GivenTools, drift, toolset_of
-from langchain_tooltree.sitgraph.files import CHECKSUM, Which, load_graph, save_graph
+from langchain_tooltree.sitgraph.files import CHECKSUM, Which, forget_in_graph, load_graph, save_graph
 from langchain_tooltree.sitgraph.graph import Graph
 from langchain_tooltree.sitgraph.mining import Encoder, mine, state_of
 from langchain_tooltree.sitgraph.states import Floats
@@ -165,6 +165,21 @@ class SITGraph:
                 self._latest_fit = None
                 self._encoder.forget()
         return gone
+
+    def forget_saved(self, which: Which) -> tuple[dict[str, list[str]], list[str]]:
+        """Take runs out of the folders that this graph was read from or saved to; their ids by folder, and problems."""
+        gone: dict[str, list[str]] = {}
+        problems: list[str] = []
+        with self._saving:
+            for folder, known in list(self._versions.items()):
+                try:
+                    gone[str(folder)], before, after = forget_in_graph(folder, which)
+                except (GraphFileError, OSError) as error:
+                    problems.append(f"The graph that was in {folder}: {error}")
+                else:
+                    if before == known:  # otherwise somebody else has saved there, which is not to be undone
+                        self._versions[folder] = after
+        return gone, problems
 
     @driven
     def suggest(

@@ -15,6 +15,7 @@ from langchain_tooltree.experience.recorder import RunRecorder
 from langchain_tooltree.experience.recording import GraphRun, ThreadDialogue, path_of, update_in
 from langchain_tooltree.experience.records import (
     LONGEST_AIM,
+    Branch,
     ChatMessage,
     Record,
     aim_of,

@@ -32,6 +32,7 @@ from langchain_tooltree._langgraph import (
     state_reader,
     stream_now,
     tool_node_input,
+    vacuum_of,
     variables_in,
     without_graph,
     without_reserved,

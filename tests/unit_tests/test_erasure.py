@@ -208,15 +208,27 @@ def test_graphs_that_are_given_lose_the_same_runs(experience, tmp_path):
     for each in runs[:2]:
         experience.learn(each)
     held = SITGraph.from_trajectories(runs)
-    held.save(tmp_path / "graph")
+    held.save(tmp_path / "by hand")
+    SITGraph.from_trajectories(runs).save(tmp_path / "given")
+    experience.graph.save(tmp_path / "own")
 
-    erased = experience.forget(run=["1", "3"], graphs=[held, tmp_path / "graph"])
+    erased = experience.forget(run=["1", "3"], graphs=[held, tmp_path / "given"])
 
-    assert erased.graphs == {"0": ("1", "3"), str(tmp_path / "graph"): ("1", "3")}
-    assert [len(held), len(SITGraph.load(tmp_path / "graph")), len(experience.graph)] == [1, 1, 1]
+    given = {"0": ("1", "3"), str(tmp_path / "by hand"): ("1", "3"), str(tmp_path / "given"): ("1", "3")}
+    assert erased.graphs == {**given, str(tmp_path / "own"): ("1",)}
+    assert [len(SITGraph.load(folder)) for folder in sorted(tmp_path.iterdir())] == [1, 1, 1]
+    assert [len(held), len(experience.graph)] == [1, 1]
     assert not any(b"secret" in file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
-    assert experience.forget(tool="pay", graphs=[SITGraph.from_trajectories(runs)]).graphs == {"0": ("1",)}
-    assert any("save it there again" in each for each in erased.unreached)
+    held.save(tmp_path / "by hand")  # which knows that it was changed here
+    assert experience.forget(tool="pay", graphs=[SITGraph.from_trajectories(runs)]).graphs["0"] == ("1",)
+
+
+def test_a_folder_that_is_gone_since_is_told(experience, tmp_path):
+    experience.learn(run("1"))
+    experience.graph.save(tmp_path / "own")
+    (tmp_path / "own").rename(tmp_path / "moved")
+
+    assert str(tmp_path / "own") in experience.forget(run="1").unreached[0]
 
 
 def test_where_a_graph_cannot_be_read_nothing_is_forgotten_yet(experience, tmp_path):

@@ -25,6 +25,8 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import InjectedState, InjectedStore, ToolNode, ToolRuntime
 from langgraph.prebuilt.tool_node import ToolInvocationError
 from langgraph.runtime import get_runtime
+from langgraph.store.memory import InMemoryStore
+from langgraph.store.sqlite.aio import AsyncSqliteStore
 from langgraph.types import Command, Interrupt, Send, interrupt
 from pydantic import BaseModel, ValidationError
 
@@ -631,3 +633,27 @@ def test_messages_of_ai_are_kept_by_a_checkpoint_as_they_were():
     graph.invoke({"messages": [HumanMessage("Hello.", id="h")]}, THREAD)
 
     assert [message.id for message in saved_states(graph)[0].value("messages")] == ["h", "a"]
+
+
+async def kept_and_deleted(store):
+    await store.aput(("a", "b"), "k", {"text": "secret"})
+    await store.adelete(("a", "b"), "k")
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_a_store_on_sqlite_keeps_nothing_after_its_vacuum(tmp_path, is_async):
+    async with AsyncSqliteStore.from_conn_string(str(tmp_path / "s.db")) as store:
+        await store.setup()
+        await kept_and_deleted(store)
+        run, arun = inside.vacuum_of(store)
+        await (arun() if is_async else asyncio.to_thread(run))
+        assert not any(b"secret" in each.read_bytes() for each in tmp_path.iterdir())
+
+
+async def test_a_store_in_memory_keeps_nothing_after_its_vacuum():
+    store = InMemoryStore()
+    await kept_and_deleted(store)
+    inside.vacuum_of(store)[0]()
+
+    assert store.list_namespaces() == []
+    assert inside.vacuum_of(object()) is None
