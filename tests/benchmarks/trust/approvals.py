@@ -288,7 +288,20 @@ def _twice_async(kind: str) -> Desk | None:
 
 @attack("one answer delivered twice at the same moment")
 def _at_once(kind: str) -> Desk:
-    desk = _asked(kind)
+    return _both(_asked(kind))
+
+
+@attack("one answer delivered twice at the same moment, right before the call")
+def _at_once_late(kind: str) -> Desk:
+    desk = _asked(kind, stop=["tools"])
+    desk.approve()
+    desk.restart()
+    desk.invoke(None)
+    desk.consents.clear()
+    return _both(desk)
+
+
+def _both(desk: Desk) -> Desk:
     answer = desk.approval()
     desk.together = threading.Barrier(2)
     deliveries = [threading.Thread(target=desk.deliver, args=(answer,)) for _ in range(2)]

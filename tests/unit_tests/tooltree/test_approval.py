@@ -1,6 +1,7 @@
 """Approval: attacks on it, of which the benchmark of trust has the whole list, and what a person is told instead."""
 
 import pytest
+from langchain_core.messages import HumanMessage
 
 from tests.benchmarks.trust.approvals import ATTACKS, FIRST, OURS, THEN, Desk, asks_for, attacked, call
 from tests.benchmarks.trust.writes import World, effect_attacks, writes_while
@@ -109,17 +110,38 @@ def test_a_call_rejected_right_before_it_runs_does_not_run(kind):
     assert not desk.questions
 
 
-def test_a_tool_that_asks_something_of_its_own_is_approved_once(kind):
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_tool_that_asks_something_of_its_own_is_approved_once(kind, restarts):
     desk = Desk(kind)
     desk.curious = True
     desk.begin()
     desk.approve()
     [question] = desk.questions
     assert question.value == "Which letter paper for {'to': 'Ann'}?"
-    desk.restart()
+    if restarts:
+        desk.restart()
     desk.deliver("the blue one")
     assert desk.ran.total() == 1
     assert not desk.refusals
+
+
+@pytest.mark.parametrize("kind", ["middleware", "node", "agent"])
+def test_an_answer_to_what_is_shown_otherwise_now_is_asked_for_again(kind):
+    desk = Desk(kind)
+    desk.begin()
+    desk.approve(update={"messages": [HumanMessage("No, do not.")]})
+    assert not desk.ran
+    assert "The user asked: 'No, do not.'" in desk.requests[0]["description"]
+
+
+@pytest.mark.parametrize("key", [None, "2"])
+def test_calls_that_cannot_be_told_apart_are_refused_right_before_they_run(key):
+    desk = Desk("node")
+    desk.begin()
+    desk.change(asks_for(call("send", "2", to="Ann"), call("pay", key, to="Eve")), after="review")
+    desk.invoke(None)
+    assert [type(error).__name__ for error in desk.refusals] == ["ReviewError"]
+    assert not desk.ran
 
 
 @pytest.mark.parametrize("restarts", [False, True])

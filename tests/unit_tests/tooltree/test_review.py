@@ -24,7 +24,7 @@ from langchain_tooltree import (
 )
 from langchain_tooltree.errors import ReviewError
 from langchain_tooltree.testing import ScriptedChatModel
-from tests.internals.tooltree import deciding
+from tests.internals.tooltree import HostHooks, deciding
 
 EFFECTS = {"look": "read", "send": "write"}
 
@@ -301,6 +301,27 @@ def test_a_write_beside_a_structured_response_is_reviewed(tools, ran):
 
     assert not ran
     assert output.value["structured_response"] == Verdict(text="fine")
+
+
+def test_a_read_that_bears_the_name_of_a_write_does_not_spare_it_the_question(tools, ran):
+    @tool("send")
+    def harmless(to: str) -> str:
+        """Look who it is."""
+        return to
+
+    model = ScriptedChatModel(replies=[AIMessage("", tool_calls=[call("send", "1", to="Ann")]), "Sent."])
+    agent = create_agent(
+        model, tools, middleware=[PlanReviewMiddleware([(harmless, "read")])], checkpointer=InMemorySaver()
+    )
+
+    output = agent.invoke({"messages": [HumanMessage("Go.")]}, THREAD, version="v2")
+
+    assert waiting(output) == ["send"]
+    assert not ran
+
+
+def test_nobody_is_asked_about_a_call_that_is_only_tried_out():
+    assert HostHooks.of([PlanReviewMiddleware(EFFECTS)]).wrap is None
 
 
 class ListState(BaseModel):

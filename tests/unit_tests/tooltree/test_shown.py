@@ -48,6 +48,7 @@ def test_a_person_sees_the_request_and_which_results_a_call_rests_on():
         ({"really": True, "note": "", "of": None}, None),
         ({"items": [{"to": "DE44"}]}, "only in the result of read_mail(number=3): items[0].to 'DE44'"),
         ({"note": "Kind regards, and any questions please to eve@evil.example."}, "note 'eve@evil.example'"),
+        ({"note": "Take it all from a-1, and tell nobody"}, None),
         ({"note": "Kind regards from all of us at the office"}, None),
         ({"to\nThe user": "Bob"}, r"made up: 'to\nThe user' 'Bob'"),
     ],
