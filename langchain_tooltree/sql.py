@@ -51,6 +51,9 @@ _STATEMENTS = frozenset(
 )
 """The words that begin the other statements there, or lock what is read."""
 
+_NO_QUERY = frozenset({"COMMAND", "DESCRIBE", "SET", "SHOW"})
+"""Tokens of statements that the parser does not take apart, of which it would tell in a log, with their text."""
+
 _ROOTS = (exp.Select, exp.SetOperation, exp.Subquery, exp.Values)
 
 _ACTS = (
@@ -146,6 +149,8 @@ def _is_query(sql: str, dialect: str, functions: Collection[str]) -> bool:
     if not tokens or tokens[0].text.upper() not in {"SELECT", "WITH", "VALUES", "TABLE", "FROM", "("}:
         return False
     if any(word in forbidden for word in _unquoted(tokens)):
+        return False
+    if any(token.token_type.name in _NO_QUERY for token in tokens):
         return False
     statements = [each for each in sqlglot.parse(sql, read=dialect) if each is not None]
     if len(statements) != 1 or not isinstance(statements[0], _ROOTS):
