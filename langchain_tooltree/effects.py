@@ -323,12 +323,12 @@ def _configured_server(tool: BaseTool) -> str | None:
 # --- what names say ---
 
 _WRITES = frozenset(
-    words_of("book buy cancel create delete modify pay purchase refund remove send transfer update write")
+    words_of("book buy cancel create delete edit modify pay post purchase refund remove send transfer update write")
 )
 """Verbs of tools that act: those of the tau benchmarks' shop and airline (book, cancel, modify, send, transfer and
-update), of files and databases (create, delete, remove, write), and of what costs money."""
+update), of files and databases (create, delete, edit, remove, write), of requests (post), and of what costs money."""
 
-_NOUNS = frozenset(words_of("book transfer update"))
+_NOUNS = frozenset(words_of("book post transfer update"))
 """Those that are also names of things, as in `get_book`."""
 
 
@@ -349,7 +349,7 @@ def verb_of_write(tool_name: str) -> str | None:
 class _SqlReads:
     argument: str
     dialect: str
-    functions: frozenset[str]
+    functions: tuple[str, ...]  # in an order that is the same in every process
 
     def __call__(self, arguments: Mapping[str, Any]) -> DeclaredEffect:
         from langchain_tooltree.sql import only_reads  # noqa: PLC0415 - sqlglot is an extra
@@ -393,7 +393,7 @@ def sql_reads(
     except (ValueError, AttributeError) as error:
         msg = f"dialect must be one that sqlglot knows, such as 'sqlite' or 'postgres', got {dialect!r}."
         raise ConfigurationError(msg) from error
-    return _SqlReads(argument, dialect, frozenset(map(str.lower, functions)))
+    return _SqlReads(argument, dialect, tuple(sorted({name.lower() for name in functions})))
 
 
 _READING_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})

@@ -7,6 +7,7 @@ bear the name of a built-in one. A role that may only read is what keeps those o
 
 import re
 from collections.abc import Collection, Iterable, Iterator
+from itertools import pairwise
 from typing import Any
 
 import sqlglot
@@ -151,6 +152,8 @@ def _is_query(sql: str, dialect: str, functions: Collection[str]) -> bool:
     if any(word in forbidden for word in _unquoted(tokens)):
         return False
     if any(token.token_type.name in _NO_QUERY for token in tokens):
+        return False
+    if any(token.text.lower() == "replace" and after.text != "(" for token, after in pairwise(tokens)):
         return False
     statements = [each for each in sqlglot.parse(sql, read=dialect) if each is not None]
     if len(statements) != 1 or not isinstance(statements[0], _ROOTS):
