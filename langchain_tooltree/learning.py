@@ -327,16 +327,15 @@ class Experience:
         if remembered is not None:
             about[RECALLED] = {"runs": remembered["runs"], "tips": [tip_id(each) for each in remembered["tips"]]}
         declared = CallEffects.declared_as(effects)
-        told = (declared.among(tools) if tools else declared).of_calls(Conversation(messages).calls)
+        said = Conversation.of(messages)
+        told = (declared.among(tools) if tools else declared).of_calls(said.calls)
         if not declared.may_read:  # else all other calls count as writes, as they do while searching
             told = {tool: effect for tool, effect in told.items() if effect == "read"}  # those of the package itself
         if told:
             about[EFFECTS] = told
-        yield from undisturbed(self._keeping(messages, remembered, id=id, instructions=instructions, about=about))
+        yield from undisturbed(self._keeping(said, remembered, id=id, instructions=instructions, about=about))
 
-    def _keeping(
-        self, messages: Sequence[BaseMessage], remembered: Mapping[str, Any] | None, **options: Any
-    ) -> Flow[None]:
+    def _keeping(self, messages: Conversation, remembered: Mapping[str, Any] | None, **options: Any) -> Flow[None]:
         if is_collecting():
             return
         noted = None if remembered is None else remembered["namespace"]

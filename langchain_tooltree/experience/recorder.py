@@ -36,7 +36,7 @@ from langchain_tooltree.experience.recording import (
     messages_in,
     update_in,
 )
-from langchain_tooltree.experience.records import ChatMessage, opening_instructions
+from langchain_tooltree.experience.records import ChatMessage, opening_instructions, part_of
 from langchain_tooltree.experience.run_identity import OWN, OfferedTools, heard_as, one_of, run_id, tools_in
 from langchain_tooltree.experience.store import ExperienceStore
 from langchain_tooltree.experience.threads import MESSAGES_KEY
@@ -130,7 +130,7 @@ class RunRecorder:
 
     def keeping(
         self,
-        messages: Sequence[BaseMessage],
+        conversation: Conversation | Sequence[BaseMessage],
         runtime: Any,
         store: ExperienceStore,
         *,
@@ -150,14 +150,15 @@ class RunRecorder:
                 recording.judging = self.judging
                 recording.settle, recording.about = self._settle, about or {}
                 return
+        messages = Conversation.of(conversation).messages
         trajectory = Trajectory.from_messages(
             messages, id=id or _id_of(runtime, heard), task=task, instructions=instructions
         )
         trajectory = replace(trajectory, metadata={**trajectory.metadata, **(about or {})})
         if id is None:
-            summarized = Conversation(messages).is_summarized
+            summarized = Conversation.of(conversation).is_summarized
             said = dict(keyed_chat(trajectory.messages))
-            look = partial(own_record, store, trajectory.id, said, same=summarized)
+            look = partial(own_record, store, trajectory.id, said, same=summarized, whole=summarized)
             own, fuller = yield from self.trying(READ, look, otherwise=(trajectory.id, None))
             if summarized and fuller is not None and len(fuller.steps) > len(trajectory.steps):
                 return
@@ -450,13 +451,16 @@ def _store_of(recording: Recording, store: ExperienceStore) -> ExperienceStore:
 
 
 def own_record(
-    store: ExperienceStore, thread: str, said: Mapping[Key, ChatMessage], *, same: bool = False
+    store: ExperienceStore, thread: str, said: Mapping[Key, ChatMessage], *, same: bool = False, whole: bool = True
 ) -> Flow[tuple[str, Trajectory | None]]:
     """The id of a conversation's record, and the record, if there is one already, as a flow.
 
     That of its thread may be taken: other deployments name threads as they like, and a thread may be emptied. With
-    `same`, what stands there is taken for its own.
+    `same`, what stands there is taken for its own. Where not the `whole` record is asked for, it may be left unread.
     """
+    noted = None if whole else (yield from store.noted(thread))
+    if noted is not None and noted.reply in said and part_of(said[noted.reply]) == "reply":
+        return thread, None
     earlier = yield from flow_of(store.get)(thread)
     if earlier is None or same or not said or is_continued(earlier, said):
         return thread, earlier

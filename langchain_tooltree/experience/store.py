@@ -31,7 +31,7 @@ from langchain_tooltree.experience.namespaces import (
     label_of,
     labels_in,
 )
-from langchain_tooltree.experience.records import Source, recalled_in
+from langchain_tooltree.experience.records import EXTRAS, Source, part_of, recalled_in
 from langchain_tooltree.experience.trajectory import Trajectory, from_json, to_json
 from langchain_tooltree.experience.writers import (
     WRITERS,
@@ -209,6 +209,7 @@ class RunEntry:
     since: float = 0.0  # when a pending run ended, as its metadata say
     tips: Sequence[str] = ()  # the ids of those that were recalled for it
     runs: Sequence[str] = ()  # and of the runs
+    reply: str = ""  # the id of its first reply, by which a conversation that goes on is known
 
 
 class ExperienceStore:
@@ -439,17 +440,15 @@ class ExperienceStore:
             found = [] if delete else (yield from self._read_all(namespace, [run]))
         yield from self.adding(found[0]) if found else self.deleting([run])
 
+    def noted(self, id: str) -> Flow[RunEntry | None]:  # noqa: A002 - the field's name
+        """What is known of a record without reading it, as a flow; `None` if there is none."""
+        item: Item | None = yield self._call("get", (*self._namespace(None), TASKS), id)
+        return None if item is None else _entry(item)
+
     def entries(self) -> Flow[dict[str, RunEntry]]:
         """What is known of each record without reading it, by their ids, as a flow."""
         items = yield from listing(self._store, (*self._namespace(None), TASKS))
-        names = [each.name for each in fields(RunEntry)]
-        # One that was written by an earlier release has no version, and never changes.
-        return {
-            item.key: RunEntry(
-                **{"outcome": "unknown", "version": ""} | {n: item.value[n] for n in names if n in item.value}
-            )
-            for item in items
-        }
+        return {item.key: _entry(item) for item in items}
 
     def reading(self, ids: Sequence[str]) -> Flow[list[Trajectory]]:
         """The trajectories with these ids, in their order, as a flow; those that are gone are left out."""
@@ -551,7 +550,16 @@ def entry_of(trajectory: Trajectory, written: str | None = None) -> RunEntry:
     waiting = trajectory.metadata.get(PENDING) if trajectory.success is None else None
     outcome = _OUTCOMES[trajectory.success] if waiting is None else PENDING
     tips, runs = recalled_in(trajectory.metadata, "tips"), recalled_in(trajectory.metadata, "runs")
-    return RunEntry(outcome, digest(text), float(waiting or 0), tips, runs)
+    said = (message for message in trajectory.messages if part_of(message) == "reply")
+    known = (message[EXTRAS].get("id") for message in said if isinstance(message.get(EXTRAS), Mapping))
+    reply = next((each for each in known if each and isinstance(each, str)), "")
+    return RunEntry(outcome, digest(text), float(waiting or 0), tips, runs, _storable(reply))
+
+
+def _entry(item: Item) -> RunEntry:
+    # One that was written by an earlier release has no version, and never changes.
+    known = {each.name: item.value[each.name] for each in fields(RunEntry) if each.name in item.value}
+    return RunEntry(**{"outcome": "unknown", "version": ""} | known)
 
 
 def _wanted(success: bool | None) -> dict[str, str] | None:  # noqa: FBT001 - as the methods have it
