@@ -150,12 +150,17 @@ class Learnt:
         runs += yield from self.store.reading([run])
 
     def _fold(self, trajectory: Trajectory, entry: RunEntry) -> Flow[None]:
-        yield from flow_of(self.graph.learn)(trajectory)
+        yield from flow_of(self.graph.learn)(self._sourced(trajectory))
         yield FunctionStep(self.refusals.learn, trajectory)
         self._folded[trajectory.id] = entry.version
         self._labelled.pop(trajectory.id, None)
         if (sample := agreement([trajectory])) != Agreement():
             self._labelled[trajectory.id] = sample
+
+    def _sourced(self, trajectory: Trajectory) -> Trajectory:
+        """A run with its source: where it does not say, that is whose namespace this is."""
+        whose = "/".join(self.store.values.values())
+        return trajectory if trajectory.came_from or not whose else trajectory.coming_from(whose)
 
     def recall(self, task: str, own: str | None) -> Flow[tuple[list[str], list[dict[str, Any]]]]:
         """The ids of the runs that are most like a task, the run of this conversation aside, and their tips."""

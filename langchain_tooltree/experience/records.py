@@ -128,6 +128,10 @@ JUDGED_BY, OVERRULED = "judged_by", "overruled"
 Source = Literal["verdict", "user", "agent"]
 """Who says whether a run succeeded: a verdict, a person, or the agent about itself."""
 
+CAME_FROM = "came_from"
+"""Key of a record's metadata under which it stands whom the run came from, such as a user. The host says so: what the
+run itself says would be the word of whoever made it."""
+
 
 @dataclass(frozen=True)
 class Record:
@@ -221,6 +225,28 @@ class Record:
         """Who has said whether it succeeded; `None` if that is not known, as for runs from files."""
         by = self.metadata.get(JUDGED_BY)
         return by if by in ("verdict", "user", "agent") else None
+
+    @property
+    def came_from(self) -> str:
+        """Whom the run came from; empty if that is not known, and then it counts as somebody of its own.
+
+        So does each conversation of a file: those that are published are by many people. Where one file is one
+        source, `coming_from` says so.
+        """
+        name = self.metadata.get(CAME_FROM)
+        return name if isinstance(name, str) else ""
+
+    def coming_from(self, name: str) -> Self:
+        """A copy of the run that came from somebody, such as a user, an agent or a file."""
+        return replace(self, metadata={**self.metadata, CAME_FROM: name})
+
+    @property
+    def voice(self) -> tuple[str, str]:
+        """What counts once where runs are counted: whom it came from, and the task.
+
+        What an agent says of its own success is worth one voice, however many tasks it has.
+        """
+        return self.came_from or f"run {self.id}", "" if self.source == "agent" else self.task
 
     @property
     def overruled(self) -> Mapping[str, Any] | None:

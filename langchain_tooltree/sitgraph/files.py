@@ -24,11 +24,16 @@ from langchain_tooltree.sitgraph.states import DIMENSIONS, Rows
 from langchain_tooltree.sitgraph.transitions import VIEWS
 from langchain_tooltree.text import digest
 
-FORMAT = 2  # version; another one is refused, since a graph can be mined again
+FORMAT = 3  # version; another one is refused, since a graph can be mined again
 
 MANIFEST = "manifest.json"
 NAMES = "names.json"
-LISTS = {"names": "names", "run_ids": "runs", "toolsets": "toolsets"}  # what is no array, and its key in that file
+LISTS = {
+    "names": "names",
+    "run_ids": "runs",
+    "toolsets": "toolsets",
+    "givers": "came_from",
+}  # what is no array, and its key in that file
 CHECKSUM = "checksum"  # key of the manifest for the checksum of everything else in it
 VERSION = 16  # digits of the checksum that name the folder of the columns
 TRIES = 5  # how often a graph is read before it counts as damaged, if its manifest stays the same

@@ -5,8 +5,9 @@ whatever order they were added.
 """
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import Any, Self
 
@@ -18,6 +19,8 @@ from langchain_tooltree.sitgraph.transitions import VIEWS
 from langchain_tooltree.sitgraph.votes import SAMPLED, Fit
 
 INVERSE_TURN = 1 << 40  # stands for 1 in sums of 1 / T: whole numbers give the same sum in any order, floats do not
+
+GIVER = 32  # bits of a voice that tell tasks apart; those above tell whom it came from
 
 LONG = SAMPLED // 4  # states of a run from which on a vote is not fitted to it: it would be most of the sample
 UNKNOWN = -3  # number of a tool that the graph does not know
@@ -33,11 +36,12 @@ class Outgoing:
     targets: Numbers  # the tools they lead to, by the numbers of their nodes, ascending
     counts: NDArray[np.int64]  # N_ij, how often each was followed
     inverse_turns: NDArray[np.int64]  # sum of 1 / T over the runs that contain it, in units of 1 / `INVERSE_TURN`
-    runs: NDArray[np.int64]  # how many distinct runs followed each
+    support: NDArray[np.int64]  # how many distinct voices followed each: tasks of whom runs came from
+    givers: NDArray[np.int64]  # how many distinct ones these came from
 
     def taken(self, places: NDArray[np.bool_] | slice) -> "Outgoing":
         """Some of the edges."""
-        return Outgoing(self.targets[places], self.counts[places], self.inverse_turns[places], self.runs[places])
+        return Outgoing(*(getattr(self, each.name)[places] for each in fields(self)))
 
     def raw_weights(self, alpha: float) -> NDArray[np.float64]:
         """Eq. 1 of SIT-Graph (State Integrated Tool Graph): `w_ij = N_ij + alpha * sum over runs of 1 / T`.
@@ -55,18 +59,45 @@ class Outgoing:
         return self.raw_weights(alpha) / max(total, 1)
 
 
+@dataclass(frozen=True, slots=True)
+class Voices:
+    """Who speaks for edges: edge `i` has the voices from `offsets[i]` on, each with its number of runs."""
+
+    offsets: NDArray[np.int64]
+    voices: NDArray[np.uint64]
+    runs: NDArray[np.int64]
+
+    def of(self, edge: int) -> Counter[int]:
+        """The voices for one edge."""
+        here = slice(int(self.offsets[edge]), int(self.offsets[edge + 1]))
+        return Counter(dict(zip(self.voices[here].tolist(), self.runs[here].tolist(), strict=True)))
+
+
 class Edges:
     """All edges, as sums over the runs that were added. Tool `i` has those from `offsets[i]` on in `stored`."""
 
-    def __init__(self, offsets: NDArray[np.int64], stored: Outgoing) -> None:
+    def __init__(self, offsets: NDArray[np.int64], stored: Outgoing, voices: Voices) -> None:
         self._offsets = offsets
         self._stored = stored
-        self._changed: dict[int, dict[int, list[int]]] = {}
+        self._voices = voices
+        self._changed: dict[int, dict[int, tuple[list[int], Counter[int]]]] = {}
         self._ready: dict[int, Outgoing] = {}
 
     @classmethod
-    def of(cls, sources: Numbers, targets: Numbers, runs: Numbers, turns: Numbers, nodes: int) -> Self:
-        """Sum up transitions, given as one array each of sources, targets and runs; `turns` holds T of each run."""
+    def of(
+        cls,
+        sources: Numbers,
+        targets: Numbers,
+        runs: Numbers,
+        *,
+        turns: Numbers,
+        voices: NDArray[np.uint64],
+        nodes: int,
+    ) -> Self:
+        """Sum up transitions, given as one array each of sources, targets and runs.
+
+        `turns` holds T of each run, and `voices` what it is counted by.
+        """
         pairs = sources.astype(np.int64) * nodes + targets
         edges, place, counts = np.unique(pairs, return_inverse=True, return_counts=True)
         visits = np.unique(place.astype(np.int64) * max(len(turns), 1) + runs)
@@ -74,17 +105,28 @@ class Edges:
         inverse_turns = np.zeros(len(edges), dtype=np.int64)
         np.add.at(inverse_turns, edge, _inverse(turns[run]))
         offsets = np.searchsorted(edges, np.arange(nodes + 1, dtype=np.int64) * nodes)
-        distinct = np.bincount(edge, minlength=len(edges)).astype(np.int64)
+        known, voice = np.unique(voices, return_inverse=True)
+        spoken, times = np.unique(edge * max(len(known), 1) + voice[run], return_counts=True)
+        for_edge, by_voice = np.divmod(spoken, max(len(known), 1))
+        begins = np.searchsorted(for_edge, np.arange(len(edges) + 1))
         kept = (edges % max(nodes, 1)).astype(np.int32)
-        return cls(offsets, Outgoing(kept, counts.astype(np.int64), inverse_turns, distinct))
+        # In order, so the voices of one giver for an edge stand together.
+        first = np.diff(for_edge, prepend=-1).astype(bool) | np.diff(known[by_voice] >> GIVER, prepend=0).astype(bool)
+        givers = np.bincount(for_edge[first], minlength=len(edges)).astype(np.int64)
+        stored = Outgoing(kept, counts.astype(np.int64), inverse_turns, np.diff(begins).astype(np.int64), givers)
+        return cls(offsets, stored, Voices(begins.astype(np.int64), known[by_voice], times.astype(np.int64)))
 
     def outgoing(self, source: int) -> Outgoing:
         """The edges that leave a tool, by the number of its node; none for a tool that nothing followed."""
         if source not in self._changed:
             return self._read(source)
         if source not in self._ready:
-            edges = sorted((target, *sums) for target, sums in self._changed[source].items())
-            targets, *columns = np.array(edges, dtype=np.int64).reshape(-1, 4).T
+            changed = self._changed[source].items()
+            edges = sorted(
+                (target, *sums, len(voices), len({voice >> GIVER for voice in voices}))
+                for target, (sums, voices) in changed
+            )
+            targets, *columns = np.array(edges, dtype=np.int64).reshape(-1, 5).T
             self._ready[source] = Outgoing(targets.astype(np.int32), *columns)
         return self._ready[source]
 
@@ -93,25 +135,34 @@ class Edges:
         stored = np.flatnonzero(np.diff(self._offsets)).tolist()
         return sorted({*stored, *self._changed})
 
-    def add(self, transitions: Iterable[tuple[int, int]], turns: int, *, sign: int = 1) -> None:
+    def add(self, transitions: Iterable[tuple[int, int]], turns: int, voice: int, *, sign: int = 1) -> None:
         """Add the transitions of a run of `turns` messages, or take them back with a `sign` of -1."""
         seen = set()
         for source, target in transitions:
             edges = self._changed.get(source)
             if edges is None:
-                kept = self._read(source)
-                columns = zip(kept.counts.tolist(), kept.inverse_turns.tolist(), kept.runs.tolist(), strict=True)
-                known = zip(kept.targets.tolist(), map(list, columns), strict=True)
-                edges = self._changed[source] = dict(known)
-            sums = edges.setdefault(target, [0, 0, 0])
+                edges = self._changed[source] = self._taken_up(source)
+            sums, voices = edges.setdefault(target, ([0, 0], Counter()))
             sums[0] += sign
             if (source, target) not in seen:
                 seen.add((source, target))
                 sums[1] += sign * int(_inverse(np.int64(turns)))
-                sums[2] += sign
+                voices[voice] += sign
+                if not voices[voice]:
+                    del voices[voice]
             if not sums[0]:
                 del edges[target]
             self._ready.pop(source, None)
+
+    def _taken_up(self, source: int) -> dict[int, tuple[list[int], Counter[int]]]:
+        """The stored edges of a tool, to be changed."""
+        kept = self._read(source)
+        first = int(self._offsets[source]) if len(kept.targets) else 0
+        columns = zip(kept.targets.tolist(), kept.counts.tolist(), kept.inverse_turns.tolist(), strict=True)
+        return {
+            target: ([count, inverse], self._voices.of(edge))
+            for edge, (target, count, inverse) in enumerate(columns, start=first)
+        }
 
     def _read(self, source: int) -> Outgoing:
         known = source + 1 < len(self._offsets)
@@ -153,6 +204,9 @@ class Snapshot:
     run_ids: tuple[str, ...] = ()  # in alphabetical order
     turns: Numbers = field(default_factory=_nothing)  # T of each run
     versions: NDArray[np.uint64] = field(default_factory=lambda: np.zeros(0, np.uint64))  # hash of each run's content
+    voices: NDArray[np.uint64] = field(default_factory=lambda: np.zeros(0, np.uint64))  # what each run is counted by
+    giver_of: Numbers = field(default_factory=_nothing)  # place in `givers` of whom each run came from, or -1
+    givers: tuple[str, ...] = ()  # in alphabetical order
     toolset_of: Numbers = field(default_factory=_nothing)  # place of each run's toolset in `toolsets`, or -1
     toolsets: tuple[Mapping[str, str], ...] = ()  # hash of the schema by name
     run_offsets: NDArray[np.int64] = field(default_factory=_start)  # of the transitions of each run
@@ -178,6 +232,8 @@ class Contribution:
     summaries: Sequence[tuple[int, str, Codes]] = ()  # place of the transition, text, packed vector
     toolset: Mapping[str, str] | None = None  # the tools that the agent had, as hash of the schema by name
     known_by: Sequence[str] = ()  # a digest of all that each state tells of
+    came_from: str = ""  # whom it came from; empty if that is not known
+    voice: int = 0  # what it is counted by: a hash of whom it came from, and one of the task
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,13 +264,20 @@ class Graph:
         self.run_ids = list(kept.run_ids)  # by the numbers of runs in rows
         self._added: dict[int, _StoredRun] = {}
         run_of = np.repeat(np.arange(len(kept.run_ids), dtype=np.int32), np.diff(kept.run_offsets))
-        self._edges = Edges.of(kept.sources, kept.targets, run_of, kept.turns, len(kept.names))
+        self._edges = Edges.of(
+            kept.sources, kept.targets, run_of, turns=kept.turns, voices=kept.voices, nodes=len(kept.names)
+        )
+        self._voice_of: list[int] = kept.voices.tolist()  # by the numbers of runs
+        self._giver_of: list[int] = kept.giver_of.tolist()  # and -1 for a run of somebody of its own
+        self._givers = list(kept.givers)
+        self._given = Counter(self._giver_of)  # how many runs there are of each
         self.states = States(len(VIEWS), kept.states, kept.total)
         self.summaries = States(1, kept.summaries)
         self._texts: dict[int, str] = {}
         self.fit: Fit | None = None  # of the vote of states; `None` if the runs that it goes by have changed
         self.changes = 0  # of the runs so far
         self._fitted_to = MOST  # the last of those runs, by its place in the order of `_order`
+        self._fitted_each = 0  # the most runs that the giver of one of them has
 
     def __contains__(self, run: str) -> bool:
         return run in self._run_numbers
@@ -239,7 +302,10 @@ class Graph:
         transitions = tuple((self._number(source), self._number(target)) for source, target in contribution.transitions)
         turns, toolset = contribution.turns, contribution.toolset or {}
         self._added[number] = _StoredRun(turns, contribution.version, transitions, toolset, contribution.known_by)
-        self._edges.add(transitions, turns)
+        self._voice_of.append(contribution.voice)
+        self._giver_of.append(self._giver(contribution.came_from))
+        self._given[self._giver_of[number]] += 1
+        self._edges.add(transitions, turns, contribution.voice)
         sources = [*(source for source, _ in transitions), *(self._number(each) for each in contribution.ends)]
         befores = [self._number(each) for each in contribution.befores]
         targets = [*(target for _, target in transitions), *(END for _ in contribution.ends)]
@@ -250,7 +316,7 @@ class Graph:
             key = _key(contribution.id, "summary", order)
             self._texts[key] = text
             self.summaries.add(_rows([tools[place]], number, [key], codes[None]))
-        self._changed(contribution.id, len(transitions))
+        self._changed(contribution.id, number, len(transitions))
         return True
 
     def remove(self, run_id: str) -> bool:
@@ -260,12 +326,51 @@ class Graph:
             return False
         run = self._run(number)
         self._added.pop(number, None)
-        self._edges.add(run.transitions, run.turns, sign=-1)
+        self._edges.add(run.transitions, run.turns, self._voice_of[number], sign=-1)
+        self._given[self._giver_of[number]] -= 1
         self.states.remove(number)
         for key in self.summaries.remove(number):
             self._texts.pop(key, None)
-        self._changed(run_id, len(run.transitions))
+        self._changed(run_id, number, len(run.transitions))
         return True
+
+    def from_giver(self, name: str) -> list[str]:
+        """The runs that came from somebody, in the order of their ids."""
+        giver = self._givers.index(name) if name in self._givers else UNKNOWN
+        return sorted(run for run, number in self._run_numbers.items() if self._giver_of[number] == giver)
+
+    @property
+    def is_of_one(self) -> bool:
+        """Whether all runs came from one giver, whom nobody can second."""
+        return self._given[-1] + sum(count > 0 for giver, count in self._given.items() if giver >= 0) <= 1
+
+    def givers(self, runs: Numbers) -> Numbers:
+        """Whom runs came from, by numbers; a run of nobody known has one of its own."""
+        given = ((run, self._giver_of[run]) for run in runs.tolist())
+        return np.array([-1 - run if giver < 0 else giver for run, giver in given], dtype=np.int32)
+
+    def voices(self, runs: Numbers) -> NDArray[np.uint64]:
+        """What runs are counted by."""
+        return np.array([self._voice_of[run] for run in runs.tolist()], dtype=np.uint64)
+
+    def _giver(self, name: str) -> int:
+        if not name:
+            return -1
+        if name not in self._givers:
+            self._givers.append(name)
+        return self._givers.index(name)
+
+    def _runs_with(self, number: int) -> int:
+        """How many runs came from whom this one came from."""
+        giver = self._giver_of[number]
+        return 1 if giver < 0 else self._given[giver]
+
+    def _usual(self) -> int:
+        """How many runs the giver in the middle has, of all by their number of runs: no single one can move it."""
+        alone = self._given[-1]
+        named = sorted(count for giver, count in self._given.items() if giver >= 0 and count)
+        middle = (alone + len(named)) // 2
+        return 1 if middle < alone else named[middle - alone] if named else 1
 
     def known(self, run_id: str) -> MadeBefore:
         """What a run has given, for its next version; nothing of one that was never in the graph, or is from a file."""
@@ -286,13 +391,16 @@ class Graph:
         return [run for run, pairs in runs if tool is None or any(number in pair for pair in pairs)]
 
     def sample(self) -> Rows:
-        """The states of whole runs that the vote is fitted to: the first in the order of a hash of their ids."""
+        """The states of whole runs that the vote is fitted to: the first in the order of a hash of their ids.
+
+        Those of who gave more than is usual are left out: nobody is to settle for all others how states are compared.
+        """
         first, left = [], SAMPLED
-        self._fitted_to = MOST
+        self._fitted_to, self._fitted_each = MOST, self._usual()
         for run in sorted(self._run_numbers, key=_order):
             number = self._run_numbers[run]
             count = len(self._run(number).transitions)
-            if count > LONG:
+            if count > LONG or self._runs_with(number) > self._fitted_each:
                 continue
             if count > left:
                 self._fitted_to = _order(run)
@@ -301,9 +409,11 @@ class Graph:
             left -= count
         return self.states.of_runs(first)
 
-    def _changed(self, run: str, count: int) -> None:
+    def _changed(self, run: str, number: int, count: int) -> None:
         self.changes += 1
-        if count <= LONG and _order(run) <= self._fitted_to:
+        is_fitted_to = count <= LONG and _order(run) <= self._fitted_to
+        joins_or_leaves = self._giver_of[number] >= 0 and 0 <= self._runs_with(number) - self._fitted_each <= 1
+        if is_fitted_to or joins_or_leaves or self._usual() != self._fitted_each:
             self.fit = None
 
     def outgoing(self, source: str) -> Outgoing:
@@ -357,6 +467,8 @@ class Graph:
         pairs = np.array([pair for run in runs for pair in run.transitions], dtype=np.int64).reshape(-1, 2)
         known = [_renamed(run.toolset, names) for run in runs]
         toolsets = sorted({toolset for toolset in known if toolset})
+        given = ["" if self._giver_of[number] < 0 else self._givers[self._giver_of[number]] for number in run_numbers]
+        giver_places = {name: place for place, name in enumerate(sorted(set(filter(None, given))))}
         toolset_places = {toolset: place for place, toolset in enumerate(toolsets)}
         stored = self._snapshot
         texts = {int(key): stored.summary_texts[place] for place, key in enumerate(stored.summaries.keys)} | self._texts
@@ -365,6 +477,9 @@ class Graph:
             run_ids=tuple(run_ids),
             turns=np.array([run.turns for run in runs], dtype=np.int32),
             versions=np.array([run.version for run in runs], dtype=np.uint64),
+            voices=np.array([self._voice_of[number] for number in run_numbers], dtype=np.uint64),
+            giver_of=np.array([giver_places.get(name, -1) for name in given], dtype=np.int32),
+            givers=tuple(giver_places),
             toolset_of=np.array([toolset_places.get(toolset, -1) for toolset in known], dtype=np.int32),
             toolsets=tuple(map(dict, toolsets)),
             run_offsets=np.cumsum([0, *(len(run.transitions) for run in runs)], dtype=np.int64),

@@ -134,6 +134,8 @@ def _packed(given: tuple[Sequence[_Found], Mapping[str, Floats]]) -> list[Contri
                 summaries=summaries,
                 toolset=each.toolset,
                 known_by=[moment.known_by for moment in each.moments],
+                came_from=run.came_from,
+                voice=int("".join(digest(each, 8) for each in run.voice), 16),
             )
         )
     return contributions
@@ -160,5 +162,5 @@ def _version(run: Record, transitions: Sequence[Transition], toolset: Mapping[st
     dialogues = [messages for _, messages in run.dialogues()]
     summaries = [each.summaries for each in transitions]
     held = sum(map(len, dialogues)) + sum(map(len, summaries)) + bool(toolset)
-    content = digest([{"dialogues": dialogues, "summaries": summaries, "toolset": toolset}])
+    content = digest([{"dialogues": dialogues, "summaries": summaries, "toolset": toolset, "voice": run.voice}])
     return min(held, (1 << 24) - 1) << 40 | int(content[:10], 16)

@@ -181,6 +181,18 @@ class SITGraph:
                         self._versions[folder] = after
         return gone, problems
 
+    def rollback(self, *, source: str) -> list[str]:
+        """Take out exactly what all runs gave that came from somebody; the ids of those that were in the graph.
+
+        A graph that was saved tells of them until it is saved again. Where runs are kept in an `Experience`, take them
+        back there: `experience.rollback(source=...)`.
+
+        Args:
+            source: Whom they came from, as `Trajectory.came_from` has it.
+        """
+        with self._lock:
+            return [run for run in self._graph.from_giver(source) if self._graph.remove(run)]
+
     @driven
     def suggest(
         self,
@@ -283,9 +295,9 @@ class SITGraph:
             began = time.monotonic()
             while self._graph.fit is None:
                 with self._lock:
-                    graph, sample, center = self._graph, self._graph.sample(), self._graph.states.center
+                    graph, sample = self._graph, self._graph.sample()
                     changes = graph.changes
-                fit = fitted(sample, center)  # takes its time, so nobody waits for the graph meanwhile
+                fit = fitted(sample)  # takes its time, so nobody waits for the graph meanwhile
                 with self._lock:
                     self._latest_fit = fit
                     if graph.changes == changes:

@@ -113,7 +113,7 @@ Ablation = Literal["w/o graph", "w/o weight", "w/o state", "only weight w/o effi
 
 @dataclass(frozen=True, slots=True)
 class Recommender:
-    """Suggests tools that came next in at least `min_support` runs, with weights by `alpha` (Eq. 1)."""
+    """Suggests tools that came next by at least `min_support` voices, with weights by `alpha` (Eq. 1)."""
 
     graph: Graph
     alpha: float
@@ -173,13 +173,13 @@ class Recommender:
         other = float((counts == 1).sum() / max(counts.sum(), 1))
         shares = (1 - other) * self._weights(edges)
         names = [self.graph.names[target] for target in edges.targets]
-        runs = dict(zip(names, edges.runs.tolist(), strict=True))
+        runs = dict(zip(names, edges.support.tolist(), strict=True))
         return {"shares": dict(zip(names, shares.tolist(), strict=True)), "runs": runs, "other": other}
 
     def _edges(self, source: str, allowed: Collection[str] | None) -> Outgoing | None:
         """The edges that may be followed; `None` if there are none."""
         edges = self.graph.outgoing(source)
-        kept = (edges.runs >= self.min_support) & (self.ablation != "w/o graph")
+        kept = (edges.support >= self.min_support) & (self.ablation != "w/o graph")
         if allowed is not None:
             kept &= np.isin(edges.targets, self.graph.numbers(allowed))
         return edges.taken(kept) if kept.any() else None
@@ -207,7 +207,11 @@ class Recommender:
         if edges is None:
             return None
         by_weight = self.ablation != "w/o weight"
-        return Ranking(edges.targets, self._weights(edges), edges.runs, "procedural", counted=by_weight)
+        return Ranking(edges.targets, self._weights(edges), edges.support, "procedural", counted=by_weight)
+
+    def _seconded(self, edges: Outgoing) -> NDArray[np.bool_]:
+        """Which edges more than one source followed; all of them where there is one source only."""
+        return (edges.givers > 1) | self.graph.is_of_one
 
     def _weights(self, edges: Outgoing) -> Figures:
         if self.ablation == "w/o weight":
@@ -219,8 +223,7 @@ class Recommender:
         ballot = self._vote(source, before, views)
         if ballot is None:
             return None
-        went_on = len(self.graph.outgoing(source).targets)
-        if not went_on and self._done(source, before, views)[0] >= MOSTLY:
+        if not self._seconded(self.graph.outgoing(source)).any() and self._done(source, before, views)[0] >= MOSTLY:
             return None
         targets, scores, support = self._elected(ballot, source, allowed, least=self.min_support)
         # A tool that is less likely than all that no run did is no suggestion.
@@ -237,7 +240,7 @@ class Recommender:
         """The tools that are voted for and allowed, with their scores, and the runs that speak for each."""
         targets, scores = ballot.scores()
         edges = self.graph.outgoing(source)
-        runs = ballot.support() | dict(zip(edges.targets.tolist(), edges.runs.tolist(), strict=True))
+        runs = self._support(ballot) | dict(zip(edges.targets.tolist(), edges.support.tolist(), strict=True))
         support = np.array([runs[each] for each in targets.tolist()], dtype=np.int64)
         kept = support >= least
         if allowed is not None:
@@ -254,7 +257,7 @@ class Recommender:
         targets, scores = ballot.scores()
         if END not in targets:
             return 0.0, 0
-        return float(softmax(scores, self.fit.ending)[targets == END][0]), ballot.support()[END]
+        return float(softmax(scores, self.fit.ending)[targets == END][0]), self._support(ballot)[END]
 
     def _vote(self, source: str, before: str, views: Floats) -> Ballot | None:
         near = self.graph.states.near(views)
@@ -263,7 +266,12 @@ class Recommender:
     def _cast(self, rows: Rows, source: str, before: str, views: Floats, fit: Fit) -> Ballot:
         tools = self.graph.number(before), self.graph.number(source)
         weights = fit.weights if len(fit.weights) else equal(len(VIEWS))
-        return vote(rows, views, tools, self.graph.states.center, weights=weights, ridge=fit.ridge)
+        center = self.fit.center if len(self.fit.center) else np.zeros_like(views)
+        givers = self.graph.givers(rows.runs)
+        return vote(rows, views, tools, center, weights=weights, ridge=fit.ridge, givers=givers)
+
+    def _support(self, ballot: Ballot) -> dict[int, int]:
+        return ballot.support(self.graph.voices(ballot.rows.runs))
 
     def _evidence(self, ballot: Ballot, target: int) -> tuple[Evidence, ...]:
         return tuple(
@@ -301,7 +309,11 @@ class Recommender:
                 run = self.graph.run_ids[rows.runs[row]]
                 evidence[target] = (*seen, Evidence(run, round(float(likeness[row]), 4), text))
         ranking = Ranking(
-            edges.targets, powers / math.fsum(powers), edges.runs, "episodic", lambda target: evidence.get(target, ())
+            edges.targets,
+            powers / math.fsum(powers),
+            edges.support,
+            "episodic",
+            lambda target: evidence.get(target, ()),
         )
         return ranking, float(summed_up.mean())
 

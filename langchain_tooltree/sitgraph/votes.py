@@ -6,6 +6,8 @@ kernel among the nearest states, `k` the kernel between them and the state asked
 A tool's score is the sum of `beta` over the states that it followed. So ten near copies of a state count little more
 than one, where a sum of similarities would count them ten times.
 
+No single source settles what others know better: see `_fair`.
+
 What is not known beforehand is fitted by how well runs are foretold by all others. That needs no loop over runs: left
 out together, the states of run b are foretold `F_b = Y_b - P_bb^-1 A_b`, with `P = (K + ridge I)^-1` and `A = P Y`
 (their section 5.4.2, for blocks in place of single cases).
@@ -14,16 +16,25 @@ out together, the states of run b are foretold `F_b = Y_b - P_bb^-1 A_b`, with `
 import math
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from langchain_tooltree.sitgraph.states import END, Floats, Rows, centered, cosines, unpacked
+from langchain_tooltree.sitgraph.states import CENTERING, END, Floats, Rows, centered, cosines, unpacked
 
 Figures = NDArray[np.float64]
 Numbers = NDArray[np.int32]
 
+SEATS = 32  # states of one source among those that vote, as long as there are others: it may have many near copies
+LOUD = 0.1  # share of all votes from which on it is asked how the others would vote without a source
+MOST_VOTES = 0.3  # share of all votes that a source has at the most, or twice its share by heads where they are few
+SECONDED = 0.3
+"""Votes that others must have for what a source would put first, as a share of those for what they would put first.
+
+At `LOUD` 0.1 and these two, 20 poisoned runs of one source change the first suggestion in none or one of 50 tasks, and
+hit@2 of the next-tool benchmark stays what it is where every run is a source of its own."""
+MIXTURES = 21  # shares that are tried of the votes without a source
 NEAREST = 128  # states that vote: more change no figure of the next-tool benchmark by a point
 SAME_TOOL = 0.05  # added to the kernel of two states after the same tool; chosen by hand, and the same for all data
 SAME_TWO = 0.05  # and of two after the same two tools
@@ -48,6 +59,8 @@ class Fit:
         temperature: Of the softmax that makes shares of scores.
         other: The score of what no run did, in units of the temperature.
         ending: The temperature of the vote between the end of a turn and any tool.
+        center: The mean of the states that it was fitted to, from which states are seen; 0 if empty. It is not that of
+            all states, which one who gives many could move.
     """
 
     weights: Floats = field(default_factory=lambda: np.zeros(0, np.float32))
@@ -55,6 +68,7 @@ class Fit:
     temperature: float = 0.15
     other: float = 0.0
     ending: float = 0.3
+    center: Floats = field(default_factory=lambda: np.zeros(0, np.float32))
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,10 +132,9 @@ class Ballot:
         scores: Figures = np.bincount(places, self.votes, minlength=len(targets)).astype(np.float64)
         return targets, scores
 
-    def support(self) -> dict[int, int]:
-        """How many distinct runs vote for each tool."""
-        votes = np.unique(np.stack([self.rows.targets, self.rows.runs]), axis=1)
-        return Counter(votes[0].tolist())
+    def support(self, voices: NDArray[np.uint64]) -> dict[int, int]:
+        """How many distinct voices there are for each tool; those of the rows are given."""
+        return Counter(target for target, _ in set(zip(self.rows.targets.tolist(), voices.tolist(), strict=True)))
 
     def evidence(self, target: int, most: int) -> list[int]:
         """The places of the states that vote most for a tool."""
@@ -137,25 +150,80 @@ def in_order(numbers: Numbers) -> tuple[Numbers, NDArray[np.intp]]:
     return each[order], np.argsort(order)[places]
 
 
-def vote(rows: Rows, state: Floats, tools: tuple[int, int], center: Floats, *, weights: Floats, ridge: float) -> Ballot:
-    """Have the `NEAREST` of some states vote on what follows a state after `tools`, the last but one and the last."""
+def vote(
+    rows: Rows,
+    state: Floats,
+    tools: tuple[int, int],
+    center: Floats,
+    *,
+    weights: Floats,
+    ridge: float,
+    givers: Numbers,
+) -> Ballot:
+    """Have the `NEAREST` of some states vote on what follows a state after `tools`, the last but one and the last.
+
+    `givers` says whom each state came from, by number.
+    """
     similar: Floats = cosines(rows.codes, state, center) @ weights
     before, source = tools
     near = kernel(similar, nearness(rows.sources, rows.befores, np.array(source), np.array(before)))
-    chosen = np.sort(np.argsort(-near, kind="stable")[:NEAREST])
+    order = np.argsort(-near, kind="stable")
+    late = _places_within(givers[order]) >= SEATS
+    chosen = np.sort(np.concatenate([order[~late], order[late]])[:NEAREST])
     points = Points.of(rows.taken(chosen), center)
     among = kernel(np.tensordot(weights, points.similarities(), 1), points.nearness())
-    beta = np.linalg.solve(among + ridge * np.eye(len(among)), near[chosen]).astype(np.float64)
-    return Ballot(rows.taken(chosen), similar[chosen], beta)
+    noisy = among + ridge * np.eye(len(among))
+    votes = _fair(noisy, near[chosen], in_order(givers[chosen])[1], in_order(rows.targets[chosen])[1])
+    return Ballot(rows.taken(chosen), similar[chosen], votes)
 
 
-def fitted(rows: Rows, center: Floats) -> Fit:
+def _places_within(givers: Numbers) -> NDArray[np.intp]:
+    """For each state, how many of the same giver come before it."""
+    together = np.argsort(givers, kind="stable")
+    first = np.searchsorted(givers[together], givers[together])
+    within = np.empty(len(givers), dtype=np.intp)
+    within[together] = np.arange(len(givers)) - first
+    return within
+
+
+def _fair(among: NDArray[Any], near: Floats, givers: NDArray[np.intp], tools: NDArray[np.intp]) -> Figures:
+    """The votes, of which the loudest source has no more than its share, and alone does not say what comes first.
+
+    Where it would, its votes are mixed with those that the others have without it, up to where it does no more. That is
+    the same regression with more noise in the states of that source. What two others agree on comes first then; what
+    the source alone would put there stays in view behind it. A source without others is as good as ever, and
+    between two the nearer one decides.
+    """
+    votes: Figures = np.linalg.solve(among, near).astype(np.float64)
+    parts = np.bincount(givers, np.abs(votes))
+    own = givers == parts.argmax()
+    if own.all() or parts.max() <= LOUD * parts.sum():
+        return votes
+    others = np.zeros_like(votes)
+    others[~own] = np.linalg.solve(among[np.ix_(~own, ~own)], near[~own])
+    without = np.bincount(tools, others)
+    first, rival = np.bincount(tools, votes).argmax(), without.argmax()
+    agreed = len(set(givers[(tools == rival) & (others > 0)].tolist())) > 1
+    seconded = not agreed or without[first] >= SECONDED * without[rival]
+    most = max(MOST_VOTES, 2 / len(parts))
+    mixed: Figures = others
+    for part in np.linspace(0, 1, MIXTURES):
+        mixed = (1 - part) * votes + part * others
+        settled = seconded or np.bincount(tools, mixed).argmax() == rival
+        if settled and np.abs(mixed[own]).sum() <= most * np.abs(mixed).sum():
+            break
+    return mixed
+
+
+def fitted(rows: Rows) -> Fit:
     """The fit by the likelihood of whole runs, each foretold by all others.
 
     A step away from equal weights is taken only where it gains more than one standard error over the runs: what is
     gained by chance is lost with the next run.
     """
-    start = Fit(equal(rows.codes.shape[1]))
+    seen = unpacked(rows.codes).astype(np.float64).sum(axis=0)
+    center = (seen / (len(rows) + CENTERING)).astype(np.float32)
+    start = Fit(equal(rows.codes.shape[1]), center=center)
     called = rows.taken(np.flatnonzero(rows.targets != END))
     if not len(called):
         return start
@@ -177,7 +245,7 @@ def fitted(rows: Rows, center: Floats) -> Fit:
     # All views are equal where it is foretold whether the turn ends: other weights foretell it no better.
     whole = _Sample(rows, (rows.targets == END).astype(np.int32), center)
     ending, _ = whole.calibrated(start.weights, start.ridge, start.ending)
-    return Fit(weights, ridge, temperature, other, ending)
+    return Fit(weights, ridge, temperature, other, ending, center)
 
 
 def _step(weights: Floats, ridge: float, view: int, *, up: bool) -> tuple[Floats, float]:

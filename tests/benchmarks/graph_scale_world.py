@@ -54,6 +54,8 @@ class World:
             run_ids=tuple(f"run_{number:08}" for number in range(count)),
             turns=np.full(count, RUN_LENGTH, dtype=np.int32),
             versions=np.zeros(count, dtype=np.uint64),
+            voices=np.arange(count, dtype=np.uint64) << np.uint64(32),
+            giver_of=np.full(count, -1, dtype=np.int32),
             toolset_of=np.full(count, -1, dtype=np.int32),
             run_offsets=np.searchsorted(runs, np.arange(count + 1)).astype(np.int64),
             sources=sources,

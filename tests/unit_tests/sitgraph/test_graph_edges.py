@@ -8,7 +8,7 @@ from little_runs import called, calls, routine, run_of, says, shares, user
 
 from langchain_tooltree import Branch, SITGraph, Step
 from tests.internals.experience import Record
-from tests.internals.sitgraph import INVERSE_TURN, Edges, Outgoing
+from tests.internals.sitgraph import INVERSE_TURN, Edges
 
 # "a b c" has four assistant messages, "a b" three, "a c" three.
 THREE = [routine("1", "a", "b", "c"), routine("2", "a", "b"), routine("3", "a", "c")]
@@ -115,11 +115,11 @@ def test_a_failure_on_the_way_does_not_take_away_that_the_run_succeeded():
 
 def test_sums_of_inverse_turns_are_the_same_in_any_order():
     turns = [3, 7, 11, 13, 17, 19, 23]
-    one, other = Edges(np.zeros(1, np.int64), _nothing()), Edges(np.zeros(1, np.int64), _nothing())
+    one, other = _no_edges(), _no_edges()
     for each in turns:
-        one.add([(0, 1)], each)
+        one.add([(0, 1)], each, each)
     for each in reversed(turns):
-        other.add([(0, 1)], each)
+        other.add([(0, 1)], each, each)
 
     assert one.outgoing(0).inverse_turns.tolist() == other.outgoing(0).inverse_turns.tolist()
     exact = sum(Fraction(1, each) for each in turns)
@@ -127,10 +127,10 @@ def test_sums_of_inverse_turns_are_the_same_in_any_order():
 
 
 def test_what_is_taken_back_leaves_nothing_behind():
-    edges = Edges(np.zeros(1, np.int64), _nothing())
-    edges.add([(0, 1), (0, 1), (0, 2)], 3)
-    edges.add([(0, 1)], 7)
-    edges.add([(0, 1), (0, 1), (0, 2)], 3, sign=-1)
+    edges = _no_edges()
+    edges.add([(0, 1), (0, 1), (0, 2)], 3, 1)
+    edges.add([(0, 1)], 7, 2)
+    edges.add([(0, 1), (0, 1), (0, 2)], 3, 1, sign=-1)
 
     assert edges.outgoing(0).targets.tolist() == [1]
     assert edges.outgoing(0).counts.tolist() == [1]
@@ -138,22 +138,32 @@ def test_what_is_taken_back_leaves_nothing_behind():
 
 
 def test_edges_summed_up_at_once_are_those_added_one_by_one():
-    runs = [([(0, 1), (1, 2), (0, 1)], 4), ([(0, 2), (2, 0)], 3), ([(0, 1)], 2)]
+    runs = [([(0, 1), (1, 2), (0, 1)], 4), ([(0, 2), (2, 0)], 3), ([(0, 1)], 2), ([(0, 1), (1, 2)], 5)]
+    voices = np.array([1 << 32, 2 << 32, (1 << 32) + 1, 1 << 32], dtype=np.uint64)  # of one giver, but for the second
     sources, targets, numbers = (
         np.array(column, dtype=np.int32)
         for column in zip(*[(*pair, number) for number, (pairs, _) in enumerate(runs) for pair in pairs], strict=True)
     )
-    at_once = Edges.of(sources, targets, numbers, np.array([turns for _, turns in runs], dtype=np.int32), 3)
-    one_by_one = Edges(np.zeros(1, np.int64), _nothing())
-    for pairs, turns in runs:
-        one_by_one.add(pairs, turns)
+    turns = np.array([turns for _, turns in runs], dtype=np.int32)
+    at_once = Edges.of(sources, targets, numbers, turns=turns, voices=voices, nodes=3)
+    one_by_one = _no_edges()
+    for (pairs, turns_of_it), voice in zip(runs, voices.tolist(), strict=True):
+        one_by_one.add(pairs, turns_of_it, voice)
 
     assert list(at_once.sources()) == list(one_by_one.sources())
     for source in range(4):
         expected, found = one_by_one.outgoing(source), at_once.outgoing(source)
-        for column in ("targets", "counts", "inverse_turns", "runs"):
+        for column in ("targets", "counts", "inverse_turns", "support", "givers"):
             assert getattr(found, column).tolist() == getattr(expected, column).tolist()
 
+    assert at_once.outgoing(0).support.tolist() == [2, 1]
+    assert at_once.outgoing(0).givers.tolist() == [1, 1]
+    at_once.add([(0, 1), (1, 2), (0, 1)], 4, 1 << 32, sign=-1)
+    one_by_one.add([(0, 1), (1, 2), (0, 1)], 4, 1 << 32, sign=-1)
+    for column in ("targets", "counts", "inverse_turns", "support", "givers"):
+        assert getattr(at_once.outgoing(0), column).tolist() == getattr(one_by_one.outgoing(0), column).tolist()
 
-def _nothing():
-    return Outgoing(np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64))
+
+def _no_edges():
+    none = np.zeros(0, np.int32)
+    return Edges.of(none, none, none, turns=none, voices=np.zeros(0, np.uint64), nodes=0)

@@ -87,7 +87,9 @@ def test_contextual_shares_are_a_softmax_of_the_votes_for_each_tool():
     views = run_flow(state_of(moment, graph._encoder))
     fit, states = graph._graph.fit, graph._graph.states
     numbers = tuple(graph._graph.number(name) for name in (START, "a"))
-    ballot = vote(states.near(views), views, numbers, states.center, weights=fit.weights, ridge=fit.ridge)
+    near = states.near(views)
+    settings = {"weights": fit.weights, "ridge": fit.ridge, "givers": graph._graph.givers(near.runs)}
+    ballot = vote(near, views, numbers, fit.center, **settings)
     powers = {
         graph._graph.names[target]: math.exp(score / fit.temperature)
         for target, score in zip(*ballot.scores(), strict=True)

@@ -67,7 +67,7 @@ def test_votes_are_those_of_kernel_ridge_regression():
     rows = rows_of(states, [1, 2] * 10, range(20))
     asked = vectors(1, seed=1)[0]
 
-    ballot = vote(rows, asked, (0, 0), NOWHERE, weights=HALVES, ridge=0.1)
+    ballot = vote(rows, asked, (0, 0), NOWHERE, weights=HALVES, ridge=0.1, givers=np.zeros(len(rows), np.int32))
 
     whole = kernel_among(rows_of(np.concatenate([states, asked[None]]), [1] * 21, range(21)))
     expected = np.linalg.solve(whole[:20, :20] + 0.1 * np.eye(20), whole[:20, 20])
@@ -80,7 +80,14 @@ def test_many_copies_of_a_state_count_little_more_than_one():
     asked = (one + other) / np.linalg.norm(one + other, axis=1, keepdims=True)
     rows = rows_of([one, *[other] * 10], [1, *[2] * 10], range(11))
 
-    scores = dict(zip(*vote(rows, asked, (0, 0), NOWHERE, weights=HALVES, ridge=0.1).scores(), strict=True))
+    scores = dict(
+        zip(
+            *vote(
+                rows, asked, (0, 0), NOWHERE, weights=HALVES, ridge=0.1, givers=np.zeros(len(rows), np.int32)
+            ).scores(),
+            strict=True,
+        )
+    )
 
     assert scores[2] < 1.3 * scores[1]
 
@@ -112,7 +119,7 @@ def test_a_view_that_foretells_what_comes_next_gains_weight():
     states = vectors(120, seed=4)
     states[:, 1] = vectors(3, seed=9)[targets, 1] + 0.3 * states[:, 1]
 
-    fit = fitted_vote(rows_of(states, targets, np.repeat(np.arange(40), 3)), NOWHERE)
+    fit = fitted_vote(rows_of(states, targets, np.repeat(np.arange(40), 3)))
 
     assert fit.weights[1] > 0.6
     assert fit.weights.sum() == pytest.approx(1)
@@ -123,7 +130,7 @@ def test_where_nothing_foretells_what_comes_next_no_step_is_taken_for_a_view():
     draw = np.random.default_rng(6)
     rows = rows_of(vectors(90), draw.integers(0, 3, 90), np.repeat(np.arange(30), 3))
 
-    fit = fitted_vote(rows, NOWHERE)
+    fit = fitted_vote(rows)
 
     assert fit.temperature > Fit().temperature
     assert abs(float(fit.weights[0]) - 0.5) < 0.35
