@@ -206,10 +206,10 @@ def test_suggestions_are_the_same_in_whatever_order_runs_were_added():
 def test_runs_that_end_faster_than_a_vote_is_fitted_start_one_thread_and_it_rests_after(monkeypatch):
     begun, goes_on, started = threading.Event(), threading.Event(), []
 
-    def slowly(rows, center):
+    def slowly(rows):
         begun.set()
         assert goes_on.wait(10)
-        return fitted_vote(rows, center)
+        return fitted_vote(rows)
 
     def in_thread(work, name):
         started.append(threading.Thread(target=work))
