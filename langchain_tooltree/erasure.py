@@ -127,17 +127,15 @@ def erasing(learnt: Learnt, chosen: Chosen, graphs: Sequence[AnyGraph], rested: 
         for name, runs in gone_there.items():
             taken[name or str(place)] = tuple(runs)
     taken.pop(str(len(graphs)))  # our own, which the records speak of
+    # What was made of the records goes before them: if this is killed, they still say what is to be forgotten.
+    tips_gone, points_gone = yield from _without_made(learnt, chosen, found.all)
+    for run in sorted(found.shown_to):
+        yield from _without_mark(learnt, run, found.all)
     yield from learnt.store.deleting(sorted(found.all))
     yield FunctionStep(rested, found.runs)
     again = yield from _found(learnt, chosen)  # what somebody has written who was at it
     yield from learnt.store.deleting(sorted(again.all))
-    # A run whose record went earlier may have left something, too.
-    named = chosen.runs if chosen.tool is None and chosen.before is None else None
-    gone = None if chosen.is_all else found.all | again.all | (named or set())
-    for run in sorted(found.shown_to):
-        yield from _without_mark(learnt, run, found.all)
-    tips_gone = yield from tips.forget_tips(learnt.store, gone)
-    points_gone = yield from focus.forget_points(learnt.store.collection(focus.LABEL), gone)
+    late_tips, late_points = yield from _without_made(learnt, chosen, found.all | again.all)
     yield from _clear(learnt, chosen)
     yield from learnt.refresh(whole=True)
     learnt.store.forget_texts()
@@ -146,8 +144,8 @@ def erasing(learnt: Learnt, chosen: Chosen, graphs: Sequence[AnyGraph], rested: 
     return Erased(
         runs=tuple(sorted(found.runs | again.runs)),
         halves=tuple(sorted(found.halves | again.halves)),
-        tips=tips_gone,
-        focus_points=points_gone,
+        tips=tips_gone + late_tips,
+        focus_points=points_gone + late_points,
         graphs=taken,
         shown_to=tuple(sorted(found.shown_to)),
         threads=tuple(threads),
@@ -191,6 +189,15 @@ def _in_graph(graph: AnyGraph, which: Which) -> tuple[dict[str, list[str]], list
         return {os.fspath(graph): forget_in_graph(graph, which)[0]}, []
     saved, problems = graph.forget_saved(which)
     return {"": graph.remove_all(which), **saved}, problems
+
+
+def _without_made(learnt: Learnt, chosen: Chosen, found: set[str]) -> Flow[tuple[int, int]]:
+    """Delete the tips and the focus points that were made of runs; how many there were."""
+    # A run whose record went earlier may have left something, too.
+    named = chosen.runs if chosen.tool is None and chosen.before is None else None
+    gone = None if chosen.is_all else found | (named or set())
+    tips_gone = yield from tips.forget_tips(learnt.store, gone)
+    return tips_gone, (yield from focus.forget_points(learnt.store.collection(focus.LABEL), gone))
 
 
 def _without_mark(learnt: Learnt, run: str, gone: Collection[str]) -> Flow[None]:

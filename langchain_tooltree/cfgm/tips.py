@@ -394,6 +394,7 @@ def forget_tips(experience: ExperienceStore, runs: AbstractSet[str] | None) -> F
     """
     collection = experience.collection(LABEL)
     before = yield from all_tips(experience)
+    _words.cache_clear()
     for key, note in (yield from collection.reading()).items():
         left = {} if runs is None else _without_runs(note, runs)
         if any(part in left for part in PARTS) and left != note:

@@ -4,7 +4,7 @@ import json
 import sqlite3
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import HumanMessage
+from langgraph.store.base import PutOp
 from langgraph.store.memory import InMemoryStore
 from langgraph.store.sqlite import SqliteStore
 
@@ -312,6 +313,45 @@ def test_tips_that_are_being_taken_meanwhile_do_not_come_back():
     taking.join()
 
     assert "secret" not in repr(items_of(experience.store.place[0]))
+
+
+class KilledError(BaseException):
+    """The process is gone."""
+
+
+class PerishableStore(InMemoryStore):
+    """Is killed before one of its writes."""
+
+    left = None
+
+    def batch(self, ops):
+        ops = list(ops)
+        if self.left is not None and any(isinstance(op, PutOp) for op in ops):
+            self.left -= 1
+            if self.left < 0:
+                raise KilledError
+        return super().batch(ops)
+
+
+@pytest.mark.parametrize("what", [{"run": "1"}, {"tool": "pay"}], ids=repr)
+def test_who_was_killed_while_forgetting_asks_again_and_nothing_is_left(what):
+    for step in range(30):
+        store = PerishableStore()
+        experience = Experience(store, namespace=ALL, model=teller(["secret", "plain"]))
+        experience.learn(run("1", "secret", "pay"))
+        experience.learn(run("2", task="plain", recalled={"runs": ["1"], "tips": []}))
+        experience.memory.extract_tips()
+        store.left = step
+        with suppress(KilledError):
+            experience.forget(**what)
+        was_killed, store.left = store.left < 0, None
+        Experience(store, namespace=ALL).forget(**what)
+
+        assert "secret" not in repr(items_of(store))
+        assert ids(experience) == {"2"}
+        if not was_killed:
+            break
+    assert step > 4
 
 
 # As if they had never been.
