@@ -30,6 +30,7 @@ from langchain_tooltree.experience.recording import (
     CallbackRun,
     Key,
     Recording,
+    as_chat,
     handed_up,
     is_continued,
     keyed_chat,
@@ -451,7 +452,12 @@ def _store_of(recording: Recording, store: ExperienceStore) -> ExperienceStore:
 
 
 def own_record(
-    store: ExperienceStore, thread: str, said: Mapping[Key, ChatMessage], *, same: bool = False, whole: bool = True
+    store: ExperienceStore,
+    thread: str,
+    said: Mapping[Key, BaseMessage | ChatMessage],
+    *,
+    same: bool = False,
+    whole: bool = True,
 ) -> Flow[tuple[str, Trajectory | None]]:
     """The id of a conversation's record, and the record, if there is one already, as a flow.
 
@@ -459,7 +465,7 @@ def own_record(
     `same`, what stands there is taken for its own. Where not the `whole` record is asked for, it may be left unread.
     """
     noted = None if whole else (yield from store.noted(thread))
-    if noted is not None and noted.reply in said and part_of(said[noted.reply]) == "reply":
+    if noted is not None and noted.reply in said and part_of(as_chat(said[noted.reply])) == "reply":
         return thread, None
     earlier = yield from flow_of(store.get)(thread)
     if earlier is None or same or not said or is_continued(earlier, said):

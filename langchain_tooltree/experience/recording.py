@@ -54,7 +54,7 @@ class ThreadDialogue:
 
     def place(self) -> tuple[int, str, str]:
         """Where it stands among the branches; of those that began together, replies decide: ids often hold the time."""
-        replies = [key for key, message in self.messages.items() if _as_chat(message)["role"] == "assistant"]
+        replies = [key for key, message in self.messages.items() if as_chat(message)["role"] == "assistant"]
         return self.after, self.name, str(next(iter(replies or self.messages)))
 
 
@@ -81,15 +81,18 @@ def _by_content(message: ChatMessage, times: dict[str, int]) -> Key:
     return content, times[content]
 
 
-def is_continued(earlier: Trajectory, said: Mapping[Key, ChatMessage]) -> bool:
+def is_continued(earlier: Trajectory, said: Mapping[Key, BaseMessage | ChatMessage]) -> bool:
     """Whether a conversation goes on from an earlier record: by a reply in both, or most of what was said before.
 
     Clients number requests as they like and greet alike, but a reply gets an id of its own.
     """
-    known = dict(keyed_chat(earlier.messages))
-    shared = [key for key, message in known.items() if key in said and _is_same(message, said[key])]
-    by_reply = any(isinstance(key, str) and part_of(known[key]) == "reply" for key in shared)
-    return by_reply or 2 * len(shared) > len(known)
+    shared = 0
+    for key, message in keyed_chat(earlier.messages):
+        if key in said and _is_same(message, as_chat(said[key])):
+            shared += 1
+            if isinstance(key, str) and part_of(message) == "reply":
+                return True
+    return 2 * shared > len(earlier.messages)
 
 
 def _is_same(one: ChatMessage, other: ChatMessage) -> bool:
@@ -108,7 +111,8 @@ def _converted(given: Any) -> BaseMessage:
     raise TrajectoryFormatError(msg) from cause
 
 
-def _as_chat(message: BaseMessage | ChatMessage) -> ChatMessage:
+def as_chat(message: BaseMessage | ChatMessage) -> ChatMessage:
+    """A message in the chat format, whichever form it has."""
     return to_chat(message) if isinstance(message, BaseMessage) else message
 
 
@@ -149,13 +153,13 @@ def together(
     spoken = sorted((branch for branch in branches if branch.messages), key=ThreadDialogue.place)
     offered = tools_in(earlier.metadata.get(TOOLS)) if earlier else {}
     return Trajectory.from_chat(
-        [_as_chat(message) for message in said.values()],
+        [as_chat(message) for message in said.values()],
         id=id,
         task=task,
         success=success,
         reasons=reasons,
         instructions=instructions or (earlier.instructions if earlier else ""),
-        branches=[Branch(each.name, each.after, tuple(map(_as_chat, each.messages.values()))) for each in spoken],
+        branches=[Branch(each.name, each.after, tuple(map(as_chat, each.messages.values()))) for each in spoken],
         metadata=as_metadata({**offered, **(tools or {})}),
     )
 
@@ -339,9 +343,9 @@ class Recording:
         return next(reversed(next(iter(self._graphs.values())).dialogue.messages.values()), None)
 
     @property
-    def said(self) -> dict[Key, ChatMessage]:
+    def said(self) -> Mapping[Key, BaseMessage | ChatMessage]:
         """What was said in the outermost graph."""
-        return {key: _as_chat(message) for key, message in next(iter(self._graphs.values())).dialogue.messages.items()}
+        return next(iter(self._graphs.values())).dialogue.messages
 
     def trajectory(
         self,

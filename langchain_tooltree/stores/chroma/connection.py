@@ -190,7 +190,7 @@ class Connection:
                     (index / name).write_bytes(bytes((index / name).stat().st_size))
 
     def _indexes(self) -> list[Path]:
-        found = [] if self.folder is None else self.folder.iterdir()
+        found = [] if self.folder is None or not self.folder.is_dir() else self.folder.iterdir()  # it may be gone
         return [each for each in found if _SEGMENT.fullmatch(each.name) and each.is_dir()]
 
     def recover(self) -> None:
