@@ -27,6 +27,9 @@ from langgraph.pregel._messages import StreamMessagesHandler
 from langgraph.runtime import Runtime
 from langgraph.store.memory import InMemoryStore
 
+from langchain_tooltree.errors import described
+from langchain_tooltree.text import LEVELS, plain
+
 # Checkpoint namespaces: `node:task|node:task`, and `node:task|2` for the third call of a graph in one task.
 
 _LEVEL, _TASK = "|", ":"
@@ -103,13 +106,24 @@ def why_not_kept(value: Any) -> str | None:
         try:
             serializer.dumps_typed(value)
         except Exception as error:  # noqa: BLE001 - objects raise what they like when they are written
-            return f"{type(error).__name__}: {error}"
+            return described(error)
     return None
 
 
 def thread_in(configurable: Mapping[str, Any]) -> str:
     """The thread that a run belongs to; empty for one that is not kept."""
     return str(configurable.get(_THREAD, ""))
+
+
+def as_kept(value: Any, levels: int = LEVELS) -> Any:
+    """A value as the checkpointer of the graph that is running keeps it: what it refuses is plain in its place."""
+    if why_not_kept(value) is None:
+        return value
+    if isinstance(value, Mapping) and levels:
+        return {plain(key): as_kept(each, levels - 1) for key, each in value.items()}
+    if isinstance(value, list | tuple) and levels:
+        return [as_kept(each, levels - 1) for each in value]
+    return plain(value)
 
 
 def namespace_here() -> str:

@@ -38,9 +38,9 @@ from langchain_core.runnables.config import ensure_config
 from langgraph.errors import GraphBubbleUp
 from langgraph.runtime import Runtime, get_runtime
 
-from langchain_tooltree.errors import ContainedError, described
+from langchain_tooltree.errors import ConfigurationError, ContainedError, described
 from langchain_tooltree.events import Event
-from langchain_tooltree.text import forget_oldest
+from langchain_tooltree.text import forget_oldest, shortened
 
 logger = logging.getLogger(__name__)
 
@@ -353,7 +353,7 @@ def _sign(driver: Callable[..., Any], flow: Callable[..., Any]) -> None:
 EventSink = Callable[[Event], None]
 
 MOST_TOLD = 100
-"""Failures of listeners that are remembered, so that each is logged once."""
+"""Failures that are remembered, so that each is logged once."""
 
 Writer = Callable[[Any], None]
 """Writes to `stream_mode="custom"`."""
@@ -369,30 +369,37 @@ def emit_all(events: Sequence[Event], sinks: Sequence[EventSink], *, handled: bo
     """
     for event in events:
         for sink in sinks:
-            with _undisturbed():
+            with _undisturbed("listener to events"), containing():
                 sink(event)
         if handled:
             given = (f"tooltree.{event['type']}", event)
-            with _undisturbed():
+            with _undisturbed("listener to events"):
                 yield TwinStep(partial(dispatch_custom_event, *given), partial(adispatch_custom_event, *given))
 
 
 _told: dict[str, None] = {}
-"""Which failures of listeners were logged."""
+"""Which failures were logged."""
 
 
 @contextmanager
-def _undisturbed() -> Iterator[None]:
-    """Log, once, what listeners raise; what they listen to goes on."""
+def _undisturbed(whose: str) -> Iterator[None]:
+    """Log, once, what somebody's code raises that a run can do without; what is wrongly configured is no such thing."""
     try:
         yield
-    except (GraphBubbleUp, GeneratorExit):
+    except (GraphBubbleUp, ConfigurationError):
         raise
-    except RAISED as error:
-        if (said := described(contained(error))) not in _told:
+    except Exception as error:  # noqa: BLE001 - whatever it is
+        if (said := f"{whose}: {shortened(described(error))}") not in _told:
             _told[said] = None
             forget_oldest(_told, MOST_TOLD)
-            logger.warning("A listener failed at a progress event, and the run goes on: %s", said)
+            logger.warning("The run goes on without a %s", said)
+
+
+def if_it_can(ask: Callable[[], Flow[T]], otherwise: T, whose: str) -> Flow[T]:
+    """What comes of a flow that a run can do without: something else where it fails, which is logged once."""
+    with _undisturbed(whose):
+        return (yield from ask())
+    return otherwise
 
 
 def has_loop() -> bool:

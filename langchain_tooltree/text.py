@@ -139,10 +139,10 @@ def whole_characters(text: str) -> str:
     return str(text)
 
 
-def as_text(value: Any) -> str:
+def as_text(value: Any, write: Callable[[Any], str] = str) -> str:
     """A value in words, also where it cannot say them itself: it raises, or has too many digits or levels."""
     try:
-        return str(value)
+        return write(value)
     except Exception:  # noqa: BLE001 - whatever an object raises
         return f"<{type(value).__name__}>"
 

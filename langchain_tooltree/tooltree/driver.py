@@ -41,6 +41,7 @@ from langchain_tooltree.flows import (
     driven,
     emit_all,
     has_handlers,
+    if_it_can,
     run_flow,
     to_stream,
 )
@@ -48,6 +49,7 @@ from langchain_tooltree.models import AGENT_NAME, Patience
 from langchain_tooltree.text import forget_oldest
 from langchain_tooltree.tooltree import resume
 from langchain_tooltree.tooltree.attempts import failed_attempts
+from langchain_tooltree.tooltree.guidance import GUIDE
 from langchain_tooltree.tooltree.planner import (
     KEPT,
     KEPT_SEARCHES,
@@ -212,7 +214,8 @@ def searched(turn: Turn) -> Flow[SearchResult]:
         request = turn.said.request  # without a thread, it is the same in all searches of a turn
         run = (run_id(runtime) if runtime else None) or (request and request.id) or result.search_id
         threshold = turn.planner.config.post_threshold
-        yield from turn.guide.failed(failed_attempts(result, session.dialogue, run=run, threshold=threshold))
+        attempts = failed_attempts(result, session.dialogue, run=run, threshold=threshold)
+        yield from if_it_can(partial(turn.guide.failed, attempts), None, GUIDE)
     return remembered(result)
 
 

@@ -7,6 +7,7 @@ before.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -15,7 +16,7 @@ from langchain_core.tools import BaseTool
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.experience.guide import Guide, NextTools
 from langchain_tooltree.experience.reference import as_reference
-from langchain_tooltree.flows import Flow
+from langchain_tooltree.flows import Flow, if_it_can
 from langchain_tooltree.models import Meter
 from langchain_tooltree.tooltree.ask import Proposal, ProposalRequest
 from langchain_tooltree.tooltree.dialogue import Fresh, PathDialogue
@@ -23,6 +24,9 @@ from langchain_tooltree.tooltree.narrowing import ToolChoice
 from langchain_tooltree.tooltree.prompts import Prompts
 from langchain_tooltree.tooltree.result import KEY
 from langchain_tooltree.tooltree.search import Call, Node, Operation, Tree
+
+GUIDE = "guide to past runs"
+"""What it is called where it fails."""
 
 PAST_RUNS = "past runs"
 """The source that hints are marked with."""
@@ -96,7 +100,8 @@ class Guidance:
         if self._guide is None:
             return Hints()
         may_ask, earlier = self._launched.get(operation.id, (False, ""))
-        known = yield from self._guide.next_tools(self._dialogue.chat_at(node, fresh=seen), tools)
+        ask = partial(self._guide.next_tools, self._dialogue.chat_at(node, fresh=seen), tools)
+        known = yield from if_it_can(ask, None, GUIDE)
         remedy = ""
         if may_ask and meter.left > 1:  # the question itself has to be asked, too
             remedy = yield from self._way_out(self._guide, node, list(tools.values()), seen, meter)
@@ -134,7 +139,7 @@ class Guidance:
         if not said.observations:
             return ""
         once = Meter(1, meter.patience)
-        remedy = yield from guide.remedy(said, tools, once)
+        remedy = yield from if_it_can(partial(guide.remedy, said, tools, once), "", GUIDE)
         meter.add(once)
         return remedy
 

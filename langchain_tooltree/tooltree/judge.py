@@ -25,7 +25,7 @@ from langchain_tooltree.models import (
     is_chat_model,
     resolve_model,
 )
-from langchain_tooltree.text import one_line
+from langchain_tooltree.text import as_text, one_line
 from langchain_tooltree.tooltree.channel import Standing, as_score, standing_of
 from langchain_tooltree.tooltree.prompts import (
     DEFAULT_PROMPTS,
@@ -41,6 +41,10 @@ Score = float | None
 
 REASON_CHARS = 500
 """Characters that are kept of a judge's reason: four sentences."""
+
+
+SHOWN_ANSWER = 200
+"""Characters of a function's answer that are shown where it is unusable: enough to know it by."""
 
 
 class Judged(NamedTuple):
@@ -254,9 +258,9 @@ def resolve_judge(judge: str | BaseChatModel | Judge, *, seed: int, prompts: Pro
 
 def _note(meter: Meter, answer: Any, expected: str) -> None:
     """Say what is wrong with a function's answer, or that there is none because it raised."""
-    problem = (
-        f"raised {answer!r}" if isinstance(answer, Exception) else f"returned {answer!r:.200}; expected {expected}"
-    )
+    failed = isinstance(answer, Exception)
+    shown = as_text(answer, repr)[:SHOWN_ANSWER]
+    problem = f"raised {shown}" if failed else f"returned {shown}; expected {expected}"
     if (said := f"the judge {problem}") not in meter.problems:  # it is asked twice
         logger.warning("No score came of a question: %s", said)
     meter.problems.append(said)
