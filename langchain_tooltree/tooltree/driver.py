@@ -24,7 +24,7 @@ from langgraph.errors import GraphInterrupt
 from langgraph.func import task
 from langgraph.graph import END, START, StateGraph
 
-from langchain_tooltree._langgraph import questions_once, stream_now
+from langchain_tooltree._langgraph import as_kept, questions_once, stream_now
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.events import Event, HeartbeatEvent
@@ -74,12 +74,12 @@ _SESSION: ContextVar[SearchSession] = ContextVar("tooltree_session")
 only once."""
 
 
-def _perform(operation: Operation) -> dict[str, Any]:
-    return run_flow(_SESSION.get().perform(operation))
+def _perform(operation: Operation) -> Any:
+    return as_kept(run_flow(_SESSION.get().perform(operation)))
 
 
-async def _aperform(operation: Operation) -> dict[str, Any]:
-    return await arun_flow(_SESSION.get().perform(operation))
+async def _aperform(operation: Operation) -> Any:
+    return as_kept(await arun_flow(_SESSION.get().perform(operation)))
 
 
 # LangGraph takes a task, and a node, as a plain function or as a coroutine function: here the two paths meet it.

@@ -22,7 +22,7 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config
 from langchain_core.tools import BaseTool
 
-from langchain_tooltree._langgraph import as_kept, has_answers, numbered_apart, state_reader, without_reserved
+from langchain_tooltree._langgraph import has_answers, numbered_apart, state_reader, without_reserved
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.effects import CallEffects, Effects, ToolKey
 from langchain_tooltree.errors import ConfigurationError, check_arguments
@@ -404,7 +404,7 @@ class SearchSession:
             usage=dict(meter.usage or {}),
             seconds=seconds,
         )
-        outcome = OperationOutcome(
+        return OperationOutcome(
             operation=operation.id,
             kind=operation.kind,
             node=operation.node,
@@ -412,9 +412,7 @@ class SearchSession:
             spent=spent,
             elapsed=operation.elapsed + seconds,
             **found,
-        )
-        kept: dict[str, Any] = as_kept(outcome.model_dump())
-        return kept
+        ).model_dump()
 
     def _run(self, operation: Operation) -> Flow[tuple[dict[int, Observation], int]]:
         """Run the calls that an operation begins with, reads at the same time, and count those repeated for forks."""

@@ -190,4 +190,4 @@ async def test_odd_names_in_a_reply_do_not_end_a_search():
     )
     scripted = ScriptedChatModel(replies=[AIMessage("")])
     scripted.replies = [reply, *[AIMessage("Done.")] * 6]
-    assert observed(await asearch("Look.", [FINE], model=scripted, effects=READS))
+    assert (await asearch("Look.", [FINE], model=scripted, effects=READS)).stop_reason
