@@ -13,6 +13,8 @@ from functools import cached_property
 from typing import Any, Literal, NamedTuple, cast
 
 from langchain_core.tools import BaseTool, StructuredTool
+from langchain_core.utils.pydantic import get_fields
+from pydantic import AliasChoices, AliasPath
 
 from langchain_tooltree.errors import ConfigurationError, import_extra
 from langchain_tooltree.experience.excerpts import READING_VERBS, call_digest, words_of_name
@@ -84,17 +86,17 @@ class CallEffects:
         A function that raises, or answers anything but `"read"`, means a write.
         """
         said = () if tool_name in self._writers else self._by_name.get(tool_name, ())
-        return "read" if said and all(_reads(effect, arguments) for effect in said) else "write"
+        return "read" if said and all(_reads(each, arguments) for each in said) else "write"
 
     @cached_property
     def reads(self) -> frozenset[str]:
         """Names of the tools that only read, whatever the arguments."""
-        return frozenset(name for name, said in self._by_name.items() if all(effect == "read" for effect in said))
+        return frozenset(name for name, said in self._by_name.items() if all(each.effect == "read" for each in said))
 
     @cached_property
     def by_arguments(self) -> frozenset[str]:
         """Names of the tools of which some calls may be reads, and others writes."""
-        named = (name for name, said in self._by_name.items() if "write" not in said)
+        named = (name for name, said in self._by_name.items() if all(each.effect != "write" for each in said))
         return frozenset(named) - self.reads
 
     @property
@@ -173,7 +175,7 @@ class CallEffects:
 
     def described(self, name: str) -> str:
         """What is declared of a tool in words that are the same in every process."""
-        return " ".join(map(_described, self._by_name.get(name, ())))
+        return " ".join(_described(each.effect) for each in self._by_name.get(name, ()))
 
     def tell_once(self, message: str, *given: Any) -> None:
         """Warn of something once for each declaration."""
@@ -183,10 +185,10 @@ class CallEffects:
             logger.warning(message, *given)
 
     @cached_property
-    def _by_name(self) -> dict[str, list[Declaration]]:
-        by_name: dict[str, list[Declaration]] = {}
+    def _by_name(self) -> dict[str, list[_Declared]]:
+        by_name: dict[str, list[_Declared]] = {}
         for each in self.entries:
-            by_name.setdefault(each.name, []).append(each.effect)
+            by_name.setdefault(each.name, []).append(each)
         return by_name
 
     def _effect_of(self, tool: BaseTool) -> Declaration | None:
@@ -253,15 +255,40 @@ def _declared(key: Any, effect: Any) -> _Declared:
     return _Declared(name, effect, effect.tool if isinstance(effect, _HintedEffect) else None if key is name else key)
 
 
-def _reads(effect: Declaration, arguments: Mapping[str, Any] | None) -> bool:
+def _reads(declared: _Declared, arguments: Mapping[str, Any] | None) -> bool:
+    effect = declared.effect
     if not callable(effect):
         return effect == "read"
     try:
+        if _hides_something(declared.tool, arguments or {}):
+            return False
         answer = effect(copy.deepcopy(dict(arguments or {})))  # it may change what it gets
         return isinstance(answer, str) and answer == "read"
     except Exception as error:  # noqa: BLE001 - what cannot be told is a write
         logger.debug("The effect of a call is not known: %s: %s", type(error).__name__, error)
         return False
+
+
+def _hides_something(tool: Any, arguments: Mapping[str, Any]) -> bool:
+    """Whether a tool may take something else than a function looks at.
+
+    That is an argument given by two of its names, or one that the schema of a server's tool does not name.
+    """
+    if not isinstance(tool, BaseTool):
+        return False
+    if isinstance(tool.args_schema, dict):
+        known = tool.args_schema.get("properties")
+        return isinstance(known, dict) and not arguments.keys() <= known.keys()
+    fields = get_fields(tool.get_input_schema()).items()
+    return any(len(arguments.keys() & {name, *aliases_of(field)}) > 1 for name, field in fields)
+
+
+def aliases_of(field: Any) -> set[str]:
+    """The other names of a pydantic field, v1 or v2."""
+    validation = getattr(field, "validation_alias", None)
+    choices = validation.choices if isinstance(validation, AliasChoices) else [validation]
+    paths = [choice.path[0] if isinstance(choice, AliasPath) else choice for choice in choices]
+    return {alias for alias in (field.alias, *paths) if isinstance(alias, str)}
 
 
 def _described(effect: Declaration) -> str:

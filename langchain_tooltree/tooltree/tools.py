@@ -22,8 +22,6 @@ from langchain_core.utils.pydantic import get_fields
 from langgraph.prebuilt import InjectedStore, ToolRuntime
 from langgraph.types import Command
 from pydantic import (
-    AliasChoices,
-    AliasPath,
     PydanticSchemaGenerationError,
     PydanticUserError,
     TypeAdapter,
@@ -32,7 +30,7 @@ from pydantic import (
 from pydantic.v1 import BaseModel as BaseModelV1
 from pydantic.v1 import ValidationError as ValidationErrorV1
 
-from langchain_tooltree.effects import CallEffects, Effects, ToolKey, names_in
+from langchain_tooltree.effects import CallEffects, Effects, ToolKey, aliases_of, names_in
 from langchain_tooltree.errors import ConfigurationError, ToolDefinitionError, described, did_you_mean
 from langchain_tooltree.text import LONGEST_TEXT, cut, shortened
 from langchain_tooltree.tooltree.sandbox import Sandbox
@@ -293,21 +291,13 @@ def injected_names(tool: BaseTool) -> set[str]:
     shown = get_fields(tool.tool_call_schema)
     for name, field in get_fields(tool.get_input_schema()).items():
         if name not in shown:
-            names |= {name, *_aliases(field)}
+            names |= {name, *aliases_of(field)}
     return names
 
 
 def tools_with_injection(library: ToolLibrary) -> set[str]:
     """Names of the tools into which the host injects something."""
     return {name for name, tool in library.by_name.items() if injected_names(tool)}
-
-
-def _aliases(field: Any) -> set[str]:
-    """The other names of a pydantic field, v1 or v2."""
-    validation = getattr(field, "validation_alias", None)
-    choices = validation.choices if isinstance(validation, AliasChoices) else [validation]
-    paths = [choice.path[0] if isinstance(choice, AliasPath) else choice for choice in choices]
-    return {alias for alias in (field.alias, *paths) if isinstance(alias, str)}
 
 
 @dataclass(frozen=True, slots=True)

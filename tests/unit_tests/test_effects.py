@@ -1,9 +1,10 @@
 import pytest
 from langchain_core.tools import StructuredTool, tool
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
 from langchain_tooltree import ConfigurationError, ToolLibrary, create_summarize_state_tool, mcp_effects
 from tests.internals.experience import is_read
-from tests.internals.hall import CallEffects, http_reads
+from tests.internals.hall import CallEffects, http_reads, sql_reads
 from tests.internals.tooltree import classify_tools
 
 
@@ -165,3 +166,31 @@ def test_requests_that_only_read_are_known_by_their_method(arguments, effect):
 def test_no_name_makes_a_write_of_a_users_own_a_read_for_those_who_judge_a_run():
     assert not is_read("summarize_state")
     assert not is_read("summarize_state", {"get_mail": "read"})
+
+
+class ByAlias(BaseModel):
+    model_config = ConfigDict(populate_by_name=True)
+
+    query: str = Field(alias="q")
+
+
+class ByChoice(BaseModel):
+    query: str = Field(validation_alias=AliasChoices("q", "query"))
+
+
+@pytest.mark.parametrize("schema", [ByAlias, ByChoice])
+def test_an_argument_that_is_given_by_two_names_is_a_write(schema):
+    tool = StructuredTool.from_function(lambda query: query, name="sql", description="Query.", args_schema=schema)
+    hidden = {"query": "SELECT 1", "q": "DELETE FROM t"}
+    assert tool.invoke(hidden) == "DELETE FROM t"
+    effects = CallEffects.declared_as({"sql": sql_reads(dialect="sqlite")}).among([tool])
+    assert effects.of("sql", hidden) == "write"
+    assert effects.of("sql", {"query": "SELECT 1"}) == "read"
+
+
+def test_an_argument_that_a_servers_tool_does_not_name_makes_a_write():
+    schema = {"type": "object", "properties": {"query": {"type": "string"}}}
+    tool = StructuredTool(name="sql", description="Query.", func=lambda **given: given, args_schema=schema)
+    effects = CallEffects.declared_as({"sql": sql_reads(dialect="sqlite")}).among([tool])
+    assert effects.of("sql", {"query": "SELECT 1"}) == "read"
+    assert effects.of("sql", {"query": "SELECT 1", "sql": "DELETE FROM t"}) == "write"
