@@ -34,12 +34,16 @@ LONGEST_FIELD = 20_000
 MOST_FIELDS = 500
 """Entries of a list of a form: a judge scores 20 calls at once, and a coarse planner rates 100 tools."""
 
+_NAMES = frozenset({str, type(None)})
+
 _COUNTS = ("input_tokens", "output_tokens", "total_tokens")
 
 
 def sound(message: MessageT) -> MessageT:
     """A message whose fields are of the types that they should be: itself, nearly always."""
     fields, right = message.__dict__, {}
+    if _is_ordinary(fields):
+        return message
     if not _is_content(content := fields.get("content")):
         right["content"] = _content(content)
     for name in ("additional_kwargs", "response_metadata"):
@@ -51,6 +55,20 @@ def sound(message: MessageT) -> MessageT:
     elif not isinstance(fields.get("tool_call_id", ""), str):
         right["tool_call_id"] = as_text(fields.get("tool_call_id"))
     return message.model_copy(update=right) if right else message
+
+
+def _is_ordinary(fields: Mapping[str, Any]) -> bool:
+    """Whether a message is a text that makes no call and holds nothing else: a long conversation has thousands."""
+    return (
+        type(fields.get("content")) is str
+        and fields.get("additional_kwargs") == {}
+        and fields.get("response_metadata") == {}
+        and type(fields.get("id", "")) in _NAMES
+        and type(fields.get("name")) in _NAMES
+        and type(fields.get("tool_call_id", "")) is str
+        and fields.get("tool_calls", []) == fields.get("invalid_tool_calls", []) == []
+        and fields.get("usage_metadata") is None
+    )
 
 
 def received(reply: AIMessage) -> AIMessage:

@@ -112,6 +112,8 @@ _WITHIN = frozenset({dict, list, tuple})
 
 def values_in(data: Any, most: float = math.inf) -> int | None:
     """How many values there are within data; `None` if they are too many, too deep, or under keys that are no texts."""
+    if not data:
+        return 0
     layer, values = [data], 0
     for _ in range(LEVELS + 1):
         within: list[Any] = []
