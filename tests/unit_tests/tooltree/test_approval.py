@@ -41,12 +41,13 @@ def test_no_write_runs_that_is_taken_for_a_read(subtests):
             assert writes_while(each, world) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", SOME)
 def test_the_attacks_are_real(words):
     assert attacked("batched", words).unapproved, "the middleware of LangChain lets it through"
 
 
-@pytest.fixture(params=OURS)
+@pytest.fixture(params=[pytest.param(kind, marks=[pytest.mark.slow] * (at > 1)) for at, kind in enumerate(OURS)])
 def kind(request):
     return request.param
 
