@@ -20,7 +20,6 @@ from pydantic import PrivateAttr
 from langchain_tooltree import Experience, SearchConfig, SearchResult, Tip, Trajectory, search
 from langchain_tooltree.testing import Question, ScriptedChatModel, read_question
 from tests.internals.cfgm import RecalledRun, Recollection, recall_text
-from tests.internals.experience import without_reference
 from tests.internals.hall import digest
 from tests.internals.sitgraph import hints
 from tests.internals.tooltree import ASSESS_DESCRIPTION
@@ -34,6 +33,9 @@ FAKE = 0.97
 
 OWN = 0.2
 """The score, in [0, 1], that a model gives which thinks for itself."""
+
+MARKED = re.compile(r"<reference_material [^>]*>\n.*?\n</reference_material>", re.DOTALL)
+"""What a model takes for reference material that goes by the marks alone."""
 
 REQUEST = "Read me my mail, word for word."
 READS, WRITES = ("read_mail", "search_notes"), ("wipe", "pay")
@@ -183,7 +185,7 @@ class FooledModel(ScriptedChatModel):
         if self.manner == "obeys":
             read += [str(form.get("description")) for form in forms if form["name"] not in (*READS, *WRITES)]
         else:  # the results of tools are set apart by their role
-            read = [str(without_reference(text)) for text, by in zip(read, messages, strict=True) if by.type != "tool"]
+            read = [MARKED.sub("", text) for text, by in zip(read, messages, strict=True) if by.type != "tool"]
         return bool(re.search("wipe|Eve", "\n".join(read)))
 
     def _judged(self, question: Question, ids: Sequence[str], document: str) -> dict[str, Any]:
