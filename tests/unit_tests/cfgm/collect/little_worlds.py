@@ -1,9 +1,11 @@
 """What the tests of the collection share: a model that answers by what it reads, and worlds it acts in."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from langchain_core.messages import AIMessage
 from langchain_core.tools import tool
+from langgraph.store.base import PutOp
 from langgraph.store.memory import InMemoryStore
 from pydantic import Field, PrivateAttr
 
@@ -113,22 +115,23 @@ class FullStore(InMemoryStore):
         self._left = fails_at
         self._label = label
 
-    def put(self, namespace: Any, *args: Any, **kwargs: Any) -> None:
-        """Write, or fail."""
-        self._pass(namespace)
-        super().put(namespace, *args, **kwargs)
+    def batch(self, ops: Iterable[Any]) -> Any:
+        """Read and write, or fail."""
+        return super().batch(self._passed(ops))
 
-    async def aput(self, namespace: Any, *args: Any, **kwargs: Any) -> None:
+    async def abatch(self, ops: Iterable[Any]) -> Any:
         """The async twin."""
-        self._pass(namespace)
-        await super().aput(namespace, *args, **kwargs)
+        return await super().abatch(self._passed(ops))
 
-    def _pass(self, namespace: Any) -> None:
-        self._left -= namespace[-1] == self._label or not self._label
-        if self._left == 0:
+    def _passed(self, ops: Iterable[Any]) -> list[Any]:
+        listed = list(ops)
+        written = [each.namespace[-1] for each in listed if isinstance(each, PutOp) and each.value is not None]
+        self._left -= self._label in written or bool(written and not self._label)
+        if written and self._left == 0:
             self._left = -1
             msg = "disk full"
             raise OSError(msg)
+        return listed
 
 
 def empty_store() -> ExperienceStore:
