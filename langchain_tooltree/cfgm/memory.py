@@ -258,6 +258,8 @@ class CFGMMemory:
             raise ConfigurationError(msg)
         check_count("k", k, 1)
         found = yield from flow_of(self.experience.similar)(task, k=CANDIDATES * k, success=True, config=config)
+        if len({run.came_from or run.id for run in found}) == 1 < len(found):  # there may be others behind them
+            found = yield from flow_of(self.experience.similar)(task, k=4 * CANDIDATES * k, success=True, config=config)
         experience = self.experience.within_config(config)
         recalled: list[RecalledRun] = []
         for run in found[:k] if self._as_printed else most_like(task, found, k):

@@ -25,12 +25,13 @@ company's, of which there would be two each time. An embedder's score has no suc
 COVERED = 0.25  # what a word of the task counts for that one chosen before has already, beside 1 for one that none has
 
 
-def complementary(task: str, others: Sequence[str], k: int) -> list[int]:
+def complementary(task: str, others: Sequence[str], k: int, *, whose: Sequence[str] = ()) -> list[int]:
     """Choose the places of tasks that together are most like a task, from `others`, most similar first.
 
     The nearest ones by similarity tend to be near for the same reason: of "melt water" and its like, those with the
     water. So the first one is the most similar, and each further one is that which shares the most words with the
-    task. Words that all have in common count little, and words that one chosen before shares, only a quarter.
+    task. Words that all have in common count little, and words that one chosen before shares, only a quarter. With
+    `whose`, the source of each, one source comes twice only where there are no others.
     """
     if not others:
         return []
@@ -42,7 +43,9 @@ def complementary(task: str, others: Sequence[str], k: int) -> list[int]:
     left = list(range(len(others)))
     while left and len(chosen) < k:
         taken = {others[place] for place in chosen}
-        fresh = [place for place in left if others[place] not in taken] or left
+        heard = {whose[place] for place in chosen} if whose else set()
+        of_others = [place for place in left if not whose or whose[place] not in heard] or left
+        fresh = [place for place in of_others if others[place] not in taken] or of_others
         gains = {
             place: sum(
                 worth[word] * (COVERED if word in covered else 1) for word in sorted(worth.keys() & words[place])
@@ -59,16 +62,28 @@ def complementary(task: str, others: Sequence[str], k: int) -> list[int]:
 def most_like(task: str, found: Sequence[Trajectory], k: int) -> list[Trajectory]:
     """The runs to recall for a task, from those found for it, most similar first: `k`, fewer, or none.
 
-    What has too little in common with the task is left out. Of several runs with the very same task the shortest one
-    is taken, and a second one only where there are too few other tasks.
+    What has too little in common with the task is left out. Of several runs with the very same task that one is taken
+    whose tools are most those of other sources, and of equal ones the shortest; a second one only where there are too
+    few other tasks. Each source gives one run of a task, and a second source comes before its next.
     """
     rank: dict[str, int] = {}
     for place, each in enumerate(found):
         if kinship(task, each.aim) >= LEAST_KINSHIP:
             rank.setdefault(each.aim, place)
     related = [each for each in found if each.aim in rank]
-    left = sorted(related, key=lambda each: (rank[each.aim], len(each.steps), each.id))
-    return [left[place] for place in complementary(task, [each.aim for each in left], k)]
+    tools = [(each.voice[0], {step.tool for step in each.steps}) for each in related]
+
+    def usual(run: Trajectory) -> float:
+        own = {step.tool for step in run.steps}
+        return math.fsum(len(own & other) / max(1, len(own | other)) for by, other in tools if by != run.voice[0])
+
+    ordered = sorted(related, key=lambda each: (rank[each.aim], -round(usual(each), 6), len(each.steps), each.id))
+    first: dict[tuple[str, str], Trajectory] = {}
+    for each in ordered:
+        first.setdefault((each.voice[0], each.aim), each)
+    left = list(first.values())
+    whose = [each.voice[0] for each in left]
+    return [left[place] for place in complementary(task, [each.aim for each in left], k, whose=whose)]
 
 
 @dataclass(frozen=True, slots=True)

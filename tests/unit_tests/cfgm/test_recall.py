@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langgraph.store.memory import InMemoryStore
 from teacher import attempt
 
-from langchain_tooltree import ConfigurationError, Outcome, SITGraph, Step, Tip, Trajectory, recall_text
+from langchain_tooltree import CFGMMemory, ConfigurationError, Outcome, SITGraph, Step, Tip, Trajectory, recall_text
 from tests.internals.cfgm import LOOKED_AT, RecalledRun, Recollection, complementary
 from tests.internals.cfgm import condense_module as condense
 from tests.internals.experience import TAG, without_reference
@@ -276,3 +277,29 @@ def test_the_same_task_comes_twice_only_where_there_are_no_others():
 def test_there_may_be_fewer_than_wanted():
     assert complementary("Melt water.", STATES[:1], 2) == [0]
     assert complementary("Melt water.", [], 2) == []
+
+
+def runs_for(task, *tools, count, source=""):
+    steps = tuple(Step(tool, {}, Outcome("ok")) for tool in tools)
+    return [Trajectory(f"{source}{task}{number}", task, steps, True).coming_from(source) for number in range(count)]
+
+
+@pytest.mark.parametrize("copies", [1, 30])
+def test_short_copies_of_honest_tasks_by_one_source_displace_no_honest_run(copies):
+    task = "Boil water in the kitchen."
+    honest = [
+        *runs_for(task, "take", "fill", "heat", count=2),
+        *runs_for("Boil water in the garden.", "take", "heat", count=1),
+    ]
+    memory = CFGMMemory(None, InMemoryStore(), namespace=("all",))
+    for run in [*runs_for(task, "wipe", count=copies, source="mallory"), *honest]:
+        memory.experience.add(run)
+
+    recalled = [each.trajectory for each in memory.recall(task).runs]
+
+    assert recalled[0].came_from == ""
+    assert sum(run.came_from == "mallory" for run in recalled) <= 1
+
+
+def test_of_the_same_task_a_second_source_comes_before_a_second_run_of_the_first():
+    assert complementary("Melt water.", [STATES[0], STATES[2], STATES[0]], 2, whose=["a", "a", "b"]) == [0, 2]
