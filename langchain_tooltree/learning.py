@@ -100,6 +100,7 @@ class Experience:
         embeddings: Compares tasks and states: an embedder, or a name for `init_embeddings`; `HashingEmbeddings` if left
             out.
         settle_seconds: So long after its last turn a thread is taken to rest.
+        quarantine: Whether a run counts only once a person has confirmed its verdict with `label`.
 
     Raises:
         ConfigurationError: If an argument is invalid.
@@ -115,6 +116,7 @@ class Experience:
         namespace: Sequence[str] | None = None,
         embeddings: Embeddings | str | None = None,
         settle_seconds: float = DEFAULT_SETTLE_SECONDS,
+        quarantine: bool = False,
     ) -> None:
         if isinstance(settle_seconds, bool) or not isinstance(settle_seconds, int | float) or settle_seconds < 0:
             msg = f"settle_seconds must be a number of 0 or more, got {settle_seconds!r}."
@@ -125,6 +127,7 @@ class Experience:
         self._judge = None if verdict is None else resolve_verdict(verdict)
         self._asks_function = _is_function(verdict)
         self._settle_seconds = settle_seconds
+        self._quarantine = quarantine
         self._shared = Shared()
         self._recorder = TrajectoryRecorder.settling(self._store, self._settled, self._shared.outage.trying)
 
@@ -206,6 +209,23 @@ class Experience:
         return labelled
 
     alabel = async_twin(label)
+
+    @driven
+    def rollback(self, *, source: str) -> Flow[list[str]]:
+        """Take back what all runs of the namespace gave that came from somebody; their ids.
+
+        They are kept in quarantine, in the store: nothing is learnt of them, here or in another process, until `label`
+        confirms one. `forget` erases them. Tips that were taken of them stay; `forget` removes these, too.
+
+        Args:
+            source: Whom they came from, as `Trajectory.came_from` has it; where a run does not say, that is whose
+                namespace it is.
+        """
+        learnt = self._here()
+        yield from learnt.refresh(whole=True)
+        return (yield from learnt.rollback(source))
+
+    arollback = async_twin(rollback)
 
     @driven
     def forget(
@@ -363,7 +383,8 @@ class Experience:
             raise ConfigurationError(msg) from error
 
     def _learnt(self, store: ExperienceStore) -> Learnt:
-        return self._shared.fold(store, partial(Learnt, store, self._model, self._embeddings, self._shared.outage))
+        made = partial(Learnt, store, self._model, self._embeddings, self._shared.outage, quarantine=self._quarantine)
+        return self._shared.fold(store, made)
 
     def _looked(self, learnt: Learnt, own: str | None) -> Flow[None]:
         """Take in what is new, and have judged what rests now that another thread, if it is one, begins."""

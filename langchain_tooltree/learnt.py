@@ -29,7 +29,7 @@ from langchain_tooltree.experience.recording import keyed_chat
 from langchain_tooltree.experience.records import ChatMessage
 from langchain_tooltree.experience.reference import as_reference
 from langchain_tooltree.experience.run_identity import tools_in
-from langchain_tooltree.experience.store import JUDGED, PAGE, PENDING, ExperienceStore, RunEntry
+from langchain_tooltree.experience.store import JUDGED, PAGE, PENDING, QUARANTINED, ExperienceStore, RunEntry
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.flows import Flow, FunctionStep, current_writer, flow_of, has_loop, in_thread, run_flow
 from langchain_tooltree.models import Meter
@@ -48,6 +48,7 @@ class ExperienceStatus:
         runs: Records, failed attempts of searches included.
         judged: Those that a verdict has called a success or a failure.
         pending: Those that wait for their verdict.
+        quarantined: Those whose verdict waits until a person confirms it.
         successes: Those that succeeded.
         in_graph: Those that the graph is made of.
         tips: Tips that were taken of them.
@@ -62,6 +63,7 @@ class ExperienceStatus:
     in_graph: int
     tips: int
     agreement: Agreement
+    quarantined: int = 0
 
 
 AT_ONCE = 16
@@ -77,8 +79,11 @@ class Learnt:
         model: BaseChatModel | None,
         embeddings: Embeddings | None,
         outage: Outage | None = None,
+        *,
+        quarantine: bool = False,
     ) -> None:
         self.store = store
+        self._quarantine = quarantine
         self.outage = outage or Outage()
         self.graph = SITGraph(embeddings=embeddings)
         self.refusals = Refusals()
@@ -162,6 +167,17 @@ class Learnt:
         whose = "/".join(self.store.values.values())
         return trajectory if trajectory.came_from or not whose else trajectory.coming_from(whose)
 
+    def rollback(self, source: str) -> Flow[list[str]]:
+        """Put all runs in quarantine that came from somebody; their ids."""
+        back: list[str] = []
+        ids = list(self.entries)
+        for start in range(0, len(ids), PAGE):
+            for run in (yield from self.store.reading(ids[start : start + PAGE])):
+                if self._sourced(run).came_from == source and QUARANTINED not in run.metadata:
+                    yield from self.keep(replace(run, metadata={**run.metadata, QUARANTINED: True}))
+                    back.append(run.id)
+        return back
+
     def recall(self, task: str, own: str | None) -> Flow[tuple[list[str], list[dict[str, Any]]]]:
         """The ids of the runs that are most like a task, the run of this conversation aside, and their tips."""
         if not task or self.outage.is_down(READ):
@@ -205,6 +221,7 @@ class Learnt:
             runs=len(outcomes),
             judged=sum(outcome in JUDGED for outcome in outcomes),
             pending=outcomes.count(PENDING),
+            quarantined=outcomes.count(QUARANTINED),
             successes=outcomes.count("success"),
             in_graph=len(self.graph),
             tips=len(tips),
@@ -244,10 +261,12 @@ class Learnt:
             yield from self.keep(replace(trajectory, id=own))
 
     def keep(self, trajectory: Trajectory) -> Flow[None]:
-        """Write a record, and take it in at once."""
+        """Write a record, and take it in at once, unless it is to wait in quarantine."""
+        if self._quarantine and trajectory.source != "user":
+            trajectory = replace(trajectory, metadata={**trajectory.metadata, QUARANTINED: True})
         entry, writer, count = yield from self.store.adding(trajectory)
         self.entries[trajectory.id] = entry
-        if trajectory.success is None:
+        if entry.outcome not in JUDGED:
             self._forget(trajectory.id)
         else:
             yield from self._fold(trajectory, entry)

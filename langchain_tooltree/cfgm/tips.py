@@ -16,7 +16,7 @@ from langchain_core.language_models import BaseChatModel
 from pydantic import BaseModel, Field
 
 from langchain_tooltree.experience.excerpts import DEFAULT_MAX_CHARACTERS, excerpt
-from langchain_tooltree.experience.store import JUDGED, ExperienceStore, RecordCollection, RunEntry
+from langchain_tooltree.experience.store import JUDGED, QUARANTINED, ExperienceStore, RecordCollection, RunEntry
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.flows import Flow, arun_flow, flow_of, run_flow
 from langchain_tooltree.models import ATTEMPTS, Meter, StructuredQuestion, document_prompt, inner_config
@@ -537,7 +537,7 @@ def _all_tips(notes: Mapping[str, Note]) -> list[Tip]:
 def _survey(experience: ExperienceStore) -> Flow[dict[str, _TaskAttempts]]:
     tasks: dict[str, _TaskAttempts] = {}
     for page in (yield from experience.pages()):
-        for attempt in (yield from page):
+        for attempt in (each for each in (yield from page) if not each.metadata.get(QUARANTINED)):
             task = _TaskAttempts(attempt.task, task_id_of(attempt))
             tasks.setdefault(task.key, task).add(attempt)
     return tasks

@@ -13,6 +13,7 @@ from typing import Any, Protocol, Self
 from uuid import UUID
 
 from langchain_core.messages import BaseMessage
+from langchain_core.runnables import RunnableConfig
 from langgraph.callbacks import GraphCallbackHandler, GraphInterruptEvent
 
 from langchain_tooltree._langgraph import (
@@ -25,6 +26,7 @@ from langchain_tooltree._langgraph import (
 )
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError
+from langchain_tooltree.experience.namespaces import USERS, labels_in
 from langchain_tooltree.experience.outage import READ, Trying, undaunted
 from langchain_tooltree.experience.recording import (
     CallbackRun,
@@ -37,7 +39,7 @@ from langchain_tooltree.experience.recording import (
     messages_in,
     update_in,
 )
-from langchain_tooltree.experience.records import ChatMessage, opening_instructions, part_of
+from langchain_tooltree.experience.records import CAME_FROM, ChatMessage, opening_instructions, part_of
 from langchain_tooltree.experience.run_identity import OWN, OfferedTools, heard_as, one_of, run_id, tools_in
 from langchain_tooltree.experience.store import ExperienceStore
 from langchain_tooltree.experience.threads import MESSAGES_KEY
@@ -155,7 +157,7 @@ class RunRecorder:
         trajectory = Trajectory.from_messages(
             messages, id=id or _id_of(runtime, heard), task=task, instructions=instructions
         )
-        trajectory = replace(trajectory, metadata={**trajectory.metadata, **(about or {})})
+        trajectory = replace(trajectory, metadata={**trajectory.metadata, **_source_in(None), **(about or {})})
         if id is None:
             summarized = Conversation.of(conversation).is_summarized
             said = dict(keyed_chat(trajectory.messages))
@@ -389,7 +391,8 @@ class TrajectoryRecorder(GraphCallbackHandler):
         if trajectory is None:
             logger.debug("Run %s is not recorded: no messages under %r.", recording.id, self._messages_key)
             return
-        trajectory = replace(trajectory, metadata={**trajectory.metadata, **recording.about})
+        whose = _source_in({"configurable": recording.variables or {}})
+        trajectory = replace(trajectory, metadata={**trajectory.metadata, **whose, **recording.about})
         settle = None if recording.unfinished(error) else self._settle or recording.settle
         if not recording.unfinished(error):
             left = recording.judging if self._recorder.judge is None else None
@@ -472,6 +475,14 @@ def own_record(
         return thread, earlier
     own = one_of(thread, next(iter(said)))
     return own, (yield from flow_of(store.get)(own))
+
+
+def _source_in(config: RunnableConfig | None) -> dict[str, str]:
+    """Metadata with whom a run comes from: the user, where the host says who that is."""
+    with suppress(ConfigurationError):  # it says so twice, or what it says is no name: then nobody is known
+        for name in labels_in(config, USERS).values():
+            return {CAME_FROM: name}
+    return {}
 
 
 def _hear_variables(run: CallbackRun) -> None:

@@ -6,7 +6,7 @@ import logging
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -194,6 +194,9 @@ _OUTCOMES = {True: "success", False: "failure", None: "unknown"}
 
 JUDGED = frozenset({"success", "failure"})
 """Outcomes that say something."""
+
+QUARANTINED = "quarantined"
+"""Outcome of a run whose verdict waits until a person confirms it, and the key of its metadata that says so."""
 
 PENDING = "pending"
 """Outcome of a run that nobody has judged yet, and the key of its metadata under which it stands when it ended: in
@@ -391,6 +394,9 @@ class ExperienceStore:
             msg = f"There is no run {id!r} to be labelled in namespace {self._namespace(config)!r}. Is it another id?"
             raise StoreError(msg)
         labelled = trajectory.judged(bool(success), reasons, source=source)
+        if source == "user":
+            confirmed = {name: value for name, value in labelled.metadata.items() if name != QUARANTINED}
+            labelled = replace(labelled, metadata=confirmed)
         yield from flow_of(self.add)(labelled, config=config)
         return labelled
 
@@ -549,6 +555,8 @@ def entry_of(trajectory: Trajectory, written: str | None = None) -> RunEntry:
     text = json.dumps(to_json(trajectory), default=str) if written is None else written
     waiting = trajectory.metadata.get(PENDING) if trajectory.success is None else None
     outcome = _OUTCOMES[trajectory.success] if waiting is None else PENDING
+    if outcome in JUDGED and trajectory.metadata.get(QUARANTINED):
+        outcome = QUARANTINED
     tips, runs = recalled_in(trajectory.metadata, "tips"), recalled_in(trajectory.metadata, "runs")
     said = (message for message in trajectory.messages if part_of(message) == "reply")
     known = (message[EXTRAS].get("id") for message in said if isinstance(message.get(EXTRAS), Mapping))

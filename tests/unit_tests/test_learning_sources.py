@@ -1,0 +1,57 @@
+"""Quarantine and rollback: what waits until a person confirms it, and what is taken back by its source."""
+
+import pytest
+from langgraph.store.memory import InMemoryStore
+
+from langchain_tooltree import Experience, Outcome, Step, Trajectory
+
+
+def run_of(id, *tools, task="Refund order 17.", source=""):  # noqa: A002 - the field's name
+    steps = tuple(Step(tool, {}, Outcome("ok")) for tool in tools)
+    return Trajectory(id, task, steps, True).coming_from(source)
+
+
+def in_graph(experience, *ids):
+    return [run for run in ids if run in experience.graph]
+
+
+def recalled_by(experience):
+    return [each.trajectory.id for each in experience.memory.recall("Refund order 17.", k=5).runs]
+
+
+def test_in_quarantine_a_run_counts_once_a_person_has_confirmed_it():
+    store = InMemoryStore()
+    experience = Experience(store, namespace=("all",), quarantine=True)
+    for name in ("one", "two"):
+        experience.learn(run_of(name, "look", "pay").judged(True, source="verdict"))
+
+    assert (in_graph(experience, "one", "two"), recalled_by(experience)) == ([], [])
+    assert experience.status().quarantined == 2
+    experience.label("one", True, source="agent")
+    assert in_graph(experience, "one") == []
+    experience.label("one", True)
+
+    for each in (experience, Experience(store, namespace=("all",))):  # and so another process sees it
+        assert (in_graph(each, "one", "two"), recalled_by(each)) == (["one"], ["one"])
+
+
+@pytest.mark.parametrize("namespace", [("all",), ("of", "{user_id}")])
+def test_a_rollback_takes_back_what_a_source_gave_and_stays(namespace):
+    store = InMemoryStore()
+
+    def begun():
+        experience = Experience(store, namespace=namespace)
+        return experience.within(user_id="ann") if len(namespace) > 1 else experience
+
+    experience = begun()
+    experience.learn(run_of("hers", "look", "pay", source="ann" if len(namespace) == 1 else ""))
+    experience.learn(run_of("bad", "look", "wipe", source="mallory"))
+    assert in_graph(experience, "hers", "bad") == ["hers", "bad"]
+
+    assert experience.rollback(source="mallory") == ["bad"]
+    for each in (experience, begun()):
+        assert (in_graph(each, "hers", "bad"), recalled_by(each)) == (["hers"], ["hers"])
+    assert experience.rollback(source="ann") == ["hers"]
+    assert in_graph(begun(), "hers") == []
+    assert experience.label("bad", True).success
+    assert in_graph(begun(), "bad") == ["bad"]
