@@ -357,7 +357,7 @@ def test_who_was_killed_while_forgetting_asks_again_and_nothing_is_left(what):
 # As if they had never been.
 
 TASKS = ("a red key", "a blue car", "a green tree")
-EXTRAS = {"attempt": {"attempt_of": "0"}, "pending": {"pending": 1.0}}
+EXTRAS = {"attempt": {"attempt_of": "0"}, "pending": {"pending": 1.0}, "ann": {"came_from": "ann"}}
 
 
 def made_up(number, task, tools, success, extra):
@@ -372,7 +372,7 @@ RUNS = st.builds(
     st.sampled_from(TASKS),
     st.lists(st.sampled_from(["look", "take", "pay"]), min_size=1, max_size=3),
     st.sampled_from([True, True, False, None]),
-    st.sampled_from(["", "", "refused", "attempt", "pending"]),
+    st.sampled_from(["", "ann", "refused", "attempt", "pending"]),
 )
 
 

@@ -22,7 +22,7 @@ from tests.internals.experience import Branch
 PARTS = (
     *("request", "arguments", "result", "answer", "instructions", "reasons", "metadata", "tool", "branch", "summary"),
     *("label", "earlier", "attempt", "pending", "tip", "focus", "journal", "record_half", "entry_half"),
-    *("of_user", "id"),
+    *("of_user", "id", "source"),
 )
 """What holds a text of its own."""
 
@@ -97,7 +97,7 @@ def _filled(experience: Experience, folder: Path) -> tuple[SITGraph, list[str]]:
         reasons=text_of("reasons"),
         instructions=text_of("instructions"),
         branches=[Branch("helper", 1, ({"role": "assistant", "content": text_of("branch")},))],
-        metadata={"note": text_of("metadata")},
+        metadata={"note": text_of("metadata"), "came_from": text_of("source")},
     )
     earlier = replace(secret, metadata={"note": text_of("earlier")})
     experience.learn(earlier)  # whose version is overwritten
