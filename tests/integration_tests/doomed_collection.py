@@ -20,6 +20,7 @@ from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
+from langgraph.store.base import PutOp
 from langgraph.store.sqlite import SqliteStore
 
 from langchain_tooltree import ExperienceStore
@@ -131,17 +132,16 @@ class WatchedStore(SqliteStore):
 
     fate: Any = None
 
-    def put(self, namespace: Any, key: str, value: Any, **options: Any) -> None:
-        """Write a record."""
-        self.fate.note(f"put {namespace[-1]} {key}")
-        super().put(namespace, key, value, **options)
-        self.fate.note(f"kept {namespace[-1]} {key}")
-
-    def delete(self, namespace: Any, key: str) -> None:
-        """Delete a record."""
-        self.fate.note(f"delete {namespace[-1]} {key}")
-        super().delete(namespace, key)
-        self.fate.note(f"deleted {namespace[-1]} {key}")
+    def batch(self, ops: Any) -> Any:
+        """Write and delete records, or read them."""
+        ops = list(ops)
+        puts = [op for op in ops if isinstance(op, PutOp)]
+        for op in puts:
+            self.fate.note(f"{'put' if op.value is not None else 'delete'} {op.namespace[-1]} {op.key}")
+        results = super().batch(ops)
+        for op in puts:
+            self.fate.note(f"{'kept' if op.value is not None else 'deleted'} {op.namespace[-1]} {op.key}")
+        return results
 
 
 def action_tool(garden: Garden) -> Any:
