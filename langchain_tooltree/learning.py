@@ -21,7 +21,7 @@ from langchain_tooltree.cfgm.memory import CFGMMemory
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.effects import CallEffects, Effects
 from langchain_tooltree.erasure import AnyGraph, Chosen, Erased, erasing
-from langchain_tooltree.errors import ConfigurationError, ForeignNamespaceError
+from langchain_tooltree.errors import ConfigurationError, ForeignNamespaceError, described
 from langchain_tooltree.experience.embeddings import resolve_embeddings
 from langchain_tooltree.experience.excerpts import EFFECTS
 from langchain_tooltree.experience.guide import Remembered
@@ -488,7 +488,7 @@ class Experience:
             if not surely:
                 raise
             logger.exception("Run %r is not judged: %s", trajectory.id, error)  # noqa: TRY401 - the reason in one line
-            verdict = Verdict(None, f"{UNUSABLE} {type(error).__name__}: {error}")
+            verdict = Verdict(None, f"{UNUSABLE} {described(error)}")
         reasons = "\n".join(part for part in (trajectory.reasons, verdict.reasons) if part)
         metadata = {name: value for name, value in trajectory.metadata.items() if name not in {PENDING, FAILED}}
         return replace(trajectory, metadata=metadata).judged(verdict.success, reasons, source="verdict")

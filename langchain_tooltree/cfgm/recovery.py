@@ -15,7 +15,7 @@ from langchain_tooltree.anomaly.rules import Anomaly
 from langchain_tooltree.cfgm.reflection import Reflection, Reflector, corrected, noticed, noticed_in, was_reviewed
 from langchain_tooltree.cfgm.tips import Tip
 from langchain_tooltree.conversation import Conversation
-from langchain_tooltree.errors import ConfigurationError, check_count
+from langchain_tooltree.errors import ConfigurationError, check_count, described
 from langchain_tooltree.experience.run_identity import tools_in
 from langchain_tooltree.flows import Flow, Writer, emitted, flow_of
 from langchain_tooltree.models import ATTEMPTS, Meter, Patience
@@ -143,7 +143,7 @@ class Recovery:
                 meter=meter,
             )
         except Exception as error:  # noqa: BLE001 - the agent goes on as it would have without a reflection
-            problem = f"{type(error).__name__}: {error}"
+            problem = described(error)
         if reflection is None:
             problem = problem or "; ".join(meter.problems) or "the model has said nothing"
             logger.warning("There is no reflection on the result of %s: %s", anomaly.tool, problem)

@@ -11,7 +11,7 @@ from langgraph.errors import GraphBubbleUp, ParentCommand
 from langgraph.types import Command
 
 from langchain_tooltree._langgraph import NodeRun, goes_on, is_for_graph_of, nodes_in, variables_in
-from langchain_tooltree.errors import TrajectoryFormatError
+from langchain_tooltree.errors import TrajectoryFormatError, described
 from langchain_tooltree.experience.records import EXTRAS, Branch, ChatMessage, part_of
 from langchain_tooltree.experience.run_identity import TOOLS, Tools, as_metadata, tools_in
 from langchain_tooltree.experience.trajectory import Trajectory, to_chat
@@ -358,7 +358,7 @@ class Recording:
         root, *inside = [graph.dialogue for graph in self._graphs.values()]
         if self.last is None and earlier is None:
             return None
-        reasons = "" if error is None else f"The run raised {type(error).__name__}: {error}"
+        reasons = "" if error is None else f"The run raised {described(error)}"
         if self.unfinished(error):
             reasons = STOPPED
         return together(

@@ -17,6 +17,7 @@ from langchain_core.tools import BaseTool
 
 from langchain_tooltree.conversation import is_observation, told_to_model
 from langchain_tooltree.effects import ReadTool
+from langchain_tooltree.errors import described
 from langchain_tooltree.flows import Flow
 from langchain_tooltree.models import (
     ATTEMPTS,
@@ -366,7 +367,7 @@ class Proposer:
             try:
                 reply = yield from self._call(asked.shown.bound, messages, asked.meter, config)
             except Exception as error:  # noqa: BLE001 - any failure of a model ends in the fallback, not in a crash
-                proposal.error = f"the model failed: {type(error).__name__}: {error}"
+                proposal.error = f"the model failed: {described(error)}"
                 failure = error
                 if was_refused(error):
                     break  # it would be refused again

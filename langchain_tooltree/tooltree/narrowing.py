@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from langchain_core.language_models import BaseChatModel
 
-from langchain_tooltree.errors import ToolDefinitionError
+from langchain_tooltree.errors import ToolDefinitionError, described
 from langchain_tooltree.flows import Flow
 from langchain_tooltree.models import Meter, StructuredQuestion, document_prompt, inner_config
 from langchain_tooltree.text import one_line
@@ -249,7 +249,7 @@ def plan_tools(
         try:
             ranked = yield from narrowing.retriever.rank([query], names)
         except Exception as error:  # noqa: BLE001 - embeddings that are down take no tools away
-            meter.problems.append(f"the tools could not be ranked: {type(error).__name__}: {error}")
+            meter.problems.append(f"the tools could not be ranked: {described(error)}")
             return names
         shown = {*config.always_include, *ranked[:PLAN_CARDS]}
         names = tuple(name for name in names if name in shown)

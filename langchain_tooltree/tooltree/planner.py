@@ -25,7 +25,7 @@ from langchain_core.tools import BaseTool
 from langchain_tooltree._langgraph import has_answers, numbered_apart, state_reader, without_reserved
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.effects import CallEffects, Effects, ToolKey
-from langchain_tooltree.errors import ConfigurationError, check_arguments
+from langchain_tooltree.errors import ConfigurationError, check_arguments, described
 from langchain_tooltree.events import Event, FallbackEvent, StartEvent
 from langchain_tooltree.experience.embeddings import resolve_embeddings
 from langchain_tooltree.experience.guide import Guide
@@ -446,7 +446,7 @@ class SearchSession:
                 before=operation.tools,
             )
         except Exception as error:  # noqa: BLE001 - embeddings that are down end in the fallback, not in a crash
-            return {"error": f"the tools could not be ranked: {type(error).__name__}: {error}"}
+            return {"error": f"the tools could not be ranked: {described(error)}"}
         tools = {name: self.planner.library.by_name[name] for name in choice.shown}
         hints = yield from self._guidance.hints(operation, node, tools, seen, meter)
         asked = ProposalRequest(

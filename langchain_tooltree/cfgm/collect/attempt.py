@@ -7,6 +7,7 @@ from typing import Any
 
 from langchain_tooltree.cfgm.collect.report import Cost, NamedTask
 from langchain_tooltree.errors import ToolTreeError
+from langchain_tooltree.errors import described as in_words
 from langchain_tooltree.experience.records import Branch, ChatMessage
 from langchain_tooltree.experience.reference import as_reference
 from langchain_tooltree.experience.store import RecordCollection
@@ -46,7 +47,7 @@ def is_outage(error: BaseException) -> bool:
 
 def described(error: BaseException) -> str:
     """An error in words."""
-    return cut(f"{type(error).__name__}: {error}".strip().removesuffix(":"), SHOWN_ERROR)
+    return cut(in_words(error), SHOWN_ERROR)
 
 
 SHELF = "attempts"  # label under which journals stand in the namespace of the experience
