@@ -37,7 +37,7 @@ class NextTools:
     Attributes:
         shares: The share of each tool that the agent has, in [0, 1], calibrated: of the tools with a share of .7, seven
             of ten came next.
-        runs: How many distinct runs speak for each.
+        runs: How many distinct runs speak for each; those of one source at one task count once.
         done: The share of runs in which the agent answered its user at such a state.
         other: The share left for what no run did here.
         ended: How many distinct runs speak for `done`.

@@ -18,8 +18,8 @@ SECOND_HINT = 0.1
 turn than the model's own choice is (real models call the wrong tool in 2 to 3 of a hundred steps)."""
 
 FEWEST_RUNS = {"read": 1, "write": 2}
-"""Runs that a hint stands on at the least. A write that a single run made may have been that run's accident, and stays
-made; a read that was not needed costs one call."""
+"""Runs that a hint stands on at the least: of two sources, or of two tasks of one. A write that a single run made may
+have been that run's accident, and stays made; a read that was not needed costs one call."""
 
 MOST_HINTS = 2
 """Tools in a line, as in the paper."""

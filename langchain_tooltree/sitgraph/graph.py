@@ -269,6 +269,7 @@ class Graph:
         )
         self._voice_of: list[int] = kept.voices.tolist()  # by the numbers of runs
         self._giver_of: list[int] = kept.giver_of.tolist()  # and -1 for a run of somebody of its own
+        self._giver_column = kept.giver_of  # the same as an array, made again where runs were added
         self._givers = list(kept.givers)
         self._given = Counter(self._giver_of)  # how many runs there are of each
         self.states = States(len(VIEWS), kept.states, kept.total)
@@ -346,8 +347,10 @@ class Graph:
 
     def givers(self, runs: Numbers) -> Numbers:
         """Whom runs came from, by numbers; a run of nobody known has one of its own."""
-        given = ((run, self._giver_of[run]) for run in runs.tolist())
-        return np.array([-1 - run if giver < 0 else giver for run, giver in given], dtype=np.int32)
+        if len(self._giver_column) < len(self._giver_of):
+            self._giver_column = np.array(self._giver_of, dtype=np.int32)
+        given = self._giver_column[runs]
+        return np.where(given < 0, -1 - runs, given)
 
     def voices(self, runs: Numbers) -> NDArray[np.uint64]:
         """What runs are counted by."""

@@ -60,8 +60,8 @@ class SITGraph:
         embeddings: Embeds summaries and dialogues: an embedder, or a name for `init_embeddings`. `HashingEmbeddings`,
             which needs no model, if left out.
         contextual: Whether a routine step is suggested by the state derived from the dialogue, beyond the paper.
-        min_support: How many runs must have gone on with a tool after the one called last to have it suggested; where
-            none did, how many of those that were in such a state. The graph abstains otherwise.
+        min_support: How many distinct tasks of distinct sources must have gone on with a tool after the one called last
+            to have it suggested; where none did, how many of those in such a state. The graph abstains otherwise.
         aliases: New names of tools by old ones. A tool under its old name is taken for the one under the new.
         ablation: A part to leave out, for measurements; see `Ablation`.
 

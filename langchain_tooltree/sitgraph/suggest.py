@@ -35,8 +35,8 @@ class Suggestion:
         tool: Its name.
         score: Its share among the tools that may come next, in [0, 1]; all shares sum to 1.
         mode: How it was found.
-        support: How many runs went on with it after the tool called last; where none did, how many of those with a
-            state that voted.
+        support: How many voices went on with it after the tool called last: distinct tasks of distinct sources, so
+            that a source that repeats itself counts once; where none did, how many of those with a state that voted.
         evidence: The stored states that speak most for it, best first; empty in procedural mode.
     """
 

@@ -32,8 +32,9 @@ MOST_VOTES = 0.3  # share of all votes that a source has at the most, or twice i
 SECONDED = 0.3
 """Votes that others must have for what a source would put first, as a share of those for what they would put first.
 
-At `LOUD` 0.1 and these two, 20 poisoned runs of one source change the first suggestion in none or one of 50 tasks, and
-hit@2 of the next-tool benchmark stays what it is where every run is a source of its own."""
+With these, 20 runs of one source that copy the dialogue asked about, and call a harmful tool after each honest one,
+change the first suggestion in 1 of 50 tasks of real agents instead of 31, and copies of other dialogues in 5. The
+next-tool benchmark keeps its hit@2 where every run is a source of its own, and loses 1.5 points of hit@1."""
 MIXTURES = 21  # shares that are tried of the votes without a source
 NEAREST = 128  # states that vote: more change no figure of the next-tool benchmark by a point
 SAME_TOOL = 0.05  # added to the kernel of two states after the same tool; chosen by hand, and the same for all data
