@@ -26,15 +26,15 @@ from langchain_tooltree.sitgraph.states import CENTERING, END, Floats, Rows, cen
 Figures = NDArray[np.float64]
 Numbers = NDArray[np.int32]
 
-SEATS = 32  # states of one source among those that vote, as long as there are others: it may have many near copies
+SEATS = 4  # states of a named source among those that vote, as long as there are others: it may have many near copies
 LOUD = 0.1  # share of all votes from which on it is asked how the others would vote without a source
 MOST_VOTES = 0.3  # share of all votes that a source has at the most, or twice its share by heads where they are few
 SECONDED = 0.3
 """Votes that others must have for what a source would put first, as a share of those for what they would put first.
 
-With these, 20 runs of one source that copy the dialogue asked about, and call a harmful tool after each honest one,
-change the first suggestion in 1 of 50 tasks of real agents instead of 31, and copies of other dialogues in 5. The
-next-tool benchmark keeps its hit@2 where every run is a source of its own, and loses 1.5 points of hit@1."""
+With these, 20 runs of one source that call a harmful tool after each honest one change the first suggestion in at most
+1 of 50 tasks of real agents, where they copy other dialogues, or the beginning of the one asked about. The next-tool
+benchmark keeps its hit@2 where every run is a source of its own, and loses 1.5 points of hit@1."""
 MIXTURES = 21  # shares that are tried of the votes without a source
 NEAREST = 128  # states that vote: more change no figure of the next-tool benchmark by a point
 SAME_TOOL = 0.05  # added to the kernel of two states after the same tool; chosen by hand, and the same for all data
@@ -169,7 +169,7 @@ def vote(
     before, source = tools
     near = kernel(similar, nearness(rows.sources, rows.befores, np.array(source), np.array(before)))
     order = np.argsort(-near, kind="stable")
-    late = _places_within(givers[order]) >= SEATS
+    late = (_places_within(givers[order]) >= SEATS) & (givers[order] >= 0)  # a run of nobody known has no copies
     chosen = np.sort(np.concatenate([order[~late], order[late]])[:NEAREST])
     points = Points.of(rows.taken(chosen), center)
     among = kernel(np.tensordot(weights, points.similarities(), 1), points.nearness())
