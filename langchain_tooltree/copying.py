@@ -94,16 +94,10 @@ def _others(source: BaseStore, target: BaseStore, place: Namespace, told: Copied
 
 @contextmanager
 def opened(address: str, embeddings: Embeddings | None = None, *, exists: bool = False) -> Iterator[BaseStore]:
-    """The store at an address: a folder or the URL of a Chroma server, or the connection string of a Postgres.
+    """The store at an address: `experience/`, `http://localhost:8000/database` or `postgresql://...`.
 
-    Args:
-        address: `experience/`, `http://localhost:8000/database` or `postgresql://...`.
-        embeddings: Embeds what is written; in Postgres, without one there are no vectors.
-        exists: Whether the folder has to be there.
-
-    Raises:
-        ConfigurationError: If there is no such folder, or nobody answers there.
-        MissingExtraError: If a package is missing.
+    In a Postgres, without embeddings, there are no vectors. Raises `ConfigurationError` where a folder has to exist and
+    does not, or nobody answers, and `MissingExtraError` for a missing package.
     """
     kind = urlsplit(address).scheme
     open_it = {"postgres": _postgres, "postgresql": _postgres, "http": _server, "https": _server}.get(kind)

@@ -441,15 +441,9 @@ class _HttpReads:
 
 
 def http_reads(argument: str = "method") -> Callable[[Mapping[str, Any]], str]:
-    """Let a search run the requests of an HTTP tool whose method only reads: GET, HEAD and OPTIONS.
+    """Let a search run the requests of an HTTP tool whose method, that argument, only reads: GET, HEAD and OPTIONS.
 
     A request that names no method is a write, and so is one that asks the server to take it for one of another method.
     Servers may act on a GET all the same, and an address can carry data away: see `approve_reads`.
-
-    Args:
-        argument: The argument that holds the method.
-
-    Returns:
-        A function of the arguments, for `effects`.
     """
     return _HttpReads(argument)

@@ -360,13 +360,7 @@ Writer = Callable[[Any], None]
 
 
 def emit_all(events: Sequence[Event], sinks: Sequence[EventSink], *, handled: bool) -> Flow[None]:
-    """Give events, in order, to sinks and to callback handlers, where each is the custom event `tooltree.<type>`.
-
-    Args:
-        events: The events.
-        sinks: Who gets each.
-        handled: Whether there are handlers; see `has_handlers`.
-    """
+    """Give events, in order, to sinks and, if `handled`, to callback handlers, as custom events `tooltree.<type>`."""
     for event in events:
         for sink in sinks:
             with _undisturbed("listener to events"), containing():

@@ -212,14 +212,11 @@ class Experience:
 
     @driven
     def rollback(self, *, source: str) -> Flow[list[str]]:
-        """Take back what all runs of the namespace gave that came from somebody; their ids.
+        """Take back what all runs of the namespace gave that came from somebody (`Trajectory.came_from`); their ids.
 
-        They are kept in quarantine, in the store: nothing is learnt of them, here or in another process, until `label`
-        confirms one. `forget` erases them. Tips that were taken of them stay; `forget` removes these, too.
-
-        Args:
-            source: Whom they came from, as `Trajectory.came_from` has it; where a run does not say, that is whose
-                namespace it is.
+        Where a run does not say, that is whose namespace it is. They are kept in quarantine, in the store: nothing is
+        learnt of them, here or in another process, until `label` confirms one. `forget` erases them. Tips that were
+        taken of them stay; `forget` removes these, too.
         """
         learnt = self._here()
         yield from learnt.refresh(whole=True)

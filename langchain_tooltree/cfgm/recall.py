@@ -146,16 +146,11 @@ PARAGRAPH = "\n\n"
 
 
 def recall_text(recollection: Recollection, *, max_characters: int) -> str:
-    """A recollection in words, for a prompt, in at most `max_characters`, mark included.
+    """A recollection in words, for a prompt, in at most `max_characters`, mark included; empty without room.
 
-    Returns:
-        The tips, each once, then the runs: their tasks and, line by line, what the user said further, what was called
-        and what came of it. Of long runs the most useful part is shown, and in little room the tips alone. Masks stand
-        for people and for what is theirs, such as `<user 1>`. All of it is marked as reference material, so that it is
-        not taken for something that happened in the conversation. Empty if there is nothing to say, or no room.
-
-    Raises:
-        ConfigurationError: If `max_characters` is no whole number.
+    The tips, each once, then the runs: their tasks and, line by line, what the user said further, what was called and
+    what came of it. Of long runs the most useful part is shown, and in little room the tips alone. Masks stand for
+    people and for what is theirs, such as `<user 1>`. All of it is marked as reference material.
     """
     if isinstance(max_characters, bool) or not isinstance(max_characters, int):
         msg = f"max_characters must be a whole number, got {max_characters!r}."

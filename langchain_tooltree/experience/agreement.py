@@ -91,12 +91,8 @@ Sample = tuple[bool | None, bool]
 def agreement(samples: Iterable[Sample | Record]) -> Agreement:
     """How far verdicts and people agree.
 
-    Args:
-        samples: Pairs of what the verdict and a person said of a run; or runs, of which those count that had a verdict
-            when a person judged them.
-
-    Returns:
-        The agreement.
+    By pairs of what the verdict and a person said of a run; or by runs, of which those count that had a verdict when a
+    person judged them.
     """
     counted = Counter(pair for each in samples for pair in _pairs(each))
     return Agreement(

@@ -107,19 +107,10 @@ def _document(first: str, rest: IO[str]) -> list[Any] | None:
 
 
 def dump_trajectories(trajectories: Iterable[Record], path: str | os.PathLike[str]) -> int:
-    """Write trajectories to a file of JSON lines that `load_trajectories` reads back unchanged.
+    """Write trajectories to a file of JSON lines that `load_trajectories` reads back unchanged; returns how many.
 
-    The file appears when it is complete: an error on the way leaves an older file as it was.
-
-    Args:
-        trajectories: What to write.
-        path: The file; one whose name ends in `.gz` is compressed.
-
-    Returns:
-        How many were written.
-
-    Raises:
-        OSError: If the file cannot be written.
+    A name that ends in `.gz` compresses it. The file appears when it is complete: an error on the way leaves an older
+    file as it was.
     """
     path = Path(path)
     partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}{path.suffix}")

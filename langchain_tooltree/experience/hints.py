@@ -41,13 +41,9 @@ class _Option(NamedTuple):
 def hint_line(found: NextTools, *, reads: Collection[str] = (), refused: str = "") -> str:
     """How past runs went on, in one line for who proposes the next call; empty where nothing is worth saying.
 
-    That runs ended there is not told: of twelve wrong lines that a reader was shown, five would have had it answer with
-    work left to do, and agents stop too early as it is.
-
-    Args:
-        found: What is known of the state.
-        reads: The tools known to change nothing. Any other may be a write, so a single run is not enough for it.
-        refused: Which tools were refused here, in words.
+    A tool that is not among `reads` may be a write, so a single run is not enough for it; `refused` says in words which
+    were refused here. That runs ended there is not told: of twelve wrong lines that a reader was shown, five would have
+    had it answer with work left to do, and agents stop too early as it is.
     """
     tools = [
         _Option(tool, share, _counted(found.runs.get(tool, 0), "run"))

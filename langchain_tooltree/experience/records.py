@@ -181,19 +181,9 @@ class Record:
     ) -> Self:
         """Read a run from messages in the OpenAI chat format.
 
-        Args:
-            messages: The dialogue. Calls and observations are paired by id, and by order where ids fail. Reference
-                material that this package has put there is left out: it did not happen in this run.
-            id: Identifies the run; a hash of the dialogue if left out.
-            task: What was asked for; the first user message if left out.
-            success: Whether it succeeded.
-            branches: Dialogues of sub-agents.
-            reasons: Why it succeeded or failed.
-            instructions: The agent's system prompt; that with which the dialogue begins if left out.
-            metadata: Whatever else is to be kept.
-
-        Returns:
-            The record.
+        Calls and observations are paired by id, and by order where ids fail. Reference material that this package has
+        put there is left out: it did not happen in this run. Where they are left out, `id` is a hash of the dialogue,
+        `task` its first user message, and `instructions` what it begins with.
         """
         kept = said_without_reference(messages)
         messages = tuple(message for message in kept if message is not None)

@@ -491,16 +491,9 @@ class ExperienceStore:
     def similar(
         self, task: str, *, k: int = 2, success: bool | None = None, config: RunnableConfig | None = None
     ) -> Flow[list[Trajectory]]:
-        """Find the trajectories whose tasks are most like a task.
+        """Find the `k` trajectories whose tasks are most like a task, most similar first.
 
-        Args:
-            task: What is asked for.
-            k: How many to find at the most.
-            success: Only those that succeeded, or only those that failed; all if left out.
-            config: Says whose namespace it is.
-
-        Returns:
-            The trajectories, most similar first.
+        With `success`, only those that succeeded, or only those that failed.
         """
         check_count("k", k)
         namespace = self._namespace(config)

@@ -185,20 +185,10 @@ class Trajectory(Record):
         id: str | None = None,  # noqa: A002 - the field's name
         instructions: str = "",
     ) -> "Trajectory":
-        """Read a run from LangChain messages.
+        """Read a run from LangChain messages, oldest first; what is marked in them as reference material is left out.
 
-        Args:
-            messages: The conversation, oldest first. What is marked in it as reference material is left out.
-            task: What was asked for; the first user message if left out.
-            success: Whether it succeeded; `None` if nobody has said.
-            id: Identifies the run; a hash of the conversation if left out.
-            instructions: The agent's system prompt; that with which the conversation begins if left out.
-
-        Returns:
-            The trajectory.
-
-        Raises:
-            TrajectoryFormatError: If something among `messages` is not a message that a conversation can hold.
+        Where they are left out, `id` is a hash of the conversation, `task` its first user message, and `instructions`
+        what it begins with. Raises `TrajectoryFormatError` if something is no message that a conversation can hold.
         """
         chat = [to_chat(message) for message in messages]
         return cls.from_chat(chat, id=id, task=task, success=success, instructions=instructions)

@@ -64,21 +64,12 @@ def save_graph(
     known: str | None = None,
     since: float = math.inf,
 ) -> str:
-    """Write a graph to a folder, and return its checksum. The same graph gives the same bytes.
+    """Write a graph to a folder, with settings in its manifest; returns its checksum. Equal graphs give equal bytes.
 
     The columns go to a folder of their own inside, named after their checksum. The manifest that names that folder is
     replaced in one step: a reader, or a restart after a crash, always finds a whole graph. Writers wait for each other,
-    and what an earlier one left behind is removed.
-
-    Args:
-        snapshot: The graph.
-        settings: What is to stand in the manifest, too.
-        path: The folder.
-        known: The checksum of the graph that the folder holds if nobody has saved there since this one was read.
-        since: Without it, the time after which nobody may have saved there.
-
-    Raises:
-        GraphChangedError: If somebody has.
+    and what an earlier one left behind is removed. Raises `GraphChangedError` if the graph there is not the `known`
+    one, or without that, was saved later than `since`.
     """
     with _alone(path) as folder:
         if _is_graph(folder):
@@ -96,8 +87,7 @@ def save_graph(
 def forget_in_graph(path: str | os.PathLike[str], which: Which) -> tuple[list[str], str, str]:
     """Take runs out of a graph in a folder, so that nothing there tells of them.
 
-    Returns:
-        The ids of those that were in it, and its checksums before and after.
+    Returns the ids of those that were in it, and its checksums before and after.
     """
     _read_json(Path(path) / MANIFEST, Path(path))  # where there is no graph, no folder is made
     with _alone(path) as folder:

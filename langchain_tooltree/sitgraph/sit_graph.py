@@ -117,16 +117,11 @@ class SITGraph:
 
     @driven
     def add(self, trajectory: Record, *, tools: GivenTools | None = None) -> Flow[bool]:
-        """Learn from a run. One that did not succeed, or that nobody has judged, changes nothing.
+        """Learn from a run; returns whether the graph has changed.
 
-        Args:
-            trajectory: The run. The same one again changes nothing; a version of it that is longer, or as long and
-                holds more, takes its place.
-            tools: The tools that the agent had, so that later changes of their schemas are noticed; those under
-                `tools` in the trajectory's metadata if left out.
-
-        Returns:
-            Whether the graph has changed.
+        One that did not succeed, or that nobody has judged, changes nothing, nor does the same one again; a version of
+        it that is longer, or as long and holds more, takes its place. `tools` are those that the agent had, so that
+        later changes of their schemas are noticed; those in the trajectory's metadata if left out.
         """
         return (yield from self._add([trajectory], tools))
 
@@ -182,13 +177,10 @@ class SITGraph:
         return gone, problems
 
     def rollback(self, *, source: str) -> list[str]:
-        """Take out exactly what all runs gave that came from somebody; the ids of those that were in the graph.
+        """Take out exactly what all runs gave that came from somebody (`Trajectory.came_from`); their ids.
 
         A graph that was saved tells of them until it is saved again. Where runs are kept in an `Experience`, take them
         back there: `experience.rollback(source=...)`.
-
-        Args:
-            source: Whom they came from, as `Trajectory.came_from` has it.
         """
         with self._lock:
             return [run for run in self._graph.from_giver(source) if self._graph.remove(run)]
@@ -243,15 +235,9 @@ class SITGraph:
     ) -> Flow[NextTools | None]:
         """How past runs went on from the end of a dialogue, as shares of everything that may come next.
 
-        Where runs were learnt just now, it answers by the settings of the vote as they were fitted before, so that no
-        search waits for the new ones.
-
-        Args:
-            messages: The dialogue so far, as LangChain or OpenAI chat messages.
-            allowed: The tools that the agent has now; others have no share. All, if left out.
-
-        Returns:
-            The shares, without a text; `None` where the graph knows nothing.
+        `None` where the graph knows nothing. Tools that are not `allowed` have no share. Where runs were learnt just
+        now, it answers by the settings of the vote as they were fitted before, so that no search waits for the new
+        ones.
         """
         moment = self._moment(messages)
         views = (yield from self._state(moment, at_once=True)) if self.contextual else None

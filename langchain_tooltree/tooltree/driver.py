@@ -232,24 +232,15 @@ def remembered(result: SearchResult) -> SearchResult:
 
 
 def search_result(message: BaseMessage) -> SearchResult:
-    """The search behind a message of an agent, with its tree, its pictures and its cost.
+    """The search behind a message of an agent, a planned call or an answer, with its tree, its pictures and its cost.
 
     ```python
     out = agent.invoke({"messages": [...]})
     print(search_result(out["messages"][-1]).to_mermaid())
     ```
 
-    A process keeps its latest searches, so ask soon. What a search cost stays with its last message, in
-    `response_metadata["tooltree"]`.
-
-    Args:
-        message: A message with calls of a plan, or an answer behind one.
-
-    Returns:
-        The result, as `search` returns it.
-
-    Raises:
-        ConfigurationError: If no search made the message, or it is no longer kept.
+    A process keeps its latest searches, so ask soon: if no search made the message, or it is no longer kept, that is a
+    `ConfigurationError`. What a search cost stays with its last message, in `response_metadata["tooltree"]`.
     """
     metadata = message.response_metadata.get(KEY) if isinstance(message, BaseMessage) else None
     found = metadata.get("search") if isinstance(metadata, dict) else None

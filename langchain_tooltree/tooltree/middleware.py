@@ -93,23 +93,8 @@ class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
 
     Args:
         model: Proposes calls; the agent's model if left out.
-        judge: Scores calls: a chat model, the name of one, or a function from a `JudgeRequest` to scores. The
-            proposing model itself if left out.
-        post_judge: Another judge for the observations.
-        config: The settings.
-        effects: Which tools only `"read"`, or, by a function of the arguments, which of their calls do: see `sql_reads`
-            in `langchain_tooltree.effects`. Pairs are taken, too, so that a tool itself can be named, and no other
-            stands for it. Every other call is a `"write"`: judged, and run in a sandbox or not at all.
-        approve_reads: Reads that may tell the outside something, such as those of web pages: never run while searching,
-            and left to the host. Name them to `PlanReviewNode` or `PlanReviewMiddleware` as well, which then asks.
-        sandbox: A forkable world, in which the writes of its tools are tried out.
-        same: Whether a write came out as in the sandbox: from the result tried and the real one, as
-            `ToolMessage`s. If left out, they may differ in the second they were made, in how long that took, and in
-            generated identifiers. Of results that differ in more, only the writes planned next are kept; what was
-            read and answered after the one tried is asked for anew.
-        embeddings: Ranks tools where there are too many to show, or the name of one; `HashingEmbeddings` if left out.
-        retriever: Ranks them instead: a LangChain retriever, or a function from a text to names of tools, best first.
-        prompts: What the models are told, where it differs from the default `Prompts`.
+        **options: As for `search`: `judge`, `post_judge`, `config`, `effects`, `approve_reads`, `sandbox`, `same`,
+            `embeddings`, `retriever` and `prompts`.
         cards: Cards with domains, output schemas and examples for some of the tools.
         when: Decides which model calls deserve a search. If left out, it is every call in place of which a search asks
             the same (`SearchConfig(proposals="own_step")`), and otherwise what `deserves_search` says.
@@ -171,11 +156,7 @@ class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     __new__.__dict__["__signature__"] = inspect.signature(__init__)  # what `help()` shows
 
     def prepare(self, model: BaseChatModel, tools: Iterable[BaseTool | Callable[..., Any]]) -> None:
-        """Check the parts against the model and the tools of an agent, instead of at its first request.
-
-        Args:
-            model: The agent's model.
-            tools: All its tools, those of its middleware included.
+        """Check the parts against the model and all tools of an agent, instead of at its first request.
 
         Raises:
             ConfigurationError: If the parts do not fit together.
@@ -186,15 +167,7 @@ class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> ModelResponse[Any]:
-        """Plan, then have the agent's model answer; or leave a request that deserves no search to the model.
-
-        Args:
-            request: What the agent is about to ask its model.
-            handler: Asks it.
-
-        Returns:
-            The plan's messages and the model's, in order.
-        """
+        """Plan, then have the agent's model answer; or leave a request that deserves no search to the model."""
         planned = run_flow(self._planned(request))
         if planned is None:
             return handler(request)

@@ -37,23 +37,8 @@ class ToolTreeNode(Runnable[Any, dict[str, list[BaseMessage]]]):
     Args:
         model: Proposes calls and writes the answer: a chat model with tool calling, or a name for `init_chat_model`.
         tools: LangChain tools or functions, or a `ToolLibrary` with cards.
-        judge: Scores calls before and after they run: a chat model, the name of one, or a function from a
-            `JudgeRequest` to scores. The model itself if left out.
-        post_judge: Another judge for the observations.
-        config: The settings.
-        effects: Which tools only `"read"`, or, by a function of the arguments, which of their calls do: see `sql_reads`
-            in `langchain_tooltree.effects`. Pairs are taken, too, so that a tool itself can be named, and no other
-            stands for it. Every other call is a `"write"`: judged, and run in a sandbox or not at all.
-        approve_reads: Reads that may tell the outside something, such as those of web pages: never run while searching,
-            and left to the host. Name them to `PlanReviewNode` or `PlanReviewMiddleware` as well, which then asks.
-        sandbox: A forkable world, in which the writes of its tools are tried out.
-        same: Whether a write came out as in the sandbox: from the result tried and the real one, as
-            `ToolMessage`s. If left out, they may differ in the second they were made, in how long that took, and in
-            generated identifiers. Of results that differ in more, only the writes planned next are kept; what was
-            read and answered after the one tried is asked for anew.
-        embeddings: Ranks tools where there are too many to show, or the name of one; `HashingEmbeddings` if left out.
-        retriever: Ranks them instead: a LangChain retriever, or a function from a text to names of tools, best first.
-        prompts: What the models are told, where it differs from the default `Prompts`.
+        **options: As for `search`: `judge`, `post_judge`, `config`, `effects`, `approve_reads`, `sandbox`, `same`,
+            `embeddings`, `retriever` and `prompts`.
         system_prompt: The agent's own system prompt, put before the conversation.
         messages_key: Where in the state the conversation stands.
         suggestions_key: Where in the state a `SITGraphNode` before this one leaves its suggestions, if there is one:
@@ -90,17 +75,10 @@ class ToolTreeNode(Runnable[Any, dict[str, list[BaseMessage]]]):
 
     @driven
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Flow[dict[str, list[BaseMessage]]]:  # noqa: A002 - the name in Runnable
-        """Plan the next step of a conversation.
+        """Plan the next step of a conversation: a graph state, a mapping or an object, or just a list of messages.
 
-        Args:
-            input: The graph state, a mapping or an object, or just a list of messages.
-            config: Run configuration, supplied by LangGraph.
-
-        Returns:
-            The messages to append to the conversation, under `messages_key`.
-
-        Raises:
-            EmptyQueryError: If there is no user message with text.
+        Returns the messages to append to it, under `messages_key`. Raises `EmptyQueryError` if there is no user message
+        with text.
         """
         result = yield from with_experience(self._turn(input, config), self._experience)
         return {self._messages_key: result.messages}

@@ -317,14 +317,7 @@ class Prompts:
     def paper(cls, **changes: str) -> "Prompts":
         """The judging of the paper: what its two evaluations weigh, in words of our own; for `SearchConfig.paper()`.
 
-        Args:
-            **changes: Templates to set differently.
-
-        Returns:
-            The templates.
-
-        Raises:
-            ConfigurationError: If a changed template does not fit.
+        `changes` are templates to set differently.
         """
         return cls(**{"pre_judge": PAPER_PRE_JUDGE_PROMPT, "post_judge": PAPER_POST_JUDGE_PROMPT, **changes})
 

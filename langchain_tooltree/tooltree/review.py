@@ -173,26 +173,14 @@ class PlanReviewNode(Runnable[Any, dict[str, list[BaseMessage]]]):
         self._messages_key = messages_key
 
     def guard(self, tools: Runnable[Any, Any]) -> Runnable[Any, Any]:
-        """A tools node that runs what this review has approved, and asks about anything else.
+        """The node to put in place of a `ToolNode`, or of one's own node that runs the calls of the latest message.
 
-        Args:
-            tools: A `ToolNode`, or one's own node that runs the calls of the model's latest message.
-
-        Returns:
-            The node to put into the graph in its place.
+        It runs what this review has approved, and asks about anything else.
         """
         return _GuardedTools(self._review, tools, self._messages_key)
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> dict[str, list[BaseMessage]]:  # noqa: A002, ARG002 - the names in Runnable
-        """Review the calls that wait at the end of the conversation.
-
-        Args:
-            input: The graph state.
-            config: Run configuration, supplied by LangGraph.
-
-        Returns:
-            Messages that replace or answer reviewed calls; none if all are approved as they are.
-        """
+        """Review the calls that wait; returns messages that replace or answer them; none if all are approved."""
         return {self._messages_key: self._review.of(Conversation.of(input, self._messages_key))}
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> dict[str, list[BaseMessage]]:  # noqa: A002 - the name in Runnable
@@ -233,12 +221,7 @@ class _GuardedTools(Runnable[Any, Any]):
 def review_condition(state: Any, *, messages_key: str = "messages") -> Literal["tools", "model", "__end__"]:
     """Where to go after a review, as `tools_condition` says it without one.
 
-    Args:
-        state: The graph state.
-        messages_key: Where in it the conversation stands.
-
-    Returns:
-        `"tools"` if calls wait, `"model"` if all were rejected, `END` if the conversation ends in an answer.
+    `"tools"` if calls wait, `"model"` if all were rejected, `END` if the conversation ends in an answer.
     """
     said = Conversation.of(state, messages_key)
     if said.latest == "observation":

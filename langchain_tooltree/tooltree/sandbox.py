@@ -80,18 +80,11 @@ class ObjectSandbox:
 
     @classmethod
     def of_methods(cls, *objects: object) -> "ObjectSandbox":
-        """A sandbox whose tools are the public methods of some objects.
+        """A sandbox whose tools are the public methods of some objects, sync or async.
 
-        Args:
-            *objects: The objects. Method names become tool names, docstrings descriptions, signatures schemas. Methods
-                may be sync or async. Class methods are left out, and methods must not change class attributes: a copy
-                of an object shares its class.
-
-        Returns:
-            The sandbox.
-
-        Raises:
-            ConfigurationError: If a method cannot become a tool.
+        Method names become tool names, docstrings descriptions, signatures schemas. Class methods are left out, and
+        methods must not change class attributes: a copy of an object shares its class. Raises `ConfigurationError` if a
+        method cannot become a tool.
         """
         return cls(objects, _method_tools)
 
@@ -106,14 +99,7 @@ class ObjectSandbox:
         return self._tools
 
     def fork(self) -> "ObjectSandbox":
-        """A deep copy of the state, with tools bound to it.
-
-        Returns:
-            The copy.
-
-        Raises:
-            ConfigurationError: If the state cannot be deep-copied.
-        """
+        """A deep copy of the state, with tools bound to it; a `ConfigurationError` if it cannot be copied."""
         try:
             state = copy.deepcopy(self._state)
         except Exception as error:

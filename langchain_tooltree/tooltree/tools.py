@@ -78,14 +78,7 @@ class ToolCard:
 
     @classmethod
     def from_tool(cls, tool: BaseTool) -> "ToolCard":
-        """Derive a card from any LangChain tool.
-
-        Args:
-            tool: The tool. Its `tags` become domains, the return annotation of its function the output schema.
-
-        Returns:
-            The card.
-        """
+        """A card of a LangChain tool: its `tags` are domains, its function's return annotation the output schema."""
         return cls(
             name=tool.name,
             description=tool.description,
@@ -187,17 +180,7 @@ class ToolLibrary(Sequence[BaseTool]):
         return self.by_name.get(name)
 
     def card(self, name: str) -> ToolCard:
-        """The card of a tool.
-
-        Args:
-            name: Name of a tool in this library.
-
-        Returns:
-            Its card.
-
-        Raises:
-            KeyError: If no tool has this name.
-        """
+        """The card of a tool; a `KeyError` if no tool here has this name."""
         return self._cards[name]
 
     def told(self, name: str) -> dict[str, Any]:

@@ -89,16 +89,9 @@ class ChromaStore(BaseStore):
             raise
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
-        """Execute operations together; reads see the state before the batch's writes.
+        """Execute operations together and return their results in order; reads see the state before the batch's writes.
 
-        Args:
-            ops: The operations.
-
-        Returns:
-            Their results, in order.
-
-        Raises:
-            StoreError: If the store is closed, was inherited over a fork, or was filled by another embedder.
+        Raises `StoreError` if the store is closed, was inherited over a fork, or was filled by another embedder.
         """
         return run_flow(self._execute(ops))
 
@@ -110,10 +103,8 @@ class ChromaStore(BaseStore):
         """Write what is left of the namespaces that begin with a prefix anew, so that no file holds what was deleted.
 
         It takes as long as writing all of it did, and the space of a copy meanwhile. In a namespace that is not below
-        the prefix, ids and vectors of deleted items may stay in Chroma's index; no text does.
-
-        Returns:
-            Whether it was done. The files of a server are out of reach: run `chroma vacuum` there.
+        the prefix, ids and vectors of deleted items may stay in Chroma's index; no text does. Returns whether it was
+        done: the files of a server are out of reach.
         """
         with self._chroma.mutex:
             self._check_open()

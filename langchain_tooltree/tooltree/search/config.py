@@ -254,14 +254,7 @@ class SearchConfig:
         return replace(paper, **changes)
 
     def estimate(self, tools: int) -> Estimate:
-        """The most that a search over so many tools may cost; it never goes beyond.
-
-        Args:
-            tools: How many tools there are.
-
-        Returns:
-            Upper bounds, the budgets of this configuration taken into account.
-        """
+        """The most that a search over so many tools may cost, by these budgets, too; it never goes beyond."""
         shown = min(tools, self.retrieve_top or MAX_TOOLS)
         drafts = shown if self.proposals == "per_tool" else 0
         candidates = shown if self.proposals == "per_tool" else self.top_k
