@@ -103,7 +103,6 @@ class Experience:
         quarantine: Whether a run counts only once a person has confirmed its verdict with `label`.
 
     Raises:
-        ConfigurationError: If an argument is invalid.
         MissingExtraError: For a folder, if chromadb is not installed: `pip install 'langchain-tooltree[chroma]'`.
     """
 

@@ -74,9 +74,6 @@ class AnomalyDetector:
             the order of the call. `*` stands for anything: `"act(wait*)"`.
         classifier: Asked where no rule has found anything: a function (see `ClassifierFunction`), a chat model or the
             name of one. A model is asked once for all parallel observations, and again if its reply is unusable.
-
-    Raises:
-        ConfigurationError: If an argument is invalid.
     """
 
     def __init__(

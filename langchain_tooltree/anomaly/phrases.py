@@ -147,9 +147,6 @@ class Phrase:
         unless: A regular expression; a sentence that it matches, too, is normal.
         confidence: How sure it is, in [0, 1].
         recoverable: Whether the agent can do something about it; judged by the wording if left out.
-
-    Raises:
-        ConfigurationError: If an argument is invalid.
     """
 
     text: str

@@ -80,9 +80,6 @@ class CFGMMemory:
         models: Other models for single roles: `"focus"` writes focus points, `"policy"` acts in environments,
             `"reflection"` reflects on failed attempts and on anomalies, and `"tips"` takes tips.
 
-
-    Raises:
-        ConfigurationError: If an argument is invalid.
     """
 
     def __init__(
@@ -155,7 +152,6 @@ class CFGMMemory:
             At most 10 focus points, the most important first.
 
         Raises:
-            ConfigurationError: If an argument is invalid.
             ReplyError: If the model's replies hold no focus points, even when it is asked again.
         """
         collection = self.experience.within_config(config).collection(focus.LABEL)
@@ -303,7 +299,6 @@ class CFGMMemory:
             The run, judged. It is not kept; `memory.experience.add(run)` does that.
 
         Raises:
-            ConfigurationError: If an argument is invalid.
             ToolTreeError: If the model or the environment cannot be reached.
         """
         if not is_environment(environment):

@@ -98,9 +98,6 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
         patience: How many anomalies of one episode pass before the first reflection: agents get over most single ones
             by themselves. A loop is reflected upon at once, and with 0 each first anomaly is, as in the paper.
         k: How many runs to recall at the most.
-
-    Raises:
-        ConfigurationError: If an argument is invalid.
     """
 
     state_schema = CFGMState

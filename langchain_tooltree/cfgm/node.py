@@ -52,9 +52,6 @@ class CFGMRecallNode(Runnable[Any, dict[str, str]]):
         k: How many runs to recall at the most.
         messages_key: Where in the state the conversation stands.
         recalled_key: Where in the state the text goes.
-
-    Raises:
-        ConfigurationError: If an argument is invalid.
     """
 
     def __init__(
@@ -127,9 +124,6 @@ class CFGMReflectionNode(Runnable[Any, Correction]):
             by themselves. A loop is reflected upon at once, and with 0 each first anomaly is, as in the paper.
         k: How many runs to take tips from at the most.
         messages_key: Where in the state the conversation stands.
-
-    Raises:
-        ConfigurationError: If an argument is invalid.
     """
 
     def __init__(

@@ -158,9 +158,6 @@ class Reflector:
         questions: Questions to be answered instead of the model's own, the other form that the paper compares with.
         prompt: The instruction for the model; the default fits `key_information`.
         max_characters: About how much of the run it is shown; the middle of longer ones is left out.
-
-    Raises:
-        ConfigurationError: If an argument is invalid.
     """
 
     def __init__(

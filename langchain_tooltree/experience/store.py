@@ -240,9 +240,6 @@ class ExperienceStore:
         embeddings: Ranks tasks where the store has no index: an embedder, a name such as
             `"openai:text-embedding-3-small"`, or `HashingEmbeddings` if left out. The vectors are kept in
             memory, and made again by the next process.
-
-    Raises:
-        ConfigurationError: If an argument is invalid.
     """
 
     def __init__(

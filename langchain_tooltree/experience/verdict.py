@@ -139,9 +139,6 @@ class ModelVerdict:
         model: The chat model, or the name of one.
         prompt: Its instructions.
         max_characters: About how much of a run it is shown, beside the instructions.
-
-    Raises:
-        ConfigurationError: If an argument is invalid.
     """
 
     def __init__(

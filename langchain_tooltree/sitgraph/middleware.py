@@ -60,9 +60,6 @@ class SITGraphMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
             is learnt, unless an `Experience` has one. Where a `TrajectoryRecorder` or a `CFGMMiddleware` also has a
             verdict, one is asked, for all.
         effects: As for the planner. A tool declared `"read"` is suggested by a single run, any other by two or more.
-
-    Raises:
-        ConfigurationError: If an argument is invalid.
     """
 
     def __init__(

@@ -129,9 +129,6 @@ class SITGraphNode(Runnable[Any, dict[str, list[dict[str, Any]]]]):
         tools: The tools that the model has, or their names. Others are not suggested.
         messages_key: Where in the state the conversation stands.
         suggestions_key: Where in the state the suggestions go.
-
-    Raises:
-        ConfigurationError: If an argument is invalid.
     """
 
     def __init__(

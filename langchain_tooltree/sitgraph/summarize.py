@@ -132,9 +132,6 @@ def create_summarize_state_tool(
     Returns:
         The tool. What goes wrong is its result, with the status `"error"`, and never ends the run. Its artifact holds
         `summary`, `suggestions` as plain data, the text `added` for them, and with a model also `cost`.
-
-    Raises:
-        ConfigurationError: If an argument is invalid.
     """
     reads = CallEffects.declared_as(effects).reads
     suggester = None if graph is None else Suggester(graph, k)
