@@ -6,7 +6,7 @@ LangGraph, so that a release that changes something fails there first, and not i
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, count
@@ -358,24 +358,19 @@ def is_invalid_resume(error: BaseException) -> bool:
 # Stores.
 
 
-Twins = tuple[Callable[[], None], Callable[[], Coroutine[Any, Any, None]]]
-"""A function and its async twin."""
-
-
-def vacuum_of(store: Any) -> Twins | None:
-    """What has a store keep nothing that was deleted; `None` for one of which nothing is known.
+def vacuum_of(store: Any) -> Callable[[], None] | None:
+    """What has a store keep nothing that was deleted, to be called off its event loop; `None` for an unknown one.
 
     SQLite keeps it in the file until that is rewritten, and in its write-ahead log. A store in memory keeps the names
     of namespaces that are empty.
     """
     connection = getattr(store, "conn", None)
     if isinstance(store, InMemoryStore):
-        return partial(_empty, store), partial(asyncio.to_thread, _empty, store)
+        return partial(_empty, store)
     if isinstance(connection, sqlite3.Connection):
-        return partial(_rewrite, store, connection), partial(asyncio.to_thread, _rewrite, store, connection)
-    if type(connection).__module__.startswith("aiosqlite"):  # which a store on a loop has, and asks there
-        there = partial(_arewrite, store, connection)
-        return lambda: asyncio.run_coroutine_threadsafe(there(), store._loop).result(), there  # noqa: SLF001
+        return partial(_rewrite, store, connection)
+    if type(connection).__module__.startswith("aiosqlite"):
+        return lambda: asyncio.run_coroutine_threadsafe(_arewrite(store, connection), store._loop).result()  # noqa: SLF001
     return None
 
 

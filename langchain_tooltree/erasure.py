@@ -22,7 +22,7 @@ from langchain_tooltree.experience.run_identity import OWN, is_in, thread_of
 from langchain_tooltree.experience.store import TASKS, TRAJECTORIES, StoreCall, listing
 from langchain_tooltree.experience.trajectory import Trajectory, from_json
 from langchain_tooltree.experience.writers import ABANDONED_AFTER, WRITERS
-from langchain_tooltree.flows import Flow, FunctionStep, TwinStep
+from langchain_tooltree.flows import Flow, FunctionStep
 from langchain_tooltree.learnt import Learnt
 from langchain_tooltree.sitgraph.files import Which, forget_in_graph
 from langchain_tooltree.sitgraph.graph import Graph
@@ -225,8 +225,8 @@ def _vacuumed(store: BaseStore, place: Sequence[str]) -> Flow[list[str]]:
             if (yield FunctionStep(store.vacuum, place)):
                 return []
             return ["The files of the Chroma server: run `chroma vacuum` there, which rewrites its database."]
-        if (twins := vacuum_of(store)) is not None:
-            yield TwinStep(*twins)
+        if (vacuum := vacuum_of(store)) is not None:
+            yield FunctionStep(lambda _: vacuum(), None)
             return []
     except Exception as error:  # noqa: BLE001 - all else is done, and the report says what is not
         logger.warning("%s could not be vacuumed: %s: %s", kind, type(error).__name__, error)

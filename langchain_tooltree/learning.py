@@ -18,6 +18,7 @@ from langgraph.store.base import BaseStore
 
 from langchain_tooltree.background import KEPT_REQUESTS, Shared
 from langchain_tooltree.cfgm.memory import CFGMMemory
+from langchain_tooltree.cfgm.tips import Tip
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.effects import CallEffects, Effects
 from langchain_tooltree.erasure import AnyGraph, Chosen, Erased, erasing
@@ -27,7 +28,7 @@ from langchain_tooltree.experience.excerpts import EFFECTS
 from langchain_tooltree.experience.guide import Remembered
 from langchain_tooltree.experience.outage import PATIENCE, READ
 from langchain_tooltree.experience.recorder import RunRecorder, TrajectoryRecorder
-from langchain_tooltree.experience.records import RECALLED, Source, aim_of, recalled_in
+from langchain_tooltree.experience.records import RECALLED, Source, aim_of, recalled_as, recalled_in
 from langchain_tooltree.experience.run_identity import as_metadata, is_collecting, run_id, tools_in
 from langchain_tooltree.experience.store import PENDING, ExperienceStore, RunEntry, entry_of
 from langchain_tooltree.experience.trajectory import Trajectory
@@ -341,7 +342,8 @@ class Experience:
         """Keep a conversation whose turn is over; see `Learner.ended`."""
         about: dict[str, Any] = as_metadata(tools_in(list(tools)))
         if remembered is not None:
-            about[RECALLED] = {"runs": remembered["runs"], "tips": [tip_id(each) for each in remembered["tips"]]}
+            tips = [Tip.from_dict(each).id for each in remembered["tips"]]
+            about[RECALLED] = {"runs": remembered["runs"], "tips": tips}
         declared = CallEffects.declared_as(effects)
         said = Conversation.of(messages)
         told = (declared.among(tools) if tools else declared).of_calls(said.calls)
@@ -434,7 +436,7 @@ class Experience:
 
         Each costs one or two model calls, so an agent that does well soon costs none.
         """
-        known = [run for run in judged if run.success and (run.metadata.get(RECALLED) or {}).get("tips")]
+        known = [run for run in judged if run.success and recalled_in(run.metadata, "tips")]
         new = [run for run in judged if run.success is not None and run not in known]
         if self._model is not None and new and self._shared.claim(learnt.place, [""]):
             try:
@@ -524,10 +526,4 @@ def _credited(trajectory: Trajectory, earlier: RunEntry | None) -> Trajectory:
         return trajectory
     runs = list(dict.fromkeys([*earlier.runs, *recalled_in(trajectory.metadata, "runs")]))
     tips = list(dict.fromkeys([*earlier.tips, *recalled_in(trajectory.metadata, "tips")]))
-    recalled = {RECALLED: {"runs": runs, "tips": tips}} if runs or tips else {}
-    return replace(trajectory, metadata={**trajectory.metadata, **recalled})
-
-
-def tip_id(tip: Mapping[str, Any]) -> str:
-    """Identifies a tip among the others."""
-    return str(tip.get("id") or digest(str(tip.get("text")), 12))
+    return replace(trajectory, metadata={**trajectory.metadata, **recalled_as(runs, tips)})

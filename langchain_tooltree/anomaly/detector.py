@@ -1,14 +1,13 @@
 """AnomalyDetector: tells whether the latest observations of a conversation show that something is off."""
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import chain, islice
 from typing import Any, Literal
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.tools import BaseTool
 from langgraph.errors import GraphBubbleUp
 
 from langchain_tooltree.anomaly import rules
@@ -19,7 +18,7 @@ from langchain_tooltree.anomaly.rules import Anomaly
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError, check_count
 from langchain_tooltree.experience.records import text_of
-from langchain_tooltree.experience.run_identity import name_of
+from langchain_tooltree.experience.run_identity import GivenTools, names_of
 from langchain_tooltree.flows import Flow, async_twin, driven
 
 logger = logging.getLogger(__name__)
@@ -35,7 +34,6 @@ HORIZON = 1_000
 DEFAULT_REPEATS = 3
 """Times in a row from which on the same is a loop: twice may be a second try, three times is none."""
 
-AgentTools = Iterable[str | BaseTool | Mapping[str, Any] | Callable[..., Any]]
 """Tools by name, as LangChain tools, as functions, or as the dicts that providers take."""
 
 
@@ -94,7 +92,7 @@ class AnomalyDetector:
         self._classify = None if classifier is None else resolve_classifier(classifier)
 
     @driven
-    def check(self, messages: Sequence[Any] | Conversation, *, tools: AgentTools | None = None) -> Flow[Anomaly | None]:
+    def check(self, messages: Sequence[Any] | Conversation, *, tools: GivenTools | None = None) -> Flow[Anomaly | None]:
         """Look at the observations that came after the latest calls.
 
         Args:
@@ -111,7 +109,7 @@ class AnomalyDetector:
         said = Conversation.of(messages)
         if said.latest_round is None or not (seen := rules.observed(said.latest_round.steps())):
             return None
-        names = None if tools is None else names_of(tools)
+        names = None if tools is None else frozenset(names_of(tools))
         found = rules.found_in(seen, names, lambda tool: _worked_before(said, tool), self._phrases)
         if found is not None:
             found = _unless_weak(found, seen, said)
@@ -149,22 +147,6 @@ def _worked_before(said: Conversation, tool: str) -> bool:
     return any(
         answer.status != "error" and text_of(answer.content)[: len(refusal)].lower() != refusal for answer in answers
     )
-
-
-def names_of(tools: AgentTools) -> frozenset[str]:
-    """The names of tools; a `ConfigurationError` if they are no list, or an entry has no name."""
-    if isinstance(tools, str):
-        msg = f"tools are a list, got the text {tools!r:.80}; for a single tool, {[tools]!r:.80}."
-        raise ConfigurationError(msg)
-    found = set()
-    tool: Any
-    for tool in tools:
-        name = tool if isinstance(tool, str) else name_of(tool) or getattr(tool, "__name__", "")
-        if not name:
-            msg = f"A tool is a name, a LangChain tool, a function, or a dict with a name; got {tool!r:.120}."
-            raise ConfigurationError(msg)
-        found.add(name)
-    return frozenset(found)
 
 
 @cache

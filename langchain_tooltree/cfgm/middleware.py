@@ -26,7 +26,7 @@ from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import check_count
 from langchain_tooltree.experience.guide import Remembered
 from langchain_tooltree.experience.recorder import RunRecorder
-from langchain_tooltree.experience.records import RECALLED, aim_of
+from langchain_tooltree.experience.records import aim_of, recalled_as
 from langchain_tooltree.experience.reference import remarked
 from langchain_tooltree.experience.run_identity import heard_as, is_collecting, run_id
 from langchain_tooltree.experience.verdict import AnyVerdict
@@ -246,8 +246,7 @@ def _recalled_in(state: CFGMState) -> dict[str, Any]:
     """What was recalled for a run, for the metadata of its record: tips get credit by its verdict."""
     recalled: Mapping[str, Any] = state.get("cfgm_recalled") or {}
     tips = [Tip.from_dict(each).id for each in recalled.get("tips", ())]
-    runs = list(recalled.get("runs", ()))
-    return {RECALLED: {"runs": runs, "tips": tips}} if runs or tips else {}
+    return recalled_as(recalled.get("runs", ()), tips)
 
 
 def _forms(request: ModelRequest[Any]) -> list[dict[str, Any]]:

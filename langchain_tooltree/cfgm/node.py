@@ -8,7 +8,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 
-from langchain_tooltree.anomaly.detector import AnomalyDetector, names_of
+from langchain_tooltree.anomaly.detector import AnomalyDetector
 from langchain_tooltree.cfgm.memory import DEFAULT_K, CFGMMemory, check_memory, recall_for
 from langchain_tooltree.cfgm.recall import examples_in, recall_text
 from langchain_tooltree.cfgm.recovery import (
@@ -22,7 +22,7 @@ from langchain_tooltree.cfgm.recovery import (
 from langchain_tooltree.cfgm.reflection import Reflector
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError, check_count
-from langchain_tooltree.experience.run_identity import run_id
+from langchain_tooltree.experience.run_identity import names_of, run_id
 from langchain_tooltree.flows import Flow, Writer, async_twin, current_runtime, current_writer, driven
 
 logger = logging.getLogger(__name__)
@@ -146,7 +146,7 @@ class CFGMReflectionNode(Runnable[Any, Correction]):
             model, detector, cooldown=cooldown, max_reflections=max_reflections, patience=patience
         )
         self._memory = memory
-        self._names = None if tools is None else names_of(tools)
+        self._names = None if tools is None else frozenset(names_of(tools))
         self._tools = [{"name": tool} if isinstance(tool, str) else tool for tool in tools or ()]
         self._k = k
         self._messages_key = messages_key

@@ -9,6 +9,7 @@ from langgraph.runtime import Runtime
 
 from langchain_tooltree._langgraph import configurable_here, runtime_in
 from langchain_tooltree.errors import ConfigurationError, ForeignNamespaceError
+from langchain_tooltree.text import whole_characters
 
 Namespace = tuple[str, ...]
 
@@ -41,10 +42,10 @@ class NamespaceTemplate:
                 msg = f"The label {label!r} has a brace that belongs to no variable. Write variables as {{user_id}}."
                 raise ConfigurationError(msg)
             if variables > 1:
-                apart = tuple(_VARIABLE.findall(label))
+                apart = ", ".join(f"'{{{name}}}'" for name in _VARIABLE.findall(label))
                 msg = (
                     f"The label {label!r} holds {variables} variables, so that two tenants may share it: 'a-b' and 'c' "
-                    f"make the label that 'a' and 'b-c' do. Give each a label of its own: {_braced(apart)}."
+                    f"make the label that 'a' and 'b-c' do. Give each a label of its own: {apart}."
                 )
                 raise ConfigurationError(msg)
             _check_label(plain, f"The label {label!r}")
@@ -72,10 +73,6 @@ _UNKNOWN = (
 )
 
 
-def _braced(names: Sequence[str]) -> str:
-    return ", ".join(f"'{{{name}}}'" for name in names)
-
-
 def label_of(name: str, value: Any) -> str:
     """The label for a value of a variable: a text as it is, and anything else with its type, since 7 is not "7"."""
     if not _identifies(value):
@@ -101,20 +98,12 @@ def _identifies(value: Any) -> bool:
 
 
 def _check_label(label: str, what: str) -> None:
-    if not label or "." in label or "\x00" in label or not _is_unicode(label):
+    if not label or "." in label or "\x00" in label or whole_characters(label) != label:
         msg = (
             f"{what} cannot stand in a namespace: it must not be empty, nor hold a period, a NUL character or half a "
             "surrogate pair."
         )
         raise ConfigurationError(msg)
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def labels_in(config: RunnableConfig | None, names: Sequence[str]) -> dict[str, str]:

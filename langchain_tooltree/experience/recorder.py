@@ -4,7 +4,6 @@ import asyncio
 import logging
 import threading
 import weakref
-from asyncio import AbstractEventLoop
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -45,7 +44,7 @@ from langchain_tooltree.experience.store import ExperienceStore
 from langchain_tooltree.experience.threads import MESSAGES_KEY
 from langchain_tooltree.experience.trajectory import Trajectory, to_chat
 from langchain_tooltree.experience.verdict import AnyVerdict, Verdict, resolve_verdict
-from langchain_tooltree.flows import Flow, FunctionStep, arun_flow, flow_of, run_flow
+from langchain_tooltree.flows import Flow, FunctionStep, arun_flow, flow_of, has_loop, run_flow
 from langchain_tooltree.models import TAG
 from langchain_tooltree.text import digest, forget_oldest
 
@@ -330,7 +329,8 @@ class TrajectoryRecorder(GraphCallbackHandler):
         inner = TAG in (tags or ()) or (parent is not None and parent.inner) or parent_run_id in self._abandoned
         family = set() if parent is None else parent.family
         family.add(run_id)
-        run = self._runs[run_id] = CallbackRun(run_id, parent, metadata or {}, inner, family, _running_loop())
+        loop = asyncio.get_running_loop() if has_loop() else None
+        run = self._runs[run_id] = CallbackRun(run_id, parent, metadata or {}, inner, family, loop)
         if parent is not None and parent.recording is not None:
             _hear_variables(parent)
             run.recording = parent.recording
@@ -431,13 +431,6 @@ def _undisturbed() -> Iterator[None]:
         yield
     except Exception as error:
         logger.exception("A run could not be recorded as it should: %s", error)  # noqa: TRY401 - the reason in one line
-
-
-def _running_loop() -> AbstractEventLoop | None:
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None
 
 
 def _store_of(recording: Recording, store: ExperienceStore) -> ExperienceStore:

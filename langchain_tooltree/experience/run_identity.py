@@ -11,6 +11,7 @@ from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_function
 
 from langchain_tooltree._langgraph import configurable_here, graph_around, namespace_here, without_reserved
+from langchain_tooltree.errors import ToolDefinitionError
 from langchain_tooltree.experience.records import opening_instructions
 from langchain_tooltree.text import digest, forget_oldest
 
@@ -97,7 +98,26 @@ def as_metadata(tools: Tools) -> dict[str, Any]:
     return {TOOLS: [tools[name] for name in sorted(tools)]} if tools else {}
 
 
-def name_of(tool: AnyTool) -> str:
+GivenTools = Iterable[str | BaseTool | Mapping[str, Any] | Callable[..., Any]]
+"""Tools by name, as LangChain tools, as functions, or as the dicts that providers take."""
+
+
+def names_of(tools: GivenTools) -> list[str]:
+    """The names of tools; a `ToolDefinitionError` if they are no list, or an entry has no name."""
+    if isinstance(tools, str):
+        msg = f"Tools are a list, got the text {tools!r:.80}; for a single tool, {[tools]!r:.80}."
+        raise ToolDefinitionError(msg)
+    names: list[str] = []
+    tool: Any
+    for tool in tools:
+        names.append(tool if isinstance(tool, str) else name_of(tool) or getattr(tool, "__name__", ""))
+        if not names[-1]:
+            msg = f"A tool is a name, a LangChain tool, a function, or a dict with a name; got {tool!r:.120}."
+            raise ToolDefinitionError(msg)
+    return names
+
+
+def name_of(tool: Any) -> str:
     """The name by which a model calls a tool; empty for those of a provider's own that have none."""
     if not isinstance(tool, Mapping):
         return str(getattr(tool, "name", ""))

@@ -2,49 +2,35 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from langchain_tooltree.errors import ToolDefinitionError
 from langchain_tooltree.experience.reference import SUMMARIZE_STATE
+from langchain_tooltree.experience.run_identity import GivenTools, names_of
 from langchain_tooltree.sitgraph.graph import Graph
 from langchain_tooltree.sitgraph.transitions import START
 from langchain_tooltree.text import digest
 
-GivenTools = Iterable[str | BaseTool | Mapping[str, Any] | Callable[..., Any]]
-"""Tools by name, as LangChain tools, as functions, or as the dicts that providers take."""
-
 
 def toolset_of(tools: GivenTools) -> dict[str, str]:
     """By name, a hash of the JSON schema of the arguments; empty for a tool that is given by name alone."""
-    if isinstance(tools, str):
-        msg = f"Tools are a list, got the text {tools!r:.80}; for a single tool, {[tools]!r:.80}."
-        raise ToolDefinitionError(msg)
-    return dict(_name_and_hash(tool) for tool in tools)
+    tools = tools if isinstance(tools, str) else list(tools)
+    return dict(zip(names_of(tools), map(_hash_of, tools), strict=True))
 
 
-def _name_and_hash(tool: Any) -> tuple[str, str]:
-    if isinstance(tool, str):
-        return tool, ""
+def _hash_of(tool: Any) -> str:
+    schema = None
     if isinstance(tool, Mapping):
         function = tool["function"] if isinstance(tool.get("function"), Mapping) else tool
-        name = function.get("name") or tool.get("type")
         schema = function.get("parameters", function.get("input_schema"))
-    else:
-        name = schema = None
-        if isinstance(tool, BaseTool) or callable(tool):
-            with suppress(TypeError, ValueError, NameError):  # its arguments cannot be described
-                function = convert_to_openai_tool(tool)["function"]
-                name, schema = function.get("name"), function.get("parameters")
-    if not isinstance(name, str) or not name:
-        msg = f"A tool is a name, a LangChain tool, a function, or a dict with a name; got {tool!r:.120}."
-        raise ToolDefinitionError(msg)
-    return name, schema_hash(schema) if schema is not None else ""
+    elif not isinstance(tool, str):
+        with suppress(TypeError, ValueError, NameError):  # its arguments cannot be described
+            schema = convert_to_openai_tool(tool)["function"].get("parameters")
+    return schema_hash(schema) if schema is not None else ""
 
 
 def schema_hash(schema: Mapping[str, Any]) -> str:

@@ -11,8 +11,9 @@ from langchain_tooltree.errors import ToolDefinitionError
 from langchain_tooltree.experience.embeddings import EmbedStep
 from langchain_tooltree.experience.records import Record
 from langchain_tooltree.experience.reference import SUMMARIZE_STATE
+from langchain_tooltree.experience.run_identity import GivenTools
 from langchain_tooltree.flows import Flow, FunctionStep
-from langchain_tooltree.sitgraph.drift import GivenTools, toolset_of
+from langchain_tooltree.sitgraph.drift import toolset_of
 from langchain_tooltree.sitgraph.graph import Contribution, MadeBefore
 from langchain_tooltree.sitgraph.states import DIMENSIONS, Floats, fitted, packed, vector_of
 from langchain_tooltree.sitgraph.transitions import (

@@ -12,10 +12,10 @@ from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError, check_count
 from langchain_tooltree.experience.guide import Learner
 from langchain_tooltree.experience.hints import hints
+from langchain_tooltree.experience.run_identity import GivenTools, names_of
 from langchain_tooltree.experience.verdict import AnyVerdict
 from langchain_tooltree.flows import Flow, Writer, async_twin, current_writer, driven, emitted, flow_of
 from langchain_tooltree.models import extended
-from langchain_tooltree.sitgraph.drift import GivenTools, toolset_of
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
 from langchain_tooltree.sitgraph.suggest import Suggestion, plain
 from langchain_tooltree.sitgraph.transitions import moment_of
@@ -143,7 +143,7 @@ class SITGraphNode(Runnable[Any, dict[str, list[dict[str, Any]]]]):
         self.name = "SITGraphNode"
         self._suggester = Suggester(graph, k)
         self._tools = None if tools is None else list(tools)
-        toolset_of(self._tools or ())  # raises now for what is no tool, and not at every step
+        names_of(self._tools or ())  # raises now for what is no tool, and not at every step
         self._messages_key = messages_key
         self._suggestions_key = suggestions_key
 

@@ -17,9 +17,10 @@ from langchain_tooltree.experience.embeddings import embedder_name, resolve_embe
 from langchain_tooltree.experience.guide import NextTools
 from langchain_tooltree.experience.records import ChatMessage, Record
 from langchain_tooltree.experience.reference import SUMMARIZE_STATE
+from langchain_tooltree.experience.run_identity import GivenTools, names_of
 from langchain_tooltree.experience.trajectory import to_chat
 from langchain_tooltree.flows import Flow, FunctionStep, async_twin, driven, in_thread, run_flow
-from langchain_tooltree.sitgraph.drift import DriftReport, GivenTools, drift, toolset_of
+from langchain_tooltree.sitgraph.drift import DriftReport, drift, toolset_of
 from langchain_tooltree.sitgraph.files import CHECKSUM, Which, forget_in_graph, load_graph, save_graph
 from langchain_tooltree.sitgraph.graph import Graph
 from langchain_tooltree.sitgraph.mining import Encoder, mine, state_of
@@ -222,7 +223,7 @@ class SITGraph:
             before = moment.tool_before
             views = yield from self._state(moment)
         source = START if last_tool is None else self.aliases.get(last_tool, last_tool)
-        names = None if allowed is None else toolset_of(allowed).keys()
+        names = None if allowed is None else names_of(allowed)
         with self._lock:
             recommender = self._recommender()
             return recommender.suggest(source, before=before, views=views, summary=summary, k=k, allowed=names)
@@ -241,7 +242,7 @@ class SITGraph:
         """
         moment = self._moment(messages)
         views = (yield from self._state(moment, at_once=True)) if self.contextual else None
-        names = None if allowed is None else toolset_of(allowed).keys()
+        names = None if allowed is None else names_of(allowed)
         with self._lock:
             recommender = self._recommender()
             found = recommender.next_tools(moment.last_tool, before=moment.tool_before, views=views, allowed=names)
