@@ -33,8 +33,9 @@ SECONDED = 0.3
 """Votes that others must have for what a source would put first, as a share of those for what they would put first.
 
 With these, 20 runs of one source that call a harmful tool after each honest one change the first suggestion in at most
-1 of 50 tasks of real agents, where they copy other dialogues, or the beginning of the one asked about. The next-tool
-benchmark keeps its hit@2 where every run is a source of its own, and loses 1.5 points of hit@1."""
+2 of 50 tasks of real agents, where they copy other dialogues, or the beginning of the one asked about. They were chosen
+on these data. Where each honest run has a named source of its own, the next-tool benchmark loses 3 points of hit@1 and
+.8 of hit@2 at the most; runs without one lose nothing."""
 MIXTURES = 21  # shares that are tried of the votes without a source
 NEAREST = 128  # states that vote: more change no figure of the next-tool benchmark by a point
 SAME_TOOL = 0.05  # added to the kernel of two states after the same tool; chosen by hand, and the same for all data
@@ -174,7 +175,7 @@ def vote(
     points = Points.of(rows.taken(chosen), center)
     among = kernel(np.tensordot(weights, points.similarities(), 1), points.nearness())
     noisy = among + ridge * np.eye(len(among))
-    votes = _fair(noisy, near[chosen], in_order(givers[chosen])[1], in_order(rows.targets[chosen])[1])
+    votes = _fair(noisy, near[chosen], givers[chosen], in_order(rows.targets[chosen])[1])
     return Ballot(rows.taken(chosen), similar[chosen], votes)
 
 
@@ -187,18 +188,19 @@ def _places_within(givers: Numbers) -> NDArray[np.intp]:
     return within
 
 
-def _fair(among: NDArray[Any], near: Floats, givers: NDArray[np.intp], tools: NDArray[np.intp]) -> Figures:
-    """The votes, of which the loudest source has no more than its share, and alone does not say what comes first.
+def _fair(among: NDArray[Any], near: Floats, givers: Numbers, tools: NDArray[np.intp]) -> Figures:
+    """The votes, of which the loudest named source has no more than its share, and alone does not say what comes first.
 
     Where it would, its votes are mixed with those that the others have without it, up to where it does no more. That is
     the same regression with more noise in the states of that source. What two others agree on comes first then; what
     the source alone would put there stays in view behind it. A source without others is as good as ever, and
-    between two the nearer one decides.
+    between two the nearer one decides. A run of no named source is what the host itself brought, and is heard as it is.
     """
     votes: Figures = np.linalg.solve(among, near).astype(np.float64)
-    parts = np.bincount(givers, np.abs(votes))
-    own = givers == parts.argmax()
-    if own.all() or parts.max() <= LOUD * parts.sum():
+    numbers, places = in_order(givers)
+    parts = np.bincount(places, np.abs(votes))
+    own = places == np.where(numbers < 0, 0, parts).argmax()
+    if givers[own][0] < 0 or own.all() or parts.max() <= LOUD * parts.sum():
         return votes
     others = np.zeros_like(votes)
     others[~own] = np.linalg.solve(among[np.ix_(~own, ~own)], near[~own])

@@ -81,10 +81,10 @@ def figures(files: Sequence[Sequence[Trajectory]], *, tasks: int) -> dict[str, A
                 before[f"{number}_in_two_of_50"] += HARMFUL in found
                 before[f"{number}_first_of_50"] += found[:1] == [HARMFUL]
     scale = TASKS / len(asked)
-    hits = {source: [_hit2(runs, source) for runs in files] for source in ("all", "")}
+    hits = {apart: [_hit2(runs, apart=apart) for runs in files] for apart in (False, True)}
     return {
         "first_changed_of_50": round(max(changed.values()) * scale, 1),
-        "honest_hit2_loss": round(max(one - own for one, own in zip(hits["all"], hits[""], strict=True)), 2),
+        "honest_hit2_loss": round(max(one - own for one, own in zip(hits[False], hits[True], strict=True)), 2),
         "first_changed_by_shape": changed,
         "before": before,
     }
@@ -136,12 +136,15 @@ def _asked(graph: SITGraph, question: Question) -> list[str]:
     return [each.tool for each in graph.suggest(question.last_tool, messages=question.messages, k=2)]
 
 
-def _hit2(runs: Sequence[Trajectory], source: str) -> float:
-    """Of all questions of five folds, how many percent have the answer among two suggestions."""
+def _hit2(runs: Sequence[Trajectory], *, apart: bool) -> float:
+    """Of all questions of five folds, how many percent have the answer among two suggestions.
+
+    All runs are of one source, which is the same as if sources did not count, or each of a named one of its own.
+    """
     asked = right = 0
     for fold in range(5):
         known = [each for each in runs if _hash(task_of(each)) % 5 != fold]
-        given = [each.coming_from(source) for each in known]
+        given = [each.coming_from(f"source {place}" if apart else "all") for place, each in enumerate(known)]
         graph = SITGraph.from_trajectories(given, embeddings=EMBEDDINGS)
         for question in questions_in([each for each in runs if _hash(task_of(each)) % 5 == fold]):
             asked += 1
