@@ -49,15 +49,16 @@ results, and work out every time span, sum, count and comparison yourself, step 
 Fill in the form in its order; each part is the ground of the next.
 
 `rules`: the rules of the instructions that decide something in this run, each in short with all its conditions and \
-numbers. If there are no instructions, none.
+numbers. If there are no instructions, none, and all is allowed that the user wants.
 
 `writes`: every write of the record, by its number. `facts`: what the results show for each condition of the rules \
 that apply to it, with your own calculation, and whether each argument (which thing, how many, how much, paid how) is \
 what the rules and the user's words come to. A condition that the record does not show to be met is not met because \
 somebody said so. `allowed`: whether the rules permit this write with these arguments. `confirmed`: whether the user, \
-before it and in words of their own, asked for or agreed to just this; where the rules demand that details are listed \
-and a yes is obtained, a plain wish is not enough. Agreement does not make allowed what the rules forbid. Leave out \
-writes that failed: they changed nothing. Handing the user over is no write.
+before it and in words of their own, asked for or agreed to just this, or asked the assistant to do what somebody \
+else wants, and a result shows that it is just this; where the rules demand that details are listed and a yes is \
+obtained, a plain wish is not enough. Agreement does not make allowed what the rules forbid. Leave out writes that \
+failed: they changed nothing. Handing the user over is no write.
 
 `missing`: go through all that the user wanted, the latest wish on each point being the one that counts, with its \
 conditions ("the cheapest", "all of them", "if not, then ..."). Name each part that the rules and tools allowed and \
@@ -65,7 +66,8 @@ that was not done, or not as wanted: it was forgotten; it was promised or agreed
 was answered wrongly; or the assistant refused it, passed it on to somebody else, or let the user give it up, although \
 a rule allowed it, directly or in another way that the user would have taken. Name too what the rules told the \
 assistant to do here and it did not do, and what it told the user that is false, if that changes how things stand in \
-the end. What the rules or the tools do not allow, or what the user freely gave up, is not missing.
+the end. What the rules do not allow, what no tool can do that is known or stands in the record, or what the user \
+freely gave up, is not missing.
 
 `verdict`: "failure" if a write was not allowed, not confirmed or had a wrong argument, or if anything is missing, \
 however content the user is, who does not know the rules. "success" if all writes were right and nothing is \
