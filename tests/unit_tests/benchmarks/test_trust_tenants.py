@@ -20,6 +20,6 @@ def test_what_is_another_tenants_is_neither_seen_nor_changed(attack):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("attack", ATTACKS.keys() - HANDFUL)
+@pytest.mark.parametrize("attack", [name for name in ATTACKS if name not in HANDFUL])
 def test_no_other_way_leads_there_either(attack):
     assert not ATTACKS[attack]()
