@@ -8,6 +8,7 @@ targets are those of `targets`. Everything runs here, without a key: models are 
 
 import argparse
 import json
+import logging
 import os
 import tempfile
 import time
@@ -33,6 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, metavar="PART", help="only these parts")
     options = parser.parse_args(arguments)
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # several processes work side by side already
+    logging.disable(logging.WARNING)  # each attack that fails is said in one
     told: dict[str, Any] = {}
     seconds: dict[str, float] = {}
     console = Console()
