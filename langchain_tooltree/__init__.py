@@ -19,14 +19,14 @@ _NAMES = {
     "tooltree.search": ("SearchConfig",),
     "tooltree.result": ("SearchResult",),
     "tooltree.tools": ("ToolCard", "ToolLibrary"),
-    "effects": ("mcp_effects",),
+    "effects.ready_made": ("mcp_effects",),
     "tooltree.judge": ("Judge", "JudgeRequest", "JudgedCall"),
     "tooltree.prompts": ("Prompts",),
     "tooltree.sandbox": ("ObjectSandbox", "Sandbox", "SnapshotSandbox"),
     # Approval: a person sees a plan before it is carried out
     "tooltree.review": ("PlanReviewMiddleware", "PlanReviewNode", "review_condition"),
     # Experience: what happened, how it is recorded and judged, and where it is kept
-    "learning": ("Experience",),
+    "learning.experience": ("Experience",),
     "experience.recorder": ("TrajectoryRecorder",),
     "experience.store": ("ExperienceStore",),
     "stores.chroma": ("ChromaStore",),
@@ -78,7 +78,7 @@ if TYPE_CHECKING:
     from langchain_tooltree.cfgm.reflection import Reflection as Reflection
     from langchain_tooltree.cfgm.reflection import Reflector as Reflector
     from langchain_tooltree.cfgm.tips import Tip as Tip
-    from langchain_tooltree.effects import mcp_effects as mcp_effects
+    from langchain_tooltree.effects.ready_made import mcp_effects as mcp_effects
     from langchain_tooltree.errors import ConfigurationError as ConfigurationError
     from langchain_tooltree.errors import ToolTreeError as ToolTreeError
     from langchain_tooltree.experience.embeddings import HashingEmbeddings as HashingEmbeddings
@@ -94,7 +94,7 @@ if TYPE_CHECKING:
     from langchain_tooltree.experience.trajectory import Trajectory as Trajectory
     from langchain_tooltree.experience.verdict import ModelVerdict as ModelVerdict
     from langchain_tooltree.experience.verdict import Verdict as Verdict
-    from langchain_tooltree.learning import Experience as Experience
+    from langchain_tooltree.learning.experience import Experience as Experience
     from langchain_tooltree.sitgraph.middleware import SITGraphMiddleware as SITGraphMiddleware
     from langchain_tooltree.sitgraph.node import SITGraphNode as SITGraphNode
     from langchain_tooltree.sitgraph.node import with_suggestions as with_suggestions

@@ -15,10 +15,10 @@ from langgraph.graph.state import CompiledStateGraph
 
 from langchain_tooltree.cfgm.memory import CFGMMemory, check_memory
 from langchain_tooltree.cfgm.middleware import CFGMMiddleware
-from langchain_tooltree.effects import CallEffects, Effects, ToolKey, names_in
+from langchain_tooltree.effects.calls import CallEffects, Effects, ToolKey, names_in
 from langchain_tooltree.errors import ConfigurationError, check_arguments
 from langchain_tooltree.experience.verdict import AnyVerdict
-from langchain_tooltree.learning import Experience
+from langchain_tooltree.learning.experience import Experience
 from langchain_tooltree.models import resolve_model
 from langchain_tooltree.sitgraph.middleware import SITGraphMiddleware
 from langchain_tooltree.sitgraph.sit_graph import SITGraph

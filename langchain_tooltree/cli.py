@@ -21,13 +21,13 @@ from rich.table import Table
 from rich.text import Text
 
 from langchain_tooltree import demo
-from langchain_tooltree.copying import copied, opened
 from langchain_tooltree.errors import ConfigurationError, ToolTreeError
 from langchain_tooltree.events import Event
 from langchain_tooltree.experience.embeddings import resolve_embeddings
 from langchain_tooltree.experience.files import count_trajectories, load_trajectories
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.flows import run_flow
+from langchain_tooltree.learning.copying import copied, opened
 from langchain_tooltree.models import ATTEMPTS, Meter, resolve_model
 from langchain_tooltree.sitgraph.drift import DriftReport
 from langchain_tooltree.sitgraph.files import check_target

@@ -18,10 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from langchain_tooltree.errors import GraphChangedError, GraphFileError
-from langchain_tooltree.locks import locked
 from langchain_tooltree.sitgraph.graph import Graph, Snapshot, Texts
 from langchain_tooltree.sitgraph.states import DIMENSIONS, Rows
 from langchain_tooltree.sitgraph.transitions import VIEWS
+from langchain_tooltree.stores.locks import locked
 from langchain_tooltree.text import digest
 
 FORMAT = 3  # version; another one is refused, since a graph can be mined again

@@ -10,7 +10,7 @@ from langchain_core.language_models import BaseChatModel
 from langgraph.runtime import Runtime
 
 from langchain_tooltree.conversation import is_observation
-from langchain_tooltree.effects import CallEffects, Effects
+from langchain_tooltree.effects.calls import CallEffects, Effects
 from langchain_tooltree.experience.guide import REMEMBERED
 from langchain_tooltree.experience.hints import hints
 from langchain_tooltree.experience.namespaces import USERS, labels_in

@@ -11,7 +11,7 @@ from langgraph.prebuilt import ToolRuntime
 from pydantic import BaseModel, Field
 
 from langchain_tooltree.conversation import Conversation
-from langchain_tooltree.effects import CallEffects, Effects, ReadTool
+from langchain_tooltree.effects.calls import CallEffects, Effects, ReadTool
 from langchain_tooltree.errors import SummaryError
 from langchain_tooltree.experience.excerpts import DEFAULT_MAX_CHARACTERS, ends_of, excerpt, told_of
 from langchain_tooltree.experience.hints import hints

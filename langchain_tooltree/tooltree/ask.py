@@ -16,7 +16,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from langchain_core.tools import BaseTool
 
 from langchain_tooltree.conversation import is_observation, told_to_model
-from langchain_tooltree.effects import ReadTool
+from langchain_tooltree.effects.calls import ReadTool
 from langchain_tooltree.errors import described
 from langchain_tooltree.flows import Flow
 from langchain_tooltree.models import (

@@ -2,6 +2,7 @@
 
 import asyncio
 import concurrent.futures
+import inspect
 import math
 import threading
 import time
@@ -12,7 +13,7 @@ from contextvars import ContextVar
 from dataclasses import replace
 from functools import partial
 from types import MethodType
-from typing import Any, Unpack
+from typing import Any, TypeVar, Unpack
 
 from langchain_core.callbacks import Callbacks
 from langchain_core.language_models import BaseChatModel
@@ -61,6 +62,8 @@ from langchain_tooltree.tooltree.planner import (
 )
 from langchain_tooltree.tooltree.result import KEY, SearchResult
 from langchain_tooltree.tooltree.search import Operation
+
+ClassT = TypeVar("ClassT", bound=type[Any])
 
 CALL = "tooltree_call"
 """Name of the tasks, in traces and in the identifiers by which a resumed search finds their results."""
@@ -387,3 +390,11 @@ def search(
 
 
 asearch = async_twin(search)
+
+
+def with_option_docs(kind: ClassT) -> ClassT:
+    """Have a class say in `help()` of each option what `search` says of it."""
+    said = inspect.getdoc(search) or ""
+    options = said[said.find("    judge: ") : said.find("    on_event: ")]
+    kind.__doc__ = (inspect.getdoc(kind) or "").replace("    **options: As for `search`.\n", options)
+    return kind

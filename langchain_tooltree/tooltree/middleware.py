@@ -22,7 +22,7 @@ from langchain_tooltree._langgraph import configurable_here, namespace_here, str
 from langchain_tooltree.anomaly.detector import standard_detector
 from langchain_tooltree.anomaly.rules import SURE
 from langchain_tooltree.conversation import Conversation
-from langchain_tooltree.effects import CallEffects
+from langchain_tooltree.effects.calls import CallEffects
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.experience.embeddings import resolve_embeddings
 from langchain_tooltree.experience.guide import REMEMBERED, Learner, Remembered, checked_experience, room_for
@@ -30,7 +30,7 @@ from langchain_tooltree.experience.run_identity import OfferedTools, heard_as
 from langchain_tooltree.flows import Flow, arun_flow, async_twin, driven, run_flow
 from langchain_tooltree.models import AGENT_NAME, resolve_model
 from langchain_tooltree.text import forget_oldest
-from langchain_tooltree.tooltree.driver import remembered, searched
+from langchain_tooltree.tooltree.driver import remembered, searched, with_option_docs
 from langchain_tooltree.tooltree.planner import (
     KEPT,
     KEPT_SEARCHES,
@@ -67,6 +67,7 @@ def deserves_search(request: ModelRequest[Any]) -> bool:
     return failed or goes_on or _handed_over(request, latest.reply)
 
 
+@with_option_docs
 class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     """Plans the model calls of an agent that deserve it by a search over real tool calls.
 
@@ -93,8 +94,7 @@ class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
 
     Args:
         model: Proposes calls; the agent's model if left out.
-        **options: As for `search`: `judge`, `post_judge`, `config`, `effects`, `approve_reads`, `sandbox`, `same`,
-            `embeddings`, `retriever` and `prompts`.
+        **options: As for `search`.
         cards: Cards with domains, output schemas and examples for some of the tools.
         when: Decides which model calls deserve a search. If left out, it is every call in place of which a search asks
             the same (`SearchConfig(proposals="own_step")`), and otherwise what `deserves_search` says.

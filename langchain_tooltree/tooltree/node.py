@@ -18,10 +18,11 @@ from langchain_tooltree.experience.reference import looks_marked, remarked
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.flows import Flow, async_twin, driven
 from langchain_tooltree.models import Meter
-from langchain_tooltree.tooltree.driver import with_experience
+from langchain_tooltree.tooltree.driver import with_experience, with_option_docs
 from langchain_tooltree.tooltree.planner import Planner, PlannerOptions, Turn, with_options
 
 
+@with_option_docs
 class ToolTreeNode(Runnable[Any, dict[str, list[BaseMessage]]]):
     """Searches over real tool calls and adds the best trajectory to the conversation.
 
@@ -37,8 +38,7 @@ class ToolTreeNode(Runnable[Any, dict[str, list[BaseMessage]]]):
     Args:
         model: Proposes calls and writes the answer: a chat model with tool calling, or a name for `init_chat_model`.
         tools: LangChain tools or functions, or a `ToolLibrary` with cards.
-        **options: As for `search`: `judge`, `post_judge`, `config`, `effects`, `approve_reads`, `sandbox`, `same`,
-            `embeddings`, `retriever` and `prompts`.
+        **options: As for `search`.
         system_prompt: The agent's own system prompt, put before the conversation.
         messages_key: Where in the state the conversation stands.
         suggestions_key: Where in the state a `SITGraphNode` before this one leaves its suggestions, if there is one:

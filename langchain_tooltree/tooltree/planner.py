@@ -24,7 +24,7 @@ from langchain_core.tools import BaseTool
 
 from langchain_tooltree._langgraph import has_answers, numbered_apart, state_reader, without_reserved
 from langchain_tooltree.conversation import Conversation
-from langchain_tooltree.effects import CallEffects, Effects, ToolKey
+from langchain_tooltree.effects.calls import CallEffects, Effects, ToolKey
 from langchain_tooltree.errors import ConfigurationError, check_arguments, described
 from langchain_tooltree.events import Event, FallbackEvent, StartEvent
 from langchain_tooltree.experience.embeddings import resolve_embeddings

@@ -18,7 +18,7 @@ from langgraph.runtime import Runtime
 
 from langchain_tooltree._langgraph import sent_calls
 from langchain_tooltree.conversation import Conversation, calls_in
-from langchain_tooltree.effects import CallEffects, Effects, ToolKey
+from langchain_tooltree.effects.calls import CallEffects, Effects, ToolKey
 from langchain_tooltree.tooltree.approval import EDIT, REJECT, Approvals, admit, ask, check_named
 from langchain_tooltree.tooltree.result import KEY, plan_metadata
 from langchain_tooltree.tooltree.signed_reasoning import CALL_BLOCKS, PLAIN_BLOCKS, block_id, with_arguments

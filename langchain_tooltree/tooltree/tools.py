@@ -30,7 +30,7 @@ from pydantic import (
 from pydantic.v1 import BaseModel as BaseModelV1
 from pydantic.v1 import ValidationError as ValidationErrorV1
 
-from langchain_tooltree.effects import CallEffects, Effects, ToolKey, aliases_of, names_in
+from langchain_tooltree.effects.calls import CallEffects, Effects, ToolKey, aliases_of, names_in
 from langchain_tooltree.errors import ConfigurationError, ToolDefinitionError, described, did_you_mean
 from langchain_tooltree.text import LONGEST_TEXT, cut, shortened
 from langchain_tooltree.tooltree.sandbox import Sandbox

@@ -2,7 +2,7 @@
 
 # ruff: noqa: F401 - names for tests to import
 
-from langchain_tooltree import events, learning
+from langchain_tooltree import events
 from langchain_tooltree._langgraph import (
     NodeRun,
     SavedState,
@@ -39,8 +39,9 @@ from langchain_tooltree._langgraph import (
 )
 from langchain_tooltree.cli import INCOMPLETE, REFUSED, UNHEALTHY
 from langchain_tooltree.conversation import Conversation
-from langchain_tooltree.copying import copied
-from langchain_tooltree.effects import CallEffects, http_reads, sql_reads
+from langchain_tooltree.effects import http_reads, sql_reads
+from langchain_tooltree.effects.calls import CallEffects
+from langchain_tooltree.effects.sql import LONGEST_SQL, only_reads
 from langchain_tooltree.errors import check_arguments, check_count, import_extra
 from langchain_tooltree.experience import writers as writers_module
 from langchain_tooltree.flows import (
@@ -55,7 +56,8 @@ from langchain_tooltree.flows import (
     in_thread,
     run_flow,
 )
-from langchain_tooltree.locks import locked
+from langchain_tooltree.learning import experience as learning
+from langchain_tooltree.learning.copying import copied
 from langchain_tooltree.models import (
     ATTEMPTS,
     CORRECTION,
@@ -80,7 +82,7 @@ from langchain_tooltree.models import (
     was_refused,
 )
 from langchain_tooltree.replies import read_as_form, received, sound
-from langchain_tooltree.sql import LONGEST_SQL, only_reads
+from langchain_tooltree.stores.locks import locked
 from langchain_tooltree.text import (
     LEVELS,
     SAME,

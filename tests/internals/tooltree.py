@@ -7,7 +7,7 @@ from typing import Any
 
 from langgraph.types import Command
 
-from langchain_tooltree.effects import CallEffects, DeclaredEffect
+from langchain_tooltree.effects.calls import CallEffects, DeclaredEffect
 from langchain_tooltree.experience.records import readable
 from langchain_tooltree.tooltree import driver as driver_module
 from langchain_tooltree.tooltree import resume as resume_module

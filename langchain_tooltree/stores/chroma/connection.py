@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from langchain_tooltree.errors import ConfigurationError, StoreLockedError, import_extra
-from langchain_tooltree.locks import try_lock, unlock
+from langchain_tooltree.stores.locks import try_lock, unlock
 from langchain_tooltree.text import digest
 
 if TYPE_CHECKING:

@@ -885,7 +885,8 @@ import asyncio
 from langchain_core.messages import AIMessage
 from langgraph.store.base.batch import AsyncBatchedBaseStore
 from langgraph.store.memory import InMemoryStore
-from langchain_tooltree import Experience, asearch, background
+from langchain_tooltree import Experience, asearch
+from langchain_tooltree.learning import shared
 from langchain_tooltree.testing import ScriptedChatModel
 
 class Remote(AsyncBatchedBaseStore):
@@ -906,7 +907,7 @@ async def run():
     experience = Experience(Remote(), namespace=("tooltree",), verdict=judge)
     await asearch("Where is it?", [look], model=model, effects={"look": "read"}, experience=experience)
 
-background.LAST_SECONDS = 0.2
+shared.LAST_SECONDS = 0.2
 asyncio.new_event_loop().run_until_complete(run())
 print("over")
 """

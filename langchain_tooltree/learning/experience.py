@@ -16,12 +16,10 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage
 from langgraph.store.base import BaseStore
 
-from langchain_tooltree.background import KEPT_REQUESTS, Shared
 from langchain_tooltree.cfgm.memory import CFGMMemory
 from langchain_tooltree.cfgm.tips import Tip
 from langchain_tooltree.conversation import Conversation
-from langchain_tooltree.effects import CallEffects, Effects
-from langchain_tooltree.erasure import AnyGraph, Chosen, Erased, erasing
+from langchain_tooltree.effects.calls import CallEffects, Effects
 from langchain_tooltree.errors import ConfigurationError, ForeignNamespaceError, described
 from langchain_tooltree.experience.embeddings import resolve_embeddings
 from langchain_tooltree.experience.excerpts import EFFECTS
@@ -42,7 +40,9 @@ from langchain_tooltree.flows import (
     flow_of,
     run_flow,
 )
-from langchain_tooltree.learnt import ExperienceStatus, Learnt, RequestGuide, undisturbed
+from langchain_tooltree.learning.erasure import AnyGraph, Chosen, Erased, erasing
+from langchain_tooltree.learning.learnt import ExperienceStatus, Learnt, RequestGuide, undisturbed
+from langchain_tooltree.learning.shared import KEPT_REQUESTS, Shared
 from langchain_tooltree.models import is_chat_model, resolve_model
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
 from langchain_tooltree.stores.chroma import ChromaStore

@@ -23,7 +23,7 @@ from langchain_tooltree.experience.store import TASKS, TRAJECTORIES, StoreCall, 
 from langchain_tooltree.experience.trajectory import Trajectory, from_json
 from langchain_tooltree.experience.writers import ABANDONED_AFTER, WRITERS
 from langchain_tooltree.flows import Flow, FunctionStep
-from langchain_tooltree.learnt import Learnt
+from langchain_tooltree.learning.learnt import Learnt
 from langchain_tooltree.sitgraph.files import Which, forget_in_graph
 from langchain_tooltree.sitgraph.graph import Graph
 from langchain_tooltree.sitgraph.sit_graph import SITGraph

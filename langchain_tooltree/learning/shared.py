@@ -17,7 +17,7 @@ from langchain_tooltree.experience.namespaces import Namespace
 from langchain_tooltree.experience.outage import LAST_SECONDS, Outage
 from langchain_tooltree.experience.store import ExperienceStore
 from langchain_tooltree.flows import Flow, in_thread, run_flow
-from langchain_tooltree.learnt import Learnt, undisturbed
+from langchain_tooltree.learning.learnt import Learnt, undisturbed
 from langchain_tooltree.text import forget_oldest
 
 logger = logging.getLogger(__name__)

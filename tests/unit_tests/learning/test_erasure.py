@@ -190,7 +190,7 @@ def test_a_half_that_somebody_left_goes_too(experience, monkeypatch):
         experience.learn(run(name))
     store.delete((*ALL, "tasks"), "old half")
     store.delete((*ALL, "trajectories"), "old rest")
-    monkeypatch.setattr("langchain_tooltree.erasure.ABANDONED_AFTER", -1.0)
+    monkeypatch.setattr("langchain_tooltree.learning.erasure.ABANDONED_AFTER", -1.0)
 
     assert experience.forget(run="7").halves == ("old half", "old rest")
     assert {item.key for item in items_of(store) if item.namespace[-1] != "writers"} == {"new half"}
