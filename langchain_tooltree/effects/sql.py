@@ -151,7 +151,10 @@ def _is_query(sql: str, dialect: str, functions: Collection[str]) -> bool:
         return False
     if any(word in forbidden for word in _unquoted(tokens)):
         return False
-    if any(token.token_type.name in _NO_QUERY for token in tokens):
+    kinds = [token.token_type.name for token in tokens]
+    # A function in a schema is one of the database's own, whatever its name.
+    in_schema = any(each[::2] == ("DOT", "L_PAREN") for each in zip(kinds, kinds[1:], kinds[2:], strict=False))
+    if in_schema or not _NO_QUERY.isdisjoint(kinds):
         return False
     if any(token.text.lower() == "replace" and after.text != "(" for token, after in pairwise(tokens)):
         return False
@@ -168,5 +171,8 @@ def _unquoted(tokens: Iterable[Any]) -> Iterator[str]:
 
 def _may_act(node: Any, functions: Collection[str]) -> bool:
     if isinstance(node, exp.Anonymous):
-        return isinstance(node.parent, exp.Dot) or str(node.this).lower() not in functions
+        return str(node.this).lower() not in functions
+    if isinstance(node, exp.Table):
+        # SQLite has each pragma as a table, too: to read `pragma_optimize` writes statistics.
+        return node.name.lower().startswith("pragma_") and node.name.lower() not in functions
     return isinstance(node, _ACTS)
