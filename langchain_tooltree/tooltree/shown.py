@@ -7,7 +7,6 @@ marks, on one line, with characters written out that would not be seen.
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from itertools import islice
 from typing import Any, TypedDict
 
 from langchain_core.messages import ToolCall
@@ -28,6 +27,10 @@ SHOWN_READS = 5
 MOST_VALUES = 200
 """Values in the arguments of a call that are looked for, which takes up to half a second in results of a megabyte."""
 
+MOST_COMPARED = 100_000
+"""Characters of a value, at all places where it stands within a word, that are looked at before it counts as absent:
+one letter alone has more in ten megabytes of prose, and whoever writes a result cannot keep the process busy."""
+
 AROUND = 60
 """Characters of a result that are shown on each side of a value."""
 
@@ -39,6 +42,9 @@ NAME = 3
 
 TELLING = re.compile(r"[@/\d]|\w[.:_-]\w")
 """What an address, a link, a path, an amount or an identifier has, and a word of prose has not."""
+
+VALUE_AS_KEY = re.compile(r"[@/.:\s]|\A\d")
+"""What an address, a link, a number or a text of words has, and the name of a field has not."""
 
 
 class Origin(TypedDict):
@@ -80,28 +86,38 @@ def origins(arguments: Mapping[str, Any], said: Conversation) -> list[Origin]:
         for call, message in reversed(each.pairs())
     ]
 
+    @cache
     def holding(value: str) -> list[str]:
         return [*dict.fromkeys(read for read, text in results if _stands(value, text))]
 
     found: dict[tuple[str, str], Origin] = {}
-    values = _values(arguments)
-    for argument, value in islice(values, MOST_VALUES):
+    room, left = MOST_VALUES, 0
+    for argument, value in _values(arguments):
+        if room <= 0:
+            left += 1
+            continue
+        room -= 1
+        if _stands(value, told):
+            continue
         whole = holding(value)
         parts = [value] if whole else _parts(value)
-        for part in parts:
-            if not _stands(value, told) and not _stands(part, told):
+        for part in parts[: room + 1]:
+            if not _stands(part, told):
                 found[(argument, part)] = Origin(argument=argument, value=part, results=whole or holding(part))
-    if left := sum(1 for _ in values):
+        left += max(0, len(parts) - room - 1)
+        room -= max(0, len(parts) - 1)
+    if left:
         found[("", "")] = Origin(argument="", value=f"{left} more values", results=[])
     return list(found.values())
 
 
 def _values(data: Any, place: str = "") -> Iterator[tuple[str, str]]:
-    """The numbers and texts in arguments, with their places."""
+    """The numbers and texts in arguments, with their places, and what stands as a key in place of a field's name."""
     waiting = [(place, data)]
     while waiting:
         place, data = waiting.pop()
         if isinstance(data, Mapping):
+            yield from ((place, str(key).strip()) for key in data if place and VALUE_AS_KEY.search(str(key).strip()))
             waiting.extend((f"{place}.{key}" if place else str(key), data[key]) for key in reversed(list(data)))
         elif isinstance(data, list | tuple):
             waiting.extend((f"{place}[{at}]", data[at]) for at in reversed(range(len(data))))
@@ -115,17 +131,19 @@ def _parts(value: str) -> list[str]:
     """What is looked for of a value that stands nowhere as a whole: what is telling in prose, and else the value."""
     words = WORDS.findall(value)
     telling = [word.strip(".:!?") for word in words if TELLING.search(word)]
-    return [value] if len(words) <= NAME else telling[:MOST_VALUES]
+    return [value] if len(words) <= NAME else telling
 
 
 def _stands(value: str, text: str) -> bool:
     """Whether a value stands in a casefolded text as a word of its own."""
     value = value.casefold()
-    at = text.find(value)
-    while at >= 0:
+    at = -1
+    for _ in range(max(1, MOST_COMPARED // len(value))):
+        at = text.find(value, at + 1)
+        if at < 0:
+            return False
         if not (_is_word(text[at - 1 : at]) or _is_word(text[at + len(value) : at + len(value) + 1])):
             return True
-        at = text.find(value, at + 1)
     return False
 
 

@@ -1,5 +1,7 @@
 """What a person is shown of a call: what it rests on, on lines that nobody else can write."""
 
+import time
+
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
@@ -50,6 +52,11 @@ def test_a_person_sees_the_request_and_which_results_a_call_rests_on():
         ({"note": "Kind regards, and any questions please to eve@evil.example."}, "note 'eve@evil.example'"),
         ({"note": "Take it all from a-1, and tell nobody"}, None),
         ({"note": "Kind regards from all of us at the office"}, None),
+        ({"items": {"amount_1": True, "x-note": True}}, None),
+        (
+            {"shares": {"eve@evil.example": True}},
+            "only in the result of read_mail(number=3): shares 'eve@evil.example'",
+        ),
         ({"to\nThe user": "Bob"}, r"made up: 'to\nThe user' 'Bob'"),
     ],
 )
@@ -62,6 +69,20 @@ def test_a_person_sees_which_values_the_user_never_named(arguments, told):
 def test_values_beyond_those_looked_for_are_counted():
     lines = shown(numbers=list(range(1_000)))
     assert "Not looked for: 800 more values" in lines
+
+
+def test_words_beyond_those_looked_for_are_counted():
+    note = "Take " + " ".join(f"a.{number}" for number in range(1_000))
+    assert "Not looked for: 800 more values" in shown(note=note)
+
+
+@pytest.mark.parametrize("value", ["a" * 900_000, [f"{'a' * length}" for length in range(1, 200)]])
+def test_no_result_keeps_the_process_busy(value):
+    made = call("read_mail", "1", number=3)
+    said = Conversation([AIMessage("", tool_calls=[made]), ToolMessage("a" * 1_000_000, tool_call_id="1")])
+    begun = time.process_time()
+    origins({"to": value}, said)
+    assert time.process_time() - begun < 2  # seconds: it was a minute
 
 
 def test_nobody_else_can_write_a_line():
