@@ -102,11 +102,19 @@ def _parts(call: ToolCall) -> list[Any]:
 
 
 def _digest(data: Any, call: ToolCall) -> str:
+    if why := _why_not_json(data):
+        msg = f"The arguments of {call['name']!r} cannot be put before a person: {why}. They have to be plain JSON."
+        raise ReviewError(msg)
+    return digest(data)
+
+
+def _why_not_json(data: Any) -> str | None:
+    """Why data has no digest; `None` if it has one."""
     try:
-        return digest(data)
+        digest(data)
     except (ValueError, TypeError, RecursionError) as error:
-        msg = f"The arguments of {call['name']!r} cannot be put before a person: {error}. They have to be plain JSON."
-        raise ReviewError(msg) from error
+        return str(error)
+    return None
 
 
 def check_named(calls: Sequence[ToolCall]) -> None:
@@ -236,6 +244,8 @@ def _malformed(decision: Any, allowed: Sequence[str]) -> str | None:
         isinstance(action, Mapping) and isinstance(action.get("name"), str) and isinstance(action.get("args"), dict)
     ):
         return f'An edit needs {{"edited_action": {{"name": ..., "args": {{...}}}}}}, got {_got(decision)}.'
+    if kind == EDIT and (why := _why_not_json(action)):
+        return f"The arguments of an edit have to be plain JSON: {why}."
     if kind == REJECT and not isinstance(decision.get("message"), str | None):
         return f"The message of a rejection must be a text, got {_got(decision)}."
     return None

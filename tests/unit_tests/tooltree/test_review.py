@@ -212,6 +212,14 @@ def test_an_edited_call_does_not_keep_the_scores_of_the_one_before(review, block
     assert output.value["messages"][1].response_metadata == {"model_provider": "acme"}
 
 
+def test_an_edit_that_is_no_json_is_asked_for_again(review, ran):
+    output = review(
+        AIMessage("", tool_calls=[call("send", "1", to="Ann")]), [edit(to={1: "Ann", "a": "Bob"})], [APPROVE]
+    )
+    assert not output.interrupts
+    assert ran == {"send Ann": 1}
+
+
 def test_effects_that_are_no_mapping_are_refused():
     with pytest.raises(ConfigurationError, match=r"effects must be a mapping .* got \['book'\]"):
         PlanReviewMiddleware(["book"])
