@@ -363,18 +363,22 @@ def check_memory(memory: object) -> None:
 def recall_for(
     memory: CFGMMemory, task: str, *, k: int, own: str | None = None, writer: Writer | None
 ) -> Flow[Recollection]:
-    """Recall what is known of tasks like this one, inside a graph that is running.
-
-    `own` is the id under which this conversation itself is remembered: it is not recalled for itself. If memory fails,
-    that is logged, and nothing is recalled.
-    """
+    """As `recalling`; if memory fails, that is logged, and nothing is recalled."""
     try:
-        recollection = yield from flow_of(memory.recall)(task, k if own is None else k + 1)
+        return (yield from recalling(memory, task, k=k, own=own, writer=writer))
     except ForeignNamespaceError:
         raise
     except Exception as error:  # noqa: BLE001 - the store may be down, and the agent can do without
         logger.warning("Nothing was recalled: %s: %s", type(error).__name__, error)
         return Recollection(task)
+
+
+def recalling(memory: CFGMMemory, task: str, *, k: int, own: str | None, writer: Writer | None) -> Flow[Recollection]:
+    """Recall what is known of tasks like this one, inside a graph that is running.
+
+    `own` is the id under which this conversation itself is remembered: it is not recalled for itself.
+    """
+    recollection = yield from flow_of(memory.recall)(task, k if own is None else k + 1)
     recollection = replace(
         recollection, runs=tuple(run for run in recollection.runs if not is_in(run.trajectory.id, own))[:k]
     )

@@ -11,7 +11,7 @@ from contextvars import Context
 from functools import partial
 from typing import Protocol, TypeVar
 
-from langchain_tooltree.errors import ForeignNamespaceError
+from langchain_tooltree.errors import ForeignNamespaceError, described
 from langchain_tooltree.flows import Flow, FunctionStep, LimitedStep, in_thread, run_flow
 from langchain_tooltree.text import forget_oldest
 
@@ -34,7 +34,11 @@ LAST_SECONDS = 30.0
 """Seconds that a program that ends waits for runs to be written, and for verdicts under way: as long as for most
 replies of a model. A store whose event loop has stopped never answers."""
 
-READ, WRITE = "read from", "written to"
+MOST_REFUSED = 5
+"""So often a store refuses a run, while it takes others, before that is given up: then it is the run, such as one whose
+thread has a name that no database takes. So many refusals in a row end a try to write what waits."""
+
+READ, WRITE, SEARCH = "read from", "written to", "searched"
 
 
 class Trying(Protocol):
@@ -60,6 +64,8 @@ class Outage:
         self._lock = threading.Lock()
         self._down: dict[str, float] = {}  # since when it is left alone, by what cannot be done
         self._unkept: dict[Hashable, Callable[[], Flow[None]]] = {}
+        self._written = 0
+        self._refused: dict[Hashable, tuple[int, int]] = {}  # how often, and how many had been written by then
         self._flushing = threading.Lock()
         self._is_retrying = False
         _OUTAGES.add(self)
@@ -87,10 +93,12 @@ class Outage:
 
         def write() -> Flow[bool]:
             yield from now()
+            self._written += 1
             return True
 
-        # What waits is written in order, so that no old version comes after a new one.
-        may_try = not self._unkept and not self.is_down(READ)  # who cannot read does not know what stands there
+        # No old version may come after a new one, and who cannot read does not know what stands there.
+        is_free = not self._unkept or (key not in self._unkept and not self.is_down(WRITE))
+        may_try = is_free and not self.is_down(READ)
         if may_try and (yield from self.trying(WRITE, write, otherwise=False)):
             return True
         with self._lock:
@@ -107,17 +115,47 @@ class Outage:
         if not self._unkept:
             return
         yield FunctionStep(lambda _: self._flushing.acquire(), None)
+        before, refused, in_a_row = self._written, dict[Hashable, Exception](), 0
         try:
             for key, write in list(self._unkept.items()):
-                yield from write()
-                with self._lock:
-                    if self._unkept.get(key) is write:
-                        del self._unkept[key]
-            self._answers(WRITE)
-        except Exception as error:  # noqa: BLE001 - as above
-            self._failed(WRITE, error)
+                try:
+                    yield from write()
+                except Exception as error:  # noqa: BLE001 - as above
+                    refused[key] = error
+                    in_a_row += 1
+                else:
+                    in_a_row = 0
+                    self._written += 1
+                    with self._lock:
+                        self._refused.pop(key, None)
+                        if self._unkept.get(key) is write:
+                            del self._unkept[key]
+                if in_a_row == MOST_REFUSED:
+                    break
+            doubtful = [error for key, error in refused.items() if not self._is_refused(key, error, before)]
+            if self._written > before or not refused:
+                self._answers(WRITE)
+            elif doubtful:
+                self._failed(WRITE, doubtful[0])
         finally:
             self._flushing.release()
+
+    def _is_refused(self, key: Hashable, error: Exception, before: int) -> bool:
+        """Have a run wait behind the others; whether the store has taken others while it did not take this one."""
+        with self._lock:
+            times, written = self._refused.get(key, (0, before))
+            times += self._written > written
+            write = self._unkept.pop(key, None)
+            is_lost = times == MOST_REFUSED
+            self._refused.pop(key, None)
+            if write is not None and not is_lost:
+                self._unkept[key] = write
+                self._refused[key] = times, self._written
+        if is_lost:
+            logger.warning(
+                "A run is lost, which the store refuses while it takes others: %r (%s)", key, described(error)
+            )
+        return times > 0
 
     def _retry(self) -> None:
         while True:

@@ -45,7 +45,7 @@ from langchain_tooltree.learning.learnt import ExperienceStatus, Learnt, Request
 from langchain_tooltree.learning.shared import KEPT_REQUESTS, Shared
 from langchain_tooltree.models import is_chat_model, resolve_model
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
-from langchain_tooltree.stores.chroma import ChromaStore
+from langchain_tooltree.stores.chroma import PatientChromaStore
 from langchain_tooltree.text import digest, forget_oldest
 
 logger = logging.getLogger(__name__)
@@ -91,7 +91,8 @@ class Experience:
 
     Args:
         store_or_path: An `ExperienceStore`, any LangGraph store, or a local folder, for which `ChromaStore` is used.
-            A folder belongs to one process at a time; several share a server or a database.
+            A folder belongs to one process at a time; several share a server or a database. One that another embedder
+            filled is neither searched nor written to, and agents go on without it.
         model: Writes tips, and reflects where something goes wrong: a chat model, or the name of one. Neither is done
             without.
         verdict: Says whether a run succeeded: a function (see `VerdictFunction`), a chat model, the name of one, or a
@@ -501,7 +502,7 @@ def _store_from(given: Any, namespace: Sequence[str] | None, embeddings: Embeddi
             raise ConfigurationError(msg)
         return given
     if isinstance(given, str | os.PathLike):
-        given = ChromaStore(given, embeddings=embeddings)
+        given = PatientChromaStore(given, embeddings=embeddings)
     if not isinstance(given, BaseStore):
         msg = (
             "store_or_path must be a folder, a LangGraph store such as InMemoryStore(), or an ExperienceStore; "

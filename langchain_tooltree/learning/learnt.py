@@ -13,7 +13,7 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.language_models import BaseChatModel
 
 from langchain_tooltree.anomaly.detector import standard_detector
-from langchain_tooltree.cfgm.memory import DEFAULT_K, DEFAULT_MAX_CHARACTERS, CFGMMemory, recall_for
+from langchain_tooltree.cfgm.memory import DEFAULT_K, DEFAULT_MAX_CHARACTERS, CFGMMemory, recalling
 from langchain_tooltree.cfgm.recall import RecalledRun, Recollection, examples_in, recall_text
 from langchain_tooltree.cfgm.reflection import Reflector, correction_text
 from langchain_tooltree.cfgm.tips import Tip, all_tips
@@ -23,7 +23,7 @@ from langchain_tooltree.experience.agreement import Agreement, agreement
 from langchain_tooltree.experience.guide import NextTools, Remembered
 from langchain_tooltree.experience.hints import hint_line
 from langchain_tooltree.experience.namespaces import Namespace
-from langchain_tooltree.experience.outage import READ, Outage
+from langchain_tooltree.experience.outage import READ, SEARCH, Outage
 from langchain_tooltree.experience.recorder import own_record
 from langchain_tooltree.experience.recording import keyed_chat
 from langchain_tooltree.experience.records import ChatMessage
@@ -182,8 +182,8 @@ class Learnt:
         """The ids of the runs that are most like a task, the run of this conversation aside, and their tips."""
         if not task or self.outage.is_down(READ):
             return [], []
-        recall = partial(recall_for, self.memory, task, k=DEFAULT_K, own=own, writer=current_writer())
-        found = yield from self.outage.trying(READ, recall, otherwise=Recollection(task))
+        recall = partial(recalling, self.memory, task, k=DEFAULT_K, own=own, writer=current_writer())
+        found = yield from self.outage.trying(SEARCH, recall, otherwise=Recollection(task))
         return [each.trajectory.id for each in found.runs], [tip.to_dict() for tip in found.tips]
 
     def take_tips(self) -> Flow[None]:

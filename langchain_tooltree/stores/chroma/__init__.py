@@ -1,5 +1,5 @@
 """ChromaStore: long-term memory of LangGraph on chromadb."""
 
-from langchain_tooltree.stores.chroma.store import ChromaStore
+from langchain_tooltree.stores.chroma.store import ChromaStore, PatientChromaStore
 
-__all__ = ["ChromaStore"]
+__all__ = ["ChromaStore", "PatientChromaStore"]

@@ -7,7 +7,7 @@ import os
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from langchain_core.embeddings import Embeddings
 from langgraph.store.base import BaseStore, GetOp, Item, ListNamespacesOp, Op, Result, SearchItem, SearchOp
@@ -66,6 +66,8 @@ class ChromaStore(BaseStore):
             the first method that embeds.
     """
 
+    _compares_at_once: ClassVar = True
+
     def __init__(
         self,
         path_or_client: str | os.PathLike[str] | ClientAPI,
@@ -83,7 +85,8 @@ class ChromaStore(BaseStore):
         # A store that is dropped without close() must not keep its folder.
         self._finalizer = weakref.finalize(self, self._chroma.release)
         try:
-            self._check_embedder(None)
+            if self._compares_at_once:
+                self._check_embedder(None)
         except BaseException:
             self.close()
             raise
@@ -214,6 +217,12 @@ class ChromaStore(BaseStore):
             if (items := self._chroma.items(namespace)) is not None and items.count()
         )
         return list_matching(filled, op)
+
+
+class PatientChromaStore(ChromaStore):
+    """One for an agent that goes on without it: that another embedder filled it is raised where it embeds."""
+
+    _compares_at_once = False
 
 
 def _found(namespace: Labels, item: StoredItem, score: float | None) -> SearchItem:

@@ -6,13 +6,13 @@ import time
 
 import pytest
 from langchain.agents import create_agent
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.base import PutOp
 from langgraph.store.memory import InMemoryStore
 
-from langchain_tooltree import Experience, ToolTreeMiddleware
+from langchain_tooltree import Experience, HashingEmbeddings, ToolTreeMiddleware, Trajectory
 from langchain_tooltree.testing import ScriptedChatModel
 from tests.internals.experience import outage_module
 
@@ -138,3 +138,48 @@ async def test_so_many_runs_wait_and_the_oldest_are_given_up(path, monkeypatch):
     await desk.experience.asettle()
 
     assert desk.kept() == {"two": 2, "three": 2}
+
+
+class Choosy(Moody):
+    """Takes no key with a lone surrogate, as no database does."""
+
+    def batch(self, ops):
+        ops = list(ops)
+        for op in ops:
+            getattr(op, "key", "").encode()
+        return super().batch(ops)
+
+
+async def test_a_run_that_no_store_takes_keeps_no_other_from_being_kept(monkeypatch, caplog):
+    monkeypatch.setattr(outage_module, "MOST_REFUSED", 2)
+    monkeypatch.setattr(__name__ + ".Moody", Choosy)
+    desk = Desk("async")
+
+    for thread in ("one", "bad\ud800", "two"):
+        await desk.turn(thread)
+    await desk.experience.asettle()
+    await desk.turn("three")
+
+    assert desk.kept() == {"one": 2, "two": 2, "three": 2}
+    assert not any("is lost" in each for each in said(caplog))
+    await desk.experience.asettle()
+    assert "refuses while it takes others: (('all',), 'bad\\ud800')" in said(caplog)[-1]
+
+
+@pytest.mark.slow
+def test_an_agent_whose_folder_another_embedder_filled_goes_on_and_it_is_said_once(tmp_path, caplog):
+    before = Experience(tmp_path, namespace=("all",), embeddings=HashingEmbeddings(dims=16))
+    before.learn(Trajectory.from_messages([HumanMessage("Where is the key?")], id="0", success=True))
+    before.store.place[0].close()
+    after = Experience(tmp_path, namespace=("all",), embeddings=HashingEmbeddings(dims=32), verdict=lambda _: True)
+    call = {"name": "look", "args": {"place": "desk"}, "id": "1"}
+    replies = [AIMessage("", tool_calls=[call]), 'On the desk. {"missing": "nothing"}'] * 2
+    middleware = [ToolTreeMiddleware(effects={"look": "read"}, experience=after)]
+    agent = create_agent(ScriptedChatModel(replies=replies), [look], middleware=middleware)
+
+    for _ in range(2):
+        assert agent.invoke({"messages": [("user", "Where is the key?")]})["messages"][-1].text == "On the desk."
+
+    told = [each for each in said(caplog) if "filled by HashingEmbeddings(dims=16)" in each]
+    assert ["searched" in each for each in told] == [True, False]  # each of the two things that cannot be done, once
+    after.store.place[0].close()
