@@ -95,16 +95,9 @@ class AnomalyDetector:
     def check(self, messages: Sequence[Any] | Conversation, *, tools: GivenTools | None = None) -> Flow[Anomaly | None]:
         """Look at the observations that came after the latest calls.
 
-        Args:
-            messages: The conversation: LangChain messages, or what `convert_to_messages` takes.
-            tools: The tools that the agent has now, by name or otherwise; a call of any other tool that failed is a
-                call of an unknown one.
-
-        Returns:
-            The anomaly; `None` if there is none, or if the conversation does not end in an observation.
-
-        Raises:
-            Exception: What a classifier function raised.
+        `None` if nothing is off, or if the conversation, LangChain messages or what `convert_to_messages` takes, does
+        not end in an observation. With the `tools` that the agent has now, a call of any other tool that failed is one
+        of an unknown tool. What a classifier function raises is raised.
         """
         said = Conversation.of(messages)
         if said.latest_round is None or not (seen := rules.observed(said.latest_round.steps())):

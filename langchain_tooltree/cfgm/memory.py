@@ -79,7 +79,6 @@ class CFGMMemory:
         max_concurrency: Tasks about which tips are asked for at once.
         models: Other models for single roles: `"focus"` writes focus points, `"policy"` acts in environments,
             `"reflection"` reflects on failed attempts and on anomalies, and `"tips"` takes tips.
-
     """
 
     def __init__(
@@ -139,20 +138,12 @@ class CFGMMemory:
     def focus_points(
         self, description: str, examples: Sequence[str | Trajectory] = (), *, config: RunnableConfig | None = None
     ) -> Flow[list[str]]:
-        """Say what to watch while exploring an environment (CFGM, Alg. 1).
+        """Say what to watch while exploring an environment (CFGM, Alg. 1): at most 10 points, most important first.
 
-        They are kept: with the same arguments, the model is asked once. `collect` uses the ones made or asked for last.
-
-        Args:
-            description: What the environment is, what its tools do, what tasks are like.
-            examples: Runs or texts from it; the first 12 are shown to the model.
-            config: As for all methods.
-
-        Returns:
-            At most 10 focus points, the most important first.
-
-        Raises:
-            ReplyError: If the model's replies hold no focus points, even when it is asked again.
+        `description` says what the environment is, what its tools do, what tasks are like; of the `examples`, runs or
+        texts from it, the model is shown the first 12. They are kept: with the same arguments, the model is asked once.
+        `collect` uses the ones made or asked for last. Raises `ReplyError` if the model's replies hold none, even when
+        it is asked again.
         """
         collection = self.experience.within_config(config).collection(focus.LABEL)
         return (yield from focus.focus_points(self._model_for("focus"), collection, description, examples))
@@ -281,25 +272,13 @@ class CFGMMemory:
         detector: AnomalyDetector | None = None,
         config: RunnableConfig | None = None,
     ) -> Flow[Trajectory]:
-        """Do a task in an environment, with what is remembered (CFGM, Alg. 3).
+        """Do a task in an environment, with what is remembered (CFGM, Alg. 3); returns the run, judged.
 
-        The memory's model acts. It reads the most similar successes and their tips, and where observations are
-        anomalous, a reflection on key information is appended to them, as by a `CFGMMiddleware`.
-
-        Args:
-            environment: With `reset(task)` and `step(action)`, as for `collect`; it is not closed.
-            task: What to do.
-            evaluate: As for `collect`.
-            k: How many runs to recall at the most.
-            max_steps: Steps that may be taken.
-            detector: Tells anomalous observations from normal ones.
-            config: As for all methods.
-
-        Returns:
-            The run, judged. It is not kept; `memory.experience.add(run)` does that.
-
-        Raises:
-            ToolTreeError: If the model or the environment cannot be reached.
+        The memory's model acts. It reads the most similar successes, at most `k`, and their tips, and where
+        observations are anomalous, a reflection on key information is appended to them, as by a `CFGMMiddleware`.
+        Environment and `evaluate` are as for `collect`; it is not closed. The run is not kept;
+        `memory.experience.add(run)` does that. Raises `ToolTreeError` if the model or the environment cannot be
+        reached.
         """
         if not is_environment(environment):
             msg = f"environment must have reset and step, got {type(environment).__name__}."

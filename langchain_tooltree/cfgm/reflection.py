@@ -195,20 +195,12 @@ class Reflector:
         instructions: str = "",
         meter: Meter | None = None,
     ) -> Flow[Reflection | None]:
-        """Reflect on an anomaly.
+        """Reflect on an anomaly at the end of a conversation; `None` if the model has said nothing usable.
 
-        Args:
-            messages: The conversation, up to the observation that is anomalous.
-            anomaly: What is off.
-            tips: Advice from experience.
-            examples: Similar runs that went well, in words, as `examples_in` finds them in what was recalled.
-            tools: The tools that the agent has, in OpenAI form.
-            task: What was asked for, where the conversation does not show it any more.
-            instructions: The agent's system prompt, where the conversation does not begin with it.
-            meter: Counts the model calls and bounds them; problems are noted there.
-
-        Returns:
-            The reflection; `None` if the model has said nothing usable.
+        `tips` are advice from experience, `examples` similar runs that went well, in words, as `examples_in` finds them
+        in what was recalled, and `tools` those that the agent has, in OpenAI form. `task` and `instructions` are for a
+        conversation that does not show what was asked for any more, or does not begin with the system prompt. `meter`
+        counts the model calls and bounds them; problems are noted there.
         """
         readings: list[Reflection] = []
 

@@ -15,18 +15,14 @@ from langchain_tooltree.errors import ConfigurationError, import_extra
 def mcp_effects(tools: Iterable[BaseTool], *, server: str) -> dict[str, DeclaredEffect]:
     """Believe the read-only hints of one MCP server that you trust.
 
-    A hint is a claim of the server, so it counts only where you name the server:
-    `effects={**mcp_effects(await client.get_tools(server_name="files"), server="files")}`. It holds for the very tools
-    that you pass: a tool of another server is a write even if it bears the same name.
+    A hint is a claim of the server, so it counts only where you name the server: `effects={**mcp_effects(await
+    client.get_tools(server_name="files"), server="files")}`. It holds for the very tools that you pass: a tool of
+    another server is a write even if it bears the same name. Pass tools of that server, loaded with
+    langchain-mcp-adapters or `langchain.mcp`; those that name another one are left out, but with `langchain.mcp`, a
+    server's name is its own claim as well.
 
-    Args:
-        tools: Tools of that server, loaded with langchain-mcp-adapters or `langchain.mcp`. Best pass no others: with
-            `langchain.mcp`, a server's name is its own claim as well.
-        server: Its name. Tools that name another server are left out.
-
-    Returns:
-        `"read"` for tools hinted read-only, `"write"` for those hinted otherwise, or hinted destructive as well; no
-        entry without a hint.
+    Returns `"read"` for tools hinted read-only, `"write"` for those hinted otherwise, or hinted destructive as well; no
+    entry without a hint.
     """
     effects: dict[str, DeclaredEffect] = {}
     for tool in tools:
@@ -80,17 +76,9 @@ def sql_reads(
     the database is not seen, such as views and triggers: let the tool connect with a role that may do no more than it
     has to.
 
-    Args:
-        argument: The argument that holds the SQL.
-        dialect: The database's, as sqlglot names it: `"sqlite"`, `"postgres"`, `"mysql"`, `"tsql"`, `"snowflake"`, ...
-        functions: Functions of your own that only compute. Any function that is not known may act.
-
-    Returns:
-        A function of the arguments, for `effects`.
-
-    Raises:
-        ConfigurationError: If there is no such dialect.
-        MissingExtraError: If sqlglot is not installed: `pip install 'langchain-tooltree[sql]'`.
+    `argument` holds the SQL; `dialect` is the database's, as sqlglot names it: `"sqlite"`, `"postgres"`, `"mysql"`,
+    `"tsql"`, `"snowflake"`, ... `functions` are some of your own that only compute: any that is not known may act.
+    Raises `ConfigurationError` if there is no such dialect, and `MissingExtraError` without `langchain-tooltree[sql]`.
     """
     import_extra("sqlglot", "sql", "sql_reads")
     from langchain_tooltree.effects.sql import check_dialect  # noqa: PLC0415 - as above

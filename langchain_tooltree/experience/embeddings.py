@@ -25,15 +25,9 @@ _SUBWORD = 4
 class HashingEmbeddings(Embeddings):
     """Embeds text by hashing its words, word pairs and subwords (the hashing trick, Weinberger et al. 2009).
 
-    Similar wording gives similar vectors; meaning beyond wording is not seen. It is deterministic across machines and
-    Python versions, costs microseconds, and serves as the default so that nothing is downloaded. Any LangChain
-    `Embeddings` can take its place.
-
-    Args:
-        dims: Length of the vectors.
-
-    Raises:
-        ConfigurationError: If `dims` is not a whole number of 1 or more.
+    Similar wording gives similar vectors, of length `dims`; meaning beyond wording is not seen. It is deterministic
+    across machines and Python versions, costs microseconds, and serves as the default so that nothing is downloaded.
+    Any LangChain `Embeddings` can take its place.
     """
 
     def __init__(self, dims: int = DEFAULT_DIMENSIONS) -> None:

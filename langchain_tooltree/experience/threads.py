@@ -33,17 +33,12 @@ def load_thread(
 ) -> Flow[Trajectory]:
     """Read the trajectory of a thread: all that was ever said, also what was removed or summarised later.
 
-    Args:
-        graph: The compiled graph, with its checkpointer.
-        config: Names the thread: `{"configurable": {"thread_id": "1"}}`.
-        messages_key: Where the state keeps its messages.
-        task: What was asked for; the first user message if left out.
-        success: Whether it succeeded; `None` if nobody has said.
+    Its id is the thread's. Messages stand in order of first appearance, each in its last form. What sub-agents said
+    that is not in the graph's own messages stands in `branches`. A call that is interrupted has no outcome yet, and
+    neither have those of the same step, which LangGraph takes over when all are done.
 
-    Returns:
-        The trajectory, its id being the thread's. Messages stand in order of first appearance, each in its last form.
-        What sub-agents said that is not in the graph's own messages stands in `branches`. A call that is interrupted
-        has no outcome yet, and neither have those of the same step, which LangGraph takes over when all are done.
+    `config` names the thread: `{"configurable": {"thread_id": "1"}}`. `task` is the first user message if left out, and
+    `success` is `None` if nobody has said.
 
     Raises:
         ConfigurationError: If the graph has no checkpointer, or `config` names no thread.

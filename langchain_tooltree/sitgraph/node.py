@@ -26,18 +26,10 @@ logger = logging.getLogger(__name__)
 def with_suggestions(
     messages: Sequence[BaseMessage], suggestions: Sequence[Suggestion | Mapping[str, Any]]
 ) -> list[BaseMessage]:
-    """A prompt with suggestions in it, for the model node of a graph of your own.
+    """A prompt with suggestions in it, for the model node of a graph of your own; see `SITGraphNode`.
 
-    ```python
-    def call_model(state):
-        return {"messages": [model.invoke(with_suggestions(state["messages"], state["suggestions"]))]}
-    ```
-
-    The suggestions are what a `SITGraphNode` has written or `SITGraph.suggest` returned.
-
-    Returns:
-        A new list. The suggestions stand at the end of its system message, which is made if there is none. Without
-        suggestions, the same messages.
+    The suggestions are what a `SITGraphNode` has written or `SITGraph.suggest` returned. They stand at the end of the
+    system message of a new list, which is made if there is none. Without suggestions, these are the same messages.
     """
     text = hints(map(plain, suggestions))
     if not text:

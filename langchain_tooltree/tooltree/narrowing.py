@@ -94,19 +94,13 @@ class ToolNarrowing:
         attempt: int = 1,
         before: Sequence[str] = (),
     ) -> Flow[ToolChoice]:
-        """Choose the tools to show in a state.
+        """Choose the tools to show in a state, of those `allowed`, by the `requests`, latest last.
 
-        A state is asked again only when all that it offered has failed. The wording may have hidden the tool that it
-        needs ("write to Ann" takes the address book without a word of it), so each further attempt shows tools that
-        rank next. The agent's own step does not count: it made one choice among the tools that it was shown, and the
-        others are worth no less for that.
-
-        Args:
-            requests: What the user has asked for, latest last.
-            context: Gives all that was said, called and observed, latest last; only called where it is needed.
-            allowed: Names of the tools that may be shown.
-            attempt: How often the state is asked now, from 1.
-            before: Names of the tools that were shown before.
+        `context` gives all that was said, called and observed; it is only called where it is needed. A state is asked
+        again, in a further `attempt`, only when all that it offered has failed. The wording may have hidden the tool
+        that it needs ("write to Ann" takes the address book without a word of it), so each further attempt shows tools
+        that rank next to those shown `before`. The agent's own step does not count: it made one choice among the tools
+        that it was shown, and the others are worth no less for that.
         """
         permitted = frozenset(allowed)
         names = [name for name in self.library.names if name in permitted]

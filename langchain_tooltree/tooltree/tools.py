@@ -119,16 +119,9 @@ def _output_schema(tool: BaseTool) -> Mapping[str, Any] | None:
 class ToolLibrary(Sequence[BaseTool]):
     """Tools with their cards; accepted wherever tools are.
 
-    Args:
-        tools: LangChain tools or functions, or another library.
-        cards: Cards that enrich the derived ones, matched by name.
-
-    Attributes:
-        names: Names of the tools, in their order.
-        by_name: The tools.
-
-    Raises:
-        ToolDefinitionError: If there are no tools, two share a name, something is not a tool, or a card names none.
+    `tools` are LangChain tools or functions, or another library; `cards` enrich the derived ones, matched by name.
+    `names` stand in their order. Raises `ToolDefinitionError` if there are no tools, two share a name, something is not
+    a tool, or a card names none.
     """
 
     def __init__(self, tools: Iterable[BaseTool | Callable[..., Any]], cards: Iterable[ToolCard] = ()) -> None:

@@ -215,24 +215,15 @@ class SearchConfig:
         """The settings of the paper, to reproduce it; together with `prompts=Prompts.paper()`, its judging.
 
         The paper prints Eq. 1, lambda 1.4, the thresholds .3 and .4, 60 rollouts, a gain of 1e-3 over 10 of them, and
-        the top 20 tools; and that each tool gets one draft, each candidate and each observation one judge call, with
-        no goal score. It prints no `top_k`, no `max_depth` and no temperature: the first two are ours, and the
-        temperature is that of the model you pass. Also ours are one rollout at a time, one proposal a state, and every
-        search from the start, where it says nothing.
+        the top 20 tools; and that each tool gets one draft, each candidate and each observation one judge call, with no
+        goal score. It prints no `top_k`, no `max_depth` and no temperature: the first two are ours, and the temperature
+        is that of the model you pass. Also ours are one rollout at a time, one proposal a state, and every search from
+        the start, where it says nothing.
 
-        The earlier ACL-format version first has a coarse planner narrow the tools, and a second model score what calls
-        brought back: pass that as `post_judge=`. It takes the cumulative reward of a path for its value; here the mean
-        reward Q of each call leads to the best path in both forms.
-
-        Args:
-            form: Which version of the paper.
-            **changes: Fields to set differently.
-
-        Returns:
-            The configuration.
-
-        Raises:
-            ConfigurationError: If a value is out of range, or there is no such form.
+        The earlier ACL-format version (`form`) first has a coarse planner narrow the tools, and a second model score
+        what calls brought back: pass that as `post_judge=`. It takes the cumulative reward of a path for its value;
+        here the mean reward Q of each call leads to the best path in both forms. `changes` are fields to set
+        differently.
         """
         if form not in {"iclr", "acl"}:
             msg = f"form must be 'iclr' or 'acl', got {form!r}."
