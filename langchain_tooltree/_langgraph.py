@@ -6,7 +6,7 @@ LangGraph, so that a release that changes something fails there first, and not i
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, count
@@ -276,11 +276,8 @@ def numbered_apart(position: int) -> dict[str, Any]:
     With these, the graphs in each call have numbers of their own, whichever starts first.
     """
     scratchpad = (configurable_here() or {}).get(_SCRATCHPAD)
-    return {} if scratchpad is None else {_SCRATCHPAD: _with_numbers(scratchpad, count(position * _GRAPHS))}
-
-
-def _with_numbers(scratchpad: Any, numbers: Iterator[int]) -> Any:
-    return replace(scratchpad, subgraph_counter=numbers.__next__)
+    numbers = count(position * _GRAPHS)
+    return {} if scratchpad is None else {_SCRATCHPAD: replace(scratchpad, subgraph_counter=numbers.__next__)}
 
 
 # Checkpoints.

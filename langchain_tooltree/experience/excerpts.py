@@ -48,7 +48,10 @@ def excerpt(record: Record, *, max_characters: int) -> list[Entry]:
 
 def told_of(record: Record) -> list[Entry]:
     """The entries of a whole run; only long texts in it lose their middle."""
-    told: list[Entry] = shortened_in(list(_told_in(record)))
+    entries: list[Entry] = []
+    for each in woven(enumerate(record.chat()), record.branches):
+        entries += _told(each.messages, {"agent": each.name}) if isinstance(each, Branch) else _told([each], {})
+    told: list[Entry] = shortened_in(entries)
     return told
 
 
@@ -67,11 +70,6 @@ def ends_of(entries: list[Entry], max_characters: int) -> list[Entry]:
         left -= sizes[last]
     missing = [{"left_out": f"{last - first} entries"}] if last > first else []
     return [*entries[:first], *missing, *entries[last:]]
-
-
-def _told_in(record: Record) -> Iterator[Entry]:
-    for each in woven(enumerate(record.chat()), record.branches):
-        yield from _told(each.messages, {"agent": each.name}) if isinstance(each, Branch) else _told([each], {})
 
 
 def _told(messages: Sequence[ChatMessage], by: Mapping[str, str]) -> Iterator[Entry]:

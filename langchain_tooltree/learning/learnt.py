@@ -78,13 +78,13 @@ class Learnt:
         store: ExperienceStore,
         model: BaseChatModel | None,
         embeddings: Embeddings | None,
-        outage: Outage | None = None,
+        outage: Outage,
         *,
         quarantine: bool = False,
     ) -> None:
         self.store = store
         self._quarantine = quarantine
-        self.outage = outage or Outage()
+        self.outage = outage
         self.graph = SITGraph(embeddings=embeddings)
         self.refusals = Refusals()
         self.memory = CFGMMemory(model, store)
