@@ -22,6 +22,7 @@ from langchain_tooltree.learning.experience import Experience
 from langchain_tooltree.models import resolve_model
 from langchain_tooltree.sitgraph.middleware import SITGraphMiddleware
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
+from langchain_tooltree.tooltree.driver import with_option_docs
 from langchain_tooltree.tooltree.judge import Judge
 from langchain_tooltree.tooltree.middleware import ToolTreeMiddleware
 from langchain_tooltree.tooltree.prompts import Prompts
@@ -33,7 +34,8 @@ from langchain_tooltree.tooltree.tool_executor import HostHooks
 from langchain_tooltree.tooltree.tools import ToolLibrary, as_tools
 
 
-def create_tooltree_agent(
+@with_option_docs
+def create_tooltree_agent(  # noqa: D417 - the options are described by `search`
     model: str | BaseChatModel,
     tools: Sequence[BaseTool | Callable[..., Any] | dict[str, Any]] | None = None,
     *,
@@ -69,24 +71,11 @@ def create_tooltree_agent(
     Args:
         model: The agent's model: it proposes calls and writes the answers.
         tools: As for `create_agent`, or a `ToolLibrary` with cards.
-        judge: Scores calls: a chat model, the name of one, or a function. The agent's model if left out.
-        post_judge: Another judge for the observations.
-        config: The settings.
-        effects: Which tools only `"read"`, or, by a function of the arguments, which of their calls do: see `sql_reads`
-            in `langchain_tooltree.effects`. Pairs are taken, too, so that a tool itself can be named, and no other
-            stands for it. Every other call is a `"write"`: judged, and run in a sandbox or not at all.
-        approve_reads: Reads that may tell the outside something, such as those of web pages: never run while searching,
-            and approved by a person first. Needs `review=True`.
-        sandbox: A forkable world, in which the writes of its tools are tried out.
-        same: Whether a write came out as in the sandbox: from the result tried and the real one, as
-            `ToolMessage`s. If left out, they may differ in times, dates and generated identifiers.
-        embeddings: Ranks tools where there are too many to show, or the name of one; `HashingEmbeddings` if left out.
-        retriever: Ranks them instead: a LangChain retriever, or a function from a text to names of tools, best first.
-        prompts: What the models are told, where it differs from the default `Prompts`.
+        **options: As for `search`.
         when: Decides which model calls deserve a search; see `ToolTreeMiddleware`.
-        review: Whether a person approves every write, with the plan and its alternatives before them; see
-            `PlanReviewMiddleware`. Needs a checkpointer: `checkpointer=`, that of a graph around the agent, or that of
-            a server.
+        review: Whether a person approves every write, and what is under `approve_reads`, with the plan and its
+            alternatives before them; see `PlanReviewMiddleware`. Needs a checkpointer: `checkpointer=`, that of a graph
+            around the agent, or that of a server.
         experience: What the agent has been through: recalled before a turn, asked at each step of a search, and made
             richer by each run. It is the ordinary way; `graph` and `memory` are parts of it for those who want one.
         verdict: Says whether a run succeeded, for `experience`, `graph` and `memory`: a function (see

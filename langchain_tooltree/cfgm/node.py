@@ -118,10 +118,7 @@ class CFGMReflectionNode(Runnable[Any, Correction]):
         detector: Tells anomalous observations from normal ones.
         tools: The tools that the agent has: LangChain tools, functions, dicts in OpenAI form, or names. They are
             described in the question to the model, and failed calls of other tools are recognised as such.
-        cooldown: A reflection is followed by another one in the `cooldown`th round of calls after it at the earliest.
-        max_reflections: How many reflections there may be from one message of the user to the next.
-        patience: How many anomalies of one episode pass before the first reflection: agents get over most single ones
-            by themselves. A loop is reflected upon at once, and with 0 each first anomaly is, as in the paper.
+        cooldown, max_reflections, patience: As for `CFGMMiddleware`.
         k: How many runs to take tips from at the most.
         messages_key: Where in the state the conversation stands.
     """

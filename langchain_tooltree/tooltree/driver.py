@@ -63,7 +63,7 @@ from langchain_tooltree.tooltree.planner import (
 from langchain_tooltree.tooltree.result import KEY, SearchResult
 from langchain_tooltree.tooltree.search import Operation
 
-ClassT = TypeVar("ClassT", bound=type[Any])
+MadeT = TypeVar("MadeT")
 
 CALL = "tooltree_call"
 """Name of the tasks, in traces and in the identifiers by which a resumed search finds their results."""
@@ -351,7 +351,8 @@ def search(
             in `langchain_tooltree.effects`. Pairs are taken, too, so that a tool itself can be named, and no other
             stands for it. Every other call is a `"write"`: judged, and run in a sandbox or not at all.
         approve_reads: Reads that may tell the outside something, such as those of web pages: never run while searching,
-            and left to the host. Name them to `PlanReviewNode` or `PlanReviewMiddleware` as well, which then asks.
+            and left to the host. Name them to a `PlanReviewNode` or `PlanReviewMiddleware` as well, which then asks;
+            an agent with `review=True` asks by itself, and needs that for them.
         sandbox: A forkable world, in which the writes of its tools are tried out.
         same: Whether a write came out as in the sandbox: from the result tried and the real one, as
             `ToolMessage`s. If left out, they may differ in the second they were made, in how long that took, and in
@@ -392,9 +393,9 @@ def search(
 asearch = async_twin(search)
 
 
-def with_option_docs(kind: ClassT) -> ClassT:
-    """Have a class say in `help()` of each option what `search` says of it."""
+def with_option_docs(maker: MadeT) -> MadeT:
+    """Have what makes a planner say in `help()` of each option what `search` says of it."""
     said = inspect.getdoc(search) or ""
     options = said[said.find("    judge: ") : said.find("    on_event: ")]
-    kind.__doc__ = (inspect.getdoc(kind) or "").replace("    **options: As for `search`.\n", options)
-    return kind
+    maker.__doc__ = (inspect.getdoc(maker) or "").replace("    **options: As for `search`.\n", options)
+    return maker
