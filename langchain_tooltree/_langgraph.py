@@ -266,7 +266,9 @@ def answer_ahead(answer: Any) -> None:
 def replace_answers(answer: Any) -> None:
     """Have the task that is running find this in place of all its answers if it runs again after it failed."""
     configurable = configurable_here() or {}
-    configurable[_SEND]([(_ANSWERS, [answer for _ in configurable[_SCRATCHPAD].resume])])
+    answers = configurable[_SCRATCHPAD].resume
+    answers[:] = [answer for _ in answers]  # for a retry, which drops what a failed attempt has sent
+    configurable[_SEND]([(_ANSWERS, [*answers])])
 
 
 def numbered_apart(position: int) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from langgraph.prebuilt.tool_node import ToolInvocationError
 from langgraph.runtime import get_runtime
 from langgraph.store.memory import InMemoryStore
 from langgraph.store.sqlite.aio import AsyncSqliteStore
-from langgraph.types import Command, Interrupt, Send, interrupt
+from langgraph.types import Command, Interrupt, RetryPolicy, Send, interrupt
 from pydantic import BaseModel, ValidationError
 
 import langchain_tooltree
@@ -410,6 +410,26 @@ def test_an_answer_given_ahead_is_kept_with_its_task_and_is_gone_when_the_task_i
     assert graph.invoke(Command(resume="b"), THREAD)["said"] == ["ahead", "b"]
     [anew] = inside.interrupts_in(graph.invoke(None, before))
     assert anew.value == "A?"
+
+
+def test_a_task_that_is_retried_finds_its_answers_replaced():
+    seen = []
+
+    def node(_):
+        seen.append(interrupt("A?"))
+        if seen[-1] == "a":
+            inside.replace_answers("void")
+            raise ConnectionError
+        return {"said": [interrupt("B?")]}
+
+    graph = StateGraph(Listed)
+    graph.add_node("node", node, retry_policy=RetryPolicy(initial_interval=0))
+    graph.add_edge(START, "node")
+    graph = graph.compile(checkpointer=InMemorySaver())
+    graph.invoke({"said": []}, THREAD)
+    graph.invoke(Command(resume="a"), THREAD)
+    assert graph.invoke(Command(resume="b"), THREAD)["said"] == ["b"]
+    assert seen == ["a", "void", "void"]
 
 
 def test_a_task_that_failed_finds_its_answers_replaced():

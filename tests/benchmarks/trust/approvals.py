@@ -20,7 +20,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.prebuilt import ToolNode
-from langgraph.types import Command, Send, interrupt
+from langgraph.types import Command, RetryPolicy, Send, interrupt
 
 from langchain_tooltree import PlanReviewMiddleware, PlanReviewNode, create_tooltree_agent, review_condition
 from langchain_tooltree.testing import ScriptedChatModel
@@ -68,6 +68,7 @@ class Desk:
         self.consents: Counter[str] = Counter()
         self.refusals: list[Exception] = []
         self.fails = 0  # so many writes fail after their effect
+        self.retries: RetryPolicy | None = None  # of the tools node in a graph of one's own
         self.curious = False  # whether writes ask something of their own
         self.together: threading.Barrier | None = None  # at which two writes wait for each other
         self.thread: Any = {"configurable": {"thread_id": "1"}}
@@ -187,7 +188,7 @@ class Desk:
         bound = model.bind_tools(self._tools())
         graph.add_node("model", lambda state: {"messages": [bound.invoke(state["messages"])]})
         graph.add_node("review", review)
-        graph.add_node("tools", review.guard(ToolNode(self._tools())))
+        graph.add_node("tools", review.guard(ToolNode(self._tools())), retry_policy=self.retries)
         graph.add_edge(START, "model")
         graph.add_edge("model", "review")
         graph.add_conditional_edges("review", review_condition, ["tools", "model", END])

@@ -2,6 +2,7 @@
 
 import pytest
 from langchain_core.messages import HumanMessage
+from langgraph.types import RetryPolicy
 
 from tests.benchmarks.trust.approvals import ATTACKS, FIRST, OURS, THEN, Desk, asks_for, attacked, call
 from tests.benchmarks.trust.writes import World, effect_attacks, writes_while
@@ -157,4 +158,20 @@ def test_a_write_that_failed_runs_again_each_time_it_is_approved_again(kind, res
         if len(desk.refusals) == attempt:
             desk.invoke(None)
         assert desk.ran.total() == desk.consents.total() == attempt
+    assert not desk.questions
+
+
+def test_a_write_that_a_graph_retries_is_asked_about_again_also_in_another_process():
+    desk = Desk("node")
+    desk.retries = RetryPolicy(initial_interval=0, retry_on=ConnectionError)
+    desk.restart()
+    desk.fails = 1
+    desk.begin()
+    desk.approve()
+    assert "its effect may be there already" in problem(desk)
+
+    desk.restart()
+    desk.deliver(desk.approval("reject"))
+
+    assert desk.ran == desk.consents
     assert not desk.questions
