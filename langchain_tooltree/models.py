@@ -38,7 +38,16 @@ from pydantic import BaseModel
 from langchain_tooltree.errors import ConfigurationError, described
 from langchain_tooltree.flows import Flow, FlowStep, TwinStep
 from langchain_tooltree.replies import read_as_form, received, sound
-from langchain_tooltree.text import LONGEST_REPLY, Quoted, counts_added, json_object, listed, quoted_from, shortened
+from langchain_tooltree.text import (
+    LONGEST_REPLY,
+    Quoted,
+    counts_added,
+    json_object,
+    listed,
+    quoted_from,
+    shortened,
+    whole_characters,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -488,7 +497,8 @@ def _shown(message: AIMessage, data: dict[str, Any] | None) -> str:
         return json.dumps(data)[:SHOWN_REPLY]
     blocks = message.content if isinstance(message.content, list) else []
     said = [block["refusal"] for block in blocks if isinstance(block, dict) and "refusal" in block]
-    return str(message.text or message.additional_kwargs.get("refusal") or " ".join(said))[:SHOWN_REPLY]
+    shown = str(message.text or message.additional_kwargs.get("refusal") or " ".join(map(str, said)))
+    return whole_characters(shown[:SHOWN_REPLY])  # it goes into the next request, and into logs
 
 
 def _said(message: AIMessage) -> str:

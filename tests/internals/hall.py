@@ -104,6 +104,7 @@ from langchain_tooltree.text import (
     renamed_in,
     shortened,
     substance,
+    whole_characters,
     words_of,
 )
 

@@ -13,6 +13,7 @@ from langchain_core.runnables import RunnableLambda
 
 from langchain_tooltree import Trajectory
 from langchain_tooltree.errors import ReplyError, SummaryError
+from langchain_tooltree.testing import ScriptedChatModel
 from tests.benchmarks.trust.rubbish import READERS, deep, random_reply, worst_texts
 from tests.internals.experience import from_json, to_json
 from tests.internals.hall import (
@@ -28,6 +29,7 @@ from tests.internals.hall import (
     received,
     run_flow,
     sound,
+    whole_characters,
 )
 from tests.internals.tooltree import ObservationScore
 
@@ -105,6 +107,19 @@ def test_an_object_is_found_behind_words_and_a_number_too_long_for_python_is_pas
     assert json_object('It is {not} JSON [yet]: {"a": 1}') == {"a": 1}
     assert json_object(f'{{"a": {"9" * 5_000}}} {{"b": 2}}') == {"b": 2}
     assert json_object("[" * 100_000) is None
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [AIMessage("\ud800"), AIMessage([{"type": "refusal", "refusal": 5}, {"type": "refusal", "refusal": "\ud800"}])],
+)
+def test_what_is_shown_of_an_unusable_reply_can_be_sent_and_logged(reply):
+    model, meter = ScriptedChatModel(replies=[reply, reply]), Meter(2)
+    question = StructuredQuestion(model, ObservationScore, document_prompt("?", {}), lambda _: True, {})
+    assert run_flow(question.ask(meter)) == []
+    told = [*meter.problems, *(message.text for request in model.calls for message in request)]
+    assert [whole_characters(text) for text in told] == told
+    assert len(meter.problems) == 2
 
 
 class Opaque(RunnableLambda):
