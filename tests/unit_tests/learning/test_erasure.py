@@ -333,6 +333,7 @@ class PerishableStore(InMemoryStore):
         return super().batch(ops)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", [{"run": "1"}, {"tool": "pay"}], ids=repr)
 def test_who_was_killed_while_forgetting_asks_again_and_nothing_is_left(what):
     for step in range(30):
