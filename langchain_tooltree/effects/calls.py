@@ -17,6 +17,7 @@ from pydantic import AliasChoices, AliasPath
 
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.experience.excerpts import READING_VERBS, call_digest, words_of_name
+from langchain_tooltree.flows import RAISED
 from langchain_tooltree.text import words_of
 
 logger = logging.getLogger(__name__)
@@ -115,7 +116,7 @@ class CallEffects:
         a call reaches, so its calls are writes. The package's own read-only tools are reads.
         """
         given = [tool for tool in tools if isinstance(tool, BaseTool)]
-        shared = _shared_names(given)
+        shared = self._shared_names(given)
         entries = []
         for name, tool in {tool.name: tool for tool in given}.items():
             effect = "write" if name in shared else self._effect_of(tool)
@@ -125,7 +126,7 @@ class CallEffects:
 
     def told_apart(self, tools: Iterable[Any]) -> "CallEffects":
         """The same, with the calls of tools that share a name as writes, for who gets to see only one of them."""
-        shared = _shared_names(tool for tool in tools if isinstance(tool, BaseTool))
+        shared = self._shared_names(tool for tool in tools if isinstance(tool, BaseTool))
         return replace(self, entries=(*self.entries, *(_Declared(name, "write") for name in sorted(shared))))
 
     def of_calls(self, calls: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
@@ -190,6 +191,17 @@ class CallEffects:
             by_name.setdefault(each.name, []).append(each)
         return by_name
 
+    def _shared_names(self, tools: Iterable[BaseTool]) -> set[str]:
+        found: dict[str, BaseTool] = {}
+        shared = {tool.name for tool in tools if found.setdefault(tool.name, tool) is not tool}
+        for name in sorted(shared & (self.reads | self.by_arguments)):
+            self.tell_once(
+                "Several tools are named %s, so nobody knows which one a call reaches, and its calls count as writes. "
+                "Give each a name of its own.",
+                name,
+            )
+        return shared
+
     def _effect_of(self, tool: BaseTool) -> Declaration | None:
         said = [each for each in self.entries if each.name == tool.name]
         own = [each for each in said if each.tool is not None and is_same_tool(tool, each.tool)]
@@ -204,11 +216,6 @@ class CallEffects:
                 tool.name,
             )
         return "write"
-
-
-def _shared_names(tools: Iterable[BaseTool]) -> set[str]:
-    found: dict[str, BaseTool] = {}
-    return {tool.name for tool in tools if found.setdefault(tool.name, tool) is not tool}
 
 
 def is_same_tool(tool: BaseTool, declared: Any) -> bool:
@@ -263,7 +270,7 @@ def _reads(declared: _Declared, arguments: Mapping[str, Any] | None) -> bool:
             return False
         answer = effect(copy.deepcopy(dict(arguments or {})))  # it may change what it gets
         return isinstance(answer, str) and answer == "read"
-    except Exception as error:  # noqa: BLE001 - what cannot be told is a write
+    except RAISED as error:  # what cannot be told is a write
         logger.debug("The effect of a call is not known: %s: %s", type(error).__name__, error)
         return False
 

@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
+from urllib.parse import unquote
 
 from langchain_core.tools import BaseTool, StructuredTool
 
@@ -94,8 +95,11 @@ def sql_reads(
 _READING_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 """The methods that RFC 9110 (9.2.1) calls safe, without TRACE, which nobody needs."""
 
-_OVERRIDES = re.compile(r"x-http-method|method-override|(?<![a-z0-9])_method(?![a-z0-9])", re.IGNORECASE)
-"""Headers and parameters by which servers are asked to take a request for one of another method."""
+_OVERRIDES = re.compile(
+    r"x[-_]http[-_]method|method[-_]override|(?<![a-z0-9])_method(?![a-z0-9])|\\[rn]", re.IGNORECASE
+)
+"""Headers and parameters by which servers are asked to take a request for one of another method, and the end of a line,
+behind which a request may hold another one; in arguments as Python writes them."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +109,7 @@ class _HttpReads:
     def __call__(self, arguments: Mapping[str, Any]) -> DeclaredEffect:
         method = arguments.get(self.argument)
         safe = isinstance(method, str) and method.upper() in _READING_METHODS
-        return "read" if safe and not _OVERRIDES.search(repr(arguments)) else "write"
+        return "read" if safe and not _OVERRIDES.search(unquote(repr(arguments))) else "write"
 
 
 def http_reads(argument: str = "method") -> Callable[[Mapping[str, Any]], str]:

@@ -43,8 +43,13 @@ def test_a_function_that_answers_anything_else_means_a_write(answer):
     assert CallEffects.declared_as({"http": lambda _: answer}).of("http", {}) == "write"
 
 
+def leaving(_):
+    raise SystemExit
+
+
 def test_a_function_that_fails_means_a_write():
-    effects = CallEffects.declared_as({"http": failing, "by_key": by_method})
+    effects = CallEffects.declared_as({"http": failing, "by_key": by_method, "left": leaving})
+    assert effects.of("left", {}) == "write"
     assert effects.of("http", {"method": "GET"}) == effects.of("by_key", {}) == effects.of("by_key", None) == "write"
 
 
@@ -98,8 +103,11 @@ def test_a_function_stands_for_the_tool_made_of_it():
     assert classify_tools(ToolLibrary([glance]), {glance: "read"}) == {"glance": "read"}
 
 
-def test_two_tools_of_one_name_are_writes():
-    assert CallEffects.declared_as({"look": "read"}).among([look, other]).of("look", {}) == "write"
+def test_two_tools_of_one_name_are_writes(caplog):
+    declared = CallEffects.declared_as({"look": "read"})
+    assert declared.among([look, other]).of("look", {}) == "write"
+    assert declared.told_apart([look, other]).of("look", {}) == "write"
+    assert caplog.text.count("Several tools are named look") == 1
 
 
 def on_server(name, **hints):
@@ -156,7 +164,10 @@ def test_a_record_says_which_calls_of_a_tool_were_reads():
         ({"method": ["GET"]}, "write"),
         ({}, "write"),
         ({"method": "GET", "headers": {"X-HTTP-Method-Override": "DELETE"}}, "write"),
+        ({"method": "GET", "headers": {"X_HTTP_METHOD_OVERRIDE": "DELETE"}}, "write"),
         ({"method": "GET", "url": "https://x.org/1?_method=delete"}, "write"),
+        ({"method": "GET", "url": "https://x.org/1?%5Fmethod=delete"}, "write"),
+        ({"method": "GET", "url": "https://x.org/1 HTTP/1.1\r\n\r\nDELETE /1"}, "write"),
     ],
 )
 def test_requests_that_only_read_are_known_by_their_method(arguments, effect):
