@@ -344,7 +344,9 @@ def classify_tools(
     bound = bound.intersection(library.names) - asking
     here.doubt(here.reads - bound)
     found = SearchEffects(here, bound, asking.union(held_back))
-    if not found.may_try:
+    if here.may_read and not found.may_try:
+        logger.warning("Each declared read waits for approval, so nothing can be tried out while planning.")
+    elif not found.may_try:
         logger.warning(
             "No tool is declared a read or bound by a sandbox, so nothing can be tried out while planning. "
             "Pass effects={%r: 'read', ...} for the tools that only read.",

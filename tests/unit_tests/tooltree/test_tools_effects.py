@@ -188,6 +188,11 @@ def test_a_read_that_asks_first_never_runs_while_searching():
     assert found == {"draw": "sandboxed", "show": "write", "look": "write"}
 
 
+def test_nobody_is_told_to_declare_a_read_that_waits_for_approval(caplog):
+    classify_tools(ToolLibrary([look]), {"look": "read"}, approve_reads=["look"])
+    assert caplog.messages == ["Each declared read waits for approval, so nothing can be tried out while planning."]
+
+
 @pytest.mark.parametrize(
     ("approve_reads", "message"),
     [("look", "approve_reads must be a list"), ([3], "must be a tool or the name of one"), (["lok"], "'look'")],
