@@ -69,7 +69,7 @@ class StoreCall:
             return await asyncio.to_thread(self.run)
 
 
-LISTED = 2_000
+LISTED = 20_000
 """Items that are first asked for where all are wanted, and four times as many as long as there are more. Most stores
 have fewer, so that one search is enough."""
 

@@ -1,9 +1,12 @@
 """Quarantine and rollback: what waits until a person confirms it, and what is taken back by its source."""
 
 import pytest
+from langchain.agents import create_agent
+from langgraph.store.base import SearchOp
 from langgraph.store.memory import InMemoryStore
 
-from langchain_tooltree import Experience, Outcome, Step, Trajectory
+from langchain_tooltree import Experience, HashingEmbeddings, Outcome, Step, ToolTreeMiddleware, Trajectory
+from langchain_tooltree.testing import ScriptedChatModel
 
 
 def run_of(id, *tools, task="Refund order 17.", source=""):  # noqa: A002 - the field's name
@@ -55,3 +58,36 @@ def test_a_rollback_takes_back_what_a_source_gave_and_stays(namespace):
     assert in_graph(begun(), "hers") == []
     assert experience.label("bad", True).success
     assert in_graph(begun(), "bad") == ["bad"]
+
+
+class Listened(InMemoryStore):
+    """With an index; keeps what it was searched for among the entries of records."""
+
+    def __init__(self):
+        super().__init__(index={"embed": HashingEmbeddings(dims=64), "dims": 64, "fields": ["task"]})
+        self.searches = []
+
+    def batch(self, ops):
+        ops = list(ops)
+        self.searches += [op for op in ops if isinstance(op, SearchOp) and op.namespace_prefix[-1] == "tasks"]
+        return super().batch(ops)
+
+
+def test_a_turn_lists_no_records_and_searches_once_among_those_of_its_own_user():
+    store = Listened()
+    taught = {"tips": [{"tip": "Look at the desk first.", "reasoning": "The key was there."}]}
+    model = ScriptedChatModel(replies=[taught])
+    ada = Experience(store, verdict=lambda _: True, model=model).within(user_id="ada")
+    for number in range(20):
+        ada.learn(run_of(f"{number}", "look", task="Where is the red key?", source="ada"))
+    assert len(ada.memory.extract_tips()) == 1
+    assert ada.status().tips == 1
+    store.searches.clear()
+
+    agent = create_agent(
+        ScriptedChatModel(replies=['On the desk. {"missing": "nothing"}']),
+        middleware=[ToolTreeMiddleware(experience=ada)],
+    )
+    agent.invoke({"messages": [("user", "Where is the red key of mine?")]})
+
+    assert [bool(op.query) for op in store.searches] == [True]  # the index is asked once, and nothing listed
