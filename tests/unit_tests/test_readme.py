@@ -9,14 +9,25 @@ import pytest
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.store.memory import InMemoryStore
 
-from langchain_tooltree import Trajectory, demo, dump_trajectories, search, testing
+from langchain_tooltree import Experience, Trajectory, cli, demo, dump_trajectories, search, testing
 from langchain_tooltree.testing import ScriptedChatModel
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 PLAN = ["read_sign", "zoom", "read_sign", "convert_units"]
 BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+OF_THEIR_OWN = ("Command(resume", "quarantine=", "experience.forget")
+ORDINARY = [block for block in BLOCKS if not any(words in block for words in OF_THEIR_OWN)]
+
+
+def followed(words, **names):
+    """What there is once somebody has followed the one block of the README with these words."""
+    [block] = [each for each in BLOCKS if words in each]
+    code = block.replace('{"search_flights": "read"}', "effects").replace('"openai:gpt-4.1-mini"', "verdict")
+    exec(compile(code, "README.md", "exec"), names)  # noqa: S102 - our own README
+    return names
 
 
 def test_the_picture_in_the_readme_is_the_demo_s_tree():
@@ -42,11 +53,14 @@ def folder(tmp_path, monkeypatch):
 
 
 @pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize("block", BLOCKS, ids=range(len(BLOCKS)))
+@pytest.mark.parametrize("block", ORDINARY, ids=range(len(ORDINARY)))
 def test_the_code_in_the_readme_runs(block):
     judged = "verdict" if "Experience(" in block else "model"
     code = block.replace('"openai:gpt-4.1-mini"', judged)
-    code = code.replace('{"search_flights": "read"}', "EFFECTS").replace('"search_flights"', '"read_sign"')
+    code = code.replace('{"search_flights": "read"}', "EFFECTS").replace(
+        '("search_flights", "read")', "*EFFECTS.items()"
+    )
+    code = code.replace('"search_flights"', '"read_sign"')
     names = {
         "EFFECTS": demo.EFFECTS,
         "checkpointer": InMemorySaver(),
@@ -81,10 +95,48 @@ def test_the_code_in_the_readme_runs(block):
         assert names["result"].answer.text.startswith("It is about 213 miles ")
 
 
+def test_the_approval_in_the_readme_lets_the_plan_run():
+    effects = {name: "read" for name in demo.EFFECTS if name != PLAN[-1]}
+    model = demo.offline_model()
+    made = followed("Command(resume", model=model, tools=demo.TOOLS, effects=effects, checkpointer=InMemorySaver())
+    assert f"{PLAN[-1]}(" in made["question"].value["action_requests"][0]["description"]
+    assert [each.name for each in made["state"]["messages"] if each.type == "tool"] == PLAN
+
+
+def test_what_the_readme_takes_back_waits_again(capsys):
+    store, run = InMemoryStore(), Trajectory.from_messages(PAST_RUN).coming_from("ada")
+    options = {"verdict": lambda run: True, "namespace": ("tooltree",)}
+    Experience(store, **options, quarantine=True).learn(run)
+    made = followed("quarantine=", store=store, verdict=options["verdict"])
+    assert capsys.readouterr().out == f"{[run.id]}\n"
+    assert made["experience"].status().quarantined == 1
+
+
+def test_what_the_readme_forgets_is_gone(capsys):
+    experience = Experience(InMemoryStore())
+    ada = experience.within(user_id="ada")
+    ada.learn(Trajectory.from_messages(PAST_RUN, success=True))
+    made = followed("experience.forget", experience=experience)
+    assert len(made["erased"].runs) == 1
+    assert "delete_thread" in capsys.readouterr().out
+    assert ada.status().runs == 0
+
+
+@pytest.mark.slow
+def test_the_copy_in_the_readme_copies(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    experience = Experience("experience/")
+    experience.within(user_id="ada").learn(Trajectory.from_messages(PAST_RUN, success=True))
+    experience.store._store.close()
+    [command] = re.findall("^langchain-tooltree (copy .*)$", README, re.MULTILINE)
+    assert cli.main(command.replace("postgresql://localhost/agents", "agents/").split()) == 0
+    assert "1 runs copied" in capsys.readouterr().out
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("folder")
 def test_what_the_readme_says_of_experience_holds():
-    [block] = [each for each in BLOCKS if "Experience(" in each]
+    [block] = [each for each in ORDINARY if "Experience(" in each]
     assert len(block.strip().splitlines()) <= 10
     judge = ScriptedChatModel(replies=[{"reasons": "It was found.", "verdict": "success"}] * 9)
     names = {"tools": demo.TOOLS, "model": demo.offline_model(), "judge": judge, "EFFECTS": demo.EFFECTS}
@@ -107,7 +159,7 @@ def test_what_the_readme_says_of_experience_holds():
     assert bobs.metadata["recalled"]["runs"] == []
     ada.label(first.id, False, "It was the wrong sign.")
     assert ada.status().agreement.share == 0
-    ada.store.delete(second.id)
+    ada.forget(run=second.id)
     assert (ada.status().runs, len(ada.graph)) == (1, 0)
     names["experience"].within(user_id="bob").settle()
     names["experience"].store._store.close()
@@ -121,10 +173,14 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.tools import BaseTool
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph.state import CompiledStateGraph
+from langgraph.store.base import BaseStore
+
+from langchain_tooltree import Experience
 
 model: BaseChatModel
 tools: list[BaseTool]
 checkpointer: BaseCheckpointSaver[Any]
+store: BaseStore
 evaluate: Callable[[Any, Any], bool]
 """
 """What someone who follows the README has already."""
@@ -152,6 +208,7 @@ def test_the_code_in_the_readme_is_typed_strictly(tmp_path):
     for number, block in enumerate([*BLOCKS, EFFECTS_OF_ONES_OWN]):
         has_agent = re.search("^agent = ", block, re.MULTILINE)
         given = GIVEN if has_agent else f"{GIVEN}agent: CompiledStateGraph[Any, Any, Any, Any]\n"
+        given += "" if re.search("^experience = ", block, re.MULTILINE) else "experience: Experience\n"
         (tmp_path / f"block_{number}.py").write_text(given + block)
     done = subprocess.run(  # noqa: S603 - own code
         [sys.executable, "-m", "mypy", "--config-file", ROOT / "pyproject.toml", *sorted(tmp_path.glob("*.py"))],
