@@ -14,6 +14,7 @@ from langchain_tooltree.experience.records import (
     PARTS,
     PROMPTED,
     ChatMessage,
+    LazyChat,
     Outcome,
     Part,
     Step,
@@ -24,7 +25,7 @@ from langchain_tooltree.experience.records import (
     text_of,
 )
 from langchain_tooltree.experience.reference import MARK, added_to, without_added, without_reference
-from langchain_tooltree.experience.trajectory import ROLES, role_of, to_chat
+from langchain_tooltree.experience.trajectory import ROLES, USUAL, role_of, to_chat
 from langchain_tooltree.replies import sound
 
 
@@ -75,7 +76,10 @@ class Conversation:
     def __init__(self, messages: Any) -> None:
         listed = isinstance(messages, Sequence) and not isinstance(messages, str)
         self._given: Sequence[Any] = messages if listed else convert_to_messages(messages)
-        self._read: list[_Said] = []  # latest first, as far as it was needed
+        # What was read, latest first, as far as it was needed: in columns, since garbage collection pays per object.
+        self._read: list[BaseMessage] = []
+        self._parts: list[Part] = []
+        self._places: list[int] = []  # among those given
         self._left = len(self._given)  # so many from the beginning were not read yet
         self._begin = 0  # what stands before was removed
         self._beginning: dict[int, BaseMessage] = {}  # messages that `ends` looked at out of turn
@@ -100,17 +104,20 @@ class Conversation:
     @cached_property
     def messages(self) -> list[BaseMessage]:
         """All messages, oldest first."""
-        return [said.message for said in self._all]
+        self._read_on(len(self._given))
+        return self._read[::-1]
 
     @cached_property
-    def chat(self) -> Sequence[ChatMessage]:
+    def chat(self) -> LazyChat:
         """The messages in the OpenAI chat format, without reference material: what a record holds."""
-        return said_in([to_chat(message) for message in self.messages])
+        kept = [message for part, message in self.parts if part != "reference"]
+        return LazyChat([part for part in reversed(self._parts) if part != "reference"], kept, _chat_of)
 
     @property
     def parts(self) -> Iterator[tuple[Part, BaseMessage]]:
         """Each message with the part that it plays, oldest first."""
-        return ((said.part, said.message) for said in self._all)
+        messages = self.messages  # which reads them all
+        return zip(reversed(self._parts), messages, strict=True)
 
     @cached_property
     def latest(self) -> Part | None:
@@ -132,12 +139,12 @@ class Conversation:
     @cached_property
     def first_task(self) -> str:
         """What the user asked for first, in words: the task of the record."""
-        return next(filter(None, (self._words(said.message) for said in self._all if said.part == "request")), "")
+        return next(filter(None, map(self._words, self._that_are("request"))), "")
 
     @cached_property
     def requests(self) -> list[str]:
         """All that the user asked for, latest last; a request without words is named by its parts, as `[image]`."""
-        return [self._named(said.message) for said in self._all if said.part == "request"]
+        return list(map(self._named, self._that_are("request")))
 
     @cached_property
     def wanted(self) -> list[str]:
@@ -146,7 +153,7 @@ class Conversation:
         Where a summary stands in place of them all, it is the text of the summary: nothing else tells what the user
         wants. As soon as there is one request, a summary is not taken for another.
         """
-        return self.requests or [self._summed_up(said.message) for said in self._all if said.part == "summary"]
+        return self.requests or list(map(self._summed_up, self._that_are("summary")))
 
     @cached_property
     def goal(self) -> str:
@@ -161,13 +168,13 @@ class Conversation:
     @property
     def is_summarized(self) -> bool:
         """Whether a summary stands in place of a part of the conversation."""
-        return any(said.part == "summary" for said in self._latest_first())
+        return bool(self.messages) and "summary" in self._parts
 
     @cached_property
     def instructions(self) -> str:
         """The system prompt: the text of the system messages that the conversation begins with."""
-        opening = takewhile(lambda said: said.part == "instruction", self._all)
-        return "\n\n".join(filter(None, (self._words(said.message) for said in opening)))
+        opening = takewhile(lambda each: each[0] == "instruction", self.parts)
+        return "\n\n".join(filter(None, (self._words(message) for _, message in opening)))
 
     # --- calls and observations ---
 
@@ -259,7 +266,7 @@ class Conversation:
             left -= self._least_size(said.message, longest, call)
             replied = replied or isinstance(said.message, AIMessage)
         last = end[-1].place if end else 0
-        known = {said.place: said.message for said in self._read}
+        known = dict(zip(self._places, self._read, strict=True))
         beginning: list[BaseMessage] = []
         first, left = self._begin, room // 3
         while first < last and left >= 0:
@@ -274,21 +281,19 @@ class Conversation:
     def _last(self) -> "_Said | None":
         return next((said for said in self._latest_first() if said.part != "reference"), None)
 
-    @cached_property
-    def _all(self) -> "list[_Said]":
-        while self._read_on():
-            pass
-        return self._read[::-1]
+    def _that_are(self, wanted: Part) -> Iterator[BaseMessage]:
+        return (message for part, message in self.parts if part == wanted)
 
     def _latest_first(self, limit: int | None = None) -> "Iterator[_Said]":
         for number in count() if limit is None else range(limit):
             if number == len(self._read) and not self._read_on():
                 return
-            yield self._read[number]
+            yield _Said(self._places[number], self._read[number], self._parts[number])
 
-    def _read_on(self) -> bool:
-        """Read the latest message that was not read yet; whether there is one."""
-        while self._left:
+    def _read_on(self, most: int = 1) -> bool:
+        """Read so many of the latest messages that were not read yet; whether there is one."""
+        enough = len(self._read) + most
+        while self._left and len(self._read) < enough:
             self._left -= 1
             message = self._message(self._left)
             if message.type == "remove":
@@ -296,15 +301,17 @@ class Conversation:
                 if message.id == REMOVE_ALL_MESSAGES:
                     self._begin, self._left = self._left, 0
             elif message.id is None or message.id not in self._removed:
-                self._read.append(_Said(self._left, message, _part(message)))
-                return True
-        return False
+                self._places.append(self._left)
+                self._parts.append(_part(message))
+                self._read.append(message)  # last: what stands there is known to be read
+        return len(self._read) > enough - most
 
     def _message(self, place: int) -> BaseMessage:
         if place in self._beginning:
             return self._beginning[place]
         given = self._given[place]
-        return sound(given if isinstance(given, BaseMessage) else convert_to_messages([given])[0])
+        known = type(given) in USUAL or isinstance(given, BaseMessage)
+        return sound(given if known else convert_to_messages([given])[0])
 
     def _words(self, message: BaseMessage | None) -> str:
         """The text of a message without reference material, which is looked for once."""
@@ -348,6 +355,10 @@ class _Said(NamedTuple):
     place: int
     message: BaseMessage
     part: Part
+
+
+def _chat_of(message: BaseMessage) -> ChatMessage:
+    return said_in([to_chat(message)])[0]
 
 
 def _part(message: BaseMessage) -> Part:

@@ -3,7 +3,7 @@
 import ast
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby, takewhile
 from typing import Any, Literal, Self, TypeVar
@@ -310,6 +310,46 @@ def _without_notes(message: ChatMessage, extras: Mapping[str, Any]) -> ChatMessa
 def said_in(messages: Iterable[ChatMessage]) -> tuple[ChatMessage, ...]:
     """The messages that are left without reference material."""
     return tuple(message for message in said_without_reference(messages) if message is not None)
+
+
+class LazyChat(Sequence[ChatMessage]):
+    """Messages in the chat format, by their parts, each made when it is asked for: of a long dialogue, few are."""
+
+    def __init__(self, parts: Sequence[Part], given: Sequence[T], make: Callable[[T], ChatMessage]) -> None:
+        self._parts, self._given, self._make = parts, given, make
+        self._made: dict[int, tuple[Any, ChatMessage]] = {}  # by the identity of what it is made of, which is held here
+
+    def __len__(self) -> int:
+        """How many messages there are."""
+        return len(self._given)
+
+    def __getitem__(self, place: Any) -> Any:
+        """One message, or a view of some."""
+        if isinstance(place, slice):
+            return self._like(self._parts[place], self._given[place])
+        source = self._given[place]
+        if id(source) not in self._made:
+            self._made[id(source)] = source, self._make(source)
+        return self._made[id(source)][1]
+
+    def __add__(self, later: "LazyChat") -> "LazyChat":
+        """The same dialogue, gone on."""
+        return self._like([*self._parts, *later._parts], [*self._given, *later._given])
+
+    @property
+    def requests(self) -> list[ChatMessage]:
+        """The requests among them; no other message is made."""
+        return [self[place] for place, part in enumerate(self._parts) if part == "request"]
+
+    def _like(self, parts: Sequence[Part], given: Sequence[Any]) -> "LazyChat":
+        view = LazyChat(parts, given, self._make)
+        view._made = self._made
+        return view
+
+
+def requests_among(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
+    """The messages that are requests."""
+    return messages.requests if isinstance(messages, LazyChat) else [m for m in messages if part_of(m) == "request"]
 
 
 def requests_in(messages: Iterable[ChatMessage]) -> Iterator[str]:

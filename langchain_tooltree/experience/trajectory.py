@@ -41,6 +41,9 @@ UNKNOWN = "chat_format"
 """Key of `additional_kwargs` under which keys stand that only the chat format knew."""
 
 ROLES = {"human": "user", "ai": "assistant", "system": "system", "tool": "tool", "function": "function"}
+USUAL = frozenset({HumanMessage, AIMessage, SystemMessage, ToolMessage})
+"""Types of nearly all messages: whether something is of one of them is known faster than whether it is a message."""
+
 _SPECIAL = {*ROLES.values(), "developer"}
 _SAID = {"role", "content", "name", "tool_calls", "tool_call_id", "error", EXTRAS}
 
@@ -58,9 +61,10 @@ def to_chat(message: BaseMessage) -> dict[str, Any]:
 
     All that the format has no key for stands under `"langchain"`, so that `to_message` gives back an equal message.
     """
-    if isinstance(message, BaseMessageChunk):
+    usual = type(message) in USUAL
+    if not usual and isinstance(message, BaseMessageChunk):
         message = message_chunk_to_message(message)
-    if not isinstance(message, BaseMessage) or isinstance(message, RemoveMessage):
+    if not usual and (not isinstance(message, BaseMessage) or isinstance(message, RemoveMessage)):
         msg = f"A trajectory is made of messages, got {type(message).__name__}: {message!r:.80}."
         raise TrajectoryFormatError(msg)
     message = sound(message)
@@ -70,14 +74,16 @@ def to_chat(message: BaseMessage) -> dict[str, Any]:
         for name, value in message.__dict__.items()
         if name not in {"content", "name", "type", "role", "tool_calls", "tool_call_id", "status"}
         and value != defaults[name]
-    } | dict(message.__pydantic_extra__ or {})
+    }
+    if message.__pydantic_extra__:
+        extras |= message.__pydantic_extra__
     unknown = message.additional_kwargs.get(UNKNOWN, {})
     if unknown:
         kept = {key: value for key, value in message.additional_kwargs.items() if key != UNKNOWN}
         extras = {key: value for key, value in extras.items() if key != "additional_kwargs"}
         extras |= {"additional_kwargs": kept} if kept else {}
     said: dict[str, Any] = {"role": role_of(message)}
-    if isinstance(message, LangChainChatMessage) and message.role in _SPECIAL:
+    if not usual and isinstance(message, LangChainChatMessage) and message.role in _SPECIAL:
         extras["type"] = message.type  # which the role alone would not tell
     said["content"] = message.content
     if message.name is not None:

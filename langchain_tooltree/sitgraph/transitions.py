@@ -22,6 +22,7 @@ from langchain_tooltree.experience.records import (
     function_of,
     paired,
     part_of,
+    requests_among,
     requests_in,
     said_in,
     steps_in,
@@ -204,7 +205,7 @@ def _moment_at_end(
         and sum(part_of(each) == "observation" for each in said) == len(answers)
         and any(part_of(each) == "reply" and text_of(each.get("content")) for each in said)
     )
-    before = said_in(each for each in messages[:begin] if part_of(each) == "request")
+    before = said_in(requests_among(messages[:begin]))
     return Moment([*before, *(message for _, message in _plain(said))], tuple(steps)), summary, is_whole
 
 

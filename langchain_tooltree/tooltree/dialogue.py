@@ -92,7 +92,7 @@ class PathDialogue:
     def chat_at(self, node: Node, *, fresh: Fresh = NOTHING) -> Sequence[ChatMessage]:
         """The dialogue at a node, as a record of the run would have it, without the instructions."""
         made = Conversation(self._messages_of(self.steps_to(node, fresh), fresh))
-        return [*self._said.chat, *made.chat]
+        return self._said.chat + made.chat
 
     def _messages_of(self, steps: Sequence[PlanStep], fresh: Fresh = NOTHING) -> list[BaseMessage]:
         """Steps as messages; every prompt below their nodes holds them, so those in the tree are made once."""

@@ -305,3 +305,17 @@ def test_a_thread_of_nothing_but_a_summary_is_planned_on():
     assert seen_by_the_planner([SUMMARY, *gauged(), ASKED]) == TASK
     with pytest.raises(EmptyQueryError):
         seen_by_the_planner([RECALLED])
+
+
+def test_a_dialogue_reads_as_its_record_does_whichever_of_its_messages_are_asked_for():
+    """Messages in the chat format are made when they are asked for, and are those that a record holds."""
+    said = [SystemMessage("Be brief."), RECALLED, *(each for n in range(40) for each in (ASKED, *called("look", n)))]
+    said.insert(30, HumanMessage(as_reference("Knock.", source="memory") + "\nAnd the pump?"))
+    recorded = list(Trajectory.from_messages(said).chat())
+    first, rest = Conversation(said[:50]).chat, Conversation(said[50:]).chat
+    joined = first + rest
+    assert joined[-1] == recorded[-1]
+    assert (list(joined[5:60]), list(joined), list(first)) == (recorded[5:60], recorded, recorded[: len(first)])
+    assert joined.requests == [each for each in recorded if each["role"] == "user"]
+    graph = SITGraph.from_trajectories([Trajectory.from_messages(said, success=True)], embeddings=HashingEmbeddings())
+    assert graph.next_tools(Conversation(said).chat) == graph.next_tools(recorded)
