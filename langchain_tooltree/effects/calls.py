@@ -6,7 +6,7 @@ Whoever asks whether a call is a write asks `CallEffects.of`, with the arguments
 import copy
 import inspect
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
@@ -30,7 +30,7 @@ Declaration = str | Callable[[Mapping[str, Any]], str]
 ToolKey = str | BaseTool | Callable[..., Any]
 """A tool by its name, or the tool itself, or the function that it was made of."""
 
-Effects = Mapping[Any, Declaration] | Iterable[tuple[ToolKey, Declaration]]
+Effects = Mapping[Any, Declaration] | Sequence[tuple[ToolKey, Declaration]]
 """What users declare: a mapping of a `ToolKey` to what the tool does, or pairs, since most tools cannot be keys."""
 
 

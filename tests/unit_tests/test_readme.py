@@ -57,9 +57,7 @@ def folder(tmp_path, monkeypatch):
 def test_the_code_in_the_readme_runs(block):
     judged = "verdict" if "Experience(" in block else "model"
     code = block.replace('"openai:gpt-4.1-mini"', judged)
-    code = code.replace('{"search_flights": "read"}', "EFFECTS").replace(
-        '("search_flights", "read")', "*EFFECTS.items()"
-    )
+    code = code.replace('{"search_flights": "read"}', "EFFECTS").replace('{"search_flights": "read",', "{**EFFECTS,")
     code = code.replace('"search_flights"', '"read_sign"')
     names = {
         "EFFECTS": demo.EFFECTS,
