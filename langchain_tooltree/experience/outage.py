@@ -38,6 +38,9 @@ MOST_REFUSED = 5
 """So often a store refuses a run, while it takes others, before that is given up: then it is the run, such as one whose
 thread has a name that no database takes. So many refusals in a row end a try to write what waits."""
 
+Key = tuple[Hashable, str]
+"""The namespace and the id of a run."""
+
 READ, WRITE, SEARCH = "read from", "written to", "searched"
 
 
@@ -63,9 +66,9 @@ class Outage:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._down: dict[str, float] = {}  # since when it is left alone, by what cannot be done
-        self._unkept: dict[Hashable, Callable[[], Flow[None]]] = {}
+        self._unkept: dict[Key, Callable[[], Flow[None]]] = {}
         self._written = 0
-        self._refused: dict[Hashable, tuple[int, int]] = {}  # how often, and how many had been written by then
+        self._refused: dict[Key, tuple[int, int]] = {}  # how often, and how many had been written by then
         self._flushing = threading.Lock()
         self._is_retrying = False
         _OUTAGES.add(self)
@@ -88,7 +91,7 @@ class Outage:
         self._answers(doing)
         return found
 
-    def keeping(self, key: Hashable, now: Callable[[], Flow[None]], later: Callable[[], Flow[None]]) -> Flow[bool]:
+    def keeping(self, key: Key, now: Callable[[], Flow[None]], later: Callable[[], Flow[None]]) -> Flow[bool]:
         """Write something, or have it wait, in place of an earlier version of it; whether it was written."""
 
         def write() -> Flow[bool]:
@@ -110,12 +113,17 @@ class Outage:
             Context().run(in_thread, self._retry, "tooltree-keeping")
         return False
 
+    def waiting(self, place: Hashable) -> int:
+        """How many runs of a namespace wait, but for those that the store refuses while it takes others."""
+        with self._lock:
+            return sum(key[0] == place and not self._refused.get(key, (0, 0))[0] for key in self._unkept)
+
     def flush(self) -> Flow[None]:
         """Write what waits, as far as the store takes it."""
         if not self._unkept:
             return
         yield FunctionStep(lambda _: self._flushing.acquire(), None)
-        before, refused, in_a_row = self._written, dict[Hashable, Exception](), 0
+        before, refused, in_a_row = self._written, dict[Key, Exception](), 0
         try:
             for key, write in list(self._unkept.items()):
                 try:
@@ -140,7 +148,7 @@ class Outage:
         finally:
             self._flushing.release()
 
-    def _is_refused(self, key: Hashable, error: Exception, before: int) -> bool:
+    def _is_refused(self, key: Key, error: Exception, before: int) -> bool:
         """Have a run wait behind the others; whether the store has taken others while it did not take this one."""
         with self._lock:
             times, written = self._refused.get(key, (0, before))

@@ -20,7 +20,7 @@ from langchain_tooltree.cfgm.memory import CFGMMemory
 from langchain_tooltree.cfgm.tips import Tip
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.effects.calls import CallEffects, Effects
-from langchain_tooltree.errors import ConfigurationError, ForeignNamespaceError, described
+from langchain_tooltree.errors import ConfigurationError, ForeignNamespaceError, StoreError, described
 from langchain_tooltree.experience.embeddings import resolve_embeddings
 from langchain_tooltree.experience.excerpts import EFFECTS
 from langchain_tooltree.experience.guide import Remembered
@@ -256,10 +256,17 @@ class Experience:
         Raises:
             ConfigurationError: If nothing is said, or what is said cannot be.
             GraphFileError: If a folder holds no graph, or a damaged one; nothing was forgotten in the store then.
+            StoreError: If runs wait for a store that is down or full, since they would come back. What else a store
+                raises is raised, too: `forget` can be called again.
         """
         chosen = Chosen.of(run, user, tool, before)
         learnt = self._here() if user is None else self._learnt(self._store.of_user(user))
         yield from self._shared.outage.flush()  # what waits to be written would come later
+        if waiting := self._shared.outage.waiting(learnt.place):
+            msg = (
+                f"{waiting} runs wait for their store, which does not take them now. Nothing was forgotten: try again."
+            )
+            raise StoreError(msg)
         rested = partial(self._shared.wait_for, learnt.place)
         erased = yield from erasing(learnt, chosen, graphs, rested)
         self._shared.forget(learnt.place)

@@ -13,6 +13,7 @@ from langgraph.store.base import PutOp
 from langgraph.store.memory import InMemoryStore
 
 from langchain_tooltree import Experience, HashingEmbeddings, ToolTreeMiddleware, Trajectory
+from langchain_tooltree.errors import StoreError
 from langchain_tooltree.testing import ScriptedChatModel
 from tests.internals.experience import outage_module
 
@@ -183,3 +184,16 @@ def test_an_agent_whose_folder_another_embedder_filled_goes_on_and_it_is_said_on
     told = [each for each in said(caplog) if "filled by HashingEmbeddings(dims=16)" in each]
     assert ["searched" in each for each in told] == [True, False]  # each of the two things that cannot be done, once
     after.store.place[0].close()
+
+
+async def test_nothing_is_forgotten_while_runs_wait_that_would_come_back():
+    desk = Desk("async")
+    desk.store.fails_to = {"write"}
+    await desk.turn("secret")
+
+    with pytest.raises(StoreError, match="1 runs wait"):
+        desk.experience.forget(run="secret")
+    desk.store.fails_to = set()
+
+    assert desk.experience.forget(run="secret").runs == ("secret",)
+    assert desk.kept() == {}
