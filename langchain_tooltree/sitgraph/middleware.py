@@ -59,7 +59,8 @@ class SITGraphMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
             of the graph at once; if it goes on and fails after all, it is taken out again. Without a verdict nothing
             is learnt, unless an `Experience` has one. Where a `TrajectoryRecorder` or a `CFGMMiddleware` also has a
             verdict, one is asked, for all.
-        effects: As for the planner. A tool declared `"read"` is suggested by a single run, any other by two or more.
+        effects: As for the planner. A tool declared `"read"` is suggested by a single run, any other
+            by two tasks or sources.
     """
 
     def __init__(
