@@ -115,7 +115,9 @@ class PathDialogue:
         for made in rounds(self.steps_to(node)):
             if words := made[0].call.said:
                 history.append({"role": "assistant", "text": words})
-            history += [_called(step.call.tool, step.call.arguments) for step in made]
+            for step in made:
+                waits = {} if step.observation else {"executed": False}
+                history.append(_called(step.call.tool, step.call.arguments) | waits)
             history += [_observed(step.call.tool, step.observation.content) for step in made if step.observation]
         return [self._in_short(entry) for entry in history]
 

@@ -520,7 +520,7 @@ class SearchSession:
     def _offered(self, state: Node, *, before: float = math.inf) -> list[str]:
         """The calls that were offered in a state, or by proposals before one of them, each action as a line."""
         actions = (self._tree.batch(each) for each in self._tree.children(state) if each.offer < before)
-        return [", ".join(made.label for made in action) for action in actions]
+        return [" together with ".join(made.label for made in action) for action in actions]
 
     def result(self) -> SearchResult:
         """The outcome of the finished search; its answer is what the agent said where the plan ends, if it did."""

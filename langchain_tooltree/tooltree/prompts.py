@@ -46,7 +46,8 @@ DEFAULT_ATTEMPT_PROMPT = """\
 This is attempt {attempt} at this step."""
 
 DEFAULT_TRIED_PROMPT = """\
-These calls were made or considered here before, and did not get the request done; offer others:
+These calls were made or considered here before, and did not get the request done; offer others, or one by itself of \
+calls that stand together:
 {tried}"""
 
 DEFAULT_MISSING_PROMPT = """\

@@ -129,7 +129,7 @@ async def test_without_any_confidence_none_is_told(ask):
 async def test_what_was_tried_and_is_missing_is_named_where_there_is_something(ask):
     _, _, model = await ask("No.", attempt=2, tried=["look()"], missing=["the key", "the door"])
     system = model.calls[0][0].text
-    assert "offer others:\n- look()" in system
+    assert "calls that stand together:\n- look()" in system
     assert "- the key\n- the door" in system
     _, _, bare = await ask("No.", attempt=2)
     assert "- " not in bare.calls[0][0].text

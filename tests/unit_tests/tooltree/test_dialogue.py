@@ -121,3 +121,5 @@ def test_what_waits_stands_apart_from_what_was_run(batch):
         node.observation = Observation(content=node.call.tool)
     read = ["Go.", ["look"], "two doors", ["open_0", "open_1"], "open_0", "open_1", ["open_2"]]
     assert shape(dialogue.prompt_at(batch[4])) == read
+    called = [entry for entry in dialogue.history_at(batch[4]) if "call" in entry]
+    assert [entry.get("executed") for entry in called] == [None, None, None, False]
