@@ -262,15 +262,15 @@ class Graph:
         self._numbers = {name: number for number, name in enumerate(kept.names)}
         self._run_numbers = {each: number for number, each in enumerate(kept.run_ids)}
         self.run_ids = list(kept.run_ids)  # by the numbers of runs in rows
+        self._free: list[int] = []  # numbers of runs that were taken out: the next ones get them, as runs come and go
         self._added: dict[int, _StoredRun] = {}
         run_of = np.repeat(np.arange(len(kept.run_ids), dtype=np.int32), np.diff(kept.run_offsets))
         self._edges = Edges.of(
             kept.sources, kept.targets, run_of, turns=kept.turns, voices=kept.voices, nodes=len(kept.names)
         )
         self._voice_of: list[int] = kept.voices.tolist()  # by the numbers of runs
-        self._giver_of: list[int] = kept.giver_of.tolist()  # and -1 for a run of somebody of its own
-        self._giver_column = kept.giver_of  # the same as an array, made again where runs were added
-        self._givers = list(kept.givers)
+        # By the numbers of runs, too; empty for a run of somebody of its own.
+        self._giver_of = ["" if giver < 0 else kept.givers[giver] for giver in kept.giver_of.tolist()]
         self._given = Counter(self._giver_of)  # how many runs there are of each
         self.states = States(len(VIEWS), kept.states, kept.total)
         self.summaries = States(1, kept.summaries)
@@ -298,14 +298,14 @@ class Graph:
             if (kept.turns, kept.version) >= (contribution.turns, contribution.version):
                 return False
             self.remove(contribution.id)
-        number = self._run_numbers[contribution.id] = len(self.run_ids)
-        self.run_ids.append(contribution.id)
+        number = self._run_numbers[contribution.id] = self._place()
+        self.run_ids[number] = contribution.id
         transitions = tuple((self._number(source), self._number(target)) for source, target in contribution.transitions)
         turns, toolset = contribution.turns, contribution.toolset or {}
         self._added[number] = _StoredRun(turns, contribution.version, transitions, toolset, contribution.known_by)
-        self._voice_of.append(contribution.voice)
-        self._giver_of.append(self._giver(contribution.came_from))
-        self._given[self._giver_of[number]] += 1
+        self._voice_of[number] = contribution.voice
+        self._giver_of[number] = contribution.came_from
+        self._given[contribution.came_from] += 1
         self._edges.add(transitions, turns, contribution.voice)
         sources = [*(source for source, _ in transitions), *(self._number(each) for each in contribution.ends)]
         befores = [self._number(each) for each in contribution.befores]
@@ -328,50 +328,56 @@ class Graph:
         run = self._run(number)
         self._added.pop(number, None)
         self._edges.add(run.transitions, run.turns, self._voice_of[number], sign=-1)
-        self._given[self._giver_of[number]] -= 1
+        giver = self._giver_of[number]
+        self._given[giver] -= 1
+        if not self._given[giver]:
+            del self._given[giver]
         self.states.remove(number)
         for key in self.summaries.remove(number):
             self._texts.pop(key, None)
         self._changed(run_id, number, len(run.transitions))
+        self.run_ids[number] = self._giver_of[number] = ""
+        self._free.append(number)
         return True
+
+    def _place(self) -> int:
+        """The number of a new run."""
+        if self._free:
+            return self._free.pop()
+        self.run_ids.append("")
+        self._voice_of.append(0)
+        self._giver_of.append("")
+        return len(self.run_ids) - 1
 
     def from_giver(self, name: str) -> list[str]:
         """The runs that came from somebody, in the order of their ids."""
-        giver = self._givers.index(name) if name in self._givers else UNKNOWN
-        return sorted(run for run, number in self._run_numbers.items() if self._giver_of[number] == giver)
+        return sorted(run for run, number in self._run_numbers.items() if name and self._giver_of[number] == name)
 
     @property
     def is_of_one(self) -> bool:
         """Whether all runs came from one giver, whom nobody can second."""
-        return self._given[-1] + sum(count > 0 for giver, count in self._given.items() if giver >= 0) <= 1
+        return self._given[""] + len(self._given) - ("" in self._given) <= 1
 
     def givers(self, runs: Numbers) -> Numbers:
         """Whom runs came from, by numbers; a run of nobody known has one of its own."""
-        if len(self._giver_column) < len(self._giver_of):
-            self._giver_column = np.array(self._giver_of, dtype=np.int32)
-        given = self._giver_column[runs]
-        return np.where(given < 0, -1 - runs, given)
+        places: dict[str, int] = {}
+        given = ((run, self._giver_of[run]) for run in runs.tolist())
+        numbers = [places.setdefault(name, len(places)) if name else -1 - run for run, name in given]
+        return np.array(numbers, dtype=np.int32)
 
     def voices(self, runs: Numbers) -> NDArray[np.uint64]:
         """What runs are counted by."""
         return np.array([self._voice_of[run] for run in runs.tolist()], dtype=np.uint64)
 
-    def _giver(self, name: str) -> int:
-        if not name:
-            return -1
-        if name not in self._givers:
-            self._givers.append(name)
-        return self._givers.index(name)
-
     def _runs_with(self, number: int) -> int:
         """How many runs came from whom this one came from."""
         giver = self._giver_of[number]
-        return 1 if giver < 0 else self._given[giver]
+        return self._given[giver] if giver else 1
 
     def _usual(self) -> int:
         """How many runs the giver in the middle has, of all by their number of runs: no single one can move it."""
-        alone = self._given[-1]
-        named = sorted(count for giver, count in self._given.items() if giver >= 0 and count)
+        alone = self._given[""]
+        named = sorted(count for giver, count in self._given.items() if giver)
         middle = (alone + len(named)) // 2
         return 1 if middle < alone else named[middle - alone] if named else 1
 
@@ -415,7 +421,7 @@ class Graph:
     def _changed(self, run: str, number: int, count: int) -> None:
         self.changes += 1
         is_fitted_to = count <= LONG and _order(run) <= self._fitted_to
-        joins_or_leaves = self._giver_of[number] >= 0 and 0 <= self._runs_with(number) - self._fitted_each <= 1
+        joins_or_leaves = bool(self._giver_of[number]) and 0 <= self._runs_with(number) - self._fitted_each <= 1
         if is_fitted_to or joins_or_leaves or self._usual() != self._fitted_each:
             self.fit = None
 
@@ -470,7 +476,7 @@ class Graph:
         pairs = np.array([pair for run in runs for pair in run.transitions], dtype=np.int64).reshape(-1, 2)
         known = [_renamed(run.toolset, names) for run in runs]
         toolsets = sorted({toolset for toolset in known if toolset})
-        given = ["" if self._giver_of[number] < 0 else self._givers[self._giver_of[number]] for number in run_numbers]
+        given = [self._giver_of[number] for number in run_numbers]
         giver_places = {name: place for place, name in enumerate(sorted(set(filter(None, given))))}
         toolset_places = {toolset: place for place, toolset in enumerate(toolsets)}
         stored = self._snapshot

@@ -198,6 +198,25 @@ def test_a_graph_whose_runs_are_all_removed_is_empty(tmp_path):
     assert graph.suggest(None) == []
 
 
+def test_what_a_graph_holds_follows_the_runs_that_are_there_and_not_those_that_ever_were(tmp_path):
+    runs = [
+        routine(f"run {number}", "a", "b", request=f"{WISHES[number % 6]} {number}").coming_from(f"user {number}")
+        for number in range(50)
+    ]
+    graph, held = SITGraph(), []
+    for number, run in enumerate(runs):
+        graph.add(run)
+        if number >= 10:
+            graph.remove(f"run {number - 10}")
+        parts = vars(graph._graph).items()
+        held.append({name: len(part) for name, part in parts if isinstance(part, list | dict)})
+
+    assert held[-1] == held[20]
+    assert saved(graph, tmp_path / "lived") == saved(SITGraph.from_trajectories(runs[-10:]), tmp_path / "at once")
+    (best,) = graph.suggest("a", messages=runs[-1].messages[:3], k=1)
+    assert {each.trajectory for each in best.evidence} <= {run.id for run in runs[-10:]}
+
+
 @pytest.mark.slow
 def test_runs_that_come_one_by_one_are_learnt_as_those_of_a_file(tmp_path):
     runs = [
