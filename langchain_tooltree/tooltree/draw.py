@@ -1,11 +1,14 @@
-"""Pictures of a search tree: Mermaid for documents, a tree for the terminal."""
+"""Pictures of a search: Mermaid for documents, a tree for the terminal.
 
-from collections.abc import Collection
-from typing import TYPE_CHECKING
+They are drawn of a search as plain data (`SearchResult.to_dict()`), so that one that was saved looks like a live one.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from langchain_tooltree.experience.records import readable
 from langchain_tooltree.text import mermaid_text, one_line
-from langchain_tooltree.tooltree.search import Node, Tree
+from langchain_tooltree.tooltree.search import Call
 
 if TYPE_CHECKING:
     from rich.tree import Tree as TerminalTree
@@ -24,47 +27,47 @@ MAX_OBSERVATION = 70
 """Characters of an observation in a terminal: with its indentation, it stays on one line of 100."""
 
 
-def to_mermaid(tree: Tree, best: Collection[int] = ()) -> str:
-    """A tree as a Mermaid flowchart, the nodes of the best path marked."""
+def to_mermaid(found: Mapping[str, Any]) -> str:
+    """A search as a Mermaid flowchart, the nodes of the best path marked."""
+    nodes, best = found["nodes"], found["best"]
     lines = ["flowchart TD", '  n0(["request"])']
     links: list[str] = []
-    for node in tree.nodes[1:]:
-        shown = (mermaid_text(one_line(node.label, MAX_LABEL)), figures(node), mermaid_text(status(node)))
+    for node in nodes[1:]:
+        shown = (mermaid_text(one_line(label(node), MAX_LABEL)), figures(node), mermaid_text(status(node)))
         text = "<br/>".join(filter(None, shown))
-        left, right = ("[/", "/]") if node.deferred else ("[", "]")
-        lines.append(f'  n{node.id}{left}"{text}"{right}')
-        arrow = "==>" if node.id in best else "-.->" if node.pruned else "-->"
-        links.append(f"  n{node.parent} {arrow} n{node.id}")
+        left, right = ("[/", "/]") if node["call"]["effect"] == "write" else ("[", "]")
+        lines.append(f'  n{node["id"]}{left}"{text}"{right}')
+        arrow = "==>" if node["id"] in best else "-.->" if node["pruned"] else "-->"
+        links.append(f"  n{node['parent']} {arrow} n{node['id']}")
     lines.extend(links)
     lines.append("  classDef best fill:#d3f9d8,stroke:#2b8a3e,stroke-width:2px")
     lines.append("  classDef pruned fill:#f1f3f5,stroke:#adb5bd,color:#868e96")
-    if marked := [f"n{node.id}" for node in tree.nodes if node.id in best]:
+    if marked := [f"n{node['id']}" for node in nodes if node["id"] in best]:
         lines.append(f"  class {','.join(marked)} best")
-    if cut := [f"n{node.id}" for node in tree.nodes if node.pruned]:
+    if cut := [f"n{node['id']}" for node in nodes if node["pruned"]]:
         lines.append(f"  class {','.join(cut)} pruned")
     return "\n".join(lines)
 
 
-def to_rich(tree: Tree, best: Collection[int] = ()) -> "TerminalTree":
-    """A tree that `rich.print` shows, the nodes of the best path marked."""
+def to_rich(found: Mapping[str, Any]) -> "TerminalTree":
+    """A search as a tree that `rich.print` shows, the nodes of the best path marked."""
     from rich.tree import Tree as TerminalTree  # noqa: PLC0415 - only who prints a tree needs rich
 
     drawn = TerminalTree("[bold]request[/bold]", guide_style="dim")
     branches = {0: drawn}
-    for node in tree.nodes[1:]:
-        branches[node.id] = branches[node.parent or 0].add(_terminal_label(node, best))
+    for node in found["nodes"][1:]:
+        branches[node["id"]] = branches[node["parent"]].add(_terminal_label(node, is_best=node["id"] in found["best"]))
     return drawn
 
 
-def _terminal_label(node: Node, best: Collection[int]) -> str:
+def _terminal_label(node: Mapping[str, Any], *, is_best: bool) -> str:
     from rich.markup import escape  # noqa: PLC0415 - as above
 
-    call = escape(one_line(node.label, MAX_LABEL))
-    style = "bold green" if node.id in best else "dim" if node.pruned else "default"
-    tick = "✔ " if node.id in best else ""
-    lines = [f"[{style}]{tick}{call}[/]"]
-    if node.observation:
-        seen = one_line(readable(node.observation.content), MAX_OBSERVATION)
+    call = escape(one_line(label(node), MAX_LABEL))
+    style = "bold green" if is_best else "dim" if node["pruned"] else "default"
+    lines = [f"[{style}]{'✔ ' if is_best else ''}{call}[/]"]
+    if node["observation"]:
+        seen = one_line(readable(node["observation"]["content"]), MAX_OBSERVATION)
         lines.append(f"[dim]{escape(seen)}[/]")
     known = f"[cyan]{figures(node)}[/]" if figures(node) else ""
     note = f"[yellow]{escape(status(node))}[/]" if status(node) else ""
@@ -72,28 +75,33 @@ def _terminal_label(node: Node, best: Collection[int]) -> str:
     return "\n".join(filter(None, lines))
 
 
-def figures(node: Node) -> str:
+def label(node: Mapping[str, Any]) -> str:
+    """The call of a node in one line."""
+    return Call.model_validate(node["call"]).label
+
+
+def figures(node: Mapping[str, Any]) -> str:
     """Q, N, r_pre, r_post and goal score of a node; a score that nobody gave is left out."""
+    pre_scored, post_scored = node["scored"]
     parts = []
-    if node.visits:
-        parts.append(f"Q={node.value:.2f} N={node.visits}")
-    if node.r_pre is not None and node.pre_scored:
-        parts.append(f"r_pre={node.r_pre:.2f}")
-    if node.r_post is not None and node.post_scored:
-        parts.append(f"r_post={node.r_post:.2f}")
-    if node.goal is not None:
-        parts.append(f"goal={node.goal:.2f}")
+    if node["N"]:
+        parts.append(f"Q={node['Q']:.2f} N={node['N']}")
+    if node["r_pre"] is not None and pre_scored:
+        parts.append(f"r_pre={node['r_pre']:.2f}")
+    if node["r_post"] is not None and post_scored:
+        parts.append(f"r_post={node['r_post']:.2f}")
+    if node["goal"] is not None:
+        parts.append(f"goal={node['goal']:.2f}")
     return " ".join(parts)
 
 
-def status(node: Node) -> str:
+def status(node: Mapping[str, Any]) -> str:
     """What became of a node, if that is worth a word."""
-    failed = node.observation is not None and node.observation.kind != "ok"
-    answered = f"answered, missing: {'; '.join(node.missing)}" if node.missing else "answered"
+    missing = "; ".join(node.get("missing", ()))
     notes = [
-        "in the same reply" if node.batched else "",
-        "write, not run" if node.deferred else "",
-        REASONS[node.pruned] if node.pruned else node.observation.kind if failed and node.observation else "",
-        one_line(answered, MAX_LABEL) if node.answer is not None else "",
+        "in the same reply" if node.get("batched") else "",
+        "write, not run" if node["call"] and node["call"]["effect"] == "write" else "",
+        REASONS[node["pruned"]] if node["pruned"] else (node["observation"] or {}).get("kind", ""),
+        one_line(f"answered, missing: {missing}" if missing else "answered", MAX_LABEL) if "answer" in node else "",
     ]
     return ", ".join(filter(None, notes))

@@ -364,11 +364,11 @@ class SearchResult:
 
     def to_mermaid(self) -> str:
         """The tree as a Mermaid flowchart: Q, N and scores on each node, why pruned, the best path marked."""
-        return draw.to_mermaid(self.tree, self._best_ids())
+        return draw.to_mermaid(self.to_dict())
 
     def to_rich(self) -> "TerminalTree":
         """The tree for a terminal, to be printed by rich."""
-        return draw.to_rich(self.tree, self._best_ids())
+        return draw.to_rich(self.to_dict())
 
     def to_dict(self) -> dict[str, Any]:
         """The result as JSON-like data, ids of tool calls and times left out: equal for equal searches."""
