@@ -1,26 +1,22 @@
 """The agents of LangChain's tutorials, each plain or planned, around any model, and a stand-in that is right.
 
+Those that the documentation shows before and after stand in `cookbook/docs/apps`; here are their variants.
+
 `build(name, model, planned=...)` makes an agent, `run` asks it what its example asks, approvals included, and `SCRIPT`
 is what a model that is right replies.
 """
 
-import sqlite3
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass
-from pathlib import Path
-from tempfile import mkdtemp
+from importlib import import_module
 from typing import Any
 
 from agents import THREAD, invoke
 from langchain.agents import create_agent
 from langchain.agents.middleware import HumanInTheLoopMiddleware
 from langchain.agents.structured_output import ToolStrategy
-from langchain.tools import ToolRuntime
-from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
-from langchain_core.tools import BaseTool, tool
-from langchain_core.vectorstores import InMemoryVectorStore
+from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
@@ -28,7 +24,11 @@ from langgraph.types import Command
 from langgraph_supervisor import create_supervisor
 from pydantic import BaseModel, Field
 
-from langchain_tooltree import HashingEmbeddings, ToolTreeNode, create_tooltree_agent
+from cookbook.docs.apps.rag_before import retrieve_context
+from cookbook.docs.apps.sql_before import LOOKUPS, run_query
+from cookbook.docs.apps.supervisor_before import create_event, free_slots, send_mail
+from cookbook.docs.apps.weather_before import PROMPT, User, get_user_location, get_weather
+from langchain_tooltree import ToolTreeNode, create_tooltree_agent
 from langchain_tooltree.testing import Made, OfflineChatModel, Question, read_question
 
 Step = tuple[str, Mapping[str, Any]]
@@ -44,14 +44,6 @@ SUMS = "What do both offices employ together?"
 MEET = "Meeting with the design team on Tuesday at two"
 REMIND = "Remind design@example.com to look at the drafts"
 
-SCHEMA = """
-CREATE TABLE genre (id INTEGER PRIMARY KEY, name TEXT);
-CREATE TABLE track (id INTEGER PRIMARY KEY, genre_id INTEGER REFERENCES genre (id), minutes REAL);
-"""
-ROWS = """
-INSERT INTO genre VALUES (1, 'Rock'), (2, 'Opera');
-INSERT INTO track VALUES (1, 1, 3.5), (2, 1, 4.5), (3, 2, 9.0);
-"""
 QUERY = "SELECT name, AVG(minutes) FROM track JOIN genre ON genre.id = genre_id GROUP BY name ORDER BY 2 DESC LIMIT 1"
 
 REPLY = {"to": "ann@example.com", "subject": "Lunch", "body": "Gladly, see you at noon."}
@@ -164,107 +156,10 @@ class ScriptModel(OfflineChatModel):
 # --- the tools ---
 
 
-def library() -> list[BaseTool]:
-    """One tool over a vector store, which returns the documents, too."""
-    store = InMemoryVectorStore(HashingEmbeddings())
-    texts = {
-        "steps": "An agent splits up a task by thinking step by step.",
-        "tree": "A tree of thoughts is one of the extensions of chain of thought.",
-        "tools": "Agents call tools for what they do not know.",
-    }
-    store.add_documents([Document(text, metadata={"source": name}, id=name) for name, text in texts.items()])
-
-    @tool(response_format="content_and_artifact")
-    def retrieve_context(query: str) -> tuple[str, list[Document]]:
-        """Retrieve what the blog says about a question."""
-        found = store.similarity_search(query, k=2)
-        return "\n\n".join(f"Source: {each.metadata}\nContent: {each.page_content}" for each in found), found
-
-    return [retrieve_context]
-
-
-def database() -> list[BaseTool]:
-    """The four tools of an agent that asks a database."""
-    file = Path(mkdtemp()) / "music.db"
-    with closing(sqlite3.connect(file)) as made:
-        made.executescript(SCHEMA + ROWS)
-
-    def ask(query: str) -> list[Any]:
-        with closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as opened:
-            return opened.execute(query).fetchall()
-
-    @tool
-    def list_tables() -> str:
-        """List the tables of the database."""
-        return ", ".join(name for (name,) in ask("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name"))
-
-    @tool
-    def table_schema(tables: list[str]) -> str:
-        """Tell how tables are made. Look the names of the tables up first."""
-        known = dict(ask("SELECT name, sql FROM sqlite_master"))
-        return "\n".join(known.get(name, f"There is no table {name}.") for name in tables)
-
-    @tool
-    def check_query(query: str) -> str:
-        """Check a query before it is run."""
-        try:
-            ask(f"EXPLAIN {query}")
-        except sqlite3.Error as error:
-            return f"Error: {error}"
-        return query
-
-    @tool
-    def run_query(query: str) -> str:
-        """Run a query that was checked, and return its rows."""
-        try:
-            return str(ask(query))
-        except sqlite3.Error as error:
-            return f"Error: {error}"
-
-    return [list_tables, table_schema, check_query, run_query]
-
-
-@dataclass
-class User:
-    """Who asks the forecaster."""
-
-    user_id: str
-
-
-@tool
-def get_weather(city: str) -> str:
-    """Get the weather of a city."""
-    return f"It is always sunny in {city}!"
-
-
-@tool
-def get_user_location(runtime: ToolRuntime[User]) -> str:
-    """Find out where the user is."""
-    return "Florida" if runtime.context.user_id == "1" else "Portland"
-
-
 @tool
 def read_inbox() -> list[dict[str, str]]:
     """Read the mails that came in."""
     return [{"type": "text", "text": "From ann@example.com: lunch at noon?"}]
-
-
-@tool
-def send_mail(to: str, subject: str, body: str) -> str:
-    """Send a mail."""
-    return f"Sent to {to}: {subject} ({len(body)} characters)"
-
-
-@tool
-def free_slots(day: str) -> list[str]:
-    """Tell when everybody is free on a day."""
-    return [f"{day} 14:00", f"{day} 16:00"]
-
-
-@tool
-def create_event(title: str, start: str, end: str) -> str:
-    """Put an event into the calendar."""
-    return f"{title}, {start} to {end}"
 
 
 @tool
@@ -279,12 +174,7 @@ def add(a: int, b: int) -> int:
     return a + b
 
 
-READS = frozenset(
-    {
-        *("retrieve_context", "list_tables", "table_schema", "check_query", "run_query", "get_weather"),
-        *("get_user_location", "read_inbox", "free_slots", "headcount", "add"),
-    }
-)
+READS = frozenset({"get_weather", "get_user_location", "read_inbox", "free_slots", "headcount", "add"})
 
 # --- the agents ---
 
@@ -311,31 +201,24 @@ EXAMPLES = {
 }
 
 
-def _agent(model: Any, tools: list[BaseTool], *, planned: bool, **options: Any) -> Any:
+def _agent(model: Any, tools: list[Any], *, planned: bool, **options: Any) -> Any:
     if not planned:
         return create_agent(model, tools, **options)
-    effects: dict[str, Any] = {each.name: "read" for each in tools if each.name in READS}
+    names = {getattr(each, "name", None) or each.__name__ for each in tools}
+    effects: dict[str, Any] = dict.fromkeys(names & READS, "read")
     return create_tooltree_agent(model, tools, effects=effects, **options)
 
 
 def build(name: str, model: Any, *, planned: bool) -> Any:
     """The agent of an example, plain or planned, around a model."""
     match name:
-        case "rag":
-            prompt = "You look things up in a blog. Use the tool to answer the user's questions."
-            return _agent(model, library(), planned=planned, system_prompt=prompt)
-        case "sql":
-            prompt = (
-                "You ask a SQLite database. Start with the list of tables, then read the schema of those you need. "
-                "Check every query before you run it, and never change anything."
-            )
-            return _agent(model, database(), planned=planned, system_prompt=prompt)
-        case "weather" | "weather in a form" | "weather in a schema":
-            prompt = "You forecast the weather, in puns. If the user means where they are, find out where that is."
-            forms: dict[str, Any] = {"weather in a form": ToolStrategy(Pun), "weather in a schema": Pun}
-            form: dict[str, Any] = {"response_format": forms[name]} if name in forms else {}
+        case "rag" | "sql" | "weather" | "supervisor":
+            app = import_module(f"cookbook.docs.apps.{name}_{'after' if planned else 'before'}")
+            return app.build(model)
+        case "weather in a form" | "weather in a schema":
+            form: dict[str, Any] = {"response_format": ToolStrategy(Pun) if name == "weather in a form" else Pun}
             form |= {"context_schema": User, "checkpointer": InMemorySaver()}
-            return _agent(model, [get_user_location, get_weather], planned=planned, system_prompt=prompt, **form)
+            return _agent(model, [get_user_location, get_weather], planned=planned, system_prompt=PROMPT, **form)
         case "mail":
             approval = HumanInTheLoopMiddleware({"send_mail": True, "read_inbox": False})
             return _agent(
@@ -346,20 +229,18 @@ def build(name: str, model: Any, *, planned: bool) -> Any:
                 middleware=[approval],
                 checkpointer=InMemorySaver(),
             )
-        case "supervisor" | "supervisor with approval":
-            return _supervisor(model, planned=planned, approved=name != "supervisor")
+        case "supervisor with approval":
+            return _supervisor(model, planned=planned)
         case "handoffs":
             return _handoffs(model, planned=planned)
     msg = f"There is no example {name!r}; there are {', '.join(EXAMPLES)}."
     raise ValueError(msg)
 
 
-def _supervisor(model: Any, *, planned: bool, approved: bool) -> Any:
-    def guarded(name: str) -> dict[str, Any]:
-        return {"middleware": [HumanInTheLoopMiddleware({name: True})]} if approved else {}
-
-    keeps: dict[str, Any] = {"system_prompt": "You keep a calendar.", **guarded("create_event")}
-    writes: dict[str, Any] = {"system_prompt": "You write mails.", **guarded("send_mail")}
+def _supervisor(model: Any, *, planned: bool) -> Any:
+    guards = [[HumanInTheLoopMiddleware({name: True})] for name in ("create_event", "send_mail")]
+    keeps: dict[str, Any] = {"system_prompt": "You keep a calendar.", "middleware": guards[0]}
+    writes: dict[str, Any] = {"system_prompt": "You write mails.", "middleware": guards[1]}
     calendar = _agent(model, [free_slots, create_event], planned=planned, **keeps)
     mail = _agent(model, [send_mail], planned=planned, **writes)
 
@@ -398,7 +279,7 @@ def _handoffs(model: Any, *, planned: bool) -> Any:
 
 def build_node(name: str, model: Any, *, planned: bool) -> Any:
     """The same as a graph of one's own: a model node, or the planner in its place."""
-    tools = {"rag": library, "sql": database}[name]()
+    tools: list[Any] = {"rag": [retrieve_context], "sql": [*LOOKUPS, run_query]}[name]
     prompt = "Answer the user's questions with the tools."
 
     def ask(state: MessagesState) -> Any:
@@ -406,7 +287,7 @@ def build_node(name: str, model: Any, *, planned: bool) -> Any:
             "messages": [model.bind_tools(tools).invoke([{"role": "system", "content": prompt}, *state["messages"]])]
         }
 
-    effects: dict[str, Any] = {each.name: "read" for each in tools}
+    effects: Any = [(each, "read") for each in tools]
     node = ToolTreeNode(model, tools, effects=effects, system_prompt=prompt) if planned else ask
     graph = StateGraph(MessagesState)
     graph.add_node("model", node)
