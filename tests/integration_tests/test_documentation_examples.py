@@ -32,7 +32,7 @@ from pydantic import Field
 
 from langchain_tooltree import SearchConfig, create_tooltree_agent
 from langchain_tooltree.testing import read_question
-from tests.benchmarks.live.cassette import RecordedChatModel
+from tests.benchmarks.live.cassette import RecordedMethod
 
 MOST_TOKENS = 1.15
 """So many times the tokens of the plain agent a planned one may take."""
@@ -109,7 +109,7 @@ READ = ("rag", "sql", "weather", "weather in a schema", "mail", "supervisor")
 def test_answers_of_a_reader_bring_the_same_messages_with_a_planner() -> None:
     ended, asked = [], []
     for method in ("plain", "planned"):
-        model = RecordedChatModel(path=RECORDED, method=method)
+        model = RecordedMethod(path=RECORDED, method=method)
         asked.append(len(model.left))
         agents = {name: build(name, model, planned=method == "planned") for name in READ}
         ended.append([told(run(name, agent, path="sync")["messages"]) for name, agent in agents.items()])

@@ -9,7 +9,7 @@ from openai_server import OpenAIServer
 from travel import EFFECTS, PRICE, Agency, travel_model
 
 from tests.benchmarks.live.bench_files import FileTask
-from tests.benchmarks.live.cassette import RecordedChatModel, Recorder, read_cassette
+from tests.benchmarks.live.cassette import RecordedMethod, Recorder, read_cassette
 from tests.benchmarks.live.episode import Setting
 from tests.benchmarks.live.methods import METHODS
 from tests.benchmarks.live.runs import CallCounter, run_task
@@ -45,7 +45,7 @@ async def test_a_recording_over_http_is_replayed_in_process(client: str, method:
     assert live.model_calls == len(server.requests) == len(read_cassette(path, method)[0])
     assert live.input_tokens + live.output_tokens == server.tokens
 
-    counter, again = CallCounter(), RecordedChatModel(path=path, method=method)
+    counter, again = CallCounter(), RecordedMethod(path=path, method=method)
     again.callbacks = [counter]
     replayed = run_task(TASK, METHODS[method][0], Setting(model=again), None, [counter])
     assert (again.unmatched, again.left) == ([], [])

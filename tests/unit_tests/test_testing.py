@@ -8,7 +8,15 @@ from langchain_core.tools import tool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import BaseModel
 
-from langchain_tooltree.testing import Made, OfflineChatModel, ScriptedChatModel, read_question
+from langchain_tooltree import create_tooltree_agent
+from langchain_tooltree.testing import (
+    AnswerRecorder,
+    Made,
+    OfflineChatModel,
+    RecordedChatModel,
+    ScriptedChatModel,
+    read_question,
+)
 from tests.internals.hall import document_prompt
 from tests.internals.tooltree import (
     DEFAULT_CANDIDATES_PROMPT,
@@ -279,3 +287,30 @@ async def test_a_short_search_can_be_scripted_as_the_docstring_says(find):
     result = await find("Where is it?", [look], model=model, effects={"look": "read"})
     assert (result.stop_reason, result.answer.text) == ("solved", "It is on the desk.")
     assert len(model.calls) == 2
+
+
+def test_an_agent_is_answered_as_it_was_by_another_model(numbered_tools, tmp_path):
+    path = str(tmp_path / "answers" / "errand.jsonl")
+    recorder = AnswerRecorder(path, {"model": "an errand"})
+    said = []
+    for recorded in (False, True):
+        model = RecordedChatModel(path) if recorded else OfflineChatModel(policy=Errand(1, 2), callbacks=[recorder])
+        agent = create_tooltree_agent(model, numbered_tools("alpha"), effects={"alpha": "read"})
+        messages = agent.invoke({"messages": [HumanMessage("Go.")]})["messages"]
+        said.append([(each.type, each.text, getattr(each, "usage_metadata", None)) for each in messages])
+    assert said[0] == said[1]
+    assert len(said[0]) == 6
+    assert (model.left, model.unmatched) == ([], [])
+
+
+def test_what_nobody_recorded_is_refused_with_the_nearest_and_the_remedy(tmp_path):
+    path = tmp_path / "answers.jsonl"
+    recording = ScriptedChatModel(replies=["Yes.", "No."], callbacks=[AnswerRecorder(path)])
+    recording.batch(["Is it raining?", "Why?"], {"max_concurrency": 1})
+    model = RecordedChatModel(path)
+    with pytest.raises(LookupError, match=r"(?s)Is it snowing.*nearest.*line 4\).*Is it raining.*`AnswerRecorder`"):
+        model.invoke("Is it snowing?")
+    assert [model.invoke(text).text for text in ("Why?", "Is it raining?")] == ["No.", "Yes."]
+    with pytest.raises(LookupError, match="Every recorded answer was given already"):
+        model.invoke("Why?")
+    assert len(model.unmatched) == 2

@@ -13,8 +13,9 @@ from langchain_core.messages import BaseMessage
 from langchain_core.tools import BaseTool
 
 from langchain_tooltree import ObjectSandbox
+from langchain_tooltree.testing.recorded import told
 from tests.benchmarks.bfcl_world import ToolSpec, tools_calling
-from tests.benchmarks.live.cassette import RecordedRun, read_cassette, told
+from tests.benchmarks.live.cassette import RecordedRun, read_cassette
 from tests.benchmarks.live.episode import Outcome
 
 NOT_RECORDED = "Error: what this call brings back was not recorded."

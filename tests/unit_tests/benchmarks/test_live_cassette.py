@@ -11,7 +11,7 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_tooltree import SearchConfig, search
 from langchain_tooltree.testing import ScriptedChatModel
 from tests.benchmarks.live.bench_files import FileTask
-from tests.benchmarks.live.cassette import RecordedChatModel, Recorder, read_cassette
+from tests.benchmarks.live.cassette import RecordedMethod, Recorder, read_cassette
 from tests.benchmarks.live.cassette_tasks import NOT_RECORDED, recorded_tasks
 from tests.benchmarks.live.episode import Setting
 from tests.benchmarks.live.methods import METHODS
@@ -41,7 +41,7 @@ def path(tmp_path):
 @pytest.mark.parametrize("file", KEPT, ids=lambda file: file.stem)
 @pytest.mark.parametrize("method", ["react", "tooltree"])
 def test_what_real_models_answered_still_solves_what_it_solved(file, method):
-    model = RecordedChatModel(path=file, method=method)
+    model = RecordedMethod(path=file, method=method)
     tasks = recorded_tasks(file, method)
     for task in tasks:
         counter = CallCounter()
@@ -60,7 +60,7 @@ def test_a_recorded_run_is_replayed_with_its_tools_and_without_them(path, method
     messages, outcome = record(path, method, end)
     assert outcome.success
     for task in (TASK, *recorded_tasks(path, method)):
-        model = RecordedChatModel(path=path, method=method)
+        model = RecordedMethod(path=path, method=method)
         again, same = converse(task, METHODS[method][0], Setting(model=model), None)
         assert same == outcome
         assert [message.text for message in again] == [message.text for message in messages]
@@ -70,7 +70,7 @@ def test_a_recorded_run_is_replayed_with_its_tools_and_without_them(path, method
 def test_a_call_of_a_tool_that_there_is_not_reaches_no_world(path):
     record(path, first=[live_desk.calling("fly")])
     (task,) = recorded_tasks(path, "react")
-    model = RecordedChatModel(path=path, method="react")
+    model = RecordedMethod(path=path, method="react")
     _, outcome = converse(task, METHODS["react"][0], Setting(model=model), None)
     assert outcome.success
     assert model.unmatched == []
@@ -111,7 +111,7 @@ def test_equal_requests_are_answered_in_the_order_of_recording(path):
     recording = ScriptedChatModel(replies=["one", "two"], callbacks=[Recorder(path, {"method": "m"})])
     for _ in range(2):
         recording.invoke([SystemMessage("Count."), HumanMessage("Next!")])
-    model = RecordedChatModel(path=path, method="m")
+    model = RecordedMethod(path=path, method="m")
     said = [model.invoke([SystemMessage(f"Do count, {n}."), HumanMessage("Next!")]).text for n in range(2)]
     assert said == ["one", "two"]
 
@@ -120,7 +120,7 @@ def test_a_request_that_was_not_recorded_shows_the_nearest(path):
     recording = ScriptedChatModel(replies=["yes"] * 2, callbacks=[Recorder(path, {"method": "m"})])
     recording.invoke([HumanMessage("Is the pen in the drawer?")])
     recording.invoke([HumanMessage("Something else entirely")])
-    model = RecordedChatModel(path=path, method="m")
+    model = RecordedMethod(path=path, method="m")
     with pytest.raises(LookupError, match=r"(?s)Is the key in the drawer.*nearest.*line 4.*Is the pen in the drawer"):
         model.invoke([HumanMessage("Is the key in the drawer?")])
     assert len(model.unmatched) == 1
@@ -151,7 +151,7 @@ def test_questions_survive_other_words_in_their_prompts(path):
         for line in map(json.loads, path.read_text().splitlines())
     ]
     path.write_text("\n".join(map(json.dumps, told_otherwise)))
-    model = RecordedChatModel(path=path, method="m")
+    model = RecordedMethod(path=path, method="m")
     again = search("Put the pen away.", [put], model=model, **arguments)
     assert (model.left, model.unmatched) == ([], [])
     assert (again.answer.text, again.steps[0].r_pre, again.steps[0].goal) == ("It is in the drawer.", 0.9, 0.95)

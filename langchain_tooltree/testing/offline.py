@@ -1,4 +1,4 @@
-"""Deterministic chat models, for tests of this package and of agents built on it. No key, no network.
+"""Chat models without a model behind them, which other doubles build on as well.
 
 `ScriptedChatModel` says what is prepared, in order. `OfflineChatModel` stands in for a model that works with the
 planner: it reads the planner's ordinary prompts and answers each kind of question from a policy, so that everything
@@ -26,8 +26,6 @@ from langchain_tooltree.experience.records import part_of, readable
 from langchain_tooltree.tooltree import prompts
 from langchain_tooltree.tooltree.channel import CONFIDENCE
 
-__all__ = ["Made", "OfflineChatModel", "Policy", "Question", "ScriptedChatModel", "read_question"]
-
 CHARACTERS_PER_TOKEN = 4
 """The doubles report usage by this rule of thumb for English text."""
 
@@ -37,7 +35,7 @@ DONE = 0.5
 Response = AIMessage | str | Mapping[str, Any] | Exception
 
 
-class _Double(BaseChatModel):
+class ChatDouble(BaseChatModel):
     """The plumbing of a chat model: tool binding, structured output, async, streaming and usage figures."""
 
     @abstractmethod
@@ -125,7 +123,7 @@ def _chunks(message: AIMessage) -> Iterator[ChatGenerationChunk]:
     yield ChatGenerationChunk(message=last)
 
 
-class ScriptedChatModel(_Double):
+class ScriptedChatModel(ChatDouble):
     """A chat model that gives prepared replies, one a call, in order.
 
     ```python
@@ -211,7 +209,7 @@ class Policy(Protocol):
         """The final answer."""
 
 
-class OfflineChatModel(_Double):
+class OfflineChatModel(ChatDouble):
     """A small deterministic stand-in for a chat model, driven by a policy.
 
     It is no model: it knows only what its policy knows. But it speaks through the ordinary prompts, tool calling and
