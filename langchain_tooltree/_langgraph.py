@@ -166,6 +166,25 @@ def state_reader(config: Mapping[str, Any]) -> RunnableConfig:
     return {"configurable": {_READER: read}} if read else {}
 
 
+# Pictures of graphs.
+
+_MODEL, _TO = "model", "branch:to:"
+
+
+def draw_planner(agent: Any, searched: Mapping[str, Any], *, loops: bool) -> None:
+    """Have pictures of an agent made by `create_agent` say what its planner does; how it runs stays the same.
+
+    The node `model` names the tools that a search runs there. Without `loops`, no arrow leads from it to itself:
+    LangChain draws one for all middleware around the model, in case it leaves a conversation without an answer.
+    """
+    node = agent.nodes[_MODEL]
+    node.bound.tools_by_name = searched
+    if not loops:
+        for writer in node.writers:
+            for declared in filter(None, [getattr(writer, "_is_channel_writer", None)]):
+                declared[:] = [each for each in declared if getattr(each[0], "channel", "") != f"{_TO}{_MODEL}"]
+
+
 # What callback handlers hear of nodes.
 
 

@@ -2,7 +2,7 @@
 
 import inspect
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from langchain.agents import create_agent
@@ -13,6 +13,7 @@ from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool
 from langgraph.graph.state import CompiledStateGraph
 
+from langchain_tooltree._langgraph import draw_planner
 from langchain_tooltree.cfgm.memory import CFGMMemory, check_memory
 from langchain_tooltree.cfgm.middleware import CFGMMiddleware
 from langchain_tooltree.effects.calls import CallEffects, Effects, ToolKey, names_in
@@ -129,8 +130,9 @@ def create_tooltree_agent(  # noqa: D417 - the options are described by `search`
     )
     model = resolve_model(model)
     by_name = {each.name: each for each in (*provided, *tools) if isinstance(each, BaseTool)}
+    searched: Mapping[str, BaseTool] = {}
     if by_name or declared.entries or sandbox is not None:
-        planner.prepare(model, list(by_name.values()))
+        searched = planner.prepare(model, list(by_name.values()))
     if (asking := names_in(approve_reads)) and not review:
         msg = f"{', '.join(sorted(asking))} under approve_reads would run without a question. Pass review=True."
         raise ConfigurationError(msg)
@@ -146,7 +148,20 @@ def create_tooltree_agent(  # noqa: D417 - the options are described by `search`
             raise ConfigurationError(msg)
         # `after_model` hooks run last to first: whatever others make of a call, a person sees what will run.
         middleware.insert(0, reviewer)
-    return create_agent(model, tools, middleware=[*middleware, planner], **create_agent_arguments)
+    agent = create_agent(model, tools, middleware=[*middleware, planner], **create_agent_arguments)
+    others = any(_wraps_model(entry) for entry in middleware)
+    draw_planner(agent, searched, loops=others or create_agent_arguments.get("response_format") is not None)
+    return agent
+
+
+def _wraps_model(entry: AgentMiddleware[Any, Any]) -> bool:
+    """Whether somebody else's middleware stands around the model, and may send the run back to it."""
+    kind = type(entry)
+    changed = (kind.wrap_model_call, kind.awrap_model_call) != (
+        AgentMiddleware.wrap_model_call,
+        AgentMiddleware.awrap_model_call,
+    )
+    return changed and not kind.__module__.startswith("langchain_tooltree.")
 
 
 def _refuse_second(middleware: Sequence[AgentMiddleware[Any, Any]], kind: type, remedy: str) -> None:

@@ -155,14 +155,16 @@ class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
 
     __new__.__dict__["__signature__"] = inspect.signature(__init__)  # what `help()` shows
 
-    def prepare(self, model: BaseChatModel, tools: Iterable[BaseTool | Callable[..., Any]]) -> None:
+    def prepare(self, model: BaseChatModel, tools: Iterable[BaseTool | Callable[..., Any]]) -> Mapping[str, BaseTool]:
         """Check the parts against the model and all tools of an agent, instead of at its first request.
+
+        Returns the tools of which some calls may run while searching, by name.
 
         Raises:
             ConfigurationError: If the parts do not fit together.
             ToolDefinitionError: If `effects`, `cards` or the sandbox names a tool that the agent does not have.
         """
-        self._planner(model, list(ToolLibrary(tools)), {}, selection=False)
+        return self._planner(model, list(ToolLibrary(tools)), {}, selection=False).searched
 
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]

@@ -73,6 +73,11 @@ class ToolTreeNode(Runnable[Any, dict[str, list[BaseMessage]]]):
         self._system = [SystemMessage(system_prompt)] if system_prompt else []
         self._planner = Planner(model, tools, **options)
 
+    @property
+    def tools_by_name(self) -> Mapping[str, BaseTool]:
+        """The tools that run here while searching; a picture of the graph names them, as those of a `ToolNode`."""
+        return self._planner.searched
+
     @driven
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Flow[dict[str, list[BaseMessage]]]:  # noqa: A002 - the name in Runnable
         """Plan the next step of a conversation: a graph state, a mapping or an object, or just a list of messages.

@@ -195,6 +195,7 @@ class _GuardedTools(Runnable[Any, Any]):
         self.name = tools.get_name()
         self._review = review
         self._tools = tools
+        self.tools_by_name = getattr(tools, "tools_by_name", {})  # for pictures of the graph, too
         self._messages_key = messages_key
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **given: Any) -> Any:  # noqa: A002 - the name in Runnable
@@ -212,7 +213,7 @@ class _GuardedTools(Runnable[Any, Any]):
         said = Conversation.of(given if calls is None else [], self._messages_key)
         if calls is None:
             calls = calls_in(said.reply) if said.reply else []
-        return self._review.before(calls, said, [*getattr(self._tools, "tools_by_name", {}).values()])
+        return self._review.before(calls, said, [*self.tools_by_name.values()])
 
     def _update(self, given: Any, answers: list[ToolMessage]) -> Any:
         return answers if isinstance(given, list) and sent_calls(given) is None else {self._messages_key: answers}

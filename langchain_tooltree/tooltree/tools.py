@@ -301,9 +301,9 @@ class SearchEffects:
         return self.declared.reads - self.held_back
 
     @property
-    def may_try(self) -> bool:
-        """Whether any call may run while searching."""
-        return bool(self.bound or self.reads or self.declared.by_arguments - self.held_back)
+    def tried(self) -> frozenset[str]:
+        """Names of the tools of which some calls may run while searching."""
+        return self.bound | self.reads | (self.declared.by_arguments - self.held_back)
 
     def described(self, tool: str) -> str:
         """What is known of a tool, in words that are the same in every process."""
@@ -344,9 +344,9 @@ def classify_tools(
     bound = bound.intersection(library.names) - asking
     here.doubt(here.reads - bound)
     found = SearchEffects(here, bound, asking.union(held_back))
-    if here.may_read and not found.may_try:
+    if here.may_read and not found.tried:
         logger.warning("Each declared read waits for approval, so nothing can be tried out while planning.")
-    elif not found.may_try:
+    elif not found.tried:
         logger.warning(
             "No tool is declared a read or bound by a sandbox, so nothing can be tried out while planning. "
             "Pass effects={%r: 'read', ...} for the tools that only read.",

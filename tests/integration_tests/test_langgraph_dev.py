@@ -18,12 +18,15 @@ from typing import Any
 import pytest
 from blockbuster import blockbuster_ctx
 from conversations import check_conversation, outline
+from langchain.agents.middleware import AgentMiddleware
+from langchain.agents.structured_output import ToolStrategy
 from langchain_core.messages import convert_to_messages, message_to_dict, messages_from_dict
 from langchain_core.tools import StructuredTool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.store.memory import InMemoryStore
-from travel import BOOKING, EFFECTS, Agency, planner_node, travel_agent, travel_model
+from pydantic import BaseModel
+from travel import BOOKING, EFFECTS, READS, Agency, planner_node, travel_agent, travel_model
 
 from langchain_tooltree import create_tooltree_agent
 from tests.internals.tooltree import deciding
@@ -87,6 +90,13 @@ many = create_tooltree_agent(
     config=SearchConfig(max_rollouts=6, retrieve_top=3, coarse_planner=True),
 )
 '''
+
+
+class Answer(BaseModel):
+    """What a traveller wants to know."""
+
+    price: int
+
 
 GRAPHS = ("node", "middleware", "agent", "reviewed", "sandboxed", "many")
 
@@ -206,6 +216,32 @@ def test_a_graph_can_be_drawn_and_described(loaded: ModuleType, name: str) -> No
     ]
     assert all("messages" in schema["properties"] for schema in described[1:3])
     json.dumps(described, allow_nan=False)
+
+
+@pytest.mark.parametrize("name", [name for name in GRAPHS if name != "middleware"])  # whose node is LangChain's own
+def test_a_picture_says_what_runs_while_searching_and_shows_no_way_that_is_never_taken(
+    loaded: ModuleType, name: str
+) -> None:
+    drawn = getattr(loaded, name).get_graph()
+
+    tried = (drawn.nodes["model"].metadata or {})["__tools"]
+    assert set(tried) == {*READS, *(["book"] if name == "sandboxed" else [])}
+    assert ", ".join(tried) in drawn.draw_mermaid()
+    assert not [edge for edge in drawn.edges if edge.source == edge.target]
+
+
+def test_a_way_back_to_the_model_is_shown_where_others_may_take_it() -> None:
+    class Patient(AgentMiddleware):
+        """Asks again."""
+
+        def wrap_model_call(self, request: Any, handler: Any) -> Any:
+            return handler(request)
+
+    tools = Agency().tools
+    for options in ({"middleware": [Patient()]}, {"response_format": ToolStrategy(Answer)}):
+        agent = create_tooltree_agent(travel_model(), tools, effects=EFFECTS, **options)
+
+        assert ("model", "model") in {(edge.source, edge.target) for edge in agent.get_graph().edges}
 
 
 def test_a_node_can_be_described_alone() -> None:

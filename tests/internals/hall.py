@@ -13,6 +13,7 @@ from langchain_tooltree._langgraph import (
     checkpoint_of,
     config_at,
     configurable_here,
+    draw_planner,
     graph_around,
     has_answers,
     interrupts_in,

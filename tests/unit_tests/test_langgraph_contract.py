@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
 import pytest
+from langchain.agents import create_agent
+from langchain.agents.middleware import AgentMiddleware
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.messages.tool import tool_call
@@ -31,6 +33,7 @@ from langgraph.types import Command, Interrupt, RetryPolicy, Send, interrupt
 from pydantic import BaseModel, ValidationError
 
 import langchain_tooltree
+from langchain_tooltree.testing import ScriptedChatModel
 from tests.internals import hall as inside
 
 PACKAGE = Path(langchain_tooltree.__file__).parent
@@ -89,6 +92,28 @@ def namespaces(seen):
         return {"said": []}
 
     return node
+
+
+def test_a_picture_of_an_agent_can_be_corrected_and_its_ways_stay():
+    class Around(AgentMiddleware):
+        def wrap_model_call(self, request, handler):
+            return handler(request)
+
+    @tool
+    def look() -> str:
+        """Look."""
+        return "a key"
+
+    model = ScriptedChatModel(replies=[AIMessage("", tool_calls=[tool_call(name="look", args={}, id="1")]), "A key."])
+    agent = create_agent(model, [look], middleware=[Around()])
+    before = {(edge.source, edge.target) for edge in agent.get_graph().edges}
+
+    inside.draw_planner(agent, {"look": look}, loops=False)
+
+    drawn = agent.copy(update={"checkpointer": InMemorySaver()}).get_graph()  # as servers do it
+    assert before - {(edge.source, edge.target) for edge in drawn.edges} == {("model", "model")}
+    assert drawn.nodes["model"].metadata == {"__tools": ["look"]}
+    assert agent.invoke({"messages": [HumanMessage("What is there?")]})["messages"][-1].text == "A key."
 
 
 def test_internals_are_spelt_out_in_one_file_only():
