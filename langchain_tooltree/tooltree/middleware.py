@@ -164,7 +164,8 @@ class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
             ConfigurationError: If the parts do not fit together.
             ToolDefinitionError: If `effects`, `cards` or the sandbox names a tool that the agent does not have.
         """
-        return self._planner(model, list(ToolLibrary(tools)), {}, selection=False).searched
+        planner = self._planner(model, list(ToolLibrary(tools)), {}, selection=False)
+        return planner.effects.searched(planner.library)
 
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]

@@ -76,7 +76,7 @@ class ToolTreeNode(Runnable[Any, dict[str, list[BaseMessage]]]):
     @property
     def tools_by_name(self) -> Mapping[str, BaseTool]:
         """The tools that run here while searching; a picture of the graph names them, as those of a `ToolNode`."""
-        return self._planner.searched
+        return self._planner.effects.searched(self._planner.library)
 
     @driven
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Flow[dict[str, list[BaseMessage]]]:  # noqa: A002 - the name in Runnable

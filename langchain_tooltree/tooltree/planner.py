@@ -194,11 +194,6 @@ class Planner:
         retriever = ToolRetriever(self.library, embeddings, options.get("retriever"))
         self.narrowing = ToolNarrowing(self.library, self.config, retriever)
 
-    @property
-    def searched(self) -> dict[str, BaseTool]:
-        """The tools of which some calls may run while searching, by name."""
-        return {name: tool for name, tool in self.library.by_name.items() if name in self.effects.tried}
-
     @cached_property
     def fingerprint(self) -> str:
         """A digest of all that decides which operations a search launches, its models' answers aside."""

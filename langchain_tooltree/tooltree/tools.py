@@ -305,6 +305,10 @@ class SearchEffects:
         """Names of the tools of which some calls may run while searching."""
         return self.bound | self.reads | (self.declared.by_arguments - self.held_back)
 
+    def searched(self, library: "ToolLibrary") -> dict[str, BaseTool]:
+        """Those tools, by name."""
+        return {name: tool for name, tool in library.by_name.items() if name in self.tried}
+
     def described(self, tool: str) -> str:
         """What is known of a tool, in words that are the same in every process."""
         if tool in self.held_back or tool not in self.reads | self.declared.by_arguments:
