@@ -1,0 +1,166 @@
+"""The graphs of `cookbook/langgraph.json` under `langgraph dev`, driven over its HTTP API, as LangGraph Studio is."""
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from langgraph_sdk import get_sync_client
+from langgraph_sdk.client import SyncLangGraphClient
+
+pytest.importorskip("langgraph_api", reason="the server of langgraph dev: pip install 'langgraph-cli[inmem]'")
+
+COOKBOOK = Path(__file__).parents[2] / "cookbook"
+
+GRAPHS = {"planning_agent": "PlanReviewMiddleware.after_model", "own_graph": "review", "three_systems": None}
+"""The graphs, and the node where a person is asked, if the test is one of a booking."""
+
+READS = ["find_flights", "read_price", "check_weather"]
+
+SECONDS_TO_START = 60
+
+ALONE = {
+    "LANGGRAPH_CLI_NO_ANALYTICS": "1",
+    "LANGGRAPH_NO_VERSION_CHECK": "true",
+    "LANGSMITH_TRACING": "false",
+    "LANGCHAIN_TRACING_V2": "false",
+}
+"""The server then calls nobody."""
+
+WATCH = """
+import os, sys
+
+def heard(event, given):
+    host = given[0] if event == "socket.getaddrinfo" else given[1]
+    host = host[0] if isinstance(host, tuple) else host
+    if event in ("socket.getaddrinfo", "socket.connect") and host not in (None, "127.0.0.1", "::1", "localhost"):
+        with open(os.environ["HEARD"], "a") as file:
+            print(event, host, file=file)
+
+sys.addaudithook(lambda event, given: heard(event, given) if event.startswith("socket.") and len(given) > 1 else None)
+"""
+"""A `sitecustomize` module, which notes to whom a process wants to speak beyond this machine."""
+
+
+@pytest.fixture(scope="module")
+def heard(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the server's calls to the outside are noted."""
+    return tmp_path_factory.mktemp("heard") / "calls.txt"
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory, heard: Path) -> Iterator[SyncLangGraphClient]:
+    """A client of one server for all tests, started as the guide says, in a copy of the cookbook."""
+    project = tmp_path_factory.mktemp("cookbook")
+    shutil.copy(COOKBOOK / "langgraph.json", project)
+    shutil.copytree(COOKBOOK / "studio", project / "studio")
+    watching = tmp_path_factory.mktemp("watching")
+    (watching / "sitecustomize.py").write_text(WATCH, encoding="utf-8")
+    paths = os.pathsep.join([str(watching), str(COOKBOOK.parent)])
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "langgraph_cli", "dev", "--no-browser", "--no-reload", "--port", str(port)]
+    log = project / "log.txt"
+    with log.open("w") as output:
+        server = subprocess.Popen(  # noqa: S603 - own code
+            command,
+            cwd=project,
+            env={**os.environ, **ALONE, "PYTHONPATH": paths, "HEARD": str(heard), "TOOLTREE_MODEL": ""},
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+        try:
+            wait_for(f"http://127.0.0.1:{port}/ok", server, log)
+            with get_sync_client(url=f"http://127.0.0.1:{port}", api_key=None) as made:
+                yield made
+        finally:
+            server.terminate()
+            server.wait(timeout=SECONDS_TO_START)
+
+
+def wait_for(address: str, server: "subprocess.Popen[bytes]", log: Path) -> None:
+    """Wait until the server answers."""
+    until = time.monotonic() + SECONDS_TO_START
+    while time.monotonic() < until and server.poll() is None:
+        try:
+            if httpx.get(address, trust_env=False).is_success:
+                return
+        except httpx.TransportError:
+            time.sleep(0.05)
+    pytest.fail(f"The server did not start: {log.read_text(encoding='utf-8')[-2000:]}")
+
+
+def run(client: SyncLangGraphClient, graph: str, thread: str, **given: Any) -> list[dict[str, Any]]:
+    """Run a graph; the events of its search."""
+    events = []
+    for part in client.runs.stream(thread, graph, stream_mode=["custom", "updates"], **given):
+        assert part.event != "error", part.data
+        if part.event == "custom":
+            events.append(part.data["tooltree"])
+    return events
+
+
+def asking(request: str) -> dict[str, Any]:
+    """The input that asks for something."""
+    return {"messages": [{"role": "user", "content": request}]}
+
+
+@pytest.mark.parametrize("graph", GRAPHS)
+def test_studio_shows_what_happens_in_a_graph_and_what_it_takes(client: SyncLangGraphClient, graph: str) -> None:
+    (assistant,) = client.assistants.search(graph_id=graph)
+    drawn = client.assistants.get_graph(assistant["assistant_id"])
+    schemas = client.assistants.get_schemas(assistant["assistant_id"])
+
+    nodes = {node["id"]: node.get("metadata", {}) for node in drawn["nodes"]}
+    assert nodes["model"] == {"__tools": READS}
+    assert nodes["tools"] == {"__tools": [*READS, "book_flight"]}
+    assert {"review", "PlanReviewMiddleware.after_model"} & set(nodes)
+    assert not [edge for edge in drawn["edges"] if edge["source"] == edge["target"]]
+    assert list(schemas["input_schema"]["properties"]) == ["messages"]
+    assert set(schemas["output_schema"]["properties"]) <= {"messages", "structured_response"}
+
+
+@pytest.mark.parametrize("graph", [name for name, asks in GRAPHS.items() if asks])
+def test_a_booking_is_searched_approved_and_carried_out_over_http(client: SyncLangGraphClient, graph: str) -> None:
+    thread = client.threads.create()["thread_id"]
+    events = run(client, graph, thread, input=asking("Book the cheapest flight to Oslo."))
+    assert {event["call"] for event in events if event["type"] == "execute"} == {
+        'find_flights(city="Oslo")',
+        *(f'read_price(flight="OS-{number}")' for number in (1, 2, 3)),
+    }
+
+    state = client.threads.get_state(thread)
+    assert state["next"] == [GRAPHS[graph]]
+    (question,) = state["interrupts"]
+    assert question["value"]["action_requests"][0]["args"] == {"flight": "OS-2"}
+    decisions = [{**named, "type": "approve"} for named in question["value"]["decisions"]]
+    run(client, graph, thread, command={"resume": {"decisions": decisions}})
+
+    state = client.threads.get_state(thread)
+    assert state["next"] == []
+    assert state["values"]["messages"][-1]["content"] == "OS-2 is booked."
+
+
+def test_what_one_thread_learnt_in_the_servers_store_the_next_one_recalls(client: SyncLangGraphClient) -> None:
+    recalled = []
+    for city in ("Oslo", "Rome"):
+        thread = client.threads.create()["thread_id"]
+        events = run(client, "three_systems", thread, input=asking(f"Which flight to {city} is cheapest?"))
+        recalled += [len(event["runs"]) for event in events if event["type"] == "recall"]
+        assert "is the cheapest" in client.threads.get_state(thread)["values"]["messages"][-1]["content"]
+
+    assert recalled == [0, 1]
+    assert client.store.search_items(("tooltree",))["items"]
+
+
+def test_the_server_has_called_nobody(client: SyncLangGraphClient, heard: Path) -> None:
+    assert client.assistants.count() >= len(GRAPHS)
+    assert not heard.exists(), heard.read_text(encoding="utf-8")
