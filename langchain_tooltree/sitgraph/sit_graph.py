@@ -20,6 +20,7 @@ from langchain_tooltree.experience.reference import SUMMARIZE_STATE
 from langchain_tooltree.experience.run_identity import GivenTools, names_of
 from langchain_tooltree.experience.trajectory import to_chat
 from langchain_tooltree.flows import Flow, FunctionStep, async_twin, driven, in_thread, run_flow
+from langchain_tooltree.sitgraph import graph_svg
 from langchain_tooltree.sitgraph.drift import DriftReport, drift, toolset_of
 from langchain_tooltree.sitgraph.files import CHECKSUM, Which, forget_in_graph, load_graph, save_graph
 from langchain_tooltree.sitgraph.graph import Graph
@@ -391,6 +392,17 @@ class SITGraph:
         if left_out := len(every) - len(shown):
             lines.append(f"  %% {left_out} edges that were followed less often are left out")
         return "\n".join(lines)
+
+    def to_svg(self, *, max_edges: int = 30) -> str:
+        """The graph as an SVG picture for light and dark pages, with the `max_edges` edges followed most often.
+
+        It holds no scripts and refers to nothing elsewhere.
+        """
+        return graph_svg.to_svg(self._drawn(), len(self), max_edges=max_edges)
+
+    def _repr_svg_(self) -> str:
+        """What a notebook shows."""
+        return self.to_svg()
 
     def _drawn(self) -> list[tuple[str, str, dict[str, float]]]:
         drawn = []

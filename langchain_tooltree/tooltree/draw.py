@@ -1,4 +1,4 @@
-"""Pictures of a search: Mermaid for documents, a tree for the terminal.
+"""Pictures of a search: Mermaid for documents, a tree for the terminal. `tree_svg` draws the same in SVG.
 
 They are drawn of a search as plain data (`SearchResult.to_dict()`), so that one that was saved looks like a live one.
 """
@@ -67,8 +67,7 @@ def _terminal_label(node: Mapping[str, Any], *, is_best: bool) -> str:
     style = "bold green" if is_best else "dim" if node["pruned"] else "default"
     lines = [f"[{style}]{'✔ ' if is_best else ''}{call}[/]"]
     if node["observation"]:
-        seen = one_line(readable(node["observation"]["content"]), MAX_OBSERVATION)
-        lines.append(f"[dim]{escape(seen)}[/]")
+        lines.append(f"[dim]{escape(one_line(seen(node), MAX_OBSERVATION))}[/]")
     known = f"[cyan]{figures(node)}[/]" if figures(node) else ""
     note = f"[yellow]{escape(status(node))}[/]" if status(node) else ""
     lines.append("  ".join(filter(None, (known, note))))
@@ -78,6 +77,11 @@ def _terminal_label(node: Mapping[str, Any], *, is_best: bool) -> str:
 def label(node: Mapping[str, Any]) -> str:
     """The call of a node in one line."""
     return Call.model_validate(node["call"]).label
+
+
+def seen(node: Mapping[str, Any]) -> str:
+    """What a call has brought back, as text."""
+    return readable(node["observation"]["content"]) if node["observation"] else ""
 
 
 def figures(node: Mapping[str, Any]) -> str:
@@ -98,10 +102,15 @@ def figures(node: Mapping[str, Any]) -> str:
 def status(node: Mapping[str, Any]) -> str:
     """What became of a node, if that is worth a word."""
     missing = "; ".join(node.get("missing", ()))
+    answered = one_line(f"answered, missing: {missing}" if missing else "answered", MAX_LABEL)
+    return ", ".join(filter(None, (fate(node), answered if "answer" in node else "")))
+
+
+def fate(node: Mapping[str, Any]) -> str:
+    """What became of the call of a node, answers aside."""
     notes = [
         "in the same reply" if node.get("batched") else "",
         "write, not run" if node["call"] and node["call"]["effect"] == "write" else "",
         REASONS[node["pruned"]] if node["pruned"] else (node["observation"] or {}).get("kind", ""),
-        one_line(f"answered, missing: {missing}" if missing else "answered", MAX_LABEL) if "answer" in node else "",
     ]
     return ", ".join(filter(None, notes))

@@ -13,7 +13,7 @@ from typing_extensions import TypedDict  # pydantic checks those of `typing` fro
 
 from langchain_tooltree.models import usage_sum
 from langchain_tooltree.text import counts_added, digest
-from langchain_tooltree.tooltree import draw
+from langchain_tooltree.tooltree import draw, tree_svg
 from langchain_tooltree.tooltree.search import Call, Node, Observation, StopReason, Tree
 from langchain_tooltree.tooltree.signed_reasoning import CALL_BLOCKS, fields_together
 
@@ -369,6 +369,17 @@ class SearchResult:
     def to_rich(self) -> "TerminalTree":
         """The tree for a terminal, to be printed by rich."""
         return draw.to_rich(self.to_dict())
+
+    def to_svg(self) -> str:
+        """The tree as an SVG picture for light and dark pages, without scripts and without references to elsewhere.
+
+        Of a search with more than 150 calls it shows the most promising ones, and how many are left out where.
+        """
+        return tree_svg.to_svg(self.to_dict())
+
+    def _repr_svg_(self) -> str:
+        """What a notebook shows."""
+        return self.to_svg()
 
     def to_dict(self) -> dict[str, Any]:
         """The result as JSON-like data, ids of tool calls and times left out: equal for equal searches."""

@@ -1,0 +1,196 @@
+"""Pictures in SVG: texts that fit and harm nobody, boxes, lines, and colours for light and dark. Pure.
+
+They refer to nothing outside themselves, and the same picture has the same bytes.
+"""
+
+import unicodedata
+from collections.abc import Iterable
+from typing import Literal
+from xml.etree import ElementTree as ET
+
+from langchain_tooltree.text import GAP, digest
+
+EM = 0.61
+"""Width of a character in its font's size, in the usual fixed-width fonts."""
+
+EM_IN_TEXT = 0.55
+"""The same of other fonts: a wide one such as DejaVu Sans needs 0.53 on average."""
+
+LINE = 1.28
+"""Height of a line in its font's size."""
+
+MOST_READ = 4_000
+"""Characters of a text that are looked at for a label, which shows far fewer: a text may have a million."""
+
+STANDS_FOR = "\N{REPLACEMENT CHARACTER}"
+"""What is shown for a character that XML refuses, or that would change how others are read."""
+
+_JOINERS = {"\N{ZERO WIDTH JOINER}", "\N{ZERO WIDTH NON-JOINER}"}  # emoji and Persian need them
+_REFUSED = {"Cc", "Cf", "Cs", "Co", "Cn"}  # control, format, lone surrogates, private, unassigned
+
+Anchor = Literal["start", "middle", "end"]
+
+COLOURS = {
+    "page": ("fill:#ffffff;stroke:#d1d9e0", "fill:#0d1117;stroke:#3d444d"),
+    "ink": ("fill:#1f2328", "fill:#f0f6fc"),
+    "dim": ("fill:#59636e", "fill:#9198a1"),
+    "score": ("fill:#0550ae", "fill:#79c0ff"),
+    "good": ("fill:#116329", "fill:#56d364"),
+    "open": ("fill:#7d4e00", "fill:#e3b341"),
+    "box": ("fill:#f6f8fa;stroke:#848d97", "fill:#151b23;stroke:#656c76"),
+    "best": ("fill:#dafbe1;stroke:#1a7f37;stroke-width:2.5", "fill:#12261e;stroke:#3fb950;stroke-width:2.5"),
+    "out": ("fill:none;stroke:#a0a9b2;stroke-dasharray:4 3", "fill:none;stroke:#59616a;stroke-dasharray:4 3"),
+    "line": ("fill:none;stroke:#848d97", "fill:none;stroke:#656c76"),
+    "way": ("fill:none;stroke:#1a7f37", "fill:none;stroke:#3fb950"),
+    "tip": ("fill:#848d97", "fill:#656c76"),
+    "badge": ("fill:#1a7f37", "fill:#3fb950"),
+    "on": ("fill:#ffffff", "fill:#0d1117"),
+    "halo": ("stroke:#ffffff;stroke-width:4;paint-order:stroke", "stroke:#0d1117;stroke-width:4;paint-order:stroke"),
+}
+"""What each class of elements looks like, in light and in dark. Texts have a contrast of 4.5 or more."""
+
+FONTS = (
+    "text{font-family:ui-sans-serif,system-ui,sans-serif}",
+    ".code{font-family:ui-monospace,monospace}",
+    ".b{font-weight:600}",
+)
+
+
+def visible(text: str) -> str:
+    """A text as everybody sees it: what XML refuses, is invisible or turns the direction of others is marked."""
+    shown = (each if each in _JOINERS or unicodedata.category(each) not in _REFUSED else STANDS_FOR for each in text)
+    return "".join(shown)
+
+
+def cells(text: str) -> int:
+    """How many characters wide a text is; those of East Asia and emoji count twice, accents not at all."""
+    return sum(map(_cell, text))
+
+
+def _cell(character: str) -> int:
+    if unicodedata.combining(character) or character in _JOINERS or unicodedata.category(character) == "Mn":
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+def wrapped(text: str, width: float, lines: int = 1, *, size: float = 11, code: bool = False) -> list[str]:
+    """A text in so many lines at the most of so many pixels, with `…` where something is left out.
+
+    A line ends behind a word if it can. `code` is set in a fixed-width font.
+    """
+    room = max(2, int(width / (size * (EM if code else EM_IN_TEXT))))
+    left = visible(" ".join(text[:MOST_READ].split()))
+    found: list[str] = []
+    while left and len(found) < lines:
+        line = _beginning(left, room)
+        if line != left and len(found) < lines - 1:
+            at = line.rfind(" ") if left[len(line)] != " " else len(line)
+            line = line[:at] if at > 0 else line
+        elif line != left or len(text) > MOST_READ:
+            line = _beginning(left, room - 1).rstrip() + GAP
+        found.append(line)
+        left = left[len(line) :].lstrip()
+    return found
+
+
+def _beginning(text: str, room: int) -> str:
+    """As much of a text as there is room for."""
+    for place, character in enumerate(text):
+        room -= _cell(character)
+        if room < 0:
+            return text[:place]
+    return text
+
+
+class Picture:
+    """An SVG picture on a page of its own colour, so that it is readable wherever it is shown."""
+
+    def __init__(self, title: str, description: str) -> None:
+        self._title = visible(title[:MOST_READ])
+        self._description = visible(description[:MOST_READ])
+        self._body = ET.Element("g")
+        self._into = self._body
+
+    def group(self, title: str = "") -> None:
+        """Begin a new group, whose title readers and pointers find."""
+        self._into = ET.SubElement(self._body, "g")
+        if title:
+            ET.SubElement(self._into, "title").text = visible(title[:MOST_READ])
+
+    def box(self, x: float, y: float, width: float, height: float, look: str, *, round_by: float = 6) -> None:
+        """A box with rounded corners."""
+        place = {"x": x, "y": y, "width": width, "height": height, "rx": round_by}
+        self._add("rect", look, **place)
+
+    def circle(self, x: float, y: float, radius: float, look: str) -> None:
+        """A filled circle."""
+        self._add("circle", look, cx=x, cy=y, r=radius)
+
+    def line(self, along: str, look: str, *, width: float = 1.2) -> None:
+        """A line along an SVG path."""
+        self._add("path", look, stroke_width=width).set("d", along)
+
+    def shape(self, around: str, look: str) -> None:
+        """What an SVG path surrounds."""
+        self._add("path", look).set("d", around)
+
+    def text(self, x: float, y: float, text: str, look: str, *, size: float = 11, anchor: Anchor = "start") -> None:
+        """A text of one line, by its baseline; it has to be `visible`, as the lines of `wrapped` are."""
+        element = self._add("text", look, x=x, y=y, font_size=size)
+        if anchor != "start":
+            element.set("text-anchor", anchor)
+        element.text = text
+
+    def lines(self, x: float, y: float, texts: Iterable[str], look: str, *, size: float = 11) -> float:
+        """Texts below each other from a top edge on; where the next one would begin."""
+        for text in texts:
+            self.text(x, y + size, text, look, size=size)
+            y += size * LINE
+        return y
+
+    def _add(self, tag: str, look: str, **numbers: float) -> ET.Element:
+        written = {name.replace("_", "-"): _number(value) for name, value in numbers.items()}
+        return ET.SubElement(self._into, tag, {"class": look, **written})
+
+    def to_svg(self, width: float, height: float) -> str:
+        """The picture as a text."""
+        body = ET.tostring(self._body, encoding="unicode")
+        name = f"tt-{digest([self._title, self._description, body], 10)}"  # several may stand in one page
+        wide, high = _number(width), _number(height)
+        size = {"width": wide, "height": high, "viewBox": f"0 0 {wide} {high}"}
+        named = {"class": name, "role": "img", "aria-labelledby": f"{name}-t {name}-d"}
+        root = ET.Element("svg", {"xmlns": "http://www.w3.org/2000/svg", **size, **named})
+        ET.SubElement(root, "title", {"id": f"{name}-t"}).text = self._title
+        ET.SubElement(root, "desc", {"id": f"{name}-d"}).text = self._description
+        ET.SubElement(root, "style").text = _style(f".{name}")
+        inside = {"x": "0.5", "y": "0.5", "width": _number(width - 1), "height": _number(height - 1), "rx": "8"}
+        ET.SubElement(root, "rect", {"class": "page", **inside})
+        root.append(self._body)
+        ET.indent(root, space="")
+        return ET.tostring(root, encoding="unicode") + "\n"
+
+
+def _style(within: str) -> str:
+    """The style of one picture, which says nothing about the page around it."""
+
+    def rules(which: int) -> str:
+        return "".join(f"{within} .{look}{{{colours[which]}}}" for look, colours in COLOURS.items())
+
+    fonts = "".join(f"{within} {rule}" for rule in FONTS)
+    return f"{fonts}{rules(0)}@media(prefers-color-scheme:dark){{{rules(1)}}}"
+
+
+def _number(value: float) -> str:
+    """A number in a tenth of a pixel."""
+    return f"{round(value, 1) + 0.0:.1f}".removesuffix(".0")  # -0.0 is 0
+
+
+def path(*parts: str | tuple[float, float]) -> str:
+    """An SVG path of its letters and points."""
+    return " ".join(part if isinstance(part, str) else f"{_number(part[0])} {_number(part[1])}" for part in parts)
+
+
+def level_curve(start: tuple[float, float], end: tuple[float, float]) -> str:
+    """The path of a line that leaves and arrives level."""
+    middle = (start[0] + end[0]) / 2
+    return path("M", start, "C", (middle, start[1]), (middle, end[1]), end)
