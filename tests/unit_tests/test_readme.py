@@ -1,40 +1,36 @@
-"""The README keeps its promises: its code runs and its picture is what the demo draws."""
+"""The README keeps its promises: its code runs, its figures are measured, its links lead somewhere, on PyPI, too."""
 
 import re
 import subprocess
 import sys
+import tomllib
+from importlib import import_module
 from pathlib import Path
 
 import pytest
-from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
 
-from langchain_tooltree import Experience, Trajectory, cli, demo, dump_trajectories, search, testing
+from langchain_tooltree import Trajectory, demo, dump_trajectories, search
 from langchain_tooltree.testing import ScriptedChatModel
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
-PLAN = ["read_sign", "zoom", "read_sign", "convert_units"]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-OF_THEIR_OWN = ("Command(resume", "quarantine=", "experience.forget")
-ORDINARY = [block for block in BLOCKS if not any(words in block for words in OF_THEIR_OWN)]
+PLAN = ["read_sign", "zoom", "read_sign", "convert_units"]
+MOST_CHARACTERS = 8_000
+"""As much as somebody reads before deciding."""
 
 
-def followed(words, **names):
-    """What there is once somebody has followed the one block of the README with these words."""
-    [block] = [each for each in BLOCKS if words in each]
-    code = block.replace('{"search_flights": "read"}', "effects").replace('"openai:gpt-4.1-mini"', "verdict")
-    exec(compile(code, "README.md", "exec"), names)  # noqa: S102 - our own README
-    return names
+def test_the_readme_is_short():
+    assert len(README) <= MOST_CHARACTERS
 
 
 def test_the_picture_in_the_readme_is_the_demo_s_tree():
-    drawn = re.search(r"<!-- picture: demo -->\n```mermaid\n(.*?)\n```", README, re.DOTALL)
     result = search(demo.REQUEST, demo.TOOLS, model=demo.offline_model(), effects=demo.EFFECTS)
-    assert drawn is not None
-    assert drawn.group(1) == result.to_mermaid()
+    assert (ROOT / "cookbook" / "docs" / "images" / "demo.svg").read_text().strip() == result.to_svg().strip()
 
 
 PAST_RUN = [
@@ -53,114 +49,49 @@ def folder(tmp_path, monkeypatch):
 
 
 @pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize("block", ORDINARY, ids=range(len(ORDINARY)))
-def test_the_code_in_the_readme_runs(block):
-    judged = "verdict" if "Experience(" in block else "model"
-    code = block.replace('"openai:gpt-4.1-mini"', judged)
-    code = code.replace('{"search_flights": "read"}', "EFFECTS").replace('{"search_flights": "read",', "{**EFFECTS,")
-    code = code.replace('"search_flights"', '"read_sign"')
+@pytest.mark.parametrize("block", BLOCKS, ids=range(len(BLOCKS)))
+def test_the_code_in_the_readme_runs(block, capsys):
+    code = block.replace('"openai:gpt-4.1-mini"', "verdict").replace('{"search_flights": "read"}', "EFFECTS")
     names = {
         "EFFECTS": demo.EFFECTS,
         "checkpointer": InMemorySaver(),
         "verdict": ScriptedChatModel(replies=[{"reasons": "It was found.", "verdict": "success"}] * 9),
-        "evaluate": lambda task, result: task in result["messages"][0].text,
         "model": demo.offline_model(),
+        "store": InMemoryStore(),
         "tools": demo.TOOLS,
     }
-    if "memory.collect" in block:
-        names["agent"] = create_agent(names["model"], demo.TOOLS, checkpointer=InMemorySaver())
     exec(compile(code, "README.md", "exec"), names)  # noqa: S102 - our own README
     if "agent" in names:
         thread = {"configurable": {"thread_id": "1", "user_id": "ada"}}
         messages = names["agent"].invoke({"messages": [("user", demo.REQUEST)]}, thread)["messages"]
         made = [message.name for message in messages if message.type == "tool"]
-        planned = any(planner in block for planner in ("create_tooltree_agent", "ToolTreeMiddleware", "ToolTreeNode"))
-        assert made == (PLAN if planned else []), "the stand-in makes no call unless it is planned"
+        assert made == (PLAN if "create_tooltree_agent" in block else []), "the stand-in calls nothing unless planned"
         assert messages[-1].text
     if "memory" in names:
-        with names["memory"].experience._store:
-            kept = [run.task for run in names["memory"].experience.trajectories(config=thread)]
-        assert kept == (["Book a flight to Oslo.", "Cancel it."] if "report" in names else [demo.REQUEST])
-    if "report" in names:
-        assert (names["report"].successes, names["report"].attempts) == (2, 2)
-    if "graph" in names and "SITGraph" in block:
+        assert [run.task for run in names["memory"].experience.trajectories(config=thread)] == [demo.REQUEST]
+    if "graph" in names:
         assert [each.tool for each in names["graph"].suggest(None)] == ["read_sign"]
-    if "Policy" in names:
-        found = search("Read the sign.", demo.TOOLS, model=names["model"], effects=demo.EFFECTS)
-        assert "343 km" in found.answer.text
-    if "judge" in names:
-        assert names["result"].stop_reason in {"solved", "converged"}
-        assert names["result"].answer.text.startswith("It is about 213 miles ")
+    if "result" in names:
+        assert names["result"].answer.text in capsys.readouterr().out
+    if "experience" in names:
+        ada = names["experience"].within(user_id="ada")
+        ada.settle()
+        tasks = {run.task for run in ada.store.trajectories(success=True)}
+        assert tasks == {demo.REQUEST, "Which flight to Oslo is cheapest?"}
+        assert names["experience"].within(user_id="bob").status().runs == 0
 
 
-def test_the_approval_in_the_readme_lets_the_plan_run():
-    effects = {name: "read" for name in demo.EFFECTS if name != PLAN[-1]}
-    model = demo.offline_model()
-    made = followed("Command(resume", model=model, tools=demo.TOOLS, effects=effects, checkpointer=InMemorySaver())
-    assert f"{PLAN[-1]}(" in made["question"].value["action_requests"][0]["description"]
-    assert [each.name for each in made["state"]["messages"] if each.type == "tool"] == PLAN
-
-
-def test_what_the_readme_takes_back_waits_again(capsys):
-    store, run = InMemoryStore(), Trajectory.from_messages(PAST_RUN).coming_from("ada")
-    options = {"verdict": lambda run: True, "namespace": ("tooltree",)}
-    Experience(store, **options, quarantine=True).learn(run)
-    made = followed("quarantine=", store=store, verdict=options["verdict"])
-    assert capsys.readouterr().out == f"{[run.id]}\n"
-    assert made["experience"].status().quarantined == 1
-
-
-def test_what_the_readme_forgets_is_gone(capsys):
-    experience = Experience(InMemoryStore())
-    ada = experience.within(user_id="ada")
-    ada.learn(Trajectory.from_messages(PAST_RUN, success=True))
-    made = followed("experience.forget", experience=experience)
-    assert len(made["erased"].runs) == 1
-    assert "delete_thread" in capsys.readouterr().out
-    assert ada.status().runs == 0
+ROWS = {"hello": "hello", "weather": "weather", "sql": "SQL", "retrieval": "RAG", "chain_5": "chain of five calls"}
+"""Tasks of the price benchmark, by what the README calls them."""
 
 
 @pytest.mark.slow
-def test_the_copy_in_the_readme_copies(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    experience = Experience("experience/")
-    experience.within(user_id="ada").learn(Trajectory.from_messages(PAST_RUN, success=True))
-    experience.store._store.close()
-    [command] = re.findall("^langchain-tooltree (copy .*)$", README, re.MULTILINE)
-    assert cli.main(command.replace("postgresql://localhost/agents", "agents/").split()) == 0
-    assert "1 runs copied" in capsys.readouterr().out
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("folder")
-def test_what_the_readme_says_of_experience_holds():
-    [block] = [each for each in ORDINARY if "Experience(" in each]
-    assert len(block.strip().splitlines()) <= 10
-    judge = ScriptedChatModel(replies=[{"reasons": "It was found.", "verdict": "success"}] * 9)
-    names = {"tools": demo.TOOLS, "model": demo.offline_model(), "judge": judge, "EFFECTS": demo.EFFECTS}
-    code = block.replace('"openai:gpt-4.1-mini"', "judge").replace('{"search_flights": "read"}', "EFFECTS")
-    exec(compile(code, "README.md", "exec"), names)  # noqa: S102 - our own README
-    ada = names["experience"].within(user_id="ada")
-    [first] = ada.store.trajectories()
-    assert (first.task, first.success) == ("Which flight to Oslo is cheapest?", True)
-    assert ada.graph.suggest(None)[0].tool == "read_sign"
-
-    asked = {"messages": [("user", first.task)]}
-    names["agent"].invoke(asked, {"configurable": {"user_id": "ada"}})
-    names["agent"].invoke(asked, {"configurable": {"user_id": "bob"}})
-
-    status = ada.settle()
-    assert (status.runs, status.successes, status.in_graph) == (2, 2, 2)
-    [second] = [run for run in ada.store.trajectories() if run.id != first.id]
-    assert second.metadata["recalled"]["runs"] == [first.id]
-    [bobs] = names["experience"].within(user_id="bob").store.trajectories()
-    assert bobs.metadata["recalled"]["runs"] == []
-    ada.label(first.id, False, "It was the wrong sign.")
-    assert ada.status().agreement.share == 0
-    ada.forget(run=second.id)
-    assert (ada.status().runs, len(ada.graph)) == (1, 0)
-    names["experience"].within(user_id="bob").settle()
-    names["experience"].store._store.close()
+@pytest.mark.parametrize("task", ROWS)
+def test_what_a_search_costs_is_measured(task):
+    price, tasks = import_module("tests.benchmarks.price.__main__"), import_module("tests.benchmarks.price.tasks")
+    costs = [price.measure(tasks.tasks()[task], planner) for planner in ("plain", "balanced", "paper")]
+    row = " | ".join(f"{each.calls}, {each.tokens:,}" for each in costs)
+    assert f"| {ROWS[task]} | {row} |" in README
 
 
 GIVEN = """
@@ -218,8 +149,27 @@ def test_the_code_in_the_readme_is_typed_strictly(tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_readme_names_only_what_exists():
-    for name in ("ScriptedChatModel", "OfflineChatModel"):
-        assert hasattr(testing, name)
-    for link in re.findall(r"\]\((?!http)([^)#]+)\)", README):
-        assert (ROOT / link).exists(), link
+LINK = re.compile(r"\]\((?!https:)([^)#]+)")
+
+
+def test_links_of_the_readme_lead_somewhere():
+    links = LINK.findall(README)
+    assert len(links) > 10
+    assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+def test_on_pypi_the_links_lead_to_the_home_of_the_project():
+    shown = README
+    hook = PROJECT["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]
+    for each in hook["substitutions"]:
+        shown = re.sub(each["pattern"], each["replacement"], shown)
+    assert LINK.findall(shown) == []
+    urls = PROJECT["project"]["urls"]
+    raw = urls["Source"].replace("github.com", "raw.githubusercontent.com")
+    for address in (
+        f"{raw}/main/cookbook/docs/images/demo.svg",
+        f"{urls['Source']}/blob/main/.github/SECURITY.md",
+        f"{urls['Documentation']}migrate/create-agent",
+        urls["Documentation"],
+    ):
+        assert f"]({address})" in shown

@@ -14,7 +14,7 @@ A change at one node affects the path above it only, so a rollout costs the same
 
 The constants are the assumptions of the model. All were chosen on the first 100 of the 200 multi-turn tasks of
 `tests.benchmarks.compare`, for the most tasks solved within 20 to 160 model calls at judges of AUC 0.85 to 0.95; the
-README's figures are those of the other 100. Those of the agent's own steps and answers were chosen with
+figures in the documentation are those of the other 100. Those of the agent's own steps and answers were chosen with
 `tests.benchmarks.recorded`. Where nothing else is said they are probabilities.
 """
 
