@@ -18,6 +18,7 @@ from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.experience.writers import WRITERS
 from langchain_tooltree.flows import Flow
 from langchain_tooltree.stores.chroma import ChromaStore
+from langchain_tooltree.stores.chroma.connection import DATABASE
 
 MOST_NAMESPACES = 1_000_000
 """Namespaces that are asked for: more than anybody has, since a store gives ten where nobody says."""
@@ -30,40 +31,59 @@ class Copied:
     Attributes:
         runs: Records that were copied.
         there: Records that were there already, in the same version.
+        differing: Records and others that were there in another version, and were left alone.
         others: What else stands beside the records, such as tips, and was copied.
         unread: Records that could not be read, and were left out.
     """
 
     runs: int = 0
     there: int = 0
+    differing: int = 0
     others: int = 0
     unread: int = 0
 
 
-def copied(source: BaseStore, target: BaseStore, *, on_run: Callable[[], None] = lambda: None) -> Flow[Copied]:
+def copied(
+    source: BaseStore, target: BaseStore, *, force: bool = False, on_run: Callable[[], None] = lambda: None
+) -> Flow[Copied]:
     """Copy all records of all namespaces, with what was made of them, as a flow.
 
-    What stands in the target in the same version is left alone, so that a copy that was interrupted goes on where it
-    stopped. Nothing is deleted in the target, and what others keep in the source is not copied.
+    What stands in the target is left alone, so that a copy that was interrupted goes on where it stopped; with `force`,
+    what stands there in another version is replaced. Nothing is deleted in the target, and what others keep in the
+    source is not copied.
     """
     told = Copied()
-    options = {"limit": MOST_NAMESPACES}
-    found: list[Namespace] = yield StoreCall(source, "list_namespaces", (), options)
-    places = [tuple(each) for each in found]
-    for root in sorted({each[:-1] for each in places if each[-1] in (TASKS, TRAJECTORIES) and len(each) > 1}):
-        yield from _runs(ExperienceStore(source, namespace=root), ExperienceStore(target, namespace=root), told, on_run)
-        labels = sorted(each[-1] for each in places if each[:-1] == root)
+    for root, labels in (yield from held_in(source)).items():
+        ends = ExperienceStore(source, namespace=root), ExperienceStore(target, namespace=root)
+        yield from _runs(*ends, told, force, on_run)
         for label in labels:
-            if label not in (TASKS, TRAJECTORIES, WRITERS):
-                yield from _others(source, target, (*root, label), told)
+            yield from _others(source, target, (*root, label), told, force)
     return told
 
 
-def _runs(source: ExperienceStore, target: ExperienceStore, told: Copied, on_run: Callable[[], None]) -> Flow[None]:
+def held_in(store: BaseStore) -> Flow[dict[Namespace, list[str]]]:
+    """The namespaces with records, as a flow, and the labels of what else stands there beside them, such as tips."""
+    found: list[Namespace] = yield StoreCall(store, "list_namespaces", (), {"limit": MOST_NAMESPACES})
+    places = sorted(tuple(each) for each in found if len(each) > 1)
+    roots = {each[:-1] for each in places if each[-1] in (TASKS, TRAJECTORIES)}
+    own = (TASKS, TRAJECTORIES, WRITERS)
+    return {root: [each[-1] for each in places if each[:-1] == root and each[-1] not in own] for root in sorted(roots)}
+
+
+def _runs(
+    source: ExperienceStore,
+    target: ExperienceStore,
+    told: Copied,
+    force: bool,  # noqa: FBT001 - as `copied` has it
+    on_run: Callable[[], None],
+) -> Flow[None]:
     yield from source.writes()  # which finishes what a killed writer had begun
     wanted, known = (yield from source.entries()), (yield from target.entries())
-    missing = [run for run, entry in wanted.items() if run not in known or known[run].version != entry.version]
-    told.there += len(wanted) - len(missing)
+    same = {run for run, entry in wanted.items() if run in known and known[run].version == entry.version}
+    differing = set() if force else (wanted.keys() & known.keys()) - same
+    missing = [run for run in wanted if run not in same | differing]
+    told.there += len(same)
+    told.differing += len(differing)
     for start in range(0, len(missing), PAGE):
         for run in (yield from _read(source, missing[start : start + PAGE], told)):
             yield from target.adding(run)
@@ -84,10 +104,12 @@ def _read(source: ExperienceStore, ids: Sequence[str], told: Copied) -> Flow[lis
     return alone
 
 
-def _others(source: BaseStore, target: BaseStore, place: Namespace, told: Copied) -> Flow[None]:
+def _others(source: BaseStore, target: BaseStore, place: Namespace, told: Copied, force: bool) -> Flow[None]:  # noqa: FBT001 - as above
     known = {item.key: item.value for item in (yield from listing(target, place))}
     for item in (yield from listing(source, place)):
-        if known.get(item.key) != item.value:
+        if item.key in known and known[item.key] != item.value and not force:
+            told.differing += 1
+        elif known.get(item.key) != item.value:
             yield StoreCall(target, "put", (place, item.key, item.value), {"index": False})
             told.others += 1
 
@@ -96,13 +118,14 @@ def _others(source: BaseStore, target: BaseStore, place: Namespace, told: Copied
 def opened(address: str, embeddings: Embeddings | None = None, *, exists: bool = False) -> Iterator[BaseStore]:
     """The store at an address: `experience/`, `http://localhost:8000/database` or `postgresql://...`.
 
-    In a Postgres, without embeddings, there are no vectors. Raises `ConfigurationError` where a folder has to exist and
-    does not, or nobody answers, and `MissingExtraError` for a missing package.
+    In a Postgres, without embeddings, there are no vectors, and no table is made where one `exists`. Raises
+    `ConfigurationError` where a folder has to exist and does not, or nobody answers, and `MissingExtraError` for a
+    missing package.
     """
     kind = urlsplit(address).scheme
     open_it = {"postgres": _postgres, "postgresql": _postgres, "http": _server, "https": _server}.get(kind)
     if open_it is None:
-        if exists and not Path(address).is_dir():
+        if "://" in address or (exists and not (Path(address) / DATABASE).exists()):
             msg = (
                 f"There is no store at {address!r}. Pass the folder of a ChromaStore, the URL of a Chroma server such "
                 "as http://localhost:8000, or a Postgres connection string such as postgresql://user@host/database."
@@ -111,12 +134,12 @@ def opened(address: str, embeddings: Embeddings | None = None, *, exists: bool =
         with ChromaStore(address, embeddings=embeddings) as store:
             yield store
         return
-    with open_it(address, embeddings) as store:
+    with open_it(address, embeddings, exists) as store:
         yield store
 
 
 @contextmanager
-def _postgres(address: str, embeddings: Embeddings | None) -> Iterator[BaseStore]:
+def _postgres(address: str, embeddings: Embeddings | None, exists: bool) -> Iterator[BaseStore]:  # noqa: FBT001
     try:
         from langgraph.store.postgres import PostgresStore  # noqa: PLC0415 - a package of the user's choice
     except ImportError as error:
@@ -126,12 +149,13 @@ def _postgres(address: str, embeddings: Embeddings | None) -> Iterator[BaseStore
     if embeddings is not None:
         index = {"embed": embeddings, "dims": len(embeddings.embed_query("length")), "fields": ["task"]}
     with PostgresStore.from_conn_string(address, index=index) as store:
-        store.setup()
+        if not exists:
+            store.setup()
         yield store
 
 
 @contextmanager
-def _server(address: str, embeddings: Embeddings | None) -> Iterator[BaseStore]:
+def _server(address: str, embeddings: Embeddings | None, _: bool) -> Iterator[BaseStore]:  # noqa: FBT001
     chromadb = import_extra("chromadb", "chroma", "A Chroma server")
     place = urlsplit(address)
     chosen = {"database": place.path.strip("/")} if place.path.strip("/") else {}

@@ -142,7 +142,7 @@ def test_a_damaged_graph_is_told_in_one_line(graph, tmp_path, capsys):
     assert main(["doctor", graph, "--tools", "json:__all__"]) == REFUSED
     assert "states.codes.npy" in capsys.readouterr().err
     assert main(["show", "nothing-here"]) == REFUSED
-    assert "There is no graph at nothing-here" in capsys.readouterr().err
+    assert "There is no nothing-here" in capsys.readouterr().err
 
 
 def test_a_model_that_cannot_be_used_is_told_before_anything_is_read(runs, tmp_path, capsys):
@@ -163,7 +163,7 @@ def test_an_embedder_that_cannot_be_used_is_told_in_one_line(runs, graph, capsys
 
 def test_a_place_that_is_taken_is_refused_before_any_model_is_paid(runs, tmp_path, monkeypatch, capsys):
     model = ScriptedChatModel(replies=[states(s0="State.")] * 5)
-    monkeypatch.setattr("langchain_tooltree.cli.resolve_model", lambda _: model)
+    monkeypatch.setattr("langchain_tooltree.cli.mine.model_named", lambda _: model)
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "notes.txt").write_text("mine")
     assert main(["mine", runs, "-o", "taken", "--summarize", "some:model"]) == REFUSED
@@ -201,7 +201,7 @@ def writer(monkeypatch):
 
     def using(*replies):
         model = ScriptedChatModel(replies=[*replies])
-        monkeypatch.setattr("langchain_tooltree.cli.resolve_model", lambda _: model)
+        monkeypatch.setattr("langchain_tooltree.cli.mine.model_named", lambda _: model)
         return model
 
     return using
@@ -223,7 +223,7 @@ def test_summaries_that_were_paid_for_are_not_asked_for_again(runs, tmp_path, wr
     with (tmp_path / "graph.summaries.jsonl").open("a") as file:
         file.write('\n{"run": "cut off')
     again = writer()
-    assert main(["mine", runs, "-o", "graph", "--summarize", "some:model"]) == 0
+    assert main(["mine", runs, "-o", "graph", "--summarize", "some:model", "--force"]) == 0
     assert len(again.calls) == 0
     assert "0 model calls" in capsys.readouterr().out
     assert SITGraph.load("graph").suggest("look", state="One")[0].evidence[0].summary == "One."
@@ -235,7 +235,7 @@ def test_summaries_are_written_as_they_come(runs, tmp_path, writer, monkeypatch)
         return states(s0="Zero.", s1="One.")
 
     kept = []
-    monkeypatch.setattr("langchain_tooltree.cli.SUMMARIZED_AT_ONCE", 1)
+    monkeypatch.setattr("langchain_tooltree.cli.mine.SUMMARIZED_AT_ONCE", 1)
     writer(states(s0="At first.", s1="Then.", s2="At last."), second)
     assert main(["mine", runs, "-o", "graph", "--summarize", "some:model"]) == 0
     assert "At first." in kept[0]

@@ -1,0 +1,175 @@
+"""The command line: `langchain-tooltree COMMAND`. Each command is the function `run` of the module with its name.
+
+This module knows the commands and their options alone, and imports nothing but the standard library: help, version and
+completion come at once. A command's module is imported when the command is run.
+"""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack, redirect_stdout, suppress
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+UNHEALTHY = 1
+"""Exit code of `doctor` if a tool that the graph knows has been removed or has changed."""
+
+INCOMPLETE = 1
+"""Exit code of `copy` if some runs were left out."""
+
+REFUSED = 2
+"""Exit code if a command cannot be carried out, such as when the model asked for cannot be used; argparse's, too."""
+
+STOPPED = 130
+"""Exit code after Ctrl-C: 128 and the number of SIGINT, as shells have it."""
+
+CLOSED = 141
+"""Exit code if nobody reads the output any more, as behind `| head`: 128 and the number of SIGPIPE, as shells have it.
+"""
+
+EXIT_CODES = f"""exit codes:
+  0    done
+  1    done, with something to look at: doctor found that tools were removed or
+       changed, or copy has left runs out
+  {REFUSED}    not done, for the reason on stderr
+  {STOPPED}  stopped with Ctrl-C
+  {CLOSED}  nobody reads the output any more, as behind `| head`
+"""
+
+PLACE = "a folder, http://host:port/database of a Chroma server, or postgresql://user@host/database"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command, by default the one that the process was started with, and return its exit code."""
+    parser = _parser()
+    if "_ARGCOMPLETE" in os.environ:  # a shell asks what may come next
+        import_module("argcomplete").autocomplete(parser)
+    options = parser.parse_args(arguments)
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(AttributeError):  # not all that stand in for them can do it
+            stream.reconfigure(errors="replace")  # type: ignore[union-attr]  # what a terminal has no letter for
+    try:
+        return _run(options, parser)
+    except KeyboardInterrupt:
+        sys.stderr.write(f"Stopped.{options.stopped}\n")
+        return STOPPED
+    except BrokenPipeError:
+        with suppress(OSError, ValueError):  # so that Python, at its end, does not find it closed either
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return CLOSED
+    except Exception as error:
+        from langchain_tooltree.errors import ToolTreeError  # noqa: PLC0415 - costs more than all of this module
+
+        if not isinstance(error, ToolTreeError | OSError | ImportError):
+            raise
+        sys.stderr.write(f"{_in_words(error)}\n")
+        return REFUSED
+
+
+def _run(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
+    if options.version:
+        try:
+            sys.stdout.write(f"langchain-tooltree {version('langchain-tooltree')}\n")
+        except PackageNotFoundError:
+            sys.stdout.write("langchain-tooltree, not installed\n")
+    elif options.command is None:
+        parser.print_help()
+    else:
+        from langchain_tooltree.cli.terminal import Terminal  # noqa: PLC0415 - as above
+
+        with ExitStack() as stack:
+            if options.json:  # nothing else may stand there, whatever a user's module prints
+                stack.enter_context(redirect_stdout(sys.stderr))
+            told, code = import_module(f"{__name__}.{options.command}").run(options, Terminal(quiet=options.json))
+        if options.json:
+            sys.stdout.write(json.dumps(told, indent=2, default=str) + "\n")
+        sys.stdout.flush()  # a closed pipe is noticed here
+        return int(code)
+    return 0
+
+
+def _in_words(error: Exception) -> str:
+    """An error for somebody who has never heard of errno."""
+    name = getattr(error, "filename", None)
+    match error:
+        case FileNotFoundError() if name:
+            return f"There is no {name}. Check the path."
+        case IsADirectoryError() if name:
+            return f"{name} is a folder, and a file is needed."
+        case NotADirectoryError() | FileExistsError() if name:
+            return f"{name} needs a folder where a file stands. Choose another path."
+        case PermissionError() if name:
+            return f"You have no permission to use {name}. Change its permissions (chmod), or choose another path."
+        case OSError(strerror=str(reason)) if name:
+            return f"{name}: {reason}."
+    return str(error)
+
+
+def _parser() -> argparse.ArgumentParser:
+    """The parser; `stopped` is what is told of a command's work after Ctrl-C."""
+    parser = argparse.ArgumentParser(
+        prog="langchain-tooltree",
+        description="Planning and experience for agents. Try it: langchain-tooltree demo",
+        epilog=EXIT_CODES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="store_true", help="print the version and exit")
+    parser.set_defaults(stopped="")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
+
+    tried = commands.add_parser("demo", help="watch a search solve a small task with real local tools")
+    tried.add_argument("--model", help="a model such as openai:gpt-4.1-mini; without it, a stand-in that needs no key")
+    tried.add_argument("--rollouts", type=int, default=30, help="rollouts at the most (default: %(default)s)")
+    tried.add_argument("--seed", type=int, default=0, help="seed of the search (default: %(default)s)")
+    tried.add_argument("--mermaid", type=Path, metavar="FILE", help="also write the tree to FILE as a Mermaid chart")
+
+    mined = commands.add_parser("mine", help="make a graph of the successful runs in files")
+    mined.add_argument(
+        "files", nargs="+", type=Path, metavar="FILE", help="trajectories, one JSON object a line; .gz too"
+    )
+    mined.add_argument("-o", "--output", type=Path, required=True, metavar="GRAPH", help="folder to write the graph to")
+    mined.add_argument(
+        "--summarize",
+        metavar="MODEL",
+        help="a model that writes the summaries that runs do not have; they are kept in GRAPH.summaries.jsonl as they "
+        "come, and not asked for again",
+    )
+    mined.set_defaults(stopped=" No graph was written; summaries that a model has written are kept.")
+
+    suggested = commands.add_parser("suggest", help="ask a graph what comes next")
+    suggested.add_argument("--last", metavar="TOOL", help="the tool that was called last; none at the start")
+    suggested.add_argument("--state", metavar="TEXT", help="a summary of the state; by weight without it")
+    suggested.add_argument("-k", type=int, default=2, help="suggestions at the most (default: %(default)s)")
+
+    shown = commands.add_parser("show", help="show a graph, a saved search, an experience or a file of runs")
+    shown.add_argument(
+        "what",
+        metavar="WHAT",
+        help=f"a graph's folder; a file with a search (from `demo --json`, or SearchResult.to_dict() as JSON) or with "
+        f"trajectories; or an experience: {PLACE}",
+    )
+    shown.add_argument("--mermaid", action="store_true", help="print a graph or a search as a Mermaid chart")
+
+    examined = commands.add_parser("doctor", help="check a graph's files, and its tools against those of an agent")
+    examined.add_argument("--tools", required=True, metavar="MODULE:NAME", help="the list of the agent's tools")
+
+    copying = commands.add_parser("copy", help="copy an experience to another store, or go on with a copy")
+    copying.add_argument("source", metavar="SRC", help=PLACE)
+    copying.add_argument("target", metavar="DST", help=PLACE)
+    text = "the embedder that filled SRC, where it is a Chroma store; by hashing, without a model, if left out"
+    copying.add_argument("--source-embeddings", metavar="MODEL", help=text)
+    copying.set_defaults(stopped=" What is copied stays; the same command goes on from there.")
+
+    for command in (suggested, examined):
+        command.add_argument("graph", type=Path, metavar="GRAPH", help="the graph's folder")
+    for command in (mined, suggested, shown, examined, copying):
+        text = "embeds texts, such as openai:text-embedding-3-small; by hashing, without a model, if left out"
+        command.add_argument("--embeddings", metavar="MODEL", help=text)
+    for command, what in ((tried, "FILE"), (mined, "GRAPH"), (copying, "runs in DST that differ from those in SRC")):
+        command.add_argument("--force", action="store_true", help=f"replace {what}")
+    for command in commands.choices.values():
+        command.add_argument("--json", action="store_true", help="print one JSON document instead")
+    return parser

@@ -1,0 +1,233 @@
+"""`langchain-tooltree show`: what is in a graph, a saved search, an experience or a file of runs."""
+
+import argparse
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from langgraph.store.base import BaseStore
+from rich.table import Table
+from rich.text import Text
+
+from langchain_tooltree.cli.terminal import Terminal, embeddings_named
+from langchain_tooltree.errors import ConfigurationError, ToolTreeError, described
+from langchain_tooltree.experience.files import load_trajectories
+from langchain_tooltree.experience.store import TASKS, listing
+from langchain_tooltree.flows import Flow, run_flow
+from langchain_tooltree.learning.copying import held_in, opened
+from langchain_tooltree.sitgraph.files import MANIFEST
+from langchain_tooltree.sitgraph.sit_graph import SITGraph
+from langchain_tooltree.stores.chroma.connection import DATABASE
+from langchain_tooltree.text import one_line
+from langchain_tooltree.tooltree.draw import label, to_mermaid, to_rich
+
+FORM = 1
+"""Version of a search that is written as JSON: what `SearchResult.to_dict()` gives, and this number as `version`."""
+
+SHOWN = 40
+"""Rows of a table: about a screen."""
+
+LONGEST = 60
+"""Characters of a task or of the tools of a run in a row: with what stands beside them, it stays on one line of 100."""
+
+OUTCOMES = {True: "success", False: "failure", None: "unknown"}
+
+
+def run(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[str, Any], int]:
+    """Tell what it is, and show it."""
+    path = Path(options.what)
+    draw: Callable[[Mapping[str, Any], Terminal], None]
+    chart: Callable[[], str] | None = None
+    if "://" in options.what or (path / DATABASE).exists():
+        told = _experience(options.what)
+        draw = _print_experience
+    elif (path / MANIFEST).exists():
+        graph = SITGraph.load(path, embeddings=embeddings_named(options.embeddings))
+        told, draw, chart = _graph(graph), _print_graph, graph.to_mermaid
+    elif path.is_dir():
+        msg = f"{path} is a folder without a graph or a store. Pass one that SITGraph.save or ChromaStore has filled."
+        raise ConfigurationError(msg)
+    elif found := read_search(path):
+        told, draw, chart = {"kind": "search", **found}, _print_found, lambda: to_mermaid(found)
+    else:
+        told, draw = _trajectories(path), _print_trajectories
+    if not options.mermaid:
+        draw(told, terminal)
+    elif chart:
+        terminal.print(chart(), markup=False, highlight=False, emoji=False, soft_wrap=True)
+    else:
+        msg = f"There is no chart of {options.what}: --mermaid is for graphs and searches."
+        raise ConfigurationError(msg)
+    return told, 0
+
+
+def _graph(graph: SITGraph) -> dict[str, Any]:
+    edges = sorted(graph.to_networkx().edges(data=True), key=lambda edge: (-edge[2]["count"], edge[0], edge[1]))
+    return {
+        "kind": "graph",
+        "runs": len(graph),
+        "edges": [{"after": source, "comes": target, **figures} for source, target, figures in edges],
+    }
+
+
+def _print_graph(told: Mapping[str, Any], terminal: Terminal) -> None:
+    edges = told["edges"]
+    table = Table("after", "comes", "weight", "times", "states", "summaries")
+    for edge in edges[:SHOWN]:
+        figures = (f"{edge['weight']:.2f}", *(str(edge[name]) for name in ("count", "states", "summaries")))
+        table.add_row(*map(Text, (edge["after"] or "(start)", edge["comes"], *figures)))
+    terminal.print(table)
+    terminal.print(f"{told['runs']} runs, {len(edges)} edges; the {min(len(edges), SHOWN)} followed most are shown.")
+
+
+def read_search(path: Path) -> dict[str, Any] | None:
+    """A search that was written as JSON; `None` if it is something else.
+
+    Raises:
+        ConfigurationError: If it has another form than this version reads, or is damaged.
+    """
+    try:
+        with path.open(encoding="utf-8-sig") as file:
+            first = file.readline()
+            # A document on many lines is read whole, but not a large file with a run on each line.
+            found = json.loads(first + (file.read() if first.strip() == "{" else ""))
+    except ValueError:
+        return None
+    if not isinstance(found, dict) or not {"nodes", "best"} <= found.keys():
+        return None
+    if found.setdefault("version", FORM) != FORM:
+        msg = f"{path} holds a search in form {found['version']!r}; this version reads form {FORM}. Search again."
+        raise ConfigurationError(msg)
+    try:
+        to_mermaid(found), _cost_table(found), _recovery(found), _answer(found)
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        msg = f"{path} is no search as SearchResult.to_dict() gives it ({type(error).__name__}: {error})."
+        raise ConfigurationError(one_line(msg, 300)) from error
+    return found
+
+
+def _print_found(found: Mapping[str, Any], terminal: Terminal) -> None:
+    terminal.print(f"{found['query']}\n", style="bold", markup=False)
+    print_search(found, terminal)
+
+
+def print_search(found: Mapping[str, Any], terminal: Terminal) -> None:
+    """Show tree, answer and cost of a search, as plain data."""
+    terminal.print(to_rich(found))
+    terminal.print("[dim]Q mean reward, N visits, r_pre / r_post scores before / after the call, ✔ the plan[/]")
+    if recovery := _recovery(found):
+        terminal.print(f"\n{recovery}", markup=False)
+    terminal.print(f"\n{_answer(found) or 'The plan waits for approval.'}\n", style="bold green", markup=False)
+    terminal.print(_cost_table(found))
+
+
+def _answer(found: Mapping[str, Any]) -> str | None:
+    """The answer of a search: one that was asked for after it, or that was found where the plan ends."""
+    last = found["nodes"][found["best"][-1] if found["best"] else 0]
+    answer: str | None = found.get("answer") or last.get("answer")
+    return answer
+
+
+def _recovery(found: Mapping[str, Any]) -> str | None:
+    """The story of an answer that came too early, if there is one."""
+    early = next((node for node in found["nodes"] if "answer" in node and "missing" in node), None)
+    if early is None or not found["best"] or early["id"] == found["best"][-1]:
+        return None
+    after = label(early) if early["call"] else "nothing"
+    plan = " → ".join(found["nodes"][node]["call"]["tool"] for node in found["best"])
+    return (
+        f"Recovered: after {after} the agent by itself would have ended with {early['answer']!r} "
+        f"(missing: {'; '.join(early['missing'])}). The plan: {plan}."
+    )
+
+
+def _cost_table(found: Mapping[str, Any]) -> Table:
+    cost = found["cost"]
+    pruned = f"{cost['pruned_before']} / {cost['pruned_after']}"
+    counts = [cost[name] for name in ("model_calls", "tokens", "tool_calls", "cache_hits")]
+    table = Table("rollouts", "nodes", "pruned before / after", "model calls", "tokens", "tool calls", "cached", "stop")
+    table.add_row(*map(str, (cost["rollouts"], cost["nodes"], pruned, *counts, found["stop_reason"])))
+    return table
+
+
+def _experience(address: str) -> dict[str, Any]:
+    with ExitStack() as stores:
+        try:
+            store = stores.enter_context(opened(address, exists=True))
+            namespaces = run_flow(_namespaces(store))
+        except (ToolTreeError, OSError, ImportError):
+            raise
+        except Exception as error:  # whatever a database raises
+            msg = (
+                f"The store cannot be read ({' '.join(described(error).split())}). Does it run, and hold an experience?"
+            )
+            raise ConfigurationError(msg) from error
+    return {"kind": "experience", "namespaces": namespaces}
+
+
+def _namespaces(store: BaseStore) -> Flow[list[dict[str, Any]]]:
+    told = []
+    for root, labels in (yield from held_in(store)).items():
+        items = yield from listing(store, (*root, TASKS))
+        runs = [{"id": item.key, **{name: item.value.get(name) for name in ("outcome", "task")}} for item in items]
+        others = {}
+        for each in labels:
+            others[each] = len((yield from listing(store, (*root, each))))
+        told.append(
+            {"namespace": [*root], "outcomes": Counter(run["outcome"] for run in runs), "others": others, "runs": runs}
+        )
+    return told
+
+
+def _print_experience(told: Mapping[str, Any], terminal: Terminal) -> None:
+    namespaces = told["namespaces"]
+    table = Table("namespace", "run", "outcome", "task")
+    for space in namespaces:
+        for each in space["runs"][: SHOWN - table.row_count]:
+            cells = (
+                "/".join(space["namespace"]),
+                each["id"],
+                str(each["outcome"]),
+                one_line(str(each["task"]), LONGEST),
+            )
+            table.add_row(*map(Text, cells))
+    terminal.print(table)
+    summary = Table("namespace", "runs", "outcomes", "beside them")
+    for space in namespaces[:SHOWN]:
+        outcomes, others = (_counts(space[name]) for name in ("outcomes", "others"))
+        summary.add_row(*map(Text, ("/".join(space["namespace"]), str(len(space["runs"])), outcomes, others)))
+    terminal.print(summary)
+    runs = sum(len(space["runs"]) for space in namespaces)
+    terminal.print(f"{runs} runs in {len(namespaces)} namespaces; {table.row_count} of the runs are shown.")
+
+
+def _trajectories(path: Path) -> dict[str, Any]:
+    unread = Counter[str]()
+    runs = [
+        {"id": run.id, "outcome": OUTCOMES[run.success], "task": run.task, "tools": [step.tool for step in run.steps]}
+        for run in load_trajectories(path, unread=unread)
+    ]
+    return {
+        "kind": "trajectories",
+        "outcomes": Counter(run["outcome"] for run in runs),
+        "not_used": unread,
+        "runs": runs,
+    }
+
+
+def _print_trajectories(told: Mapping[str, Any], terminal: Terminal) -> None:
+    table = Table("run", "outcome", "task", "tools")
+    for each in told["runs"][:SHOWN]:
+        task, tools = one_line(each["task"], LONGEST), one_line(" → ".join(each["tools"]), LONGEST)
+        table.add_row(*map(Text, (each["id"], each["outcome"], task, tools)))
+    terminal.print(table)
+    terminal.print(f"{len(told['runs'])} runs: {_counts(told['outcomes'])}; {table.row_count} of them are shown.")
+    for kind, count in sorted(told["not_used"].items()):
+        terminal.print(f"Cannot be used: {count} {kind}.")
+
+
+def _counts(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in sorted(counts.items())) or "none"

@@ -1,0 +1,74 @@
+"""What the commands share: the terminal, progress, names of models, and files that must not be overwritten."""
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from errno import EACCES, EISDIR
+from pathlib import Path
+
+from langchain_core.embeddings import Embeddings
+from langchain_core.language_models import BaseChatModel
+from rich.console import Console
+from rich.progress import Progress, ProgressColumn
+
+from langchain_tooltree.errors import ConfigurationError
+from langchain_tooltree.experience.embeddings import resolve_embeddings
+from langchain_tooltree.models import resolve_model
+
+
+class Terminal(Console):
+    """The standard output."""
+
+    def on_broken_pipe(self) -> None:
+        """Leave it to `main` what a closed pipe means; rich would end the program with another exit code."""
+        raise  # noqa: PLE0704 - called where it is handled
+
+
+def progress(*columns: ProgressColumn) -> Progress:
+    """Progress on stderr, where somebody is looking at it."""
+    return Progress(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty())
+
+
+@contextmanager
+def using(name: str | None) -> Iterator[None]:
+    """Put what a model raises into one line; a missing key or package raises whatever the provider likes."""
+    try:
+        yield
+    except Exception as error:
+        if not name:
+            raise
+        reason = str(error).strip().split("\n", 1)[0] or type(error).__name__
+        msg = f"Cannot use the model {name!r}: {reason}"
+        raise ConfigurationError(msg) from error
+
+
+def model_named(name: str) -> BaseChatModel:
+    """The chat model of a name such as `openai:gpt-4.1-mini`."""
+    with using(name):
+        return resolve_model(name)
+
+
+def embeddings_named(name: str | None) -> Embeddings | None:
+    """The embedder of a name such as `openai:text-embedding-3-small`, if there is a name."""
+    with using(name):
+        return resolve_embeddings(name) if name else None
+
+
+def check_writable(path: Path, *, force: bool) -> None:
+    """Refuse, before any work, a file that stands there already or cannot be written; `force` replaces one."""
+    if not path.parent.is_dir():
+        msg = f"There is no folder {path.parent} to write {path.name} to. Make it first: mkdir -p {path.parent}"
+        raise ConfigurationError(msg)
+    if path.is_dir():
+        raise IsADirectoryError(EISDIR, os.strerror(EISDIR), str(path))
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise PermissionError(EACCES, os.strerror(EACCES), str(path))
+    check_free(path, force=force)
+
+
+def check_free(path: Path, *, force: bool) -> None:
+    """Refuse to replace what stands there already, unless somebody says so."""
+    if path.exists() and not force:
+        msg = f"{path} is there already. Choose another path, or replace it with --force."
+        raise ConfigurationError(msg)

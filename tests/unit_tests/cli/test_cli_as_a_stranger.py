@@ -1,0 +1,167 @@
+"""What the command line says to somebody who does not know it: help, versions, wrong input, other terminals."""
+
+import json
+import os
+import subprocess
+import sys
+from importlib.metadata import version
+
+import pytest
+
+from langchain_tooltree import Trajectory, dump_trajectories
+from langchain_tooltree.cli import main
+from tests.internals.hall import CLOSED, REFUSED, STOPPED
+
+COMMANDS = ("demo", "mine", "suggest", "show", "doctor", "copy")
+
+
+def said(capsys, *arguments, code=REFUSED):
+    """The one line on stderr."""
+    assert main([*map(str, arguments)]) == code
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err.count("\n") == 1
+    return told.err
+
+
+def process(*arguments, **environment):
+    command = [sys.executable, "-m", "langchain_tooltree", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, timeout=60, env={**os.environ, **environment}, check=False)  # noqa: S603
+
+
+def test_a_bare_call_shows_the_commands_and_the_exit_codes(capsys):
+    assert main([]) == 0
+    told = capsys.readouterr().out
+    assert all(f"\n    {command} " in told for command in COMMANDS)
+    assert "\n  130  stopped with Ctrl-C" in told
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help_and_can_answer_as_json(command, capsys):
+    with pytest.raises(SystemExit, match="0"):
+        main([command, "--help"])
+    assert "--json" in capsys.readouterr().out
+
+
+def test_the_version_is_that_of_the_package(capsys):
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"langchain-tooltree {version('langchain-tooltree')}\n"
+
+
+@pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["demo", "--help"], []])
+def test_help_and_version_import_nothing_that_takes_time(arguments):
+    code = (
+        "import sys\nfrom langchain_tooltree.cli import main\n"
+        f"try: main({arguments})\nexcept SystemExit: pass\n"
+        "sys.exit(bool({'langchain', 'langchain_core', 'pydantic_core', 'numpy', 'rich'} & sys.modules.keys()))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode == 0  # noqa: S603
+
+
+def test_a_target_is_looked_at_before_any_work(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("langchain_tooltree.cli.demo.search", None)
+    (tmp_path / "taken.mmd").write_text("mine")
+    assert "mkdir -p" in said(capsys, "demo", "--mermaid", tmp_path / "none" / "x.mmd")
+    assert "--force" in said(capsys, "demo", "--mermaid", tmp_path / "taken.mmd")
+    assert "is a folder" in said(capsys, "demo", "--mermaid", tmp_path, "--force")
+    monkeypatch.setattr("os.access", lambda *_: False)
+    assert "no permission" in said(capsys, "demo", "--mermaid", tmp_path / "x.mmd")
+    assert (tmp_path / "taken.mmd").read_text() == "mine"
+
+
+def test_a_chart_and_a_graph_are_replaced_by_force_alone(tmp_path, capsys):
+    (tmp_path / "tree.mmd").write_text("old")
+    assert main(["demo", "--mermaid", str(tmp_path / "tree.mmd"), "--force"]) == 0
+    assert (tmp_path / "tree.mmd").read_text().startswith("flowchart TD")
+    run = {"success": True, "messages": [{"role": "user", "content": "Go on."}]}
+    (tmp_path / "runs.jsonl").write_text(json.dumps(run))
+    mine = ["mine", str(tmp_path / "runs.jsonl"), "-o", str(tmp_path / "graph")]
+    assert main(mine) == 0
+    capsys.readouterr()
+    assert "--force" in said(capsys, *mine)
+    assert main([*mine, "--force", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["graph"] == str(tmp_path / "graph")
+    assert (told["runs"], told["succeeded"], told["in_graph"], told["summaries"]) == (1, 1, 0, None)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ("mine none.jsonl -o graph", "There is no none.jsonl. Check the path."),
+        ("mine folder -o graph", "folder is a folder, and a file is needed."),
+        ("mine runs.jsonl -o runs.jsonl/graph", "needs a folder where a file stands"),
+        ("suggest none", "There is no graph at none"),
+        ("suggest folder -k 0", "There is no graph at folder"),
+        ("demo --rollouts 0", "max_rollouts must be a whole number of 1 or more"),
+        ("copy folder new", "There is no store at 'folder'"),
+        ("copy ftp://host/x new", "There is no store at 'ftp://host/x'"),
+    ],
+)
+def test_wrong_input_is_told_in_one_line_and_nothing_is_made(arguments, told, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    dump_trajectories([Trajectory("a run", task="Go on.", success=True)], "runs.jsonl")
+    assert told in said(capsys, *arguments.split())
+    assert sorted(each.name for each in tmp_path.rglob("*")) == ["folder", "runs.jsonl"]
+
+
+@pytest.mark.parametrize(
+    "code", ["1 / 0", "raise SystemExit(0)", "def f(:", "import no_such_module_at_all", "tools = 3"]
+)
+def test_a_module_of_the_users_that_cannot_be_imported_is_told_in_one_line(code, tmp_path, monkeypatch, capsys):
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "stranger", raising=False)
+    (tmp_path / "stranger.py").write_text(code)
+    assert "stranger" in said(capsys, "doctor", "graph", "--tools", "stranger:tools")
+
+
+def test_as_json_nothing_else_is_on_stdout_whatever_the_users_module_prints(tmp_path, monkeypatch, capsys):
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "loud", raising=False)
+    (tmp_path / "loud.py").write_text("print('Here I am.')\ntools = ['look']")
+    dump_trajectories([Trajectory("a run", task="Go on.", success=True)], tmp_path / "runs.jsonl")
+    assert main(["mine", str(tmp_path / "runs.jsonl"), "-o", str(tmp_path / "graph")]) == 0
+    capsys.readouterr()
+    assert main(["doctor", str(tmp_path / "graph"), "--tools", "loud:tools", "--json"]) == 0
+    told = capsys.readouterr()
+    assert json.loads(told.out)["added"] == ["look"]
+    assert "Here I am." in told.err
+
+
+def test_ctrl_c_stops_without_a_traceback_and_says_what_is_kept(monkeypatch, capsys):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("langchain_tooltree.cli.demo.search", interrupted)
+    monkeypatch.setattr("langchain_tooltree.cli.copy.opened", interrupted)
+    assert main(["demo"]) == STOPPED
+    assert main(["copy", "old", "new"]) == STOPPED
+    first, second = capsys.readouterr().err.splitlines()
+    assert first == "Stopped."
+    assert "goes on from there" in second
+
+
+@pytest.mark.slow
+def test_a_closed_pipe_ends_a_command_quietly():
+    command = [sys.executable, "-m", "langchain_tooltree", "demo"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as started:  # noqa: S603
+        started.stdout.close()
+        assert started.stderr.read() == b""
+        assert started.wait(60) == CLOSED
+
+
+@pytest.mark.slow
+def test_a_terminal_without_utf_8_or_colours_and_a_narrow_one_are_written_to():
+    told = process("demo", PYTHONUTF8="0", LC_ALL="C", PYTHONCOERCECLOCALE="0", NO_COLOR="1", COLUMNS="20")
+    assert (told.returncode, told.stderr) == (0, b"")
+    assert b"213" in told.stdout
+    assert b"\x1b" not in told.stdout
+
+
+def test_a_shell_is_told_what_may_come_next(tmp_path):
+    pytest.importorskip("argcomplete")
+    line = "langchain-tooltree sug"
+    asked = {"_ARGCOMPLETE": "1", "COMP_LINE": line, "COMP_POINT": str(len(line)), "_ARGCOMPLETE_IFS": "\n"}
+    process(**asked, _ARGCOMPLETE_STDOUT_FILENAME=str(tmp_path / "told"))
+    assert (tmp_path / "told").read_text().split() == ["suggest"]

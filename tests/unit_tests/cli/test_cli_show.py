@@ -1,0 +1,135 @@
+"""What `show` makes of what it is given."""
+
+import json
+
+import pytest
+
+from langchain_tooltree import ChromaStore, Experience, SITGraph, Trajectory, demo, dump_trajectories, search
+from langchain_tooltree.cli import main
+from tests.internals.hall import REFUSED
+
+
+@pytest.fixture(autouse=True)
+def wide(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "160")
+
+
+@pytest.fixture(scope="module")
+def result():
+    return search(demo.REQUEST, demo.TOOLS, model=demo.offline_model(), effects=demo.EFFECTS)
+
+
+def run_of(number, *, success=True):
+    call = {"id": "c0", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    said = [
+        {"role": "user", "content": f"Do [job] {number}."},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c0", "content": "seen"},
+        {"role": "assistant", "content": "Done."},
+    ]
+    return Trajectory.from_chat(said, id=f"run {number}", success=success)
+
+
+def shown(capsys, *arguments, code=0):
+    assert main(["show", *map(str, arguments)]) == code
+    told = capsys.readouterr()
+    return told.err if code else told.out
+
+
+def document(capsys, *arguments):
+    return json.loads(shown(capsys, *arguments, "--json"))
+
+
+def test_a_search_that_the_demo_printed_as_json_is_shown_as_the_demo_shows_it(tmp_path, capsys):
+    assert main(["demo"]) == 0
+    live = capsys.readouterr().out
+    assert main(["demo", "--json"]) == 0
+    (tmp_path / "search.json").write_text(capsys.readouterr().out)
+    saved = shown(capsys, tmp_path / "search.json")
+    tree = live[live.index("request") :]
+    assert saved == f"{demo.REQUEST}\n\n{tree}"
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+def test_a_search_that_a_program_has_written_is_shown_with_its_answer(tmp_path, capsys, result, indent):
+    (tmp_path / "search.json").write_text(json.dumps(result.to_dict(), indent=indent))
+    assert "about 213 miles" in shown(capsys, tmp_path / "search.json")
+    assert shown(capsys, tmp_path / "search.json", "--mermaid") == result.to_mermaid() + "\n"
+    told = document(capsys, tmp_path / "search.json")
+    assert told == {"kind": "search", "version": 1, **result.to_dict()}
+
+
+def test_a_search_in_another_form_and_a_damaged_one_are_refused_in_one_line(tmp_path, capsys, result):
+    file = tmp_path / "search.json"
+    written = result.to_dict()
+    for wrong, told in (
+        ({**written, "version": 2}, "form 2; this version reads form 1"),
+        ({**written, "nodes": [{"id": 0}, {"id": 1}]}, "is no search"),
+        ({**written, "nodes": [*written["nodes"][:1], 3]}, "is no search"),
+        ({**written, "best": [99]}, "is no search"),
+        ({**written, "cost": {}}, "is no search"),
+    ):
+        file.write_text(json.dumps(wrong))
+        said = shown(capsys, file, code=REFUSED)
+        assert told in said
+        assert said.count("\n") == 1
+
+
+def test_a_graph_tells_all_its_edges_as_json(tmp_path, capsys):
+    SITGraph.from_trajectories([run_of(1), run_of(2)]).save(tmp_path / "graph")
+    told = document(capsys, tmp_path / "graph")
+    assert (told["kind"], told["runs"]) == ("graph", 2)
+    assert [(edge["after"], edge["comes"], edge["count"]) for edge in told["edges"]] == [("", "look", 2)]
+
+
+@pytest.mark.parametrize("name", ["runs.jsonl", "runs.jsonl.gz"])
+def test_a_file_of_runs_is_shown_with_their_tools_and_outcomes(tmp_path, capsys, name):
+    dump_trajectories([run_of(1), run_of(2, success=False), run_of(3, success=None)], tmp_path / name)
+    told = shown(capsys, tmp_path / name)
+    assert "Do [job] 2." in told
+    assert "3 runs: 1 failure, 1 success, 1 unknown" in told
+    runs = document(capsys, tmp_path / name)["runs"]
+    assert runs[0] == {"id": "run 1", "outcome": "success", "task": "Do [job] 1.", "tools": ["look"]}
+    assert "--mermaid is for graphs and searches" in shown(capsys, tmp_path / name, "--mermaid", code=REFUSED)
+
+
+@pytest.mark.slow
+def test_a_folder_with_an_experience_is_shown_by_namespace(tmp_path, capsys):
+    with ChromaStore(tmp_path / "experience") as store:
+        for user in ("ann", "bob"):
+            Experience(store, namespace=("tooltree", "{user_id}")).within(user_id=user).learn(run_of(1))
+        locked = shown(capsys, tmp_path / "experience")  # as another store of this process, and without a lock
+    assert locked == shown(capsys, tmp_path / "experience")
+    assert "tooltree/bob" in locked
+    assert "2 runs in 2 namespaces" in locked
+    [ann, bob] = document(capsys, tmp_path / "experience")["namespaces"]
+    assert (ann["namespace"], bob["outcomes"]) == (["tooltree", "ann"], {"success": 1})
+    assert ann["runs"] == [{"id": "run 1", "outcome": "success", "task": "Do [job] 1."}]
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"{]", "line 1 is not JSON"),
+        (b"\xff\xfe\x00", "UTF-8"),
+        (b"[1, 2", "is not JSON"),
+        (b'{"nodes": 1}', "messages"),
+    ],
+)
+def test_a_file_that_is_nothing_of_all_this_is_refused_in_one_line(tmp_path, capsys, content, told):
+    (tmp_path / "file").write_bytes(content)
+    said = shown(capsys, tmp_path / "file", code=REFUSED)
+    assert told in said
+    assert said.count("\n") == 1
+
+
+def test_what_is_not_there_and_folders_without_anything_are_refused(tmp_path, capsys):
+    assert "There is no nothing.json" in shown(capsys, "nothing.json", code=REFUSED)
+    assert "without a graph or a store" in shown(capsys, tmp_path, code=REFUSED)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_server_that_does_not_answer_is_told_in_one_line(capsys):
+    said = shown(capsys, "postgresql://me:secret@127.0.0.1:9/none", code=REFUSED)
+    assert said.count("\n") == 1
+    assert "secret" not in said
