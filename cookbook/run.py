@@ -75,6 +75,7 @@ async def run(path: Path, *, write: bool, model: str | None) -> bool:
         kernel_name="python3",
         extra_arguments=["--log-level=ERROR"],  # it warns of its transport, which is loopback
         record_timing=False,
+        allow_errors=bool(model),  # an answer that came out otherwise keeps no later one from being asked for
         resources={"metadata": {"path": str(HERE)}},
     )
     problem = ""
