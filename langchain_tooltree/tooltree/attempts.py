@@ -3,12 +3,11 @@
 from collections.abc import Iterator
 from itertools import islice
 
-from langchain_tooltree.anomaly.rules import has_failed
-from langchain_tooltree.experience.records import ATTEMPT_OF, Outcome, Step, call_key, readable
+from langchain_tooltree.experience.records import ATTEMPT_OF, call_key, readable
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.text import digest, one_line
 from langchain_tooltree.tooltree.dialogue import PathDialogue
-from langchain_tooltree.tooltree.result import SearchResult
+from langchain_tooltree.tooltree.result import SearchResult, has_gone_wrong
 from langchain_tooltree.tooltree.search import Node, Tree
 
 MOST_ATTEMPTS = 3
@@ -50,8 +49,7 @@ def _why(node: Node, threshold: float) -> str:
     call, seen = node.call, node.observation
     if call is None or seen is None or seen.transient or seen.kind == "unsupported":
         return ""  # which says nothing about the task
-    outcome = Outcome(seen.content, "success" if seen.kind == "ok" else "error")
-    if has_failed(Step(call.tool, call.arguments, outcome)):
+    if has_gone_wrong(call, seen):
         return f"{call.tool} failed: {one_line(readable(seen.content), LONGEST_REASON)}"
     if node.r_post is None or not node.post_scored or node.r_post >= threshold:
         return ""

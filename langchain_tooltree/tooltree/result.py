@@ -11,6 +11,8 @@ from pydantic import Field
 from pydantic_core import to_jsonable_python
 from typing_extensions import TypedDict  # pydantic checks those of `typing` from Python 3.12 on only
 
+from langchain_tooltree.anomaly.rules import has_failed
+from langchain_tooltree.experience.records import Outcome, Step
 from langchain_tooltree.models import usage_sum
 from langchain_tooltree.text import counts_added, digest
 from langchain_tooltree.tooltree import draw, tree_svg
@@ -110,7 +112,7 @@ def rounds(steps: Iterable[PlanStep]) -> list[list[PlanStep]]:
 
 
 def without_vain_writes(steps: Sequence[PlanStep], threshold: float) -> tuple[PlanStep, ...]:
-    """A plan without the writes that were tried in vain: they left the sandbox as it was, scored below the threshold.
+    """A plan without the writes that were tried in vain: they left the sandbox as it was, and failed or scored low.
 
     What the plan makes next was tried in the same world, so it does not need them, and nobody wants them made for real.
     One that ends the plan, or was made in the same reply as others, stays.
@@ -119,9 +121,17 @@ def without_vain_writes(steps: Sequence[PlanStep], threshold: float) -> tuple[Pl
     def in_vain(step: PlanStep, following: PlanStep | None) -> bool:
         alone = following is not None and not (step.batched or following.batched)
         unchanged = step.observation is not None and step.observation.unchanged
-        return alone and unchanged and step.r_post is not None and step.r_post < threshold
+        if not (alone and unchanged and step.observation):
+            return False
+        return has_gone_wrong(step.call, step.observation) if step.r_post is None else step.r_post < threshold
 
     return tuple(step for step, following in zip_longest(steps, steps[1:]) if not in_vain(step, following))
+
+
+def has_gone_wrong(call: Call, seen: Observation) -> bool:
+    """Whether what a call brought back says by itself that it failed or was refused."""
+    outcome = Outcome(seen.content, "success" if seen.kind == "ok" else "error")
+    return has_failed(Step(call.tool, call.arguments, outcome))
 
 
 def request_of(steps: Sequence[PlanStep], *, signed: bool = True, name: str | None = None) -> AIMessage:

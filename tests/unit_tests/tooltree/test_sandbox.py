@@ -2,6 +2,7 @@ import threading
 
 import pytest
 from langchain_core.messages import AIMessage
+from langchain_core.messages.tool import tool_call
 from langchain_core.tools import StructuredTool
 
 from langchain_tooltree import ConfigurationError, ObjectSandbox, Sandbox, SearchConfig, SnapshotSandbox, search
@@ -373,3 +374,30 @@ def test_what_was_tried_in_vain_is_not_planned(score, planned):
 
 def board_tools(board):
     return [StructuredTool.from_function(board.draw), StructuredTool.from_function(board.show)]
+
+
+class Hours:
+    """A calendar that refuses an hour."""
+
+    def __init__(self):
+        self.moved = []
+
+    def move(self, hour: int) -> str:
+        """Move the meeting."""
+        if hour < 14:
+            return f"Refused: {hour}:00 is taken by the interview."
+        self.moved.append(hour)
+        return f"The meeting is now at {hour}:00."
+
+
+def test_a_write_that_was_refused_in_a_fork_is_not_planned_though_nobody_scored_it():
+    moves = [AIMessage("", tool_calls=[tool_call(name="move", args={"hour": hour}, id=str(hour))]) for hour in (11, 14)]
+    model = ScriptedChatModel(replies=[*moves, 'It is at 14:00. {"missing": "nothing"}'])
+    hours = Hours()
+    sandbox = ObjectSandbox.of_methods(hours)
+
+    result = search("Move the meeting to a later hour.", sandbox.tools, model=model, sandbox=sandbox)
+
+    assert [step.call.arguments for step in result.steps] == [{"hour": 14}]
+    assert len(model.calls) == 3
+    assert hours.moved == []
