@@ -350,11 +350,11 @@ def classify_tools(
     found = SearchEffects(here, bound, asking.union(held_back))
     if here.may_read and not found.tried:
         logger.warning("Each declared read waits for approval, so nothing can be tried out while planning.")
-    elif not found.tried:
+    elif not found.tried and (undeclared := [name for name in library.names if name not in here.names]):
         logger.warning(
             "No tool is declared a read or bound by a sandbox, so nothing can be tried out while planning. "
             "Pass effects={%r: 'read', ...} for the tools that only read.",
-            library.names[0],
+            undeclared[0],
         )
     return found
 

@@ -193,6 +193,15 @@ def test_nobody_is_told_to_declare_a_read_that_waits_for_approval(caplog):
     assert caplog.messages == ["Each declared read waits for approval, so nothing can be tried out while planning."]
 
 
+def test_nobody_is_told_to_declare_a_read_what_they_have_declared_a_write(caplog):
+    library = ToolLibrary([named("send_email"), look])
+    classify_tools(library, {"send_email": "write"})
+    [message] = caplog.messages
+    assert "effects={'look': 'read', ...}" in message
+    classify_tools(library, {"send_email": "write", "look": "write"})
+    assert caplog.messages == [message]
+
+
 @pytest.mark.parametrize(
     ("approve_reads", "message"),
     [("look", "approve_reads must be a list"), ([3], "must be a tool or the name of one"), (["lok"], "'look'")],
