@@ -1,0 +1,57 @@
+"""The reference has all that is public, each error is explained, and what pages say of our own addresses is there."""
+
+import inspect
+import json
+import re
+
+import pytest
+
+import langchain_tooltree
+from langchain_tooltree import ToolTreeError, errors, testing
+from tests.unit_tests.documentation import pages
+
+REFERENCE = "\n".join(text for page, text in pages.PAGES.items() if "/api/" in page or page.endswith("errors.md"))
+DOCUMENTED = set(re.findall(r"^::: (?:langchain_tooltree\.)([\w.]+)$", REFERENCE, re.MULTILINE))
+MEMBERS = {name for found in re.findall(r"members: \[(.*?)\]", REFERENCE) for name in found.split(", ")}
+ERRORS = {name for name, value in vars(errors).items() if inspect.isclass(value) and issubclass(value, ToolTreeError)}
+EXPLAINED = re.compile(r"^::: langchain_tooltree\.(?:errors\.)?(\w+)$(.*?)(?=^::: |\Z)", re.MULTILINE | re.DOTALL)
+REPOSITORY = re.compile(
+    r"https://github\.com/langchain-tooltree/langchain-tooltree/(?:blob|tree|raw|edit)/\w+/([^)\"#\s]+)"
+)
+SITE = re.compile(r"https://langchain-tooltree\.github\.io/langchain-tooltree/([^)\"#\s]*)")
+NOTEBOOKS = {path.name: path.read_text() for path in sorted((pages.ROOT / "cookbook").glob("*.ipynb"))}
+
+
+def test_the_reference_has_every_public_name():
+    assert sorted(set(langchain_tooltree.__all__) - DOCUMENTED) == []
+    assert {"effects.sql_reads", "effects.http_reads", "events"} <= DOCUMENTED
+    assert sorted(set(testing.__all__) ^ MEMBERS) == []
+
+
+def test_each_error_says_what_causes_it_and_what_to_do():
+    page = pages.PAGES["cookbook/docs/errors.md"]
+    explained = dict(EXPLAINED.findall(page))
+    assert sorted(ERRORS ^ set(explained)) == []
+    assert [name for name, text in explained.items() if "| common cause | what to do |" not in text] == [
+        "ToolTreeError"
+    ]
+
+
+@pytest.mark.parametrize("page", [*pages.PAGES, *NOTEBOOKS])
+def test_absolute_links_to_our_own_home_lead_somewhere(page):
+    text = pages.PAGES.get(page) or "".join(
+        line
+        for cell in json.loads(NOTEBOOKS[page])["cells"]
+        if cell["cell_type"] == "markdown"
+        for line in cell["source"]
+    )
+    assert [path for path in REPOSITORY.findall(text) if not (pages.ROOT / path).exists()] == []
+    for path in SITE.findall(text):
+        assert is_page(path), f"the site has no page {path!r}"
+
+
+def is_page(path):
+    name = path.strip("/")
+    places = (pages.DOCS / f"{name}.md", pages.DOCS / name / "index.md")
+    notebook = name.removeprefix("notebooks/") + ".ipynb"
+    return any(place.exists() for place in places) or (name.startswith("notebooks/") and notebook in NOTEBOOKS)
