@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 import threading
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,6 +21,9 @@ from langchain_tooltree.testing.offline import ChatDouble, Response, read_questi
 
 DOCUMENTS = frozenset({"pre", "post", "check", "plan"})
 """Kinds of questions that are asked as a document instead of a conversation."""
+
+CALL_ID = re.compile(r'\\"call_id\\":\s*\\"[^"\\]*\\"')
+"""The id of a call in a document that a message holds as JSON, which is made anew in each run."""
 
 SHOWN = 600
 """Characters of a request that an error shows, from its end, where requests differ."""
@@ -225,7 +229,7 @@ def _facts(messages: Sequence[BaseMessage], tools: Sequence[Mapping[str, Any]]) 
 def _key(kind: str, facts: Any, asked: Sequence[Mapping[str, Any]]) -> str:
     """What a request asks: of a document its facts, of a conversation what was said in it."""
     said = facts if facts is not None else [each for each in asked if each["role"] != "system"]
-    return json.dumps([kind, said], sort_keys=True, ensure_ascii=False)
+    return CALL_ID.sub("", json.dumps([kind, said], sort_keys=True, ensure_ascii=False))
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:

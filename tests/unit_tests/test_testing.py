@@ -314,3 +314,13 @@ def test_what_nobody_recorded_is_refused_with_the_nearest_and_the_remedy(tmp_pat
     with pytest.raises(LookupError, match="Every recorded answer was given already"):
         model.invoke("Why?")
     assert len(model.unmatched) == 2
+
+
+def test_a_document_is_known_again_by_what_it_tells_whatever_id_a_call_has_now(tmp_path):
+    path = tmp_path / "answers.jsonl"
+    recording = ScriptedChatModel(replies=["Open it."], callbacks=[AnswerRecorder(path)])
+    recording.invoke(json.dumps({"noticed": "closed", "call_id": "call_4f"}))
+    model = RecordedChatModel(path)
+    with pytest.raises(LookupError):
+        model.invoke(json.dumps({"noticed": "open", "call_id": "call_4f"}))
+    assert model.invoke(json.dumps({"noticed": "closed", "call_id": "call_9"})).text == "Open it."
