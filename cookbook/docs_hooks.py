@@ -1,7 +1,15 @@
-"""What the documentation's site needs beside its pages: the notebooks, and links to the reference."""
+"""What the documentation's site needs beside its pages: notebooks, files from elsewhere, and links to the reference.
 
+Links are written for readers on GitHub, relative to the file in which they stand. Here those that leave the pages are
+led on: to the page that is made of a file, else to the file in the repository.
+"""
+
+import base64
+import json
 import logging
+import os
 import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +23,29 @@ from langchain_tooltree import errors
 
 logger = logging.getLogger("mkdocs.hooks")  # of which a strict build counts the warnings
 
-HERE = Path(__file__).parent
+COOKBOOK = Path(__file__).resolve().parent
+ROOT = COOKBOOK.parent
+NOTEBOOKS = {path: f"notebooks/{path.stem}.md" for path in sorted(COOKBOOK.glob("*.ipynb"))}
+TEXTS = {
+    ROOT / "CHANGELOG.md": "changelog.md",
+    ROOT / ".github" / "CONTRIBUTING.md": "contributing.md",
+    ROOT / "langchain_tooltree" / "ARCHITECTURE.md": "architecture.md",
+    ROOT / "tests" / "benchmarks" / "README.md": "benchmarks.md",
+}
+"""Texts that are pages of the site, and where."""
+IMAGES = {ROOT / "tests" / "benchmarks" / "compare" / "success.svg": "images/success.svg"}
+MADE = NOTEBOOKS | TEXTS | IMAGES
+INCLUDED = {COOKBOOK / "README.md": "cookbook.md", ROOT / ".github" / "SECURITY.md": "safety.md"}
+"""Texts that stand within a page, in place of `<!-- include: path -->`."""
+
+INCLUDE = re.compile(r"<!-- include: (\S+) -->")
+LINK = re.compile(r"(?<=\]\()(?!https?:|mailto:|#)([^)\s#]+)|(?<=\bsrc=\")(?!https?:|data:)([^\"#]+)")
+"""Addresses of Markdown's links and images, and of images in HTML, that are no absolute ones."""
+
+ANSI = re.compile(r"\x1b\[[0-9;]*m")
+PICTURES = ("image/svg+xml", "image/png")
+"""What a browser shows of an output, the best first."""
+
 LEFT_ALONE = re.compile(r"(<a\b.*?</a>|<h\d.*?</h\d>)", re.DOTALL)
 """Links and headings, in which there are no links."""
 ADDRESSES = {name: f"langchain_tooltree.{name}" for name in langchain_tooltree.__all__} | {
@@ -23,8 +53,6 @@ ADDRESSES = {name: f"langchain_tooltree.{name}" for name in langchain_tooltree._
 }
 """Where the reference has each public name."""
 NAME = re.compile(rf"<code>({'|'.join(ADDRESSES)})(\(\))?</code>")
-
-
 FOREIGN = re.compile(
     r"""<(?:script|img|iframe|source|video)\b[^>]*\ssrc=["']?(?:https?:)?//[^>]*>
     |<link\b(?![^>]*rel=["']?canonical)[^>]*\shref=["']?(?:https?:)?//[^>]*>
@@ -44,12 +72,93 @@ class Flows(griffe.Extension):
             func.returns = returned.slice
 
 
-def on_post_page(output: str, page: Page, **_: Any) -> str:
-    """Have a page ask nobody else's server for anything; where it still would, the strict build fails."""
-    output = output.replace(' data-md-component="source"', "")  # would ask GitHub for its numbers of stars
-    for foreign in FOREIGN.findall(output):
-        logger.warning("%s loads something from elsewhere: %s", page.file.src_uri, foreign)
-    return output
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the pages that are made of files from elsewhere, and the notebooks to the navigation."""
+    titles: dict[str, str] = {}
+    for path, uri in (NOTEBOOKS | TEXTS).items():
+        text = notebook_text(path, config) if path in NOTEBOOKS else path.read_text()
+        files.append(File.generated(config, uri, content=relocated(text, path, uri, config)))
+        titles[uri] = text.partition("\n")[0].lstrip("# ")
+    for path, uri in IMAGES.items():
+        files.append(File.generated(config, uri, abs_src_path=str(path)))
+    index = (COOKBOOK / "README.md").read_text() if (COOKBOOK / "README.md").exists() else ""
+    ordered = sorted(NOTEBOOKS, key=lambda path: (index.find(path.name) % (len(index) + 1), path.name))
+    for entry in config.nav or ():
+        if "Cookbook" in entry:
+            entry["Cookbook"] = ["cookbook.md", *({titles[NOTEBOOKS[path]]: NOTEBOOKS[path]} for path in ordered)]
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, **_: Any) -> str:
+    """Put in what a page includes, and lead its links on."""
+    if page.file.abs_src_path is None:
+        return markdown
+    here = Path(page.file.abs_src_path)
+    parts = INCLUDE.split(markdown)
+    for at, part in enumerate(parts):
+        source = (here.parent / part).resolve() if at % 2 else here
+        text = source.read_text().partition("\n")[2] if at % 2 else part  # the page has a title of its own
+        parts[at] = relocated(text, source, page.file.src_uri, config)
+    return "".join(parts)
+
+
+def relocated(text: str, source: Path, uri: str, config: MkDocsConfig) -> str:
+    """A text that stands in one file, with links for a page at another address."""
+    pages = Path(config.docs_dir)
+
+    def moved(found: re.Match[str]) -> str:
+        target = (source.parent / found[0]).resolve()
+        if target in MADE | INCLUDED:
+            address = (MADE | INCLUDED)[target]
+        elif target.is_relative_to(pages):
+            address = target.relative_to(pages).as_posix()
+        elif target.exists() and target.is_relative_to(ROOT):
+            kind = "tree" if target.is_dir() else "blob"
+            return f"{config.repo_url}/{kind}/main/{target.relative_to(ROOT).as_posix()}"
+        else:
+            return found[0]  # which the strict build then finds to lead nowhere
+        return Path(os.path.relpath(address, Path(uri).parent)).as_posix()
+
+    return LINK.sub(moved, text)
+
+
+def notebook_text(path: Path, config: MkDocsConfig) -> str:
+    """A notebook as Markdown, with the outputs that it was saved with."""
+    cells = json.loads(path.read_text())["cells"]
+    parts: list[str] = []
+    for cell in cells:
+        source = "".join(cell["source"])
+        if cell["cell_type"] == "markdown":
+            parts.append(source)
+        elif cell["cell_type"] == "code":
+            parts += [fenced(source, "python"), *outputs_of(cell)]
+    first, *rest = parts
+    title, _, more = first.partition("\n")
+    link = f"This page is the notebook [{path.name}]({config.repo_url}/blob/main/cookbook/{path.name})."
+    return "\n\n".join((title, link, more.strip(), *rest)) + "\n"
+
+
+def outputs_of(cell: Mapping[str, Any]) -> Iterator[str]:
+    """The outputs of a cell as Markdown."""
+    for output in cell["outputs"]:
+        data = output.get("data", {})
+        picture = next((kind for kind in PICTURES if kind in data), None)
+        if picture:
+            held = "".join(data[picture])
+            encoded = held.replace("\n", "") if picture == "image/png" else base64.b64encode(held.encode()).decode()
+            yield f'<img class="output" alt="Output of the cell above" src="data:{picture};base64,{encoded}">'
+        elif "text/html" in data:
+            yield f'<div class="output">{"".join(data["text/html"])}</div>'
+        else:
+            text = "".join(output.get("text", data.get("text/plain", ()))) or "\n".join(output.get("traceback", ()))
+            yield fenced(ANSI.sub("", text), "text")
+
+
+def fenced(text: str, language: str) -> str:
+    """A block of code, which may hold fences itself."""
+    longest = max(map(len, re.findall(r"`{3,}", text)), default=2)
+    fence = "`" * (longest + 1)
+    return f"{fence}{language}\n{text.rstrip()}\n{fence}"
 
 
 def on_page_content(html: str, **_: Any) -> str:
@@ -62,15 +171,9 @@ def on_page_content(html: str, **_: Any) -> str:
     return "".join(part if at % 2 else NAME.sub(link, part) for at, part in enumerate(parts))
 
 
-def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add `cookbook/*.ipynb` as `notebooks/*`."""
-    for notebook in sorted(HERE.glob("*.ipynb")):
-        files.append(added(notebook, f"notebooks/{notebook.name}", config))
-    return files
-
-
-def added(path: Path, uri: str, config: MkDocsConfig) -> Any:
-    """A file from elsewhere, under an address of the site."""
-    file = File.generated(config, uri, abs_src_path=str(path))
-    file.edit_uri = None
-    return file
+def on_post_page(output: str, page: Page, **_: Any) -> str:
+    """Have a page ask nobody else's server for anything; where it still would, the strict build fails."""
+    output = output.replace(' data-md-component="source"', "")  # would ask GitHub for its numbers of stars
+    for foreign in FOREIGN.findall(output):
+        logger.warning("%s loads something from elsewhere: %s", page.file.src_uri, foreign)
+    return output
