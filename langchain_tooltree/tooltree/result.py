@@ -1,8 +1,10 @@
 """What a search hands back: the best trajectory, the whole tree, what it cost, and what its messages carry."""
 
+import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import takewhile, zip_longest
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NotRequired, cast
 
 from langchain_core.messages import LC_AUTO_PREFIX, AIMessage, BaseMessage, ToolCall, ToolMessage, messages_from_dict
@@ -15,7 +17,7 @@ from langchain_tooltree.anomaly.rules import has_failed
 from langchain_tooltree.experience.records import Outcome, Step
 from langchain_tooltree.models import usage_sum
 from langchain_tooltree.text import counts_added, digest
-from langchain_tooltree.tooltree import draw, tree_svg
+from langchain_tooltree.tooltree import draw, tree_page, tree_svg
 from langchain_tooltree.tooltree.search import Call, Node, Observation, StopReason, Tree
 from langchain_tooltree.tooltree.signed_reasoning import CALL_BLOCKS, fields_together
 
@@ -391,6 +393,15 @@ class SearchResult:
         """What a notebook shows."""
         return self.to_svg()
 
+    def to_html(self, path: str | os.PathLike[str]) -> None:
+        """Write the search as a page to explore in a browser.
+
+        The page is one file. It shows each call with its arguments, what it brought back, its scores with the judge's
+        reasons and what it cost, and replays the search rollout by rollout. It sends nothing anywhere. Of a search with
+        much text, long texts are shortened so that the file stays below 1 MB for 500 calls.
+        """
+        Path(path).write_text(tree_page.to_html(self.to_dict()), encoding="utf-8")
+
     def to_dict(self) -> dict[str, Any]:
         """The result as JSON-like data, ids of tool calls and times left out: equal for equal searches."""
         return {
@@ -399,6 +410,8 @@ class SearchResult:
             "best": self._best_ids(),
             "cost": self.cost.counts(),
             "nodes": [_node_to_dict(node) for node in self.tree.nodes],
+            "history": [asdict(change) for change in self.tree.history],
+            "alternatives": [node.id for node in _alternative_ends(self.tree, self._best_ids())],
         }
 
     def _best_ids(self) -> list[int]:
@@ -473,6 +486,15 @@ def planned(call: Call) -> PlannedCall:
 
 def alternatives(tree: Tree, best: Collection[int]) -> list[Alternative]:
     """The best paths beside the chosen one, best first; none is part of that path or of another alternative."""
+    return [
+        Alternative(
+            calls=[planned(step.call) for step in tree.path(end) if step.call], value=round(_value(tree, end), 6)
+        )
+        for end in _alternative_ends(tree, best)
+    ]
+
+
+def _alternative_ends(tree: Tree, best: Collection[int]) -> list[Node]:
     chosen: list[list[Node]] = []
     best_path = tree.path(max((tree[node] for node in best), key=lambda node: node.depth)) if best else []
     shown = set(best)
@@ -490,10 +512,7 @@ def alternatives(tree: Tree, best: Collection[int]) -> list[Alternative]:
         shown |= ids
         if len(chosen) == ALTERNATIVES:
             break
-    return [
-        Alternative(calls=[planned(step.call) for step in path if step.call], value=round(_value(tree, path[-1]), 6))
-        for path in chosen
-    ]
+    return [path[-1] for path in chosen]
 
 
 def _is_idea(node: Node) -> bool:

@@ -265,6 +265,8 @@ class TreeSearch:
             )
         )
         node = self.tree.nodes[operation.node]
+        cost = (outcome.spent.model_calls, outcome.spent.tokens)
+        change = self.tree.begin_change(operation.rollout, operation.kind, node, self._announced_best, cost)
         match operation.kind:
             case "plan":
                 self._planned = True
@@ -279,6 +281,7 @@ class TreeSearch:
                 self._observed(rollout)
             case "evaluate":
                 self._evaluated(rollout, node, outcome)
+        change.nodes = len(self.tree)
         if outcome.cancelled:
             self._stop("cancelled")
 
@@ -465,6 +468,7 @@ class TreeSearch:
 
     def _observe(self, node: Node, observation: Observation, rollout: Rollout, *, cached: bool) -> None:
         node.observation = observation
+        self.tree.note("ran", node)
         parent = self.tree.state_before(node)
         if observation.unchanged:
             self.tree.enter_world(node, parent.world)
@@ -555,6 +559,7 @@ class TreeSearch:
 
     def _prune(self, rollout: Rollout, node: Node, reason: Pruned) -> None:
         node.pruned = reason
+        self.tree.note("pruned", node)
         self._record("prune", rollout, node, call=node.label, reason=reason)
 
     def _end(self, rollout: Rollout) -> None:

@@ -151,8 +151,23 @@ class Node:
         return self.observation is not None and self.pre_scored and self.r_post is None and self.pruned is None
 
 
+@dataclass(slots=True)
+class TreeChange:
+    """What one operation of a search brought, and what it cost."""
+
+    rollout: int  # number of the rollout that it belonged to, from 0; -1 before the first
+    kind: str  # see `Operation`
+    node: int  # the state that was asked, or the call that was run or judged
+    best: int | None  # end of the best path that was known before it
+    model_calls: int
+    tokens: int
+    nodes: int = 0  # how many nodes there are after it
+    ran: list[int] = field(default_factory=list)  # nodes that have observations since, run or known from elsewhere
+    pruned: list[int] = field(default_factory=list)  # nodes that are out of the search since
+
+
 class Tree:
-    """All nodes of one search, by identifier.
+    """All nodes of one search, by identifier, and how they came about.
 
     `changed` are the identifiers of nodes that changed since the posterior last looked. The methods of a tree enter
     what they change; other code that sets a field of a node enters that node. The seed is that of the tie-breaking.
@@ -162,6 +177,7 @@ class Tree:
         self._seed = seed
         self._jitter: dict[int, float] = {}
         self.changed: set[int] = set()
+        self.history: list[TreeChange] = []  # of this search, without what it went on from
         self._reads: dict[int, frozenset[tuple[str, str]]] = {}
         self._reached: dict[tuple[str, frozenset[tuple[str, str]]], int] = {}
         self._writers: set[str] = set()  # tools that were taken for reads and have changed the sandbox
@@ -255,6 +271,16 @@ class Tree:
             if after.call:
                 after.world = _world_after(before.world, after.call)
                 self._note(after)
+
+    def begin_change(self, rollout: int, kind: str, node: Node, best: int | None, cost: tuple[int, int]) -> TreeChange:
+        """Begin to keep what an operation brings, for so many model calls and tokens."""
+        self.history.append(TreeChange(rollout, kind, node.id, best, *cost))
+        return self.history[-1]
+
+    def note(self, what: Literal["ran", "pruned"], node: Node) -> None:
+        """Keep that a node has its observation, or is out of the search, by the latest operation."""
+        if self.history:  # otherwise it was so from the beginning
+            getattr(self.history[-1], what).append(node.id)
 
     def turn_into_write(self, node: Node) -> None:
         """Take in that a call which was taken for a read has changed the sandbox: from now on its tool writes."""

@@ -1,0 +1,43 @@
+"""Fills the template of a page: one file that holds its data, its script and its style, and asks nobody for more."""
+
+import base64
+import hashlib
+import json
+import re
+from html import escape
+from importlib.resources import files
+from typing import Any
+
+from langchain_tooltree.svg import visible
+from langchain_tooltree.text import cut
+
+MAX_TITLE = 120
+"""Characters of a page's title, of which a browser shows fewer."""
+
+_INLINE = re.compile(r"<(script|style)>(.*?)</\1>", re.DOTALL)
+
+
+def page(template: str, title: str, data: Any) -> str:
+    """A template with its data, as a page that runs its own script alone and may send nothing anywhere.
+
+    `template` is the name of a file in this folder. In it, `{title}`, `{policy}` and `{data}` are filled in.
+    """
+    text = files(__package__).joinpath(template).read_text(encoding="utf-8")
+    hashes = {kind: _hash(inside) for kind, inside in _INLINE.findall(text)}
+    policy = (
+        f"default-src 'none'; script-src '{hashes['script']}'; style-src '{hashes['style']}'; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    parts = {"{title}": escape(visible(cut(title, MAX_TITLE))), "{policy}": policy, "{data}": as_json(data)}
+    return re.sub("|".join(map(re.escape, parts)), lambda found: parts[found[0]], text)
+
+
+def as_json(data: Any) -> str:
+    """Data as JSON that cannot end the element of a page that it stands in; any character survives."""
+    text = json.dumps(data, ensure_ascii=True, allow_nan=False, default=str, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _hash(text: str) -> str:
+    """What a Content-Security-Policy knows an inline script or style by."""
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
