@@ -14,6 +14,7 @@ from langchain_tooltree import demo, search
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
+FIGURES = (ROOT / "cookbook" / "docs" / "figures.md").read_text()
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 MOST_CHARACTERS = 8_000
 """As much as somebody reads before deciding."""
@@ -39,6 +40,16 @@ def test_what_a_search_costs_is_measured(task):
     costs = [price.measure(tasks.tasks()[task], planner) for planner in ("plain", "balanced", "paper")]
     row = " | ".join(f"{each.calls} / {each.tokens:,}" for each in costs)
     assert f"| {ROWS[task]} | {row} |" in README
+    assert f"| {ROWS[task]} | {row} |" in FIGURES
+
+
+def test_what_a_search_brings_is_what_the_page_of_figures_says():
+    section = README.partition("## What it brings")[2].partition("\n## ")[0]
+    rows = [re.findall(r"\d+\.\d+", line) for line in section.splitlines() if line.startswith("|")]
+    rows = [row for row in rows if row]
+    measured = [re.findall(r"\d+\.\d+", line) for line in FIGURES.splitlines() if line.startswith("|")]
+    assert len(rows) == 4
+    assert [row for row in rows if row not in measured] == []
 
 
 LINK = re.compile(r"\]\((?!https:)([^)#]+)")
