@@ -7,6 +7,7 @@ completion come at once. A command's module is imported when the command is run.
 import argparse
 import json
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack, redirect_stdout, suppress
@@ -48,6 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if "_ARGCOMPLETE" in os.environ:  # a shell asks what may come next
         import_module("argcomplete").autocomplete(parser)
     options = parser.parse_args(arguments)
+    if arguments is None:
+        signal.signal(signal.SIGINT, _interrupted)
     for stream in (sys.stdout, sys.stderr):
         with suppress(AttributeError):  # not all that stand in for them can do it
             stream.reconfigure(errors="replace")  # type: ignore[union-attr]  # what a terminal has no letter for
@@ -67,6 +70,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         sys.stderr.write(f"{_in_words(error)}\n")
         return REFUSED
+
+
+def _interrupted(*_: object) -> None:
+    """Stop, once the requests and tools that run have come to their end; the next Ctrl-C does not wait for them."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    raise KeyboardInterrupt
 
 
 def _run(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
@@ -120,13 +129,17 @@ def _parser() -> argparse.ArgumentParser:
     parser.set_defaults(stopped="")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
 
-    tried = commands.add_parser("demo", help="watch a search solve a small task with real local tools")
+    def command(name: str, text: str, example: str) -> argparse.ArgumentParser:
+        told = f"{text[0].upper()}{text[1:]}.", f"example: langchain-tooltree {name} {example}"
+        return commands.add_parser(name, help=text, description=told[0], epilog=told[1])
+
+    tried = command("demo", "watch a search solve a small task with real local tools", "--model openai:gpt-4.1-mini")
     tried.add_argument("--model", help="a model such as openai:gpt-4.1-mini; without it, a stand-in that needs no key")
     tried.add_argument("--rollouts", type=int, default=30, help="rollouts at the most (default: %(default)s)")
     tried.add_argument("--seed", type=int, default=0, help="seed of the search (default: %(default)s)")
     tried.add_argument("--mermaid", type=Path, metavar="FILE", help="also write the tree to FILE as a Mermaid chart")
 
-    mined = commands.add_parser("mine", help="make a graph of the successful runs in files")
+    mined = command("mine", "make a graph of the successful runs in files", "runs.jsonl.gz -o graph/")
     mined.add_argument(
         "files", nargs="+", type=Path, metavar="FILE", help="trajectories, one JSON object a line; .gz too"
     )
@@ -139,12 +152,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     mined.set_defaults(stopped=" No graph was written; summaries that a model has written are kept.")
 
-    suggested = commands.add_parser("suggest", help="ask a graph what comes next")
+    suggested = command("suggest", "ask a graph what comes next", "graph/ --last search_flights")
     suggested.add_argument("--last", metavar="TOOL", help="the tool that was called last; none at the start")
     suggested.add_argument("--state", metavar="TEXT", help="a summary of the state; by weight without it")
     suggested.add_argument("-k", type=int, default=2, help="suggestions at the most (default: %(default)s)")
 
-    shown = commands.add_parser("show", help="show a graph, a saved search, an experience or a file of runs")
+    shown = command("show", "show a graph, a saved search, an experience or a file of runs", "search.json")
     shown.add_argument(
         "what",
         metavar="WHAT",
@@ -153,23 +166,27 @@ def _parser() -> argparse.ArgumentParser:
     )
     shown.add_argument("--mermaid", action="store_true", help="print a graph or a search as a Mermaid chart")
 
-    examined = commands.add_parser("doctor", help="check a graph's files, and its tools against those of an agent")
+    examined = command(
+        "doctor", "check a graph's files, and its tools against those of an agent", "graph/ --tools my_agent:tools"
+    )
     examined.add_argument("--tools", required=True, metavar="MODULE:NAME", help="the list of the agent's tools")
 
-    copying = commands.add_parser("copy", help="copy an experience to another store, or go on with a copy")
+    copying = command(
+        "copy", "copy an experience to another store, or go on with a copy", "experience/ postgresql://localhost/agents"
+    )
     copying.add_argument("source", metavar="SRC", help=PLACE)
     copying.add_argument("target", metavar="DST", help=PLACE)
     text = "the embedder that filled SRC, where it is a Chroma store; by hashing, without a model, if left out"
     copying.add_argument("--source-embeddings", metavar="MODEL", help=text)
     copying.set_defaults(stopped=" What is copied stays; the same command goes on from there.")
 
-    for command in (suggested, examined):
-        command.add_argument("graph", type=Path, metavar="GRAPH", help="the graph's folder")
-    for command in (mined, suggested, shown, examined, copying):
+    for each in (suggested, examined):
+        each.add_argument("graph", type=Path, metavar="GRAPH", help="the graph's folder")
+    for each in (mined, suggested, shown, examined, copying):
         text = "embeds texts, such as openai:text-embedding-3-small; by hashing, without a model, if left out"
-        command.add_argument("--embeddings", metavar="MODEL", help=text)
-    for command, what in ((tried, "FILE"), (mined, "GRAPH"), (copying, "runs in DST that differ from those in SRC")):
-        command.add_argument("--force", action="store_true", help=f"replace {what}")
-    for command in commands.choices.values():
-        command.add_argument("--json", action="store_true", help="print one JSON document instead")
+        each.add_argument("--embeddings", metavar="MODEL", help=text)
+    for each, what in ((tried, "FILE"), (mined, "GRAPH"), (copying, "runs in DST that differ from those in SRC")):
+        each.add_argument("--force", action="store_true", help=f"replace {what}")
+    for each in commands.choices.values():
+        each.add_argument("--json", action="store_true", help="print one JSON document instead")
     return parser

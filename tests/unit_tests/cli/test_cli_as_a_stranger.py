@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from importlib.metadata import version
@@ -37,10 +38,13 @@ def test_a_bare_call_shows_the_commands_and_the_exit_codes(capsys):
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_has_help_and_can_answer_as_json(command, capsys):
+def test_every_command_has_help_with_an_example_and_can_answer_as_json(command, monkeypatch, capsys):
     with pytest.raises(SystemExit, match="0"):
         main([command, "--help"])
-    assert "--json" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "--json" in told
+    monkeypatch.setattr("langchain_tooltree.cli._run", lambda *_: 0)
+    assert main(told.rpartition("example: langchain-tooltree ")[2].split()) == 0
 
 
 def test_the_version_is_that_of_the_package(capsys):
@@ -140,6 +144,17 @@ def test_ctrl_c_stops_without_a_traceback_and_says_what_is_kept(monkeypatch, cap
     first, second = capsys.readouterr().err.splitlines()
     assert first == "Stopped."
     assert "goes on from there" in second
+
+
+def test_a_second_ctrl_c_does_not_wait_for_what_runs(monkeypatch):
+    monkeypatch.setattr("langchain_tooltree.cli.demo.search", lambda *_, **__: signal.raise_signal(signal.SIGINT))
+    monkeypatch.setattr("sys.argv", ["langchain-tooltree", "demo"])
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        assert main() == STOPPED
+        assert signal.getsignal(signal.SIGINT) == signal.SIG_DFL
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.slow

@@ -85,6 +85,8 @@ def test_a_folder_is_copied_to_another_one(tmp_path, capsys):
     assert "4 runs copied, 0 were there already" in capsys.readouterr().out
     assert main(["copy", *ends]) == 0
     assert "0 runs copied, 4 were there already" in capsys.readouterr().out
+    assert main(["copy", ends[0], "ftp://host/new"]) == REFUSED
+    assert "There is no store at 'ftp://host/new'" in capsys.readouterr().err
     with ChromaStore(tmp_path / "new") as store:
         assert held_in(store) == expected
     with ChromaStore(tmp_path / "old") as store:
