@@ -51,6 +51,7 @@ LEFT_ALONE = re.compile(r"(<a\b.*?</a>|<h\d.*?</h\d>)", re.DOTALL)
 ADDRESSES = {name: f"langchain_tooltree.{name}" for name in langchain_tooltree.__all__} | {
     name: f"langchain_tooltree.errors.{name}" for name in vars(errors) if name.endswith("Error")
 }
+ADDRESSES |= {name: f"langchain_tooltree.effects.{name}" for name in ("sql_reads", "http_reads")}
 """Where the reference has each public name."""
 NAME = re.compile(rf"<code>({'|'.join(ADDRESSES)})(\(\))?</code>")
 FOREIGN = re.compile(
@@ -108,8 +109,8 @@ def relocated(text: str, source: Path, uri: str, config: MkDocsConfig) -> str:
 
     def moved(found: re.Match[str]) -> str:
         target = (source.parent / found[0]).resolve()
-        if target in MADE | INCLUDED:
-            address = (MADE | INCLUDED)[target]
+        if (made := (MADE | INCLUDED).get(target, uri)) != uri:
+            address = made
         elif target.is_relative_to(pages):
             address = target.relative_to(pages).as_posix()
         elif target.exists() and target.is_relative_to(ROOT):
