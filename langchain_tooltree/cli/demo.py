@@ -33,7 +33,7 @@ def run(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[str, Any]
 
 
 def _search(model: BaseChatModel, config: SearchConfig) -> SearchResult:
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn())
     with progress(*columns) as shown:
         bar = shown.add_task("searching", total=config.max_rollouts)
 

@@ -29,8 +29,8 @@ def load_trajectories(path: str | os.PathLike[str], *, unread: Counter[str] | No
             chat format and optionally `id`, `task`, `success`, `reasons`, `branches`, `reward` and anything else. Or
             the file is one JSON document: a list of such objects, the runs of tau-bench (with `traj`), or the results
             of tau2-bench (with `simulations`).
-        unread: Gets what could not be read added to it, by kind, such as observations without a call. The log has it
-            in any case, as a warning once the file was read.
+        unread: Gets what could not be read added to it, by kind, such as observations without a call. Without it, the
+            log has that, as a warning once the file was read.
 
     Yields:
         The trajectories. Without `success`, a `reward` of 1 or more is a success and a smaller one a failure. Other
@@ -55,11 +55,11 @@ def load_trajectories(path: str | os.PathLike[str], *, unread: Counter[str] | No
             yield run
     finally:
         found = +found
-        if found:
-            told = ", ".join(f"{count} {kind}" for kind, count in sorted(found.items()))
-            logger.warning("Not all of %s could be used: %s.", path, told)
         if unread is not None:
             unread += found
+        elif found:
+            told = ", ".join(f"{count} {kind}" for kind, count in sorted(found.items()))
+            logger.warning("Not all of %s could be used: %s.", path, told)
 
 
 _LEFT_OUT = "messages between users and their own tools"

@@ -259,7 +259,9 @@ def test_mining_tells_what_it_could_not_use(tmp_path, capsys):
     run = {"success": True, "messages": [{"role": "tool", "content": "Whose?"}, *run_of(1, "look").messages]}
     (tmp_path / "runs.json").write_text(json.dumps([run]))
     assert main(["mine", str(tmp_path / "runs.json"), "-o", str(tmp_path / "graph")]) == 0
-    assert "Not used: 1 observations without a call." in capsys.readouterr().out
+    told = capsys.readouterr()
+    assert "Not used: 1 observations without a call." in told.out
+    assert told.err == ""
 
 
 @pytest.mark.parametrize("path", ["sync", "async"])

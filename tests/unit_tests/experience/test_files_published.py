@@ -116,11 +116,12 @@ def test_results_of_tau2_bench_are_read_without_the_users_own_tools(tmp_path, ca
     assert [step.outcome.status for step in run.steps] == ["success", "error"]
     assert "On." not in str(run.messages)
     assert unread == {"messages between users and their own tools": 2}
+    assert list(load_trajectories(path)) == [run]
     assert f"Not all of {path} could be used: 2 messages between users" in caplog.text
     assert len(run.to_messages()) == 8
 
 
-def test_what_cannot_be_read_is_counted_and_logged_a_file(tmp_path, caplog):
+def test_what_cannot_be_read_is_counted_or_logged_once_a_file(tmp_path, caplog):
     path = tmp_path / "runs.jsonl"
     said = [
         {"role": "assistant", "tool_calls": [call("a", "{broken"), {"id": "2"}]},
@@ -137,6 +138,8 @@ def test_what_cannot_be_read_is_counted_and_logged_a_file(tmp_path, caplog):
         "calls with unreadable arguments": 2,
         "runs with the id of an earlier one, as whose versions they count": 1,
     }
+    assert caplog.text == ""
+    assert len(list(load_trajectories(path))) == 2
     assert caplog.text.count(str(path)) == 1
 
 
