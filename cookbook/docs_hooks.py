@@ -64,13 +64,14 @@ FOREIGN = re.compile(
 
 
 class Flows(griffe.Extension):
-    """Show what a method returns that is written as a flow: its sync and its async form return what the flow does."""
+    """Show what a method returns that is written as a flow, and the name of its async twin."""
 
     def on_function(self, *, func: griffe.Function, **_: Any) -> None:
         """Take `Flow[...]` off."""
         returned = func.returns
         if isinstance(returned, griffe.ExprSubscript) and str(returned.left) == "Flow":
             func.returns = returned.slice
+            func.labels.add(f"async: a{func.name}")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:

@@ -73,6 +73,7 @@ def load_thread(
 
 
 aload_thread = async_twin(load_thread)
+"""`load_thread`, to be awaited."""
 
 
 def _inside(histories: Mapping[str, "_History"], lengths: list[tuple[str, int]]) -> Collection[ThreadDialogue]:

@@ -252,6 +252,7 @@ def backfill_summaries(run: R, model: str | BaseChatModel, *, meter: Meter | Non
 
 
 abackfill_summaries = async_twin(backfill_summaries)
+"""`backfill_summaries`, to be awaited."""
 
 
 def _numbered(run: Record, lacking: Collection[int]) -> list[dict[str, Any]]:

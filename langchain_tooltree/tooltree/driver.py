@@ -391,6 +391,7 @@ def search(
 
 
 asearch = async_twin(search)
+"""`search`, to be awaited."""
 
 
 def with_option_docs(maker: MadeT) -> MadeT:
