@@ -137,7 +137,6 @@ def _parser() -> argparse.ArgumentParser:
     tried.add_argument("--model", help="a model such as openai:gpt-4.1-mini; without it, a stand-in that needs no key")
     tried.add_argument("--rollouts", type=int, default=30, help="rollouts at the most (default: %(default)s)")
     tried.add_argument("--seed", type=int, default=0, help="seed of the search (default: %(default)s)")
-    tried.add_argument("--mermaid", type=Path, metavar="FILE", help="also write the tree to FILE as a Mermaid chart")
 
     mined = command("mine", "make a graph of the successful runs in files", "runs.jsonl.gz -o graph/")
     mined.add_argument(
@@ -185,7 +184,17 @@ def _parser() -> argparse.ArgumentParser:
     for each in (mined, suggested, shown, examined, copying):
         text = "embeds texts, such as openai:text-embedding-3-small; by hashing, without a model, if left out"
         each.add_argument("--embeddings", metavar="MODEL", help=text)
-    for each, what in ((tried, "FILE"), (mined, "GRAPH"), (copying, "runs in DST that differ from those in SRC")):
+    for each in (tried, shown):
+        text = (
+            "also draw it to FILE, by its ending: a page to explore (.html), a picture (.svg) or a Mermaid chart (.mmd)"
+        )
+        each.add_argument("--draw", type=Path, metavar="FILE", help=text)
+    for each, what in (
+        (tried, "FILE"),
+        (shown, "FILE"),
+        (mined, "GRAPH"),
+        (copying, "runs in DST that differ from those in SRC"),
+    ):
         each.add_argument("--force", action="store_true", help=f"replace {what}")
     for each in commands.choices.values():
         each.add_argument("--json", action="store_true", help="print one JSON document instead")

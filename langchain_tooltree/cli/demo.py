@@ -7,8 +7,8 @@ from langchain_core.language_models import BaseChatModel
 from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColumn
 
 from langchain_tooltree import demo
-from langchain_tooltree.cli.show import FORM, print_search
-from langchain_tooltree.cli.terminal import Terminal, check_writable, model_named, progress, using
+from langchain_tooltree.cli.show import FORM, check_drawable, pictures_of, print_search, write_picture
+from langchain_tooltree.cli.terminal import Terminal, model_named, progress, using
 from langchain_tooltree.events import Event
 from langchain_tooltree.tooltree.driver import search
 from langchain_tooltree.tooltree.result import SearchResult
@@ -17,17 +17,17 @@ from langchain_tooltree.tooltree.search import SearchConfig
 
 def run(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[str, Any], int]:
     """Search, and show tree, answer and cost; the search as plain data."""
-    if options.mermaid:
-        check_writable(options.mermaid, force=options.force)
+    if options.draw:
+        check_drawable(options.draw, force=options.force)
     config = SearchConfig(max_rollouts=options.rollouts, seed=options.seed)
     model = model_named(options.model) if options.model else demo.offline_model()
     speaker = options.model or "an offline stand-in that follows a few rules (use --model for a real model)"
     terminal.print(f"[bold]{demo.REQUEST}[/]\nModel: {speaker}\n")
     with using(options.model):
         result = _search(model, config)
-    if options.mermaid:
-        options.mermaid.write_text(result.to_mermaid() + "\n", encoding="utf-8")
     found = {"version": FORM, "answer": result.answer.text if result.answer else None, **result.to_dict()}
+    if options.draw:
+        write_picture(pictures_of(found), options.draw)
     print_search(found, terminal)
     return found, 0
 

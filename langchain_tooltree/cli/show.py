@@ -5,6 +5,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from langgraph.store.base import BaseStore
 from rich.table import Table
 from rich.text import Text
 
-from langchain_tooltree.cli.terminal import Terminal, embeddings_named
+from langchain_tooltree.cli.terminal import Terminal, check_writable, embeddings_named
 from langchain_tooltree.errors import ConfigurationError, ToolTreeError, described
 from langchain_tooltree.experience.files import load_trajectories
 from langchain_tooltree.experience.store import TASKS, listing
@@ -23,6 +24,8 @@ from langchain_tooltree.sitgraph.sit_graph import SITGraph
 from langchain_tooltree.stores.chroma.connection import DATABASE
 from langchain_tooltree.text import one_line
 from langchain_tooltree.tooltree.draw import label, to_mermaid, to_rich
+from langchain_tooltree.tooltree.tree_page import to_html
+from langchain_tooltree.tooltree.tree_svg import to_svg
 
 FORM = 1
 """Version of a search that is written as JSON: what `SearchResult.to_dict()` gives, and this number as `version`."""
@@ -33,6 +36,15 @@ SHOWN = 40
 LONGEST = 60
 """Characters of a task or of the tools of a run in a row: with what stands beside them, it stays on one line of 100."""
 
+DRAWN: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
+    ".html": to_html,
+    ".svg": to_svg,
+    ".mmd": to_mermaid,
+}
+"""How a search is drawn, by the ending of the file."""
+
+Pictures = Mapping[str, Callable[[], str]]
+
 OUTCOMES = {True: "success", False: "failure", None: "unknown"}
 
 
@@ -40,28 +52,55 @@ def run(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[str, Any]
     """Tell what it is, and show it."""
     path = Path(options.what)
     draw: Callable[[Mapping[str, Any], Terminal], None]
-    chart: Callable[[], str] | None = None
+    pictures: Pictures = {}
+    if options.draw:
+        check_drawable(options.draw, force=options.force)
     if "://" in options.what or (path / DATABASE).exists():
         told = _experience(options.what)
         draw = _print_experience
     elif (path / MANIFEST).exists():
         graph = SITGraph.load(path, embeddings=embeddings_named(options.embeddings))
-        told, draw, chart = _graph(graph), _print_graph, graph.to_mermaid
+        told, draw, pictures = _graph(graph), _print_graph, {".mmd": graph.to_mermaid, ".svg": graph.to_svg}
     elif path.is_dir():
         msg = f"{path} is a folder without a graph or a store. Pass one that SITGraph.save or ChromaStore has filled."
         raise ConfigurationError(msg)
     elif found := read_search(path):
-        told, draw, chart = {"kind": "search", **found}, _print_found, lambda: to_mermaid(found)
+        told, draw, pictures = {"kind": "search", **found}, _print_found, pictures_of(found)
     else:
         told, draw = _trajectories(path), _print_trajectories
+    if options.draw:
+        write_picture(pictures, options.draw)
     if not options.mermaid:
         draw(told, terminal)
-    elif chart:
-        terminal.print(chart(), markup=False, highlight=False, emoji=False, soft_wrap=True)
+    elif pictures:
+        terminal.print(pictures[".mmd"](), markup=False, highlight=False, emoji=False, soft_wrap=True)
     else:
         msg = f"There is no chart of {options.what}: --mermaid is for graphs and searches."
         raise ConfigurationError(msg)
     return told, 0
+
+
+def pictures_of(found: Mapping[str, Any]) -> Pictures:
+    """How a search, as plain data, is drawn to files, by their endings."""
+    return {ending: partial(draw, found) for ending, draw in DRAWN.items()}
+
+
+def check_drawable(path: Path, *, force: bool) -> None:
+    """Refuse, before any work, a file that no picture can be written to."""
+    check_writable(path, force=force)
+    if path.suffix not in DRAWN:
+        msg = f"{path} must end with one of {', '.join(DRAWN)}: the ending says how it is drawn."
+        raise ConfigurationError(msg)
+
+
+def write_picture(pictures: Pictures, path: Path) -> None:
+    """Draw to a file, as its ending says."""
+    if path.suffix not in pictures:
+        drawn = f"It can be drawn to {' or '.join(pictures)}." if pictures else "--draw is for graphs and searches."
+        msg = f"This cannot be drawn to {path.name}. {drawn}"
+        raise ConfigurationError(msg)
+    text = pictures[path.suffix]()
+    path.write_text(text if text.endswith("\n") else f"{text}\n", encoding="utf-8")
 
 
 def _graph(graph: SITGraph) -> dict[str, Any]:
@@ -102,7 +141,7 @@ def read_search(path: Path) -> dict[str, Any] | None:
         msg = f"{path} holds a search in form {found['version']!r}; this version reads form {FORM}. Search again."
         raise ConfigurationError(msg)
     try:
-        to_mermaid(found), _cost_table(found), _recovery(found), _answer(found)
+        to_mermaid(found), to_html(found), _cost_table(found), _recovery(found), _answer(found)
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         msg = f"{path} is no search as SearchResult.to_dict() gives it ({type(error).__name__}: {error})."
         raise ConfigurationError(one_line(msg, 300)) from error

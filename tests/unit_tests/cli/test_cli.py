@@ -34,7 +34,7 @@ def test_the_demo_recovers_from_an_answer_that_came_too_early(capsys, monkeypatc
 
 def test_the_demo_writes_its_tree_as_a_mermaid_chart(tmp_path, capsys):
     chart = tmp_path / "tree.mmd"
-    assert main(["demo", "--mermaid", str(chart)]) == 0
+    assert main(["demo", "--draw", str(chart)]) == 0
     assert chart.read_text().startswith("flowchart TD")
     assert capsys.readouterr().err == ""
 

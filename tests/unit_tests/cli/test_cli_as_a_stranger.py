@@ -65,17 +65,17 @@ def test_help_and_version_import_nothing_that_takes_time(arguments):
 def test_a_target_is_looked_at_before_any_work(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("langchain_tooltree.cli.demo.search", None)
     (tmp_path / "taken.mmd").write_text("mine")
-    assert "mkdir -p" in said(capsys, "demo", "--mermaid", tmp_path / "none" / "x.mmd")
-    assert "--force" in said(capsys, "demo", "--mermaid", tmp_path / "taken.mmd")
-    assert "is a folder" in said(capsys, "demo", "--mermaid", tmp_path, "--force")
+    assert "mkdir -p" in said(capsys, "demo", "--draw", tmp_path / "none" / "x.mmd")
+    assert "--force" in said(capsys, "demo", "--draw", tmp_path / "taken.mmd")
+    assert "is a folder" in said(capsys, "demo", "--draw", tmp_path, "--force")
     monkeypatch.setattr("os.access", lambda *_: False)
-    assert "no permission" in said(capsys, "demo", "--mermaid", tmp_path / "x.mmd")
+    assert "no permission" in said(capsys, "demo", "--draw", tmp_path / "x.mmd")
     assert (tmp_path / "taken.mmd").read_text() == "mine"
 
 
 def test_a_chart_and_a_graph_are_replaced_by_force_alone(tmp_path, capsys):
     (tmp_path / "tree.mmd").write_text("old")
-    assert main(["demo", "--mermaid", str(tmp_path / "tree.mmd"), "--force"]) == 0
+    assert main(["demo", "--draw", str(tmp_path / "tree.mmd"), "--force"]) == 0
     assert (tmp_path / "tree.mmd").read_text().startswith("flowchart TD")
     run = {"success": True, "messages": [{"role": "user", "content": "Go on."}]}
     (tmp_path / "runs.jsonl").write_text(json.dumps(run))

@@ -59,6 +59,27 @@ def test_a_search_that_a_program_has_written_is_shown_with_its_answer(tmp_path, 
     assert told == {"kind": "search", "version": 1, **result.to_dict()}
 
 
+@pytest.mark.parametrize(
+    ("ending", "begins"), [(".html", "<!doctype html>"), (".svg", "<svg "), (".mmd", "flowchart TD")]
+)
+def test_a_search_is_drawn_to_a_file_by_its_ending(tmp_path, capsys, result, ending, begins):
+    (tmp_path / "search.json").write_text(json.dumps(result.to_dict()))
+    picture = tmp_path / f"search{ending}"
+    assert "about 213 miles" in shown(capsys, tmp_path / "search.json", "--draw", picture)
+    assert picture.read_text(encoding="utf-8").startswith(begins)
+    assert "--force" in shown(capsys, tmp_path / "search.json", "--draw", picture, code=REFUSED)
+
+
+def test_what_cannot_be_drawn_is_told_with_what_can(tmp_path, capsys, result):
+    SITGraph.from_trajectories([run_of(1)]).save(tmp_path / "graph")
+    shown(capsys, tmp_path / "graph", "--draw", tmp_path / "graph.svg")
+    assert (tmp_path / "graph.svg").read_text(encoding="utf-8").startswith("<svg ")
+    told = shown(capsys, tmp_path / "graph", "--draw", tmp_path / "graph.html", code=REFUSED)
+    assert "can be drawn to .mmd or .svg" in told
+    told = shown(capsys, tmp_path / "graph", "--draw", tmp_path / "graph.png", code=REFUSED)
+    assert "must end with one of .html, .svg, .mmd" in told
+
+
 def test_a_search_in_another_form_and_a_damaged_one_are_refused_in_one_line(tmp_path, capsys, result):
     file = tmp_path / "search.json"
     written = result.to_dict()
