@@ -10,10 +10,12 @@ import logging
 import os
 import re
 from collections.abc import Iterator, Mapping
+from html import unescape
 from pathlib import Path
 from typing import Any
 
 import griffe
+from latex2mathml.converter import convert
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
@@ -54,6 +56,7 @@ ADDRESSES = {name: f"langchain_tooltree.{name}" for name in langchain_tooltree._
 ADDRESSES |= {name: f"langchain_tooltree.effects.{name}" for name in ("sql_reads", "http_reads")}
 """Where the reference has each public name."""
 NAME = re.compile(rf"<code>({'|'.join(ADDRESSES)})(\(\))?</code>")
+FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
 FOREIGN = re.compile(
     r"""<(?:script|img|iframe|source|video)\b[^>]*\ssrc=["']?(?:https?:)?//[^>]*>
     |<link\b(?![^>]*rel=["']?canonical)[^>]*\shref=["']?(?:https?:)?//[^>]*>
@@ -164,12 +167,15 @@ def fenced(text: str, language: str) -> str:
 
 
 def on_page_content(html: str, **_: Any) -> str:
-    """Link each public name in the text to its place in the reference."""
+    """Link each public name in the text to its place in the reference, and have browsers draw formulas themselves."""
+
+    def drawn(found: re.Match[str]) -> str:
+        return convert(unescape(found[2]).strip(), display="inline" if found[1] == "span" else "block")
 
     def link(found: re.Match[str]) -> str:
         return f'<autoref identifier="{ADDRESSES[found[1]]}">{found[0]}</autoref>'
 
-    parts = LEFT_ALONE.split(html)
+    parts = LEFT_ALONE.split(FORMULA.sub(drawn, html))
     return "".join(part if at % 2 else NAME.sub(link, part) for at, part in enumerate(parts))
 
 
