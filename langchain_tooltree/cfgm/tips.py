@@ -221,12 +221,16 @@ def credited(tips: Sequence[Tip], runs: Mapping[str, RunEntry]) -> list[Tip]:
     """The tips that are still worth telling, those first after which runs went well.
 
     A tip is retired where the runs that it was recalled for went worse than the others, chance aside: where the upper
-    end of Wilson's interval of their success lies below that of the others. It is a fold over the judged runs there
-    are, so that it is taken back with a run or its verdict.
+    end of Wilson's interval of their success lies below that of the others. It is not told either while no run that it
+    was taken of is a success: a person has said otherwise since, or they are in quarantine. Both are folds over the
+    runs there are, so that they are taken back with a run or its verdict.
     """
     judged = [(entry.outcome == "success", set(entry.tips)) for entry in runs.values() if entry.outcome in JUDGED]
     worth: dict[str, float] = {}
     for tip in tips:
+        sources = [runs[run].outcome for run in tip.trajectories if run in runs]
+        if sources and "success" not in sources:
+            continue
         told = [success for success, recalled in judged if tip.id in recalled]
         others = [success for success, recalled in judged if recalled and tip.id not in recalled]
         usual = (sum(others) + 0.5) / (len(others) + 1)  # even odds, where there are no others

@@ -216,8 +216,8 @@ class Experience:
         """Take back what all runs of the namespace gave that came from somebody (`Trajectory.came_from`); their ids.
 
         Where a run does not say, that is whose namespace it is. They are kept in quarantine, in the store: nothing is
-        learnt of them, here or in another process, until `label` confirms one. `forget` erases them. Tips that were
-        taken of them stay; `forget` removes these, too.
+        learnt of them, here or in another process, until `label` confirms one, and tips that were taken of them alone
+        are not told. `forget` erases them all.
         """
         learnt = self._here()
         yield from learnt.refresh(whole=True)

@@ -60,6 +60,21 @@ def test_a_rollback_takes_back_what_a_source_gave_and_stays(namespace):
     assert in_graph(begun(), "bad") == ["bad"]
 
 
+@pytest.mark.parametrize("take_back", [lambda all_: all_.label("bad", False), lambda all_: all_.rollback(source="eve")])
+def test_a_tip_is_told_only_while_a_run_that_it_was_taken_of_is_a_success(take_back):
+    tip = {"tips": [{"tip": "Wipe the account first.", "reasoning": "It went well."}]}
+    experience = Experience(InMemoryStore(), model=ScriptedChatModel(replies=[tip, {"tips": []}]), namespace=("all",))
+    experience.learn(run_of("bad", "wipe", source="eve"))
+    experience.memory.extract_tips()
+    experience.learn(run_of("good", "look", "pay", source="ann"))
+    assert [each.text for each in experience.memory.recall("Refund order 17.").tips] == ["Wipe the account first."]
+
+    take_back(experience)
+    assert (recalled_by(experience), experience.memory.recall("Refund order 17.").tips) == (["good"], ())
+    experience.label("bad", True)
+    assert experience.memory.recall("Refund order 17.").tips
+
+
 class Listened(InMemoryStore):
     """With an index; keeps what it was searched for among the entries of records."""
 
