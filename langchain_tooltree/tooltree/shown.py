@@ -46,6 +46,9 @@ TELLING = re.compile(r"[@/\d]|\w[.:_-]\w")
 VALUE_AS_KEY = re.compile(r"[@/.:\s]|\A\d")
 """What an address, a link, a number or a text of words has, and the name of a field has not."""
 
+DECIMAL = re.compile(r"([0-9]{1,20})\.([0-9]{0,20}?)0*")
+"""A number with a decimal point; zeros at its end do not count, since 80.0, 80.00 and 80 are one amount."""
+
 
 class Origin(TypedDict):
     """A value in the arguments of a call that stands in no word of the user or the instructions."""
@@ -137,6 +140,10 @@ def _parts(value: str) -> list[str]:
 def _stands(value: str, text: str) -> bool:
     """Whether a value stands in a casefolded text as a word of its own."""
     value = value.casefold()
+    if number := DECIMAL.fullmatch(value):
+        whole, fraction = number.groups()
+        ending = rf"\.{fraction}0*" if fraction else ""
+        return re.search(rf"(?<!\w){whole}{ending}(?!\w)", text) is not None
     at = -1
     for _ in range(max(1, MOST_COMPARED // len(value))):
         at = text.find(value, at + 1)
