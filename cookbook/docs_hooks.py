@@ -44,6 +44,8 @@ INCLUDE = re.compile(r"<!-- include: (\S+) -->")
 LINK = re.compile(r"(?<=\]\()(?!https?:|mailto:|#)([^)\s#]+)|(?<=\bsrc=\")(?!https?:|data:)([^\"#]+)")
 """Addresses of Markdown's links and images, and of images in HTML, that are no absolute ones."""
 
+CHART = re.compile(r"^```mermaid\n.*?^```$", re.DOTALL | re.MULTILINE)
+"""What GitHub draws, and a page that asks no other server for a script cannot."""
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 PICTURES = ("image/svg+xml", "image/png")
 """What a browser shows of an output, the best first."""
@@ -82,6 +84,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     titles: dict[str, str] = {}
     for path, uri in (NOTEBOOKS | TEXTS).items():
         text = notebook_text(path, config) if path in NOTEBOOKS else path.read_text()
+        text = CHART.sub(f"[The chart]({config.repo_url}/blob/main/{path.relative_to(ROOT)}) is drawn on GitHub.", text)
         files.append(File.generated(config, uri, content=relocated(text, path, uri, config)))
         titles[uri] = text.partition("\n")[0].lstrip("# ")
     for path, uri in IMAGES.items():
@@ -166,7 +169,7 @@ def fenced(text: str, language: str) -> str:
     return f"{fence}{language}\n{text.rstrip()}\n{fence}"
 
 
-def on_page_content(html: str, **_: Any) -> str:
+def on_page_content(html: str, page: Page, **_: Any) -> str:
     """Link each public name in the text to its place in the reference, and have browsers draw formulas themselves."""
 
     def drawn(found: re.Match[str]) -> str:
@@ -175,7 +178,10 @@ def on_page_content(html: str, **_: Any) -> str:
     def link(found: re.Match[str]) -> str:
         return f'<autoref identifier="{ADDRESSES[found[1]]}">{found[0]}</autoref>'
 
-    parts = LEFT_ALONE.split(FORMULA.sub(drawn, html))
+    html = FORMULA.sub(drawn, html)
+    if page.file.src_uri in TEXTS.values():  # they speak of files, some of which are named alike
+        return html
+    parts = LEFT_ALONE.split(html)
     return "".join(part if at % 2 else NAME.sub(link, part) for at, part in enumerate(parts))
 
 
