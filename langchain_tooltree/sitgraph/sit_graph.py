@@ -20,7 +20,6 @@ from langchain_tooltree.experience.reference import SUMMARIZE_STATE
 from langchain_tooltree.experience.run_identity import GivenTools, names_of
 from langchain_tooltree.experience.trajectory import to_chat
 from langchain_tooltree.flows import Flow, FunctionStep, async_twin, driven, in_thread, run_flow
-from langchain_tooltree.sitgraph import graph_svg
 from langchain_tooltree.sitgraph.drift import DriftReport, drift, toolset_of
 from langchain_tooltree.sitgraph.files import CHECKSUM, Which, forget_in_graph, load_graph, save_graph
 from langchain_tooltree.sitgraph.graph import Graph
@@ -398,6 +397,8 @@ class SITGraph:
 
         It holds no scripts and refers to nothing elsewhere.
         """
+        from langchain_tooltree.sitgraph import graph_svg  # noqa: PLC0415 - it loads networkx, as `to_networkx` does
+
         return graph_svg.to_svg(self._drawn(), len(self), max_edges=max_edges)
 
     def _repr_svg_(self) -> str:

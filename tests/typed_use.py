@@ -1,0 +1,66 @@
+"""How somebody else's code uses the public names; `.ci/package` has mypy and pyright check it, both strict."""
+
+from typing import Any, assert_type
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.tools import BaseTool
+from langgraph.store.memory import InMemoryStore
+
+from langchain_tooltree import (
+    CFGMMemory,
+    Experience,
+    ExperienceStore,
+    JudgeRequest,
+    SearchConfig,
+    SearchResult,
+    SITGraph,
+    SITGraphMiddleware,
+    Suggestion,
+    ToolTreeMiddleware,
+    ToolTreeNode,
+    Trajectory,
+    abackfill_summaries,
+    asearch,
+    create_tooltree_agent,
+    load_trajectories,
+    search,
+    search_result,
+)
+from langchain_tooltree.effects import http_reads, sql_reads
+from langchain_tooltree.errors import ToolTreeError
+
+
+def judge(request: JudgeRequest) -> list[float]:
+    return [0.5 for _ in request.calls]
+
+
+async def plan(model: BaseChatModel, tools: list[BaseTool]) -> None:
+    config = SearchConfig(effort="frugal", max_seconds=3.0)
+    result = search("?", tools, model=model, config=config, judge=judge, effects={"look": "read"})
+    assert_type(result, SearchResult)
+    effects = {"query": sql_reads("sql", dialect="sqlite"), "fetch": http_reads("method")}
+    assert_type(await asearch("?", tools, model="openai:gpt-4.1-mini", effects=effects), SearchResult)
+    agent = create_tooltree_agent(model, tools, system_prompt="Look.", effects={"look": "read"}, review=True)
+    out: dict[str, Any] = agent.invoke({"messages": [("user", "?")]})  # pyright: ignore[reportUnknownMemberType]
+    assert_type(search_result(out["messages"][-1]).to_mermaid(), str)
+    ToolTreeNode(model, tools)
+
+
+async def learn(model: BaseChatModel) -> None:
+    graph = SITGraph.from_trajectories(load_trajectories("runs.jsonl"))
+    middleware: list[Any] = [ToolTreeMiddleware(effects={"look": "read"}), SITGraphMiddleware(graph)]
+    assert middleware
+    assert_type(graph.suggest(None), list[Suggestion])
+    assert_type(await graph.asuggest(None), list[Suggestion])
+    run = Trajectory.from_messages([])
+    await ExperienceStore(InMemoryStore()).aadd(run)
+    await graph.alearn(run)
+    experience = Experience("folder", verdict="openai:gpt-4.1-mini")
+    await experience.within(user_id="ada").alearn(run)
+    assert_type((await experience.asettle()).runs, int)
+    await CFGMMemory(model, InMemoryStore()).arecall("A task")
+    await abackfill_summaries(run, model)
+    try:
+        experience.forget(user="ada")
+    except ToolTreeError as error:
+        assert str(error)
