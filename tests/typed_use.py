@@ -63,4 +63,4 @@ async def learn(model: BaseChatModel) -> None:
     try:
         experience.forget(user="ada")
     except ToolTreeError as error:
-        assert str(error)
+        raise SystemExit(str(error)) from error
