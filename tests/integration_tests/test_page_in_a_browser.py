@@ -1,0 +1,213 @@
+"""The page of a search in a real browser: every control, hostile words, two thousand calls, light and dark."""
+
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+
+import pytest
+from browser import PROGRAM, Browser
+
+from langchain_tooltree import SearchResult, demo, search
+from tests.internals.tooltree import Call, Observation, SearchCost, Tree
+
+pytestmark = pytest.mark.skipif(PROGRAM is None, reason="no chromium is installed")
+
+SMOOTH = 1000 / 30  # milliseconds of a picture, of which a second has thirty
+OPEN = 2.0  # seconds until a page of two thousand calls is there
+MARKUP = ("{}", "<b>{}</b>", "</script>{}", "<!--{}", "</textarea></title>{}", '"]}}{}', "\u202e{}\u2066", "{}" * 20)
+WORDS = (
+    "<script>alert(1)</script>",
+    "<img src=x onerror=alert(1)>",
+    "<svg/onload=alert(1)>",
+    "javascript:alert(1)",
+    "https://example.org/?secret",
+    "שלום עולם",
+    "🤷🏽‍♀️👩‍👩‍👧‍👦",
+    "e\u0301\u0302\u0303 a\u0338\u0337\u0321 漢字 \x1b[31m\x00",
+)
+HOSTILE = [markup.replace("{}", word).replace("}}", "}") for markup, word in product(MARKUP, WORDS)] + ["x" * 1_000_000]
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with Browser(tmp_path_factory.mktemp("profile")) as browser:
+        yield browser
+
+
+@pytest.fixture(scope="module")
+def story(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of the demo's search."""
+    file = tmp_path_factory.mktemp("story") / "search.html"
+    search(demo.REQUEST, demo.TOOLS, model=demo.offline_model(), effects=demo.EFFECTS).to_html(file)
+    return file
+
+
+def page_of(tree: Tree, folder: Path, query: str = "Go on.") -> Path:
+    file = folder / "search.html"
+    SearchResult(query, tree, (), SearchCost(), "solved").to_html(file)
+    return file
+
+
+def quiet(browser: Browser, file: Path) -> bool:
+    """Whether a page has asked nobody for anything, and nothing went wrong."""
+    return (browser.requests(), browser.complaints()) == ([file.as_uri()], [])
+
+
+def middle_of(browser: Browser, node: int) -> tuple[float, float]:
+    code = f"(() => {{ const at = tree.getBoundingClientRect(), node = nodes[{node}]; "
+    code += "return [at.x + x0 + (node.x + 60) * size, at.y + y0 + node.y * size]; })()"
+    x, y = browser.run(code)
+    return x, y
+
+
+def test_keys_lead_through_the_tree_and_say_where_they_are(browser: Browser, story: Path) -> None:
+    browser.open(story)
+    browser.run("tree.focus()")
+    browser.press("ArrowRight", "ArrowRight")
+    assert browser.run("[selected, $('live').textContent]") == [
+        3,
+        'Plan, step 2. zoom(photo="road.png", region="sign"). r_pre=0.65. 1 call follows',
+    ]
+    browser.press("ArrowDown")
+    assert browser.run("selected") == 4
+    browser.press("ArrowLeft", " ")
+    assert browser.run("[selected, nodes[1].folded, $('live').textContent.endsWith('6 calls below')]") == [
+        1,
+        True,
+        True,
+    ]
+    browser.press("ArrowRight", "p", "p")
+    assert browser.run("[selected, nodes[1].folded]") == [6, False]
+    browser.press("Enter")
+    assert browser.run("document.activeElement.id") == "details"
+    assert quiet(browser, story)
+
+
+def test_a_click_tells_all_of_a_call_and_its_links_lead_on(browser: Browser, story: Path) -> None:
+    browser.open(story)
+    browser.click(*middle_of(browser, 1))
+    told = browser.run("$('details').innerText")
+    for part in (
+        "Step 1 of the plan",
+        "read_sign (read)",
+        "'?4? km'",
+        "I could not find out.",
+        "a distance that can be",
+    ):
+        assert part in told
+    assert "Rollout 2 asked for calls: 1 model call, 790 tokens, 1 result" in told
+    assert "already made on this path" in told
+    browser.run(
+        "[...document.querySelectorAll('#details button')].find((each) => each.textContent.includes('sky')).click()"
+    )
+    assert browser.run("selected") == 2
+    assert "Nothing: it was not run." in browser.run("$('details').innerText")
+
+
+def test_the_slider_replays_the_search(browser: Browser, story: Path) -> None:
+    browser.open(story)
+    there = "order.filter(isThere).length"
+    assert browser.run(f"[{there}, $('count').textContent]") == [8, "rollout 6 of 6"]
+    browser.run("$('when').focus()")
+    browser.press("Home")
+    assert browser.run(f"[{there}, $('told').textContent]") == [1, "What the search began with."]
+    browser.press("ArrowRight", "ArrowRight")
+    assert browser.run(f"[{there}, [...planNow()]]") == [2, [1]]
+    assert "ran read_sign" in browser.run("$('told').textContent")
+    browser.run("setWhen(last - 1), $('play').click()")
+    assert (
+        browser.run(
+            "new Promise((done) => { const wait = () => when >= last ? done(timer) : setTimeout(wait, 50); wait(); })"
+        )
+        == 0
+    )
+
+
+def test_finding_folding_and_sizes(browser: Browser, story: Path) -> None:
+    browser.open(story)
+    browser.run("tree.focus()")
+    browser.press("/")
+    assert browser.run("document.activeElement.id") == "find"
+    browser.press(*"343", "Enter")
+    assert browser.run("[hits, selected, $('hits').textContent]") == [[6, 7], 6, "1 of 2"]
+    browser.run("$('fold').click()")
+    assert browser.run("order.length") == 8, "what has nothing below it needs no folding"
+    for control, grows in (("in", True), ("out", False)):
+        before = browser.run("size")
+        browser.run(f"$('{control}').click()")
+        assert (browser.run("size") > before) is grows
+    x, y = middle_of(browser, 0)
+    before = browser.run("[x0, y0]")
+    browser.mouse("mousePressed", x + 30, y - 90)
+    browser.mouse("mouseMoved", x + 80, y - 60)
+    browser.mouse("mouseReleased", x + 80, y - 60)
+    assert browser.run("[x0, y0]") == [pytest.approx(before[0] + 50), pytest.approx(before[1] + 30)]
+    size = browser.run("size")
+    browser.mouse("mouseWheel", x, y, deltaX=0, deltaY=-120)
+    assert browser.run("size") > size
+    browser.run("$('fit').click()")
+    assert quiet(browser, story)
+
+
+def test_every_control_has_a_name_and_can_be_reached(browser: Browser, story: Path) -> None:
+    browser.open(story)
+    browser.call("Accessibility.enable")
+    nodes = browser.call("Accessibility.getFullAXTree")["nodes"]
+    roles = {"button", "searchbox", "slider", "application", "complementary"}
+    named = [
+        (each["role"]["value"], each["name"]["value"]) for each in nodes if each.get("role", {}).get("value") in roles
+    ]
+    assert all(name for _, name in named)
+    assert {("slider", "Rollout"), ("application", "Search tree"), ("button", "Larger")} <= {*named}
+    reached = set()
+    for _ in range(30):
+        browser.press("Tab")
+        reached.add(browser.run("document.activeElement.id"))
+    assert {"find", "fold", "unfold", "out", "in", "fit", "tree", "play", "when"} <= reached
+
+
+@pytest.mark.parametrize("width", [1280, 400])
+def test_hostile_words_are_shown_and_never_run(browser: Browser, tmp_path: Path, width: int) -> None:
+    tree = Tree()
+    for text in HOSTILE:
+        node = tree.add(tree.root, Call(tool=text[:5_000], arguments={"at": text}, effect="read"))
+        node.observation, node.r_post, node.post_reason = Observation(content=text), 0.5, text
+        node.answer, node.missing, node.dropped = {"type": "ai", "data": {"content": text}}, (text,), [text]
+    file = page_of(tree, tmp_path, query=HOSTILE[0] * 50)
+    browser.open(file, width=width)
+    show = "(async () => { const wide = []; for (const node of nodes) { select(node.id); await 0; const side = "
+    show += "document.querySelector('aside'); if (side.scrollWidth > side.clientWidth || "
+    show += "document.documentElement.scrollWidth > innerWidth) wide.push(node.id); } return wide; })()"
+    assert len(HOSTILE) > 60
+    assert browser.run(show) == []
+    assert browser.run("[document.scripts.length, document.images.length, document.links.length]") == [2, 0, 0]
+    assert "<script>alert(1)</script>" in browser.run("$('query').textContent")
+    assert quiet(browser, file)
+
+
+def test_two_thousand_calls_open_at_once_and_stay_smooth(browser: Browser, tmp_path: Path) -> None:
+    tree = Tree()
+    for number in range(2_000):
+        parent = tree[max(0, number - number % 17 - 3)]
+        node = tree.add(
+            parent, Call(tool=f"tool_{number % 9}", arguments={"number": number, "text": "word"}, effect="read")
+        )
+        node.observation, node.r_pre = Observation(content=f"Result {number}."), number % 10 / 10
+    file = page_of(tree, tmp_path)
+    assert browser.open(file) < OPEN
+    measure = (
+        "(async (step) => { const spent = []; for (let i = 0; i < 20; i++) { step(i); const began = performance.now(); "
+    )
+    measure += "paint(); spent.push(performance.now() - began); await new Promise(requestAnimationFrame); } "
+    measure += "return spent.sort((a, b) => a - b)[10]; })"
+    for step in ("(i) => { size = 0.7; y0 = -20 * i; }", "(i) => { if (!i) fit(); x0 += 3; }", "(i) => zoom(1.1)"):
+        assert browser.run(f"{measure}({step})") < SMOOTH
+    assert file.stat().st_size < 2_000_000
+
+
+def test_light_and_dark_follow_the_system(browser: Browser, story: Path) -> None:
+    seen = []
+    for dark in (False, True):
+        browser.open(story, dark=dark)
+        seen.append(browser.run("[getComputedStyle(document.body).backgroundColor, colours.ink]"))
+    assert seen == [["rgb(255, 255, 255)", "#1f2328"], ["rgb(13, 17, 23)", "#f0f6fc"]]
