@@ -49,6 +49,11 @@ def test_absolute_links_to_our_own_home_lead_somewhere(page):
         assert is_page(path), f"the site has no page {path!r}"
 
 
+def test_each_picture_is_shown_somewhere():
+    shown = "\n".join([*pages.PAGES.values(), *NOTEBOOKS.values()])
+    assert [path.name for path in pages.DOCS.glob("images/*") if path.name not in shown] == []
+
+
 def is_page(path):
     name = path.strip("/")
     places = (pages.DOCS / f"{name}.md", pages.DOCS / name / "index.md")
