@@ -49,6 +49,15 @@ def test_absolute_links_to_our_own_home_lead_somewhere(page):
         assert is_page(path), f"the site has no page {path!r}"
 
 
+RELATIVE = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)")
+
+
+@pytest.mark.parametrize("page", pages.PAGES)
+def test_relative_links_lead_to_files_of_the_repository(page):
+    place = (pages.ROOT / page).parent
+    assert [link for link in RELATIVE.findall(pages.PAGES[page]) if not (place / link).exists()] == []
+
+
 def test_each_picture_is_shown_somewhere():
     shown = "\n".join([*pages.PAGES.values(), *NOTEBOOKS.values()])
     assert [path.name for path in pages.DOCS.glob("images/*") if path.name not in shown] == []
