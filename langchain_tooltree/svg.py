@@ -26,7 +26,8 @@ STANDS_FOR = "\N{REPLACEMENT CHARACTER}"
 """What is shown for a character that XML refuses, or that would change how others are read."""
 
 _JOINERS = {"\N{ZERO WIDTH JOINER}", "\N{ZERO WIDTH NON-JOINER}"}  # emoji and Persian need them
-_REFUSED = {"Cc", "Cf", "Cs", "Co", "Cn"}  # control, format, lone surrogates, private, unassigned
+_REFUSED = {"Cc", "Cf", "Cs", "Co"}  # control, format, lone surrogates, private
+_NONE = {"\ufffe", "\uffff"}  # no characters, and XML refuses them; other unassigned ones may be of a newer Unicode
 
 Anchor = Literal["start", "middle", "end"]
 
@@ -58,16 +59,15 @@ FONTS = (
 
 def visible(text: str) -> str:
     """A text as everybody sees it: what XML refuses, is invisible or turns the direction of others is marked."""
-    shown = (each if each in _JOINERS or unicodedata.category(each) not in _REFUSED else STANDS_FOR for each in text)
-    return "".join(shown)
+    return "".join(STANDS_FOR if _refused(each) else each for each in text)
 
 
-def cells(text: str) -> int:
-    """How many characters wide a text is; those of East Asia and emoji count twice, accents not at all."""
-    return sum(map(_cell, text))
+def _refused(character: str) -> bool:
+    return character in _NONE or (unicodedata.category(character) in _REFUSED and character not in _JOINERS)
 
 
 def _cell(character: str) -> int:
+    """How many cells wide a character is: two in East Asia and for emoji, none for accents."""
     if unicodedata.combining(character) or character in _JOINERS or unicodedata.category(character) == "Mn":
         return 0
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1
