@@ -1,5 +1,6 @@
 """A headless Chromium that tests drive over a pipe of the DevTools protocol, so nothing but the browser is needed."""
 
+import fcntl
 import json
 import os
 import select
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any, Self
 
 PROGRAM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+SHELL = shutil.which("bash") or ""
 QUIET = (
     "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
     "--disable-component-update --disable-sync --disable-extensions --remote-debugging-pipe"
@@ -25,22 +27,27 @@ class Browser:
         assert PROGRAM
         asks, self._to_browser = os.pipe()
         self._from_browser, answers = os.pipe()
-
-        def connect() -> None:  # the browser reads commands from 3 and answers on 4
-            asking, answering = os.dup(asks), os.dup(answers)
-            os.dup2(asking, 3)
-            os.dup2(answering, 4)
-
+        # The browser reads commands from 3 and answers on 4. A shell gives it these, since no fork of a process with
+        # threads may run Python; it is bash, as others take numbers of one digit alone.
+        given = [fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 10) for end in (asks, answers)]
         self._process = subprocess.Popen(  # noqa: S603 - the browser found above
-            [PROGRAM, *QUIET.split(), f"--user-data-dir={profile}", "about:blank"],
+            [
+                SHELL,
+                "-c",
+                f'exec "$@" 3<&{given[0]} 4>&{given[1]}',
+                "browser",
+                PROGRAM,
+                *QUIET.split(),
+                f"--user-data-dir={profile}",
+                "about:blank",
+            ],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            close_fds=False,  # all others are closed at its start anyway
-            preexec_fn=connect,  # noqa: PLW1509 - it calls nothing that waits for a lock
+            pass_fds=given,
         )
-        os.close(asks)
-        os.close(answers)
+        for end in (asks, answers, *given):
+            os.close(end)
         self._number, self._session, self._rest = 0, "", b""
         self.told: list[dict[str, Any]] = []
         target = self.call("Target.createTarget", url="about:blank")["targetId"]

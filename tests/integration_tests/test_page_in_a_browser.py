@@ -5,12 +5,12 @@ from itertools import product
 from pathlib import Path
 
 import pytest
-from browser import PROGRAM, Browser
+from browser import PROGRAM, SHELL, Browser
 
 from langchain_tooltree import SearchResult, demo, search
 from tests.internals.tooltree import Call, Observation, SearchCost, Tree
 
-pytestmark = pytest.mark.skipif(PROGRAM is None, reason="no chromium is installed")
+pytestmark = pytest.mark.skipif(not (PROGRAM and SHELL), reason="no chromium is installed")
 
 SMOOTH = 1000 / 30  # milliseconds of a picture, of which a second has thirty
 OPEN = 2.0  # seconds until a page of two thousand calls is there
