@@ -156,14 +156,13 @@ def _parser() -> argparse.ArgumentParser:
     suggested.add_argument("--state", metavar="TEXT", help="a summary of the state; by weight without it")
     suggested.add_argument("-k", type=int, default=2, help="suggestions at the most (default: %(default)s)")
 
+    saved = "a graph's folder; a file with a search (from `demo --json`, or SearchResult.to_dict() as JSON)"
     shown = command("show", "show a graph, a saved search, an experience or a file of runs", "search.json")
-    shown.add_argument(
-        "what",
-        metavar="WHAT",
-        help=f"a graph's folder; a file with a search (from `demo --json`, or SearchResult.to_dict() as JSON) or with "
-        f"trajectories; or an experience: {PLACE}",
-    )
+    shown.add_argument("what", metavar="WHAT", help=f"{saved} or with trajectories; or an experience: {PLACE}")
     shown.add_argument("--mermaid", action="store_true", help="print a graph or a search as a Mermaid chart")
+
+    viewed = command("view", "open a saved search or a graph in a browser", "search.json")
+    viewed.add_argument("what", metavar="WHAT", help=saved)
 
     examined = command(
         "doctor", "check a graph's files, and its tools against those of an agent", "graph/ --tools my_agent:tools"
@@ -181,7 +180,7 @@ def _parser() -> argparse.ArgumentParser:
 
     for each in (suggested, examined):
         each.add_argument("graph", type=Path, metavar="GRAPH", help="the graph's folder")
-    for each in (mined, suggested, shown, examined, copying):
+    for each in (mined, suggested, shown, viewed, examined, copying):
         text = "embeds texts, such as openai:text-embedding-3-small; by hashing, without a model, if left out"
         each.add_argument("--embeddings", metavar="MODEL", help=text)
     for each in (tried, shown):

@@ -44,40 +44,42 @@ DRAWN: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
 """How a search is drawn, by the ending of the file."""
 
 Pictures = Mapping[str, Callable[[], str]]
+Printed = Callable[[Mapping[str, Any], Terminal], None]
 
 OUTCOMES = {True: "success", False: "failure", None: "unknown"}
 
 
 def run(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[str, Any], int]:
     """Tell what it is, and show it."""
-    path = Path(options.what)
-    draw: Callable[[Mapping[str, Any], Terminal], None]
-    pictures: Pictures = {}
     if options.draw:
         check_drawable(options.draw, force=options.force)
-    if "://" in options.what or (path / DATABASE).exists():
-        told = _experience(options.what)
-        draw = _print_experience
-    elif (path / MANIFEST).exists():
-        graph = SITGraph.load(path, embeddings=embeddings_named(options.embeddings))
-        told, draw, pictures = _graph(graph), _print_graph, {".mmd": graph.to_mermaid, ".svg": graph.to_svg}
-    elif path.is_dir():
-        msg = f"{path} is a folder without a graph or a store. Pass one that SITGraph.save or ChromaStore has filled."
-        raise ConfigurationError(msg)
-    elif found := read_search(path):
-        told, draw, pictures = {"kind": "search", **found}, _print_found, pictures_of(found)
-    else:
-        told, draw = _trajectories(path), _print_trajectories
+    told, printed, pictures = looked_at(options)
     if options.draw:
         write_picture(pictures, options.draw)
     if not options.mermaid:
-        draw(told, terminal)
+        printed(told, terminal)
     elif pictures:
         terminal.print(pictures[".mmd"](), markup=False, highlight=False, emoji=False, soft_wrap=True)
     else:
         msg = f"There is no chart of {options.what}: --mermaid is for graphs and searches."
         raise ConfigurationError(msg)
     return told, 0
+
+
+def looked_at(options: argparse.Namespace) -> tuple[dict[str, Any], Printed, Pictures]:
+    """What was given, as plain data; how it is printed, and how it is drawn."""
+    path = Path(options.what)
+    if "://" in options.what or (path / DATABASE).exists():
+        return _experience(options.what), _print_experience, {}
+    if (path / MANIFEST).exists():
+        graph = SITGraph.load(path, embeddings=embeddings_named(options.embeddings))
+        return _graph(graph), _print_graph, {".mmd": graph.to_mermaid, ".svg": graph.to_svg}
+    if path.is_dir():
+        msg = f"{path} is a folder without a graph or a store. Pass one that SITGraph.save or ChromaStore has filled."
+        raise ConfigurationError(msg)
+    if found := read_search(path):
+        return {"kind": "search", **found}, _print_found, pictures_of(found)
+    return _trajectories(path), _print_trajectories, {}
 
 
 def pictures_of(found: Mapping[str, Any]) -> Pictures:

@@ -13,7 +13,7 @@ from langchain_tooltree import Trajectory, dump_trajectories
 from langchain_tooltree.cli import main
 from tests.internals.hall import CLOSED, REFUSED, STOPPED
 
-COMMANDS = ("demo", "mine", "suggest", "show", "doctor", "copy")
+COMMANDS = ("demo", "mine", "suggest", "show", "view", "doctor", "copy")
 
 
 def said(capsys, *arguments, code=REFUSED):

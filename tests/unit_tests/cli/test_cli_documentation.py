@@ -35,6 +35,8 @@ def reader(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "my_agent", raising=False)
+    monkeypatch.setattr("webbrowser.open", lambda _: True)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     Path("my_agent.py").write_text("tools = ['search_flights']")
     run = pages.Trajectory.from_messages(pages.PAST_RUN, success=True)
     for folder in ("experience", "agents"):
