@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from langgraph.store.base import BaseStore
+from rich.progress import SpinnerColumn, TextColumn
 from rich.table import Table
 from rich.text import Text
 
-from langchain_tooltree.cli.terminal import Terminal, check_writable, embeddings_named
+from langchain_tooltree.cli.terminal import Terminal, check_writable, embeddings_named, progress
 from langchain_tooltree.errors import ConfigurationError, ToolTreeError, described
 from langchain_tooltree.experience.files import load_trajectories
 from langchain_tooltree.experience.store import TASKS, listing
@@ -247,10 +248,11 @@ def _print_experience(told: Mapping[str, Any], terminal: Terminal) -> None:
 
 def _trajectories(path: Path) -> dict[str, Any]:
     unread = Counter[str]()
-    runs = [
-        {"id": run.id, "outcome": OUTCOMES[run.success], "task": run.task, "tools": [step.tool for step in run.steps]}
-        for run in load_trajectories(path, unread=unread)
-    ]
+    runs: list[dict[str, Any]] = []
+    with progress(TextColumn("{task.description} {task.completed}"), SpinnerColumn()) as shown:
+        for run in shown.track(load_trajectories(path, unread=unread), description="runs read:"):
+            tools = [step.tool for step in run.steps]
+            runs.append({"id": run.id, "outcome": OUTCOMES[run.success], "task": run.task, "tools": tools})
     return {
         "kind": "trajectories",
         "outcomes": Counter(run["outcome"] for run in runs),
