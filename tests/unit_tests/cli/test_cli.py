@@ -7,6 +7,7 @@ from langchain_core.tools import ToolException
 
 from langchain_tooltree import demo, search
 from langchain_tooltree.cli import main
+from langchain_tooltree.testing import ScriptedChatModel
 from tests.internals.hall import REFUSED
 
 
@@ -40,14 +41,22 @@ def test_the_demo_writes_its_tree_as_a_mermaid_chart(tmp_path, capsys):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("model", ["openai:gpt-4.1-mini", "anthropic:some-model", "no-such-provider:x"])
+@pytest.mark.parametrize("model", ["openai:gpt-4.1-mini", "no-such-provider:x"])
 def test_a_model_that_cannot_be_used_is_told_in_one_line(model, capsys, monkeypatch):
-    for key in ("OPENAI_API_KEY", "OPENAI_ADMIN_KEY", "ANTHROPIC_API_KEY"):
+    for key in ("OPENAI_API_KEY", "OPENAI_ADMIN_KEY"):
         monkeypatch.delenv(key, raising=False)
     assert main(["demo", "--model", model]) == REFUSED
     told = capsys.readouterr().err
     assert told.count("\n") == 1
     assert model in told
+
+
+def test_a_model_that_fails_when_it_is_asked_is_told_in_one_line(monkeypatch, capsys):
+    model = ScriptedChatModel(replies=[RuntimeError("Connection error.\nSee the log.")] * 9)
+    monkeypatch.setattr("langchain_tooltree.cli.demo.model_named", lambda _: model)
+    assert main(["demo", "--model", "some:model"]) == REFUSED
+    told = "Cannot use the model 'some:model': Connection error. Is its name right, its key set"
+    assert capsys.readouterr().err.startswith(told)
 
 
 @pytest.mark.parametrize(
