@@ -4,6 +4,7 @@ import base64
 import hashlib
 import json
 import re
+from collections.abc import Iterable
 from html import escape
 from importlib.resources import files
 from typing import Any
@@ -14,6 +15,9 @@ from langchain_tooltree.text import cut
 MAX_TITLE = 120
 """Characters of a page's title, of which a browser shows fewer."""
 
+_INCLUDED = re.compile(r"/\* include ([a-z.]+) \*/\n")
+"""Where the text of another file in this folder stands, which several pages share."""
+
 _INLINE = re.compile(r"<(script|style)>(.*?)</\1>", re.DOTALL)
 
 
@@ -22,7 +26,7 @@ def page(template: str, title: str, data: Any) -> str:
 
     `template` is the name of a file in this folder. In it, `{title}`, `{policy}` and `{data}` are filled in.
     """
-    text = files(__package__).joinpath(template).read_text(encoding="utf-8")
+    text = _INCLUDED.sub(lambda found: _read(found[1]), _read(template))
     hashes = {kind: _hash(inside) for kind, inside in _INLINE.findall(text)}
     policy = (
         f"default-src 'none'; script-src '{hashes['script']}'; style-src '{hashes['style']}'; img-src data:; "
@@ -32,10 +36,26 @@ def page(template: str, title: str, data: Any) -> str:
     return re.sub("|".join(map(re.escape, parts)), lambda found: parts[found[0]], text)
 
 
+def longest_text(texts: Iterable[str], room: int, least: int) -> int:
+    """The longest text for which there is room, so that long ones are shortened before short ones; at least `least`."""
+    lengths = sorted(map(len, texts))
+    left = room
+    for place, length in enumerate(lengths):
+        share = left // (len(lengths) - place)
+        if length > share:
+            return max(share, least)
+        left -= length
+    return room
+
+
 def as_json(data: Any) -> str:
     """Data as JSON that cannot end the element of a page that it stands in; any character survives."""
     text = json.dumps(data, ensure_ascii=True, allow_nan=False, default=str, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _read(name: str) -> str:
+    return files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
 def _hash(text: str) -> str:

@@ -3,9 +3,10 @@
 import json
 from collections import Counter
 from collections.abc import Mapping
+from itertools import chain
 from typing import Any
 
-from langchain_tooltree.pages.page import page
+from langchain_tooltree.pages.page import longest_text, page
 from langchain_tooltree.text import LONGEST_TEXT, one_line, plain, shortened, shortened_in
 from langchain_tooltree.tooltree.draw import fate, figures, label, seen
 
@@ -27,7 +28,7 @@ SCORES = ("r_pre", "r_post")
 def to_html(found: Mapping[str, Any]) -> str:
     """A search, as `SearchResult.to_dict()` gives it, as one page without references to elsewhere."""
     nodes = found["nodes"]
-    longest = _longest_text(nodes)
+    longest = longest_text(chain.from_iterable(map(_texts, nodes)), ROOM, LEAST_TEXT)
     data = {
         "query": shortened(found["query"], 20 * LONGEST_TEXT),
         "stop_reason": found["stop_reason"],
@@ -38,18 +39,6 @@ def to_html(found: Mapping[str, Any]) -> str:
         "nodes": [_shown(node, longest) for node in nodes],
     }
     return page("search.html", f"Search: {one_line(found['query'], MAX_LABEL)}", plain(data))
-
-
-def _longest_text(nodes: list[Mapping[str, Any]]) -> int:
-    """The longest text that there is room for, so that long ones are shortened before short ones."""
-    lengths = sorted(len(text) for node in nodes for text in _texts(node))
-    left = ROOM
-    for place, length in enumerate(lengths):
-        share = left // (len(lengths) - place)
-        if length > share:
-            return max(share, LEAST_TEXT)
-        left -= length
-    return ROOM
 
 
 def _texts(node: Mapping[str, Any]) -> list[str]:

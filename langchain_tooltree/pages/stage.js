@@ -1,0 +1,82 @@
+// A picture that can be moved and enlarged. A page says what it shows: `paint`, the thing `at` a place, what it does
+// with one that is chosen (`choose`) or clicked twice (`toggle`), and how large all of it is (`width`, `height`).
+const stage = document.querySelector(".stage"), canvas = stage.querySelector("canvas"), pen = canvas.getContext("2d");
+let x0 = 20, y0 = 20, size = 1, width = 0, height = 0;
+let colours = {};
+function readColours() {
+  const style = getComputedStyle(document.documentElement);
+  for (const name of ["page", "ink", "dim", "line", "box", "score", "way", "plan", "other", "otherbox", "open", "edge", "found", "focus"])
+    colours[name] = style.getPropertyValue("--" + name).trim();
+}
+let waiting = false, pixels = 1, painted = 0;
+function draw() {
+  if (!waiting) { waiting = true; requestAnimationFrame(paint); }
+}
+function fitCanvas() {
+  pixels = window.devicePixelRatio || 1;
+  canvas.width = Math.max(1, Math.round(stage.clientWidth * pixels));
+  canvas.height = Math.max(1, Math.round(stage.clientHeight * pixels));
+  draw();
+}
+function stroke(line, colour, wide) {
+  pen.strokeStyle = colour; pen.lineWidth = wide; pen.stroke(line);
+}
+const MONO = "ui-monospace, monospace", SANS = "ui-sans-serif, system-ui, sans-serif";
+function fit() {
+  const wide = stage.clientWidth - 40, high = stage.clientHeight - 40;
+  size = Math.min(1.2, Math.max(0.03, Math.min(wide / width, high / height)));
+  x0 = 20 + Math.max(0, (wide - width * size) / 2); y0 = 20 + Math.max(0, (high - height * size) / 2);
+  draw();
+}
+function zoom(factor, x = stage.clientWidth / 2, y = stage.clientHeight / 2) {
+  const now = Math.min(3, Math.max(0.03, size * factor));
+  x0 = x - (x - x0) * (now / size); y0 = y - (y - y0) * (now / size); size = now;
+  draw();
+}
+let pressed = null;
+const pointers = new Map();
+canvas.addEventListener("pointerdown", (event) => {
+  canvas.setPointerCapture(event.pointerId);
+  pointers.set(event.pointerId, [event.offsetX, event.offsetY]);
+  pressed = pointers.size === 1 ? { x: event.offsetX, y: event.offsetY, moved: false } : null;
+});
+canvas.addEventListener("pointermove", (event) => {
+  const before = pointers.get(event.pointerId);
+  if (!before) return;
+  const others = [...pointers].filter(([id]) => id !== event.pointerId).map(([, at]) => at);
+  pointers.set(event.pointerId, [event.offsetX, event.offsetY]);
+  if (others.length) { // two fingers
+    const [x, y] = others[0], apart = (at) => Math.hypot(at[0] - x, at[1] - y) || 1;
+    zoom(apart([event.offsetX, event.offsetY]) / apart(before), x, y);
+    return;
+  }
+  if (pressed && Math.hypot(event.offsetX - pressed.x, event.offsetY - pressed.y) > 4) pressed.moved = true;
+  if (!pressed || pressed.moved) {
+    canvas.className = "dragging";
+    x0 += event.offsetX - before[0]; y0 += event.offsetY - before[1];
+    draw();
+  }
+});
+const release = (event) => {
+  pointers.delete(event.pointerId);
+  canvas.className = "";
+  if (event.type === "pointerup" && pressed && !pressed.moved) {
+    const node = at(event.offsetX, event.offsetY);
+    if (node) choose(node);
+  }
+  pressed = null;
+};
+canvas.addEventListener("pointerup", release);
+canvas.addEventListener("pointercancel", release);
+canvas.addEventListener("dblclick", (event) => {
+  const node = at(event.offsetX, event.offsetY);
+  if (node) toggle(node);
+});
+canvas.addEventListener("wheel", (event) => {
+  event.preventDefault();
+  if (event.shiftKey) { x0 -= event.deltaY + event.deltaX; draw(); return; }
+  zoom(Math.exp(-Math.max(-120, Math.min(120, event.deltaY)) * 0.0025), event.offsetX, event.offsetY);
+}, { passive: false });
+$("in").onclick = () => zoom(1.25);
+$("out").onclick = () => zoom(0.8);
+$("fit").onclick = fit;
