@@ -1,6 +1,7 @@
 """create_tooltree_agent: LangChain's `create_agent` with the planner in, and with experience where wanted."""
 
 import inspect
+import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -50,6 +51,7 @@ def create_tooltree_agent(  # noqa: D417 - the options are described by `search`
     embeddings: Embeddings | str | None = None,
     retriever: Retriever | None = None,
     prompts: Prompts | None = None,
+    record_searches: str | os.PathLike[str] | None = None,
     when: Callable[[ModelRequest[Any]], bool] | None = None,
     review: bool = False,
     experience: Experience | None = None,
@@ -123,6 +125,7 @@ def create_tooltree_agent(  # noqa: D417 - the options are described by `search`
         embeddings=embeddings,
         retriever=retriever,
         prompts=prompts,
+        record_searches=record_searches,
         cards=cards,
         when=when,
         host_middleware=middleware,

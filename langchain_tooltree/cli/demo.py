@@ -7,11 +7,12 @@ from langchain_core.language_models import BaseChatModel
 from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColumn
 
 from langchain_tooltree import demo
-from langchain_tooltree.cli.show import FORM, check_drawable, pictures_of, print_search, write_picture
+from langchain_tooltree.cli.show import check_drawable, pictures_of, print_search, write_picture
 from langchain_tooltree.cli.terminal import Terminal, model_named, progress, using
 from langchain_tooltree.events import Event
 from langchain_tooltree.tooltree.driver import search
 from langchain_tooltree.tooltree.result import SearchResult
+from langchain_tooltree.tooltree.saved import as_saved
 from langchain_tooltree.tooltree.search import SearchConfig
 
 
@@ -25,7 +26,7 @@ def run(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[str, Any]
     terminal.print(f"[bold]{demo.REQUEST}[/]\nModel: {speaker}\n")
     with using(options.model):
         result = _search(model, config)
-    found = {"version": FORM, "answer": result.answer.text if result.answer else None, **result.to_dict()}
+    found = as_saved(result)
     if options.draw:
         write_picture(pictures_of(found), options.draw)
     print_search(found, terminal)

@@ -25,11 +25,11 @@ from langchain_tooltree.sitgraph.sit_graph import SITGraph
 from langchain_tooltree.stores.chroma.connection import DATABASE
 from langchain_tooltree.text import one_line
 from langchain_tooltree.tooltree.draw import label, to_mermaid, to_rich
+from langchain_tooltree.tooltree.saved import FORM, SEARCHING
 from langchain_tooltree.tooltree.tree_page import to_html
 from langchain_tooltree.tooltree.tree_svg import to_svg
 
-FORM = 1
-"""Version of a search that is written as JSON: what `SearchResult.to_dict()` gives, and this number as `version`."""
+WAITS = "The plan waits for approval."
 
 SHOWN = 40
 """Rows of a table: about a screen."""
@@ -162,7 +162,8 @@ def print_search(found: Mapping[str, Any], terminal: Terminal) -> None:
     terminal.print("[dim]Q mean reward, N visits, r_pre / r_post scores before / after the call, ✔ the plan[/]")
     if recovery := _recovery(found):
         terminal.print(f"\n{recovery}", markup=False)
-    terminal.print(f"\n{_answer(found) or 'The plan waits for approval.'}\n", style="bold green", markup=False)
+    none_yet = "It had not ended when this was written." if found["stop_reason"] == SEARCHING else WAITS
+    terminal.print(f"\n{_answer(found) or none_yet}\n", style="bold green", markup=False)
     terminal.print(_cost_table(found))
 
 

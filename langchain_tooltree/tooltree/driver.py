@@ -61,6 +61,7 @@ from langchain_tooltree.tooltree.planner import (
     with_options,
 )
 from langchain_tooltree.tooltree.result import KEY, SearchResult
+from langchain_tooltree.tooltree.saved import SearchFile
 from langchain_tooltree.tooltree.search import Operation
 
 MadeT = TypeVar("MadeT")
@@ -170,6 +171,7 @@ def _in_order(session: SearchSession) -> Flow[resume.Outcomes]:
             future = yield TwinStep(partial(_CALL, operation), partial(_acall, operation))
             outstanding.append((operation, future))
         yield from emit_all(events, sinks, handled=handled)
+        yield from _recorded(session)
         if not outstanding:
             return outcomes
         operation, future = outstanding.popleft()
@@ -182,8 +184,15 @@ def _in_order(session: SearchSession) -> Flow[resume.Outcomes]:
                 waiting_for="own_step" if operation.own_step else operation.kind,
             )
             yield from emit_all([heartbeat], sinks, handled=handled)
+            yield from _recorded(session)
         outcome = yield TwinStep(future.result, partial(awaited, future))
         outcomes.append(outcome)
+
+
+def _recorded(session: SearchSession) -> Flow[None]:
+    """Have the search so far in its file, if it has one."""
+    if session.file is not None:
+        yield from session.file.follow(session.result)
 
 
 def _next_segment(state: resume.SegmentState) -> str:
@@ -219,18 +228,21 @@ def searched(turn: Turn) -> Flow[SearchResult]:
         threshold = turn.planner.config.post_threshold
         attempts = failed_attempts(result, session.dialogue, run=run, threshold=threshold)
         yield from if_it_can(partial(turn.guide.failed, attempts), None, GUIDE)
-    return remembered(result)
+    return (yield from remembered(result, session.file))
 
 
-_results: dict[str, SearchResult] = {}
-"""The latest results of this process, by search."""
+_results: dict[str, tuple[SearchResult, SearchFile | None]] = {}
+"""The latest results of this process, by search, with the files that they are recorded in."""
 
 
-def remembered(result: SearchResult) -> SearchResult:
-    """The result, for `search_result` to find for as long as it is one of the latest."""
-    _results.pop(result.search_id, None)
-    _results[result.search_id] = result
+def remembered(result: SearchResult, file: SearchFile | None = None) -> Flow[SearchResult]:
+    """The result, for `search_result` to find for as long as it is one of the latest; by default in its file, too."""
+    _, known = _results.pop(result.search_id, (None, None))
+    file = file or known
+    _results[result.search_id] = result, file
     forget_oldest(_results, KEPT_SEARCHES)
+    if file is not None:
+        yield from file.follow(lambda: result, ended=True)
     return result
 
 
@@ -260,7 +272,7 @@ def search_result(message: BaseMessage) -> SearchResult:
             "that searched, right after the run, and keep what it returns; what the search cost stays in the message."
         )
         raise ConfigurationError(msg)
-    return _results[found]
+    return _results[found][0]
 
 
 def answered(turn: Turn) -> Flow[SearchResult]:
@@ -275,7 +287,7 @@ def answered(turn: Turn) -> Flow[SearchResult]:
     deadline = time.monotonic() + max(limit - result.cost.seconds, 0)
     patience = Patience(deadline=deadline, cancelled=turn.cancelled or (lambda: False))
     answer = yield from turn.planner.answer(conversation, turn.config or RunnableConfig(), patience, tools=result.tools)
-    return remembered(result.with_answer(answer))
+    return (yield from remembered(result.with_answer(answer)))
 
 
 def with_experience(turn: Turn, experience: Learner | None, *, own: bool = False) -> Flow[SearchResult]:
@@ -361,6 +373,8 @@ def search(
         embeddings: Ranks tools where there are too many to show, or the name of one; `HashingEmbeddings` if left out.
         retriever: Ranks them instead: a LangChain retriever, or a function from a text to names of tools, best first.
         prompts: What the models are told, where it differs from the default `Prompts`.
+        record_searches: A folder in which each search leaves a file, for `langchain-tooltree view` to show while it
+            runs and afterwards. It holds the request and all results; the latest 1,000 files are kept.
         on_event: Called with every progress event, on the thread that searches.
         callbacks: LangChain callback handlers.
         cancel: Once set, from any thread, nothing more is launched and the best plan so far is returned.

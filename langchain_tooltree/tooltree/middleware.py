@@ -181,7 +181,7 @@ class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         with self._kept_if_unanswered(planned, but=reply):
             stream_now(plan)
             response = handler(_continued(request, plan, reply))
-        return planned.with_response(plan, response, reply)
+        return run_flow(planned.with_response(plan, response, reply))
 
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
@@ -197,7 +197,7 @@ class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         with self._kept_if_unanswered(planned, but=reply):
             stream_now(plan)
             response = await handler(_continued(request, plan, reply))
-        return planned.with_response(plan, response, reply)
+        return await arun_flow(planned.with_response(plan, response, reply))
 
     def _planned(self, request: ModelRequest[Any]) -> "Flow[_Planned | None]":
         """The plan for a request, as a flow; `None` for one that deserves no search.
@@ -387,14 +387,15 @@ class _Planned:
 
     def with_response(
         self, plan: Sequence[BaseMessage], response: ModelResponse[Any], reply: BaseMessage | None
-    ) -> ModelResponse[Any]:
+    ) -> Flow[ModelResponse[Any]]:
         """The plan and what the agent's own model has said behind it, which then tells what all of it cost.
 
         A `reply` that the search has found tells it already.
         """
         said: list[Any] = [*response.result]
         if reply is None and (replies := [at for at, message in enumerate(said) if isinstance(message, AIMessage)]):
-            said[replies[-1]] = remembered(self.result.with_answer(said[replies[-1]])).answer
+            result = yield from remembered(self.result.with_answer(said[replies[-1]]))
+            said[replies[-1]] = result.answer
         return replace(response, result=[*plan, *said])
 
     def is_whole_for(self, request: ModelRequest[Any]) -> bool:

@@ -7,6 +7,7 @@ import functools
 import inspect
 import logging
 import math
+import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,7 +23,7 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config
 from langchain_core.tools import BaseTool
 
-from langchain_tooltree._langgraph import has_answers, numbered_apart, state_reader, without_reserved
+from langchain_tooltree._langgraph import has_answers, numbered_apart, state_reader, thread_in, without_reserved
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.effects.calls import CallEffects, Effects, ToolKey
 from langchain_tooltree.errors import ConfigurationError, check_arguments, described
@@ -30,7 +31,8 @@ from langchain_tooltree.events import Event, FallbackEvent, StartEvent
 from langchain_tooltree.experience.embeddings import resolve_embeddings
 from langchain_tooltree.experience.guide import Guide
 from langchain_tooltree.experience.records import readable
-from langchain_tooltree.flows import EventSink, Flow, TogetherStep, TwinStep, current_runtime
+from langchain_tooltree.experience.run_identity import caller_of
+from langchain_tooltree.flows import EventSink, Flow, TogetherStep, TwinStep
 from langchain_tooltree.models import (
     AGENT_NAME,
     TAG,
@@ -52,6 +54,7 @@ from langchain_tooltree.tooltree.prompts import DEFAULT_PROMPTS, Prompts
 from langchain_tooltree.tooltree.result import SearchCost, SearchResult, answer_at, tools_shown_in, without_vain_writes
 from langchain_tooltree.tooltree.retrieval import Retriever, ToolRetriever
 from langchain_tooltree.tooltree.sandbox import Same, Sandbox, checked_comparison
+from langchain_tooltree.tooltree.saved import SearchFile, folder_named
 from langchain_tooltree.tooltree.search import (
     MAX_TOOLS,
     Node,
@@ -102,6 +105,7 @@ class PlannerOptions(TypedDict, total=False):
     embeddings: Embeddings | str | None
     retriever: Retriever | None
     prompts: Prompts | None
+    record_searches: str | os.PathLike[str] | None
 
 
 def with_options(function: FunctionT) -> FunctionT:
@@ -161,6 +165,7 @@ class Planner:
             raise ConfigurationError(msg)
         self.prompts = prompts or DEFAULT_PROMPTS
         self.same = checked_comparison(options.get("same"))
+        self.searches_folder = folder_named(options.get("record_searches"))
         self.config = config or SearchConfig()
         own_judges = options.get("judge") is not None or options.get("post_judge") is not None
         if own_judges and self.config.pre_evaluation == "fused":
@@ -289,7 +294,9 @@ class SearchSession:
         self._is_cancelled = turn.cancelled or (lambda: False)
         self._recursion_limit = host["recursion_limit"]  # the host's: a tool may be an agent
         self._host_state = state_reader(host)
-        self.identity = _caller_of(without_reserved(host.get("configurable", {}), place=False))
+        self.identity = caller_of(without_reserved(host.get("configurable", {}), place=False))
+        self.thread = thread_in(host.get("configurable", {}))
+        self.file: SearchFile | None = None  # where it is recorded, once it is known when it began
         self._launched_at: dict[int, float] = {}
         self._begun = self._announced = False
         self._conclusion: tuple[Node | None, str | None] | None = None
@@ -523,9 +530,9 @@ class SearchSession:
         return [" together with ".join(made.label for made in action) for action in actions]
 
     def result(self) -> SearchResult:
-        """The outcome of the finished search; its answer is what the agent said where the plan ends, if it did."""
+        """The outcome of the search so far; its answer is what the agent said where the plan ends, if it did."""
         search = self.search
-        best, fallback = self._concluded()
+        best, fallback = self._concluded() if search.finished else (search.best(), None)
         spent = search.budget.spent
         pruned = [node.pruned for node in self._tree.nodes if node.pruned]
         after = pruned.count("post_evaluation")
@@ -588,13 +595,3 @@ def _place(operation: Operation, node: Node) -> dict[str, Any]:
 
 def _cause(meter: Meter) -> str:
     return meter.problems[-1] if meter.problems else "the budget left no question"
-
-
-def _caller_of(given: Mapping[str, Any]) -> str:
-    """A digest of what may tell one user's run from another's: configurable values and the runtime's context.
-
-    A context that is written differently each time, such as one with addresses in it, never gives the same digest.
-    """
-    values = sorted((key, repr(value)) for key, value in given.items())
-    runtime = current_runtime()
-    return digest(repr((values, runtime.context if runtime else None)))

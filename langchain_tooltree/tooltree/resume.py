@@ -24,6 +24,7 @@ from langchain_tooltree.tooltree.dialogue import SoFar
 from langchain_tooltree.tooltree.planner import KEPT_SEARCHES, SearchSession, Turn
 from langchain_tooltree.tooltree.result import comparable, plan_metadata
 from langchain_tooltree.tooltree.sandbox import Same
+from langchain_tooltree.tooltree.saved import SearchFile
 from langchain_tooltree.tooltree.search import Node, TreeSearch, WarmStart
 from langchain_tooltree.tooltree.tools import SearchEffects
 
@@ -287,6 +288,8 @@ def adopt(session: SearchSession, state: SegmentState) -> None:
         )
         raise ResumeError(msg)
     session.dialogue.run_key = state["run_key"]
+    if session.file is None and (folder := session.planner.searches_folder) is not None:
+        session.file = SearchFile(folder, began=state["began"], key=state["run_key"], thread=session.thread)
     if state["warm_start"]:
         session.warm_start(state["warm_start"])
     seen = session.search.consumed if state["segments"] else 0
