@@ -12,6 +12,7 @@ from langchain_tooltree.experience.records import readable
 from langchain_tooltree.tooltree import driver as driver_module
 from langchain_tooltree.tooltree import resume as resume_module
 from langchain_tooltree.tooltree import sandbox as sandbox_module
+from langchain_tooltree.tooltree import saved as saved_module
 from langchain_tooltree.tooltree import search as kernel
 from langchain_tooltree.tooltree.approval import ReviewRequest
 from langchain_tooltree.tooltree.ask import ProposalRequest, Proposer, with_reference
