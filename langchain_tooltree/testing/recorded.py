@@ -1,6 +1,5 @@
 """What a real model was asked and answered, as a file, and a chat model that answers from it."""
 
-import hashlib
 import json
 import re
 import threading
@@ -18,6 +17,7 @@ from langchain_core.outputs import LLMResult
 from pydantic import Field, PrivateAttr
 
 from langchain_tooltree.testing.offline import ChatDouble, Response, read_question
+from langchain_tooltree.text import digest
 
 DOCUMENTS = frozenset({"pre", "post", "check", "plan"})
 """Kinds of questions that are asked as a document instead of a conversation."""
@@ -93,7 +93,7 @@ class AnswerRecorder(BaseCallbackHandler):
 
     def _named(self, key: str, value: Any) -> str:
         """The name of a message or of a list of tools, which is written where it is new."""
-        name = hashlib.sha256(json.dumps([key, value], sort_keys=True).encode()).hexdigest()[:12]
+        name = digest([key, value], 12)
         if name not in self._known:
             self._known.add(name)
             self._write({"id": name, key: value})

@@ -12,7 +12,7 @@ from typing import Any
 import langchain_tooltree
 from langchain_tooltree import effects, errors, events, testing
 
-PINNED = Path(__file__).parent / "golden" / "public_names.txt"
+PINNED = Path(__file__).with_name("public_names.txt")
 
 
 def public_names() -> Iterator[str]:

@@ -11,7 +11,7 @@ from tests.internals.experience import shortened
 from tests.internals.hall import counts_added, cut, digest, json_object, kinship, listed, one_line, substance
 
 PACKAGE = Path(langchain_tooltree.__file__).parent
-DRAWS_OR_FILES = {"sitgraph/files.py", "sitgraph/graph.py", "sitgraph/states.py"}
+DRAWS_OR_FILES = {"pages/page.py", "sitgraph/files.py", "sitgraph/graph.py", "sitgraph/states.py"}
 
 
 @pytest.mark.parametrize(("text", "longest", "kept"), [("abcd", 4, "abcd"), ("abcde", 4, "abc…"), ("abc", 0, "…")])
