@@ -41,6 +41,8 @@ INCLUDED = {COOKBOOK / "README.md": "cookbook.md", ROOT / ".github" / "SECURITY.
 """Texts that stand within a page, in place of `<!-- include: path -->`."""
 
 INCLUDE = re.compile(r"<!-- include: (\S+) -->")
+ON_GITHUB = re.compile(r"^<!-- on GitHub -->\n.*?\n(?:\n|\Z)", re.DOTALL | re.MULTILINE)
+"""A paragraph for readers on GitHub, of what only the site puts in."""
 LINK = re.compile(r"(?<=\]\()(?!https?:|mailto:|#)([^)\s#]+)|(?<=\bsrc=\")(?!https?:|data:)([^\"#]+)")
 """Addresses of Markdown's links and images, and of images in HTML, that are no absolute ones."""
 
@@ -55,6 +57,8 @@ LEFT_ALONE = re.compile(r"(<a\b.*?</a>|<h\d.*?</h\d>)", re.DOTALL)
 ADDRESSES = {name: f"langchain_tooltree.{name}" for name in langchain_tooltree.__all__} | {
     name: f"langchain_tooltree.errors.{name}" for name in vars(errors) if name.endswith("Error")
 }
+ERROR = re.compile(r"^### (\w+Error)$", re.MULTILINE)
+"""A heading in whose place the site has what the reference says of an error."""
 ADDRESSES |= {name: f"langchain_tooltree.effects.{name}" for name in ("sql_reads", "http_reads")}
 """Where the reference has each public name."""
 NAME = re.compile(rf"<code>({'|'.join(ADDRESSES)})(\(\))?</code>")
@@ -98,10 +102,13 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, **_: Any) -> str:
-    """Put in what a page includes, and lead its links on."""
+    """Put in what a page includes and what the reference says, and lead links on."""
     if page.file.abs_src_path is None:
         return markdown
     here = Path(page.file.abs_src_path)
+    markdown = ON_GITHUB.sub("", markdown)
+    if page.file.src_uri == "errors.md":
+        markdown = ERROR.sub(lambda found: f"::: {ADDRESSES[found[1]]}", markdown)
     parts = INCLUDE.split(markdown)
     for at, part in enumerate(parts):
         source = (here.parent / part).resolve() if at % 2 else here
@@ -118,7 +125,7 @@ def relocated(text: str, source: Path, uri: str, config: MkDocsConfig) -> str:
         target = (source.parent / found[0]).resolve()
         if (made := (MADE | INCLUDED).get(target, uri)) != uri:
             address = made
-        elif target.is_relative_to(pages):
+        elif target.is_relative_to(pages) and target.suffix != ".py":
             address = target.relative_to(pages).as_posix()
         elif target.exists() and target.is_relative_to(ROOT):
             kind = "tree" if target.is_dir() else "blob"

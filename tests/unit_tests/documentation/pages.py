@@ -91,12 +91,12 @@ def blocks_in(*languages: str) -> list[Block]:
 
 
 def chains() -> list[list[Block]]:
-    """The blocks of Python, each with those that continue it; what pages include from `apps/` has tests of its own."""
+    """The blocks of Python, each with those that continue it."""
     found: list[list[Block]] = []
     for block in blocks_in("python"):
         if block.mark == "continues":
             found[-1].append(block)
-        elif "--8<--" not in block.code:
+        else:
             found.append([block])
     return found
 

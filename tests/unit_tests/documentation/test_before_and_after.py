@@ -29,7 +29,7 @@ def test_the_page_counts_and_shows_the_lines_that_change(app):
     assert re.search(rf"^\| {app}[^|]* \| {changed} \|", PAGE, re.MULTILINE | re.IGNORECASE), f"{app}: {changed} lines"
     shown = [sign + line for old, new in changes(app) for sign, lines in (("-", old), ("+", new)) for line in lines]
     assert "```diff\n" + "\n".join(shown) + "\n```" in PAGE
-    assert f'"apps/{app}_after.py"' in PAGE
+    assert f"(../apps/{app}_after.py)" in PAGE
 
 
 def test_there_are_the_four_apps():

@@ -11,9 +11,9 @@ from langchain_tooltree import ToolTreeError, errors, testing
 from tests.unit_tests.documentation import pages
 
 REFERENCE = "\n".join(text for page, text in pages.PAGES.items() if "/api/" in page or page.endswith("errors.md"))
-DOCUMENTED = set(re.findall(r"^::: (?:langchain_tooltree\.)([\w.]+)$", REFERENCE, re.MULTILINE))
+DOCUMENTED = set(re.findall(r"^(?:::: langchain_tooltree\.|### )([\w.]+)$", REFERENCE, re.MULTILINE))
 ERRORS = {name for name, value in vars(errors).items() if inspect.isclass(value) and issubclass(value, ToolTreeError)}
-EXPLAINED = re.compile(r"^::: langchain_tooltree\.(?:errors\.)?(\w+)$(.*?)(?=^::: |\Z)", re.MULTILINE | re.DOTALL)
+EXPLAINED = re.compile(r"^### (\w+)$(.*?)(?=^##|\Z)", re.MULTILINE | re.DOTALL)
 REPOSITORY = re.compile(
     r"https://github\.com/langchain-tooltree/langchain-tooltree/(?:blob|tree|raw|edit)/\w+/([^)\"#\s]+)"
 )
@@ -56,6 +56,18 @@ RELATIVE = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)")
 def test_relative_links_lead_to_files_of_the_repository(page):
     place = (pages.ROOT / page).parent
     assert [link for link in RELATIVE.findall(pages.PAGES[page]) if not (place / link).exists()] == []
+
+
+ON_THE_SITE_ALONE = re.compile(r"--8 ?<|^(?:!!!|\?\?\?|===) |\{#|\]\[langchain_tooltree", re.MULTILINE)
+"""What GitHub shows as it stands, and what a formatter of Markdown has broken before."""
+
+
+@pytest.mark.parametrize("page", pages.PAGES)
+def test_a_page_reads_well_on_github_too(page):
+    text = pages.PAGES[page]
+    assert ON_THE_SITE_ALONE.findall(text) == []
+    if re.search(r"^::: |<!-- include: ", text, re.MULTILINE):
+        assert "<!-- on GitHub -->" in text or "](../../.github/SECURITY.md)" in text
 
 
 def test_each_picture_is_shown_somewhere():
