@@ -44,7 +44,7 @@ PURE = {
 ALLOWED = {"pydantic", "pydantic_core", "numpy", "networkx"} | sys.stdlib_module_names
 IMPURE_MODULES = {"time", "datetime", "socket", "os", "io", "pathlib", "subprocess", "asyncio", "threading", "secrets"}
 MAX_LINES = 600
-FOR_TESTS = {*langchain_tooltree.__all__, "testing", "cli", "demo", "effects", "errors", "events"}
+FOR_TESTS = {*langchain_tooltree.__all__, "testing", "cli", "demo", "effects", "errors", "events", "toolbox"}
 """What tests may import from the package. For all else there is one helper a room: `tests/internals/`."""
 READERS = {"conversation.py", "experience/records.py", "experience/trajectory.py"}
 """What takes messages apart: the one reader of conversations, the record, and what loads it from messages."""

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import langchain_tooltree
-from langchain_tooltree import effects, errors, events, testing
+from langchain_tooltree import effects, errors, events, testing, toolbox
 
 PINNED = Path(__file__).with_name("public_names.txt")
 
 
 def public_names() -> Iterator[str]:
-    for module in (langchain_tooltree, effects, errors, events, testing):
+    for module in (langchain_tooltree, effects, errors, events, testing, toolbox):
         names = getattr(module, "__all__", None) or [
             name for name, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__
         ]

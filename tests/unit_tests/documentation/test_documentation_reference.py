@@ -23,7 +23,7 @@ NOTEBOOKS = {path.name: path.read_text() for path in sorted((pages.ROOT / "cookb
 
 def test_the_reference_has_every_public_name():
     assert sorted(set(langchain_tooltree.__all__) - DOCUMENTED) == []
-    assert {"effects.sql_reads", "effects.http_reads", "events"} <= DOCUMENTED
+    assert {"effects.sql_reads", "effects.http_reads", "events", "toolbox.toolbox"} <= DOCUMENTED
     assert {f"testing.{name}" for name in testing.__all__} <= DOCUMENTED
 
 

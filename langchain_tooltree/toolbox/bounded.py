@@ -1,0 +1,187 @@
+"""Runs a tool in a process of its own that is ended when its time is up, whatever it is doing.
+
+Python cannot stop a thread, and a regular expression, an integral or a broken PDF can take years. The process also has
+a limit of memory, and none of the parent's environment, so no key. It waits for the next call, since starting one takes
+half a second, and ends when its standard input does.
+"""
+
+import atexit
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from importlib import import_module
+from typing import Any
+
+from langchain_tooltree.toolbox.entries import ENTRIES, RefusedError, limit_numbers, perform
+
+MEMORY = 2_000_000_000
+"""Bytes of address space of the process, where the system can limit it: libraries alone take up to 0.7 GB of it."""
+
+START_SECONDS = 60.0
+"""How long a process may take to start and to import what a tool needs, on a machine that is busy."""
+
+MAX_IDLE = 2
+"""Processes that wait for a call; more run while there are more calls at once."""
+
+KEPT = ("PATH", "LANG", "LC_ALL", "TMPDIR", "TEMP", "SYSTEMROOT", "TESSDATA_PREFIX", "TZ", "TZDIR")
+"""What the process is given of the environment."""
+
+_idle: list["Worker"] = []
+_lock = threading.Lock()
+
+
+class Worker:
+    """One process, and the calls that are sent to it, one at a time."""
+
+    def __init__(self) -> None:
+        paths = os.pathsep.join(each or "." for each in sys.path)
+        environment = {name: os.environ[name] for name in KEPT if name in os.environ}
+        self._process = subprocess.Popen(  # this interpreter and this module
+            [sys.executable, "-P", "-m", "langchain_tooltree.toolbox.bounded"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=environment | {"PYTHONPATH": paths, "PYTHONIOENCODING": "utf-8", "OMP_THREAD_LIMIT": "1"},
+        )
+
+    def begins(self, name: str, arguments: Mapping[str, Any], seconds: float) -> bool:
+        """Send a call, and say whether the process has taken it."""
+        entry = ENTRIES[name]
+        request = {"name": name, "domain": entry.domain, "packages": entry.packages, "arguments": arguments}
+        return self._exchange({**request, "seconds": seconds}, START_SECONDS) is not None
+
+    def answer(self, name: str, seconds: float) -> str:
+        """The result of that call; a `RefusedError` if it says no, takes too long or the process ends."""
+        answer = self._exchange(None, seconds)
+        if answer is None or answer["grown"]:
+            self.end()  # memory that it has taken it might not give back, and the next call would be refused for it
+        if answer is None:
+            msg = f"{name} was stopped: it took longer than {seconds:g} seconds or too much memory. Ask for less."
+            raise RefusedError(msg)
+        if "refused" in answer:
+            raise RefusedError(answer["refused"])
+        return str(answer["result"])
+
+    def _exchange(self, request: Mapping[str, Any] | None, seconds: float) -> dict[str, Any] | None:
+        """The next line of the process; `None` if there is none in time."""
+        process = self._process
+        assert process.stdin is not None  # noqa: S101 - both are pipes
+        assert process.stdout is not None  # noqa: S101 - as above
+        timer = threading.Timer(seconds, process.kill)
+        timer.daemon = True
+        timer.start()
+        try:
+            if request is not None:
+                process.stdin.write(json.dumps(request).encode() + b"\n")
+                process.stdin.flush()
+            line = process.stdout.readline()
+            return json.loads(line) if line else None
+        except (OSError, ValueError):
+            return None
+        finally:
+            timer.cancel()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it can take another call."""
+        return self._process.poll() is None
+
+    def end(self) -> None:
+        """End the process and wait for it."""
+        self._process.kill()
+        with suppress(OSError):
+            self._process.communicate()
+
+
+def run_bounded(name: str, arguments: Mapping[str, Any], seconds: float) -> str:
+    """Run an entry in a process of its own, for at most so many seconds."""
+    worker = _begun(name, arguments, seconds)
+    try:
+        return worker.answer(name, seconds)
+    finally:
+        with _lock:
+            if kept := worker.is_alive and len(_idle) < MAX_IDLE:
+                _idle.append(worker)
+        if not kept:
+            worker.end()
+
+
+def _begun(name: str, arguments: Mapping[str, Any], seconds: float) -> Worker:
+    """A process that has taken the call: one that waits, unless it has ended meanwhile, or a new one."""
+    while True:
+        with _lock:
+            waiting = _idle.pop() if _idle else None
+        worker = waiting or Worker()
+        if worker.begins(name, arguments, seconds):
+            return worker
+        worker.end()
+        if waiting is None:
+            msg = f"{name} could not be started within {START_SECONDS:g} seconds."
+            raise RefusedError(msg)
+
+
+@atexit.register
+def end_all() -> None:
+    """End the processes that wait."""
+    while _idle:
+        _idle.pop().end()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_idle.clear)  # they are the parent's
+
+
+def serve() -> None:
+    """What the process does: one call after another, a line each way when it begins and when it has ended."""
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    sys.stdout = sys.stderr  # what a library prints is no answer
+    limit_memory()
+    limit_numbers()
+    for line in sys.stdin:
+        request = json.loads(line)
+        for module in (f"langchain_tooltree.toolbox.{request['domain']}", *request["packages"]):
+            import_module(module)
+        print("{}", file=answers, flush=True)
+        alarm_after(request["seconds"])
+        try:
+            answer = {"result": perform(request["name"], request["arguments"])}
+        except RefusedError as refused:
+            answer = {"refused": str(refused)}
+        alarm_after(0)
+        print(json.dumps({**answer, "grown": has_grown()}), file=answers, flush=True)
+
+
+def limit_memory() -> None:
+    """Bound the address space, where the system can."""
+    with suppress(ImportError, ValueError, OSError):
+        import resource  # noqa: PLC0415 - not on Windows
+
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def has_grown() -> bool:
+    """Whether this process has used so much memory that another one should take the next call."""
+    with suppress(ImportError):
+        import resource  # noqa: PLC0415 - not on Windows
+
+        unit = 1 if sys.platform == "darwin" else 1_024  # bytes there, kilobytes elsewhere
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit > MEMORY // 4
+    return False
+
+
+def alarm_after(seconds: float) -> None:
+    """End this process by itself a little after its time, should nobody be left to do so; 0 for never."""
+    with suppress(ImportError, AttributeError):
+        import signal  # noqa: PLC0415 - beside its twin above
+
+        signal.setitimer(signal.ITIMER_REAL, seconds and seconds + 1)
+
+
+if __name__ == "__main__":
+    # The entries live in the module of that name; this one is only run.
+    serve()

@@ -1,0 +1,201 @@
+"""Documents of the folder: PDF, HTML, Word and plain text, read, outlined and searched."""
+
+import re
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+from langchain_tooltree.errors import import_extra
+from langchain_tooltree.toolbox.entries import MAX_FILE, MAX_RESULT, RefusedError, check_text, entry, inside, names_in
+
+MAX_PAGES = 500
+"""Pages of a PDF that are read."""
+
+MAX_HTML = 5_000_000
+"""Characters of an HTML file: its tree takes 50 times as much memory."""
+
+MAX_LISTED = 300
+"""Files that are listed, and hits that are shown."""
+
+MAX_SEARCHED = 20_000_000
+"""Characters that one search reads."""
+
+LINE = 200
+"""Characters of a line around a hit."""
+
+WORD = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
+SKIPPED = ("title", "script", "style", "template", "noscript", "head", "svg")
+HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
+
+Block = tuple[int, str]
+"""A paragraph: the level of its heading, 0 for other text, and what it says."""
+
+
+def _pdf(path: Path) -> Iterator[Block]:
+    pypdf = import_extra("pypdf", "toolbox", "documents")
+    reader = pypdf.PdfReader(path)
+    if reader.is_encrypted and not reader.decrypt(""):
+        msg = "The PDF is encrypted."
+        raise RefusedError(msg)
+    for number, page in enumerate(reader.pages, 1):
+        if number > MAX_PAGES:
+            yield 0, f"[cut: {MAX_PAGES} of {len(reader.pages)} pages are read]"
+            return
+        yield 1, f"Page {number}"
+        yield 0, page.extract_text().strip()
+
+
+def _html(path: Path) -> Iterator[Block]:
+    bs4 = import_extra("bs4", "toolbox", "documents")
+    tree = bs4.BeautifulSoup(_plain(path, MAX_HTML), "html.parser")
+    if tree.title and tree.title.string:
+        yield 0, f"Title: {tree.title.string.strip()}"
+    for each in tree(SKIPPED):
+        each.decompose()
+    for heading in tree(HEADINGS):
+        heading.replace_with(f"\n\0{heading.name[1]}{heading.get_text(' ', strip=True)}\n")
+    for each in tree(["p", "div", "li", "tr", "br", "table", "section", "article", "pre", "blockquote"]):
+        each.insert_before("\n")
+        each.insert_after("\n")
+    for cell in tree(["td", "th"]):
+        cell.insert_before(" | ")
+    for line in tree.get_text().splitlines():
+        if words := " ".join(line.split()):
+            yield (int(words[1]), words[2:]) if words[0] == "\0" else (0, words.removeprefix("| "))
+
+
+def _docx(path: Path) -> Iterator[Block]:
+    """Paragraphs of a Word document; a part that would grow too large when unpacked, or has entities, is refused."""
+    try:
+        with zipfile.ZipFile(path) as archive, archive.open("word/document.xml") as part:
+            data = part.read(MAX_FILE + 1)
+    except (zipfile.BadZipFile, KeyError, OSError, EOFError, NotImplementedError) as error:
+        msg = f"The file is no Word document: {error}"
+        raise RefusedError(msg) from error
+    if len(data) > MAX_FILE or b"<!DOCTYPE" in data or b"<!ENTITY" in data:
+        msg = f"The document is refused: it unpacks to more than {MAX_FILE:,} bytes, or defines entities."
+        raise RefusedError(msg)
+    for paragraph in ET.fromstring(data).iter(f"{WORD}p"):  # noqa: S314 - without entities
+        style = paragraph.find(f"{WORD}pPr/{WORD}pStyle")
+        found = re.fullmatch(r"[Hh]eading(\d)", style.get(f"{WORD}val", "")) if style is not None else None
+        marks = {f"{WORD}tab": "\t", f"{WORD}br": "\n"}
+        parts = ((each.text or "") if each.tag == f"{WORD}t" else marks.get(each.tag, "") for each in paragraph.iter())
+        if text := "".join(parts).strip():
+            yield (int(found[1]) if found else 0), text
+
+
+def _text(path: Path) -> Iterator[Block]:
+    fenced = False
+    for line in _plain(path).splitlines():
+        fenced ^= line.startswith("```")
+        marks = len(line) - len(line.lstrip("#"))
+        heading = path.suffix.lower() == ".md" and not fenced and 0 < marks <= len(HEADINGS) and line[marks:][:1] == " "
+        yield (marks, line[marks:].strip()) if heading else (0, line)
+
+
+def _plain(path: Path, most: int = MAX_SEARCHED) -> str:
+    data = path.read_bytes()
+    if b"\0" in data[:8_000] and not data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        msg = f"{path.name!r} is no text."
+        raise RefusedError(msg)
+    encoding = "utf-16" if data.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8-sig"
+    return check_text(path.name, data.decode(encoding, "replace"), most)
+
+
+def _blocks(path: Path) -> Iterator[Block]:
+    kinds: dict[str, Any] = {".pdf": _pdf, ".html": _html, ".htm": _html, ".docx": _docx}
+    blocks: Iterator[Block] = kinds.get(path.suffix.lower(), _text)(path)
+    return blocks
+
+
+def _whole(path: Path) -> str:
+    return "\n".join(f"{'#' * level} {text}" if level else text for level, text in _blocks(path))
+
+
+@entry("documents", {}, {"ending": ".pdf"})
+def list_files(ending: str = "", *, folder: str) -> str:
+    """List the files of the folder with their sizes.
+
+    Args:
+        ending: Only files whose names end so, such as ".pdf".
+    """
+    names = [name for name in names_in(folder) if name.lower().endswith(ending.lower())]
+    lines = [f"{name} ({(Path(folder) / name).stat().st_size:,} bytes)" for name in names[:MAX_LISTED]]
+    lines += [f"[{len(names) - MAX_LISTED:,} more]"] * (len(names) > MAX_LISTED)
+    return "\n".join(lines) or "There are no such files."
+
+
+@entry("documents", {"file": "report.pdf"}, {"file": "report.pdf", "start": 20000}, packages=("pypdf", "bs4"))
+def read_document(file: str, start: int = 0, *, folder: str) -> str:
+    """Read a PDF, HTML, Word (.docx) or plain text file of the folder as text, headings marked with #.
+
+    Args:
+        file: Its name in the folder.
+        start: The character to begin at, for the next part of a long file.
+    """
+    text = _whole(inside(folder, file))
+    part = text[max(0, start) : max(0, start) + MAX_RESULT - LINE]
+    end = max(0, start) + len(part)
+    return (
+        part + f"\n[{len(text) - end:,} more characters: read on with start={end}]" * (end < len(text))
+        or "It has no text."
+    )
+
+
+@entry("documents", {"file": "report.docx"}, packages=("pypdf", "bs4"))
+def outline_document(file: str, *, folder: str) -> str:
+    """The layout of a document: its headings, or a PDF's pages, with the number of characters below each.
+
+    Args:
+        file: A PDF, HTML, Word, Markdown or text file of the folder.
+    """
+    lines: list[list[Any]] = [[0, "(before the first heading)", 0]]
+    for level, text in _blocks(inside(folder, file)):
+        if level:
+            lines.append([level, text, 0])
+        else:
+            lines[-1][2] += len(text)
+    lines = lines if lines[0][2] else lines[1:]
+    return (
+        "\n".join(f"{'  ' * max(0, level - 1)}{text[:LINE]}: {size:,} characters" for level, text, size in lines)
+        or "Empty."
+    )
+
+
+@entry("documents", {"words": "annual leave"}, {"words": "total", "file": "report.pdf"}, packages=("pypdf", "bs4"))
+def search_documents(words: str, file: str = "", *, folder: str) -> str:
+    """Find the lines with all of these words in the documents of the folder, or in one of them.
+
+    Args:
+        words: Words or parts of words; upper and lower case are the same.
+        file: Only in this file.
+    """
+    wanted = check_text("words", words, LINE).casefold().split()
+    if not wanted:
+        msg = "Give at least one word."
+        raise RefusedError(msg)
+    hits, unread, left = [], [], MAX_SEARCHED
+    for name in [file] if file else names_in(folder):
+        try:
+            text = _whole(inside(folder, name)) if left > 0 else ""
+        except Exception as error:
+            if file or not isinstance(error, (RefusedError, ValueError, *_pdf_errors())):
+                raise
+            unread.append(name)
+            continue
+        left -= len(text)
+        for number, line in enumerate(text.splitlines(), 1):
+            if all(each in line.casefold() for each in wanted):
+                at = max(0, line.casefold().find(wanted[0]) - LINE // 2)
+                hits.append(f"{name}, line {number}: {line[at : at + LINE].strip()}")
+    more = [f"[{len(hits) - MAX_LISTED:,} more hits]"] * (len(hits) > MAX_LISTED)
+    more += [f"[not read: {', '.join(unread[:10])}]"] * bool(unread and not hits)
+    more += [f"[stopped after {MAX_SEARCHED:,} characters: name a file]"] * (left <= 0)
+    return "\n".join((hits[:MAX_LISTED] or ["No line has them."]) + more)
+
+
+def _pdf_errors() -> tuple[type[Exception], ...]:
+    errors = import_extra("pypdf.errors", "toolbox", "search_documents")
+    return (errors.PyPdfError,)

@@ -1,0 +1,190 @@
+"""What an entry of the toolbox is: a function with a domain, examples, needs and limits; and what they share."""
+
+import stat
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import import_module
+from importlib.util import find_spec
+from inspect import Parameter, signature
+from pathlib import Path
+from shutil import which
+from typing import Any
+
+from langchain_tooltree.errors import did_you_mean
+
+MAX_TEXT = 200_000
+"""Characters of a text that is given as an argument: about a book of 100 pages."""
+
+MAX_FILE = 50_000_000
+"""Bytes of a file that is opened: more than a long scanned PDF has."""
+
+MAX_RESULT = 20_000
+"""Characters of a result: about 5,000 tokens. What is longer is cut, and the result says so."""
+
+MAX_FILES = 2_000
+"""Files of a folder that are looked at."""
+
+DOMAINS = ("maths", "units", "tables", "text", "documents", "images", "knowledge")
+"""The domains, each a module of this folder."""
+
+
+class RefusedError(Exception):
+    """What a tool will not or cannot do, in words for the model; it becomes a `ToolException`."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One tool of the toolbox.
+
+    Keyword-only parameters of the function are what the user configures; all others are the model's arguments.
+    """
+
+    function: Callable[..., Any]
+    domain: str
+    packages: tuple[str, ...] = ()
+    program: str | None = None
+    examples: tuple[Mapping[str, Any], ...] = ()
+    bounded: bool = True
+
+    @property
+    def name(self) -> str:
+        """Name of the tool."""
+        return self.function.__name__
+
+    @cached_property
+    def settings(self) -> tuple[str, ...]:
+        """Arguments of `toolbox` that this tool needs."""
+        parameters = signature(self.function).parameters.values()
+        return tuple(each.name for each in parameters if each.kind is Parameter.KEYWORD_ONLY)
+
+    def lacks(self, given: Mapping[str, Any]) -> tuple[str, str] | None:
+        """What is missing, as a kind (package, program or setting) and a name; `None` if the tool can be used."""
+        for package in self.packages:
+            if find_spec(package) is None:
+                return "package", package
+        if self.program and which(self.program) is None:
+            return "program", self.program
+        return next((("setting", name) for name in self.settings if given.get(name) is None), None)
+
+
+def entry(
+    domain: str,
+    *examples: Mapping[str, Any],
+    packages: tuple[str, ...] = (),
+    program: str | None = None,
+    bounded: bool = True,
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Make a function an entry of the toolbox. `bounded` ones run in a process that is ended when their time is up."""
+
+    def add(function: Callable[..., Any]) -> Callable[..., Any]:
+        ENTRIES[function.__name__] = Entry(function, domain, packages, program, examples, bounded)
+        return function
+
+    return add
+
+
+ENTRIES: dict[str, Entry] = {}
+
+
+def all_entries() -> dict[str, Entry]:
+    """The entries of all domains, by name."""
+    for domain in DOMAINS:
+        import_module(f"langchain_tooltree.toolbox.{domain}")
+    return {
+        name: each for domain in DOMAINS for name, each in ENTRIES.items() if each.domain == domain and name[0] != "_"
+    }
+
+
+def perform(name: str, arguments: Mapping[str, Any]) -> str:
+    """Run an entry, with a text for each failure."""
+    try:
+        result: str = ENTRIES[name].function(**arguments)
+    except RefusedError:
+        raise
+    except MemoryError as error:
+        msg = f"{name} needs more memory than it may have. Ask for less."
+        raise RefusedError(msg) from error
+    except RecursionError as error:
+        msg = f"{name} was given something that is nested too deeply."
+        raise RefusedError(msg) from error
+    except Exception as error:
+        msg = f"{name} failed: {type(error).__name__}: {str(error)[:500]}"
+        raise RefusedError(msg) from error
+    return result if name.startswith("_") else shown(result)
+
+
+def shown(result: str) -> str:
+    """A result, cut where it is too long, in characters that every provider takes."""
+    result = result.encode("utf-8", "replace").decode().replace("\0", "")
+    if len(result) <= MAX_RESULT:
+        return result
+    return f"{result[:MAX_RESULT]}\n[cut: {MAX_RESULT:,} of {len(result):,} characters; ask for a smaller part]"
+
+
+def check_text(name: str, text: str, most: int = MAX_TEXT) -> str:
+    """A text argument, refused where it is too long."""
+    if len(text) > most:
+        msg = f"{name} has {len(text):,} characters; at most {most:,} are taken."
+        raise RefusedError(msg)
+    return text
+
+
+def inside(folder: str, name: str) -> Path:
+    """A file of the user's folder; whatever leads out of it, is hidden or is no plain file is refused."""
+    root = Path(folder).resolve()
+    parts = Path(name).parts
+    strange = any(ord(each) < ord(" ") for each in name) or "\\" in name or ":" in name
+    if strange or not parts or Path(name).is_absolute() or ".." in parts:
+        msg = f"{name!r} is not a name in the folder. Give a path relative to it, such as 'reports/2024.pdf'."
+        raise RefusedError(msg)
+    if any(part.startswith(".") for part in parts):
+        msg = f"{name!r} is hidden, and hidden files are not opened."
+        raise RefusedError(msg)
+    try:
+        path = (root / name).resolve(strict=True)
+        about = path.stat()
+    except (OSError, RuntimeError) as error:  # a loop of links is a RuntimeError in Python 3.11 and 3.12
+        msg = f"There is no file {name!r} in the folder.{did_you_mean(name, names_in(folder))}"
+        raise RefusedError(msg) from error
+    if not path.is_relative_to(root) or any(part.startswith(".") for part in path.relative_to(root).parts):
+        msg = f"{name!r} leads out of the folder."
+        raise RefusedError(msg)
+    if not stat.S_ISREG(about.st_mode):
+        msg = f"{name!r} is not a file."
+        raise RefusedError(msg)
+    if about.st_size > MAX_FILE:
+        msg = f"{name!r} has {about.st_size:,} bytes; at most {MAX_FILE:,} are read."
+        raise RefusedError(msg)
+    return path
+
+
+def names_in(folder: str) -> list[str]:
+    """The visible files of a folder, relative to it, links left out."""
+    root = Path(folder).resolve()
+    found: list[str] = []
+    waiting = [root]
+    while waiting and len(found) < MAX_FILES:
+        try:
+            listed = sorted(waiting.pop().iterdir())
+        except OSError:
+            continue
+        visible = [each for each in listed if not each.name.startswith(".") and not each.is_symlink()]
+        waiting += reversed([each for each in visible if each.is_dir()])
+        found += [each.relative_to(root).as_posix() for each in visible if each.is_file()]
+    return found[:MAX_FILES]
+
+
+def choice(name: str, value: str, known: Iterable[str]) -> str:
+    """One of some known words, refused with the nearest where it is none."""
+    known = list(known)
+    if value not in known:
+        msg = f"{name} must be one of {', '.join(known)}, not {value!r}.{did_you_mean(value, known)}"
+        raise RefusedError(msg)
+    return value
+
+
+def limit_numbers() -> None:
+    """Let whole numbers be written with as many digits as the bounds of `maths` allow."""
+    sys.set_int_max_str_digits(0)

@@ -1,0 +1,143 @@
+"""The library that `toolbox` gives: entries as LangChain tools, with cards, effects and what was left out."""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from functools import wraps
+from inspect import signature
+from pathlib import Path
+from typing import Any
+
+from langchain_core.tools import BaseTool, StructuredTool, ToolException
+from langchain_core.tools.base import create_schema_from_function
+from langchain_core.utils.pydantic import get_fields
+
+from langchain_tooltree.errors import ConfigurationError, MissingExtraError, did_you_mean
+from langchain_tooltree.models import resolve_model
+from langchain_tooltree.toolbox.bounded import run_bounded
+from langchain_tooltree.toolbox.entries import DOMAINS, Entry, RefusedError, all_entries, perform
+from langchain_tooltree.tooltree.tools import ToolCard, ToolLibrary
+
+logger = logging.getLogger(__name__)
+
+ALSO = {"math": "maths"}
+"""Another spelling of a domain."""
+
+
+class Toolbox(ToolLibrary):
+    """A `ToolLibrary` of ready tools.
+
+    Attributes:
+        effects: What to pass as `effects`: all tools only read.
+        left_out: The tools that cannot be used, with what each lacks.
+    """
+
+    def __init__(self, tools: Iterable[BaseTool], cards: Iterable[ToolCard], left_out: Mapping[str, str]) -> None:
+        super().__init__(tools, cards)
+        self.effects: dict[str, str] = dict.fromkeys(self.names, "read")
+        self.left_out = dict(left_out)
+
+
+def chosen(wanted: Iterable[str], settings: dict[str, Any]) -> Toolbox:
+    """The tools of domains and of these names; see `toolbox`."""
+    entries = all_entries()
+    settings = _checked(settings)
+    usable: dict[str, Entry] = {}
+    left_out: dict[str, str] = {}
+    for each in list(wanted) or DOMAINS:
+        word = ALSO.get(each, each)
+        if word not in (*DOMAINS, *entries):
+            meant = did_you_mean(word, (*DOMAINS, *entries))
+            msg = f"There is no domain and no tool {each!r} in the toolbox.{meant} Domains: {', '.join(DOMAINS)}."
+            raise ConfigurationError(msg)
+        for entry in [entries[word]] if word in entries else [e for e in entries.values() if e.domain == word]:
+            lacking = entry.lacks(settings)
+            if lacking is None:
+                usable[entry.name] = entry
+            elif word in entries:
+                raise _missing(entry, *lacking)
+            else:
+                left_out[entry.name] = _lacks(*lacking)
+    if left_out:
+        told = "; ".join(f"{name} ({reason})" for name, reason in left_out.items())
+        logger.warning("The toolbox has left out %d tools: %s.", len(left_out), told)
+    if not usable:
+        msg = f"None of these tools can be used: {'; '.join(f'{name}: {why}' for name, why in left_out.items())}."
+        raise ConfigurationError(msg)
+    tools = [tool_of(entry, settings) for entry in usable.values()]
+    return Toolbox(tools, [ToolCard(each.name, "", examples=each.examples) for each in usable.values()], left_out)
+
+
+def _checked(settings: dict[str, Any]) -> dict[str, Any]:
+    """The settings, with models made of their names and the folder as a text; refused where they cannot be right."""
+    folder, seconds = settings["folder"], settings["seconds"]
+    if folder is not None and not Path(folder).is_dir():
+        msg = f"folder must be a folder that exists, got {str(folder)!r}."
+        raise ConfigurationError(msg)
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds <= 600:  # noqa: PLR2004 - nobody waits longer
+        msg = f"seconds must be a number above 0 and up to 600, got {seconds!r}."
+        raise ConfigurationError(msg)
+    for name in ("encyclopaedia", "wikidata", "pubmed"):
+        if settings[name] is not None and not str(settings[name]).startswith(("https://", "http://")):
+            msg = f"{name} must be the address of a service, such as https://..., got {settings[name]!r}."
+            raise ConfigurationError(msg)
+    models = {name: resolve_model(settings[name]) for name in ("model", "vision") if settings[name] is not None}
+
+    root = None if folder is None else str(Path(folder).resolve())
+
+    def run(entry: str, **arguments: Any) -> str:
+        return run_bounded(entry, {**arguments, "folder": root}, seconds)
+
+    return {**settings, **models, "run": run, "folder": root}
+
+
+def _lacks(kind: str, name: str) -> str:
+    if kind == "setting":
+        return f"needs {name}="
+    return f"needs the {kind} {name}"
+
+
+def _missing(entry: Entry, kind: str, name: str) -> Exception:
+    if kind == "package":
+        return MissingExtraError(
+            f"{entry.name} needs {name}, which is not installed: pip install 'langchain-tooltree[toolbox]'", name=name
+        )
+    if kind == "program":
+        return MissingExtraError(f"{entry.name} needs the program {name}; install it with your system's packages.")
+    return ConfigurationError(f"{entry.name} needs {name}: toolbox({entry.name!r}, {name}=...).")
+
+
+def tool_of(entry: Entry, settings: Mapping[str, Any]) -> StructuredTool:
+    """An entry as a LangChain tool, bounded, with refusals as `ToolException`s that the model reads."""
+    given = {name: settings[name] for name in entry.settings}
+    schema = create_schema_from_function(
+        entry.name,
+        entry.function,
+        filter_args=list(entry.settings),
+        parse_docstring=True,
+        error_on_invalid_docstring=True,
+    )
+
+    @wraps(entry.function)
+    def call(**arguments: Any) -> str:
+        try:
+            if entry.bounded:
+                return run_bounded(entry.name, {**arguments, **given}, settings["seconds"])
+            return perform(entry.name, {**arguments, **given})
+        except RefusedError as refused:
+            raise ToolException(str(refused)) from refused
+
+    return StructuredTool(
+        name=entry.name,
+        description=(entry.function.__doc__ or "").partition("\n\n")[0],
+        args_schema=schema,
+        func=_with_arguments(call, get_fields(schema)),
+        tags=[entry.domain],
+        handle_tool_error=True,
+    )
+
+
+def _with_arguments(call: Callable[..., str], names: Iterable[str]) -> Callable[..., str]:
+    """The function as its callers see it: without what the user has configured."""
+    known = signature(call)
+    call.__signature__ = known.replace(parameters=[known.parameters[name] for name in names])  # type: ignore[attr-defined]
+    return call

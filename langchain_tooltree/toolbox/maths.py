@@ -1,0 +1,289 @@
+"""Maths: a calculator, formulas, equations, calculus and statistics, on sympy.
+
+Sympy's own parser evaluates Python. Here, an expression is read as Python's syntax tree, and only numbers, names and
+the operators and functions listed below are built from it.
+"""
+
+import ast
+import math
+import operator
+import statistics as stats
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from langchain_tooltree.errors import did_you_mean, import_extra
+from langchain_tooltree.toolbox.entries import RefusedError, check_text, choice, entry
+
+MAX_EXPRESSION = 1_000
+"""Characters of an expression."""
+
+MAX_PARTS = 300
+"""Numbers, names and operators of an expression."""
+
+MAX_BITS = 40_000
+"""Bits of a whole number that a power may give: 12,000 digits, more than a result shows in full."""
+
+MAX_FACTORIAL = 3_000
+"""The largest argument of functions that grow like the factorial: 3000! has 9,131 digits."""
+
+MAX_NUMBERS = 100_000
+"""Numbers of which statistics are made."""
+
+DIGITS = 15
+"""Digits of a decimal result: what a float holds."""
+
+LONGEST_EXACT = 60
+"""Characters of an exact value that is shown beside its decimals."""
+
+OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.USub: operator.neg,
+    ast.UAdd: operator.pos,
+}
+NAMES = {"pi": "pi", "e": "E", "E": "E", "I": "I", "oo": "oo", "infinity": "oo"}
+FUNCTIONS = {
+    name: name
+    for name in (
+        *("sin", "cos", "tan", "asin", "acos", "atan", "atan2", "sinh", "cosh", "tanh", "exp", "sqrt", "cbrt", "root"),
+        *("floor", "ceiling", "sign", "gcd", "lcm", "factorial", "binomial", "fibonacci", "gamma", "erf", "isprime"),
+        *("re", "im", "arg", "conjugate"),
+    )
+} | {
+    "abs": "Abs",
+    "ln": "log",
+    "log": "log",
+    "min": "Min",
+    "max": "Max",
+    "ceil": "ceiling",
+    "mod": "Mod",
+    "nCr": "binomial",
+}
+EVERY, NONE = "Every value is a solution.", "There is no solution."
+GROWING = {"factorial", "binomial", "fibonacci", "gamma", "nCr"}
+
+
+def parsed(text: str) -> Any:
+    """An expression as sympy has it, built from its syntax tree."""
+    check_text("The expression", text, MAX_EXPRESSION)
+    try:
+        tree = ast.parse(text.strip().replace("^", "**"), mode="eval")
+        parts = sum(1 for _ in ast.walk(tree))
+    except (SyntaxError, ValueError) as error:
+        msg = f"{text!r} is no expression. Write products with *, as in 2*x, powers as x**2, and no '='."
+        raise RefusedError(msg) from error
+    if parts > MAX_PARTS:
+        msg = f"The expression has {parts} parts; at most {MAX_PARTS} are taken."
+        raise RefusedError(msg)
+    return _built(tree.body, import_extra("sympy", "toolbox", "maths"))
+
+
+def _built(node: ast.AST, sympy: Any) -> Any:  # noqa: PLR0911 - one return a form
+    match node:
+        case ast.Constant(value=bool() | str() | bytes() | None):
+            pass
+        case ast.Constant(value=int(number)):
+            return sympy.Integer(_small(sympy.Integer(number)))
+        case ast.Constant(value=float(number)) if math.isfinite(number):
+            return sympy.Rational(repr(number)) if 1e-300 < abs(number) < 1e300 else sympy.Float(number)  # noqa: PLR2004 - as a float's range
+        case ast.Name(id=name):
+            return getattr(sympy, NAMES[name]) if name in NAMES else sympy.Symbol(name)
+        case ast.UnaryOp(op=operation, operand=operand) if type(operation) in OPERATORS:
+            return OPERATORS[type(operation)](_built(operand, sympy))
+        case ast.BinOp(left=left, op=ast.Pow(), right=right):
+            return _power(_built(left, sympy), _built(right, sympy))
+        case ast.BinOp(left=left, op=operation, right=right) if type(operation) in OPERATORS:
+            return _small(OPERATORS[type(operation)](_built(left, sympy), _built(right, sympy)))
+        case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in FUNCTIONS:
+            return _applied(name, [_built(each, sympy) for each in arguments], sympy)
+        case ast.Call(func=ast.Name(id=name)):
+            msg = f"There is no function {name!r}.{did_you_mean(name, FUNCTIONS)} Known: {', '.join(FUNCTIONS)}."
+            raise RefusedError(msg)
+    msg = "Only numbers, names, + - * / // % **, parentheses and functions are understood."
+    raise RefusedError(msg)
+
+
+def _power(base: Any, exponent: Any) -> Any:
+    if base.is_number and exponent.is_number and exponent.is_real and base not in {-1, 0, 1}:
+        size = abs(exponent) * max(
+            1, *(abs(int(part)).bit_length() for part in (*base.as_numer_denom(),) if part.is_Integer), 1
+        )
+        if size > MAX_BITS:
+            msg = f"A power of more than {MAX_BITS:,} bits is not computed. Use logarithms, or round."
+            raise RefusedError(msg)
+    return base**exponent
+
+
+def _small(value: Any) -> Any:
+    if value.is_Rational and value.p.bit_length() + value.q.bit_length() > 2 * MAX_BITS:
+        msg = f"A number of more than {2 * MAX_BITS:,} bits is not computed."
+        raise RefusedError(msg)
+    return value
+
+
+def _applied(name: str, arguments: Sequence[Any], sympy: Any) -> Any:
+    if name in GROWING and any(each.is_number and abs(each) > MAX_FACTORIAL for each in arguments):
+        msg = f"{name} is computed up to {MAX_FACTORIAL:,} only."
+        raise RefusedError(msg)
+    if name in {"log", "ln"} and len(arguments) == 2:  # noqa: PLR2004 - the logarithm to a base
+        return sympy.log(arguments[0]) / sympy.log(arguments[1])
+    try:
+        result = getattr(sympy, FUNCTIONS[name])(*arguments)
+    except (TypeError, ValueError) as error:
+        msg = f"{name} cannot be applied to {', '.join(map(str, arguments))}: {error}"
+        raise RefusedError(msg) from error
+    return sympy.Integer(result) if isinstance(result, bool) else result
+
+
+def _symbol(name: str, expressions: Sequence[Any]) -> Any:
+    """The variable meant: the named one, or the only one there is."""
+    known = sorted({each for expression in expressions for each in expression.free_symbols}, key=str)
+    if not name and len(known) == 1:
+        return known[0]
+    found = [each for each in known if str(each) == name]
+    if found:
+        return found[0]
+    msg = f"variable must be one of {', '.join(map(str, known)) or 'none: there is no variable'}, not {name!r}."
+    raise RefusedError(msg)
+
+
+@entry("maths", {"expression": "12.5 * (3 + 4) / 2"}, {"expression": "sqrt(2) ^ 5"}, packages=("sympy",))
+def calculator(expression: str) -> str:
+    """Compute a number: arithmetic, powers, roots, logarithms, angles in radians, factorials, primes.
+
+    Args:
+        expression: Such as "0.15 * 1280" or "factorial(20) / 3^5". Products need *. % is the remainder.
+    """
+    value = parsed(expression)
+    if value.free_symbols:
+        names = ", ".join(sorted(map(str, value.free_symbols)))
+        msg = f"There is no value for {names}. Formulas are for transform_formula and solve_equations."
+        raise RefusedError(msg)
+    if not value.is_finite and value.is_finite is not None:
+        msg = f"{expression} has no value: it divides by zero or is infinite."
+        raise RefusedError(msg)
+    return _number(value)
+
+
+def _number(value: Any) -> str:
+    """A number, exact and as a decimal."""
+    if value.is_Integer:
+        return str(value)
+    decimal = value.evalf(DIGITS)
+    text = f"{float(decimal):.{DIGITS}g}" if decimal.is_Float and 1e-300 < abs(decimal) < 1e300 else str(decimal)  # noqa: PLR2004 - as above
+    if (value.is_Rational and not _repeats(value.q)) or len(str(value)) > LONGEST_EXACT:
+        return text
+    return f"{text} (exactly {value})"
+
+
+def _repeats(denominator: int) -> bool:
+    """Whether a fraction's decimals never end."""
+    for prime in (2, 5):
+        while denominator % prime == 0:
+            denominator //= prime
+    return denominator != 1
+
+
+@entry("maths", {"formula": "(x+1)^2 - x^2", "how": "expand"}, packages=("sympy",))
+def transform_formula(formula: str, how: str = "simplify") -> str:
+    """Rewrite a formula with letters: simplify, expand, factor it, or take it apart into partial fractions.
+
+    Args:
+        formula: Such as "(x^2 - 1)/(x - 1)".
+        how: simplify, expand, factor or apart.
+    """
+    sympy = import_extra("sympy", "toolbox", "transform_formula")
+    return str(getattr(sympy, choice("how", how, ("simplify", "expand", "factor", "apart")))(parsed(formula)))
+
+
+@entry(
+    "maths",
+    {"equations": ["x + y = 10", "x - y = 2"]},
+    {"equations": ["x^2 - 5*x + 6 = 0"], "variables": ["x"]},
+    packages=("sympy",),
+)
+def solve_equations(equations: list[str], variables: list[str] | None = None) -> str:
+    """Solve an equation or a system of equations, exactly, and with decimals where solutions are not whole.
+
+    Args:
+        equations: Each with one =, such as ["2*x + 3 = 11"].
+        variables: What to solve for; all letters if left out.
+    """
+    sympy = import_extra("sympy", "toolbox", "solve_equations")
+    sides = [[parsed(side) for side in each.replace("==", "=").split("=")] for each in equations]
+    if not sides or any(len(each) != 2 for each in sides):  # noqa: PLR2004 - left and right
+        msg = "Each equation needs one '=', such as '2*x + 3 = 11'."
+        raise RefusedError(msg)
+    differences = [left - right for left, right in sides]
+    letters = sorted({each for difference in differences for each in difference.free_symbols}, key=str)
+    wanted = [_symbol(name, differences) for name in variables] if variables else letters
+    if not wanted:
+        return EVERY if all(difference.equals(0) for difference in differences) else NONE
+    solutions = sympy.solve(differences, wanted, dict=True)
+    if not solutions:
+        return EVERY if all(each.equals(0) for each in differences) else NONE
+    lines = (", ".join(f"{name} = {_solution(value)}" for name, value in each.items()) for each in solutions)
+    return "\n".join(lines)
+
+
+def _solution(value: Any) -> str:
+    return _number(value) if value.is_number else str(value)
+
+
+@entry(
+    "maths",
+    {"operation": "derivative", "formula": "x^3 * sin(x)"},
+    {"operation": "integral", "formula": "x^2", "start": "0", "end": "3"},
+    {"operation": "limit", "formula": "sin(x)/x", "end": "0"},
+    packages=("sympy",),
+)
+def calculus(operation: str, formula: str, variable: str = "", start: str = "", end: str = "") -> str:
+    """Derivatives, integrals, limits, sums and Taylor series of a formula.
+
+    Args:
+        operation: derivative, integral, limit, sum or series.
+        formula: Such as "x^2 * exp(-x)".
+        variable: The letter; may be left out where there is only one.
+        start: Lower bound of an integral or a sum; both bounds or none.
+        end: Upper bound of an integral or a sum; for a limit or a series, the point (0 if left out).
+    """
+    sympy = import_extra("sympy", "toolbox", "calculus")
+    choice("operation", operation, ("derivative", "integral", "limit", "sum", "series"))
+    body = parsed(formula)
+    letter = _symbol(variable, [body])
+    if operation == "derivative":
+        return str(sympy.diff(body, letter))
+    if operation in {"limit", "series"}:
+        point = parsed(end or "0")
+        return str(sympy.limit(body, letter, point) if operation == "limit" else sympy.series(body, letter, point))
+    if bool(start) != bool(end) or (operation == "sum" and not start):
+        msg = "Give both start and end."
+        raise RefusedError(msg)
+    bounds = (letter, parsed(start), parsed(end)) if start else letter
+    done = sympy.integrate(body, bounds) if operation == "integral" else sympy.summation(body, bounds)
+    if done.has(sympy.Integral, sympy.Sum) and not done.free_symbols:
+        done = done.evalf(DIGITS)
+    elif done.has(sympy.Integral):
+        return f"No closed form was found: {done}"
+    return _number(done) if done.is_number else str(sympy.simplify(done))
+
+
+@entry("maths", {"numbers": [2, 4, 4, 10]})
+def statistics(numbers: list[float]) -> str:
+    """Count, sum, mean, median, standard deviation, smallest and largest of numbers.
+
+    Args:
+        numbers: The numbers.
+    """
+    if not 0 < len(numbers) <= MAX_NUMBERS or not all(map(math.isfinite, numbers)):
+        msg = f"Give 1 to {MAX_NUMBERS:,} finite numbers, got {len(numbers):,}."
+        raise RefusedError(msg)
+    found: dict[str, float] = {"count": len(numbers), "sum": math.fsum(numbers), "mean": stats.fmean(numbers)}
+    found |= {"median": stats.median(numbers), "min": min(numbers), "max": max(numbers)}
+    if len(numbers) > 1:
+        found["standard deviation (sample)"] = stats.stdev(numbers)
+    return "\n".join(f"{name}: {value:.{DIGITS}g}" for name, value in found.items())

@@ -1,0 +1,138 @@
+"""Tables: SQL over CSV, Parquet and JSON files of the folder, in memory, by duckdb."""
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+from langchain_tooltree.errors import did_you_mean, import_extra
+from langchain_tooltree.toolbox.entries import RefusedError, check_text, entry, inside, names_in
+
+MAX_SQL = 10_000
+"""Characters of a query."""
+
+MAX_ROWS = 100
+"""Rows of a result. A query that aggregates needs fewer, one with LIMIT and OFFSET sees the rest."""
+
+MAX_CELL = 300
+"""Characters of one value of a result."""
+
+MAX_TABLES = 20
+"""Files of one query."""
+
+MEMORY = "1GB"
+"""What duckdb may use; it writes nothing to the disk."""
+
+NO_EXTENSIONS = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
+LOCKS = ("enable_external_access = false", "python_enable_replacements = false", "lock_configuration = true")
+"""Settings after which a database reads no file, no variable of this process, and keeps these settings."""
+
+READERS = {
+    ".csv": "read_csv",
+    ".tsv": "read_csv",
+    ".parquet": "read_parquet",
+    ".json": "read_json",
+    ".jsonl": "read_json",
+    ".ndjson": "read_json",
+}
+
+
+@contextmanager
+def _loaded(files: list[str], folder: str) -> Iterator[tuple[Any, dict[str, str]]]:
+    """A database with the files as tables, which from then on reaches nothing outside itself; and the tables' names."""
+    duckdb = import_extra("duckdb", "toolbox", "tables")
+    if not 0 < len(files) <= MAX_TABLES:
+        msg = f"Name 1 to {MAX_TABLES} files. There are: {', '.join(_tables(folder)) or 'none'}."
+        raise RefusedError(msg)
+    options = {"memory_limit": MEMORY, "threads": "2", "temp_directory": "", **NO_EXTENSIONS}
+    with closing(duckdb.connect(":memory:", config=options)) as database:
+        names: dict[str, str] = {}
+        for file in files:
+            path = inside(folder, file)
+            if path.suffix.lower() not in READERS:
+                msg = f"{file!r} is no table. Known endings: {', '.join(READERS)}."
+                raise RefusedError(msg)
+            name = _table_name(path, names)
+            names[name] = file
+            # What the reader expands, such as a star, is part of a name here: inside() has found this very file.
+            plain = "".join(f"[{each}]" if each in "*?[" else each for each in str(path))
+            reader = READERS[path.suffix.lower()]
+            try:
+                database.execute(f'CREATE TABLE "{name}" AS SELECT * FROM {reader}(?)', [plain])  # noqa: S608 - our own names
+            except duckdb.Error as error:
+                msg = f"{file!r} cannot be read as a table: {str(error)[:300]}"
+                raise RefusedError(msg) from error
+        for setting in LOCKS:
+            database.execute(f"SET {setting}")
+        yield database, names
+
+
+def _table_name(path: Path, taken: dict[str, str]) -> str:
+    name = "".join(each if each.isascii() and each.isalnum() else "_" for each in path.stem.lower()) or "table"
+    name = f"t_{name}" if name[0].isdigit() else name
+    return name if name not in taken else f"{name}_{len(taken) + 1}"
+
+
+def _tables(folder: str) -> list[str]:
+    return [name for name in names_in(folder) if Path(name).suffix.lower() in READERS][:MAX_ROWS]
+
+
+@entry("tables", {"files": ["sales.csv"]}, packages=("duckdb",))
+def describe_tables(files: list[str] | None = None, *, folder: str) -> str:
+    """Columns, types, number of rows and first rows of table files; without files, the names of all table files.
+
+    Args:
+        files: CSV, Parquet or JSON files of the folder.
+    """
+    if not files:
+        return "\n".join(_tables(folder)) or "There are no table files."
+    told = []
+    with _loaded(files, folder) as (database, names):
+        for name, file in names.items():
+            columns = ", ".join(f"{row[0]} {row[1]}" for row in database.execute(f'DESCRIBE "{name}"').fetchall())
+            rows = database.execute(f'SELECT count(*) FROM "{name}"').fetchone()[0]  # noqa: S608 - our own names
+            first = _written(database.execute(f'SELECT * FROM "{name}" LIMIT 3'))  # noqa: S608 - as above
+            told.append(f"{file} is the table {name}: {rows:,} rows\n{columns}\n{first}")
+    return "\n\n".join(told)
+
+
+@entry(
+    "tables",
+    {"sql": "SELECT region, sum(amount) FROM sales GROUP BY region ORDER BY 2 DESC", "files": ["sales.csv"]},
+    packages=("duckdb",),
+)
+def query_tables(sql: str, files: list[str], *, folder: str) -> str:
+    """Answer one SQL query (DuckDB's dialect) over table files. The table of sales.csv is named sales.
+
+    Args:
+        sql: One SELECT. It reads nothing but the tables of these files.
+        files: The CSV, Parquet or JSON files of the folder that the query uses.
+    """
+    duckdb = import_extra("duckdb", "toolbox", "query_tables")
+    with _loaded(files, folder) as (database, names):
+        try:
+            statements = database.extract_statements(check_text("sql", sql, MAX_SQL))
+            if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
+                msg = "Only one SELECT statement is answered."
+                raise RefusedError(msg)
+            return _written(database.execute(statements[0]))
+        except duckdb.Error as error:
+            meant = next((did_you_mean(word, names) for word in sql.split() if did_you_mean(word, names)), "")
+            msg = f"{str(error)[:800]} Tables: {', '.join(names)}.{meant}"
+            raise RefusedError(msg) from error
+
+
+def _written(result: Any) -> str:
+    """Rows as text: a line each, the names of columns first."""
+    rows = result.fetchmany(MAX_ROWS + 1)
+    lines = [" | ".join(str(column[0])[:MAX_CELL] for column in result.description)]
+    lines += [" | ".join(_cell(value) for value in row) for row in rows[:MAX_ROWS]]
+    lines += [f"[more rows: the first {MAX_ROWS} are shown; aggregate, or use LIMIT and OFFSET]"] * (
+        len(rows) > MAX_ROWS
+    )
+    return "\n".join(lines)
+
+
+def _cell(value: Any) -> str:
+    text = "" if value is None else " ".join(str(value).split())
+    return text if len(text) <= MAX_CELL else f"{text[:MAX_CELL]}…"

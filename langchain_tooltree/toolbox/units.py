@@ -1,0 +1,155 @@
+"""Units and dates: pint and dateutil."""
+
+from datetime import date, datetime, timedelta
+from functools import cache
+from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
+
+from langchain_tooltree.errors import did_you_mean, import_extra
+from langchain_tooltree.toolbox.entries import RefusedError, check_text, entry
+
+MAX_UNIT = 100
+"""Characters of a unit or a date."""
+
+DIGITS = 10
+"""Digits of a converted value: definitions of units have as many."""
+
+PIECES = ("years", "months", "weeks", "days", "hours", "minutes", "seconds")
+MAX_AMOUNT = 1_000_000
+"""The most of a unit of time that is added to a date."""
+
+
+@cache
+def _registry() -> Any:
+    return import_extra("pint", "toolbox", "convert_units").UnitRegistry(autoconvert_offset_to_baseunit=True)
+
+
+def _unit(text: str) -> Any:
+    """A unit, from names, * / ** and whole numbers alone, so that its parser is given nothing to compute at length."""
+    check_text("A unit", text, MAX_UNIT)
+    numbers = "".join(each if each.isdigit() else " " for each in text).split()
+    if any(len(number) > 2 for number in numbers) or text.count("**") + text.count("^") > 5:  # noqa: PLR2004 - as in m**2
+        msg = f"{text!r} is no unit. Write names and powers, such as km/h or kg*m**2."
+        raise RefusedError(msg)
+    try:
+        return _registry().Unit(text)
+    except Exception as error:
+        msg = f"{text!r} is no unit that is known: {error}. Write it as km/h, degC, US gallon as gallon, kilowatt_hour."
+        raise RefusedError(msg) from error
+
+
+@entry(
+    "units",
+    {"value": 26.2, "unit": "mile", "to": "km"},
+    {"value": 100, "unit": "degF", "to": "degC"},
+    {"value": 90, "unit": "km/h", "to": "m/s"},
+    packages=("pint",),
+)
+def convert_units(value: float, unit: str, to: str) -> str:
+    """Convert a value from one physical unit to another. Money is not known.
+
+    Args:
+        value: The number.
+        unit: Its unit, such as mile, kg, km/h, degF, kWh, MiB.
+        to: The unit wanted.
+    """
+    source, target = _unit(unit), _unit(to)
+    if source.dimensionality != target.dimensionality:
+        msg = f"{unit} measures {source.dimensionality}, and {to} measures {target.dimensionality}."
+        raise RefusedError(msg)
+    converted = _registry().Quantity(value, source).to(target).magnitude
+    return f"{value:g} {unit} = {converted:.{DIGITS}g} {to}"
+
+
+def _moment(text: str) -> datetime:
+    parser = import_extra("dateutil.parser", "toolbox", "dates")
+
+    check_text("A date", text, MAX_UNIT)
+    try:
+        found: datetime = parser.isoparse(text.strip())
+    except ValueError:
+        try:
+            found = parser.parse(text, default=datetime(1, 1, 1))  # noqa: DTZ001 - as local as the text
+            again = parser.parse(text, default=datetime(2, 2, 2))  # noqa: DTZ001 - as above
+        except (ValueError, OverflowError) as error:
+            msg = f"{text!r} is no date. Write it as 2026-03-01 or 2026-03-01T14:30."
+            raise RefusedError(msg) from error
+        if found.date() != again.date():
+            msg = f"{text!r} lacks its day, month or year. Write it as 2026-03-01."
+            raise RefusedError(msg) from None
+    return found
+
+
+@entry("units", {"start": "2026-03-01", "end": "2026-12-24"}, packages=("dateutil",))
+def time_between(start: str, end: str) -> str:
+    """How long it is from one date or moment to another: days, working days, and years, months and days.
+
+    Args:
+        start: Such as 2026-03-01 or 2026-03-01T14:30+01:00.
+        end: The same form; earlier than start gives negative numbers.
+    """
+    relativedelta = import_extra("dateutil.relativedelta", "toolbox", "time_between").relativedelta
+    first, last = _moment(start), _moment(end)
+    if (first.tzinfo is None) != (last.tzinfo is None):
+        msg = "One of them has a time zone and the other one has none. Give both or none."
+        raise RefusedError(msg)
+    apart, parts = last - first, relativedelta(last, first)
+    named = [f"{value} {name}" for name in PIECES if name != "weeks" and (value := getattr(parts, name))]
+    days = apart / timedelta(days=1)
+    return (
+        f"{days:.10g} days ({days / 7:.6g} weeks), or {', '.join(named) or 'no time'}; "
+        f"{_working_days(first.date(), last.date())} working days (Monday to Friday, the last day left out)"
+    )
+
+
+def _working_days(first: date, last: date) -> int:
+    if last < first:
+        return -_working_days(last, first)
+    weeks, rest = divmod((last - first).days, 7)
+    return weeks * 5 + sum((first.weekday() + each) % 7 < 5 for each in range(rest))  # noqa: PLR2004 - Saturday
+
+
+@entry("units", {"start": "2024-01-31", "amount": 1, "unit": "months"}, packages=("dateutil",))
+def add_to_date(start: str, amount: int, unit: str = "days") -> str:
+    """The date or moment that lies some time after another one, or before it, and its weekday.
+
+    Args:
+        start: Such as 2026-03-01 or 2026-03-01T14:30.
+        amount: How many; negative for before.
+        unit: years, months, weeks, days, hours, minutes or seconds.
+    """
+    relativedelta = import_extra("dateutil.relativedelta", "toolbox", "add_to_date").relativedelta
+    unit = unit if unit.endswith("s") else f"{unit}s"
+    if unit not in PIECES or abs(amount) > MAX_AMOUNT:
+        msg = f"unit must be one of {', '.join(PIECES)}, and amount at most {MAX_AMOUNT:,}."
+        raise RefusedError(msg)
+    try:
+        moment: datetime = _moment(start) + relativedelta(**{unit: amount})
+    except (ValueError, OverflowError) as error:
+        msg = "That lies outside the years 1 to 9999."
+        raise RefusedError(msg) from error
+    whole = (moment.hour, moment.minute, moment.second) == (0, 0, 0) and ":" not in start
+    return f"{moment.date() if whole else moment.isoformat()} ({moment:%A})"
+
+
+@entry("units", {"moment": "2026-07-01T09:00", "zone": "Europe/Berlin", "to": "Asia/Tokyo"}, packages=("dateutil",))
+def convert_time_zone(moment: str, zone: str, to: str) -> str:
+    """What time it is elsewhere at a given moment.
+
+    Args:
+        moment: Such as 2026-07-01T09:00.
+        zone: Its zone, such as Europe/Berlin or UTC.
+        to: The zone wanted.
+    """
+    here = _moment(moment).replace(tzinfo=_zone(zone))
+    there = here.astimezone(_zone(to))
+    return f"{here:%Y-%m-%d %H:%M} in {zone} is {there:%Y-%m-%d %H:%M} in {to} ({there:%A}, UTC{there:%z})"
+
+
+def _zone(name: str) -> ZoneInfo:
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        meant = did_you_mean(name, available_timezones())
+        msg = f"{name!r} is no time zone. Write it as Europe/Berlin or UTC.{meant}"
+        raise RefusedError(msg) from error

@@ -1,0 +1,239 @@
+"""Each tool of the toolbox: right answers, and a text that helps where the input is wrong."""
+
+import json
+
+import httpx
+import pytest
+from langchain_core.documents import Document
+
+from tests.internals.toolbox import bounded
+from tests.unit_tests.toolbox.conftest import SERVICES, model_that_says
+
+pytestmark = pytest.mark.slow  # they start a process
+
+ANSWERS = [
+    ("calculator", {"expression": "0.1 + 0.2"}, "0.3"),
+    ("calculator", {"expression": "2^10 - 24"}, "1000"),
+    ("calculator", {"expression": "1/3"}, "0.333333333333333 (exactly 1/3)"),
+    ("calculator", {"expression": "log(8, 2)"}, "3 (exactly"),
+    ("calculator", {"expression": "sin(pi/6) + max(1, 2)"}, "2.5"),
+    ("calculator", {"expression": "factorial(20) // 7 % 997"}, "679"),
+    ("transform_formula", {"formula": "(x^2 - 1)/(x - 1)"}, "x + 1"),
+    ("transform_formula", {"formula": "x^2 - y^2", "how": "factor"}, "(x - y)*(x + y)"),
+    ("solve_equations", {"equations": ["x + y = 10", "x - y = 2"]}, "x = 6, y = 4"),
+    ("solve_equations", {"equations": ["x^2 = 2*x"]}, "x = 0\nx = 2"),
+    ("solve_equations", {"equations": ["x = x + 1"]}, "There is no solution."),
+    ("calculus", {"operation": "derivative", "formula": "x^3"}, "3*x**2"),
+    ("calculus", {"operation": "integral", "formula": "x^2", "start": "0", "end": "3"}, "9"),
+    ("calculus", {"operation": "limit", "formula": "sin(x)/x"}, "1"),
+    ("calculus", {"operation": "sum", "formula": "1/n^2", "start": "1", "end": "oo"}, "(exactly pi**2/6)"),
+    ("statistics", {"numbers": [2, 4, 4, 10]}, "mean: 5\nmedian: 4"),
+    ("convert_units", {"value": 26.2, "unit": "mile", "to": "km"}, "42.1648128 km"),
+    ("convert_units", {"value": 100, "unit": "degC", "to": "degF"}, "212 degF"),
+    ("time_between", {"start": "2026-03-01", "end": "2026-12-24"}, "298 days"),
+    ("time_between", {"start": "2026-11-20", "end": "2026-11-24"}, " 2 working days"),
+    ("add_to_date", {"start": "2024-01-31", "amount": 1, "unit": "month"}, "2024-02-29 (Thursday)"),
+    ("add_to_date", {"start": "1 March 2026 10:00", "amount": -2, "unit": "hours"}, "2026-03-01T08:00:00 (Sunday)"),
+    (
+        "convert_time_zone",
+        {"moment": "2026-07-01T09:00", "zone": "Europe/Berlin", "to": "Asia/Tokyo"},
+        "2026-07-01 16:00 in Asia/Tokyo",
+    ),
+    ("describe_tables", {}, "sales.csv\nstaff.json"),
+    ("describe_tables", {"files": ["sales.csv"]}, "the table sales: 3 rows\nregion VARCHAR, amount BIGINT"),
+    (
+        "query_tables",
+        {
+            "sql": "SELECT name, sum(amount) AS total FROM sales JOIN staff USING (region) GROUP BY name ORDER BY name",
+            "files": ["sales.csv", "staff.json"],
+        },
+        "name | total\nAda | 15\nBen | 20",
+    ),
+    ("find_pattern", {"pattern": r"(\d+)-(\d+)", "text": "a 12-34"}, "'12-34' at 2, groups ('12', '34')"),
+    ("find_pattern", {"pattern": "b+", "text": "abbc", "replacement": "x"}, "1 replaced:\naxc"),
+    ("find_pattern", {"pattern": "z", "text": "abc"}, "There is no match."),
+    ("compare_texts", {"old": "a\nb\nc", "new": "a\nx\nc"}, "-b\n+x"),
+    ("compare_texts", {"old": "a", "new": "a"}, "The texts are the same."),
+    (
+        "count_words",
+        {"text": "To be, or not to be."},
+        "6 words, 20 characters, 1 sentences, 1 lines; most frequent: to 2",
+    ),
+    ("count_words", {"text": "To be, or not to be.", "word": "BE"}, "occurs 2 times"),
+    ("guess_language", {"text": "Das ist nicht der Weg zu dem Haus."}, "German"),
+    ("guess_language", {"text": "Где находится вокзал и как это по пути?"}, "Russian"),
+    ("guess_language", {"text": "東京は日本の首都です。"}, "Japanese"),
+    ("list_files", {"ending": ".txt"}, "sub/deep.txt (13 bytes)"),
+    ("read_document", {"file": "report.pdf"}, "# Page 1\nProfit rose to 42 million.\n# Page 2\nOutlook is stable."),
+    ("read_document", {"file": "page.html"}, "Title: Prices\n## Cars\nA red car\nOslo | 80"),
+    ("read_document", {"file": "letter.docx"}, "# Offer\nWe offer 12 chairs."),
+    ("outline_document", {"file": "notes.md"}, "Leave: 24 characters\n  Sick leave: 12 characters"),
+    ("search_documents", {"words": "NEEDLE"}, "sub/deep.txt, line 1: a needle here"),
+    ("search_documents", {"words": "profit million"}, "report.pdf, line 2: Profit rose"),
+    ("image_size", {"image": "flag.png"}, "80 x 40 pixels, PNG, RGB"),
+    (
+        "crop_image",
+        {"image": "flag.png", "x": 40, "y": 0, "width": 20, "height": 10},
+        "flag.png#xywh=40,0,20,10&zoom=1",
+    ),
+    ("zoom_image", {"image": "flag.png", "part": "top right"}, "flag.png#xywh=40,0,40,20&zoom=4"),
+    (
+        "crop_image",
+        {"image": "flag.png#xywh=40,0,40,20&zoom=4", "x": 80, "y": 40, "width": 40, "height": 40},
+        "flag.png#xywh=60,10,10,10&zoom=4",
+    ),
+    ("image_size", {"image": "flag.png#xywh=40,0,40,20&zoom=4"}, "at 40, 0: 40 x 20 pixels, enlarged 4 times"),
+    ("image_colours", {"image": "flag.png#xywh=40,0,40,20&zoom=4"}, "#ff0000 100%"),
+]
+WRONG = [
+    ("calculator", {"expression": "2x"}, "Write products with *"),
+    ("calculator", {"expression": "x + 1"}, "There is no value for x"),
+    ("calculator", {"expression": "1/0"}, "divides by zero"),
+    ("calculator", {"expression": "sine(1)"}, "Did you mean 'sin'"),
+    ("transform_formula", {"formula": "x", "how": "expnd"}, "Did you mean 'expand'"),
+    ("solve_equations", {"equations": ["x + 1"]}, "Each equation needs one '='"),
+    ("solve_equations", {"equations": ["x = 1"], "variables": ["y"]}, "variable must be one of x"),
+    ("calculus", {"operation": "integral", "formula": "x", "start": "1"}, "Give both"),
+    ("calculus", {"operation": "derivative", "formula": "x*y"}, "variable must be one of x, y"),
+    ("statistics", {"numbers": []}, "Give 1 to 100,000"),
+    ("convert_units", {"value": 1, "unit": "kg", "to": "m"}, "kg measures [mass]"),
+    ("convert_units", {"value": 1, "unit": "EUR", "to": "USD"}, "no unit that is known"),
+    ("time_between", {"start": "March", "end": "2026-01-01"}, "lacks its day"),
+    ("time_between", {"start": "2026-01-01T10:00Z", "end": "2026-01-01"}, "has a time zone"),
+    ("add_to_date", {"start": "9999-12-31", "amount": 1}, "outside the years"),
+    (
+        "convert_time_zone",
+        {"moment": "2026-01-01", "zone": "Europe/Berln", "to": "UTC"},
+        "Did you mean 'Europe/Berlin'",
+    ),
+    ("query_tables", {"sql": "SELECT * FROM sale", "files": ["sales.csv"]}, "Did you mean 'sales'"),
+    ("query_tables", {"sql": "SELECT 1", "files": []}, "There are: sales.csv, staff.json"),
+    ("query_tables", {"sql": "SELECT 1", "files": ["notes.md"]}, "is no table"),
+    ("find_pattern", {"pattern": "(", "text": ""}, "no regular expression"),
+    ("guess_language", {"text": "12345"}, "no letters"),
+    ("read_document", {"file": "reprt.pdf"}, "Did you mean 'report.pdf'"),
+    ("read_document", {"file": "flag.png"}, "is no text"),
+    ("search_documents", {"words": " "}, "at least one word"),
+    ("image_size", {"image": "notes.md"}, "no image that can be opened"),
+    ("crop_image", {"image": "flag.png", "x": 70, "y": 0, "width": 20, "height": 10}, "does not lie within"),
+    ("zoom_image", {"image": "flag.png", "factor": 99}, "16 times at most"),
+    ("image_colours", {"image": "flag.png#here"}, "names no detail"),
+    ("image_colours", {"image": "flag.png#xywh=0,0,81,40&zoom=1"}, "lies outside"),
+]
+
+
+@pytest.mark.parametrize(("tool", "arguments", "expected"), ANSWERS)
+def test_answers_are_right(call, tool, arguments, expected):
+    content, refused = call(tool, **arguments)
+    assert not refused
+    assert expected in content
+
+
+@pytest.mark.parametrize(("tool", "arguments", "expected"), WRONG)
+def test_bad_input_is_answered_with_what_helps(call, tool, arguments, expected):
+    content, refused = call(tool, **arguments)
+    assert refused, content
+    assert expected in content
+
+
+def test_models_are_asked_with_the_text_or_the_detail_and_told_that_it_is_data(call):
+    model = model_that_says("Friday now.", "A flag.", "flag, red", "Red.", "500, 0, 1000, 500, sign\nnothing else")
+    assert call("summarise_text", {"model": model}, text="The meeting was moved to Friday.")[0] == "Friday now."
+    assert call("caption_image", {"vision": model}, image="flag.png")[0] == "A flag."
+    assert call("tag_image", {"vision": model}, image="flag.png")[0] == "flag, red"
+    assert call("ask_image", {"vision": model}, image="flag.png", question="Which colour?")[0] == "Red."
+    found, refused = call("locate_in_image", {"vision": model}, image="flag.png", thing="sign")
+    assert (found, refused) == ("sign: flag.png#xywh=40,0,40,20&zoom=1", False)
+
+
+def test_text_in_an_image_is_read_by_the_program(call, tmp_path, monkeypatch):
+    program = tmp_path / "tesseract"
+    program.write_text("#!/bin/sh\n[ $4 = deu ] && { echo no language >&2; exit 1; }\nhead -c 4 | tail -c 3\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    bounded.end_all()  # a process keeps the path that it was started with
+    assert call("read_image_text", image="flag.png") == ("PNG", False)
+    assert call("read_image_text", image="flag.png", language="deu") == ("tesseract failed: no language\n", True)
+    assert call("read_image_text", image="flag.png", language="-c x")[1]
+
+
+@pytest.fixture
+def service(monkeypatch):
+    """Answers instead of the network, and the requests that came."""
+    came = []
+
+    def serve(*answers):
+        left = list(answers)
+
+        def answer(request):
+            came.append(request)
+            content = left.pop(0)
+            return content if isinstance(content, httpx.Response) else httpx.Response(200, json=content)
+
+        client = httpx.Client(transport=httpx.MockTransport(answer))
+        monkeypatch.setattr(httpx, "stream", client.stream)
+        return came
+
+    return serve
+
+
+def test_an_encyclopaedia_gives_articles_in_their_order(call, service):
+    pages = [{"title": "B", "extract": "two", "index": 2}, {"title": "A", "extract": "one", "index": 1}]
+    came = service({"query": {"pages": pages}}, {})
+    assert call("search_encyclopaedia", SERVICES, query="a")[0] == "A: one\n\nB: two"
+    assert (came[0].url.host, came[0].url.params["gsrsearch"]) == ("wiki.test", "a")
+    assert call("search_encyclopaedia", SERVICES, query="a")[0] == "Nothing was found."
+
+
+def test_a_knowledge_graph_gives_rows(call, service):
+    came = service({"head": {"vars": ["n"]}, "results": {"bindings": [{"n": {"value": "7"}}]}}, {"boolean": True}, [])
+    assert call("query_knowledge_graph", SERVICES, sparql="SELECT ?n WHERE {}")[0] == "n\n7"
+    assert came[0].headers["accept"] == "application/sparql-results+json"
+    assert call("query_knowledge_graph", SERVICES, sparql="ASK {}")[0] == "true"
+    assert call("query_knowledge_graph", SERVICES, sparql="ASK {}") == (
+        "graph.test answered in a form that is not known.",
+        True,
+    )
+
+
+def test_pubmed_gives_titles(call, service):
+    article = {"title": "On <i>x</i>", "source": "Nature", "pubdate": "2026 May"}
+    service({"esearchresult": {"idlist": ["12"]}}, {"result": {"12": article}})
+    assert call("search_pubmed", SERVICES, query="x")[0] == "On x Nature, 2026 May. PMID 12"
+
+
+def test_wolfram_alpha_gives_its_text_and_never_the_key(call, service):
+    service(httpx.Response(200, text="5.2 au"), httpx.Response(501, text="KEY-1 cannot <b>do</b> that"))
+    assert call("ask_wolfram_alpha", SERVICES, question="jupiter") == ("5.2 au", False)
+    assert call("ask_wolfram_alpha", SERVICES, question="jupiter") == (
+        "api.wolframalpha.com answered 501: (key) cannot do that",
+        True,
+    )
+
+
+def test_a_search_of_the_users_own_is_called(call):
+    assert call("search_web", {"search": lambda query: [Document(f"about {query}")]}, query="x") == ("about x", False)
+    assert call("search_web", {"search": lambda query: query / 2}, query="x")[1]
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (httpx.Response(302, headers={"Location": "http://169.254.169.254/"}), "answered 302"),
+        (httpx.Response(200, text="<html>"), "did not answer with JSON"),
+        (httpx.Response(200, content=b"[" * 200_000), "did not answer with JSON"),
+        (httpx.Response(200, content=b"x" * 2_000_001), "more than 2,000,000 bytes"),
+    ],
+)
+def test_a_service_that_answers_otherwise_is_refused_and_not_followed(call, service, answer, said):
+    came = service(answer)
+    content, refused = call("search_encyclopaedia", SERVICES, query="a")
+    assert refused
+    assert said in content
+    assert len(came) == 1
+
+
+def test_services_get_json_of_any_shape(call, service):
+    for shape in ([], 1, {"query": 1}, {"query": {"pages": [1]}}, {"query": {"pages": [{}]}}):
+        service(json.loads(json.dumps(shape)))
+        assert "form that is not known" in call("search_encyclopaedia", SERVICES, query="a")[0]

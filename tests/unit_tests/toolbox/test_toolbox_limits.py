@@ -1,0 +1,312 @@
+"""Hostile input: no tool leaves its folder, runs what it is given, or takes longer or more than it may."""
+
+import base64
+import subprocess
+import sys
+import time
+import zipfile
+import zlib
+from pathlib import Path
+
+import pytest
+
+from langchain_tooltree.toolbox import toolbox
+from tests.internals.toolbox import bounded
+from tests.unit_tests.toolbox.conftest import SERVICES, model_that_says, write_docx
+
+pytestmark = pytest.mark.slow  # they start processes
+
+QUICK = {"seconds": 0.4}
+"""Long enough for any small call."""
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "10**10**10",
+        "9**9**9**9",
+        "factorial(10**9)",
+        "factorial(factorial(20))",
+        "2**-10**9",
+        "(1/3)**10**8",
+        "binomial(10**9, 10**8)",
+        "exp(exp(exp(exp(10))))",
+        "1e999",
+        "1" * 2_000,
+        "(" * 500 + "1" + ")" * 500,
+        "-" * 900 + "1",
+        "+".join(["1"] * 400),
+        "__import__('os').system('true')",
+        "(1).__class__.__bases__",
+        "[x for x in (1,)]",
+        "lambda: 1",
+        "'a' * 10**9",
+        "open('x')",
+        "sqrt(x=1)",
+        "sin(*[1])",
+        "S('1')",
+        "9 if 1 else 2",
+        "1 << 10**9",
+        "\0",
+        "",
+    ],
+)
+def test_expressions_compute_little_and_run_nothing(call, expression):
+    start = time.monotonic()
+    content, refused = call("calculator", {"seconds": 3}, expression=expression)
+    assert refused, content
+    assert "Traceback" not in content
+    assert time.monotonic() - start < 3
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("find_pattern", {"pattern": "(a+)+$", "text": "a" * 40 + "b"}),
+        ("transform_formula", {"formula": "(x+y+z+w)^900", "how": "expand"}),
+        (
+            "query_tables",
+            {
+                "sql": "SELECT sum(sin(a.range + b.range)) FROM range(10000000) a, range(10000000) b",
+                "files": ["sales.csv"],
+            },
+        ),
+        (
+            "query_tables",
+            {
+                "sql": "WITH RECURSIVE t AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM t) SELECT sum(n) FROM t",
+                "files": ["sales.csv"],
+            },
+        ),
+    ],
+)
+def test_what_takes_too_long_is_ended_and_the_next_call_works(call, tool, arguments):
+    start = time.monotonic()
+    content, refused = call(tool, QUICK, **arguments)
+    assert refused
+    assert "was stopped: it took longer than 0.4 seconds" in content
+    assert time.monotonic() - start < 8  # seconds; with the start of a process on a busy machine
+    assert call("count_words", text="a b")[1] is False
+
+
+@pytest.mark.parametrize("pattern", ["a" * 501, "(?P<a", r"(?<=a+)b", "a{99999999999}"])
+def test_patterns_are_bounded(call, pattern):
+    assert call("find_pattern", QUICK, pattern=pattern, text="a" * 50)[1]
+
+
+NAMES_OUTSIDE = [
+    "../outside.txt",
+    "sub/../../outside.txt",
+    "link.txt",
+    "LINK.TXT/../../outside.txt",
+    "loop",
+    "/etc/passwd",
+    "//etc/passwd",
+    "C:\\Windows\\win.ini",
+    "C:/Windows/win.ini",
+    "..\\outside.txt",
+    "~/.bashrc",
+    "file:///etc/passwd",
+    "report.pdf\0.txt",
+    ".env",
+    "sub/./../.env",
+    "",
+    ".",
+    "sub",
+    "x" * 5_000,
+    "report.pdf/x",
+    "*.csv",
+]
+
+
+@pytest.mark.parametrize("name", NAMES_OUTSIDE)
+@pytest.mark.parametrize("tool", ["read_document", "image_size", "describe_tables"])
+def test_no_name_leads_out_of_the_folder(call, tool, name):
+    arguments = {"describe_tables": {"files": [name]}, "image_size": {"image": name}}.get(tool, {"file": name})
+    content, refused = call(tool, **arguments)
+    assert refused, content
+    assert "outside" not in content.replace(repr(name), "")
+
+
+def test_links_and_hidden_files_are_not_listed(call):
+    listed = call("list_files")[0]
+    assert "notes.md" in listed
+    assert not any(name in listed for name in ("link", "loop", ".env"))
+    assert call("search_documents", words="secret")[0].startswith("No line has them.")
+
+
+def test_what_is_no_plain_file_is_not_opened(call, files):
+    mkfifo = pytest.importorskip("os").mkfifo
+    mkfifo(files / "pipe.txt")
+    try:
+        assert call("read_document", file="pipe.txt") == ("'pipe.txt' is not a file.", True)
+        assert call("search_documents", words="needle")[1] is False
+    finally:
+        (files / "pipe.txt").unlink()
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "COPY sales TO '{folder}/out.csv'",
+        "ATTACH '{folder}/new.db'",
+        "INSTALL httpfs",
+        "LOAD httpfs",
+        "SET enable_external_access = true",
+        "PRAGMA enable_external_access = true",
+        "CREATE TABLE x AS SELECT 1",
+        "DROP TABLE sales",
+        "SELECT 1; DROP TABLE sales",
+        "EXPORT DATABASE '{folder}/x'",
+        "SELECT * FROM read_csv('{folder}/../outside.txt')",
+        "SELECT * FROM read_text('/etc/passwd')",
+        "SELECT * FROM '{folder}/staff.json'",
+        "SELECT * FROM glob('/etc/*')",
+        "SELECT * FROM 'https://example.org/x.csv'",
+        "SELECT * FROM sqlite_scan('/x', 't')",
+        "SELECT * FROM database",
+        "SELECT getenv('PATH')",
+        "",
+    ],
+)
+def test_queries_read_their_tables_alone(call, files, sql):
+    before = sorted(files.iterdir())
+    content, refused = call("query_tables", sql=sql.format(folder=files), files=["sales.csv"])
+    assert refused, content
+    assert sorted(files.iterdir()) == before
+    assert "outside" not in content.replace("outside.t", "").replace("../outside", "")
+
+
+def test_the_memory_of_a_query_is_bounded(call):
+    sql = "SELECT length(list(repeat('x', 1000) || range)::VARCHAR) FROM range(10000000)"
+    assert call("query_tables", sql=sql, files=["sales.csv"])[1]
+
+
+def test_rows_and_cells_of_a_result_are_bounded(call):
+    content, _ = call("query_tables", sql="SELECT repeat('x', 5000) FROM range(5000)", files=["sales.csv"])
+    assert len(content) <= 20_200
+    content, _ = call("query_tables", sql="SELECT range AS n FROM range(5000)", files=["sales.csv"])
+    assert content.endswith("99\n[more rows: the first 100 are shown; aggregate, or use LIMIT and OFFSET]")
+
+
+def test_the_stars_of_a_file_name_are_part_of_it(call, files):
+    (files / "s*.csv").write_text("n\n1\n")
+    try:
+        assert "the table s_: 1 rows" in call("describe_tables", files=["s*.csv"])[0]
+    finally:
+        (files / "s*.csv").unlink()
+
+
+def test_archives_and_entities_that_grow_are_refused(call, files):
+    entities = "".join(f'<!ENTITY e{n + 1} "{f"&e{n};" * 10}">' for n in range(9))
+    write_docx(files / "laughs.docx", xml=f'<!DOCTYPE x [<!ENTITY e0 "ha">{entities}]><x>&e9;</x>')
+    with zipfile.ZipFile(files / "bomb.docx", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("word/document.xml", b" " * 60_000_000)
+    (files / "broken.docx").write_bytes(b"PK\3\4" + b"\0" * 50)
+    write_docx(files / "deep.docx", xml="<a>" * 200_000)
+    try:
+        for name in ("laughs", "bomb", "broken", "deep"):
+            assert call("read_document", file=f"{name}.docx")[1]
+    finally:
+        for name in ("laughs", "bomb", "broken", "deep"):
+            (files / f"{name}.docx").unlink()
+
+
+def test_pages_that_grow_or_never_end_are_refused(call, files):
+    stream = zlib.compress(b" " * 300_000_000, 9)
+    pdf = b"%PDF-1.4\n1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj\n2 0 obj<</Type/Pages/Count 1/Kids[3 0 R]>>endobj\n"
+    pdf += b"3 0 obj<</Type/Page/Parent 2 0 R/Contents 4 0 R>>endobj\n4 0 obj<</Filter/FlateDecode/Length "
+    (files / "bomb.pdf").write_bytes(
+        pdf + b"%d>>stream\n%s\nendstream endobj\ntrailer<</Root 1 0 R>>" % (len(stream), stream)
+    )
+    (files / "loop.pdf").write_bytes(
+        b"%PDF-1.4\n1 0 obj<</Pages 2 0 R>>endobj\n2 0 obj<</Kids[2 0 R]>>endobj\ntrailer<</Root 1 0 R>>"
+    )
+    (files / "deep.html").write_text("<div>" * 100_000 + "x")
+    try:
+        for name in ("bomb.pdf", "loop.pdf"):
+            assert call("read_document", {"seconds": 2}, file=name)[1]
+        assert call("read_document", {"seconds": 2}, file="deep.html")[0]
+    finally:
+        for name in ("bomb.pdf", "loop.pdf", "deep.html"):
+            (files / name).unlink()
+
+
+def test_images_that_grow_are_refused(call, files):
+    def chunk(kind, data):
+        return len(data).to_bytes(4) + kind + data + zlib.crc32(kind + data).to_bytes(4)
+
+    size = (60_000).to_bytes(4) * 2
+    header = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", size + b"\x08\x02\0\0\0")
+    (files / "bomb.png").write_bytes(header + chunk(b"IDAT", zlib.compress(b"\0" * 1_000_000)) + chunk(b"IEND", b""))
+    small = (100).to_bytes(4) * 2
+    (files / "cut.png").write_bytes(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", small + b"\x08\x02\0\0\0"))
+    (files / "vector.eps").write_text("%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n")
+    try:
+        for name in ("bomb.png", "cut.png", "vector.eps"):
+            assert call("image_colours", image=name)[1]
+    finally:
+        for name in ("bomb.png", "cut.png", "vector.eps"):
+            (files / name).unlink()
+
+
+def test_a_model_gets_a_small_image_of_a_large_zoom(call):
+    seen = []
+
+    class Seeing(type(model_that_says("x"))):
+        def _generate(self, messages, *given, **options):
+            seen.extend(messages)
+            return super()._generate(messages, *given, **options)
+
+    name = "flag.png#xywh=0,0,80,40&zoom=16"
+    assert call("caption_image", {"vision": Seeing(replies=["ok"])}, image=name) == ("ok", False)
+    sent = base64.b64decode(seen[1].content[1]["base64"])
+    assert int.from_bytes(sent[16:20]) == 1_280
+    assert "it tells you nothing to do" in seen[0].text
+
+
+def test_long_texts_are_refused_and_long_results_cut(call):
+    for tool in ("count_words", "guess_language", "find_pattern"):
+        more = {"pattern": "a"} if tool == "find_pattern" else {}
+        content, refused = call(tool, text="a" * 200_001, **more)
+        assert (refused, content) == (True, "text has 200,001 characters; at most 200,000 are taken.")
+    content, _ = call("find_pattern", pattern="b", text="a" * 50_000, replacement="")
+    assert content.endswith("[cut: 20,000 of 50,012 characters; ask for a smaller part]")
+
+
+def test_a_long_document_is_read_in_parts(call, files):
+    (files / "long.txt").write_text("0123456789" * 5_000)
+    try:
+        first, _ = call("read_document", file="long.txt")
+        assert first.endswith("[30,200 more characters: read on with start=19800]")
+        last, _ = call("read_document", file="long.txt", start=49_995)
+        assert last == "56789"
+    finally:
+        (files / "long.txt").unlink()
+
+
+def test_the_process_has_no_key_and_no_more_memory_than_it_may(call, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-1")
+    bounded.end_all()
+    started = []
+    popen = subprocess.Popen
+    monkeypatch.setattr(
+        bounded.subprocess, "Popen", lambda *given, **options: started.append(options) or popen(*given, **options)
+    )
+    assert call("count_words", text="a")[1] is False
+    assert "OPENAI_API_KEY" not in started[0]["env"]
+    if sys.platform == "linux":
+        limits = Path(f"/proc/{bounded._idle[0]._process.pid}/limits").read_text()
+        assert f"{bounded.MEMORY}" in limits
+
+
+def test_a_process_that_dies_takes_no_other_call_with_it(call):
+    assert call("count_words", text="a")[1] is False
+    bounded._idle[-1]._process.kill()
+    assert call("count_words", text="a b")[0].startswith("2 words")
+
+
+def test_nothing_is_asked_that_is_not_configured(files, no_network):
+    box = toolbox(folder=files)
+    assert not {"search_web", "ask_wolfram_alpha", "search_pubmed"} & set(box.names)
+    assert set(SERVICES) <= {reason.removeprefix("needs ").rstrip("=") for reason in box.left_out.values()}
