@@ -35,7 +35,7 @@ from langchain_tooltree.cfgm.collect.environment import (
 )
 from langchain_tooltree.cfgm.collect.environment import _with_action as with_action
 from langchain_tooltree.cfgm.collect.report import NamedTask, named
-from langchain_tooltree.cfgm.condense import GAP, Move, condensed, flat, in_short, news_in, pieces_of, thinned
+from langchain_tooltree.cfgm.condense import GAP, Move, condensed, flat, in_short, news_in, pieces_of
 from langchain_tooltree.cfgm.focus import DEFAULT_FOCUS_PROMPT, LONGEST_FOCUS_POINT
 from langchain_tooltree.cfgm.focus import _ask as asked_focus_points
 from langchain_tooltree.cfgm.masks import masks_in

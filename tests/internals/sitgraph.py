@@ -3,7 +3,6 @@
 # ruff: noqa: F401 - names for tests to import
 
 from langchain_tooltree.experience.hints import MAX_SUMMARY, hint_line, hints
-from langchain_tooltree.experience.reference import SUMMARIZE_STATE
 from langchain_tooltree.sitgraph import files as files_module
 from langchain_tooltree.sitgraph import mining as mining_module
 from langchain_tooltree.sitgraph import sit_graph as sit_graph_module
@@ -12,7 +11,7 @@ from langchain_tooltree.sitgraph import transitions as views_module
 from langchain_tooltree.sitgraph import votes as votes_module
 from langchain_tooltree.sitgraph.drift import DriftReport, schema_hash, toolset_of
 from langchain_tooltree.sitgraph.files import LARGE, MANIFEST, load_graph
-from langchain_tooltree.sitgraph.graph import INVERSE_TURN, Contribution, Edges, Graph, Outgoing, Snapshot
+from langchain_tooltree.sitgraph.graph import INVERSE_TURN, Contribution, Edges, Graph, Snapshot
 from langchain_tooltree.sitgraph.mining import Encoder, state_of
 from langchain_tooltree.sitgraph.refusals import LEAST_REFUSED, Refusals
 from langchain_tooltree.sitgraph.sit_graph import DEFAULT_ALPHA

@@ -33,13 +33,6 @@ def test_the_demo_recovers_from_an_answer_that_came_too_early(capsys, monkeypatc
     assert "would have ended with 'I could not find out.'" in capsys.readouterr().out
 
 
-def test_the_demo_writes_its_tree_as_a_mermaid_chart(tmp_path, capsys):
-    chart = tmp_path / "tree.mmd"
-    assert main(["demo", "--draw", str(chart)]) == 0
-    assert chart.read_text().startswith("flowchart TD")
-    assert capsys.readouterr().err == ""
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("model", ["openai:gpt-4.1-mini", "no-such-provider:x"])
 def test_a_model_that_cannot_be_used_is_told_in_one_line(model, capsys, monkeypatch):

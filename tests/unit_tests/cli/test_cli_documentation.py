@@ -72,15 +72,6 @@ def test_the_page_can_be_followed_and_tells_the_keys():
     assert seen == keys.keys()
 
 
-@pytest.mark.parametrize("page", pages.PAGES)
-def test_the_commands_of_a_page_are_commands(page, monkeypatch):
-    monkeypatch.setattr("langchain_tooltree.cli._run", lambda *_: 0)
-    for block in pages.blocks_of(page):
-        for line in block.code.splitlines() if block.language == "bash" else ():
-            if line.startswith("langchain-tooltree "):
-                assert main(shlex.split(re.split(r"\s[|>]|;|&&", line)[0], comments=True)[1:]) == 0
-
-
 def test_the_page_and_the_help_tell_the_same_exit_codes():
     told = re.findall(r"^\| (\d+) \|", pages.PAGES[PAGE], re.MULTILINE)
     assert told == re.findall(r"^  (\d+) ", EXIT_CODES, re.MULTILINE)

@@ -1,10 +1,8 @@
 """What pages promise of approval, quarantine, forgetting, copying and learning holds for whoever follows them."""
 
-import re
-
 import pytest
 
-from langchain_tooltree import Experience, Trajectory, cli
+from langchain_tooltree import Experience, Trajectory
 from tests.unit_tests.documentation import pages
 
 
@@ -51,18 +49,6 @@ def test_what_is_forgotten_is_gone(capsys):
     assert len(made["erased"].runs) == 1
     assert "delete_thread" in capsys.readouterr().out
     assert ada.status().runs == 0
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("folder")
-def test_what_is_copied_is_there(capsys):
-    experience = Experience("experience/")
-    experience.within(user_id="ada").learn(Trajectory.from_messages(pages.PAST_RUN, success=True))
-    pages.put_away({"experience": experience})
-    text = pages.PAGES["cookbook/docs/how-to/learn.md"]
-    [command] = re.findall("^langchain-tooltree (copy .*)$", text, re.MULTILINE)
-    assert cli.main(command.replace("postgresql://localhost/agents", "agents/").split()) == 0
-    assert "1 runs copied" in capsys.readouterr().out
 
 
 @pytest.mark.slow
