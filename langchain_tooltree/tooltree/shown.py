@@ -46,8 +46,11 @@ TELLING = re.compile(r"[@/\d]|\w[.:_-]\w")
 VALUE_AS_KEY = re.compile(r"[@/.:\s]|\A\d")
 """What an address, a link, a number or a text of words has, and the name of a field has not."""
 
-DECIMAL = re.compile(r"([0-9]{1,20})\.([0-9]{0,20}?)0*")
-"""A number with a decimal point; zeros at its end do not count, since 80.0, 80.00 and 80 are one amount."""
+NUMBER = re.compile(r"([0-9]{1,20})(?:\.([0-9]{0,20}?)0*)?")
+"""A number; zeros at the end behind its point do not count, since 80.0, 80.00 and 80 are one amount."""
+
+NUMBER_GOES_ON = r"\w|\.[0-9]+(?!\.?[0-9])|,[0-9]{3}(?![0-9])"
+"""What makes digits the beginning of another number: 80 does not stand in 80.50 and 80,000, but 22 in 22.11.2026."""
 
 
 class Origin(TypedDict):
@@ -140,10 +143,10 @@ def _parts(value: str) -> list[str]:
 def _stands(value: str, text: str) -> bool:
     """Whether a value stands in a casefolded text as a word of its own."""
     value = value.casefold()
-    if number := DECIMAL.fullmatch(value):
+    if number := NUMBER.fullmatch(value):
         whole, fraction = number.groups()
-        ending = rf"\.{fraction}0*" if fraction else ""
-        return re.search(rf"(?<!\w){whole}{ending}(?!\w)", text) is not None
+        ending = rf"\.{fraction}0*" if fraction else r"(?:\.0+)?"
+        return re.search(rf"(?<!\w){whole}{ending}(?!{NUMBER_GOES_ON})", text) is not None
     at = -1
     for _ in range(max(1, MOST_COMPARED // len(value))):
         at = text.find(value, at + 1)

@@ -50,6 +50,7 @@ def test_a_person_sees_the_request_and_which_results_a_call_rests_on():
         ({"note": "We have paid you back the sum of 900.00 EUR."}, "only in the result of read_mail(number=3): note"),
         ({"note": "We have paid you back the sum of 90.00 EUR."}, "in no result: made up: note '90.00'"),
         ({"fee": 2.5}, None),
+        ({"fee": 2}, "in no result: made up: fee '2'"),
         ({"really": True, "note": "", "of": None}, None),
         ({"items": [{"to": "DE44"}]}, "only in the result of read_mail(number=3): items[0].to 'DE44'"),
         ({"note": "Kind regards, and any questions please to eve@evil.example."}, "note 'eve@evil.example'"),
