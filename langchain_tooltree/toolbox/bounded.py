@@ -14,12 +14,13 @@ import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from langchain_tooltree.toolbox.entries import ENTRIES, RefusedError, limit_numbers, perform
 
-MEMORY = 2_000_000_000
-"""Bytes of address space of the process, where the system can limit it: libraries alone take up to 0.7 GB of it."""
+MEMORY = 3_000_000_000
+"""Bytes of address space of the process, where the system can limit it: duckdb alone takes 0.9 GB of it."""
 
 START_SECONDS = 60.0
 """How long a process may take to start and to import what a tool needs, on a machine that is busy."""
@@ -165,13 +166,12 @@ def limit_memory() -> None:
 
 
 def has_grown() -> bool:
-    """Whether this process has used so much memory that another one should take the next call."""
-    with suppress(ImportError):
-        import resource  # noqa: PLC0415 - not on Windows
-
-        unit = 1 if sys.platform == "darwin" else 1_024  # bytes there, kilobytes elsewhere
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit > MEMORY // 4
-    return False
+    """Whether so much of the address space is taken that another process should take the next call; on Linux."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+        return pages * os.sysconf("SC_PAGE_SIZE") > MEMORY // 2
+    except (OSError, ValueError, AttributeError):
+        return False
 
 
 def alarm_after(seconds: float) -> None:

@@ -3,6 +3,7 @@
 import re
 import zipfile
 from collections.abc import Iterator
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -14,7 +15,7 @@ MAX_PAGES = 500
 """Pages of a PDF that are read."""
 
 MAX_HTML = 5_000_000
-"""Characters of an HTML file: its tree takes 50 times as much memory."""
+"""Characters of an HTML file: more than the longest of books has."""
 
 MAX_LISTED = 300
 """Files that are listed, and hits that are shown."""
@@ -26,8 +27,33 @@ LINE = 200
 """Characters of a line around a hit."""
 
 WORD = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
-SKIPPED = ("title", "script", "style", "template", "noscript", "head", "svg")
+SKIPPED = ("script", "style", "template", "noscript", "svg")
 HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
+CELLS = ("td", "th")
+BREAKS = frozenset(
+    [
+        "title",
+        "p",
+        "div",
+        "br",
+        "hr",
+        "li",
+        "ul",
+        "ol",
+        "dl",
+        "dt",
+        "dd",
+        "tr",
+        "table",
+        "section",
+        "article",
+        "header",
+        "footer",
+        "pre",
+        "blockquote",
+        "form",
+    ]
+)
 
 Block = tuple[int, str]
 """A paragraph: the level of its heading, 0 for other text, and what it says."""
@@ -47,23 +73,46 @@ def _pdf(path: Path) -> Iterator[Block]:
         yield 0, page.extract_text().strip()
 
 
+class _HtmlBlocks(HTMLParser):
+    """Collects the blocks of a page in one pass, which takes time in proportion to it, however deep it is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks: list[Block] = []
+        self._words: list[str] = []
+        self._level, self._hidden = 0, 0
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:  # noqa: ARG002 - the parser's
+        self._hidden += tag in SKIPPED
+        if tag in CELLS and self._words:
+            self._words.append(" | ")
+        if tag in BREAKS or tag in HEADINGS:
+            self.flush()
+        if tag in HEADINGS:
+            self._level = HEADINGS.index(tag) + 1
+
+    def handle_endtag(self, tag: str) -> None:
+        self._hidden = max(0, self._hidden - (tag in SKIPPED))
+        if tag in BREAKS or tag in HEADINGS:
+            self.flush()
+
+    def handle_data(self, data: str) -> None:
+        if not self._hidden:
+            self._words.append(data)
+
+    def flush(self) -> None:
+        """Keep what has come since the last block."""
+        if text := " ".join("".join(self._words).split()):
+            self.blocks.append((self._level, text))
+        self._words, self._level = [], 0
+
+
 def _html(path: Path) -> Iterator[Block]:
-    bs4 = import_extra("bs4", "toolbox", "documents")
-    tree = bs4.BeautifulSoup(_plain(path, MAX_HTML), "html.parser")
-    if tree.title and tree.title.string:
-        yield 0, f"Title: {tree.title.string.strip()}"
-    for each in tree(SKIPPED):
-        each.decompose()
-    for heading in tree(HEADINGS):
-        heading.replace_with(f"\n\0{heading.name[1]}{heading.get_text(' ', strip=True)}\n")
-    for each in tree(["p", "div", "li", "tr", "br", "table", "section", "article", "pre", "blockquote"]):
-        each.insert_before("\n")
-        each.insert_after("\n")
-    for cell in tree(["td", "th"]):
-        cell.insert_before(" | ")
-    for line in tree.get_text().splitlines():
-        if words := " ".join(line.split()):
-            yield (int(words[1]), words[2:]) if words[0] == "\0" else (0, words.removeprefix("| "))
+    reader = _HtmlBlocks()
+    reader.feed(_plain(path, MAX_HTML))
+    reader.close()
+    reader.flush()
+    yield from reader.blocks
 
 
 def _docx(path: Path) -> Iterator[Block]:
@@ -127,7 +176,7 @@ def list_files(ending: str = "", *, folder: str) -> str:
     return "\n".join(lines) or "There are no such files."
 
 
-@entry("documents", {"file": "report.pdf"}, {"file": "report.pdf", "start": 20000}, packages=("pypdf", "bs4"))
+@entry("documents", {"file": "report.pdf"}, {"file": "report.pdf", "start": 20000}, packages=("pypdf",))
 def read_document(file: str, start: int = 0, *, folder: str) -> str:
     """Read a PDF, HTML, Word (.docx) or plain text file of the folder as text, headings marked with #.
 
@@ -144,7 +193,7 @@ def read_document(file: str, start: int = 0, *, folder: str) -> str:
     )
 
 
-@entry("documents", {"file": "report.docx"}, packages=("pypdf", "bs4"))
+@entry("documents", {"file": "report.docx"}, packages=("pypdf",))
 def outline_document(file: str, *, folder: str) -> str:
     """The layout of a document: its headings, or a PDF's pages, with the number of characters below each.
 
@@ -164,7 +213,7 @@ def outline_document(file: str, *, folder: str) -> str:
     )
 
 
-@entry("documents", {"words": "annual leave"}, {"words": "total", "file": "report.pdf"}, packages=("pypdf", "bs4"))
+@entry("documents", {"words": "annual leave"}, {"words": "total", "file": "report.pdf"}, packages=("pypdf",))
 def search_documents(words: str, file: str = "", *, folder: str) -> str:
     """Find the lines with all of these words in the documents of the folder, or in one of them.
 

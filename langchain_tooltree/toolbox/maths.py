@@ -7,8 +7,10 @@ the operators and functions listed below are built from it.
 import ast
 import math
 import operator
+import re
 import statistics as stats
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from langchain_tooltree.errors import did_you_mean, import_extra
@@ -34,6 +36,9 @@ DIGITS = 15
 
 LONGEST_EXACT = 60
 """Characters of an exact value that is shown beside its decimals."""
+
+SHORT_PRODUCT = re.compile(r"(?<![\w.])(\d+\.?\d*)(?=[A-Za-z(])(?![eE][+-]?\d)")
+"""A number right before a letter or a parenthesis, as in 2x, which people write and Python does not know."""
 
 OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
     ast.Add: operator.add,
@@ -63,7 +68,13 @@ FUNCTIONS = {
     "mod": "Mod",
     "nCr": "binomial",
 }
-EVERY, NONE = "Every value is a solution.", "There is no solution."
+EVERY, NONE = "Every value is a solution.", "No solution was found."
+STARTS = (-100, -10, -3, -1, -0.5, 0.1, 0.5, 1, 3, 10, 100)
+"""Where the search for a root begins that no formula gives."""
+
+ROUNDING = 1e-9
+"""An imaginary part below this is none."""
+
 GROWING = {"factorial", "binomial", "fibonacci", "gamma", "nCr"}
 
 
@@ -71,10 +82,10 @@ def parsed(text: str) -> Any:
     """An expression as sympy has it, built from its syntax tree."""
     check_text("The expression", text, MAX_EXPRESSION)
     try:
-        tree = ast.parse(text.strip().replace("^", "**"), mode="eval")
+        tree = ast.parse(SHORT_PRODUCT.sub(r"\1*", text.strip().replace("^", "**")), mode="eval")
         parts = sum(1 for _ in ast.walk(tree))
     except (SyntaxError, ValueError) as error:
-        msg = f"{text!r} is no expression. Write products with *, as in 2*x, powers as x**2, and no '='."
+        msg = f"{text!r} is no expression. Write products with *, as in x*y, powers as x^2, and no '='."
         raise RefusedError(msg) from error
     if parts > MAX_PARTS:
         msg = f"The expression has {parts} parts; at most {MAX_PARTS} are taken."
@@ -82,7 +93,7 @@ def parsed(text: str) -> Any:
     return _built(tree.body, import_extra("sympy", "toolbox", "maths"))
 
 
-def _built(node: ast.AST, sympy: Any) -> Any:  # noqa: PLR0911 - one return a form
+def _built(node: ast.AST, sympy: Any) -> Any:  # noqa: C901, PLR0911 - one case a form
     match node:
         case ast.Constant(value=bool() | str() | bytes() | None):
             pass
@@ -100,6 +111,9 @@ def _built(node: ast.AST, sympy: Any) -> Any:  # noqa: PLR0911 - one return a fo
             return _small(OPERATORS[type(operation)](_built(left, sympy), _built(right, sympy)))
         case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in FUNCTIONS:
             return _applied(name, [_built(each, sympy) for each in arguments], sympy)
+        case ast.Tuple():
+            msg = "Write numbers without commas: 12000 and not 12,000."
+            raise RefusedError(msg)
         case ast.Call(func=ast.Name(id=name)):
             msg = f"There is no function {name!r}.{did_you_mean(name, FUNCTIONS)} Known: {', '.join(FUNCTIONS)}."
             raise RefusedError(msg)
@@ -175,9 +189,9 @@ def _number(value: Any) -> str:
         return str(value)
     decimal = value.evalf(DIGITS)
     text = f"{float(decimal):.{DIGITS}g}" if decimal.is_Float and 1e-300 < abs(decimal) < 1e300 else str(decimal)  # noqa: PLR2004 - as above
-    if (value.is_Rational and not _repeats(value.q)) or len(str(value)) > LONGEST_EXACT:
-        return text
-    return f"{text} (exactly {value})"
+    exact = str(value)
+    plain = value.is_Float or (value.is_Rational and not _repeats(value.q))
+    return text if plain or "RootOf" in exact or len(exact) > LONGEST_EXACT else f"{text} (exactly {exact})"
 
 
 def _repeats(denominator: int) -> bool:
@@ -214,20 +228,42 @@ def solve_equations(equations: list[str], variables: list[str] | None = None) ->
         variables: What to solve for; all letters if left out.
     """
     sympy = import_extra("sympy", "toolbox", "solve_equations")
-    sides = [[parsed(side) for side in each.replace("==", "=").split("=")] for each in equations]
+    sides = [each.replace("==", "=").split("=") for each in equations]
     if not sides or any(len(each) != 2 for each in sides):  # noqa: PLR2004 - left and right
         msg = "Each equation needs one '=', such as '2*x + 3 = 11'."
         raise RefusedError(msg)
-    differences = [left - right for left, right in sides]
+    differences = [parsed(left) - parsed(right) for left, right in sides]
     letters = sorted({each for difference in differences for each in difference.free_symbols}, key=str)
     wanted = [_symbol(name, differences) for name in variables] if variables else letters
     if not wanted:
         return EVERY if all(difference.equals(0) for difference in differences) else NONE
-    solutions = sympy.solve(differences, wanted, dict=True)
+    alone = len(differences) == len(wanted) == 1 and letters == wanted
+    try:
+        # A list would make sympy drop the roots of a single equation that have no closed form.
+        solutions = sympy.solve(differences[0] if alone else differences, wanted, dict=True)
+    except NotImplementedError as error:
+        roots = _numeric(differences[0], wanted[0], sympy) if alone else []
+        if not roots:
+            msg = "No way to solve this is known."
+            raise RefusedError(msg) from error
+        return "\n".join(
+            [f"{wanted[0]} = {root:.{DIGITS}g}" for root in roots] + ["[found by trying; there may be more]"]
+        )
     if not solutions:
         return EVERY if all(each.equals(0) for each in differences) else NONE
     lines = (", ".join(f"{name} = {_solution(value)}" for name, value in each.items()) for each in solutions)
     return "\n".join(lines)
+
+
+def _numeric(difference: Any, letter: Any, sympy: Any) -> list[float]:
+    """Real roots near some places to begin at."""
+    found: set[float] = set()
+    for start in STARTS:
+        with suppress(ValueError, TypeError, ZeroDivisionError, OverflowError):
+            root = complex(sympy.nsolve(difference, letter, start))
+            if abs(root.imag) < ROUNDING:
+                found.add(round(root.real, DIGITS - 3))
+    return sorted(found)
 
 
 def _solution(value: Any) -> str:
@@ -254,7 +290,7 @@ def calculus(operation: str, formula: str, variable: str = "", start: str = "", 
     sympy = import_extra("sympy", "toolbox", "calculus")
     choice("operation", operation, ("derivative", "integral", "limit", "sum", "series"))
     body = parsed(formula)
-    letter = _symbol(variable, [body])
+    letter = _symbol(variable, [body]) if body.free_symbols else sympy.Symbol(variable or "x")
     if operation == "derivative":
         return str(sympy.diff(body, letter))
     if operation in {"limit", "series"}:

@@ -1,0 +1,161 @@
+"""An agent with the whole toolbox solves ten small tasks: results go into the next call, errors help."""
+
+import json
+
+import pytest
+from langchain_core.messages import ToolMessage
+
+from langchain_tooltree import SearchConfig, ToolLibrary, create_tooltree_agent, search, search_result
+from langchain_tooltree.testing import OfflineChatModel, ScriptedChatModel
+from langchain_tooltree.toolbox import toolbox
+
+BEST = "SELECT region FROM sales GROUP BY 1 ORDER BY sum(amount) DESC LIMIT 1"
+TASKS = {
+    "What is 15 % of 1,280, to the power of two?": (
+        [("calculator", {"expression": "(0.15 * 1280)^2"})],
+        "36864",
+    ),
+    "I have 20 coins, of 2 and 5 euros, 61 euros in all. How many of 5?": (
+        [("solve_equations", {"equations": ["x + y = 20 and 2x + 5y = 61"]})],  # fails: two equations in one
+        "y = 7",
+        [("solve_equations", {"equations": ["x + y = 20", "2x + 5y = 61"]})],
+    ),
+    "The marathon is 26.2 miles. How long does it take at 12 km/h, in hours?": (
+        [
+            ("convert_units", {"value": 26.2, "unit": "mile", "to": "km"}),
+            ("calculator", lambda said: {"expression": f"{said.split('= ')[1].split()[0]} / 12"}),
+        ],
+        "3.5137",
+    ),
+    "The contract of 31 January 2024 runs 13 months. Which day of the week does it end on?": (
+        [("add_to_date", {"start": "2024-01-31", "amount": 13, "unit": "months"})],
+        "2025-02-28 (Friday)",
+    ),
+    "Which region sold most?": (
+        [
+            ("describe_tables", {}),
+            ("query_tables", lambda said: {"sql": "SELECT region FROM sale", "files": [said]}),  # fails: no such table
+        ],
+        "South",
+        [("query_tables", lambda said: {"sql": BEST, "files": [said]})],
+    ),
+    "Which dates stand in the minutes?": (
+        [
+            ("read_document", {"file": "minutes.html"}),
+            ("find_pattern", lambda said: {"pattern": r"\d{4}-\d\d-\d\d", "text": said}),
+        ],
+        "2026-05-04",
+    ),
+    "How many days of annual leave do we have?": (
+        [
+            ("search_documents", {"words": "annual leave"}),
+            ("read_document", lambda said: {"file": said.split(",")[0]}),
+        ],
+        "28 days",
+    ),
+    "Which colour is the upper right quarter of flag.png?": (
+        [
+            ("zoom_image", {"image": "flag.png", "part": "top right"}),
+            ("image_colours", lambda said: {"image": said}),
+        ],
+        "#ff0000 100%",
+    ),
+    "What language is note.txt in, and what does it say in short?": (
+        [
+            ("read_document", {"file": "../note.txt"}),  # fails: outside
+        ],
+        "The bridge is closed.",
+        [
+            ("read_document", {"file": "note.txt"}),
+            ("guess_language", lambda said: {"text": said}),
+            ("summarise_text", lambda _: {"text": "Die Brücke ist bis Mai nicht offen."}),
+        ],
+    ),
+    "Where was Ada Lovelace born?": ([("search_encyclopaedia", {"query": "Ada Lovelace"})], "London"),
+}
+"""The calls that solve each request, what has to stand in the answer, and calls that are made where those fail."""
+
+
+class Thinker:
+    """Makes the calls of a task, takes what it has read into the next one, and makes others where one failed."""
+
+    def propose(self, question):
+        plan, _, *instead = TASKS[question.request]
+        made = list(question.path)
+        wrong = next((at for at, call in enumerate(made) if self.failed(call)), None)
+        if wrong is not None:
+            plan = [*plan[: wrong + 1], *instead[0]]
+        if len(made) >= len(plan):
+            return []
+        tool, arguments = plan[len(made)]
+        good = [call.observation or "" for call in made if not self.failed(call)]
+        return [(tool, arguments(good[-1]) if callable(arguments) else arguments)]
+
+    @staticmethod
+    def failed(call):
+        said = call.observation or ""
+        return any(word in said for word in ("one '='", "does not exist", "not a name"))
+
+    def score_call(self, _, __):
+        return 0.9
+
+    def score_observation(self, question, call):
+        done = TASKS[question.request][1] in (call.observation or "")
+        return (0.1, 0.0) if self.failed(call) else (0.9, 0.95 if done else 0.3)
+
+    def answer(self, question):
+        return f"I found: {question.path[-1].observation}" if question.path else "I know nothing."
+
+
+@pytest.fixture(scope="module")
+def box(tmp_path_factory):
+    import httpx  # noqa: PLC0415 - an extra
+    from PIL import Image  # noqa: PLC0415 - as above
+
+    folder = tmp_path_factory.mktemp("office")
+    (folder / "sales.csv").write_text("region,amount\nNorth,10\nSouth,20\nNorth,5\n")
+    (folder / "minutes.html").write_text("<h1>Minutes</h1><p>Next meeting on <b>2026-05-04</b>.")
+    (folder / "rules.md").write_text("# Leave\nAnnual leave is 28 days.\n")
+    (folder / "note.txt").write_text("Die Brücke ist bis Mai nicht offen, und das ist für den Ort nicht gut.")
+    flag = Image.new("RGB", (80, 40), "white")
+    flag.paste((255, 0, 0), (40, 0, 80, 40))
+    flag.save(folder / "flag.png")
+    page = {"title": "Ada Lovelace", "extract": "Born in London in 1815.", "index": 1}
+    wiki = httpx.MockTransport(lambda _: httpx.Response(200, json={"query": {"pages": [page]}}))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(httpx, "stream", httpx.Client(transport=wiki).stream)
+        writer = ScriptedChatModel(replies=["The bridge is closed."] * 20)
+        address = "https://wiki.test/api.php"
+        yield toolbox(folder=folder, model=writer, vision=writer, search=json.dumps, encyclopaedia=address)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_a_search_with_all_tools_solves_the_task(box, task):
+    assert len(box) >= 29
+    outcome = search(
+        task, box, model=OfflineChatModel(policy=Thinker()), effects=box.effects, config=SearchConfig(max_rollouts=8)
+    )
+    assert TASKS[task][1] in outcome.answer.text
+
+
+def test_an_agent_with_all_tools_calls_them_and_answers(box):
+    agent = create_tooltree_agent(OfflineChatModel(policy=Thinker()), box, effects=box.effects)
+    task = "Which colour is the upper right quarter of flag.png?"
+    messages = agent.invoke({"messages": [("user", task)]})["messages"]
+    assert "#ff0000 100%" in messages[-1].text
+    assert [message.name for message in messages if isinstance(message, ToolMessage)] == ["zoom_image", "image_colours"]
+    assert search_result(messages[-1]) is not None
+
+
+async def test_tools_run_beside_an_event_loop(box):
+    said = await box.tool("calculator").ainvoke({"expression": "6 * 7"})
+    assert said == "42"
+
+
+def test_one_more_tool_goes_beside_them(box):
+    def my_tool(text: str) -> str:
+        """Echo."""
+        return text
+
+    library = ToolLibrary([*box, my_tool])
+    assert len(library) == len(box) + 1
