@@ -95,7 +95,8 @@ def create_tooltree_agent(  # noqa: D417 - the options are described by `search`
         The compiled graph of the agent.
 
     Raises:
-        ConfigurationError: If the parts do not fit together.
+        ConfigurationError: If the parts do not fit together; so do not a breakpoint at `"tools"` and reads that are
+            searched, which would run without it, unless `review` is true.
         ToolDefinitionError: If `effects` or the sandbox names a tool that the agent does not have.
         ImportError: If a model is a name and its provider's package is not installed.
     """
@@ -136,6 +137,9 @@ def create_tooltree_agent(  # noqa: D417 - the options are described by `search`
     searched: Mapping[str, BaseTool] = {}
     if by_name or declared.entries or sandbox is not None:
         searched = planner.prepare(model, list(by_name.values()))
+        forked = {each.name for each in sandbox.tools} if sandbox is not None else set[str]()
+        if not review:
+            _refuse_breakpoint_at_tools(create_agent_arguments, sorted(searched.keys() - forked))
     if (asking := names_in(approve_reads)) and not review:
         msg = f"{', '.join(sorted(asking))} under approve_reads would run without a question. Pass review=True."
         raise ConfigurationError(msg)
@@ -155,6 +159,18 @@ def create_tooltree_agent(  # noqa: D417 - the options are described by `search`
     others = any(_wraps_model(entry) for entry in middleware)
     draw_planner(agent, searched, loops=others or create_agent_arguments.get("response_format") is not None)
     return agent
+
+
+def _refuse_breakpoint_at_tools(create_agent_arguments: Mapping[str, Any], reads: Sequence[str]) -> None:
+    """A breakpoint before the tools is an approval of calls, and those of a search run in the model node."""
+    for option in ("interrupt_before", "interrupt_after"):
+        if reads and "tools" in (create_agent_arguments.get(option) or ()):
+            msg = (
+                f"{option} names 'tools', but {', '.join(reads)} may run while searching, within the node 'model', and "
+                f"nothing stops there. Leave 'tools' out of {option}, and have writes approved with review=True, and "
+                f"reads with approve_reads=[{reads[0]!r}]; or do not declare these reads."
+            )
+            raise ConfigurationError(msg)
 
 
 def _wraps_model(entry: AgentMiddleware[Any, Any]) -> bool:

@@ -15,7 +15,7 @@ from langchain_core.tools import BaseTool, StructuredTool
 from langchain_core.utils.pydantic import get_fields
 from pydantic import AliasChoices, AliasPath
 
-from langchain_tooltree.errors import ConfigurationError
+from langchain_tooltree.errors import ConfigurationError, did_you_mean
 from langchain_tooltree.experience.excerpts import READING_VERBS, call_digest, words_of_name
 from langchain_tooltree.flows import RAISED
 from langchain_tooltree.text import words_of
@@ -39,6 +39,13 @@ class ReadTool(StructuredTool):
 
     A planner knows it for a read by its class, and not by its name, which a write of a user's own may bear.
     """
+
+
+@dataclass(frozen=True)
+class ByArgument:
+    """What a call does as one of its arguments says, which a tool then has to have."""
+
+    argument: str
 
 
 class _Declared(NamedTuple):
@@ -152,6 +159,18 @@ class CallEffects:
         names = names_in(reads)
         entries = (each._replace(effect="write") if each.name in names else each for each in self.entries)
         return replace(self, entries=tuple(entries))
+
+    def check_arguments(self) -> None:
+        """Refuse a ready-made function that looks at an argument which its tool does not have: no call were a read."""
+        for name, effect, tool in self.entries:
+            known = _argument_names(tool)
+            if isinstance(effect, ByArgument) and known and effect.argument not in known:
+                meant = did_you_mean(effect.argument, known)
+                msg = (
+                    f"effects[{name!r}] looks at the argument {effect.argument!r}, but {name} has only "
+                    f"{', '.join(sorted(known))}.{meant}"
+                )
+                raise ConfigurationError(msg)
 
     def doubt(self, tool_names: Iterable[str]) -> None:
         """Warn once of tools that are declared reads, whatever the arguments, while their names say that they act."""
@@ -287,6 +306,18 @@ def _hides_something(tool: Any, arguments: Mapping[str, Any]) -> bool:
         return isinstance(known, dict) and not arguments.keys() <= known.keys()
     fields = get_fields(tool.get_input_schema()).items()
     return any(len(arguments.keys() & {name, *aliases_of(field)}) > 1 for name, field in fields)
+
+
+def _argument_names(tool: Any) -> set[str]:
+    """What calls of a tool may name, aliases included; empty where the tool does not say, or takes anything."""
+    if not isinstance(tool, BaseTool):
+        return set()
+    if isinstance(tool.args_schema, dict):
+        return set() if tool.args_schema.get("additionalProperties") else {*tool.args_schema.get("properties", ())}
+    schema = tool.get_input_schema()
+    if getattr(schema, "model_config", {}).get("extra") == "allow":
+        return set()
+    return {each for name, field in get_fields(schema).items() for each in (name, *aliases_of(field))}
 
 
 def aliases_of(field: Any) -> set[str]:

@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 from langchain_core.tools import BaseTool, StructuredTool
 
-from langchain_tooltree.effects.calls import DeclaredEffect, HintedEffect
+from langchain_tooltree.effects.calls import ByArgument, DeclaredEffect, HintedEffect
 from langchain_tooltree.errors import ConfigurationError, import_extra
 
 
@@ -50,8 +50,7 @@ def _configured_server(tool: BaseTool) -> str | None:
 
 
 @dataclass(frozen=True)
-class _SqlReads:
-    argument: str
+class _SqlReads(ByArgument):
     dialect: str
     functions: tuple[str, ...]  # in an order that is the same in every process
 
@@ -103,9 +102,7 @@ behind which a request may hold another one; in arguments as Python writes them.
 
 
 @dataclass(frozen=True)
-class _HttpReads:
-    argument: str
-
+class _HttpReads(ByArgument):
     def __call__(self, arguments: Mapping[str, Any]) -> DeclaredEffect:
         method = arguments.get(self.argument)
         safe = isinstance(method, str) and method.upper() in _READING_METHODS

@@ -130,6 +130,17 @@ def check_named(calls: Sequence[ToolCall]) -> None:
             raise ReviewError(msg)
 
 
+def check_answerable() -> None:
+    """Refuse to go on where a run that stops with a question could not be resumed."""
+    if not can_be_answered():
+        msg = (
+            "A review stops the run until somebody has answered, which needs a checkpointer. Pass one, such as "
+            "checkpointer=InMemorySaver(), where the outermost graph is made: to create_tooltree_agent, create_agent "
+            "or compile."
+        )
+        raise ConfigurationError(msg)
+
+
 def ask(
     calls: Sequence[ToolCall],
     said: Conversation,
@@ -143,13 +154,7 @@ def ask(
 
     An answer that names other calls, was used before, or has another form is asked for again with the problem named.
     """
-    if not can_be_answered():
-        msg = (
-            "A review stops the run until somebody has answered, which needs a checkpointer. Pass one, such as "
-            "checkpointer=InMemorySaver(), where the outermost graph is made: to create_tooltree_agent, create_agent "
-            "or compile."
-        )
-        raise ConfigurationError(msg)
+    check_answerable()
     request = _request(calls, said, metadata, allowed)
     used = 0
     while True:

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator,
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Literal
 
-from langchain.agents.middleware import AgentMiddleware, AgentState, ToolCallRequest
+from langchain.agents.middleware import AgentMiddleware, AgentState, ModelRequest, ModelResponse, ToolCallRequest
 from langchain_core.messages import AIMessage, BaseMessage, ToolCall, ToolMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.tools import BaseTool
@@ -19,7 +19,7 @@ from langgraph.runtime import Runtime
 from langchain_tooltree._langgraph import sent_calls
 from langchain_tooltree.conversation import Conversation, calls_in
 from langchain_tooltree.effects.calls import CallEffects, Effects, ToolKey
-from langchain_tooltree.tooltree.approval import EDIT, REJECT, Approvals, admit, ask, check_named
+from langchain_tooltree.tooltree.approval import EDIT, REJECT, Approvals, admit, ask, check_answerable, check_named
 from langchain_tooltree.tooltree.result import KEY, plan_metadata
 from langchain_tooltree.tooltree.signed_reasoning import CALL_BLOCKS, PLAIN_BLOCKS, block_id, with_arguments
 
@@ -114,6 +114,20 @@ class PlanReviewMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     def reviews(self, tool: str) -> bool:
         """Whether calls of a tool of this name need approval."""
         return tool not in self._review.effects.reads
+
+    def wrap_model_call(
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
+    ) -> ModelResponse[Any]:
+        """Refuse a run in which nobody could be asked before it costs anything; a graph that is made cannot know."""
+        check_answerable()
+        return handler(request)
+
+    async def awrap_model_call(
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
+    ) -> ModelResponse[Any]:
+        """The async twin of `wrap_model_call`."""
+        check_answerable()
+        return await handler(request)
 
     def after_model(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any] | None:  # noqa: ARG002
         """Review the calls that the model node has asked for."""

@@ -340,6 +340,7 @@ def classify_tools(
             msg = f"{name!r} has the store or the runtime injected, which no fork can contain; do not bind it."
             raise ConfigurationError(msg)
     here = declared.among(library)
+    here.check_arguments()
     for name in here.reads | here.by_arguments:
         if _returns_command(library.by_name[name]):
             lost = "whose state update would be lost while searching; declare it a write"

@@ -182,20 +182,18 @@ def as_node(case: Case, path: str) -> Seen:
     graph.add_edge(START, "model")
     graph.add_conditional_edges("model", tools_condition)
     graph.add_edge("tools", "model")
-    return streamed(graph.compile(checkpointer=InMemorySaver(), interrupt_before=["tools"]), path)
+    return streamed(graph.compile(checkpointer=InMemorySaver()), path)
 
 
 def as_middleware(case: Case, path: str) -> Seen:
     model, tools, options = case.parts()
     middleware = [ToolTreeMiddleware(**options)]
-    hosted: dict[str, Any] = {"checkpointer": InMemorySaver(), "interrupt_before": ["tools"]}
-    return streamed(create_agent(model, tools, middleware=middleware, **hosted), path)
+    return streamed(create_agent(model, tools, middleware=middleware, checkpointer=InMemorySaver()), path)
 
 
 def as_agent(case: Case, path: str) -> Seen:
     model, tools, options = case.parts()
-    hosted: dict[str, Any] = {"checkpointer": InMemorySaver(), "interrupt_before": ["tools"]}
-    return streamed(create_tooltree_agent(model, tools, **options, **hosted), path)
+    return streamed(create_tooltree_agent(model, tools, **options, checkpointer=InMemorySaver()), path)
 
 
 WAYS: list[Callable[[Case, str], Seen]] = [as_function, as_node, as_middleware, as_agent]
@@ -206,7 +204,8 @@ ALL_WAYS = list(itertools.product(WAYS, PATHS))
 def streamed(agent: CompiledStateGraph[Any, Any, Any, Any], path: str) -> Seen:
     """One turn of an agent, up to the write that its plan waits for or to the answer."""
     given: Any = {"messages": [HumanMessage(REQUEST)]}
-    options: Any = {"config": {"configurable": {"thread_id": "1"}}, "stream_mode": ["custom", "values"]}
+    thread = {"configurable": {"thread_id": "1"}}
+    options: Any = {"config": thread, "stream_mode": ["custom", "values"], "interrupt_before": ["tools"]}
 
     async def astreamed() -> list[Any]:
         return [chunk async for chunk in agent.astream(given, **options)]

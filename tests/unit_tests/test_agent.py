@@ -32,6 +32,7 @@ from langchain_tooltree import (
 )
 from langchain_tooltree.errors import ToolDefinitionError
 from langchain_tooltree.testing import ScriptedChatModel
+from tests.internals.hall import http_reads
 
 HELLO = {"messages": [{"role": "user", "content": "Hello"}]}
 
@@ -84,6 +85,26 @@ SANDBOX = ObjectSandbox([], lambda _: [tool(echo)])
             "must hold the middleware given to create_agent, got str 'todo'",
         ),
         ({"middleware": [ToolTreeMiddleware()]}, ConfigurationError, "adds a ToolTreeMiddleware itself"),
+        (
+            {"effects": {"echo": "read"}, "interrupt_before": ["tools"]},
+            ConfigurationError,
+            r"interrupt_before names 'tools', but echo may run while searching.*approve_reads=\['echo'\]",
+        ),
+        (
+            {"effects": {"echo": "read"}, "interrupt_after": ["tools"]},
+            ConfigurationError,
+            "interrupt_after names 'tools', but echo may run while searching",
+        ),
+        (
+            {"effects": {"echo": http_reads("nn")}},
+            ConfigurationError,
+            r"effects\['echo'\] looks at the argument 'nn', but echo has only n\. Did you mean 'n'\?",
+        ),
+        (
+            {"effects": [(echo, http_reads())]},
+            ConfigurationError,
+            "looks at the argument 'method', but echo has only n.",
+        ),
     ],
     ids=lambda value: ",".join(value) if isinstance(value, dict) else None,
 )
@@ -109,6 +130,28 @@ def test_a_write_is_not_approved_twice(offline, effects):
 def test_reads_and_auto_approved_tools_may_stand_in_the_other_approval(offline, approved):
     middleware = [HumanInTheLoopMiddleware(approved)]
     create_tooltree_agent(offline(), [echo, jump], effects={"echo": "read"}, review=True, middleware=middleware)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"effects": {"echo": "read"}, "review": True},
+        {"effects": {"echo": "read"}, "sandbox": SANDBOX},
+    ],
+    ids=["no reads", "a review", "a sandbox"],
+)
+def test_a_breakpoint_before_the_tools_is_kept_where_nothing_real_runs_before_it(offline, options):
+    agent = create_tooltree_agent(offline(), [echo], **options, interrupt_before=["tools"])
+    assert agent.interrupt_before_nodes == ["tools"]
+
+
+async def test_a_review_that_nobody_could_answer_is_refused_before_it_costs_anything(either):
+    model = ScriptedChatModel(replies=["Hello."])
+    agent = create_tooltree_agent(model, [echo], effects={"echo": "read"}, review=True)
+    with pytest.raises(ConfigurationError, match="needs a checkpointer"):
+        await either(agent.invoke, agent.ainvoke)(HELLO)
+    assert not model.calls
 
 
 def test_effects_may_name_tools_that_middleware_brings(offline):
