@@ -10,14 +10,18 @@ from typing import Any
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
 from langchain_core.tools.base import create_schema_from_function
 from langchain_core.utils.pydantic import get_fields
+from langgraph.errors import GraphBubbleUp
 
 from langchain_tooltree.errors import ConfigurationError, MissingExtraError, did_you_mean
-from langchain_tooltree.models import resolve_model
+from langchain_tooltree.models import inner_config, resolve_model
 from langchain_tooltree.toolbox.bounded import run_bounded
 from langchain_tooltree.toolbox.entries import DOMAINS, Entry, RefusedError, all_entries, perform
 from langchain_tooltree.tooltree.tools import ToolCard, ToolLibrary
 
 logger = logging.getLogger(__name__)
+
+PASSED = (RefusedError, GraphBubbleUp)
+"""What is no failure: a refusal, and an interrupt, since a `search` may ask a person."""
 
 ALSO = {"math": "maths"}
 """Another spelling of a domain."""
@@ -80,7 +84,11 @@ def _checked(settings: dict[str, Any]) -> dict[str, Any]:
         if settings[name] is not None and not str(settings[name]).startswith(("https://", "http://")):
             msg = f"{name} must be the address of a service, such as https://..., got {settings[name]!r}."
             raise ConfigurationError(msg)
-    models = {name: resolve_model(settings[name]) for name in ("model", "vision") if settings[name] is not None}
+    models = {
+        name: resolve_model(settings[name]).with_config(inner_config(name, {}))  # kept out of the agent's own stream
+        for name in ("model", "vision")
+        if settings[name] is not None
+    }
 
     root = None if folder is None else str(Path(folder).resolve())
 
@@ -122,7 +130,7 @@ def tool_of(entry: Entry, settings: Mapping[str, Any]) -> StructuredTool:
         try:
             if entry.bounded:
                 return run_bounded(entry.name, {**arguments, **given}, settings["seconds"])
-            return perform(entry.name, {**arguments, **given})
+            return perform(entry.name, {**arguments, **given}, PASSED)
         except RefusedError as refused:
             raise ToolException(str(refused)) from refused
 

@@ -4,7 +4,9 @@ import json
 
 import httpx
 import pytest
+from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import Document
+from langgraph.errors import GraphInterrupt
 
 from tests.internals.toolbox import bounded
 from tests.unit_tests.toolbox.conftest import SERVICES, model_that_says
@@ -219,6 +221,26 @@ def test_wolfram_alpha_gives_its_text_and_never_the_key(call, service):
 def test_a_search_of_the_users_own_is_called(call):
     assert call("search_web", {"search": lambda query: [Document(f"about {query}")]}, query="x") == ("about x", False)
     assert call("search_web", {"search": lambda query: query / 2}, query="x")[1]
+
+
+def test_a_search_that_asks_a_person_interrupts_the_graph(call):
+    def ask(query):
+        raise GraphInterrupt(query)
+
+    with pytest.raises(GraphInterrupt):
+        call("search_web", {"search": ask}, query="x")
+
+
+def test_what_a_model_writes_for_a_tool_is_no_part_of_the_answer(call):
+    seen = []
+
+    class Listening(BaseCallbackHandler):
+        def on_chat_model_start(self, *_, tags, **__):
+            seen.extend(tags)
+
+    model = model_that_says("Short.").model_copy(update={"callbacks": [Listening()]})
+    assert call("summarise_text", {"model": model}, text="Long.")[0] == "Short."
+    assert "nostream" in seen
 
 
 @pytest.mark.parametrize(
