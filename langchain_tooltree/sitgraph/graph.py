@@ -451,6 +451,28 @@ class Graph:
         kept = self._snapshot
         return kept.summary_texts[int(np.searchsorted(kept.summaries.keys, np.uint64(key)))]
 
+    def behind(self, most: int) -> dict[tuple[int, int], tuple[int, dict[str, int]]]:
+        """How many runs followed each edge, and how often those did whose ids come first, `most` at the most."""
+        counts: Counter[tuple[int, int]] = Counter()
+        named: dict[tuple[int, int], dict[str, int]] = {}
+        for run in sorted(self._run_numbers):
+            for pair, times in Counter(self._run(self._run_numbers[run]).transitions).items():
+                counts[pair] += 1
+                if counts[pair] <= most:
+                    named.setdefault(pair, {})[run] = times
+        return {pair: (count, named[pair]) for pair, count in counts.items()}
+
+    def summaries_behind(self, most: int) -> dict[tuple[int, int], tuple[int, list[str]]]:
+        """How many summaries there are on each edge that has any, and some of those that differ."""
+        rows = self.summaries.rows()
+        found: dict[tuple[int, int], tuple[int, list[str]]] = {}
+        for source, target, key in zip(rows.sources.tolist(), rows.targets.tolist(), rows.keys.tolist(), strict=True):
+            count, texts = found.get((source, target), (0, []))
+            if len(texts) < most and (text := self.summary_text(key)) not in texts:
+                texts.append(text)
+            found[source, target] = count + 1, texts
+        return found
+
     def toolsets(self) -> Iterator[Mapping[str, str]]:
         """The tools of each run for which they are known, as hash of the schema by name."""
         for number in self._run_numbers.values():

@@ -401,6 +401,17 @@ class SITGraph:
 
         return graph_svg.to_svg(self._drawn(), len(self), max_edges=max_edges)
 
+    def to_html(self, path: str | os.PathLike[str]) -> None:
+        """Write the graph as a page to explore: edges with the states, tasks, sources and runs behind them.
+
+        It is one file that asks nobody for anything. Of each edge, some runs and summaries are named, and all counted.
+        """
+        from langchain_tooltree.sitgraph.graph_page import to_html  # noqa: PLC0415 - only who looks at a graph needs it
+
+        with self._lock:
+            text = to_html(self._graph, self.alpha)
+        Path(path).write_text(text, encoding="utf-8")
+
     def _repr_svg_(self) -> str:
         """What a notebook shows."""
         return self.to_svg()

@@ -1,13 +1,15 @@
-"""The page of a search in a real browser: every control, hostile words, two thousand calls, light and dark."""
+"""Pages in a real browser: every control, hostile words, thousands of calls and edges, light and dark."""
 
+import json
 from collections.abc import Iterator
-from itertools import product
+from itertools import pairwise, product
 from pathlib import Path
+from typing import Any
 
 import pytest
 from browser import PROGRAM, SHELL, Browser
 
-from langchain_tooltree import SearchResult, demo, search
+from langchain_tooltree import SearchResult, SITGraph, Trajectory, demo, search
 from tests.internals.tooltree import Call, Observation, SearchCost, Tree
 
 pytestmark = pytest.mark.skipif(not (PROGRAM and SHELL), reason="no chromium is installed")
@@ -24,6 +26,11 @@ WORDS = (
     "שלום עולם",
     "🤷🏽‍♀️👩‍👩‍👧‍👦",
     "e\u0301\u0302\u0303 a\u0338\u0337\u0321 漢字 \x1b[31m\x00",
+)
+MEASURE = (
+    "(async (step) => { const spent = []; for (let i = 0; i < 20; i++) { step(i); const began = performance.now(); "
+    "paint(); spent.push(performance.now() - began); await new Promise(requestAnimationFrame); } "
+    "return spent.sort((a, b) => a - b)[10]; })"
 )
 HOSTILE = [markup.replace("{}", word).replace("}}", "}") for markup, word in product(MARKUP, WORDS)] + ["x" * 1_000_000]
 
@@ -45,6 +52,28 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def page_of(tree: Tree, folder: Path, query: str = "Go on.") -> Path:
     file = folder / "search.html"
     SearchResult(query, tree, (), SearchCost(), "solved").to_html(file)
+    return file
+
+
+def calling(tools: list[str], said: str = "", state: str = "", **given: Any) -> Trajectory:
+    """A run that calls some tools one after the other; with a `state` that it sums up before each."""
+    messages: list[dict[str, Any]] = [{"role": "user", "content": said or "Go on."}]
+    for number, tool in enumerate(tools):
+        for name, arguments in ([("summarize_state", {"summary": state})] if state else []) + [(tool, {"at": said})]:
+            function = {"name": name, "arguments": json.dumps(arguments)}
+            call = {"id": f"{number}{name}", "type": "function", "function": function}
+            messages.append({"role": "assistant", "content": said, "tool_calls": [call]})
+            messages.append({"role": "tool", "tool_call_id": call["id"], "content": said or f"Result {number}."})
+    return Trajectory.from_chat([*messages, {"role": "assistant", "content": said or "Done."}], success=True, **given)
+
+
+@pytest.fixture(scope="module")
+def tools_graph(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of a graph of three ways from `find`."""
+    ways = [["find", "read", "send"]] * 3 + [["find", "find", "send"]] * 2 + [["look"]]
+    runs = [calling(way, id=f"run {number}", state=f"State {number}.") for number, way in enumerate(ways)]
+    file = tmp_path_factory.mktemp("graph") / "graph.html"
+    SITGraph.from_trajectories(runs).to_html(file)
     return file
 
 
@@ -149,21 +178,34 @@ def test_finding_folding_and_sizes(browser: Browser, story: Path) -> None:
     assert quiet(browser, story)
 
 
-def test_every_control_has_a_name_and_can_be_reached(browser: Browser, story: Path) -> None:
-    browser.open(story)
+def names_of_controls(browser: Browser) -> set[tuple[str, str]]:
+    """Roles and names of all that a page can be used with, as a screen reader has them."""
     browser.call("Accessibility.enable")
     nodes = browser.call("Accessibility.getFullAXTree")["nodes"]
-    roles = {"button", "searchbox", "slider", "application", "complementary"}
+    roles = {"button", "searchbox", "slider", "application", "complementary", "link", "checkbox", "combobox"}
     named = [
         (each["role"]["value"], each["name"]["value"]) for each in nodes if each.get("role", {}).get("value") in roles
     ]
     assert all(name for _, name in named)
-    assert {("slider", "Rollout"), ("application", "Search tree"), ("button", "Larger")} <= {*named}
+    return {*named}
+
+
+def reached_by_tab(browser: Browser, presses: int = 30) -> set[str]:
     reached = set()
-    for _ in range(30):
+    for _ in range(presses):
         browser.press("Tab")
         reached.add(browser.run("document.activeElement.id"))
-    assert {"find", "fold", "unfold", "out", "in", "fit", "tree", "play", "when"} <= reached
+    return reached
+
+
+def test_every_control_has_a_name_and_can_be_reached(browser: Browser, story: Path, tools_graph: Path) -> None:
+    browser.open(story)
+    assert {("slider", "Rollout"), ("application", "Search tree"), ("button", "Larger")} <= names_of_controls(browser)
+    assert {"find", "fold", "unfold", "out", "in", "fit", "tree", "play", "when"} <= reached_by_tab(browser)
+    browser.open(tools_graph)
+    names = {("slider", "Edges drawn"), ("application", "Tool graph"), ("searchbox", "Edges of tools with this name")}
+    assert names <= names_of_controls(browser)
+    assert {"tool", "state", "most", "out", "in", "fit", "graph"} <= reached_by_tab(browser)
 
 
 @pytest.mark.parametrize("width", [1280, 400])
@@ -195,13 +237,8 @@ def test_two_thousand_calls_open_at_once_and_stay_smooth(browser: Browser, tmp_p
         node.observation, node.r_pre = Observation(content=f"Result {number}."), number % 10 / 10
     file = page_of(tree, tmp_path)
     assert browser.open(file) < OPEN
-    measure = (
-        "(async (step) => { const spent = []; for (let i = 0; i < 20; i++) { step(i); const began = performance.now(); "
-    )
-    measure += "paint(); spent.push(performance.now() - began); await new Promise(requestAnimationFrame); } "
-    measure += "return spent.sort((a, b) => a - b)[10]; })"
     for step in ("(i) => { size = 0.7; y0 = -20 * i; }", "(i) => { if (!i) fit(); x0 += 3; }", "(i) => zoom(1.1)"):
-        assert browser.run(f"{measure}({step})") < SMOOTH
+        assert browser.run(f"{MEASURE}({step})") < SMOOTH
     assert file.stat().st_size < 2_000_000
 
 
@@ -211,3 +248,78 @@ def test_light_and_dark_follow_the_system(browser: Browser, story: Path) -> None
         browser.open(story, dark=dark)
         seen.append(browser.run("[getComputedStyle(document.body).backgroundColor, colours.ink]"))
     assert seen == [["rgb(255, 255, 255)", "#1f2328"], ["rgb(13, 17, 23)", "#f0f6fc"]]
+
+
+def test_keys_and_clicks_lead_through_a_graph(browser: Browser, tools_graph: Path) -> None:
+    browser.open(tools_graph)
+    browser.run("stage.focus()")
+    browser.press("Home", "ArrowRight")
+    assert browser.run("[chosen.name, $('live').textContent]") == [
+        "find",
+        "find, called 7 times. Most often next: read, 43%.",
+    ]
+    browser.press("ArrowRight", "ArrowRight", "ArrowLeft", "ArrowLeft", "e")
+    assert browser.run("$('live').textContent") == "find → read, 43%, followed 3 times"
+    told = browser.run("$('details').innerText")
+    for part in ("State 0.", "run 0", "Tasks that support it\t3", "Followed\t3 times", "Raw weight"):
+        assert part in told
+    browser.press("Enter")
+    assert browser.run("document.activeElement.id") == "details"
+    x, y = browser.run(
+        "(() => { const at = stage.getBoundingClientRect(), edge = start.out[1], [x, y] = on(edge.way, 0.3); "
+        "return [at.x + x0 + x * size, at.y + y0 + y * size]; })()"
+    )
+    browser.click(x, y)
+    assert browser.run("named(chosen)") == "start → look"
+    assert quiet(browser, tools_graph)
+
+
+def test_a_graph_is_filtered_by_tool_and_by_state(browser: Browser, tools_graph: Path) -> None:
+    browser.open(tools_graph)
+    assert browser.run("[drawn.length, tools.length, $('drawn').textContent]") == [6, 5, "6 of 6"]
+    browser.run("$('tool').focus()")
+    browser.press(*"look")
+    assert browser.run("drawn.map(named)") == ["start → look"]
+    browser.run("$('tool').value = '', $('state').focus()")
+    browser.press(*"state 4")
+    assert browser.run("drawn.map(named)") == ["start → find", "find → find", "find → send"]
+    browser.run("$('most').focus()")
+    browser.press("Home")
+    assert browser.run("[drawn.length, $('drawn').textContent]") == [1, "1 of 3 that match"]
+    size = browser.run("size")
+    browser.run("$('out').click()")
+    assert browser.run("size") < size
+
+
+def test_three_thousand_edges_stay_smooth(browser: Browser, tmp_path: Path) -> None:
+    ways = [[f"tool_{(number * 7 + step * step) % 300}" for step in range(13)] for number in range(1_000)]
+    graph = SITGraph.from_trajectories(calling(way, id=f"{number}") for number, way in enumerate(ways))
+    edges = {pair for way in ways for pair in pairwise(way)}
+    assert len(edges) > 3_000
+    file = tmp_path / "graph.html"
+    graph.to_html(file)
+    assert file.stat().st_size < 1_000_000
+    assert browser.open(file) < OPEN
+    assert browser.run("[edges.length - start.out.length, tools.length, drawn.length]") == [len(edges), 301, 40]
+    assert browser.run(MEASURE + "((i) => { x0 -= 20; })") < SMOOTH
+    browser.run("$('most').value = 3000, filter({ whole: false })")
+    assert browser.run(MEASURE + "((i) => { if (!i) fit(); x0 += 3; })") < SMOOTH
+
+
+@pytest.mark.parametrize("width", [1280, 400])
+def test_hostile_names_and_states_are_shown_in_a_graph_and_never_run(
+    browser: Browser, tmp_path: Path, width: int
+) -> None:
+    runs = [calling([text[:5_000], "look"], state=text, id=text[:5_000]) for text in HOSTILE]
+    file = tmp_path / "graph.html"
+    SITGraph.from_trajectories(runs).to_html(file)
+    browser.open(file, width=width)
+    show_all = (
+        "(async () => { const wide = []; for (const each of [...tools, ...edges]) { show(each); await 0; const side = "
+    )
+    show_all += "document.querySelector('aside'); if (side.scrollWidth > side.clientWidth || "
+    show_all += "document.documentElement.scrollWidth > innerWidth) wide.push(each.id); } return wide; })()"
+    assert browser.run("edges.length") > 2 * len(HOSTILE) - 2
+    assert browser.run(show_all) == []
+    assert browser.run("[document.scripts.length, document.images.length, document.links.length]") == [2, 0, 0]
+    assert quiet(browser, file)

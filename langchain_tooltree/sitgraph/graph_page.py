@@ -1,0 +1,81 @@
+"""A tool graph as a page to explore: what the page is given of each edge. The page itself is `pages/graph.html`."""
+
+from typing import Any
+
+from langchain_tooltree.pages.page import longest_text, page
+from langchain_tooltree.sitgraph.graph import Graph
+from langchain_tooltree.sitgraph.transitions import START
+from langchain_tooltree.text import one_line, plain, shortened
+
+MAX_NAME = 120
+"""Characters of a tool's name, and of a run's id."""
+
+MOST_EDGES = 5_000
+"""Edges in a page, those that were followed most often; at some 60 characters each, they take a third of a megabyte."""
+
+MOST_RUNS = 12
+"""Runs that are named behind an edge at the most; how many there are is told in any case."""
+
+NAMED_RUNS = 12_000
+"""Runs that are named behind all edges together, so that a page stays below 1 MB: with many edges, few for each."""
+
+MOST_SUMMARIES = 6
+"""Summaries of states that are shown of an edge at the most."""
+
+ROOM = 250_000
+"""Characters of summaries in a page."""
+
+LEAST_TEXT = 60
+"""Characters that are shown of a summary however many there are."""
+
+
+def to_html(graph: Graph, alpha: float) -> str:
+    """A graph as one page without references to elsewhere."""
+    return page("graph.html", f"Tool graph of {len(graph)} runs", plain(page_data(graph, alpha)))
+
+
+def page_data(graph: Graph, alpha: float, *, most_edges: int = MOST_EDGES) -> dict[str, Any]:
+    """What a page shows of a graph: tools, and edges with what stands behind them, the most followed first.
+
+    An edge is a row of numbers, since there may be thousands: from, to, its weight by Eq. 2 and by Eq. 1, how often it
+    was followed, by how many tasks, sources and runs; then some of the summaries on it, how many there are, and some of
+    these runs, each with how often it followed the edge.
+    """
+    every = _edges(graph, alpha)
+    kept = every[:most_edges]
+    named = max(2, min(MOST_RUNS, NAMED_RUNS // max(1, len(kept))))
+    behind, summaries = graph.behind(named), graph.summaries_behind(MOST_SUMMARIES)
+    texts = [text for edge in kept for text in summaries.get(edge[:2], (0, ()))[1]]
+    longest = longest_text(texts, ROOM, LEAST_TEXT)
+    tools = sorted({number for edge in kept for number in edge[:2]}, key=lambda number: graph.names[number])
+    place = {number: at for at, number in enumerate(tools)}
+    reached = dict.fromkeys(tools, 0)
+    for edge in every:
+        if edge[1] in reached:
+            reached[edge[1]] += edge[4]
+    runs: dict[str, int] = {}
+    rows = []
+    for source, target, *figures in kept:
+        count, by = behind[source, target]
+        written, shown = summaries.get((source, target), (0, ()))
+        telling = [[runs.setdefault(run, len(runs)), times] for run, times in by.items()]
+        said = [shortened(text, longest) for text in shown]
+        rows.append([place[source], place[target], *figures, count, said, written, telling])
+    return {
+        "runs": len(graph),
+        "tools": [[one_line(graph.names[number], MAX_NAME), reached[number]] for number in tools],
+        "start": place.get(graph.number(START)),
+        "edges": rows,
+        "left_out": len(every) - len(kept),
+        "named": [one_line(run, MAX_NAME) for run in runs],
+    }
+
+
+def _edges(graph: Graph, alpha: float) -> list[tuple[int, int, float, float, int, int, int]]:
+    """All edges, those that were followed most often first."""
+    found = []
+    for source, edges in graph.edges():
+        figures = (edges.targets, edges.weights(alpha).round(4), edges.raw_weights(alpha).round(2))
+        columns = (*figures, edges.counts, edges.support, edges.givers)
+        found += [(graph.number(source), *row) for row in zip(*(each.tolist() for each in columns), strict=True)]
+    return sorted(found, key=lambda edge: (-edge[4], -edge[2], graph.names[edge[0]], graph.names[edge[1]]))

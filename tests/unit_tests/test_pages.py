@@ -1,0 +1,90 @@
+"""Pages of a graph: all that they show stands in them, bounded, and no name leaves its place."""
+
+import base64
+import hashlib
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from langchain_tooltree import SITGraph, Trajectory
+
+MARKUP = "</script><script>alert(1)</script><img src=x onerror=alert(1)>{data} {policy}\u202e\x00"
+
+
+def data_in(file: Path) -> Any:
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', file.read_text(encoding="utf-8"))
+    assert found
+    return json.loads(found[1])
+
+
+def asks_nobody(file: Path) -> bool:
+    """Whether a page may run its own script alone, and names nothing that lies elsewhere."""
+    text = file.read_text(encoding="utf-8")
+    (script,) = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
+    known = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"default-src 'none'; script-src 'sha256-{known}'; style-src 'sha256-" in text
+    assert "/* include" not in text
+    markup = re.sub(r"<script.*?</script>|<style>.*?</style>", "", text, flags=re.DOTALL)
+    assert re.findall(r'href="(?!data:,")', markup) == []
+    assert re.findall(r"<(?:img|iframe|script)\b|\s(?:src|style|on\w+)=", markup) == []
+    return not re.findall(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(|fetch\(|https?:|import\(", script)
+
+
+def run_of(tools: list[str], id: str, state: str = "", **metadata: Any) -> Trajectory:  # noqa: A002 - the field's name
+    """A run that calls some tools one after the other, and sums up a `state` before each."""
+    messages: list[dict[str, Any]] = [{"role": "user", "content": f"Task of {id}."}]
+    for number, tool in enumerate(tools):
+        for name in (["summarize_state"] if state else []) + [tool]:
+            function = {"name": name, "arguments": json.dumps({"summary": state})}
+            call = {"id": f"{number} {name}", "type": "function", "function": function}
+            messages += [
+                {"role": "assistant", "content": None, "tool_calls": [call]},
+                {"role": "tool", "tool_call_id": call["id"], "content": "Done."},
+            ]
+    return Trajectory.from_chat(messages, id=id, success=True, metadata=metadata)
+
+
+def graph_page(runs: list[Trajectory], folder: Path) -> Path:
+    SITGraph.from_trajectories(runs).to_html(folder / "graph.html")
+    return folder / "graph.html"
+
+
+def test_a_page_of_a_graph_tells_what_stands_behind_each_edge(tmp_path: Path) -> None:
+    runs = [run_of(["find", "find", "send"], "a", "It is open."), run_of(["find", "send"], "b", came_from="ada")]
+    file = graph_page(runs, tmp_path)
+    data = data_in(file)
+    names = [name for name, _ in data["tools"]]
+    edges = {(names[row[0]], names[row[1]]): row[2:] for row in data["edges"]}
+
+    assert names[data["start"]] == ""
+    assert dict(data["tools"]) == {"": 0, "find": 3, "send": 2}
+    assert data["named"] == ["a", "b"]
+    weight, raw, *rest = edges["find", "send"]
+    assert (weight, round(raw, 1)) == (pytest.approx(2 / 3, abs=0.1), 2.7)
+    assert rest == [2, 2, 2, 2, ["It is open."], 1, [[0, 1], [1, 1]]]
+    assert edges["find", "find"][2:6] == [1, 1, 1, 1]
+    assert asks_nobody(file)
+
+
+def test_runs_and_summaries_behind_an_edge_are_bounded_and_counted(tmp_path: Path) -> None:
+    runs = [run_of(["find"], f"run {number:03}", f"State {number} " + "x" * 200_000) for number in range(40)]
+    file = graph_page(runs, tmp_path)
+    (row,) = data_in(file)["edges"]
+
+    assert row[7] == 40
+    assert [place for place, _ in row[10]] == list(range(12))
+    assert (len(row[8]), row[9]) == (6, 40)
+    assert file.stat().st_size < 400_000
+
+
+def test_no_name_of_a_tool_or_a_run_leaves_its_place(tmp_path: Path) -> None:
+    file = graph_page([run_of([MARKUP, " "], MARKUP, MARKUP)], tmp_path)
+    data = data_in(file)
+
+    assert asks_nobody(file)
+    assert data["edges"][0][8] == [MARKUP.replace("\x00", "\x00")]
+    assert data["start"] == 0, "no other tool is taken for the start"
+    assert data_in(graph_page([], tmp_path))["edges"] == []
