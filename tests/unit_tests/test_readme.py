@@ -66,7 +66,7 @@ def test_on_pypi_the_links_lead_to_the_home_of_the_project():
     for address in (
         f"{raw}/main/cookbook/docs/images/demo.svg",
         f"{urls['Source']}/blob/main/.github/SECURITY.md",
-        f"{urls['Documentation']}migrate/create-agent",
+        f"{urls['Documentation']}concepts/tooltree",
         urls["Documentation"],
     ):
         assert f"]({address})" in shown
