@@ -96,6 +96,8 @@ def _run(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
         if options.json:
             sys.stdout.write(json.dumps(told, indent=2, default=str) + "\n")
         sys.stdout.flush()  # a closed pipe is noticed here
+        if options.afterwards is not None:
+            options.afterwards()
         return int(code)
     return 0
 
@@ -118,7 +120,7 @@ def _in_words(error: Exception) -> str:
 
 
 def _parser() -> argparse.ArgumentParser:
-    """The parser; `stopped` is what is told of a command's work after Ctrl-C."""
+    """The parser; `stopped` is what is told of a command's work after Ctrl-C, `afterwards` what goes on behind it."""
     parser = argparse.ArgumentParser(
         prog="langchain-tooltree",
         description="Planning and experience for agents. Try it: langchain-tooltree demo",
@@ -126,7 +128,7 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="store_true", help="print the version and exit")
-    parser.set_defaults(stopped="")
+    parser.set_defaults(stopped="", afterwards=None)
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
 
     def command(name: str, text: str, example: str) -> argparse.ArgumentParser:
@@ -161,8 +163,10 @@ def _parser() -> argparse.ArgumentParser:
     shown.add_argument("what", metavar="WHAT", help=f"{saved} or with trajectories; or an experience: {PLACE}")
     shown.add_argument("--mermaid", action="store_true", help="print a graph or a search as a Mermaid chart")
 
-    viewed = command("view", "open a saved search or a graph in a browser", "search.json")
-    viewed.add_argument("what", metavar="WHAT", help=saved)
+    viewed = command("view", "look at searches or a graph in a browser, also while agents run", "searches/")
+    viewed.add_argument("what", metavar="WHAT", help=f"a folder of searches (record_searches=); {saved}")
+    viewed.add_argument("--port", type=int, default=0, help="port on this machine (default: a free one)")
+    viewed.add_argument("--no-browser", action="store_true", help="say the address, and open no browser")
 
     examined = command(
         "doctor", "check a graph's files, and its tools against those of an agent", "graph/ --tools my_agent:tools"

@@ -67,6 +67,11 @@ def run(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[str, Any]
     return told, 0
 
 
+def opens_alone(what: str) -> bool:
+    """Whether it is one thing, a store or a graph, and no folder of others."""
+    return "://" in what or any((Path(what) / name).exists() for name in (DATABASE, MANIFEST))
+
+
 def looked_at(options: argparse.Namespace) -> tuple[dict[str, Any], Printed, Pictures]:
     """What was given, as plain data; how it is printed, and how it is drawn."""
     path = Path(options.what)
@@ -131,14 +136,8 @@ def read_search(path: Path) -> dict[str, Any] | None:
     Raises:
         ConfigurationError: If it has another form than this version reads, or is damaged.
     """
-    try:
-        with path.open(encoding="utf-8-sig") as file:
-            first = file.readline()
-            # A document on many lines is read whole, but not a large file with a run on each line.
-            found = json.loads(first + (file.read() if first.strip() == "{" else ""))
-    except ValueError:
-        return None
-    if not isinstance(found, dict) or not {"nodes", "best"} <= found.keys():
+    found = search_in(path)
+    if found is None:
         return None
     if found.setdefault("version", FORM) != FORM:
         msg = f"{path} holds a search in form {found['version']!r}; this version reads form {FORM}. Search again."
@@ -149,6 +148,18 @@ def read_search(path: Path) -> dict[str, Any] | None:
         msg = f"{path} is no search as SearchResult.to_dict() gives it ({type(error).__name__}: {error})."
         raise ConfigurationError(one_line(msg, 300)) from error
     return found
+
+
+def search_in(path: Path) -> dict[str, Any] | None:
+    """What looks like a search in a file; `None` if nothing does."""
+    try:
+        with path.open(encoding="utf-8-sig") as file:
+            first = file.readline()
+            # A document on many lines is read whole, but not a large file with a run on each line.
+            found = json.loads(first + (file.read() if first.strip() == "{" else ""))
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) and {"nodes", "best"} <= found.keys() else None
 
 
 def _print_found(found: Mapping[str, Any], terminal: Terminal) -> None:

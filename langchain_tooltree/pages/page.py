@@ -18,6 +18,9 @@ MAX_TITLE = 120
 _INCLUDED = re.compile(r"/\* include ([a-z.]+) \*/\n")
 """Where the text of another file in this folder stands, which several pages share."""
 
+_DATA = re.compile(r'<script type="application/json" id="data">(.*?)</script>', re.DOTALL)
+_POLICY = re.compile(r'<meta http-equiv="Content-Security-Policy" content="([^"]*)">')
+
 _INLINE = re.compile(r"<(script|style)>(.*?)</\1>", re.DOTALL)
 
 
@@ -34,6 +37,27 @@ def page(template: str, title: str, data: Any) -> str:
     )
     parts = {"{title}": escape(visible(cut(title, MAX_TITLE))), "{policy}": policy, "{data}": as_json(data)}
     return re.sub("|".join(map(re.escape, parts)), lambda found: parts[found[0]], text)
+
+
+def followed(page: str, version: str) -> str:
+    """A page as its server gives it: it may ask that server, and nobody else, whether there is more than this version.
+
+    One whose script does not call `watch` (in `shared.js`) stays as it is.
+    """
+    page = page.replace("default-src 'none';", "default-src 'none'; connect-src 'self';", 1)
+    return page.replace('<html lang="en">', f'<html lang="en" data-version="{version}">', 1)
+
+
+def data_in(page: str) -> str:
+    """The data of a page, as JSON."""
+    found = _DATA.search(page)
+    return found[1] if found else "null"
+
+
+def policy_of(page: str) -> str:
+    """What a page may do, as its own Content-Security-Policy says; a picture has its style alone."""
+    found = _POLICY.search(page)
+    return found[1] if found else "default-src 'none'; style-src 'unsafe-inline'"
 
 
 def longest_text(texts: Iterable[str], room: int, least: int) -> int:

@@ -86,7 +86,9 @@ class SearchFile:
             data = as_saved(found())
             if not ended:
                 data["stop_reason"] = SEARCHING
-            data["recorded"] = {"began": self._began.isoformat(), "thread": self._thread or None}
+            written = datetime.now(UTC).isoformat(timespec="seconds")
+            began_at = self._began.isoformat(timespec="seconds")
+            data["recorded"] = {"began": began_at, "written": written, "thread": self._thread or None}
             self._replace(json.dumps(plain(data)))
         except Exception as error:  # noqa: BLE001 - a disk, a result that cannot be written: the agent goes on
             if self.path.parent not in _failing:

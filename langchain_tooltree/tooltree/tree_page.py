@@ -32,6 +32,7 @@ def to_html(found: Mapping[str, Any]) -> str:
     data = {
         "query": shortened(found["query"], 20 * LONGEST_TEXT),
         "stop_reason": found["stop_reason"],
+        "written": found.get("recorded", {}).get("written"),
         "cost": found["cost"],
         "plan": found["best"],
         "alternatives": found.get("alternatives", []),

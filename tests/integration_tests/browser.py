@@ -95,16 +95,17 @@ class Browser:
         message, _, self._rest = self._rest.partition(b"\0")
         return message
 
-    def open(self, file: Path, *, width: int = 1280, dark: bool = False) -> float:
-        """Open a file, and forget what was told before; how many seconds it took."""
+    def open(self, file: Path | str, *, width: int = 1280, dark: bool = False) -> float:
+        """Open a file or an address, and forget what was told before; how many seconds it took."""
+        address = file if isinstance(file, str) else file.as_uri()
         self.call("Page.navigate", url="about:blank")
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=800, deviceScaleFactor=1, mobile=False)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", features=[scheme])
         self.told.clear()
         began = time.perf_counter()
-        self.call("Page.navigate", url=file.as_uri())
-        while self.run("location.href + document.readyState") != f"{file.as_uri()}complete":
+        self.call("Page.navigate", url=address)
+        while self.run("location.href + document.readyState") != f"{address}complete":
             time.sleep(0.01)
         return time.perf_counter() - began
 

@@ -1,0 +1,102 @@
+"""Serves pages to the browsers of this machine: on the loopback address, to be read, and to no page of others."""
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from langchain_tooltree.errors import ToolTreeError
+from langchain_tooltree.pages.page import data_in, followed, policy_of
+
+LOOPBACK = "127.0.0.1"
+
+HEADERS = {
+    "Cache-Control": "no-store",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+"""Nothing is kept by the browser, told to other servers, taken for something else, or shown within other pages."""
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """Something that has a page: an HTML page or an SVG picture, and what changes as soon as that does."""
+
+    version: str
+    page: Callable[[], str]
+
+
+class PageServer(ThreadingHTTPServer):
+    """Gives the pages that `find` knows by the names in their addresses; the name of the first one is empty.
+
+    A name is looked up and never made a path, so that no address leads anywhere else.
+    """
+
+    def __init__(self, find: Callable[[str], Served | None], port: int = 0) -> None:
+        super().__init__((LOOPBACK, port), _Asked)
+        self.find = find
+        self.address = f"http://{LOOPBACK}:{self.server_port}/"
+        # A page elsewhere can have its own name stand for this address: then the browser tells that name.
+        self.names = {f"{name}:{self.server_port}" for name in (LOOPBACK, "localhost")}
+
+    def handle_error(self, *asked: Any) -> None:
+        """Tell what went wrong, but not that a browser has gone."""
+        if not isinstance(sys.exception(), ConnectionError | TimeoutError):
+            super().handle_error(*asked)
+
+
+class _Asked(BaseHTTPRequestHandler):
+    server: PageServer
+    server_version, sys_version = "langchain-tooltree", ""
+    timeout = 30  # seconds: who connects and asks for nothing holds a thread
+
+    def do_GET(self) -> None:
+        """Give the page of a name; `?since=` its data as JSON, if there is more than in that version."""
+        self._say(*self._reply())
+
+    def refuse(self) -> None:
+        """Say that nothing can be changed."""
+        self._say(HTTPStatus.METHOD_NOT_ALLOWED, "Pages are to be read.")
+
+    do_HEAD = do_GET  # noqa: N815 - the base class looks for these names
+    do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = refuse  # noqa: N815
+
+    def _reply(self) -> tuple[HTTPStatus, str] | tuple[HTTPStatus, str, str] | tuple[HTTPStatus, str, str, str]:
+        if [name.lower() for name in self.headers.get_all("Host", [])] not in [[name] for name in self.server.names]:
+            return HTTPStatus.FORBIDDEN, f"This server is {self.server.address} and goes by no other name."
+        asked = urlsplit(self.path)
+        try:
+            served = self.server.find(unquote(asked.path).removeprefix("/"))
+            if served is None:
+                return HTTPStatus.NOT_FOUND, "There is no such page."
+            since = parse_qs(asked.query).get("since")
+            if since == [served.version]:
+                return HTTPStatus.NO_CONTENT, ""
+            page = served.page()
+        except (ToolTreeError, OSError) as error:  # it is gone, damaged or none of ours
+            return HTTPStatus.NOT_FOUND, str(error)
+        if since:
+            return HTTPStatus.OK, f'{{"version": "{served.version}", "data": {data_in(page)}}}', "application/json"
+        page = followed(page, served.version)
+        return HTTPStatus.OK, page, "image/svg+xml" if page.startswith("<svg") else "text/html", policy_of(page)
+
+    def _say(self, status: HTTPStatus, text: str, kind: str = "text/plain", policy: str = "default-src 'none'") -> None:
+        body = text.encode("utf-8", "replace")
+        self.send_response(status)
+        told = {"Content-Type": f"{kind}; charset=utf-8", "Content-Length": str(len(body)), **HEADERS}
+        told["Content-Security-Policy"] = f"{policy}; frame-ancestors 'none'"
+        if status == HTTPStatus.METHOD_NOT_ALLOWED:
+            told["Allow"] = "GET, HEAD"
+        for name, value in told.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Nothing is logged: addresses hold names of files."""
