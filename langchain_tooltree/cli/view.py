@@ -44,7 +44,7 @@ def run(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[str, Any]
             raise
         msg = f"Port {options.port} cannot be used ({error}). Choose another, or leave --port out for a free one."
         raise ConfigurationError(msg) from error
-    in_thread(server.serve_forever, "tooltree-view")
+    in_thread(partial(server.serve_forever, 0.1), "tooltree-view")
     opened = not options.no_browser and webbrowser.open(server.address)
     terminal.print("Opened in your browser:" if opened else "Open this address in a browser:")
     terminal.print(server.address, markup=False, highlight=False, soft_wrap=True)

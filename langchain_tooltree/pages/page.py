@@ -40,12 +40,15 @@ def page(template: str, title: str, data: Any) -> str:
 
 
 def followed(page: str, version: str) -> str:
-    """A page as its server gives it: it may ask that server, and nobody else, whether there is more than this version.
-
-    One whose script does not call `watch` (in `shared.js`) stays as it is.
-    """
-    page = page.replace("default-src 'none';", "default-src 'none'; connect-src 'self';", 1)
-    return page.replace('<html lang="en">', f'<html lang="en" data-version="{version}">', 1)
+    """A page as its server gives it: it asks that server, and may ask nobody else, for what is newer than a version."""
+    script = _read("watch.js")
+    for before, after in (
+        ("default-src 'none'; script-src '", f"default-src 'none'; connect-src 'self'; script-src '{_hash(script)}' '"),
+        ('<html lang="en">', f'<html lang="en" data-version="{version}">'),
+        ("</body>", f"<script>{script}</script>\n</body>"),
+    ):
+        page = page.replace(before, after, 1)
+    return page
 
 
 def data_in(page: str) -> str:

@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from langchain_tooltree.errors import ToolTreeError
+from langchain_tooltree.errors import ToolTreeError, described
 from langchain_tooltree.pages.page import data_in, followed, policy_of
 
 LOOPBACK = "127.0.0.1"
@@ -57,7 +57,10 @@ class _Asked(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Give the page of a name; `?since=` its data as JSON, if there is more than in that version."""
-        self._say(*self._reply())
+        if [name.lower() for name in self.headers.get_all("Host", [])] in [[name] for name in self.server.names]:
+            self._say(*self._reply())
+        else:
+            self._say(HTTPStatus.FORBIDDEN, f"This server is {self.server.address} and goes by no other name.")
 
     def refuse(self) -> None:
         """Say that nothing can be changed."""
@@ -67,8 +70,6 @@ class _Asked(BaseHTTPRequestHandler):
     do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = refuse  # noqa: N815
 
     def _reply(self) -> tuple[HTTPStatus, str] | tuple[HTTPStatus, str, str] | tuple[HTTPStatus, str, str, str]:
-        if [name.lower() for name in self.headers.get_all("Host", [])] not in [[name] for name in self.server.names]:
-            return HTTPStatus.FORBIDDEN, f"This server is {self.server.address} and goes by no other name."
         asked = urlsplit(self.path)
         try:
             served = self.server.find(unquote(asked.path).removeprefix("/"))
@@ -80,6 +81,8 @@ class _Asked(BaseHTTPRequestHandler):
             page = served.page()
         except (ToolTreeError, OSError) as error:  # it is gone, damaged or none of ours
             return HTTPStatus.NOT_FOUND, str(error)
+        except Exception as error:  # noqa: BLE001 - what is read may be anything
+            return HTTPStatus.INTERNAL_SERVER_ERROR, f"This cannot be shown: {described(error)}"
         if since:
             return HTTPStatus.OK, f'{{"version": "{served.version}", "data": {data_in(page)}}}', "application/json"
         page = followed(page, served.version)

@@ -25,26 +25,6 @@ function twoLines(text, most) {
   return [all.slice(0, at), short(all.slice(at).trim(), most)];
 }
 const word = (count, one) => count.toLocaleString("en") + " " + one + (count === 1 ? "" : "s");
-// A page that a server gives asks it every second for what is new, and takes that in without being loaded anew.
-function watch(take) {
-  let version = document.documentElement.dataset.version;
-  if (!version) return;
-  const gone = make("p", "The server has ended. This is what it showed last.", "open");
-  gone.setAttribute("role", "status");
-  const ask = async () => {
-    try {
-      const answer = await fetch("?since=" + encodeURIComponent(version), { cache: "no-store" });
-      if (answer.status === 200) {
-        const told = await answer.json();
-        version = told.version;
-        take(told.data);
-      }
-      gone.remove();
-    } catch { document.querySelector("header").append(gone); }
-    setTimeout(ask, 1000);
-  };
-  setTimeout(ask, 1000);
-}
 const atTime = (text) => {
   const time = new Date(text);
   return isNaN(time) ? clean(text) : time.toLocaleString("en", { dateStyle: "medium", timeStyle: "medium" });

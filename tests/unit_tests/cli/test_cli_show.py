@@ -1,7 +1,6 @@
 """What `show` makes of what it is given."""
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -82,17 +81,23 @@ def test_what_cannot_be_drawn_is_told_with_what_can(tmp_path, capsys, result):
 
 
 def test_a_browser_is_given_a_page_of_a_search_and_a_picture_of_a_graph(tmp_path, capsys, monkeypatch, result):
-    pages = []
+    pages, served = [], []
+
+    def looked_at_once(server):
+        served.append(server.find("").page())
+        server.shutdown()
+        server.server_close()
+
     monkeypatch.setattr("webbrowser.open", pages.append)  # as one that does not open
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr("langchain_tooltree.cli.view.serve", looked_at_once)
     (tmp_path / "search.json").write_text(json.dumps(result.to_dict()))
     SITGraph.from_trajectories([run_of(1)]).save(tmp_path / "graph")
-    for what, begins in (("search.json", "<!doctype html>"), ("graph", "<svg ")):
+    for what, begins in (("search.json", "<!doctype html>"), ("graph", "<svg "), (".", "<!doctype html>")):
         assert main(["view", str(tmp_path / what)]) == 0
-        told, place = capsys.readouterr().out.splitlines()
-        assert told == "Open this file in a browser:"
-        assert pages[-1] == Path(place).as_uri()
-        assert Path(place).read_text(encoding="utf-8").startswith(begins)
+        told, place, _ = capsys.readouterr().out.splitlines()
+        assert told == "Open this address in a browser:"
+        assert pages[-1] == place
+        assert served[-1].startswith(begins)
     dump_trajectories([run_of(1)], tmp_path / "runs.jsonl")
     assert main(["view", str(tmp_path / "runs.jsonl")]) == REFUSED
     assert "view is for searches and graphs" in capsys.readouterr().err

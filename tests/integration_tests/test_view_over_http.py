@@ -1,0 +1,310 @@
+"""`langchain-tooltree view` over real HTTP: what it serves, whom it refuses, and searches that grow."""
+
+import argparse
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any
+
+import pytest
+from browser import PROGRAM, SHELL, Browser
+from travel import APART, BOOKING, EFFECTS, Agency, TravelPolicy
+
+from langchain_tooltree import demo, search
+from langchain_tooltree.cli import main
+from langchain_tooltree.testing import OfflineChatModel
+from tests.internals.hall import REFUSED, STOPPED, Terminal, view_module
+from tests.internals.tooltree import saved_module
+
+HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\u202e\ud800 {data}"
+
+
+class Viewer:
+    """A server, as the command starts it."""
+
+    def __init__(self, what: Path) -> None:
+        options = argparse.Namespace(what=str(what), port=0, no_browser=True, embeddings=None, afterwards=None)
+        told, _ = view_module.run(options, Terminal(quiet=True))
+        self.kind, self.address = told["kind"], told["page"]
+        self.port = int(self.address.rpartition(":")[2].strip("/"))
+        self.server = options.afterwards.args[0]
+
+    def ask(self, path: str = "/", method: str = "GET", **headers: str) -> tuple[int, Any, str]:
+        """Status, headers and body of an answer."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+        connection.putrequest(method, path, skip_host="Host" in headers)
+        for name, value in headers.items():
+            if value:
+                connection.putheader(name, value)
+        connection.endheaders()
+        answer = connection.getresponse()
+        try:
+            return answer.status, answer.headers, answer.read().decode()
+        finally:
+            connection.close()
+
+    def new(self, path: str = "/", since: str = "x") -> Any:
+        """What is new since a version."""
+        return json.loads(self.ask(f"{path}?since={since}")[2])
+
+
+@contextmanager
+def viewing(what: Path) -> Iterator[Viewer]:
+    viewer = Viewer(what)
+    try:
+        yield viewer
+    finally:
+        viewer.server.shutdown()
+        viewer.server.server_close()
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a recorded search, a secret beside it, and a way to that."""
+    folder = tmp_path_factory.mktemp("view") / "searches"
+    search(demo.REQUEST, demo.TOOLS, model=demo.offline_model(), effects=demo.EFFECTS, record_searches=folder)
+    (folder.parent / "secret.json").write_text((next(folder.iterdir())).read_text())
+    (folder / "link.json").symlink_to(folder.parent / "secret.json")
+    (folder / ".hidden.json").write_text("{}")
+    (folder / "notes.txt").write_text("mine")
+    (folder / "runs.jsonl").write_text('{"messages": [{"role": "user", "content": "Hi"}], "success": true}\n')
+    return folder
+
+
+@pytest.fixture(scope="module")
+def viewer(told: Path) -> Iterator[Viewer]:
+    with viewing(told) as running:
+        yield running
+
+
+def test_a_folder_lists_its_searches_with_a_page_of_each(viewer: Viewer, told: Path) -> None:
+    status, headers, page = viewer.ask()
+    assert (viewer.kind, status, headers["Content-Type"]) == ("folder", 200, "text/html; charset=utf-8")
+    assert "data-version=" in page
+    rows = viewer.new()["data"]["entries"]
+    (row,) = [row for row in rows if "title" in row]
+    assert {row["name"] for row in rows} == {"runs.jsonl", row["name"]}
+    assert row["title"] == demo.REQUEST
+    assert row["plan"] == "read_sign → zoom → read_sign → convert_units"
+    assert row["stop_reason"] == "solved"
+    assert row["cost"].endswith(" tokens")
+    status, _, page = viewer.ask(f"/{row['name']}")
+    assert status == 200
+    assert "Granite Pass" in page
+    assert viewer.new(f"/{row['name']}")["data"]["stop_reason"] == "solved"
+    version = viewer.new()["version"]
+    assert viewer.ask(f"/?since={version}")[0] == 204
+    status, _, said = viewer.ask("/runs.jsonl")
+    assert (status, said.partition(":")[0]) == (404, f"There is no page of {told / 'runs.jsonl'}")
+
+
+def test_a_page_may_ask_its_own_server_alone_and_nobody_may_embed_it(viewer: Viewer) -> None:
+    for path in ("/", "/" + viewer.new()["data"]["entries"][0]["name"], "/none"):
+        _, headers, page = viewer.ask(path)
+        policy = headers["Content-Security-Policy"]
+        assert "default-src 'none'" in policy
+        assert "frame-ancestors 'none'" in policy
+        assert ("connect-src 'self'" in policy) == page.startswith("<!doctype html>")
+        assert "unsafe" not in policy
+        assert headers["Cross-Origin-Resource-Policy"] == "same-origin"
+        assert headers["X-Content-Type-Options"] == "nosniff"
+        assert headers["Cache-Control"] == "no-store"
+        assert "Access-Control-Allow-Origin" not in headers
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:{}", "127.0.0.1", "localhost:1", "127.0.0.1:{}.evil", ""]
+)
+def test_another_name_of_the_server_is_refused(viewer: Viewer, host: str) -> None:
+    status, _, said = viewer.ask(Host=host.format(viewer.port))
+    assert status == 403
+    assert "Granite" not in said
+    assert viewer.ask(Host=f"LocalHost:{viewer.port}")[0] == 200
+
+
+def test_it_listens_on_the_loopback_address_alone(viewer: Viewer) -> None:
+    assert viewer.server.server_address[0] == "127.0.0.1"
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "BREW"])
+def test_nothing_can_be_changed(viewer: Viewer, told: Path, method: str) -> None:
+    before = sorted(told.iterdir())
+    name = viewer.new()["data"]["entries"][-1]["name"]
+    assert viewer.ask(f"/{name}", method)[0] == (501 if method == "BREW" else 405)
+    assert sorted(told.iterdir()) == before
+
+
+def test_head_tells_what_get_would(viewer: Viewer) -> None:
+    status, headers, body = viewer.ask(method="HEAD")
+    assert (status, body) == (200, "")
+    assert headers["Content-Length"] == viewer.ask()[1]["Content-Length"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/../secret.json",
+        "/..%2fsecret.json",
+        "/%2e%2e/secret.json",
+        "//secret.json",
+        "/link.json",
+        "/.hidden.json",
+        "/notes.txt",
+        "/etc/passwd",
+        "/%2fetc%2fpasswd",
+        "/%00",
+        "/%ff",
+        "/" + "a" * 5_000,
+    ],
+)
+def test_no_address_leads_out_of_the_folder(viewer: Viewer, path: str) -> None:
+    status, _, said = viewer.ask(path)
+    assert status == 404
+    assert said == "There is no such page."
+
+
+def test_hostile_names_and_texts_are_data(tmp_path: Path) -> None:
+    (found,) = [recorded(tmp_path)]
+    damaged: dict[str, Any] = {
+        "texts": {**found, "query": HOSTILE, "stop_reason": HOSTILE, "recorded": {"began": HOSTILE, "thread": HOSTILE}},
+        "kinds": {**found, "query": 3, "recorded": [1], "cost": None},
+        "nodes": {**found, "best": [99], "recorded": {"name": "../secret.json"}},
+        "empty": {"nodes": [], "best": []},
+        "later": {**found, "version": 99},
+    }
+    for name, data in damaged.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps(data))
+    (tmp_path / "deep.json").write_text("[" * 100_000)
+    (tmp_path / "half.json").write_text(json.dumps(found)[:300])
+    odd = "<b onclick=alert(1)>'\"?since=#&%2e.json"
+    (tmp_path / odd).write_text(json.dumps(found))
+    with viewing(tmp_path) as viewer:
+        page = viewer.ask()[2]
+        assert "<script>alert" not in page
+        assert "<b onclick" not in page
+        rows = {row["name"]: row for row in viewer.new()["data"]["entries"]}
+        assert {name for name, row in rows.items() if row["stop_reason"] == "cannot be read"} == {
+            "kinds.json",
+            "nodes.json",
+            "empty.json",
+        }
+        assert "../secret.json" not in rows
+        assert viewer.ask("/%3Cb%20onclick=alert(1)%3E'%22%3Fsince=%23&%252e.json")[0] == 200
+        status, _, page = viewer.ask("/texts.json")
+        assert status == 200
+        assert "<script>alert" not in page
+        for name in ("kinds", "nodes", "empty", "later", "half"):
+            assert viewer.ask(f"/{name}.json")[0] == 404
+        assert viewer.ask("/deep.json")[0] == 500
+
+
+def recorded(folder: Path) -> Any:
+    """A search in a file."""
+    result = search(demo.REQUEST, demo.TOOLS, model=demo.offline_model(), effects=demo.EFFECTS)
+    data = {"version": 1, "answer": None, **result.to_dict()}
+    (folder / "fine.json").write_text(json.dumps(data))
+    return data
+
+
+def test_a_file_is_served_alone_and_follows_what_is_written(tmp_path: Path) -> None:
+    data = recorded(tmp_path)
+    with viewing(tmp_path / "fine.json") as viewer:
+        assert viewer.kind == "search"
+        first = viewer.new()
+        (tmp_path / "fine.json").write_text(json.dumps({**data, "stop_reason": "searching"}))
+        second = viewer.new(since=first["version"])
+        assert second["version"] != first["version"]
+        assert [each["data"]["stop_reason"] for each in (first, second)] == ["solved", "searching"]
+        assert viewer.ask("/fine.json")[0] == 404
+        (tmp_path / "fine.json").unlink()
+        assert viewer.ask()[0] == 404
+
+
+def test_a_browser_is_opened_and_ctrl_c_ends_it_cleanly(tmp_path: Path) -> None:
+    recorded(tmp_path)
+    opener = tmp_path / "browser"
+    opener.write_text(f'#!/bin/sh\necho "$1" > {tmp_path}/opened\n')
+    opener.chmod(0o755)
+    command = [sys.executable, "-m", "langchain_tooltree", "view", str(tmp_path), "--json"]
+    with subprocess.Popen(  # noqa: S603 - our own program
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "BROWSER": f"{opener} %s"},
+    ) as process:
+        assert process.stdout and process.stderr  # noqa: PT018 - for mypy
+        said = "".join(iter(process.stdout.readline, "}\n")) + "}"
+        told = json.loads(said)
+        assert told["opened"] is True
+        assert (tmp_path / "opened").read_text().strip() == told["page"]
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == STOPPED
+        assert process.stderr.read() == "Stopped.\n"
+
+
+def test_a_port_in_use_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    recorded(tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert main(["view", str(tmp_path), "--no-browser", "--port", str(port)]) == REFUSED
+    assert f"Port {port} cannot be used" in capsys.readouterr().err
+    assert main(["view", str(tmp_path), "--no-browser", "--port", "70000"]) == REFUSED
+    assert main(["view", str(tmp_path / "none"), "--no-browser"]) == REFUSED
+
+
+@pytest.mark.skipif(not (PROGRAM and SHELL), reason="no chromium is installed")
+def test_a_page_grows_with_its_search_and_lists_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(saved_module, "PAUSE", 0.0)
+    monkeypatch.setattr(saved_module, "SHARE", 1e9)
+    going_on, folder = Event(), tmp_path / "searches"
+
+    class Waiting(TravelPolicy):
+        def propose(self, question: Any) -> Any:
+            if question.path:
+                going_on.wait(30)
+            return super().propose(question)
+
+    given: Any = {"model": OfflineChatModel(policy=Waiting()), "effects": EFFECTS, "record_searches": folder}
+    running = Thread(target=search, args=(BOOKING, Agency().tools), kwargs={**given, "config": APART})
+    running.start()
+    try:
+        while not list(folder.glob("*.json")):
+            time.sleep(0.01)
+        with viewing(folder) as viewer, Browser(tmp_path / "profile") as browser:
+            browser.open(viewer.address)
+            shown = "[...document.querySelectorAll('tbody tr')].map((row) => row.innerText).join()"
+            until(browser, f"{shown}.includes('still searching')")
+            address = browser.run("document.querySelector('tbody a').href")
+            browser.open(address)
+            until(browser, "$('sum').textContent.includes('still searching')")
+            before = browser.run("nodes.length")
+            going_on.set()
+            until(browser, "$('sum').textContent.includes('stopped: solved')")
+            assert browser.run("nodes.length") > before
+            assert browser.run("when") == browser.run("last")
+            assert {asked.partition("?")[0] for asked in browser.requests()} == {address}
+            browser.open(viewer.address)
+            until(browser, f"{shown}.includes('find_flights → read_price → book')")
+            assert browser.complaints() == []
+    finally:
+        going_on.set()
+        running.join()
+
+
+def until(browser: Browser, code: str) -> None:
+    """Wait for something in a page."""
+    for _ in range(200):
+        if browser.run(code):
+            return
+        time.sleep(0.05)
+    pytest.fail(f"never: {code}")
