@@ -35,8 +35,7 @@ TEXTS = {
     ROOT / "tests" / "benchmarks" / "README.md": "benchmarks.md",
 }
 """Texts that are pages of the site, and where."""
-IMAGES = {ROOT / "tests" / "benchmarks" / "compare" / "success.svg": "images/success.svg"}
-MADE = NOTEBOOKS | TEXTS | IMAGES
+MADE = NOTEBOOKS | TEXTS
 INCLUDED = {COOKBOOK / "README.md": "cookbook.md", ROOT / ".github" / "SECURITY.md": "safety.md"}
 """Texts that stand within a page, in place of `<!-- include: path -->`."""
 
@@ -91,8 +90,6 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         text = CHART.sub(f"[The chart]({config.repo_url}/blob/main/{path.relative_to(ROOT)}) is drawn on GitHub.", text)
         files.append(File.generated(config, uri, content=relocated(text, path, uri, config)))
         titles[uri] = text.partition("\n")[0].lstrip("# ")
-    for path, uri in IMAGES.items():
-        files.append(File.generated(config, uri, abs_src_path=str(path)))
     index = (COOKBOOK / "README.md").read_text() if (COOKBOOK / "README.md").exists() else ""
     ordered = sorted(NOTEBOOKS, key=lambda path: (index.find(path.name) % (len(index) + 1), path.name))
     for entry in config.nav or ():

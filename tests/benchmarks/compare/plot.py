@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from tests.benchmarks.compare.names import DEFAULT, PAPER
+from tests.benchmarks.pictures import FAINT, picture
 
+TITLE = "Tasks solved against model calls, and against the quality of the judge"
 AUC = "0.95"
 BUDGET = "80"
 
@@ -30,8 +30,8 @@ LABEL_ROOM = 0.4
 def plot(methods: Mapping[str, Any], names: Sequence[str], path: Path) -> None:
     """Draw the methods of these names and write the picture; the suffix of the path says in which format."""
     drawn = [name for name in names if AUC in methods.get(name, {})]
-    with mpl.rc_context({"font.size": 10, "svg.hashsalt": "compare", "svg.fonttype": "none"}):
-        figure = Figure(figsize=(11, 4.6), layout="constrained")
+    told = f"{', '.join(drawn)}: share of tasks solved by model calls, and by the AUC of the judge."
+    with picture(path, TITLE, told, (11, 4.6)) as figure:
         left, right = figure.subplots(1, 2, sharey=True)
         _draw(left, {name: methods[name][AUC]["success"] for name in drawn})
         left.set(xlabel="model calls", ylabel="share of tasks solved", title=f"Judge with AUC {AUC}")
@@ -39,7 +39,6 @@ def plot(methods: Mapping[str, Any], names: Sequence[str], path: Path) -> None:
         _draw(right, by_auc)
         right.set(xlabel="AUC of the judge", title=f"{BUDGET} model calls")
         left.set_ylim(0, TOP)
-        figure.savefig(path, dpi=160, metadata={"Date": None} if path.suffix == ".svg" else None)
 
 
 def _draw(axes: Axes, curves: Mapping[str, Mapping[str, float]]) -> None:
@@ -74,8 +73,7 @@ def _draw(axes: Axes, curves: Mapping[str, Mapping[str, float]]) -> None:
         )
     axes.set_xticks(range(len(ticks)), ticks)
     axes.set_xlim(-0.1, (len(ticks) - 1) + LABEL_ROOM * len(ticks))
-    axes.grid(axis="y", color="#DDDDDD")
-    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(axis="y", color=FAINT)
 
 
 def _spread(heights: Mapping[str, float]) -> dict[str, float]:

@@ -1,6 +1,6 @@
 """What does a search cost beside the plain agent, on the same task with the same model?
 
-    python -m tests.benchmarks.price [--json out.json] [--tasks NAME ...]
+    python -m tests.benchmarks.price [--json out.json] [--plot out.svg] [--tasks NAME ...]
 
 Real agents, graphs and tools: `create_agent` beside `create_tooltree_agent` at each effort, and in the paper's form.
 The model is scripted: right and sure, or, in tasks whose names begin with `errs`, wrong once: it makes a wrong call, or
@@ -163,6 +163,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     every = tasks()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path, help="where to write the figures")
+    parser.add_argument("--plot", type=Path, help="where to draw the model calls, as SVG or PNG")
     parser.add_argument("--tasks", nargs="+", choices=every, default=list(every), help="all if left out")
     options = parser.parse_args(arguments)
     prices = {
@@ -173,8 +174,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     console.print(table_of(prices))
     for target, missed in verdict(prices).items():
         console.print(f"{'missed' if missed else 'holds '}  {target}", *missed, sep="\n        ", highlight=False)
+    text = {"tasks": {task: {name: asdict(price) for name, price in row.items()} for task, row in prices.items()}}
+    if options.plot:
+        from tests.benchmarks.pictures import draw_price  # noqa: PLC0415 - needs the extra `benchmarks`
+
+        draw_price(text["tasks"], options.plot)
     if options.json:
-        text = {"tasks": {task: {name: asdict(price) for name, price in row.items()} for task, row in prices.items()}}
         options.json.write_text(json.dumps(text, indent=1) + "\n", encoding="utf-8")
 
 

@@ -1,6 +1,6 @@
 """What does a policy add to a real model? Recorded proposals, played by each policy.
 
-    python -m tests.benchmarks.recorded FILE [--json out.json] [--policies NAME ...] [--quick]
+    python -m tests.benchmarks.recorded FILE [--json out.json] [--plot out.svg] [--policies NAME ...] [--quick]
 
 FILE holds recorded runs of the multi-turn base tasks of the Berkeley function-calling benchmark, gzipped, one JSON line
 a run and task: `{"id", "run", "model", "valid", "error", "turns": [[[{"name", "arguments"}] a step] a turn]}`; the last
@@ -168,6 +168,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file", type=Path, help="the recorded runs")
     parser.add_argument("--json", type=Path, help="where to write the figures")
+    parser.add_argument("--plot", type=Path, help="where to draw turns solved against calls, as SVG or PNG")
     parser.add_argument("--policies", nargs="+", choices=POLICIES, default=list(POLICIES), help="all if left out")
     parser.add_argument("--quick", action="store_true", help="without the sensitivity to the readers")
     parser.add_argument("--cache", type=Path, default=Path(".cache"), help="where the benchmark's package is kept")
@@ -203,8 +204,12 @@ def main() -> None:
         console.print(sensitivity)
     for target, missed in verdict(told[first], {label: told[label] for label in others}).items():
         console.print(f"{'missed' if missed else 'holds '}  {target}", *missed, sep="\n        ", highlight=False)
+    text = {"policies": told[first], "ceiling": ceiling, "sensitivity": {label: told[label] for label in others}}
+    if options.plot:
+        from tests.benchmarks.pictures import draw_recorded  # noqa: PLC0415 - needs the extra `benchmarks`
+
+        draw_recorded(text, options.plot)
     if options.json:
-        text = {"policies": told[first], "ceiling": ceiling, "sensitivity": {label: told[label] for label in others}}
         options.json.write_text(json.dumps(text, indent=1) + "\n", encoding="utf-8")
 
 
