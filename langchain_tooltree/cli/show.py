@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from langgraph.store.base import BaseStore
@@ -79,13 +80,22 @@ def looked_at(options: argparse.Namespace) -> tuple[dict[str, Any], Printed, Pic
         return _experience(options.what), _print_experience, {}
     if (path / MANIFEST).exists():
         graph = SITGraph.load(path, embeddings=embeddings_named(options.embeddings))
-        return _graph(graph), _print_graph, {".mmd": graph.to_mermaid, ".svg": graph.to_svg}
+        page = partial(_page_by, graph.to_html)
+        return _graph(graph), _print_graph, {".html": page, ".mmd": graph.to_mermaid, ".svg": graph.to_svg}
     if path.is_dir():
         msg = f"{path} is a folder without a graph or a store. Pass one that SITGraph.save or ChromaStore has filled."
         raise ConfigurationError(msg)
     if found := read_search(path):
         return {"kind": "search", **found}, _print_found, pictures_of(found)
     return _trajectories(path), _print_trajectories, {}
+
+
+def _page_by(write: Callable[[Path], None]) -> str:
+    """The page that an object writes to a file."""
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "page.html"
+        write(file)
+        return file.read_text(encoding="utf-8")
 
 
 def pictures_of(found: Mapping[str, Any]) -> Pictures:
