@@ -123,8 +123,8 @@ def _docx(path: Path) -> Iterator[Block]:
     except (zipfile.BadZipFile, KeyError, OSError, EOFError, NotImplementedError) as error:
         msg = f"The file is no Word document: {error}"
         raise RefusedError(msg) from error
-    if len(data) > MAX_FILE or b"<!DOCTYPE" in data or b"<!ENTITY" in data:
-        msg = f"The document is refused: it unpacks to more than {MAX_FILE:,} bytes, or defines entities."
+    if len(data) > MAX_FILE or b"<!DOCTYPE" in data or b"<!ENTITY" in data or b"\0" in data:
+        msg = f"The document is refused: it unpacks to more than {MAX_FILE:,} bytes, or is not plain XML in UTF-8."
         raise RefusedError(msg)
     for paragraph in ET.fromstring(data).iter(f"{WORD}p"):  # noqa: S314 - without entities
         style = paragraph.find(f"{WORD}pPr/{WORD}pStyle")

@@ -193,15 +193,18 @@ def test_the_stars_of_a_file_name_are_part_of_it(call, files):
 def test_archives_and_entities_that_grow_are_refused(call, files):
     entities = "".join(f'<!ENTITY e{n + 1} "{f"&e{n};" * 10}">' for n in range(9))
     write_docx(files / "laughs.docx", xml=f'<!DOCTYPE x [<!ENTITY e0 "ha">{entities}]><x>&e9;</x>')
+    write_docx(files / "wide.docx", xml='<!DOCTYPE x [<!ENTITY e "ha">]><x>&e;</x>'.encode("utf-16"))
     with zipfile.ZipFile(files / "bomb.docx", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("word/document.xml", b" " * 60_000_000)
     (files / "broken.docx").write_bytes(b"PK\3\4" + b"\0" * 50)
     write_docx(files / "deep.docx", xml="<a>" * 200_000)
     try:
-        for name in ("laughs", "bomb", "broken", "deep"):
-            assert call("read_document", file=f"{name}.docx")[1]
+        for name in ("laughs", "wide", "bomb", "broken", "deep"):
+            content, refused = call("read_document", file=f"{name}.docx")
+            assert refused
+            assert ("The document is refused" in content) == (name in {"laughs", "wide", "bomb"})
     finally:
-        for name in ("laughs", "bomb", "broken", "deep"):
+        for name in ("laughs", "wide", "bomb", "broken", "deep"):
             (files / f"{name}.docx").unlink()
 
 
@@ -229,7 +232,7 @@ def test_images_that_grow_are_refused(call, files):
     def chunk(kind, data):
         return len(data).to_bytes(4) + kind + data + zlib.crc32(kind + data).to_bytes(4)
 
-    size = (60_000).to_bytes(4) * 2
+    size = (8_000).to_bytes(4) * 2
     header = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", size + b"\x08\x02\0\0\0")
     (files / "bomb.png").write_bytes(header + chunk(b"IDAT", zlib.compress(b"\0" * 1_000_000)) + chunk(b"IEND", b""))
     small = (100).to_bytes(4) * 2
@@ -237,7 +240,9 @@ def test_images_that_grow_are_refused(call, files):
     (files / "vector.eps").write_text("%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n")
     try:
         for name in ("bomb.png", "cut.png", "vector.eps"):
-            assert call("image_colours", image=name)[1]
+            content, refused = call("image_colours", image=name)
+            assert refused
+            assert ("64,000,000 pixels; at most 50,000,000" in content) == (name == "bomb.png")
     finally:
         for name in ("bomb.png", "cut.png", "vector.eps"):
             (files / name).unlink()
