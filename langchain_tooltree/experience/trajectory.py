@@ -2,10 +2,12 @@
 
 import json
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import cache
 from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 from langchain_core.messages import (
@@ -206,6 +208,21 @@ class Trajectory(Record):
         raises `TrajectoryFormatError`.
         """
         return to_messages(self.chat())
+
+    def to_html(self, path: str | os.PathLike[str]) -> None:
+        """Write the run as a page to read: who said what, calls with their results, what was off, and the verdict.
+
+        It is one file that asks nobody for anything. Long texts are shortened so that it stays below 1 MB.
+        """
+        from langchain_tooltree.experience.run_page import to_html  # noqa: PLC0415 - only who looks at a run needs it
+
+        Path(path).write_text(to_html(self), encoding="utf-8")
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: a table, since viewers take scripts out, and a notebook is to stay small."""
+        from langchain_tooltree.experience.run_page import to_table  # noqa: PLC0415 - as above
+
+        return to_table(self)
 
 
 SUCCESS_REWARD = 1.0

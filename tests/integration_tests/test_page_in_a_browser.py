@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from browser import PROGRAM, SHELL, Browser
 
-from langchain_tooltree import SearchResult, SITGraph, Trajectory, demo, search
+from langchain_tooltree import Branch, SearchResult, SITGraph, Trajectory, demo, search
 from tests.internals.tooltree import Call, Observation, SearchCost, Tree
 
 pytestmark = pytest.mark.skipif(not (PROGRAM and SHELL), reason="no chromium is installed")
@@ -203,6 +203,7 @@ def test_every_control_has_a_name_and_can_be_reached(browser: Browser, story: Pa
     assert {("slider", "Rollout"), ("application", "Search tree"), ("button", "Larger")} <= names_of_controls(browser)
     assert {"find", "fold", "unfold", "out", "in", "fit", "tree", "play", "when"} <= reached_by_tab(browser)
     browser.open(tools_graph)
+    assert browser.run(CONTRASTS) == []
     names = {("slider", "Edges drawn"), ("application", "Tool graph"), ("searchbox", "Edges of tools with this name")}
     assert names <= names_of_controls(browser)
     assert {"tool", "state", "most", "out", "in", "fit", "graph"} <= reached_by_tab(browser)
@@ -292,7 +293,7 @@ def test_a_graph_is_filtered_by_tool_and_by_state(browser: Browser, tools_graph:
 
 
 def test_three_thousand_edges_stay_smooth(browser: Browser, tmp_path: Path) -> None:
-    ways = [[f"tool_{(number * 7 + step * step) % 300}" for step in range(13)] for number in range(1_000)]
+    ways = [[f"tool_{(number * 7 + step * step) % 300}" for step in range(13)] for number in range(300)]
     graph = SITGraph.from_trajectories(calling(way, id=f"{number}") for number, way in enumerate(ways))
     edges = {pair for way in ways for pair in pairwise(way)}
     assert len(edges) > 3_000
@@ -321,5 +322,100 @@ def test_hostile_names_and_states_are_shown_in_a_graph_and_never_run(
     show_all += "document.documentElement.scrollWidth > innerWidth) wide.push(each.id); } return wide; })()"
     assert browser.run("edges.length") > 2 * len(HOSTILE) - 2
     assert browser.run(show_all) == []
+    assert browser.run("[document.scripts.length, document.images.length, document.links.length]") == [2, 0, 0]
+    assert quiet(browser, file)
+
+
+CONTRASTS = """(() => {
+  const numbers = (colour) => colour.match(/[\\d.]+/g).map(Number);
+  const light = ([r, g, b]) => [r, g, b].reduce((sum, each, at) => {
+    const c = each / 255;
+    return sum + [0.2126, 0.7152, 0.0722][at] * (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
+  }, 0);
+  const behind = (each) => {
+    for (; each; each = each.parentElement) {
+      const colour = numbers(getComputedStyle(each).backgroundColor);
+      if (colour.length === 3 || colour[3] > 0) return colour;
+    }
+  };
+  const low = new Set();
+  for (const each of document.body.querySelectorAll("*")) {
+    const says = [...each.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim());
+    if (!says || each.matches("script, :disabled, .unseen")) continue;
+    const [a, b] = [light(numbers(getComputedStyle(each).color)), light(behind(each))].sort((x, y) => y - x);
+    if ((a + 0.05) / (b + 0.05) < 4.5) low.add(each.tagName + "." + each.className);
+  }
+  return [...low];
+})()"""
+
+
+def noted_run() -> Trajectory:
+    """A run with all that a page marks: a call that failed, an anomaly, a reflection, a branch, and a verdict."""
+    run = calling(["find", "send"], id="run 1")
+    noted = {
+        "response_metadata": {
+            "tooltree": {"anomaly": {"kind": "error", "evidence": "It is closed."}, "reflected": True}
+        }
+    }
+    used = {"usage_metadata": {"total_tokens": 250}}
+    messages = [{"role": "system", "content": "Be brief. " * 100}, *map(dict, run.messages)]
+    messages[2] |= {"langchain": used, "timestamp": "2026-01-01T10:00:00"}
+    messages[3] |= {"langchain": noted, "error": True, "content": "It is closed. " * 100}
+    messages[4] |= {"langchain": used, "timestamp": "2026-01-01T10:00:04"}
+    branch = Branch("helper", 3, tuple(calling(["look"]).messages))
+    made = Trajectory.from_chat(messages, id="run 1", success=True, branches=[branch], metadata={"came_from": "ada"})
+    return made.judged(True, "It went well.", source="verdict").judged(False, "Too slow.", source="user")
+
+
+def test_a_run_is_read_found_in_and_unfolded(browser: Browser, tmp_path: Path) -> None:
+    file = tmp_path / "run.html"
+    noted_run().to_html(file)
+    for dark in (False, True):
+        browser.open(file, dark=dark)
+        assert browser.run(CONTRASTS) == []
+    told = browser.run("document.body.innerText")
+    for part in (
+        "failure",
+        "by a person",
+        "success: It went well.",
+        "Too slow.",
+        "ada",
+        "Sub-agent helper",
+        "Anomaly, error: It is closed.",
+        "A reflection advised the agent here",
+        "500",
+        "calls look",
+    ):
+        assert part in told
+    browser.press("/")
+    browser.press(*"closed", "Enter")
+    assert browser.run("[$('hits').textContent, document.activeElement.className]") == [
+        "1 of 1",
+        "said observation failed off found",
+    ]
+    assert browser.run("document.activeElement.querySelector('details').open")
+    browser.run("$('off').click(), $('unfold').click()")
+    assert browser.run("[...list.querySelectorAll('details')].every((each) => each.open)")
+    browser.run("document.querySelector('.bars button').click()")
+    assert browser.run("document.activeElement.dataset.number") == "2"
+    names = {("button", "Reply 1: 250 tokens, 2026-01-01T10:00:00"), ("button", "Agent after 4.0 s")}
+    assert names <= names_of_controls(browser)
+    assert {"find", "next", "off", "unfold"} <= reached_by_tab(browser)
+    assert quiet(browser, file)
+
+
+@pytest.mark.parametrize("width", [1280, 400])
+def test_hostile_words_in_a_run_are_shown_and_never_run(browser: Browser, tmp_path: Path, width: int) -> None:
+    made = [{"role": "user", "content": HOSTILE[0]}]
+    for text in HOSTILE:
+        made += [dict(message) for message in calling([text], said=text).messages]
+    file = tmp_path / "run.html"
+    Trajectory.from_chat(made, id=HOSTILE[1], metadata={"came_from": HOSTILE[2]}).judged(True, HOSTILE[-1]).to_html(
+        file
+    )
+    assert file.stat().st_size < 1_000_000
+    browser.open(file, width=width)
+    browser.run("$('unfold').click()")
+    assert browser.run("[document.documentElement.scrollWidth <= innerWidth, boxes.length > 4 * 60]") == [True, True]
     assert browser.run("[document.scripts.length, document.images.length, document.links.length]") == [2, 0, 0]
     assert quiet(browser, file)

@@ -1,4 +1,4 @@
-"""Pages of a graph: all that they show stands in them, bounded, and no name leaves its place."""
+"""Pages of graphs and runs: all that they show stands in them, bounded, and no name leaves its place."""
 
 import base64
 import hashlib
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from langchain_tooltree import SITGraph, Trajectory
+from langchain_tooltree import Branch, SITGraph, Trajectory
 
 MARKUP = "</script><script>alert(1)</script><img src=x onerror=alert(1)>{data} {policy}\u202e\x00"
 
@@ -27,7 +27,7 @@ def asks_nobody(file: Path) -> bool:
     known = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     assert f"default-src 'none'; script-src 'sha256-{known}'; style-src 'sha256-" in text
     assert "/* include" not in text
-    markup = re.sub(r"<script.*?</script>|<style>.*?</style>", "", text, flags=re.DOTALL)
+    markup = re.sub(r"<script.*?</script>|<style>.*?</style>|<title>[^<]*</title>", "", text, flags=re.DOTALL)
     assert re.findall(r'href="(?!data:,")', markup) == []
     assert re.findall(r"<(?:img|iframe|script)\b|\s(?:src|style|on\w+)=", markup) == []
     return not re.findall(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(|fetch\(|https?:|import\(", script)
@@ -88,3 +88,50 @@ def test_no_name_of_a_tool_or_a_run_leaves_its_place(tmp_path: Path) -> None:
     assert data["edges"][0][8] == [MARKUP.replace("\x00", "\x00")]
     assert data["start"] == 0, "no other tool is taken for the start"
     assert data_in(graph_page([], tmp_path))["edges"] == []
+
+
+def test_a_page_of_a_run_marks_what_was_added_what_failed_and_who_judged(tmp_path: Path) -> None:
+    notes = {"anomaly": {"kind": "error", "evidence": "closed"}, "reflected": True}
+    call = {"id": "1", "type": "function", "function": {"name": "find", "arguments": '{"at": "home"}'}}
+    beside = {"response_metadata": {"tooltree": notes}}
+    messages = [
+        {"role": "user", "content": "Find it."},
+        {
+            "role": "assistant",
+            "content": "",
+            "tool_calls": [call],
+            "langchain": {"usage_metadata": {"total_tokens": 7}},
+        },
+        {"role": "tool", "tool_call_id": "1", "name": "find", "content": "Closed.", "error": True, "langchain": beside},
+    ]
+    metadata = {"recalled": {"runs": ["earlier"], "tips": ["t"]}, "came_from": "ada"}
+    run = Trajectory.from_chat(messages, id="a", metadata=metadata, branches=[Branch("sub", 3, (messages[0],))])
+    run = run.judged(True, "Fine.", source="verdict").judged(False, "Not found.", source="user")
+    run.to_html(tmp_path / "run.html")
+    data = data_in(tmp_path / "run.html")
+
+    assert (data["task"], data["success"], data["by"], data["reasons"]) == ("Find it.", False, "user", "Not found.")
+    assert (data["from"], data["recalled"], data["tips"]) == ("ada", ["earlier"], 1)
+    assert data["overruled"] == {"success": True, "reasons": "Fine."}
+    asked, reply, seen, branch = data["said"]
+    assert asked == {"part": "request", "text": "Find it."}
+    assert (reply["calls"], reply["tokens"]) == ([{"tool": "find", "arguments": {"at": "home"}}], 7)
+    assert (seen["failed"], seen["anomaly"], seen["reflected"]) == (True, "error: closed", True)
+    assert (branch["part"], branch["name"], len(branch["said"])) == ("branch", "sub", 1)
+    assert asks_nobody(tmp_path / "run.html")
+
+
+def test_a_run_of_any_length_has_a_page_below_a_megabyte_and_a_small_table(tmp_path: Path) -> None:
+    messages = [{"role": "user", "content": MARKUP + "x" * 30_000} for _ in range(100)] + [
+        {"role": "user", "content": "Short."}
+    ]
+    run = Trajectory.from_chat(messages, id=MARKUP)
+    run.to_html(tmp_path / "run.html")
+
+    assert (tmp_path / "run.html").stat().st_size < 1_000_000
+    assert data_in(tmp_path / "run.html")["said"][-1]["text"] == "Short.", "long texts are shortened before short ones"
+    assert asks_nobody(tmp_path / "run.html")
+    shown = run._repr_html_()  # as a notebook does
+    assert len(shown) < 2_000
+    assert "<script" not in shown
+    assert "<img" not in shown

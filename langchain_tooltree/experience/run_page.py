@@ -1,0 +1,165 @@
+"""A run as a page to read: what the page is given of it. The page itself is `pages/trajectory.html`."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from html import escape
+from typing import Any
+
+from langchain_tooltree.experience.records import (
+    ATTEMPT_OF,
+    EXTRAS,
+    Branch,
+    ChatMessage,
+    Record,
+    arguments_of,
+    entries_in,
+    function_of,
+    part_of,
+    readable,
+    recalled_in,
+    woven,
+)
+from langchain_tooltree.experience.reference import NOTES, added_to, without_added
+from langchain_tooltree.pages.page import longest_text, page
+from langchain_tooltree.svg import visible
+from langchain_tooltree.text import one_line, plain, shortened, shortened_in
+
+ROOM = 600_000
+"""Characters of what is said in a page: with what else it holds, it stays below 1 MB."""
+
+LEAST_TEXT = 160
+"""Characters that are shown of a text however many there are."""
+
+MOST_MESSAGES = 2_000
+"""Messages of a dialogue that are shown, of a branch too: those at its beginning."""
+
+MAX_LABEL = 120
+"""Characters of a name or an id."""
+
+TIMES = ("timestamp", "created_at")
+"""Where a time stands: in messages of tau2-bench, and in what some providers send beside a reply."""
+
+
+def to_html(run: Record) -> str:
+    """A run as one page without references to elsewhere."""
+    texts = [text for _, messages in run.dialogues() for message in messages for text in _texts(message)]
+    longest = longest_text([*texts, run.task, run.reasons, run.instructions], ROOM, LEAST_TEXT)
+    return page("trajectory.html", f"Run: {one_line(run.task, MAX_LABEL)}", plain(run_data(run, longest)))
+
+
+def run_data(run: Record, longest: int) -> dict[str, Any]:
+    """What a page shows of a run, no text of which is longer than `longest`."""
+    replaced = run.overruled or {}
+    facts = {
+        "by": run.source or "",
+        "from": one_line(run.came_from, MAX_LABEL),
+        "reasons": shortened(run.reasons, longest),
+        "overruled": {
+            "success": replaced.get("success"),
+            "reasons": shortened(str(replaced.get("reasons") or ""), longest),
+        }
+        if replaced
+        else None,
+        "waits": [name for name in ("pending", "quarantined") if name in run.metadata],
+        "attempt": one_line(str(run.metadata.get(ATTEMPT_OF) or ""), MAX_LABEL),
+        "recalled": [one_line(each, MAX_LABEL) for each in recalled_in(run.metadata, "runs")],
+        "tips": len(recalled_in(run.metadata, "tips")),
+        "instructions": shortened(run.instructions, longest),
+    }
+    told = {"id": one_line(run.id, MAX_LABEL), "task": shortened(run.task, longest), "success": run.success}
+    said = list(_said(run.chat(), run.branches, longest))
+    return told | {name: value for name, value in facts.items() if value} | {"turns": run.turns, "said": said}
+
+
+def _said(messages: Sequence[ChatMessage], branches: Sequence[Branch], longest: int) -> Iterator[dict[str, Any]]:
+    placed = enumerate(messages[:MOST_MESSAGES])
+    for each in woven(((place, message) for place, message in placed), branches):
+        if isinstance(each, Branch):
+            inside = [_shown(message, longest) for message in each.messages[:MOST_MESSAGES]]
+            yield {"part": "branch", "name": one_line(each.name, MAX_LABEL), "said": inside}
+        else:
+            yield _shown(each, longest)
+    if left := len(messages) - MOST_MESSAGES:
+        yield from [{"part": "other", "text": f"{left} more messages are left out."}] if left > 0 else []
+
+
+def _shown(message: ChatMessage, longest: int) -> dict[str, Any]:
+    beside = _beside(message)
+    noted = beside.get(NOTES)
+    notes: Mapping[str, Any] = noted if isinstance(noted, Mapping) else {}
+    added = added_to(beside)
+    content = without_added(message.get("content"), added)
+    told: dict[str, Any] = {"part": part_of(message), "text": shortened(readable(content), longest)}
+    if calls := [_call(entry, longest) for entry in entries_in(message)]:
+        told["calls"] = calls
+    anomaly = notes.get("anomaly")
+    extra = {
+        "tool": one_line(str(message.get("name") or ""), MAX_LABEL),
+        "failed": bool(message.get("error")),
+        "added": [shortened(text, longest) for text in added],
+        "anomaly": f"{anomaly.get('kind')}: {shortened(str(anomaly.get('evidence')), longest)}"
+        if isinstance(anomaly, Mapping)
+        else "",
+        "scores": {name: value for name in SCORES if isinstance(value := notes.get(name), int | float)},
+        "reflected": bool(notes.get("reflected")) and not added,
+        "tokens": _tokens(message),
+        "at": next((str(each[name])[:40] for each in (message, beside) for name in TIMES if each.get(name)), ""),
+    }
+    return told | {name: value for name, value in extra.items() if value}
+
+
+def _call(entry: Mapping[str, Any], longest: int) -> dict[str, Any]:
+    arguments = arguments_of(entry)
+    written = shortened(str(function_of(entry).get("arguments")), longest)
+    if arguments is not None:
+        arguments = shortened_in(arguments, longest)
+        if len(text := json.dumps(arguments, default=str, ensure_ascii=False)) > 2 * longest + MAX_LABEL:
+            arguments, written = None, shortened(text, longest)
+    name = one_line(str(function_of(entry).get("name") or "no function"), MAX_LABEL)
+    return {"tool": name, "arguments": written if arguments is None else arguments}
+
+
+def _beside(message: ChatMessage) -> Mapping[str, Any]:
+    """What stands beside the content of a LangChain message."""
+    extras = message.get(EXTRAS)
+    found = extras.get("response_metadata") if isinstance(extras, Mapping) else None
+    return found if isinstance(found, Mapping) else {}
+
+
+def _tokens(message: ChatMessage) -> int:
+    extras = message.get(EXTRAS)
+    usage = extras.get("usage_metadata") if isinstance(extras, Mapping) else None
+    total = usage.get("total_tokens") if isinstance(usage, Mapping) else None
+    return total if isinstance(total, int) else 0
+
+
+def _texts(message: ChatMessage) -> Iterable[str]:
+    yield readable(message.get("content"))
+    for entry in entries_in(message):
+        yield str(function_of(entry).get("arguments"))
+
+
+SCORES = ("r_pre", "r_post", "goal")
+"""What a search has noted beside a reply that it planned."""
+
+OUTCOMES = {True: "success", False: "failure", None: "not judged"}
+"""What a verdict comes to, in words."""
+
+SHORT = 200
+"""Characters of a text in a table."""
+
+
+def table(rows: Mapping[str, Any]) -> str:
+    """A table as a notebook shows it: plain HTML without scripts, styles or pictures, which every viewer leaves so."""
+    cells = (
+        f"<tr><th>{escape(name)}</th><td>{escape(visible(one_line(str(each), SHORT)))}</td></tr>"
+        for name, each in rows.items()
+    )
+    return f"<table>{''.join(cells)}</table>"
+
+
+def to_table(run: Record) -> str:
+    """A run in a few lines."""
+    tools = " → ".join(step.tool for step in run.steps) or "none"
+    verdict = OUTCOMES[run.success] + (f": {run.reasons}" if run.reasons else "")
+    return table({"Run": run.id, "Task": run.task, "Tools": tools, "Replies": run.turns, "Verdict": verdict})

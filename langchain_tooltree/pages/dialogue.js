@@ -1,0 +1,93 @@
+// What was said in a run, as elements; long observations are folded.
+const LONG = 700; // characters of a text from which on it is folded
+const VERDICTS = { true: "success", false: "failure", null: "not judged" };
+const WHO = { request: "User", reply: "Agent", observation: "Result", instruction: "Instructions", summary: "Summary of earlier messages", reference: "Reference material, not said by anybody", other: "Message" };
+const BY = { verdict: "by a verdict", user: "by a person", agent: "by the agent itself" };
+function foldable(text, open) {
+  if (text.length <= LONG) return make("pre", text);
+  const details = make("details"), line = text.slice(0, 160).replace(/\s+/g, " ");
+  details.append(make("summary", line + "… (" + text.length.toLocaleString("en") + " characters)"), make("pre", text));
+  details.open = Boolean(open);
+  return details;
+}
+function said(item, number) {
+  const box = make("section", undefined, "said " + item.part + (item.failed ? " failed" : "") + (item.anomaly ? " off" : ""));
+  const head = make("h3", item.part === "branch" ? "Sub-agent " + item.name : WHO[item.part] || "Message");
+  if (item.tool) head.append(make("span", " of " + item.tool));
+  if (item.failed) head.append(make("span", "failed", "bad"));
+  if (item.at) head.append(make("span", " · " + item.at));
+  if (item.tokens) head.append(make("span", " · " + word(item.tokens, "token")));
+  box.append(head);
+  if (number !== undefined) { box.tabIndex = -1; box.dataset.number = number; }
+  if (item.text) box.append(item.part === "observation" || item.part === "reference" ? foldable(item.text) : item.text.length > 4 * LONG || item.part === "instruction" ? foldable(item.text) : make("p", item.text, "text"));
+  else if (item.part === "observation") box.append(make("p", "An empty result.", "dim"));
+  for (const call of item.calls || []) {
+    box.append(make("p", "calls " + call.tool, "tool"));
+    const text = typeof call.arguments === "string" ? call.arguments : JSON.stringify(call.arguments, null, 2);
+    if (text && text !== "{}") box.append(foldable(text));
+  }
+  const scores = Object.entries(item.scores || {}).map(([name, value]) => name + "=" + value.toFixed(2));
+  if (scores.length) box.append(make("p", "Planned by a search: " + scores.join(", "), "dim"));
+  if (item.anomaly) box.append(make("p", "Anomaly, " + item.anomaly, "bad"));
+  for (const text of item.added || []) box.append(make("p", "Added by this package, no output of the tool:", "added"), foldable(text));
+  if (item.reflected) box.append(make("p", "A reflection advised the agent here. Its words are not part of the record.", "added"));
+  for (const inner of item.said || []) box.append(said(inner));
+  return box;
+}
+function facts(rows) {
+  const table = make("table", undefined, "facts");
+  for (const [name, value] of rows) {
+    if (value === "" || value === undefined || value === null) continue;
+    const row = make("tr"), head = make("th", name), cell = make("td");
+    head.scope = "row";
+    if (value instanceof Node) cell.append(value); else cell.textContent = clean(value);
+    row.append(head, cell);
+    table.append(row);
+  }
+  return table;
+}
+const outcome = (run) => (run.waits ? (run.waits.includes("quarantined") ? "in quarantine" : "waits for a verdict") : VERDICTS[run.success]);
+const badge = (text) => make("span", text, "verdict " + text);
+// A bar for each, as high as its share of the most; a click leads to it.
+function bars(some, label, go) {
+  const list = make("ol", undefined, "bars"), most = Math.max(1, ...some.map((each) => each.size));
+  for (const each of some) {
+    const item = make("li"), button = make("button");
+    button.type = "button";
+    button.title = clean(label(each));
+    button.setAttribute("aria-label", clean(label(each)));
+    button.style.setProperty("--share", Math.max(0.08, each.size / most));
+    button.onclick = () => go(each);
+    item.append(button);
+    list.append(item);
+  }
+  return list;
+}
+function runInto(into, run, link) {
+  const tokens = run.said.reduce((sum, item) => sum + (item.tokens || 0), 0), replies = run.said.filter((item) => item.part === "reply");
+  const recalled = make("span");
+  for (const id of run.recalled || []) recalled.append(link ? link(id) : make("span", id), " ");
+  into.append(facts([
+    ["Verdict", badge(outcome(run))], ["Judged", BY[run.by] || ""], ["Reasons", run.reasons],
+    ["In place of", run.overruled ? VERDICTS[run.overruled.success] + (run.overruled.reasons ? ": " + run.overruled.reasons : "") : ""],
+    ["Came from", run.from], ["Attempt given up in", run.attempt], ["Recalled for it", run.recalled ? recalled : ""],
+    ["Tips told", run.tips], ["Replies", run.turns], ["Tokens", tokens ? tokens.toLocaleString("en") : ""], ["Run", run.id],
+  ]));
+  if (run.instructions && !run.said.some((item) => item.part === "instruction")) {
+    into.append(said({ part: "instruction", text: run.instructions }));
+  }
+  const list = make("div");
+  run.said.forEach((item, number) => list.append(said(item, number)));
+  const go = (each) => { const box = list.children[each.number]; box.scrollIntoView({ block: "start" }); box.focus(); };
+  if (tokens) {
+    const sized = run.said.map((item, number) => ({ item, number, size: item.tokens || 0 })).filter((each) => each.size);
+    into.append(make("p", "Tokens of each reply", "dim"), bars(sized, (each) => "Reply " + (replies.indexOf(each.item) + 1) + ": " + word(each.size, "token") + (each.item.at ? ", " + each.item.at : ""), go));
+  }
+  const timed = run.said.map((item, number) => ({ item, number, time: Date.parse(item.at) })).filter((each) => each.time);
+  if (timed.length > 1) {
+    const taken = timed.slice(1).map((each, place) => ({ ...each, size: Math.max(0, each.time - timed[place].time) }));
+    into.append(make("p", "Seconds until each message", "dim"), bars(taken, (each) => (WHO[each.item.part] || "Message") + " after " + (each.size / 1000).toFixed(1) + " s", go));
+  }
+  into.append(list);
+  return list;
+}
