@@ -149,6 +149,7 @@ def create_tooltree_agent(  # noqa: D417 - the options are described by `search`
             msg = "review=True stops the run until somebody has answered, so it needs a checkpointer, got False."
             raise ConfigurationError(msg)
         reviewer = PlanReviewMiddleware(declared.among((*provided, *tools)), approve_reads=asking)
+        reviewer.know((*provided, *tools))
         if twice := sorted(filter(reviewer.reviews, HostHooks.of(middleware).held_back)):
             reviewers = "review=True and interrupt_on of HumanInTheLoopMiddleware"
             msg = f"{', '.join(twice)} would be approved twice, under {reviewers}. Choose one of them."

@@ -48,7 +48,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = _parser()
     if "_ARGCOMPLETE" in os.environ:  # a shell asks what may come next
         import_module("argcomplete").autocomplete(parser)
-    options = parser.parse_args(arguments)
+    options, unknown = parser.parse_known_args(arguments)
+    if unknown:
+        asked = parser.get_default("parsers").get(options.command, parser)  # its usage is what helps
+        asked.error(f"unrecognized arguments: {' '.join(unknown)}")
     if arguments is None:
         signal.signal(signal.SIGINT, _interrupted)
     for stream in (sys.stdout, sys.stderr):
@@ -128,8 +131,8 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="store_true", help="print the version and exit")
-    parser.set_defaults(stopped="", afterwards=None)
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
+    parser.set_defaults(stopped="", afterwards=None, parsers=commands.choices)
 
     def command(name: str, text: str, example: str) -> argparse.ArgumentParser:
         told = f"{text[0].upper()}{text[1:]}.", f"example: langchain-tooltree {name} {example}"

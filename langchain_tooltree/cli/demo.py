@@ -7,7 +7,7 @@ from langchain_core.language_models import BaseChatModel
 from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColumn
 
 from langchain_tooltree import demo
-from langchain_tooltree.cli.show import check_drawable, pictures_of, print_search, write_picture
+from langchain_tooltree.cli.show import check_drawable, pictures_of, print_drawn, print_search, write_picture
 from langchain_tooltree.cli.terminal import Terminal, model_named, progress, using
 from langchain_tooltree.events import Event
 from langchain_tooltree.tooltree.driver import search
@@ -30,6 +30,7 @@ def run(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[str, Any]
     if options.draw:
         write_picture(pictures_of(found), options.draw)
     print_search(found, terminal)
+    print_drawn(options.draw, terminal)
     return found, 0
 
 

@@ -60,6 +60,7 @@ def run(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[str, Any]
         write_picture(pictures, options.draw)
     if not options.mermaid:
         printed(told, terminal)
+        print_drawn(options.draw, terminal)
     elif pictures:
         terminal.print(pictures[".mmd"](), markup=False, highlight=False, emoji=False, soft_wrap=True)
     else:
@@ -119,6 +120,12 @@ def write_picture(pictures: Pictures, path: Path) -> None:
         raise ConfigurationError(msg)
     text = pictures[path.suffix]()
     path.write_text(text if text.endswith("\n") else f"{text}\n", encoding="utf-8")
+
+
+def print_drawn(path: Path | None, terminal: Terminal) -> None:
+    """Say where the picture is, if one was drawn."""
+    if path:
+        terminal.print(f"Drawn to {path}", markup=False, highlight=False, soft_wrap=True)
 
 
 def _graph(graph: SITGraph) -> dict[str, Any]:
@@ -271,6 +278,9 @@ def _print_experience(told: Mapping[str, Any], terminal: Terminal) -> None:
 def _trajectories(path: Path) -> dict[str, Any]:
     unread = Counter[str]()
     runs: list[dict[str, Any]] = []
+    if path.suffix in {*DRAWN, ".png"} and path.is_file():
+        msg = f"{path} is a picture or a page, which a browser opens. Here, pass a graph, a search or a file of runs."
+        raise ConfigurationError(msg)
     with progress(TextColumn("{task.description} {task.completed}"), SpinnerColumn()) as shown:
         for run in shown.track(load_trajectories(path, unread=unread), description="runs read:"):
             tools = [step.tool for step in run.steps]

@@ -39,6 +39,8 @@ def using(name: str | None) -> Iterator[None]:
         if not name:
             raise
         reason = str(error).strip().split("\n", 1)[0] or type(error).__name__
+        if "model_provider" in reason:  # an option of LangChain's, which no command has
+            reason = "nobody is known who provides it"
         remedy = "Is its name right, its key set, and the network there?"
         msg = f"Cannot use the model {name!r}: {reason.rstrip('.')}. {remedy}"
         raise ConfigurationError(msg) from error

@@ -140,6 +140,8 @@ def erasing(learnt: Learnt, chosen: Chosen, graphs: Sequence[AnyGraph], rested: 
     yield from learnt.refresh(whole=True)
     learnt.store.forget_texts()
     threads = sorted(set(map(thread_of, found.runs - found.attempts)))
+    if not (found.all or again.all or any(taken.values()) or chosen.is_all):
+        problems.append("Nothing: no run here is what was said. `experience.store.trajectories()` lists them.")
     unreached = [*problems, *_unreached(threads, found.shown_to, taken), *(yield from _vacuumed(*learnt.store.place))]
     return Erased(
         runs=tuple(sorted(found.runs | again.runs)),

@@ -385,7 +385,8 @@ class Experience:
         except ForeignNamespaceError:
             raise
         except ConfigurationError as error:
-            msg = f"{error} If all users may share what was learnt: Experience(..., namespace=('tooltree',))."
+            said = str(error).replace("store.within(", "experience.within(")  # which is what the user holds
+            msg = f"{said} If all users may share what was learnt: Experience(..., namespace=('tooltree',))."
             raise ConfigurationError(msg) from error
 
     def _learnt(self, store: ExperienceStore) -> Learnt:

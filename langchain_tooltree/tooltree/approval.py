@@ -4,7 +4,7 @@ An answer counts for one question only. It names each call by its id and by a di
 also holds the task that asks: so it fits no other call, no other state of the thread, and no second question.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NotRequired, TypedDict
 
@@ -149,10 +149,12 @@ def ask(
     *,
     allowed: Sequence[str] = DECISIONS,
     problem: str | None = None,
+    unfit: Callable[[ToolCall, Mapping[str, Any]], str | None] = lambda _call, _action: None,
 ) -> list[Mapping[str, Any]]:
     """Have a person decide on calls; one decision for each, in their order.
 
-    An answer that names other calls, was used before, or has another form is asked for again with the problem named.
+    An answer that names other calls, was used before, or has another form is asked for again with the problem named,
+    and so is one with an edit of which `unfit` says why it cannot run.
     """
     check_answerable()
     request = _request(calls, said, metadata, allowed)
@@ -162,6 +164,9 @@ def ask(
             request["problem"] = problem
         answer = interrupt(request)
         decided = NOT_APPROVED if answer == FAILED else _read(answer, request, allowed)
+        if not isinstance(decided, str):
+            edits = ((call, each) for call, each in zip(calls, decided, strict=True) if each["type"] == EDIT)
+            decided = next((why for call, each in edits if (why := unfit(call, each["edited_action"]))), decided)
         if not isinstance(decided, str) and approvals.use(decided):
             return decided
         problem = decided if isinstance(decided, str) else USED

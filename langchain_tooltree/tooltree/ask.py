@@ -268,7 +268,7 @@ class Proposer:
         failure = yield from self._ask_scored(asked)
         if failure is not None and is_form_refusal(failure):
             asked.shown = plain
-            if not (yield from self._ask_together(asked)):
+            if asked.meter.left and not (yield from self._ask_together(asked)):
                 other_tools_refused(self._model, failure)
             return
         # Some models make one call in a reply, and theirs may have been to say how things stand.
@@ -369,7 +369,7 @@ class Proposer:
             except Exception as error:  # noqa: BLE001 - any failure of a model ends in the fallback, not in a crash
                 proposal.error = f"the model failed: {described(error)}"
                 failure = error
-                if was_refused(error):
+                if was_refused(error) or (asked.shown.scored and is_form_refusal(error)):
                     break  # it would be refused again
             else:
                 proposal.error = None

@@ -353,6 +353,8 @@ class SearchSession:
                 details = [*self._tree.nodes[0].dropped, *self.search.problems]
                 events.append(FallbackEvent(type="fallback", reason=reason, details=details))
                 logger.warning("Planning failed, the plain model takes the turn: %s", reason)
+            elif self.search.stop_reason in {"proposer_failed", "judge_failed"}:
+                logger.warning("A model failed, and the search ended with what it had: %s", self.search.problems[-1:])
         return events
 
     def perform(self, operation: Operation) -> Flow[dict[str, Any]]:

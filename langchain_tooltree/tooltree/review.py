@@ -22,6 +22,7 @@ from langchain_tooltree.effects.calls import CallEffects, Effects, ToolKey
 from langchain_tooltree.tooltree.approval import EDIT, REJECT, Approvals, admit, ask, check_answerable, check_named
 from langchain_tooltree.tooltree.result import KEY, plan_metadata
 from langchain_tooltree.tooltree.signed_reasoning import CALL_BLOCKS, PLAIN_BLOCKS, block_id, with_arguments
+from langchain_tooltree.tooltree.tools import checked_arguments
 
 
 class _Review:
@@ -30,6 +31,21 @@ class _Review:
     def __init__(self, effects: Effects | CallEffects | None, approve_reads: Iterable[ToolKey] | None) -> None:
         self.effects = CallEffects.declared_as(effects).asking_for(approve_reads)
         self._approvals = Approvals()
+        self._tools: dict[str, BaseTool] = {}
+
+    def know(self, tools: Iterable[Any]) -> None:
+        """Take in tools that may run what is approved, against which edits are checked."""
+        self._tools |= {tool.name: tool for tool in tools if isinstance(tool, BaseTool)}
+
+    def _unfit(self, call: ToolCall, edited: Mapping[str, Any]) -> str | None:
+        """Why an edited call cannot run; `None` if it can, or nobody knows."""
+        name = edited["name"]
+        if (tool := self._tools.get(name)) is not None:
+            problem = checked_arguments(tool, edited["args"])[1]
+            return problem and f"The edit does not fit {name}: {problem}."
+        if name == call["name"] or not self._tools:
+            return None
+        return f"The edit names {name!r}, which no tool is; there are {', '.join(sorted(self._tools))}."
 
     def _waiting(
         self, calls: Mapping[int, ToolCall], said: Conversation, tools: Sequence[BaseTool] = ()
@@ -51,7 +67,7 @@ class _Review:
             self._approvals.grant(())
             return []
         check_named(said.reply.tool_calls)
-        decided = ask([*waiting.values()], said, plan_metadata(said.reply), self._approvals)
+        decided = ask([*waiting.values()], said, plan_metadata(said.reply), self._approvals, unfit=self._unfit)
         decisions = dict(zip(waiting, decided, strict=True))
         calls = _decided(said.reply, decisions)
         self._approvals.grant([calls[at] for at in waiting if decisions[at]["type"] != REJECT])
@@ -90,9 +106,10 @@ class PlanReviewMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     `{**named, "type": "edit", "edited_action": {"name": ..., "args": ...}}`, or
     `{**named, "type": "reject", "message": ...}`. The agent gets a rejection in place of the result and plans again.
 
-    An answer of another form, one given twice, and one to a question that has changed since is asked for again, with
-    the problem named. Right before a call runs it is compared with what was approved; where a state was changed, an
-    earlier one is run again, or the run stopped in between, the person is asked about it there, to approve or reject.
+    An answer of another form, one given twice, one to a question that has changed since, and an edit that no tool takes
+    are asked for again, with the problem named. Right before a call runs it is compared with what was approved; where a
+    state was changed, an earlier one is run again, or the run stopped in between, the person is asked about it there,
+    to approve or reject.
 
     Put it first in the list: `after_model` hooks run last to first, so it then sees the calls as they will run. Tools
     that the provider runs are not reviewed, and a replaced message needs the `add_messages` reducer, as agents have it.
@@ -110,6 +127,7 @@ class PlanReviewMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     ) -> None:
         super().__init__()
         self._review = _Review(effects, approve_reads)
+        self.know = self._review.know
 
     def reviews(self, tool: str) -> bool:
         """Whether calls of a tool of this name need approval."""
@@ -120,6 +138,7 @@ class PlanReviewMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     ) -> ModelResponse[Any]:
         """Refuse a run in which nobody could be asked before it costs anything; a graph that is made cannot know."""
         check_answerable()
+        self.know(request.tools)
         return handler(request)
 
     async def awrap_model_call(
@@ -127,6 +146,7 @@ class PlanReviewMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     ) -> ModelResponse[Any]:
         """The async twin of `wrap_model_call`."""
         check_answerable()
+        self.know(request.tools)
         return await handler(request)
 
     def after_model(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any] | None:  # noqa: ARG002
@@ -210,6 +230,7 @@ class _GuardedTools(Runnable[Any, Any]):
         self._review = review
         self._tools = tools
         self.tools_by_name = getattr(tools, "tools_by_name", {})  # for pictures of the graph, too
+        review.know(self.tools_by_name.values())
         self._messages_key = messages_key
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **given: Any) -> Any:  # noqa: A002 - the name in Runnable

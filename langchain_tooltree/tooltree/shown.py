@@ -173,7 +173,9 @@ def describe(call: ToolCall, said: Conversation, plan: Mapping[str, Any], found:
     others = (" then ".join(map(_planned, other["calls"])) for other in plan.get("alternatives", ()))
     lines.extend(f"Instead: {other}" for other in others)
     if cost := plan.get("cost"):
-        made = [f"{cost.get(name, 0)} {name.replace('_', ' ')}" for name in ("rollouts", "model_calls", "tool_calls")]
+        kinds = {"rollout": "rollouts", "model call": "model_calls", "tool call": "tool_calls"}
+        counts = {kind: cost.get(name, 0) for kind, name in kinds.items()}
+        made = [f"{count} {kind}{'' if count == 1 else 's'}" for kind, count in counts.items()]
         lines.append(f"The search made {made[0]}, {made[1]} and {made[2]}.")
     return "\n".join(lines)
 

@@ -313,6 +313,8 @@ def _told_by(message: ToolMessage, step: ToolStep, others: Sequence[BaseMessage]
 
 def _failure(step: ToolStep, error: Exception) -> Observation:
     text = shortened(described(error), ERROR_CHARS)
+    if not isinstance(error, TimeoutError | ToolInvocationError):  # which an agent's tools node would raise
+        logger.warning("%s raised while searching, and its result says so: %s", step.call.tool, text, exc_info=error)
     match error:
         case TimeoutError():
             limit = as_text(error) or f"no answer within {step.timeout} s"

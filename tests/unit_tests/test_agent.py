@@ -154,6 +154,29 @@ async def test_a_review_that_nobody_could_answer_is_refused_before_it_costs_anyt
     assert not model.calls
 
 
+def test_a_scripted_model_without_the_closing_line_is_not_asked_on_and_on(caplog):
+    call = {"name": "echo", "args": {"n": 1}, "id": "1"}
+    model = ScriptedChatModel(replies=[AIMessage("", tool_calls=[call]), "It is 1."])
+    agent = create_tooltree_agent(model, [echo], effects={"echo": "read"})
+    assert agent.invoke(HELLO)["messages"][-1].text == "It is 1."
+    assert len(model.calls) == 6  # a check and one question for other calls, each asked twice
+    assert "A model failed, and the search ended with what it had" in caplog.text
+    assert "refuses tools" not in caplog.text
+
+
+def test_what_a_searched_read_raises_is_logged_with_its_traceback(caplog):
+    def broken(n: int) -> str:
+        """Look."""
+        raise ValueError(n)
+
+    call = {"name": "broken", "args": {"n": 1}, "id": "1"}
+    model = ScriptedChatModel(replies=[AIMessage("", tool_calls=[call]), 'No.\n{"missing": "nothing"}'])
+    create_tooltree_agent(model, [broken], effects={"broken": "read"}).invoke(HELLO)
+    (told,) = caplog.records
+    assert told.getMessage() == "broken raised while searching, and its result says so: ValueError: 1"
+    assert told.exc_info[0] is ValueError
+
+
 def test_effects_may_name_tools_that_middleware_brings(offline):
     create_tooltree_agent(offline(), [echo], effects={"write_todos": "write"}, middleware=[TodoListMiddleware()])
 

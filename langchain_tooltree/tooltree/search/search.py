@@ -576,11 +576,11 @@ class TreeSearch:
     def _count_failure(
         self, reason: Literal["proposer_failed", "judge_failed"], kind: OperationKind, problem: str | None
     ) -> None:
-        """Note a failed question; so many of one kind in a row end the search."""
+        """Note a failed question; so many of one kind in a row end the search, and one for calls beside an answer."""
         self._failures[kind] = self._failures[kind] + 1 if problem else 0
         if problem and problem not in self.problems:
             self.problems.append(problem)
-        if self._failures[kind] >= FAILURES_TO_GIVE_UP:
+        if self._failures[kind] >= (1 if self._answered and kind == "propose" else FAILURES_TO_GIVE_UP):
             self._stop(reason)
 
     def _stop(self, reason: StopReason) -> None:

@@ -50,6 +50,24 @@ def test_a_search_that_the_demo_printed_as_json_is_shown_as_the_demo_shows_it(tm
     assert saved == f"{demo.REQUEST}\n\n{tree}"
 
 
+def test_where_a_picture_was_drawn_is_told_and_a_picture_is_not_read(tmp_path, capsys):
+    assert main(["demo", "--draw", str(tmp_path / "demo.svg")]) == 0
+    assert capsys.readouterr().out.endswith(f"Drawn to {tmp_path / 'demo.svg'}\n")
+    assert "is a picture or a page, which a browser opens." in shown(capsys, tmp_path / "demo.svg", code=REFUSED)
+
+
+def test_an_option_that_a_command_does_not_have_is_told_with_its_usage(capsys):
+    with pytest.raises(SystemExit, match=str(REFUSED)):
+        main(["demo", "--bogus"])
+    assert capsys.readouterr().err.startswith("usage: langchain-tooltree demo ")
+
+
+def test_a_model_whose_provider_nobody_knows_is_told_without_an_option_that_does_not_exist(capsys):
+    assert main(["demo", "--model", "foo:bar"]) == REFUSED
+    told = capsys.readouterr().err
+    assert told.startswith("Cannot use the model 'foo:bar': nobody is known who provides it. Is its name right")
+
+
 @pytest.mark.parametrize("indent", [None, 1])
 def test_a_search_that_a_program_has_written_is_shown_with_its_answer(tmp_path, capsys, result, indent):
     (tmp_path / "search.json").write_text(json.dumps(result.to_dict(), indent=indent))

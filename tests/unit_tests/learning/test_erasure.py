@@ -155,6 +155,23 @@ def test_what_is_asked_for_has_to_be_clear(experience):
     assert both.within(org="o").forget(user="ann").runs == ()
 
 
+def test_a_run_that_is_not_there_is_reported_as_such(experience):
+    assert experience.forget(run="nope").unreached[0].startswith("Nothing: no run here is what was said.")
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda experience: experience.forget(tool="look"),
+        lambda experience: experience.label("run", success=True),
+        lambda experience: experience.rollback(source="ada"),
+    ],
+)
+def test_whose_runs_are_meant_is_said_with_the_object_at_hand(call):
+    with pytest.raises(ConfigurationError, match=r"use experience\.within\(user_id="):
+        call(Experience(InMemoryStore()))
+
+
 def test_tips_that_cite_a_run_go_at_once_whatever_others_they_cite():
     experience = Experience(InMemoryStore(), namespace=ALL, model=teller(["red", "blue"]))
     for each in (

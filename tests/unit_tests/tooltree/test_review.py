@@ -13,6 +13,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.graph.message import add_messages
 from langgraph.prebuilt import ToolNode
+from langgraph.types import Command
 from pydantic import BaseModel
 
 from langchain_tooltree import (
@@ -267,6 +268,23 @@ def test_an_edit_to_another_tool_names_it_in_the_content_too(review, blocks):
     output = review(two_letters(blocks), [APPROVE, decision])
 
     assert output.value["messages"][1].content[3]["name"] == "burn"
+
+
+@pytest.mark.parametrize(
+    ("edited", "problem"),
+    [
+        ({"name": "send", "args": {"to": {"not": "a text"}}}, "The edit does not fit send: to: "),
+        ({"name": "sedn", "args": {"to": "Ann"}}, "The edit names 'sedn', which no tool is; there are "),
+    ],
+)
+def test_an_edit_that_no_tool_takes_is_asked_for_again_before_anything_runs(tools, ran, edited, problem):
+    agent = the_agent(tools, checkpointer=InMemorySaver())
+    output = agent.invoke({"messages": [HumanMessage("Go.")]}, THREAD, version="v2")
+    (named,) = output.interrupts[0].value["decisions"]
+    answer = {"decisions": [{**named, "type": "edit", "edited_action": edited}]}
+    again = agent.invoke(Command(resume=answer), THREAD, version="v2")
+    assert again.interrupts[0].value["problem"].startswith(problem)
+    assert not ran
 
 
 def test_signed_reasoning_goes_with_the_calls_that_go_on(review, blocks, ran):
