@@ -19,6 +19,7 @@ from langchain_tooltree.cfgm.reflection import Reflector, correction_text
 from langchain_tooltree.cfgm.tips import Tip, all_tips
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import TrajectoryFormatError
+from langchain_tooltree.events import RecallEvent
 from langchain_tooltree.experience.agreement import Agreement, agreement
 from langchain_tooltree.experience.guide import NextTools, Remembered
 from langchain_tooltree.experience.hints import hint_line
@@ -31,7 +32,7 @@ from langchain_tooltree.experience.reference import as_reference
 from langchain_tooltree.experience.run_identity import tools_in
 from langchain_tooltree.experience.store import JUDGED, PAGE, PENDING, QUARANTINED, ExperienceStore, RunEntry
 from langchain_tooltree.experience.trajectory import Trajectory
-from langchain_tooltree.flows import Flow, FunctionStep, current_writer, flow_of, has_loop, in_thread, run_flow
+from langchain_tooltree.flows import Flow, FunctionStep, current_writer, emitted, flow_of, has_loop, in_thread, run_flow
 from langchain_tooltree.models import Meter
 from langchain_tooltree.sitgraph.refusals import Refusals
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
@@ -201,7 +202,13 @@ class Learnt:
         tips = tuple(map(Tip.from_dict, remembered["tips"]))
         recalled = tuple(RecalledRun(run, () if place else tips) for place, run in enumerate(runs))
         task = remembered["first"]
-        return recall_text(Recollection(task, recalled), max_characters=min(room, DEFAULT_MAX_CHARACTERS))
+        text = recall_text(Recollection(task, recalled), max_characters=min(room, DEFAULT_MAX_CHARACTERS))
+        if not text:
+            dropped = f"no room: what is recalled may take {room} characters, a share of the request, and takes more"
+            logger.info("%d runs were recalled, and the model is not told of them: %s.", len(runs), dropped)
+            told = RecallEvent(type="recall", task=task, runs=[], tips=[], dropped=dropped)
+            yield from emitted(told, current_writer())
+        return text
 
     @property
     def place(self) -> Namespace:

@@ -66,7 +66,7 @@ class ToolCard:
     domains: tuple[str, ...] = ()
     input_schema: Mapping[str, Any] | None = None
     output_schema: Mapping[str, Any] | None = None
-    examples: tuple[Any, ...] = ()
+    examples: Sequence[Any] = ()
 
     def __post_init__(self) -> None:
         if len(self.examples) > MAX_EXAMPLES:
