@@ -1,7 +1,7 @@
 """A run as a page to read: what the page is given of it. The page itself is `pages/trajectory.html`."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from typing import Any
 
@@ -42,8 +42,7 @@ TIMES = ("timestamp", "created_at")
 
 def to_html(run: Record) -> str:
     """A run as one page without references to elsewhere."""
-    texts = [text for _, messages in run.dialogues() for message in messages for text in _texts(message)]
-    longest = longest_text([*texts, run.task, run.reasons, run.instructions], ROOM, LEAST_TEXT)
+    longest = longest_text(texts_of(run), ROOM, LEAST_TEXT)
     return page("trajectory.html", f"Run: {one_line(run.task, MAX_LABEL)}", plain(run_data(run, longest)))
 
 
@@ -133,10 +132,13 @@ def _tokens(message: ChatMessage) -> int:
     return total if isinstance(total, int) else 0
 
 
-def _texts(message: ChatMessage) -> Iterable[str]:
-    yield readable(message.get("content"))
-    for entry in entries_in(message):
-        yield str(function_of(entry).get("arguments"))
+def texts_of(run: Record) -> Iterator[str]:
+    """All texts of a run that may be long."""
+    yield from (run.task, run.reasons, run.instructions, str((run.overruled or {}).get("reasons") or ""))
+    for _, messages in run.dialogues():
+        for message in messages:
+            yield readable(message.get("content"))
+            yield from (str(function_of(entry).get("arguments")) for entry in entries_in(message))
 
 
 SCORES = ("r_pre", "r_post", "goal")

@@ -9,6 +9,7 @@ from concurrent.futures import wait
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
+from pathlib import Path
 from typing import Any, cast
 
 from langchain_core.embeddings import Embeddings
@@ -297,6 +298,32 @@ class Experience:
         return (yield from learnt.status())
 
     astatus = async_twin(status)
+
+    @driven
+    def to_html(self, path: str | os.PathLike[str]) -> Flow[None]:
+        """Write what was learnt in the namespace as a page to read: runs with verdicts and dialogues, tips, edges.
+
+        It is one file that asks nobody for anything, and holds what this namespace has and nothing of another. Of many
+        runs, the latest are listed, and those of them that there is room for can be read in it.
+        """
+        from langchain_tooltree.learning.experience_page import page_of  # noqa: PLC0415 - only who looks needs it
+
+        learnt = self._here()
+        yield from learnt.refresh(whole=True)
+        text = yield from page_of(learnt)
+        yield FunctionStep(partial(Path(path).write_text, encoding="utf-8"), text)
+
+    ato_html = async_twin(to_html)
+
+    def _repr_html_(self) -> str | None:
+        """What a notebook shows: a table, since viewers take scripts out, and a notebook is to stay small."""
+        from langchain_tooltree.learning.experience_page import to_table  # noqa: PLC0415 - as above
+
+        try:
+            return to_table(self._here(), self.status())
+        except Exception as error:  # noqa: BLE001 - whose namespace it is may not be known, and the store may be down
+            logger.info("There is nothing to show of an experience: %s", described(error))
+            return None
 
     # What the planner asks for; see `Learner`.
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 from browser import PROGRAM, SHELL, Browser
+from langgraph.store.memory import InMemoryStore
 
-from langchain_tooltree import Branch, SearchResult, SITGraph, Trajectory, demo, search
+from langchain_tooltree import Branch, Experience, SearchResult, SITGraph, Trajectory, demo, search
 from tests.internals.tooltree import Call, Observation, SearchCost, Tree
 
 pytestmark = pytest.mark.skipif(not (PROGRAM and SHELL), reason="no chromium is installed")
@@ -418,4 +419,56 @@ def test_hostile_words_in_a_run_are_shown_and_never_run(browser: Browser, tmp_pa
     browser.run("$('unfold').click()")
     assert browser.run("[document.documentElement.scrollWidth <= innerWidth, boxes.length > 4 * 60]") == [True, True]
     assert browser.run("[document.scripts.length, document.images.length, document.links.length]") == [2, 0, 0]
+    assert quiet(browser, file)
+
+
+def test_an_experience_is_filtered_and_leads_into_its_runs_and_back(browser: Browser, tmp_path: Path) -> None:
+    experience = Experience(InMemoryStore(), namespace=("tooltree",))
+    experience.learn(noted_run())
+    experience.learn(calling(["look"], said="Have a look.", id="run 2"))
+    file = tmp_path / "experience.html"
+    experience.to_html(file)
+    for dark in (False, True):
+        browser.open(file, dark=dark)
+        assert browser.run(CONTRASTS) == []
+    rows = "[...document.querySelectorAll('.run .task')].map((each) => each.textContent)"
+    assert browser.run(f"{rows}.sort()") == ["Go on.", "Have a look."]
+    assert "agree on 0 of 1 labelled run" in browser.run("$('agreed').textContent")
+    browser.press("/")
+    browser.press(*"too slow")
+    assert browser.run(rows) == ["Go on."]
+    browser.run("document.querySelector('.run').focus()")
+    browser.press("Enter")
+    browser.run("new Promise((done) => setTimeout(done, 50))")
+    assert browser.run("[$('overview').hidden, document.activeElement.id]") == [True, "task"]
+    assert "Anomaly, error: It is closed." in browser.run("$('one').innerText")
+    assert browser.run(CONTRASTS) == []
+    browser.press("Escape")
+    browser.run("new Promise((done) => setTimeout(done, 50))")
+    assert browser.run("[$('overview').hidden, $('one').hidden]") == [False, True]
+    browser.run("$('find').value = '', $('kind').value = 'success', $('kind').dispatchEvent(new Event('change'))")
+    assert browser.run(rows) == ["Have a look."]
+    assert {("searchbox", "Find in tasks, tools, sources and reasons"), ("combobox", "Outcome")} <= names_of_controls(
+        browser
+    )
+    assert quiet(browser, file)
+
+
+@pytest.mark.parametrize("width", [1280, 400])
+def test_hostile_words_in_an_experience_are_shown_and_never_run(browser: Browser, tmp_path: Path, width: int) -> None:
+    experience = Experience(InMemoryStore(), namespace=("tooltree",))
+    for number, text in enumerate(HOSTILE):
+        run = calling([text[:5_000]], said=text, id=f"{number} {text[:500]}").coming_from(text[:500])
+        experience.store.add(run.judged(True, text, source="verdict"))
+    file = tmp_path / "experience.html"
+    experience.to_html(file)
+    browser.open(file, width=width)
+    fits = "document.documentElement.scrollWidth <= innerWidth"
+    show_all = f"(async () => {{ const wide = []; $('more').click(); if (!({fits})) wide.push(-1); "
+    show_all += "for (let number = 0; number < runs.length; number++) { location.hash = 'run=' + number; "
+    show_all += "await new Promise((done) => addEventListener('hashchange', done, { once: true })); "
+    show_all += f"if (!({fits})) wide.push(number); }} return wide; }})()"
+    assert browser.run("runs.length") == len(HOSTILE)
+    assert browser.run(show_all) == []
+    assert browser.run("[document.scripts.length, document.images.length]") == [2, 0]
     assert quiet(browser, file)

@@ -1,4 +1,4 @@
-"""Pages of graphs and runs: all that they show stands in them, bounded, and no name leaves its place."""
+"""Pages of graphs, runs and experience: all that they show stands in them, bounded, and no name leaves its place."""
 
 import base64
 import hashlib
@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from langgraph.store.memory import InMemoryStore
 
-from langchain_tooltree import Branch, SITGraph, Trajectory
+from langchain_tooltree import Branch, Experience, SITGraph, Trajectory
 
 MARKUP = "</script><script>alert(1)</script><img src=x onerror=alert(1)>{data} {policy}\u202e\x00"
 
@@ -135,3 +136,51 @@ def test_a_run_of_any_length_has_a_page_below_a_megabyte_and_a_small_table(tmp_p
     assert len(shown) < 2_000
     assert "<script" not in shown
     assert "<img" not in shown
+
+
+def test_a_page_of_an_experience_tells_what_was_learnt_of_whom_and_of_no_other_namespace(tmp_path: Path) -> None:
+    every = Experience(InMemoryStore(), namespace=("tooltree", "{user_id}"))
+    hers, his = every.within(user_id="ada"), every.within(user_id="ben")
+    hers.learn(run_of(["find", "send"], "good", came_from="phone").judged(True, "Sent.", source="verdict"))
+    hers.learn(run_of(["find"], "bad", pending=1.0).judged(None))
+    hers.learn(run_of(["guess"], "back", came_from="mail"))
+    hers.label("good", success=False, reasons="It was late.")
+    hers.rollback(source="mail")
+    his.learn(run_of(["secret_tool"], "secret run"))
+    hers.to_html(tmp_path / "hers.html")
+    data = data_in(tmp_path / "hers.html")
+    runs = {run["id"]: run for run in data["runs"]}
+
+    assert data["namespace"] == ["tooltree", "ada"]
+    assert "secret" not in (tmp_path / "hers.html").read_text(encoding="utf-8")
+    assert {run: told["outcome"] for run, told in runs.items()} == {
+        "good": "failure",
+        "bad": "pending",
+        "back": "quarantined",
+    }
+    assert runs["good"]["overruled"] == {"success": True, "reasons": "Sent."}
+    assert (runs["good"]["by"], runs["good"]["from"], runs["good"]["reasons"]) == ("user", "phone", "It was late.")
+    assert runs["good"]["tools"] == "find → send"
+    assert next(each["text"] for each in runs["back"]["said"] if "text" in each) == "Task of back."
+    assert data["status"]["runs"] == 3
+    assert (data["agreement"]["false_success"], data["agreement"]["share"]) == (1, 0.0)
+    assert data["edges"] == []
+    assert all(run["kept"] for run in data["runs"])
+    assert asks_nobody(tmp_path / "hers.html")
+    shown = hers._repr_html_()  # as a notebook does
+    assert "tooltree/ada" in shown
+    assert every._repr_html_() is None, "whose it is is not known"
+
+
+def test_a_page_of_many_long_runs_is_bounded(tmp_path: Path) -> None:
+    experience = Experience(InMemoryStore(), namespace=("tooltree",))
+    for number in range(110):
+        messages = [{"role": "user", "content": f"Task {number}. {MARKUP} " + "x" * 9_000} for _ in range(30)]
+        experience.store.add(Trajectory.from_chat(messages, id=f"run {number:03}"))
+    experience.to_html(tmp_path / "experience.html")
+    runs = data_in(tmp_path / "experience.html")["runs"]
+
+    assert sum("said" in run for run in runs) == 100
+    assert len(runs) == 110
+    assert (tmp_path / "experience.html").stat().st_size < 1_200_000
+    assert asks_nobody(tmp_path / "experience.html")

@@ -1,0 +1,132 @@
+"""What was learnt in one namespace as a page to read: what the page is given. The page is `pages/experience.html`."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from itertools import accumulate
+from typing import Any
+
+from langchain_tooltree.cfgm.focus import LABEL as FOCUS
+from langchain_tooltree.cfgm.focus import kept_focus_points
+from langchain_tooltree.cfgm.tips import Tip, all_tips, credited
+from langchain_tooltree.experience.run_page import MAX_LABEL, run_data, texts_of
+from langchain_tooltree.experience.run_page import table as html_table
+from langchain_tooltree.experience.store import JUDGED, TASKS, RunEntry, listing
+from langchain_tooltree.experience.trajectory import Trajectory
+from langchain_tooltree.flows import Flow
+from langchain_tooltree.learning.learnt import ExperienceStatus, Learnt
+from langchain_tooltree.pages.page import longest_text, page
+from langchain_tooltree.sitgraph.sit_graph import SITGraph
+from langchain_tooltree.text import one_line, plain, shortened
+
+MOST_RUNS = 1_000
+"""Runs that are listed, the latest ones; the others are counted. A row takes some 300 characters."""
+
+MOST_SAID = 3_000
+"""Messages whose text is in the page: the dialogues of the latest runs, as many as are this long together."""
+
+ROOM = 400_000
+"""Characters of what is said in them."""
+
+LEAST_TEXT = 120
+"""Characters that are shown of a text however many there are."""
+
+MOST_TIPS = 200
+"""Tips that are shown, those first after which runs went well."""
+
+MOST_EDGES = 30
+"""Edges that are shown, those followed most often."""
+
+
+def page_of(learnt: Learnt) -> Flow[str]:
+    """What was learnt in a namespace, which has been refreshed, as one page without references to elsewhere."""
+    store, place, entries = learnt.store, learnt.place, dict(learnt.entries)
+    items = yield from listing(store.place[0], (*place, TASKS))
+    dates = {item.key: (item.created_at.isoformat(), item.updated_at.isoformat()) for item in items}
+    latest = sorted(entries, key=lambda run: (dates.get(run, ("", ""))[0], run), reverse=True)[:MOST_RUNS]
+    runs: list[Trajectory] = yield from store.reading(latest)
+    tips: list[Tip] = yield from all_tips(store)
+    focus: list[str] = yield from kept_focus_points(store.collection(FOCUS))
+    status: ExperienceStatus = yield from learnt.status()
+    data = {
+        "namespace": [one_line(label, MAX_LABEL) for label in place],
+        "status": {name: value for name, value in asdict(status).items() if name != "agreement"},
+        "agreement": asdict(status.agreement)
+        | {"share": status.agreement.share, "kappa": status.agreement.kappa, "doubtful": status.agreement.is_doubtful},
+        "runs": _runs(runs, entries, dates),
+        "left_out": len(entries) - len(runs),
+        "tips": _tips(tips, entries),
+        "focus": [shortened(point, ROOM) for point in focus],
+        "edges": _edges(learnt.graph),
+    }
+    return page("experience.html", f"Experience: {one_line('/'.join(place), MAX_LABEL)}", plain(data))
+
+
+def _runs(
+    runs: Sequence[Trajectory], entries: Mapping[str, RunEntry], dates: Mapping[str, tuple[str, str]]
+) -> list[dict[str, Any]]:
+    said = accumulate(sum(len(messages) for _, messages in run.dialogues()) for run in runs)
+    whole = sum(count <= MOST_SAID for count in said)
+    texts = (text for run in runs[:whole] for text in texts_of(run))
+    longest = longest_text(texts, ROOM, LEAST_TEXT)
+    rows = []
+    for number, run in enumerate(runs):
+        told = run_data(run, longest if number < whole else LEAST_TEXT)
+        if number >= whole:
+            told = {name: value for name, value in told.items() if name not in {"said", "instructions"}}
+        kept, changed = dates.get(run.id, ("", ""))
+        entry = entries[run.id]
+        tools = one_line(" → ".join(step.tool for step in run.steps), 2 * MAX_LABEL)
+        rows.append({**told, "outcome": entry.outcome, "kept": kept, "changed": changed, "tools": tools})
+    return rows
+
+
+def _tips(tips: Sequence[Tip], entries: Mapping[str, RunEntry]) -> list[dict[str, Any]]:
+    told = [tip.id for tip in credited(tips, entries)]
+    order = {tip: place for place, tip in enumerate(told)}
+    rows = []
+    for tip in sorted(tips, key=lambda tip: order.get(tip.id, len(order)))[:MOST_TIPS]:
+        after = [entry.outcome for entry in entries.values() if tip.id in entry.tips and entry.outcome in JUDGED]
+        rows.append(
+            {
+                "advice": tip.advice,
+                "reasoning": tip.reasoning,
+                "task": shortened(tip.task),
+                "runs": [one_line(run, MAX_LABEL) for run in tip.trajectories],
+                "told": len(after),
+                "went_well": after.count("success"),
+                "retired": tip.id not in order,
+            }
+        )
+    return rows
+
+
+def _edges(graph: SITGraph) -> list[list[Any]]:
+    edges = sorted(graph.to_networkx().edges(data=True), key=lambda edge: (-edge[2]["count"], *edge[:2]))
+    return [
+        [
+            one_line(source, MAX_LABEL) or "start",
+            one_line(target, MAX_LABEL),
+            round(figures["weight"], 3),
+            figures["count"],
+        ]
+        for source, target, figures in edges[:MOST_EDGES]
+    ]
+
+
+def to_table(learnt: Learnt, status: ExperienceStatus) -> str:
+    """What there is in a namespace, in a few lines."""
+    share = status.agreement.share
+    agreed = (
+        "no person has labelled a run" if share is None else f"{share:.0%} of {status.agreement.count} labelled runs"
+    )
+    waiting = f"{status.pending} for a verdict, {status.quarantined} in quarantine"
+    return html_table(
+        {
+            "Namespace": "/".join(learnt.place),
+            "Runs": f"{status.runs}, of which {status.successes} succeeded, {status.judged - status.successes} failed",
+            "Waiting": waiting,
+            "In the graph": status.in_graph,
+            "Tips": status.tips,
+            "Verdict and people agree": agreed,
+        }
+    )
