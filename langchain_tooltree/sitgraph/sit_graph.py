@@ -413,7 +413,7 @@ class SITGraph:
         Path(path).write_text(text, encoding="utf-8")
 
     def _repr_svg_(self) -> str:
-        """What a notebook shows."""
+        """What a notebook shows: no HTML, which viewers would prefer, and out of which GitHub takes pictures."""
         return self.to_svg()
 
     def _drawn(self) -> list[tuple[str, str, dict[str, float]]]:
