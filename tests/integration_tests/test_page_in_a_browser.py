@@ -210,7 +210,6 @@ def test_every_control_has_a_name_and_can_be_reached(browser: Browser, story: Pa
     assert {"tool", "state", "most", "out", "in", "fit", "graph"} <= reached_by_tab(browser)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("width", [1280, 400])
 def test_hostile_words_are_shown_and_never_run(browser: Browser, tmp_path: Path, width: int) -> None:
     tree = Tree()
@@ -230,7 +229,6 @@ def test_hostile_words_are_shown_and_never_run(browser: Browser, tmp_path: Path,
     assert quiet(browser, file)
 
 
-@pytest.mark.slow
 def test_two_thousand_calls_open_at_once_and_stay_smooth(browser: Browser, tmp_path: Path) -> None:
     tree = Tree()
     for number in range(2_000):
@@ -295,7 +293,6 @@ def test_a_graph_is_filtered_by_tool_and_by_state(browser: Browser, tools_graph:
     assert browser.run("size") < size
 
 
-@pytest.mark.slow
 def test_three_thousand_edges_stay_smooth(browser: Browser, tmp_path: Path) -> None:
     ways = [[f"tool_{(number * 7 + step * step) % 300}" for step in range(13)] for number in range(300)]
     graph = SITGraph.from_trajectories(calling(way, id=f"{number}") for number, way in enumerate(ways))
@@ -311,7 +308,6 @@ def test_three_thousand_edges_stay_smooth(browser: Browser, tmp_path: Path) -> N
     assert browser.run(MEASURE + "((i) => { if (!i) fit(); x0 += 3; })") < SMOOTH
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("width", [1280, 400])
 def test_hostile_names_and_states_are_shown_in_a_graph_and_never_run(
     browser: Browser, tmp_path: Path, width: int
@@ -409,7 +405,6 @@ def test_a_run_is_read_found_in_and_unfolded(browser: Browser, tmp_path: Path) -
     assert quiet(browser, file)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("width", [1280, 400])
 def test_hostile_words_in_a_run_are_shown_and_never_run(browser: Browser, tmp_path: Path, width: int) -> None:
     made = [{"role": "user", "content": HOSTILE[0]}]
@@ -427,7 +422,6 @@ def test_hostile_words_in_a_run_are_shown_and_never_run(browser: Browser, tmp_pa
     assert quiet(browser, file)
 
 
-@pytest.mark.slow
 def test_an_experience_is_filtered_and_leads_into_its_runs_and_back(browser: Browser, tmp_path: Path) -> None:
     experience = Experience(InMemoryStore(), namespace=("tooltree",))
     experience.learn(noted_run())
@@ -460,7 +454,6 @@ def test_an_experience_is_filtered_and_leads_into_its_runs_and_back(browser: Bro
     assert quiet(browser, file)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("width", [1280, 400])
 def test_hostile_words_in_an_experience_are_shown_and_never_run(browser: Browser, tmp_path: Path, width: int) -> None:
     experience = Experience(InMemoryStore(), namespace=("tooltree",))
