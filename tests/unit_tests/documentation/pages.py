@@ -7,6 +7,7 @@ out where there is no package X, or X is a service, and `<!-- prints -->` says t
 Python before it printed.
 """
 
+import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -120,9 +121,16 @@ def chain_with(words: str) -> list[Block]:
 
 def followed(blocks: Sequence[Block], **names: Any) -> dict[str, Any]:
     """What there is once somebody has followed some blocks, with names of their own."""
-    for block in blocks:
-        code = "\n" * block.line + block.code  # so that an error names the line of the page
-        exec(compile(code, str(ROOT / block.page), "exec"), names)  # noqa: S102 - our own pages
+    loggers = (logging.getLogger(), logging.getLogger("langchain_tooltree"))
+    before = [(logger, logger.level, [*logger.handlers]) for logger in loggers]
+    try:
+        for block in blocks:
+            code = "\n" * block.line + block.code  # so that an error names the line of the page
+            exec(compile(code, str(ROOT / block.page), "exec"), names)  # noqa: S102 - our own pages
+    finally:
+        for logger, level, handlers in before:  # a page that shows the log does so for itself alone
+            logger.setLevel(level)
+            logger.handlers[:] = handlers
     return names
 
 
