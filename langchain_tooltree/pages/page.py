@@ -15,7 +15,7 @@ from langchain_tooltree.text import cut
 MAX_TITLE = 120
 """Characters of a page's title, of which a browser shows fewer."""
 
-_INCLUDED = re.compile(r"/\* include ([a-z.]+) \*/\n")
+_INCLUDED = re.compile(r"(?:/\*|<!--) include ([a-z.]+) (?:\*/|-->)\n")
 """Where the text of another file in this folder stands, which several pages share."""
 
 _DATA = re.compile(r'<script type="application/json" id="data">(.*?)</script>', re.DOTALL)
