@@ -12,7 +12,8 @@ from pathlib import Path
 from shutil import which
 from typing import Any
 
-from langchain_tooltree.errors import did_you_mean
+from langchain_tooltree.errors import described, did_you_mean
+from langchain_tooltree.text import cut, whole_characters
 
 MAX_TEXT = 200_000
 """Characters of a text that is given as an argument: about a book of 100 pages."""
@@ -110,14 +111,14 @@ def perform(name: str, arguments: Mapping[str, Any], passed: tuple[type[Exceptio
         msg = f"{name} was given something that is nested too deeply."
         raise RefusedError(msg) from error
     except Exception as error:
-        msg = f"{name} failed: {type(error).__name__}: {str(error)[:500]}"
+        msg = f"{name} failed: {cut(described(error), 500)}"
         raise RefusedError(msg) from error
     return result if name.startswith("_") else shown(result)
 
 
 def shown(result: str) -> str:
     """A result, cut where it is too long, in characters that every provider takes."""
-    result = result.encode("utf-8", "replace").decode().replace("\0", "")
+    result = whole_characters(result).replace("\0", "")
     if len(result) <= MAX_RESULT:
         return result
     return f"{result[:MAX_RESULT]}\n[cut: {MAX_RESULT:,} of {len(result):,} characters; ask for a smaller part]"

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from langchain_tooltree.errors import did_you_mean, import_extra
+from langchain_tooltree.text import one_line
 from langchain_tooltree.toolbox.entries import RefusedError, check_text, entry, inside, names_in
 
 MAX_SQL = 10_000
@@ -126,13 +127,10 @@ def _written(result: Any) -> str:
     """Rows as text: a line each, the names of columns first."""
     rows = result.fetchmany(MAX_ROWS + 1)
     lines = [" | ".join(str(column[0])[:MAX_CELL] for column in result.description)]
-    lines += [" | ".join(_cell(value) for value in row) for row in rows[:MAX_ROWS]]
+    lines += [
+        " | ".join(one_line("" if value is None else str(value), MAX_CELL) for value in row) for row in rows[:MAX_ROWS]
+    ]
     lines += [f"[more rows: the first {MAX_ROWS} are shown; aggregate, or use LIMIT and OFFSET]"] * (
         len(rows) > MAX_ROWS
     )
     return "\n".join(lines)
-
-
-def _cell(value: Any) -> str:
-    text = "" if value is None else " ".join(str(value).split())
-    return text if len(text) <= MAX_CELL else f"{text[:MAX_CELL]}…"
