@@ -18,14 +18,7 @@ from langchain_tooltree.cfgm.collect.collect import DEFAULT_MAX_RETRIES, DEFAULT
 from langchain_tooltree.cfgm.collect.collection import Evaluate, evaluating
 from langchain_tooltree.cfgm.collect.environment import ACT_TOOL, is_environment, run_in_environment
 from langchain_tooltree.cfgm.collect.report import CollectionReport, Task, named
-from langchain_tooltree.cfgm.recall import (
-    CANDIDATES,
-    RecalledRun,
-    Recollection,
-    examples_in,
-    most_like,
-    recall_text,
-)
+from langchain_tooltree.cfgm.recall import CANDIDATES, RecalledRun, Recollection, examples_in, most_like, recall_text
 from langchain_tooltree.cfgm.recovery import Known, Recovery
 from langchain_tooltree.cfgm.tips import Tip, credited, extract_tips, task_id_of, tips_of
 from langchain_tooltree.conversation import Conversation

@@ -28,14 +28,7 @@ from langchain_tooltree.experience.records import Record
 from langchain_tooltree.experience.reference import ADDED, NOTES, added_to, as_reference
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.flows import Flow, async_twin, driven
-from langchain_tooltree.models import (
-    ATTEMPTS,
-    Meter,
-    StructuredQuestion,
-    document_prompt,
-    inner_config,
-    resolve_model,
-)
+from langchain_tooltree.models import ATTEMPTS, Meter, StructuredQuestion, document_prompt, inner_config, resolve_model
 from langchain_tooltree.text import LONGEST_TEXT, cut, one_line, shortened, shortened_in, words_of
 
 _OPENING = """\

@@ -15,13 +15,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.store.base import BaseStore, GetOp, Item, PutOp, SearchItem
 from numpy.typing import NDArray
 
-from langchain_tooltree.errors import (
-    ConfigurationError,
-    StoreError,
-    ToolTreeError,
-    TrajectoryFormatError,
-    check_count,
-)
+from langchain_tooltree.errors import ConfigurationError, StoreError, ToolTreeError, TrajectoryFormatError, check_count
 from langchain_tooltree.experience.embeddings import EmbedStep, resolve_embeddings
 from langchain_tooltree.experience.namespaces import (
     USERS,
@@ -33,15 +27,7 @@ from langchain_tooltree.experience.namespaces import (
 )
 from langchain_tooltree.experience.records import EXTRAS, Source, part_of, recalled_in
 from langchain_tooltree.experience.trajectory import Trajectory, from_json, to_json
-from langchain_tooltree.experience.writers import (
-    WRITERS,
-    Doing,
-    Writers,
-    abandoned,
-    count_of,
-    is_forgotten,
-    note,
-)
+from langchain_tooltree.experience.writers import WRITERS, Doing, Writers, abandoned, count_of, is_forgotten, note
 from langchain_tooltree.flows import Flow, arun_flow, async_twin, driven, flow_of, run_flow
 from langchain_tooltree.text import digest, forget_oldest
 

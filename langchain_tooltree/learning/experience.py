@@ -32,15 +32,7 @@ from langchain_tooltree.experience.run_identity import as_metadata, is_collectin
 from langchain_tooltree.experience.store import PENDING, ExperienceStore, RunEntry, entry_of
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.experience.verdict import UNUSABLE, AnyVerdict, Verdict, resolve_verdict
-from langchain_tooltree.flows import (
-    Flow,
-    FunctionStep,
-    async_twin,
-    current_runtime,
-    driven,
-    flow_of,
-    run_flow,
-)
+from langchain_tooltree.flows import Flow, FunctionStep, async_twin, current_runtime, driven, flow_of, run_flow
 from langchain_tooltree.learning.erasure import AnyGraph, Chosen, Erased, erasing
 from langchain_tooltree.learning.learnt import ExperienceStatus, Learnt, RequestGuide, undisturbed
 from langchain_tooltree.learning.shared import KEPT_REQUESTS, Shared

@@ -31,14 +31,7 @@ from langchain_tooltree.flows import Flow, arun_flow, async_twin, driven, run_fl
 from langchain_tooltree.models import AGENT_NAME, resolve_model
 from langchain_tooltree.text import forget_oldest
 from langchain_tooltree.tooltree.driver import remembered, searched, with_option_docs
-from langchain_tooltree.tooltree.planner import (
-    KEPT,
-    KEPT_SEARCHES,
-    Planner,
-    PlannerOptions,
-    Turn,
-    with_options,
-)
+from langchain_tooltree.tooltree.planner import KEPT, KEPT_SEARCHES, Planner, PlannerOptions, Turn, with_options
 from langchain_tooltree.tooltree.result import SearchCost, SearchResult, plan_metadata
 from langchain_tooltree.tooltree.search import SearchConfig
 from langchain_tooltree.tooltree.tool_executor import HostHooks
