@@ -1,13 +1,10 @@
 """Tips: what failed attempts against a successful one, and successes alone, teach (CFGM, Alg. 2)."""
 
-import asyncio
 import logging
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from typing import Any, Literal, get_args
@@ -18,7 +15,7 @@ from pydantic import BaseModel, Field
 from langchain_tooltree.experience.excerpts import DEFAULT_MAX_CHARACTERS, excerpt
 from langchain_tooltree.experience.store import JUDGED, QUARANTINED, ExperienceStore, RecordCollection, RunEntry
 from langchain_tooltree.experience.trajectory import Trajectory
-from langchain_tooltree.flows import Flow, arun_flow, flow_of, run_flow
+from langchain_tooltree.flows import Flow, TogetherStep, flow_of
 from langchain_tooltree.models import ATTEMPTS, Meter, StructuredQuestion, document_prompt, inner_config
 from langchain_tooltree.text import LONGEST_TEXT, digest, listed, one_line, overlap, shortened, telling_words, words_of
 
@@ -356,7 +353,7 @@ def extract_tips(model: BaseChatModel, experience: ExperienceStore, *, max_concu
         for start in range(0, len(due), max_concurrency):
             together = due[start : start + max_concurrency]
             asked = [_tips_for(model, experience, part, task, held) for task in together]
-            found: list[list[Tip] | None] = yield _Together(asked)
+            found: list[list[Tip] | None] = yield TogetherStep(asked)
             # What somebody has had forgotten meanwhile is not written again.
             gone = {run for task in tasks.values() for run in task.evidence("comparison")}
             gone -= (yield from experience.entries()).keys()
@@ -545,18 +542,3 @@ def _survey(experience: ExperienceStore) -> Flow[dict[str, _TaskAttempts]]:
             task = _TaskAttempts(attempt.task, task_id_of(attempt))
             tasks.setdefault(task.key, task).add(attempt)
     return tasks
-
-
-@dataclass(frozen=True, slots=True)
-class _Together:
-    """Several flows at once, as one step; it brings what each of them returned, in their order."""
-
-    flows: Sequence[Flow[Any]]
-
-    def run(self) -> list[Any]:
-        with ThreadPoolExecutor(len(self.flows)) as pool:
-            running = [pool.submit(copy_context().run, run_flow, flow) for flow in self.flows]
-            return [each.result() for each in running]
-
-    async def arun(self) -> list[Any]:
-        return list(await asyncio.gather(*(arun_flow(flow) for flow in self.flows)))
