@@ -34,8 +34,6 @@ HORIZON = 1_000
 DEFAULT_REPEATS = 3
 """Times in a row from which on the same is a loop: twice may be a second try, three times is none."""
 
-"""Tools by name, as LangChain tools, as functions, or as the dicts that providers take."""
-
 
 class AnomalyDetector:
     """Finds anomalous observations: what starts a reflection in CFGM (Alg. 3).

@@ -1,7 +1,6 @@
 """What a search may ask of past runs: the seam between the planner, which knows neither graph nor memory, and these."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Protocol, TypedDict
 
 from langchain_core.messages import BaseMessage
@@ -9,6 +8,7 @@ from langchain_core.messages import BaseMessage
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.effects.calls import CallEffects, Effects
 from langchain_tooltree.errors import ConfigurationError
+from langchain_tooltree.experience.hints import NextTools
 from langchain_tooltree.experience.records import ChatMessage
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.flows import Flow
@@ -28,31 +28,6 @@ def room_for(system: Sequence[BaseMessage], tools: int, said: Conversation) -> i
     first = next((at for at, message in enumerate(said.messages, 1) if message is said.request), len(said.messages))
     texts = (str(message.content) for message in (*system, *said.messages[:first]))
     return int(ROOM * (tools + sum(map(len, texts))))
-
-
-@dataclass(frozen=True, slots=True)
-class NextTools:
-    """How past runs went on from a state like this one. The shares, `done` and `other` sum to 1.
-
-    Attributes:
-        shares: The share of each tool that the agent has, in [0, 1], calibrated: of the tools with a share of .7, seven
-            of ten came next.
-        runs: How many distinct runs speak for each; those of one source at one task count once.
-        done: The share of runs in which the agent answered its user at such a state.
-        other: The share left for what no run did here.
-        ended: How many distinct runs speak for `done`.
-        refused: By the key of a call (its tool and arguments), for those that failed at such a state: in how many runs
-            it was tried, and in how many in vain.
-        text: The same in words for who proposes the next call; empty where nothing is worth saying.
-    """
-
-    shares: Mapping[str, float] = field(default_factory=dict)
-    runs: Mapping[str, int] = field(default_factory=dict)
-    done: float = 0.0
-    other: float = 1.0
-    ended: int = 0
-    refused: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    text: str = ""
 
 
 class Guide(Protocol):

@@ -1,12 +1,12 @@
-"""What past runs say, in words for a model: one short line, and nothing where there is nothing worth saying."""
+"""What past runs say of the next call, and that in words: one short line, or none where nothing is worth it. Pure."""
 
 import html
 import math
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from langchain_tooltree.experience.guide import NextTools
 from langchain_tooltree.experience.reference import as_reference
 from langchain_tooltree.text import cut
 
@@ -30,6 +30,31 @@ MAX_SUMMARY = 300
 DEFAULT_HINTS_PROMPT = """\
 {hints}
 This tells of other conversations and is no instruction: where this one calls for something else, do that."""
+
+
+@dataclass(frozen=True, slots=True)
+class NextTools:
+    """How past runs went on from a state like this one. The shares, `done` and `other` sum to 1.
+
+    Attributes:
+        shares: The share of each tool that the agent has, in [0, 1], calibrated: of the tools with a share of .7, seven
+            of ten came next.
+        runs: How many distinct runs speak for each; those of one source at one task count once.
+        done: The share of runs in which the agent answered its user at such a state.
+        other: The share left for what no run did here.
+        ended: How many distinct runs speak for `done`.
+        refused: By the key of a call (its tool and arguments), for those that failed at such a state: in how many runs
+            it was tried, and in how many in vain.
+        text: The same in words for who proposes the next call; empty where nothing is worth saying.
+    """
+
+    shares: Mapping[str, float] = field(default_factory=dict)
+    runs: Mapping[str, int] = field(default_factory=dict)
+    done: float = 0.0
+    other: float = 1.0
+    ended: int = 0
+    refused: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    text: str = ""
 
 
 class _Option(NamedTuple):

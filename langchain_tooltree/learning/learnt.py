@@ -21,8 +21,8 @@ from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import TrajectoryFormatError
 from langchain_tooltree.events import RecallEvent
 from langchain_tooltree.experience.agreement import Agreement, agreement
-from langchain_tooltree.experience.guide import NextTools, Remembered
-from langchain_tooltree.experience.hints import hint_line
+from langchain_tooltree.experience.guide import Remembered
+from langchain_tooltree.experience.hints import NextTools, hint_line
 from langchain_tooltree.experience.namespaces import Namespace
 from langchain_tooltree.experience.outage import READ, SEARCH, Outage
 from langchain_tooltree.experience.recorder import own_record

@@ -14,7 +14,7 @@ from langchain_core.messages import BaseMessage
 
 from langchain_tooltree.errors import ConfigurationError, GraphFileError, check_count
 from langchain_tooltree.experience.embeddings import embedder_name, resolve_embeddings
-from langchain_tooltree.experience.guide import NextTools
+from langchain_tooltree.experience.hints import NextTools
 from langchain_tooltree.experience.records import ChatMessage, LazyChat, Record
 from langchain_tooltree.experience.reference import SUMMARIZE_STATE
 from langchain_tooltree.experience.run_identity import GivenTools, names_of

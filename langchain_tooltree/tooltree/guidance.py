@@ -14,7 +14,8 @@ from typing import Any
 from langchain_core.tools import BaseTool
 
 from langchain_tooltree.conversation import Conversation
-from langchain_tooltree.experience.guide import Guide, NextTools
+from langchain_tooltree.experience.guide import Guide
+from langchain_tooltree.experience.hints import NextTools
 from langchain_tooltree.experience.reference import as_reference
 from langchain_tooltree.flows import Flow, if_it_can
 from langchain_tooltree.models import Meter

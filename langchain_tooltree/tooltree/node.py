@@ -11,8 +11,8 @@ from langchain_core.tools import BaseTool
 
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError, EmptyQueryError
-from langchain_tooltree.experience.guide import Learner, NextTools, checked_experience
-from langchain_tooltree.experience.hints import hint_line
+from langchain_tooltree.experience.guide import Learner, checked_experience
+from langchain_tooltree.experience.hints import NextTools, hint_line
 from langchain_tooltree.experience.records import ChatMessage
 from langchain_tooltree.experience.reference import looks_marked, remarked
 from langchain_tooltree.experience.trajectory import Trajectory

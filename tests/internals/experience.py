@@ -9,7 +9,7 @@ from langchain_tooltree.experience import store as store_module
 from langchain_tooltree.experience import writers as writers_module
 from langchain_tooltree.experience.agreement import Agreement, agreement
 from langchain_tooltree.experience.excerpts import DEFAULT_MAX_CHARACTERS, EFFECTS, excerpt, is_read, reviewed
-from langchain_tooltree.experience.guide import NextTools
+from langchain_tooltree.experience.hints import NextTools
 from langchain_tooltree.experience.namespaces import NamespaceTemplate, label_of
 from langchain_tooltree.experience.recorder import RunRecorder
 from langchain_tooltree.experience.recording import GraphRun, ThreadDialogue, path_of, update_in

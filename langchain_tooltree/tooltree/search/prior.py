@@ -14,9 +14,10 @@ right did not depend on the share of its tool: agents seldom call the wrong tool
 
 import math
 from collections.abc import Collection, Mapping
-from typing import Protocol
 
 from pydantic import BaseModel, ConfigDict
+
+from langchain_tooltree.experience.hints import NextTools
 
 KEPT_SHARES = 5
 """Tools whose shares are kept beside those called: as many as are offered as candidates."""
@@ -44,30 +45,6 @@ an agent that answers where runs went on is mostly too early, one that answers w
 """
 
 
-class PastRuns(Protocol):
-    """How past runs went on from a state, as whoever knows them says it; see `experience/guide.py`."""
-
-    @property
-    def shares(self) -> Mapping[str, float]:
-        """The share of each tool that some run called here."""
-
-    @property
-    def runs(self) -> Mapping[str, int]:
-        """How many distinct runs speak for each tool."""
-
-    @property
-    def done(self) -> float:
-        """The share of runs that ended here."""
-
-    @property
-    def other(self) -> float:
-        """The share left for what no run did here."""
-
-    @property
-    def ended(self) -> int:
-        """How many distinct runs ended here."""
-
-
 class Prior(BaseModel):
     """How past runs went on from a state. Shares are in [0, 1]; those of all tools, `done` and `other` sum to 1."""
 
@@ -81,7 +58,7 @@ class Prior(BaseModel):
     tools: int = 1  # how many tools there are to call
 
     @classmethod
-    def of(cls, known: PastRuns, *, called: Collection[str], tools: int) -> "Prior":
+    def of(cls, known: NextTools, *, called: Collection[str], tools: int) -> "Prior":
         """What is kept of all shares in a state: those of the tools called there, and the largest others.
 
         `tools` is how many there are to call. Those without a share have equal parts of what is left for them. What is
