@@ -13,7 +13,6 @@ from langchain_tooltree.experience.records import (
     EXTRAS,
     PARTS,
     PROMPTED,
-    ChatMessage,
     LazyChat,
     Outcome,
     Part,
@@ -111,7 +110,8 @@ class Conversation:
     def chat(self) -> LazyChat:
         """The messages in the OpenAI chat format, without reference material: what a record holds."""
         kept = [message for part, message in self.parts if part != "reference"]
-        return LazyChat([part for part in reversed(self._parts) if part != "reference"], kept, _chat_of)
+        parts = [part for part in reversed(self._parts) if part != "reference"]
+        return LazyChat(parts, kept, lambda message: said_in([to_chat(message)])[0])
 
     @property
     def parts(self) -> Iterator[tuple[Part, BaseMessage]]:
@@ -355,10 +355,6 @@ class _Said(NamedTuple):
     place: int
     message: BaseMessage
     part: Part
-
-
-def _chat_of(message: BaseMessage) -> ChatMessage:
-    return said_in([to_chat(message)])[0]
 
 
 def _part(message: BaseMessage) -> Part:

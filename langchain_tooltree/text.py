@@ -50,6 +50,11 @@ def shortened_in(data: Any, longest: int = LONGEST_TEXT) -> Any:
     return [shortened_in(each, longest) for each in data] if isinstance(data, list | tuple) else data
 
 
+def compact_json(data: Any) -> str:
+    """Data as JSON in as few tokens as it takes; what JSON cannot say is shown as text."""
+    return json.dumps(data, ensure_ascii=False, separators=(",", ":"), default=str)
+
+
 def counts_added(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
     """The sums of whole numbers by name, in data within data, too; what is no number is left out."""
     added: dict[str, Any] = {}

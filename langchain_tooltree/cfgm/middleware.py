@@ -209,9 +209,12 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
             experience = self._records_in.experience
             experience = experience.resumed(begun["namespace"]) if "namespace" in begun else experience.within_config()
             task = begun.get("first") or None
-            yield from self._recorder.keeping(
-                state["messages"], runtime, experience, task=task, instructions=instructions, about=_recalled_in(state)
+            # What was recalled stands in the record: tips get credit by its verdict.
+            about = recalled_as(begun.get("runs", ()), [Tip.from_dict(each).id for each in begun.get("tips", ())])
+            keeping = self._recorder.keeping(
+                state["messages"], runtime, experience, task=task, instructions=instructions, about=about
             )
+            yield from keeping
         except Exception as error:
             logger.exception("A run was not recorded: %s", error)  # noqa: TRY401 - names the reason in one line
 
@@ -240,13 +243,6 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
 def _recalled(known: Mapping[str, Any]) -> dict[str, Any]:
     """What was recalled, of what is known of a run."""
     return {name: known[name] for name in ("runs", "tips", "text") if name in known}
-
-
-def _recalled_in(state: CFGMState) -> dict[str, Any]:
-    """What was recalled for a run, for the metadata of its record: tips get credit by its verdict."""
-    recalled: Mapping[str, Any] = state.get("cfgm_recalled") or {}
-    tips = [Tip.from_dict(each).id for each in recalled.get("tips", ())]
-    return recalled_as(recalled.get("runs", ()), tips)
 
 
 def _forms(request: ModelRequest[Any]) -> list[dict[str, Any]]:

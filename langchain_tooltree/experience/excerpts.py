@@ -22,7 +22,7 @@ from langchain_tooltree.experience.records import (
     steps_in,
     woven,
 )
-from langchain_tooltree.text import LONGEST_TEXT, digest, shortened, shortened_in, words_of
+from langchain_tooltree.text import LONGEST_TEXT, compact_json, digest, shortened, shortened_in, words_of
 
 DEFAULT_MAX_CHARACTERS = 24_000
 """About how much of a run a model is shown: 6,000 tokens."""
@@ -229,7 +229,7 @@ def _said(message: ChatMessage, by: Entry, room: _Room) -> Iterator[Entry]:
 def _arguments(step: Step, room: int) -> Any:
     if step.arguments is None:
         return "they could not be read"
-    written = _compact(step.arguments)
+    written = compact_json(step.arguments)
     return step.arguments if len(written) <= room else shortened(written, room)
 
 
@@ -251,7 +251,7 @@ def _thinned(text: str, room: int, needed: frozenset[str]) -> Any:
         return data
     if not isinstance(data, list):
         return shortened(text, room) if room > _SHORT else f"[{len(text)} characters left out]"
-    written = [_compact(each) for each in data]
+    written = [compact_json(each) for each in data]
     order = sorted(range(len(data)), key=lambda place: (needed.isdisjoint(_words(written[place])), place))
     kept: list[int] = []
     for place in order:
@@ -262,14 +262,10 @@ def _thinned(text: str, room: int, needed: frozenset[str]) -> Any:
     return [*(data[place] for place in sorted(kept)), f"{len(data) - len(kept)} more left out"]
 
 
-def _compact(data: Any) -> str:
-    return json.dumps(data, ensure_ascii=False, separators=(",", ":"), default=str)
-
-
 def _words(text: str) -> frozenset[str]:
     return frozenset(_TOKEN.findall(text))
 
 
 def _identifiers(arguments: Iterable[Mapping[str, Any] | None]) -> frozenset[str]:
     """What in arguments may stand for a thing: words with a digit, such as a number, a date or an id."""
-    return frozenset(word for each in arguments for word in _words(_compact(each)) if re.search(r"\d", word))
+    return frozenset(word for each in arguments for word in _words(compact_json(each)) if re.search(r"\d", word))

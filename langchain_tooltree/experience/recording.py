@@ -88,15 +88,12 @@ def is_continued(earlier: Trajectory, said: Mapping[Key, BaseMessage | ChatMessa
     """
     shared = 0
     for key, message in keyed_chat(earlier.messages):
-        if key in said and _is_same(message, as_chat(said[key])):
+        part, now = part_of(message), as_chat(said[key]) if key in said else {}
+        if now and part == part_of(now) and (part == "reply" or message.get("content") == now.get("content")):
             shared += 1
-            if isinstance(key, str) and part_of(message) == "reply":
+            if isinstance(key, str) and part == "reply":
                 return True
     return 2 * shared > len(earlier.messages)
-
-
-def _is_same(one: ChatMessage, other: ChatMessage) -> bool:
-    return part_of(one) == part_of(other) and (part_of(one) == "reply" or one.get("content") == other.get("content"))
 
 
 def _converted(given: Any) -> BaseMessage:

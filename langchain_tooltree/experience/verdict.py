@@ -257,11 +257,8 @@ def _listed(said: Any) -> list[Any] | None:
     """The entries of a list, or a single one, without words for nothing; `None` if nothing was said."""
     if said is None:
         return None
-    return [each for each in (said if isinstance(said, list) else [said]) if each and not _is_nothing(str(each))]
-
-
-def _is_nothing(text: str) -> bool:
-    return len(text) <= LONGEST_NOTHING and _NOTHING.fullmatch(text) is not None
+    entries = [each for each in (said if isinstance(said, list) else [said]) if each]
+    return [each for each in entries if len(str(each)) > LONGEST_NOTHING or not _NOTHING.fullmatch(str(each))]
 
 
 def _is_right(write: Mapping[str, Any]) -> bool:

@@ -468,7 +468,7 @@ class Experience:
         new = [run for run in judged if run.success is not None and run not in known]
         if self._model is not None and new and self._shared.claim(learnt.place, [""]):
             try:
-                yield from undisturbed(learnt.take_tips())
+                yield from undisturbed(flow_of(learnt.memory.extract_tips)())
             finally:
                 self._shared.release(learnt.place, [""])
 

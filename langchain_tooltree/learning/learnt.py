@@ -187,10 +187,6 @@ class Learnt:
         found = yield from self.outage.trying(SEARCH, recall, otherwise=Recollection(task))
         return [each.trajectory.id for each in found.runs], [tip.to_dict() for tip in found.tips]
 
-    def take_tips(self) -> Flow[None]:
-        """Have the memory's model take tips of what is new."""
-        yield from flow_of(self.memory.extract_tips)()
-
     def advice(self, remembered: Mapping[str, Any], room: int) -> Flow[str]:
         """What was recalled, in words; empty if it cannot be read."""
         if not remembered["runs"]:

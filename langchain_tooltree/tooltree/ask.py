@@ -24,7 +24,6 @@ from langchain_tooltree.models import (
     UNTRUSTED,
     Meter,
     call_tools,
-    compact_json,
     inner_config,
     is_form_refusal,
     other_tools_refused,
@@ -33,7 +32,7 @@ from langchain_tooltree.models import (
     with_more,
 )
 from langchain_tooltree.replies import UNREADABLE
-from langchain_tooltree.text import one_line, quoted_from, shortened
+from langchain_tooltree.text import compact_json, one_line, quoted_from, shortened
 from langchain_tooltree.tooltree.channel import (
     LIKELY,
     MISSING_CHARS,

@@ -408,7 +408,9 @@ class ScoredTools:
         if not hidden:
             return cls(tools)
         show = _free_name(SHOW, {*hidden, *(tool.name for tool in tools)})
-        return cls([*tools, _showing(show)], show=show)
+        # In the form of the agent's own, which every server takes; it is never run.
+        shows = StructuredTool(name=show, description=SHOW_DESCRIPTION, args_schema=HiddenTools, func=asked_to_show)
+        return cls([*tools, shows], show=show)
 
     @classmethod
     def of(
@@ -492,11 +494,6 @@ def asked_to_show(written: Mapping[str, Any]) -> list[str]:
     """The names and needs in a call of the tool that shows others, read leniently."""
     texts = [each for value in written.values() for each in (value if isinstance(value, list) else [value])]
     return [text.strip() for text in texts if isinstance(text, str) and text.strip()][:MOST_SHOWN]
-
-
-def _showing(name: str) -> BaseTool:
-    """A tool in the form of the agent's own, which every server takes; it is never run."""
-    return StructuredTool(name=name, description=SHOW_DESCRIPTION, args_schema=HiddenTools, func=asked_to_show)
 
 
 def _free_name(name: str, taken: Collection[str]) -> str:

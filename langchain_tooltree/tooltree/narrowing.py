@@ -261,7 +261,8 @@ def plan_tools(
     domains = {str(domain) for domain in _list(replies[-1].get("domains"))}
     rated = {str(v.get("name")): v.get("relevance") for v in _list(replies[-1].get("tools")) if isinstance(v, dict)}
     relevant = [card for card in cards if _passes(card, rated.get(card.name), domains)]
-    useful = {card.name for card in relevant if _obtainable(card, relevant) and not _useless(card, reads)}
+    idle = {card.name for card in cards if card.name in reads and (card.output_schema or {}).get("type") == "null"}
+    useful = {card.name for card in relevant if _obtainable(card, relevant)} - idle  # which return and change nothing
     kept = tuple(name for name in names if name in useful or name in config.always_include)
     return kept if useful else library.names
 
@@ -293,8 +294,9 @@ def _obtainable(card: ToolCard, cards: Sequence[ToolCard]) -> bool:
     schema = card.input_schema or {}
     properties = schema.get("properties", {})
     nested = [name for name in schema.get("required", ()) if _is_nested(properties.get(name), schema)]
-    others = [other for other in cards if other.name != card.name]
-    return all(any(_may_offer(other, name) for other in others) for name in nested)
+    others = {other.name: other.output_schema or {} for other in cards if other.name != card.name}
+    fields = {name: {*_fields(output, output, depth=3)} for name, output in others.items()} if nested else {}
+    return all(any(not fields[tool] or name in fields[tool] or name in tool for tool in fields) for name in nested)
 
 
 def _is_nested(part: Any, schema: Mapping[str, Any]) -> bool:
@@ -303,11 +305,6 @@ def _is_nested(part: Any, schema: Mapping[str, Any]) -> bool:
     if part.get("type") == "array":
         part = _resolved(part.get("items"), schema)
     return bool(part.get("type") == "object")
-
-
-def _may_offer(card: ToolCard, name: str) -> bool:
-    fields = [*_fields(card.output_schema or {}, card.output_schema or {}, depth=3)]
-    return not fields or name in fields or name in card.name
 
 
 def _fields(part: Any, schema: Mapping[str, Any], *, depth: int) -> Iterator[str]:
@@ -326,8 +323,3 @@ def _resolved(part: Any, schema: Mapping[str, Any]) -> Mapping[str, Any]:
     if isinstance(part, Mapping) and isinstance(reference := part.get("$ref"), str):
         part = schema.get("$defs", {}).get(reference.rpartition("/")[2])
     return part if isinstance(part, Mapping) else {}
-
-
-def _useless(card: ToolCard, reads: Collection[str]) -> bool:
-    """Whether a tool neither returns anything nor changes anything."""
-    return card.name in reads and (card.output_schema or {}).get("type") == "null"

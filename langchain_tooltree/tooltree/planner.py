@@ -68,7 +68,7 @@ from langchain_tooltree.tooltree.search import (
     WarmStart,
 )
 from langchain_tooltree.tooltree.tool_executor import HostHooks, ToolExecutor
-from langchain_tooltree.tooltree.tools import ToolLibrary, classify_tools, tools_with_injection
+from langchain_tooltree.tooltree.tools import ToolLibrary, classify_tools, injected_names
 
 logger = logging.getLogger(__name__)
 
@@ -185,7 +185,7 @@ class Planner:
         self.bound_tools = frozenset(tool.name for tool in sandbox.tools) if sandbox is not None else frozenset()
         self.cards = self.library.to_dicts()
         # What is injected, such as the state, may change from one request to the next.
-        self.repeatable = frozenset(self.library.names) - tools_with_injection(self.library)
+        self.repeatable = frozenset(tool.name for tool in self.library if not injected_names(tool))
         self.proposer = Proposer(
             self.model, self.library, self.effects, self.config, model_settings, prompts=self.prompts
         )

@@ -107,7 +107,8 @@ def signed_reasoning_of(reply: Reply, position: int, arguments: Mapping[str, Any
     blocks = [block for block in reply.content if isinstance(block, dict)]
     keywords = reply.keywords
     calls = [block for block in blocks if block.get("type") in CALL_BLOCKS or block_id(block) in call_ids]
-    reasoning = [block for block in blocks if _is_signed(block) or (_is_special(block) and block not in calls)]
+    special = [each for each in blocks if isinstance(each.get("type"), str) and each["type"] not in PLAIN_BLOCKS]
+    reasoning = [block for block in blocks if _is_signed(block) or (block in special and block not in calls)]
     if not (keywords or reasoning):
         return None
     own_id = reply.calls[position].get("id")
@@ -128,10 +129,6 @@ def signed_reasoning_of(reply: Reply, position: int, arguments: Mapping[str, Any
         keywords_by_call={name: _entry(value, call_id, call_ids) for name, value in by_call.items()},
         origin={name: value for name in ORIGIN if isinstance(value := reply.response_metadata.get(name), str)},
     )
-
-
-def _is_special(block: Mapping[str, Any]) -> bool:
-    return isinstance(block.get("type"), str) and block["type"] not in PLAIN_BLOCKS
 
 
 def _is_signed(block: Mapping[str, Any]) -> bool:

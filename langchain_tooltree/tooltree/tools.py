@@ -266,11 +266,6 @@ def injected_names(tool: BaseTool) -> set[str]:
     return names
 
 
-def tools_with_injection(library: ToolLibrary) -> set[str]:
-    """Names of the tools into which the host injects something."""
-    return {name for name, tool in library.by_name.items() if injected_names(tool)}
-
-
 @dataclass(frozen=True, slots=True)
 class SearchEffects:
     """What a call does while searching: it reads, acts in a fork, or is left to the host.

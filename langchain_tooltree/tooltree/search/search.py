@@ -444,15 +444,12 @@ class TreeSearch:
         if left and not self._cache.join(rollout, left):
             return  # another rollout runs the same call
         run = tuple(node.id for node in left)
-        if self._asks_at_once(batch[-1]):
+        if self._fused and not batch[-1].deferred and not self._frontier.is_deepest(batch[-1]):
             self._propose(rollout, run)
         elif run:
             self._scheduler.put("execute", rollout, run=run)
         else:
             self._observed(rollout)
-
-    def _asks_at_once(self, node: Node) -> bool:
-        return self._fused and not node.deferred and not self._frontier.is_deepest(node)
 
     def _ran(self, operation: Operation, outcome: OperationOutcome) -> None:
         """Take in what the calls of an operation have brought back, also for rollouts that waited for the same call."""
