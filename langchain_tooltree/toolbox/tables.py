@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from langchain_tooltree.errors import did_you_mean, import_extra
-from langchain_tooltree.text import one_line
+from langchain_tooltree.text import cut, one_line
 from langchain_tooltree.toolbox.entries import RefusedError, check_text, entry, inside, names_in
 
 MAX_SQL = 10_000
@@ -25,6 +25,7 @@ MEMORY = "1GB"
 """What duckdb may use; it writes nothing to the disk."""
 
 NO_EXTENSIONS = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
+OPTIONS = {"memory_limit": MEMORY, "threads": "2", "temp_directory": "", **NO_EXTENSIONS}
 LOCKS = ("enable_external_access = false", "python_enable_replacements = false", "lock_configuration = true")
 """Settings after which a database reads no file, no variable of this process, and keeps these settings."""
 
@@ -45,21 +46,14 @@ def _loaded(files: list[str], folder: str) -> Iterator[tuple[Any, dict[str, str]
     if not 0 < len(files) <= MAX_TABLES:
         msg = f"Name 1 to {MAX_TABLES} files. There are: {', '.join(_tables(folder)) or 'none'}."
         raise RefusedError(msg)
-    options = {"memory_limit": MEMORY, "threads": "2", "temp_directory": "", **NO_EXTENSIONS}
-    with closing(duckdb.connect(":memory:", config=options)) as database:
+    with closing(duckdb.connect(":memory:", config=OPTIONS)) as database:
         names: dict[str, str] = {}
         for file in files:
-            path = inside(folder, file)
-            if path.suffix.lower() not in READERS:
-                msg = f"{file!r} is no table. Known endings: {', '.join(READERS)}."
-                raise RefusedError(msg)
-            name = _table_name(path, names)
+            sql, plain = _read(file, folder)
+            name = _table_name(Path(file), names)
             names[name] = file
-            # What the reader expands, such as a star, is part of a name here: inside() has found this very file.
-            plain = "".join(f"[{each}]" if each in "*?[" else each for each in str(path))
-            reader = READERS[path.suffix.lower()]
             try:
-                database.execute(f'CREATE TABLE "{name}" AS SELECT * FROM {reader}(?)', [plain])  # noqa: S608 - our own names
+                database.execute(f'CREATE TABLE "{name}" AS {sql}', plain)
             except duckdb.Error as error:
                 msg = f"{file!r} cannot be read as a table: {str(error)[:300]}"
                 raise RefusedError(msg) from error
@@ -74,19 +68,44 @@ def _table_name(path: Path, taken: dict[str, str]) -> str:
     return name if name not in taken else f"{name}_{len(taken) + 1}"
 
 
+def _read(file: str, folder: str) -> tuple[str, list[str]]:
+    """How duckdb reads a file, and with what."""
+    path = inside(folder, file)
+    if path.suffix.lower() not in READERS:
+        msg = f"{file!r} is no table. Known endings: {', '.join(READERS)}."
+        raise RefusedError(msg)
+    # What the reader expands, such as a star, is part of a name here: inside() has found this very file.
+    plain = "".join(f"[{each}]" if each in "*?[" else each for each in str(path))
+    return f"SELECT * FROM {READERS[path.suffix.lower()]}(?)", [plain]  # noqa: S608 - one of our own names
+
+
+def _columns(file: str, folder: str, database: Any) -> str:
+    """The columns of a file as far as its beginning shows them."""
+    duckdb = import_extra("duckdb", "toolbox", "tables")
+    try:
+        sql, plain = _read(file, folder)
+        rows = database.execute(f"DESCRIBE {sql}", plain).fetchall()
+    except (RefusedError, duckdb.Error) as error:
+        return f"cannot be read: {cut(str(error), MAX_CELL)}"
+    return ", ".join(f"{row[0]} {row[1]}" for row in rows)
+
+
 def _tables(folder: str) -> list[str]:
     return [name for name in names_in(folder) if Path(name).suffix.lower() in READERS][:MAX_ROWS]
 
 
 @entry("tables", {"files": ["sales.csv"]}, packages=("duckdb",))
 def describe_tables(files: list[str] | None = None, *, folder: str) -> str:
-    """Columns, types, number of rows and first rows of table files; without files, the names of all table files.
+    """Columns, types, number of rows and first rows of table files; without files, all table files with their columns.
 
     Args:
         files: CSV, Parquet or JSON files of the folder.
     """
     if not files:
-        return "\n".join(_tables(folder)) or "There are no table files."
+        duckdb, found = import_extra("duckdb", "toolbox", "tables"), _tables(folder)
+        with closing(duckdb.connect(":memory:", config=OPTIONS)) as database:
+            lines = [f"{file}: {_columns(file, folder, database)}" for file in found[:MAX_TABLES]]
+        return "\n".join([*lines, *found[MAX_TABLES:]]) or "There are no table files."
     told = []
     with _loaded(files, folder) as (database, names):
         for name, file in names.items():

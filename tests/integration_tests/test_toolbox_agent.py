@@ -34,10 +34,13 @@ TASKS = {
     "Which region sold most?": (
         [
             ("describe_tables", {}),
-            ("query_tables", lambda said: {"sql": "SELECT region FROM sale", "files": [said]}),  # fails: no such table
+            (
+                "query_tables",
+                lambda said: {"sql": "SELECT region FROM sale", "files": [said.split(":")[0]]},
+            ),  # fails: no such table
         ],
         "South",
-        [("query_tables", lambda said: {"sql": BEST, "files": [said]})],
+        [("query_tables", lambda said: {"sql": BEST, "files": [said.split(":")[0]]})],
     ),
     "Which dates stand in the minutes?": (
         [

@@ -45,7 +45,7 @@ ANSWERS = [
         {"moment": "2026-07-01T09:00", "zone": "Europe/Berlin", "to": "Asia/Tokyo"},
         "2026-07-01 16:00 in Asia/Tokyo",
     ),
-    ("describe_tables", {}, "sales.csv\nstaff.json"),
+    ("describe_tables", {}, "sales.csv: region VARCHAR, amount BIGINT\nstaff.json: name VARCHAR, region VARCHAR"),
     ("describe_tables", {"files": ["sales.csv"]}, "the table sales: 3 rows\nregion VARCHAR, amount BIGINT"),
     (
         "query_tables",
@@ -83,6 +83,7 @@ ANSWERS = [
         "flag.png#xywh=40,0,20,10&zoom=1",
     ),
     ("zoom_image", {"image": "flag.png", "part": "top right"}, "flag.png#xywh=40,0,40,20&zoom=4"),
+    ("zoom_image", {"image": "flag.png", "part": "bottom"}, "flag.png#xywh=0,20,80,20&zoom=4"),
     (
         "crop_image",
         {"image": "flag.png#xywh=40,0,40,20&zoom=4", "x": 80, "y": 40, "width": 40, "height": 40},
@@ -144,13 +145,27 @@ def test_bad_input_is_answered_with_what_helps(call, tool, arguments, expected):
 
 
 def test_models_are_asked_with_the_text_or_the_detail_and_told_that_it_is_data(call):
-    model = model_that_says("Friday now.", "A flag.", "flag, red", "Red.", "500, 0, 1000, 500, sign\nnothing else")
+    model = model_that_says("Friday now.", "A flag.", "flag, red", "Red.", "500, 0, 1000, 500, sign")
     assert call("summarise_text", {"model": model}, text="The meeting was moved to Friday.")[0] == "Friday now."
     assert call("caption_image", {"vision": model}, image="flag.png")[0] == "A flag."
     assert call("tag_image", {"vision": model}, image="flag.png")[0] == "flag, red"
     assert call("ask_image", {"vision": model}, image="flag.png", question="Which colour?")[0] == "Red."
     found, refused = call("locate_in_image", {"vision": model}, image="flag.png", thing="sign")
     assert (found, refused) == ("sign: flag.png#xywh=40,0,40,20&zoom=1", False)
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ("None.", "No sign was found."),
+        ("I see no sign.", "[not all of this gives places in the image: I see no sign.]"),
+        ("[0, 0, 500, 1000], 'left'\n1200, 0, 1500, 9", "left: flag.png#xywh=0,0,40,40&zoom=1\n[not all of this gives"),
+    ],
+)
+def test_places_that_cannot_be_used_are_told(call, said, expected):
+    content, refused = call("locate_in_image", {"vision": model_that_says(said)}, image="flag.png", thing="sign")
+    assert content.startswith(expected)
+    assert not refused
 
 
 def test_text_in_an_image_is_read_by_the_program(call, tmp_path, monkeypatch):
