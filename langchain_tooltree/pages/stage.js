@@ -77,6 +77,14 @@ canvas.addEventListener("wheel", (event) => {
   if (event.shiftKey) { x0 -= event.deltaY + event.deltaX; draw(); return; }
   zoom(Math.exp(-Math.max(-120, Math.min(120, event.deltaY)) * 0.0025), event.offsetX, event.offsetY);
 }, { passive: false });
+$("details").addEventListener("keydown", (event) => { if (event.key === "Escape") stage.focus(); });
+// Fills the details anew, and holds who stands in them with the keyboard.
+function refill(...parts) {
+  const into = $("details"), inside = into.contains(document.activeElement);
+  into.replaceChildren(...parts);
+  if (inside) into.focus();
+  return into;
+}
 $("in").onclick = () => zoom(1.25);
 $("out").onclick = () => zoom(0.8);
 $("fit").onclick = fit;

@@ -27,7 +27,7 @@ THINNEST, THICKEST = 1.0, 7.0  # lines; the thickest, of a tool that always came
 TIP = 6.0  # length of an arrow's tip
 BEND = 34.0  # how far a line between tools of one column leaves it, at least
 LABEL_WIDTH = 28.0  # of a share
-LABELS = (0.5, 0.62, 0.38, 0.72, 0.28, 0.8, 0.2)  # where on its line it may stand, the best place first
+LABELS = (0.5, 0.62, 0.38, 0.72, 0.28, 0.8, 0.2, 0.88, 0.12)  # where on its line it may stand, the best place first
 PORTS = 0.8  # part of a box's side where lines begin and end
 
 THICK = 0.5
@@ -146,14 +146,16 @@ def _lines(boxes: Mapping[str, _ToolBox], shown: Sequence[Edge]) -> dict[tuple[s
     ends = [(source, target) for source, target, _ in shown if source != target]
     at_side = defaultdict[tuple[str, bool], list[tuple[float, str, bool]]](list)  # by box and whether to its right
     for source, target in ends:
-        at_side[source, boxes[target].column >= boxes[source].column].append((boxes[target].middle, target, True))
-        at_side[target, boxes[target].column <= boxes[source].column].append((boxes[source].middle, source, False))
+        to, back = boxes[target].column >= boxes[source].column, boxes[target].column <= boxes[source].column
+        # The last part is such that the two lines between tools that lead to each other do not cross.
+        at_side[source, to].append((boxes[target].middle, target, to))
+        at_side[target, back].append((boxes[source].middle, source, not back))
     for ports in at_side.values():
         ports.sort()
 
     def port(name: str, other: str, *, leaves: bool, to_the_right: bool) -> Point:
         box, ports = boxes[name], at_side[name, to_the_right]
-        place = (ports.index((boxes[other].middle, other, leaves)) + 0.5) / len(ports) - 0.5
+        place = (ports.index((boxes[other].middle, other, leaves == to_the_right)) + 0.5) / len(ports) - 0.5
         return box.right if to_the_right else box.x, box.middle + BOX_HEIGHT * PORTS * place
 
     lines = {}

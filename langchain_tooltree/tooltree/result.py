@@ -397,7 +397,7 @@ class SearchResult:
         """Write the search as a page to explore in a browser.
 
         The page is one file. It shows each call with its arguments, what it brought back, its scores with the judge's
-        reasons and what it cost, and replays the search rollout by rollout. It sends nothing anywhere. Of a search with
+        reasons and what it cost, and replays the search step by step. It sends nothing anywhere. Of a search with
         much text, long texts are shortened so that the file stays below 1 MB for 500 calls.
         """
         Path(path).write_text(tree_page.to_html(self.to_dict()), encoding="utf-8")

@@ -125,25 +125,33 @@ def test_a_click_tells_all_of_a_call_and_its_links_lead_on(browser: Browser, sto
         "a distance that can be",
     ):
         assert part in told
-    assert "Rollout 2 asked for calls: 1 model call, 790 tokens, 1 result" in told
+    assert "Step 2 asked for calls: 1 model call, 790 tokens, 1 result" in told
     assert "already made on this path" in told
     browser.run(
         "[...document.querySelectorAll('#details button')].find((each) => each.textContent.includes('sky')).click()"
     )
     assert browser.run("selected") == 2
     assert "Nothing: it was not run." in browser.run("$('details').innerText")
+    browser.run("document.querySelector('#details .links button').focus()")
+    browser.press("Enter")
+    assert browser.run("document.activeElement.id") == "details", "who reads on with the keyboard stays there"
+    browser.press("Escape")
+    assert browser.run("document.activeElement.id") == "tree"
 
 
 def test_the_slider_replays_the_search(browser: Browser, story: Path) -> None:
     browser.open(story)
     there = "order.filter(isThere).length"
-    assert browser.run(f"[{there}, $('count').textContent]") == [8, "rollout 6 of 6"]
+    assert browser.run(f"[{there}, $('count').textContent]") == [8, "step 6 of 6"]
+    assert browser.run("$('sum').textContent").startswith("4 rollouts"), "as elsewhere, those that tried a call"
     browser.run("$('when').focus()")
     browser.press("Home")
     assert browser.run(f"[{there}, $('told').textContent]") == [1, "What the search began with."]
     browser.press("ArrowRight", "ArrowRight")
     assert browser.run(f"[{there}, [...planNow()]]") == [2, [1]]
     assert "ran read_sign" in browser.run("$('told').textContent")
+    assert "step 2 of 6. ran read_sign" in browser.run("$('when').getAttribute('aria-valuetext')")
+    assert browser.run("document.querySelector('footer').querySelectorAll('[aria-live], output').length") == 0
     browser.run("setWhen(last - 1), $('play').click()")
     assert (
         browser.run(
@@ -181,13 +189,13 @@ def test_finding_folding_and_sizes(browser: Browser, story: Path) -> None:
 
 def names_of_controls(browser: Browser) -> set[tuple[str, str]]:
     """Roles and names of all that a page can be used with, as a screen reader has them."""
-    browser.call("Accessibility.enable")
     nodes = browser.call("Accessibility.getFullAXTree")["nodes"]
-    roles = {"button", "searchbox", "slider", "application", "complementary", "link", "checkbox", "combobox"}
+    roles = {"button", "searchbox", "slider", "application", "complementary", "link", "checkbox", "combobox", "region"}
+    roles |= {"DisclosureTriangle", "textbox", "spinbutton", "listbox"}
     named = [
         (each["role"]["value"], each["name"]["value"]) for each in nodes if each.get("role", {}).get("value") in roles
     ]
-    assert all(name for _, name in named)
+    assert [role for role, name in named if not name] == []
     return {*named}
 
 
@@ -201,13 +209,28 @@ def reached_by_tab(browser: Browser, presses: int = 30) -> set[str]:
 
 def test_every_control_has_a_name_and_can_be_reached(browser: Browser, story: Path, tools_graph: Path) -> None:
     browser.open(story)
-    assert {("slider", "Rollout"), ("application", "Search tree"), ("button", "Larger")} <= names_of_controls(browser)
+    assert {("slider", "Step"), ("application", "Search tree"), ("button", "Larger")} <= names_of_controls(browser)
     assert {"find", "fold", "unfold", "out", "in", "fit", "tree", "play", "when"} <= reached_by_tab(browser)
+    assert browser.run(WALK) == 8
     browser.open(tools_graph)
-    assert browser.run(CONTRASTS) == []
     names = {("slider", "Edges drawn"), ("application", "Tool graph"), ("searchbox", "Edges of tools with this name")}
     assert names <= names_of_controls(browser)
     assert {"tool", "state", "most", "out", "in", "fit", "graph"} <= reached_by_tab(browser)
+
+
+WALK = """(() => {
+  const reached = new Set([0]), open = [0];
+  while (open.length) {
+    const from = open.pop();
+    for (const key of ["ArrowRight", "ArrowLeft", "ArrowUp", "ArrowDown"]) {
+      select(from);
+      tree.dispatchEvent(new KeyboardEvent("keydown", { key }));
+      if (!reached.has(selected)) { reached.add(selected); open.push(selected); }
+    }
+  }
+  return reached.size;
+})()"""
+"""How many nodes the arrow keys lead to."""
 
 
 @pytest.mark.parametrize("width", [1280, 400])
@@ -244,10 +267,14 @@ def test_two_thousand_calls_open_at_once_and_stay_smooth(browser: Browser, tmp_p
     assert file.stat().st_size < 2_000_000
 
 
-def test_light_and_dark_follow_the_system(browser: Browser, story: Path) -> None:
+def test_light_and_dark_follow_the_system_and_have_contrast(browser: Browser, story: Path, tools_graph: Path) -> None:
     seen = []
     for dark in (False, True):
+        browser.open(tools_graph, dark=dark)
+        assert browser.run("show(edges[0]), " + CONTRASTS) == []
         browser.open(story, dark=dark)
+        for node in (0, 1, 2):
+            assert browser.run(f"select({node}), " + CONTRASTS) == []
         seen.append(browser.run("[getComputedStyle(document.body).backgroundColor, colours.ink]"))
     assert seen == [["rgb(255, 255, 255)", "#1f2328"], ["rgb(13, 17, 23)", "#f0f6fc"]]
 
@@ -339,12 +366,28 @@ CONTRASTS = """(() => {
       if (colour.length === 3 || colour[3] > 0) return colour;
     }
   };
-  const low = new Set();
+  const low = new Set(), ratio = (one, other) => {
+    const [a, b] = [light(one), light(other)].sort((x, y) => y - x);
+    return (a + 0.05) / (b + 0.05);
+  };
+  // What pictures are painted in: texts on what is behind them, then lines and borders.
+  const painted = (name) => {
+    const made = document.createElement("i");
+    made.style.color = `var(--${name})`;
+    document.body.append(made);
+    const colour = numbers(getComputedStyle(made).color);
+    made.remove();
+    return colour;
+  };
+  for (const [least, fore, back] of [
+    [4.5, "ink dim score open", "page box found plan otherbox"], [4.5, "page", "way other"],
+    [3, "line way other focus", "page box"],
+  ]) for (const a of fore.split(" ")) for (const b of back.split(" "))
+    if (ratio(painted(a), painted(b)) < least) low.add(a + " on " + b);
   for (const each of document.body.querySelectorAll("*")) {
     const says = [...each.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim());
     if (!says || each.matches("script, :disabled, .unseen")) continue;
-    const [a, b] = [light(numbers(getComputedStyle(each).color)), light(behind(each))].sort((x, y) => y - x);
-    if ((a + 0.05) / (b + 0.05) < 4.5) low.add(each.tagName + "." + each.className);
+    if (ratio(numbers(getComputedStyle(each).color), behind(each)) < 4.5) low.add(each.tagName + "." + each.className);
   }
   return [...low];
 })()"""

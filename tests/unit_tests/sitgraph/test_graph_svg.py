@@ -1,5 +1,6 @@
 """The picture of a tool graph."""
 
+from itertools import combinations
 from xml.etree import ElementTree as ET
 
 from little_runs import routine
@@ -37,6 +38,25 @@ def test_the_same_runs_give_the_same_bytes_in_any_order():
     one, other = SITGraph.from_trajectories(RUNS), SITGraph.from_trajectories(RUNS[::-1])
 
     assert one.to_svg() == other.to_svg() == one._repr_svg_()
+
+
+def test_lines_between_tools_that_lead_to_each_other_do_not_cross_and_their_shares_stand_apart():
+    runs = [
+        routine("1", "open", "pay"),
+        routine("2", "open", "pay", "open"),
+        routine("3", "open", "pay", "open", "pay"),
+    ]
+    svg = ET.fromstring(SITGraph.from_trajectories(runs, alpha=0).to_svg())  # noqa: S314 - our own
+    lines = [each.get("d") for each in svg.iter() if each.get("d", "").startswith("M") and "C" in each.get("d", "")]
+    shares = [(float(each.get("x")), float(each.get("y"))) for each in svg.iter() if (each.text or "").endswith("%")]
+
+    ends = [(float(line.split()[1]), float(line.split()[2]), float(line.split()[-1])) for line in lines]
+    (_, there_from, there_to), (_, back_from, back_to) = sorted(ends)[-2:]
+    assert (there_from - back_to) * (there_to - back_from) > 0, "one stays above the other"
+    assert len(shares) == 3
+    assert all(
+        abs(x - other_x) >= 28 or abs(y - other_y) >= 10 for (x, y), (other_x, other_y) in combinations(shares, 2)
+    )
 
 
 def test_an_empty_graph_is_an_empty_picture():
