@@ -109,10 +109,10 @@ def describe_tables(files: list[str] | None = None, *, folder: str) -> str:
     told = []
     with _loaded(files, folder) as (database, names):
         for name, file in names.items():
-            columns = ", ".join(f"{row[0]} {row[1]}" for row in database.execute(f'DESCRIBE "{name}"').fetchall())
-            rows = database.execute(f'SELECT count(*) FROM "{name}"').fetchone()[0]  # noqa: S608 - our own names
-            first = _written(database.execute(f'SELECT * FROM "{name}" LIMIT 3'))  # noqa: S608 - as above
-            told.append(f"{file} is the table {name}: {rows:,} rows\n{columns}\n{first}")
+            table = database.table(f'"{name}"')
+            columns = ", ".join(f"{column} {kind}" for column, kind in zip(table.columns, table.types, strict=True))
+            rows = table.count("*").fetchall()[0][0]
+            told.append(f"{file} is the table {name}: {rows:,} rows\n{columns}\n{_written(table.limit(3))}")
     return "\n\n".join(told)
 
 
@@ -135,7 +135,7 @@ def query_tables(sql: str, files: list[str], *, folder: str) -> str:
             if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
                 msg = "Only one SELECT statement is answered."
                 raise RefusedError(msg)
-            return _written(database.execute(statements[0]))
+            return _written(database.sql(sql))
         except duckdb.Error as error:
             meant = next((did_you_mean(word, names) for word in sql.split() if did_you_mean(word, names)), "")
             msg = f"{str(error)[:800]} Tables: {', '.join(names)}.{meant}"
@@ -143,12 +143,10 @@ def query_tables(sql: str, files: list[str], *, folder: str) -> str:
 
 
 def _written(result: Any) -> str:
-    """Rows as text: a line each, the names of columns first."""
-    rows = result.fetchmany(MAX_ROWS + 1)
-    lines = [" | ".join(str(column[0])[:MAX_CELL] for column in result.description)]
-    lines += [
-        " | ".join(one_line("" if value is None else str(value), MAX_CELL) for value in row) for row in rows[:MAX_ROWS]
-    ]
+    """Rows as text, a line each, the names of columns first; the database writes values, as Python lacks some types."""
+    rows = result.project("COLUMNS(*)::VARCHAR").limit(MAX_ROWS + 1).fetchall()
+    lines = [" | ".join(one_line(name, MAX_CELL) for name in result.columns)]
+    lines += [" | ".join(one_line(value or "", MAX_CELL) for value in row) for row in rows[:MAX_ROWS]]
     lines += [f"[more rows: the first {MAX_ROWS} are shown; aggregate, or use LIMIT and OFFSET]"] * (
         len(rows) > MAX_ROWS
     )
