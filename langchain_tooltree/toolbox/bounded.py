@@ -1,8 +1,9 @@
 """Runs a tool in a process of its own that is ended when its time is up, whatever it is doing.
 
 Python cannot stop a thread, and a regular expression, an integral or a broken PDF can take years. The process also has
-a limit of memory, and none of the parent's environment, so no key. It waits for the next call, since starting one takes
-half a second, and ends when its standard input does.
+a limit of memory, writes no file, and has none of the parent's environment but `KEPT`, so no key. What a service is
+asked stands in nobody's log. It waits for the next call, since starting one takes half a second, and ends when its
+standard input does.
 """
 
 import atexit
@@ -25,14 +26,15 @@ MEMORY = 3_000_000_000
 START_SECONDS = 60.0
 """How long a process may take to start and to import what a tool needs, on a machine that is busy."""
 
-MAX_IDLE = 2
-"""Processes that wait for a call; more run while there are more calls at once."""
+MAX_PROCESSES = 4
+"""Processes at once, which bounds the memory of all calls together. Further calls wait until one has ended."""
 
 KEPT = ("PATH", "LANG", "LC_ALL", "TMPDIR", "TEMP", "SYSTEMROOT", "TESSDATA_PREFIX", "TZ", "TZDIR")
-"""What the process is given of the environment."""
+PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR")
+"""What the process is given of the environment; and how services are reached, which is also written in lower case."""
 
 _idle: list["Worker"] = []
-_lock = threading.Lock()
+_room = threading.Semaphore(MAX_PROCESSES)
 
 
 class Worker:
@@ -40,39 +42,28 @@ class Worker:
 
     def __init__(self) -> None:
         paths = os.pathsep.join(each or "." for each in sys.path)
-        environment = {name: os.environ[name] for name in KEPT if name in os.environ}
+        environment = {name: value for name, value in os.environ.items() if name.upper() in (*KEPT, *PROXIES)}
         self._process = subprocess.Popen(  # this interpreter and this module
             [sys.executable, "-P", "-m", "langchain_tooltree.toolbox.bounded"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             env=environment | {"PYTHONPATH": paths, "PYTHONIOENCODING": "utf-8", "OMP_THREAD_LIMIT": "1"},
+            start_new_session=True,  # a Ctrl-C is not meant for it, and what it starts is ended with it
         )
 
     def begins(self, name: str, arguments: Mapping[str, Any], seconds: float) -> bool:
         """Send a call, and say whether the process has taken it."""
         entry = ENTRIES[name]
         request = {"name": name, "domain": entry.domain, "packages": entry.packages, "arguments": arguments}
-        return self._exchange({**request, "seconds": seconds}, START_SECONDS) is not None
+        return self.exchange({**request, "seconds": seconds}, START_SECONDS) is not None
 
-    def answer(self, name: str, seconds: float) -> str:
-        """The result of that call; a `RefusedError` if it says no, takes too long or the process ends."""
-        answer = self._exchange(None, seconds)
-        if answer is None or answer["grown"]:
-            self.end()  # memory that it has taken it might not give back, and the next call would be refused for it
-        if answer is None:
-            msg = f"{name} was stopped: it took longer than {seconds:g} seconds or too much memory. Ask for less."
-            raise RefusedError(msg)
-        if "refused" in answer:
-            raise RefusedError(answer["refused"])
-        return str(answer["result"])
-
-    def _exchange(self, request: Mapping[str, Any] | None, seconds: float) -> dict[str, Any] | None:
-        """The next line of the process; `None` if there is none in time."""
+    def exchange(self, request: Mapping[str, Any] | None, seconds: float) -> dict[str, Any] | None:
+        """The next line of the process; `None` if there is none in time, after which it has ended."""
         process = self._process
         assert process.stdin is not None  # noqa: S101 - both are pipes
         assert process.stdout is not None  # noqa: S101 - as above
-        timer = threading.Timer(seconds, process.kill)
+        timer = threading.Timer(seconds, self._kill)
         timer.daemon = True
         timer.start()
         try:
@@ -86,36 +77,46 @@ class Worker:
         finally:
             timer.cancel()
 
-    @property
-    def is_alive(self) -> bool:
-        """Whether it can take another call."""
-        return self._process.poll() is None
+    def _kill(self) -> None:
+        """End the process, and on other systems than Windows the programs that it runs, such as tesseract."""
+        with suppress(OSError):
+            if hasattr(os, "killpg") and self._process.poll() is None:
+                os.killpg(self._process.pid, 9)
+            self._process.kill()
 
     def end(self) -> None:
         """End the process and wait for it."""
-        self._process.kill()
+        self._kill()
         with suppress(OSError):
             self._process.communicate()
 
 
 def run_bounded(name: str, arguments: Mapping[str, Any], seconds: float) -> str:
-    """Run an entry in a process of its own, for at most so many seconds."""
-    worker = _begun(name, arguments, seconds)
-    try:
-        return worker.answer(name, seconds)
-    finally:
-        with _lock:
-            if kept := worker.is_alive and len(_idle) < MAX_IDLE:
+    """Run an entry in a process of its own, for at most so many seconds from when it has begun."""
+    with _room:
+        worker, answer = _begun(name, arguments, seconds), None
+        try:
+            answer = worker.exchange(None, seconds)
+        finally:  # an interrupt may end the wait, and the answer would be taken for that of the next call
+            if answer is None or answer["grown"]:
+                worker.end()  # memory that it has taken it might not give back
+            else:
                 _idle.append(worker)
-        if not kept:
-            worker.end()
+    if answer is None:
+        msg = f"{name} was stopped: it took longer than {seconds:g} seconds or too much memory. Ask for less."
+        raise RefusedError(msg)
+    if "refused" in answer:
+        raise RefusedError(answer["refused"])
+    return str(answer["result"])
 
 
 def _begun(name: str, arguments: Mapping[str, Any], seconds: float) -> Worker:
     """A process that has taken the call: one that waits, unless it has ended meanwhile, or a new one."""
     while True:
-        with _lock:
-            waiting = _idle.pop() if _idle else None
+        try:
+            waiting = _idle.pop()
+        except IndexError:
+            waiting = None
         worker = waiting or Worker()
         if worker.begins(name, arguments, seconds):
             return worker
@@ -132,15 +133,21 @@ def end_all() -> None:
         _idle.pop().end()
 
 
+def _forget() -> None:
+    """Leave the processes to the parent that has forked this one, with the calls that it has begun."""
+    _idle.clear()
+    threading.Semaphore.__init__(_room, MAX_PROCESSES)
+
+
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_idle.clear)  # they are the parent's
+    os.register_at_fork(after_in_child=_forget)
 
 
 def serve() -> None:
     """What the process does: one call after another, a line each way when it begins and when it has ended."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     sys.stdout = sys.stderr  # what a library prints is no answer
-    limit_memory()
+    limit_resources()
     limit_numbers()
     for line in sys.stdin:
         request = json.loads(line)
@@ -156,13 +163,14 @@ def serve() -> None:
         print(json.dumps({**answer, "grown": has_grown()}), file=answers, flush=True)
 
 
-def limit_memory() -> None:
-    """Bound the address space, where the system can."""
+def limit_resources() -> None:
+    """Bound the address space and let no file grow, so that nothing is written, where the system can."""
     with suppress(ImportError, ValueError, OSError):
         import resource  # noqa: PLC0415 - not on Windows
 
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
 
 
 def has_grown() -> bool:

@@ -1,7 +1,9 @@
 """What an entry of the toolbox is: a function with a domain, examples, needs and limits; and what they share."""
 
+import os
 import stat
 import sys
+import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,6 +25,9 @@ MAX_FILE = 50_000_000
 
 MAX_RESULT = 20_000
 """Characters of a result: about 5,000 tokens. What is longer is cut, and the result says so."""
+
+MAX_REFUSAL = 2_000
+"""Characters of a refusal, which may quote an argument."""
 
 MAX_FILES = 2_000
 """Files of a folder that are looked at."""
@@ -124,6 +129,12 @@ def shown(result: str) -> str:
     return f"{result[:MAX_RESULT]}\n[cut: {MAX_RESULT:,} of {len(result):,} characters; ask for a smaller part]"
 
 
+def refusal(error: RefusedError, folder: str | None) -> str:
+    """What a refusal says to the model: bounded, and without where the folder lies on this machine."""
+    text = whole_characters(str(error)).replace("\0", "")
+    return cut(text.replace(f"{folder}{os.sep}", "") if folder else text, MAX_REFUSAL)
+
+
 def check_text(name: str, text: str, most: int = MAX_TEXT) -> str:
     """A text argument, refused where it is too long."""
     if len(text) > most:
@@ -136,8 +147,10 @@ def inside(folder: str, name: str) -> Path:
     """A file of the user's folder; whatever leads out of it, is hidden or is no plain file is refused."""
     root = Path(folder).resolve()
     parts = Path(name).parts
-    strange = any(ord(each) < ord(" ") for each in name) or "\\" in name or ":" in name
-    if strange or not parts or Path(name).is_absolute() or ".." in parts:
+    elsewhere = (
+        Path(name).is_absolute() or ".." in parts or (os.name == "nt" and ":" in name)
+    )  # C:x is no absolute path
+    if elsewhere or not parts or not _is_printable(name):
         msg = f"{name!r} is not a name in the folder. Give a path relative to it, such as 'reports/2024.pdf'."
         raise RefusedError(msg)
     if any(part.startswith(".") for part in parts):
@@ -161,8 +174,13 @@ def inside(folder: str, name: str) -> Path:
     return path
 
 
+def _is_printable(name: str) -> bool:
+    """Whether a name is one line of text that a model can read and give back."""
+    return not any(unicodedata.category(each) in {"Cc", "Cs", "Zl", "Zp"} for each in name)
+
+
 def names_in(folder: str) -> list[str]:
-    """The visible files of a folder, relative to it, links left out."""
+    """The visible files of a folder, relative to it, links and names that are no text left out."""
     root = Path(folder).resolve()
     found: list[str] = []
     waiting = [root]
@@ -171,7 +189,11 @@ def names_in(folder: str) -> list[str]:
             listed = sorted(waiting.pop().iterdir())
         except OSError:
             continue
-        visible = [each for each in listed if not each.name.startswith(".") and not each.is_symlink()]
+        visible = [
+            each
+            for each in listed
+            if not each.name.startswith(".") and not each.is_symlink() and _is_printable(each.name)
+        ]
         waiting += reversed([each for each in visible if each.is_dir()])
         found += [each.relative_to(root).as_posix() for each in visible if each.is_file()]
     return found[:MAX_FILES]

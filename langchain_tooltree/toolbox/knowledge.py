@@ -3,12 +3,11 @@
 import json
 import re
 from collections.abc import Callable
-from time import monotonic
 from typing import Any
 from urllib.parse import urlsplit
 
 from langchain_tooltree.errors import import_extra
-from langchain_tooltree.toolbox.entries import RefusedError, check_text, entry, shown
+from langchain_tooltree.toolbox.entries import RefusedError, check_text, entry
 
 MAX_QUERY = 5_000
 """Characters of a query."""
@@ -22,23 +21,25 @@ MAX_HITS = 10
 MAX_BINDINGS = 100
 """Rows of a SPARQL query that are shown."""
 
+PATIENCE = 0.8
+"""Share of a call's time that a service may be silent, so that the model reads of it before the call is ended."""
+
 AGENT = "langchain-tooltree (https://github.com/langchain-tooltree/langchain-tooltree)"
 """Wikimedia asks every program to say what it is."""
 
 
 def _get(address: str, parameters: dict[str, Any], seconds: float, accept: str = "application/json") -> str:
-    """What a service answers, as text; bounded in size and time, and without following it anywhere else."""
+    """What a service answers, as text; bounded in size, and without following it anywhere else."""
     httpx = import_extra("httpx", "toolbox", "knowledge")
-    host = urlsplit(address).netloc
-    data, end = bytearray(), monotonic() + seconds
+    data, headers = bytearray(), {"User-Agent": AGENT, "Accept": accept}
+    host, patience = urlsplit(address).hostname, PATIENCE * seconds
     try:
-        with httpx.stream(
-            "GET", address, params=parameters, timeout=seconds, headers={"User-Agent": AGENT, "Accept": accept}
-        ) as answer:
+        wanted = httpx.URL(address).copy_merge_params(parameters)
+        with httpx.stream("GET", wanted, timeout=patience, headers=headers) as answer:
             for part in answer.iter_bytes():
                 data += part
-                if len(data) > MAX_ANSWER or monotonic() > end:
-                    msg = f"{host} answered with more than {MAX_ANSWER:,} bytes, or for more than {seconds:g} seconds."
+                if len(data) > MAX_ANSWER:
+                    msg = f"{host} answered with more than {MAX_ANSWER:,} bytes."
                     raise RefusedError(msg)
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         msg = f"{host} cannot be asked: {type(error).__name__}. Try again later, or another tool."
@@ -54,7 +55,7 @@ def _json(address: str, parameters: dict[str, Any], seconds: float, accept: str 
     try:
         return json.loads(_get(address, parameters, seconds, accept))
     except (ValueError, RecursionError) as error:
-        msg = f"{urlsplit(address).netloc} did not answer with JSON."
+        msg = f"{urlsplit(address).hostname} did not answer with JSON."
         raise RefusedError(msg) from error
 
 
@@ -76,7 +77,7 @@ def search_web(query: str, *, search: Callable[[str], Any]) -> str:
     return str(found)
 
 
-@entry("knowledge", {"query": "Alhambra"}, packages=("httpx",), bounded=False)
+@entry("knowledge", {"query": "Alhambra"}, packages=("httpx",))
 def search_encyclopaedia(query: str, *, encyclopaedia: str, seconds: float) -> str:
     """Find articles of an encyclopaedia, with the beginning of each.
 
@@ -87,6 +88,9 @@ def search_encyclopaedia(query: str, *, encyclopaedia: str, seconds: float) -> s
     parameters |= {"gsrsearch": check_text("query", query, MAX_QUERY), "gsrlimit": 5, "exlimit": 5}
     answer = _json(encyclopaedia, {**parameters, "exintro": 1, "explaintext": 1, "exchars": 1_200}, seconds)
     try:
+        if "error" in answer:  # MediaWiki's come with status 200
+            msg = f"{urlsplit(encyclopaedia).hostname} answered: {_bare(answer['error'].get('info'))[:500]}"
+            raise RefusedError(msg)
         pages = sorted(answer.get("query", {}).get("pages", []), key=lambda page: page.get("index", 0))
         texts = [f"{page['title']}: {page.get('extract', '').strip()}" for page in pages]
     except (AttributeError, KeyError, TypeError) as error:
@@ -95,14 +99,13 @@ def search_encyclopaedia(query: str, *, encyclopaedia: str, seconds: float) -> s
 
 
 def _strange(address: str) -> RefusedError:
-    return RefusedError(f"{urlsplit(address).netloc} answered in a form that is not known.")
+    return RefusedError(f"{urlsplit(address).hostname} answered in a form that is not known.")
 
 
 @entry(
     "knowledge",
     {"sparql": "SELECT ?population WHERE { wd:Q8810 wdt:P1082 ?population }"},
     packages=("httpx",),
-    bounded=False,
 )
 def query_knowledge_graph(sparql: str, *, wikidata: str, seconds: float) -> str:
     """Ask a knowledge graph (Wikidata's prefixes) a SPARQL query.
@@ -123,7 +126,7 @@ def query_knowledge_graph(sparql: str, *, wikidata: str, seconds: float) -> str:
     return "\n".join([" | ".join(names), *lines])
 
 
-@entry("knowledge", {"query": "aspirin stroke prevention"}, packages=("httpx",), bounded=False)
+@entry("knowledge", {"query": "aspirin stroke prevention"}, packages=("httpx",))
 def search_pubmed(query: str, *, pubmed: str, seconds: float) -> str:
     """Find medical articles in PubMed: title, journal, date and number of each.
 
@@ -148,7 +151,7 @@ def search_pubmed(query: str, *, pubmed: str, seconds: float) -> str:
         raise _strange(pubmed) from error
 
 
-@entry("knowledge", {"question": "distance from Earth to Jupiter today"}, packages=("httpx",), bounded=False)
+@entry("knowledge", {"question": "distance from Earth to Jupiter today"}, packages=("httpx",))
 def ask_wolfram_alpha(question: str, *, wolfram: str, seconds: float) -> str:
     """Ask Wolfram Alpha, which computes and knows figures of science, geography, nutrition and finance.
 
@@ -158,6 +161,6 @@ def ask_wolfram_alpha(question: str, *, wolfram: str, seconds: float) -> str:
     address = "https://api.wolframalpha.com/v1/llm-api"
     parameters = {"input": check_text("question", question, MAX_QUERY), "appid": wolfram}
     try:
-        return shown(_get(address, parameters, seconds, "text/plain"))
+        return _get(address, parameters, seconds, "text/plain").replace(wolfram, "(key)")
     except RefusedError as refused:
         raise RefusedError(str(refused).replace(wolfram, "(key)")) from None

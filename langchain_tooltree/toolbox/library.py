@@ -15,7 +15,7 @@ from langgraph.errors import GraphBubbleUp
 from langchain_tooltree.errors import ConfigurationError, MissingExtraError, did_you_mean
 from langchain_tooltree.models import inner_config, resolve_model
 from langchain_tooltree.toolbox.bounded import run_bounded
-from langchain_tooltree.toolbox.entries import DOMAINS, Entry, RefusedError, all_entries, perform
+from langchain_tooltree.toolbox.entries import DOMAINS, Entry, RefusedError, all_entries, perform, refusal
 from langchain_tooltree.tooltree.tools import ToolCard, ToolLibrary
 
 logger = logging.getLogger(__name__)
@@ -74,7 +74,7 @@ def chosen(wanted: Iterable[str], settings: dict[str, Any]) -> Toolbox:
 def _checked(settings: dict[str, Any]) -> dict[str, Any]:
     """The settings, with models made of their names and the folder as a text; refused where they cannot be right."""
     folder, seconds = settings["folder"], settings["seconds"]
-    if folder is not None and not Path(folder).is_dir():
+    if folder is not None and not (str(folder) and Path(folder).is_dir()):  # "" would be the current folder
         msg = f"folder must be a folder that exists, got {str(folder)!r}."
         raise ConfigurationError(msg)
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds <= 600:  # noqa: PLR2004 - nobody waits longer
@@ -84,6 +84,9 @@ def _checked(settings: dict[str, Any]) -> dict[str, Any]:
         if settings[name] is not None and not str(settings[name]).startswith(("https://", "http://")):
             msg = f"{name} must be the address of a service, such as https://..., got {settings[name]!r}."
             raise ConfigurationError(msg)
+    if settings["search"] is not None and not (callable(settings["search"]) or hasattr(settings["search"], "invoke")):
+        msg = f"search must be a function, a LangChain tool or a retriever, got {type(settings['search']).__name__}."
+        raise ConfigurationError(msg)
     models = {
         name: resolve_model(settings[name]).with_config(inner_config(name, {}))  # kept out of the agent's own stream
         for name in ("model", "vision")
@@ -132,7 +135,7 @@ def tool_of(entry: Entry, settings: Mapping[str, Any]) -> StructuredTool:
                 return run_bounded(entry.name, {**arguments, **given}, settings["seconds"])
             return perform(entry.name, {**arguments, **given}, PASSED)
         except RefusedError as refused:
-            raise ToolException(str(refused)) from refused
+            raise ToolException(refusal(refused, settings["folder"])) from None
 
     return StructuredTool(
         name=entry.name,

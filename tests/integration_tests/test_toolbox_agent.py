@@ -8,6 +8,7 @@ from langchain_core.messages import ToolMessage
 from langchain_tooltree import SearchConfig, ToolLibrary, create_tooltree_agent, search, search_result
 from langchain_tooltree.testing import OfflineChatModel, ScriptedChatModel
 from langchain_tooltree.toolbox import toolbox
+from tests.internals.toolbox import serving
 
 BEST = "SELECT region FROM sales GROUP BY 1 ORDER BY sum(amount) DESC LIMIT 1"
 TASKS = {
@@ -112,8 +113,7 @@ class Thinker:
 
 @pytest.fixture(scope="module")
 def box(tmp_path_factory):
-    import httpx  # noqa: PLC0415 - an extra
-    from PIL import Image  # noqa: PLC0415 - as above
+    from PIL import Image  # noqa: PLC0415 - an extra
 
     folder = tmp_path_factory.mktemp("office")
     (folder / "sales.csv").write_text("region,amount\nNorth,10\nSouth,20\nNorth,5\n")
@@ -124,11 +124,8 @@ def box(tmp_path_factory):
     flag.paste((255, 0, 0), (40, 0, 80, 40))
     flag.save(folder / "flag.png")
     page = {"title": "Ada Lovelace", "extract": "Born in London in 1815.", "index": 1}
-    wiki = httpx.MockTransport(lambda _: httpx.Response(200, json={"query": {"pages": [page]}}))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(httpx, "stream", httpx.Client(transport=wiki).stream)
+    with serving(lambda _: {"query": {"pages": [page]}}) as address:
         writer = ScriptedChatModel(replies=["The bridge is closed."] * 20)
-        address = "https://wiki.test/api.php"
         yield toolbox(folder=folder, model=writer, vision=writer, search=json.dumps, encyclopaedia=address)
 
 

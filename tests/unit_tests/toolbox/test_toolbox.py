@@ -105,6 +105,8 @@ def test_a_missing_package_or_program_names_its_remedy(files, monkeypatch):
     ("settings", "said"),
     [
         ({"folder": "/no/such/folder"}, "folder must be a folder"),
+        ({"folder": ""}, "folder must be a folder"),
+        ({"search": "https://example.org"}, "search must be a function"),
         ({"seconds": 0}, "seconds must be"),
         ({"seconds": True}, "seconds must be"),
         ({"wikidata": "query.wikidata.org"}, "wikidata must be the address"),

@@ -8,7 +8,7 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import Document
 from langgraph.errors import GraphInterrupt
 
-from tests.internals.toolbox import bounded
+from tests.internals.toolbox import bounded, perform
 from tests.unit_tests.toolbox.conftest import SERVICES, model_that_says
 
 pytestmark = pytest.mark.slow  # they start a process
@@ -54,6 +54,11 @@ ANSWERS = [
             "files": ["sales.csv", "staff.json"],
         },
         "name | total\nAda | 15\nBen | 20",
+    ),
+    (
+        "query_tables",  # neither type is one that Python has without another package
+        {"sql": "SELECT TIMESTAMPTZ '2026-01-01 10:00Z' AS t, NULL AS n, INTERVAL 3 DAY AS i", "files": ["sales.csv"]},
+        "t | n | i\n2026-01-01 10:00:00+00 |  | 3 days",
     ),
     ("find_pattern", {"pattern": r"(\d+)-(\d+)", "text": "a 12-34"}, "'12-34' at 2, groups ('12', '34')"),
     ("find_pattern", {"pattern": "b+", "text": "abbc", "replacement": "x"}, "1 replaced:\naxc"),
@@ -194,6 +199,9 @@ def service(monkeypatch):
 
         client = httpx.Client(transport=httpx.MockTransport(answer))
         monkeypatch.setattr(httpx, "stream", client.stream)
+        monkeypatch.setattr(
+            "langchain_tooltree.toolbox.library.run_bounded", lambda name, given, _: perform(name, given)
+        )
         return came
 
     return serve
@@ -261,6 +269,8 @@ def test_what_a_model_writes_for_a_tool_is_no_part_of_the_answer(call):
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
+        (httpx.Response(200, json={"error": {"code": "x", "info": "Search is <b>off</b>"}}), "answered: Search is off"),
+        (httpx.Response(429, text="Too many"), "answered 429: Too many"),
         (httpx.Response(302, headers={"Location": "http://169.254.169.254/"}), "answered 302"),
         (httpx.Response(200, text="<html>"), "did not answer with JSON"),
         (httpx.Response(200, content=b"[" * 200_000), "did not answer with JSON"),

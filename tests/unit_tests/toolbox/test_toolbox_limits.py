@@ -1,17 +1,21 @@
 """Hostile input: no tool leaves its folder, runs what it is given, or takes longer or more than it may."""
 
 import base64
+import logging
+import signal
 import subprocess
 import sys
+import threading
 import time
 import zipfile
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from langchain_tooltree.toolbox import toolbox
-from tests.internals.toolbox import bounded
+from tests.internals.toolbox import bounded, serving
 from tests.unit_tests.toolbox.conftest import SERVICES, model_that_says, write_docx
 
 pytestmark = pytest.mark.slow  # they start processes
@@ -296,6 +300,7 @@ def test_the_process_has_no_key_and_no_more_memory_than_it_may(call, monkeypatch
     if sys.platform == "linux":
         limits = Path(f"/proc/{bounded._idle[0]._process.pid}/limits").read_text()
         assert f"{bounded.MEMORY}" in limits
+        assert "Max file size             0" in limits
 
 
 def test_a_process_that_dies_takes_no_other_call_with_it(call):
@@ -308,3 +313,87 @@ def test_nothing_is_asked_that_is_not_configured(files, no_network):
     box = toolbox(folder=files)
     assert not {"search_web", "ask_wolfram_alpha", "search_pubmed"} & set(box.names)
     assert set(SERVICES) <= {reason.removeprefix("needs ").rstrip("=") for reason in box.left_out.values()}
+
+
+def test_an_interrupted_call_gives_its_answer_to_no_other(call):
+    assert call("count_words", text="a")[1] is False
+    main = threading.main_thread().ident
+    threading.Timer(0.2, lambda: signal.pthread_kill(main, signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        call("find_pattern", {"seconds": 8}, pattern="(a+)+$", text="a" * 40 + "b")
+    start = time.monotonic()
+    assert call("count_words", text="a b")[0].startswith("2 words")
+    assert time.monotonic() - start < 6  # seconds; it does not wait for the other one
+
+
+def test_a_program_ends_with_the_call_that_has_started_it(call, tmp_path, monkeypatch):
+    (tmp_path / "tesseract").write_text("#!/bin/sh\nexec sleep 31.41\n")
+    (tmp_path / "tesseract").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    bounded.end_all()  # a process keeps the path that it was started with
+    assert "was stopped" in call("read_image_text", {"seconds": 1}, image="flag.png")[0]
+    running = [each.read_bytes() for each in Path("/proc").glob("[0-9]*/cmdline") if each.exists()]
+    assert not any(b"31.41" in each for each in running)
+
+
+def test_calls_at_once_share_a_few_processes(call, monkeypatch):
+    bounded.end_all()
+    started = []
+    popen = subprocess.Popen
+    monkeypatch.setattr(
+        bounded.subprocess, "Popen", lambda *given, **options: started.append(1) or popen(*given, **options)
+    )
+    with ThreadPoolExecutor(12) as threads:
+        said = list(threads.map(lambda n: call("count_words", text="a " * n)[0].split()[0], range(1, 25)))
+    assert said == [str(n) for n in range(1, 25)]
+    assert len(started) <= bounded.MAX_PROCESSES
+
+
+def test_a_service_has_as_long_as_any_call_and_is_named_in_no_log(call, caplog):
+    def trickle(request):
+        request.wfile.write(b"HTTP/1.1 200 OK\r\n")
+        for _ in range(60):  # each header comes in time
+            request.wfile.write(b"X: 1\r\n")
+            time.sleep(0.05)
+
+    start = time.monotonic()
+    with serving(trickle) as address, caplog.at_level(logging.DEBUG):
+        said = call("search_encyclopaedia", {"seconds": 1, "encyclopaedia": f"{address}/?key=K"}, query="x")[0]
+    assert "took longer than 1 seconds" in said
+    assert time.monotonic() - start < 2.9
+    assert "key=K" not in caplog.text
+
+
+def test_a_service_is_asked_at_the_address_that_was_given(call):
+    with serving(lambda request: {"query": {"pages": [{"title": request.path}]}}) as address:
+        private = address.replace("//", "//user:secret@")
+        said = call("search_encyclopaedia", {"encyclopaedia": f"{private}/api?key=K"}, query="x")[0]
+    assert said.startswith("/api?key=K&action=query")
+    said, refused = call("search_encyclopaedia", {"encyclopaedia": f"{private}/api"}, query="x")
+    assert refused
+    assert "secret" not in said
+
+
+def test_refusals_are_short_and_do_not_say_where_the_folder_lies(call, files):
+    (files / "broken.json").write_text("{[}")
+    try:
+        said, refused = call("describe_tables", files=["broken.json"])
+    finally:
+        (files / "broken.json").unlink()
+    assert refused
+    assert "Malformed JSON" in said
+    assert str(files) not in said
+    assert len(call("convert_time_zone", moment="2026-01-01", zone="z" * 100_000, to="UTC")[0]) < 2_100
+
+
+def test_names_that_are_listed_can_be_opened(call, files):
+    names = ["10:30.txt", "back\\slash.txt", "narrow\u202fspace.txt"]
+    for name in [*names, "two\nlines.txt"]:
+        (files / name).write_text("a needle")
+    try:
+        assert set(names) <= {line.rpartition(" (")[0] for line in call("list_files")[0].splitlines()}
+        assert [call("read_document", file=name) for name in names] == [("a needle", False)] * 3
+        assert "two" not in call("list_files")[0]
+    finally:
+        for name in [*names, "two\nlines.txt"]:
+            (files / name).unlink()
