@@ -1,6 +1,6 @@
 """Which tool comes next? SIT-Graph beside its ablations and baselines, on recorded trajectories.
 
-    python -m tests.benchmarks.next_tool FILE... --json out.json
+    python -m tests.benchmarks.next_tool FILE... [--json out.json] [--plot out.svg]
 
 A file is JSON lines, gzipped if its name ends in .gz: a trajectory a line with `messages` in the OpenAI chat format,
 `reward`, `domain` and `task_id`. The tasks are split in five folds; each fold's successful trajectories are asked about
@@ -23,10 +23,11 @@ from rich.table import Table
 from langchain_tooltree import Trajectory
 from langchain_tooltree.errors import TrajectoryFormatError
 from tests.benchmarks.next_tool_baselines import Bigram, Train, trigram
-from tests.benchmarks.next_tool_figures import BOOTSTRAP, DEPTHS, LEVEL, calibration_error, figures, hits
+from tests.benchmarks.next_tool_figures import BOOTSTRAP, DEPTHS, LEVEL, calibration, figures, hits
 from tests.benchmarks.next_tool_graphs import graphs, outlooks
 from tests.benchmarks.next_tool_learners import knn, on_one_thread, retrieval3, supervised
 from tests.benchmarks.next_tool_protocol import load_successes, questions_in, splits, task_of
+from tests.benchmarks.pictures import draw_next_tool
 
 BASELINES: dict[str, Train] = {
     "bigram": Bigram,
@@ -58,6 +59,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     console = console if console.width >= WIDTH else Console(width=WIDTH)
     for name, data in report["data"].items():
         _print(console, name, data, report["files"][name], report["calibration"][name])
+    if options.plot:
+        draw_next_tool(report, options.plot)
     if options.json:
         options.json.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     return 0
@@ -70,8 +73,8 @@ def measure(files: Mapping[str, Sequence[Trajectory]]) -> dict[str, Any]:
         files: The successful trajectories by the name of the file.
 
     Returns:
-        What `--json` writes: `files` with the figures of the methods, `calibration` with the expected calibration error
-        of the graph's shares, `data` with what the files hold, `bootstrap` with how intervals are made.
+        What `--json` writes: `files` with the figures of the methods, `calibration` of the graph's shares with its
+        error and bins, `data` with what the files hold, `bootstrap` with how intervals are made.
     """
     report: dict[str, Any] = {"files": {}, "calibration": {}, "data": {}, "bootstrap": BOOTSTRAP}
     for name, trajectories in files.items():
@@ -86,7 +89,7 @@ def measure(files: Mapping[str, Sequence[Trajectory]]) -> dict[str, Any]:
         report["files"][name] = {"questions": len(questions), **_compared(methods, trajectories, name)}
         seen = [outlook for known, tested in splits(trajectories) for outlook in outlooks(known, tested)]
         report["calibration"][name] = {
-            part: calibration_error(*zip(*(each[part] for each in seen), strict=True)) for part in seen[0]
+            part: calibration(*zip(*(each[part] for each in seen), strict=True)) for part in seen[0]
         }
     return report
 
@@ -125,6 +128,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="trajectories, .jsonl or .jsonl.gz")
     parser.add_argument("--json", type=Path, metavar="PATH", help="also write the figures to this file")
+    parser.add_argument("--plot", type=Path, metavar="PATH", help="also draw hit@1 and the shares there, as SVG")
     options = parser.parse_args(arguments)
     names = [_name(path) for path in options.files]
     if len(set(names)) < len(names):
@@ -137,7 +141,7 @@ def _name(path: Path) -> str:
 
 
 def _print(
-    console: Console, name: str, data: Mapping[str, int], methods: Mapping[str, Any], calibration: Mapping[str, float]
+    console: Console, name: str, data: Mapping[str, int], methods: Mapping[str, Any], shares: Mapping[str, Any]
 ) -> None:
     console.print(
         f"\n[bold]{name}[/bold]: {data['questions']} questions ({data['questions_no_repeats']} without those whose "
@@ -149,7 +153,7 @@ def _print(
         apart = methods["sitgraph"][f"minus_{reference}"]
         cells = (f"hit@{depth} {_cell(apart, f'hit{depth}', sign='+')}" for depth in DEPTHS)
         console.print(f"sitgraph minus {reference}: {', '.join(cells)}")
-    errors = ", ".join(f"{part} {100 * error:.1f}" for part, error in calibration.items())
+    errors = ", ".join(f"{part} {100 * found['error']:.1f}" for part, found in shares.items())
     console.print(f"expected calibration error of the shares: {errors}")
     console.print(f"In percent; in brackets {LEVEL:.0%} bootstrap intervals, for which whole tasks were drawn.")
 

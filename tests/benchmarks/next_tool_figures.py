@@ -14,7 +14,8 @@ DEPTHS = (1, 2, 3)
 RESAMPLES = 2000
 SEED = 0
 LEVEL = 0.95
-DECIMALS = 4
+DECIMALS = 6
+"""Of a figure, so that what shows fewer of them rounds once."""
 
 BOOTSTRAP = {
     "unit": "task",
@@ -69,12 +70,29 @@ def hits(questions: Sequence[Question], rankings: Sequence[Sequence[str]]) -> Va
     return np.array(right).reshape(-1, len(DEPTHS))
 
 
-def calibration_error(shares: Sequence[float], came: Sequence[bool], *, bins: int = 10) -> float:
-    """The expected calibration error: how far shares are from how often it came so, over bins of equal width."""
+def calibration(shares: Sequence[float], came: Sequence[bool], *, bins: int = 10) -> dict[str, Any]:
+    """How far shares are from how often it came so, over bins of equal width.
+
+    Args:
+        shares: What was foretold, in [0, 1].
+        came: Whether it came so, one for each share.
+        bins: How many bins.
+
+    Returns:
+        `error`, the expected calibration error, and `bins`: of each that is not empty the number of shares, their mean
+        (`said`), and how often it came so (`came`).
+    """
     said, is_so = np.array(shares, dtype=float), np.array(came, dtype=float)
     place = np.minimum((said * bins).astype(int), bins - 1)
-    gaps = np.bincount(place, said, minlength=bins) - np.bincount(place, is_so, minlength=bins)
-    return round(float(np.abs(gaps).sum() / len(said)), DECIMALS)
+    of, sums, times = (np.bincount(place, each, minlength=bins) for each in (np.ones_like(said), said, is_so))
+    filled = zip(*(each[of > 0].tolist() for each in (of, sums, times)), strict=True)
+    return {
+        "error": round(float(np.abs(sums - times).sum() / len(said)), DECIMALS),
+        "bins": [
+            {"shares": int(many), "said": round(total / many, DECIMALS), "came": round(so / many, DECIMALS)}
+            for many, total, so in filled
+        ],
+    }
 
 
 def figures(

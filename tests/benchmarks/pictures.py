@@ -1,149 +1,376 @@
-"""The look of all pictures of figures: SVG with text that is text, on a page of its own, the same bytes each time."""
+"""Pictures of figures, in SVG: each draws what its benchmark writes with `--json`, and looks the same each time."""
 
-import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from html import escape
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from tests.internals.hall import Picture, path
 
-OURS, PAPER, PLAIN, PEER = "#B34700", "#0067A3", "#1F1F1F", "#5F5F5F"
-"""Colours that colour-blind readers can tell apart, each with a contrast of more than 4.5 to the white page."""
+# All lengths are in pixels.
+WIDTH = 760.0  # about that of a page's text, so that nothing is scaled
+MARGIN = 16.0
+HEAD = 62.0  # title and legend, or what the panels below are of
+TEXT, SMALL, HEADING = 12.0, 11.0, 14.0  # sizes of fonts
+ROW = 20.0
+DOT = 4.5  # radius of a mark
 
-FAINT = "#DDDDDD"
-
-STYLE: dict[str, Any] = {
-    "font.size": 10,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.titlesize": 11,
-    "axes.titlelocation": "left",
-    "svg.hashsalt": "langchain-tooltree",
-    "svg.fonttype": "none",
+SERIES = {
+    "ours": ("#b34700", "#ff9b57"),
+    "blue": ("#0067a3", "#6cb6ff"),
+    "plain": ("#1f2328", "#f0f6fc"),
+    "peer": ("#59636e", "#9198a1"),
+    "green": ("#1a6e3c", "#56d364"),
+    "violet": ("#7a3e9d", "#c297ff"),
+    "brown": ("#7a5200", "#e3b341"),
+    "pink": ("#a6266b", "#ff8ac4"),
+    "teal": ("#00707a", "#4fd1d9"),
 }
-NO_METADATA = {"Date": None, "Creator": None, "Format": None, "Type": None}
-HEAD = re.compile(r"<!DOCTYPE.*?>\s*|<metadata>.*?</metadata>\s*", re.DOTALL)
-"""What names other addresses, or when and by what a picture was made."""
+"""Colours of what is compared, in light and dark: 4.5 or more to the page, as texts have them, too. Nothing depends on
+them: what they tell apart has a mark of its own, a number or a label."""
+
+GRID = ("#d8dee4", "#2f353d")
+"""Fine lines that a reader may miss."""
+
+MARKS = ("circle", "square", "diamond", "triangle")
 
 
-@contextmanager
-def picture(path: Path, title: str, told: str, size: tuple[float, float]) -> Iterator[Figure]:
-    """A figure to draw on, written to `path` at the end; `title` and `told` are what a screen reader says of it."""
-    with mpl.rc_context(STYLE):
-        figure = Figure(figsize=size, layout="constrained")
-        yield figure
-        if path.suffix != ".svg":
-            figure.savefig(path, dpi=160)
-            return
-        figure.savefig(path, metadata=NO_METADATA)
-    path.write_text(labelled(path.read_text(encoding="utf-8"), title, told), encoding="utf-8")
+class Chart(Picture):
+    """A picture with colours of series, and with the marks and axes of charts.
 
+    Args:
+        title: What it shows, as its heading and for screen readers.
+        told: All that it shows in words, for screen readers.
+    """
 
-def labelled(svg: str, title: str, told: str) -> str:
-    """The picture with a title and a description in it, and without what refers elsewhere."""
-    words = f'\n <title id="title">{escape(title)}</title>\n <desc id="desc">{escape(told)}</desc>'
-    role = ' role="img" aria-labelledby="title desc"'
-    text = re.sub(r"<svg([^>]*)>", lambda found: f"<svg{found[1]}{role}>{words}", HEAD.sub("", svg), count=1)
-    return "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
+    def __init__(self, title: str, told: str) -> None:
+        super().__init__(title, told)
+        self.text(MARGIN, MARGIN + HEADING, title, "ink b", size=HEADING)
 
+    def write(self, file: Path, height: float) -> None:
+        """Write the picture to a file."""
+        svg = self.to_svg(WIDTH, height)
 
-def draw_price(tasks: Mapping[str, Mapping[str, Mapping[str, Any]]], path: Path) -> None:
-    """The model calls of each task, as `price --json` tells them: plain, the default effort, and the paper's form."""
-    drawn = {"plain": (PLAIN, "o"), "balanced": (OURS, "D"), "paper": (PAPER, "s")}
-    names = {"plain": "plain agent", "balanced": "with the search", "paper": "settings of the paper"}
-    told = "; ".join(
-        f"{task}: " + ", ".join(f"{names[name]} {row[name]['calls']}" for name in drawn) for task, row in tasks.items()
-    )
-    title = "Model calls of one request: plain agent, search, and settings of the paper"
-    with picture(path, title, told, (8.5, 1.6 + 0.26 * len(tasks))) as figure:
-        axes = figure.subplots()
-        places = range(len(tasks))
-        for place, row in zip(places, tasks.values(), strict=True):
-            calls = [row[name]["calls"] for name in drawn]
-            axes.plot([min(calls), max(calls)], [place, place], color=FAINT, linewidth=2, zorder=1)
-            axes.annotate(" / ".join(map(str, calls)), (1.02, place), xycoords=("axes fraction", "data"), va="center")
-        for name, (colour, marker) in drawn.items():
-            hollow = name == "plain"
-            axes.plot(
-                [row[name]["calls"] for row in tasks.values()],
-                list(places),
-                marker,
-                color=colour,
-                markersize=9 if hollow else 5,
-                markerfacecolor="none" if hollow else colour,
-                label=names[name],
+        def rules(which: int) -> str:
+            looks = "".join(
+                f".s-{name}{{fill:{colours[which]}}}.l-{name}{{fill:none;stroke:{colours[which]}}}"
+                for name, colours in SERIES.items()
             )
-        axes.set_xscale("log")
-        axes.set_xticks([1, 2, 5, 10, 20, 50, 100], ["1", "2", "5", "10", "20", "50", "100"])
-        axes.minorticks_off()
-        axes.set_yticks(places, [task.replace("_", " ") for task in tasks])
-        axes.invert_yaxis()
-        axes.grid(axis="x", color=FAINT)
-        axes.set_axisbelow(True)
-        axes.set(xlabel="model calls, logarithmic; at the right: plain / search / paper", title=title)
-        figure.legend(loc="outside lower center", ncols=3, frameon=False)
+            return f"{looks}.grid{{fill:none;stroke:{GRID[which]}}}"
+
+        style = f"{rules(0)}@media(prefers-color-scheme:dark){{{rules(1)}}}</style>"
+        file.write_text(svg.replace("</style>", style, 1), encoding="utf-8")
+
+    def mark(self, x: float, y: float, series: str, shape: str = "circle", size: float = DOT) -> None:
+        """A mark of a series around a point; a `ring` is hollow."""
+        if shape == "circle":
+            self.circle(x, y, size, f"s-{series}")
+        elif shape == "ring":
+            left, right, arc = (x - size, y), (x + size, y), f"A {size} {size} 0 0 1"
+            self.line(path("M", left, arc, right, arc, left), f"l-{series}", width=1.8)
+        else:
+            corners = {
+                "square": ((-1, -1), (1, -1), (1, 1), (-1, 1)),
+                "diamond": ((0, -1.3), (1.3, 0), (0, 1.3), (-1.3, 0)),
+                "triangle": ((0, -1.2), (1.2, 1), (-1.2, 1)),
+            }[shape]
+            first, *others = ((x + size * across, y + size * down) for across, down in corners)
+            self.shape(path("M", first, *(part for each in others for part in ("L", each)), "Z"), f"s-{series}")
+
+    def legend(self, y: float, entries: Sequence[tuple[str, str, str]]) -> None:
+        """Series, marks and names in one line."""
+        x = MARGIN
+        for series, shape, name in entries:
+            self.mark(x + DOT, y - 4, series, shape)
+            self.text(x + 3 * DOT, y, name, "ink", size=TEXT)
+            x += 3 * DOT + 0.55 * TEXT * len(name) + 2 * MARGIN
+
+    def ticks(self, panel: "Panel", x: Mapping[float, str], y: Mapping[float, str]) -> None:
+        """Fine lines and numbers at values of both axes."""
+        for value, name in x.items():
+            at = panel.x(value)
+            self.line(path("M", (at, panel.top), "L", (at, panel.bottom)), "grid", width=1)
+            self.text(at, panel.bottom + 15, name, "dim", size=SMALL, anchor="middle")
+        for value, name in y.items():
+            at = panel.y(value)
+            self.line(path("M", (panel.left, at), "L", (panel.right, at)), "grid", width=1)
+            self.text(panel.left - 6, at + 4, name, "dim", size=SMALL, anchor="end")
+
+    def named(self, panel: "Panel", title: str, x: str, y: str = "") -> None:
+        """Title of a panel and names of its axes."""
+        self.text(panel.left, panel.top - (24 if y else 10), title, "ink b", size=TEXT)
+        if y:
+            self.text(panel.left, panel.top - 8, y, "dim", size=SMALL)
+        self.text((panel.left + panel.right) / 2, panel.bottom + 31, x, "dim", size=SMALL, anchor="middle")
 
 
-SHOWN = {
-    "plain": ("the agent alone", PLAIN),
-    "past-the-first-stop": ("past its first stop", PEER),
-    "tooltree-frugal": ("frugal", OURS),
-    "tooltree-balanced": ("balanced (default)", OURS),
-    "tooltree-thorough": ("thorough", OURS),
-    "tooltree-before": ("without own steps", PEER),
-    "best-first": ("best-first", PEER),
-    "a-star": ("A*", PEER),
-    "lats": ("LATS", PEER),
-    "best-of-3": ("best of 3", PEER),
-    "best-of-7": ("best of 7", PEER),
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """A part of a chart with axes; the one of x is logarithmic where `log` says so."""
+
+    left: float
+    top: float
+    right: float
+    bottom: float
+    xs: tuple[float, float]
+    ys: tuple[float, float]
+    log: bool = False
+
+    def x(self, value: float) -> float:
+        """Where a value stands from left to right."""
+        low, high, value = (math.log(each) if self.log else each for each in (*self.xs, value))
+        return self.left + (self.right - self.left) * (value - low) / (high - low)
+
+    def y(self, value: float) -> float:
+        """Where a value stands from top to bottom."""
+        low, high = self.ys
+        return self.bottom - (self.bottom - self.top) * (value - low) / (high - low)
+
+
+def percent(share: float) -> str:
+    """A share in percent, as tables show it."""
+    return f"{100 * share:.1f}"
+
+
+def _numbers(*values: float) -> dict[float, str]:
+    return {value: f"{value:g}" for value in values}
+
+
+PLANNERS = {
+    "plain": ("plain", "ring", "plain agent"),
+    "balanced": ("ours", "circle", "with the search"),
+    "paper": ("blue", "square", "settings of the paper"),
+}
+
+
+def draw_price(told: Mapping[str, Any], file: Path) -> None:
+    """The model calls of each task, as `price --json` tells them: plain, the default effort, and the paper's form."""
+    tasks = told["tasks"]
+    words = "; ".join(
+        f"{task}: " + ", ".join(f"{name} {row[key]['calls']}" for key, (_, _, name) in PLANNERS.items())
+        for task, row in tasks.items()
+    )
+    chart = Chart("Model calls of one request", words)
+    chart.legend(HEAD - 14, list(PLANNERS.values()))
+    panel = Panel(120, HEAD, WIDTH - 130, HEAD + ROW * len(tasks), (0.9, 110), (len(tasks), 0), log=True)
+    chart.ticks(panel, _numbers(1, 2, 5, 10, 20, 50, 100), {})
+    chart.named(panel, "", "model calls, logarithmic; at the right: plain / search / paper")
+    for place, (task, row) in enumerate(tasks.items()):
+        y = panel.y(place + 0.5)
+        calls = [row[planner]["calls"] for planner in PLANNERS]
+        chart.text(panel.left - 8, y + 4, task.replace("_", " "), "ink", size=TEXT, anchor="end")
+        chart.line(path("M", (panel.x(min(calls)), y), "L", (panel.x(max(calls)), y)), "line")
+        for number, (series, shape, _) in zip(calls, PLANNERS.values(), strict=True):
+            chart.mark(panel.x(number), y, series, shape, 1.5 * DOT if shape == "ring" else DOT)
+        chart.text(panel.right + 12, y + 4, " / ".join(map(str, calls)), "ink", size=TEXT)
+    chart.write(file, panel.bottom + 44)
+
+
+POLICIES = {
+    "plain": ("the agent alone", "plain"),
+    "past-the-first-stop": ("past its first stop", "peer"),
+    "tooltree-frugal": ("frugal", "ours"),
+    "tooltree-balanced": ("balanced, the default", "ours"),
+    "tooltree-thorough": ("thorough", "ours"),
+    "tooltree-before": ("without own steps", "peer"),
+    "best-first": ("best-first", "peer"),
+    "a-star": ("A*", "peer"),
+    "lats": ("LATS", "peer"),
+    "best-of-3": ("best of 3", "peer"),
+    "best-of-7": ("best of 7", "peer"),
 }
 """The policies of the picture, with their names there."""
 
+JUDGES = ("good judge, AUC 0.9", "weak judge, AUC 0.85")
 
-def draw_recorded(told: Mapping[str, Any], path: Path) -> None:
+
+def draw_recorded(told: Mapping[str, Any], file: Path) -> None:
     """Turns solved against model calls, as `recorded --json` tells them, with the usual judge and with the realist."""
-    panels = {"judge of AUC 0.9": told["policies"]}
-    if realist := told["sensitivity"].get("realist"):
-        panels["realist: AUC 0.85, shares the model's errors"] = realist
+    tables = [told["policies"], *(told["sensitivity"][name] for name in ("realist",) if name in told["sensitivity"])]
+    judged = {
+        judge: [(*look, table[name]) for name, look in POLICIES.items() if name in table]
+        for judge, table in zip(JUDGES, tables, strict=False)
+    }
     words = "; ".join(
-        f"{label}, {_name(name)}: {100 * row['success']:.1f} % at {row['calls_over_plain']:.2f}"
-        for label, rows in panels.items()
-        for name, row in rows.items()
-        if name in SHOWN
+        f"{judge}, {shown}: {percent(row['success'])} ({100 * row['low']:.0f} - {100 * row['high']:.0f}) % at "
+        f"{row['calls_over_plain']:.2f}"
+        for judge, table in judged.items()
+        for shown, _, row in table
     )
-    title = "Turns solved against model calls, with 95 % intervals"
-    with picture(path, title, words, (6 * len(panels), 5)) as figure:
-        axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
-        for each, (label, rows) in zip(axes, panels.items(), strict=True):
-            _scatter(each, {name: rows[name] for name in SHOWN if name in rows})
-            each.set(title=label, xlabel="model calls, times those of the agent alone, logarithmic")
-        axes[0].set_ylabel("user turns solved, %")
+    chart = Chart("User turns solved against model calls, with 95 % intervals", words)
+    wide = (WIDTH - 3 * MARGIN - 30) / 2
+    for place, (judge, table) in enumerate(judged.items()):
+        left = MARGIN + 26 + place * (wide + MARGIN + 10)
+        panel = Panel(left, HEAD + 22, left + wide - 10, HEAD + 382, (0.93, 9.2), (55, 93), log=True)
+        chart.ticks(panel, _numbers(1, 1.5, 2, 3, 5, 8), _numbers(60, 70, 80, 90))
+        chart.named(panel, judge, "model calls, times those of the agent alone, logarithmic", "solved, %")
+        for _, series, row in table:
+            x = panel.x(row["calls_over_plain"])
+            ends = ((x, panel.y(100 * row[end])) for end in ("low", "high"))
+            chart.line(path("M", next(ends), "L", next(ends)), f"l-{series}", width=1)
+        for number, (_, series, row) in enumerate(table, start=1):
+            _numbered(chart, panel.x(row["calls_over_plain"]), panel.y(100 * row["success"]), number, series)
+    below = HEAD + 382 + 56
+    for place, (name, series, _) in enumerate(judged[JUDGES[0]]):
+        x, y = MARGIN + 12 + (place // 4) * 240, below + ROW * (place % 4)
+        _numbered(chart, x, y, place + 1, series)
+        chart.text(x + 14, y + 4, name, "ink", size=TEXT)
+    chart.write(file, below + 4 * ROW)
 
 
-def _name(policy: str) -> str:
-    return SHOWN[policy][0]
+def _numbered(chart: Chart, x: float, y: float, number: int, series: str) -> None:
+    chart.mark(x, y, series, size=7.5)
+    chart.text(x, y + 3.5, f"{number}", "on b", size=10 if number < 10 else 9, anchor="middle")
 
 
-def _scatter(axes: Axes, rows: Mapping[str, Mapping[str, float]]) -> None:
-    """Points with intervals; each policy has a number in both panels, as the points are too close for names."""
-    lines = []
-    for place, (name, row) in enumerate(rows.items(), start=1):
-        label, colour = SHOWN[name]
-        solved, calls = 100 * row["success"], row["calls_over_plain"]
-        reach = [[solved - 100 * row["low"]], [100 * row["high"] - solved]]
-        axes.errorbar(calls, solved, yerr=reach, color=colour, linewidth=0.8, alpha=0.5)
-        axes.plot(calls, solved, "o", color=colour, markersize=13)
-        axes.annotate(f"{place}", (calls, solved), color="white", ha="center", va="center", fontsize=8)
-        lines.append((f"{place:>2}  {label}  {solved:.1f} at {calls:.2f}", colour))
-    for place, (line, colour) in enumerate(reversed(lines)):
-        axes.annotate(line, (0.02, 0.02 + 0.048 * place), xycoords="axes fraction", color=colour)
-    axes.set_xscale("log")
-    axes.set_xticks([1, 1.5, 2, 3, 5, 8], ["1", "1.5", "2", "3", "5", "8"])
-    axes.minorticks_off()
-    axes.set_ylim(20, 95)
-    axes.grid(axis="y", color=FAINT)
-    axes.set_axisbelow(True)
+METHODS = {
+    "tooltree-default": "our search",
+    "tooltree-paper": "the paper's settings",
+    "a-star": "A*",
+    "best-of-n": "best of N",
+    "lats": "LATS",
+    "treequest-ab-mcts": "AB-MCTS",
+}
+"""Names in the picture, where they are others than in the figures."""
+
+AUC, BUDGET = "0.95", "80"
+LABEL_GAP = 14.0
+"""Least distance between two labels."""
+
+
+def draw_compare(methods: Mapping[str, Any], names: Sequence[str], file: Path) -> None:
+    """Tasks solved by the methods of these names, as `compare --json` tells them: by model calls, and by the judge."""
+    drawn = {_method(name): methods[name] for name in names if AUC in methods.get(name, {})}
+    halves = (
+        (f"judge of AUC {AUC}", "model calls", {name: by[AUC]["success"] for name, by in drawn.items()}),
+        (
+            f"after {BUDGET} model calls",
+            "AUC of the judge",
+            {name: {auc: row["success"][BUDGET] for auc, row in by.items()} for name, by in drawn.items()},
+        ),
+    )
+    words = "; ".join(
+        f"{title}, {name}: " + ", ".join(f"{percent(share)} % at {at}" for at, share in curve.items())
+        for title, _, curves in halves
+        for name, curve in curves.items()
+    )
+    chart = Chart("Tasks solved against model calls, and against the quality of the judge", words)
+    wide = WIDTH / 2
+    for place, (title, axis, curves) in enumerate(halves):
+        left = MARGIN + 26 + place * (wide - 8)
+        steps = list(next(iter(curves.values()), {}))
+        panel = Panel(left, HEAD + 14, left + wide - 196, HEAD + 314, (0, max(1, len(steps) - 1)), (0, 100))
+        chart.ticks(panel, dict(enumerate(steps)), _numbers(0, 20, 40, 60, 80, 100))
+        chart.named(panel, title, axis, "tasks solved, %")
+        _curves(chart, panel, curves)
+    chart.write(file, HEAD + 314 + 44)
+
+
+def _method(name: str) -> str:
+    plain = name.removesuffix("-fused")
+    return METHODS.get(plain, plain)
+
+
+def _curves(chart: Chart, panel: Panel, curves: Mapping[str, Mapping[str, float]]) -> None:
+    """Lines with a label at the end of each; ours comes last, so that nothing covers it."""
+    looks = dict(zip(curves, _looks(), strict=False))
+    ends = dict.fromkeys(curves, 0.0)
+    for name, curve in reversed(curves.items()):
+        series, shape = looks[name]
+        points = [(panel.x(place), panel.y(100 * share)) for place, share in enumerate(curve.values())]
+        along = path("M", points[0], *(part for each in points[1:] for part in ("L", each)))
+        chart.line(along, f"l-{series}", width=3 if series == "ours" else 1.4)
+        for point in points:
+            chart.mark(*point, series, shape, 3.2)
+        ends[name] = points[-1][1]
+    for name, y in _spread(ends, panel.bottom).items():
+        series, shape = looks[name]
+        chart.line(path("M", (panel.right + 5, ends[name]), "L", (panel.right + 15, y)), "grid", width=1)
+        chart.mark(panel.right + 20, y, series, shape, 3.2)
+        chart.text(panel.right + 28, y + 4, name, f"s-{series}{' b' if series == 'ours' else ''}", size=TEXT)
+
+
+def _looks() -> Iterator[tuple[str, str]]:
+    """Ours, then all pairs of colour and mark, those next to each other different in both."""
+    yield "ours", "circle"
+    yield from zip(cycle(each for each in SERIES if each != "ours"), cycle(MARKS[1:]), strict=False)
+
+
+def _spread(heights: Mapping[str, float], lowest: float) -> dict[str, float]:
+    """Heights of labels near the ends of their lines: down until none covers another, then up into view."""
+    names = sorted(heights, key=lambda name: heights[name])
+    placed: dict[str, float] = {}
+    free = -math.inf
+    for name in names:
+        placed[name] = max(heights[name], free)
+        free = placed[name] + LABEL_GAP
+    for name in reversed(names):
+        placed[name] = min(placed[name], lowest)
+        lowest = placed[name] - LABEL_GAP
+    return placed
+
+
+LEARNERS = {
+    "sitgraph": ("SIT-Graph, default", "ours", "circle"),
+    "w/o state": ("by weight alone", "ours", "ring"),
+    "bigram": ("counts of pairs", "peer", "square"),
+    "trigram": ("trigram with back-off", "peer", "square"),
+    "retrieval3": ("whole runs, top 3", "peer", "square"),
+    "knn": ("kNN over TF-IDF", "peer", "square"),
+    "supervised": ("supervised", "peer", "square"),
+}
+"""The learners of the picture, with their names there."""
+
+
+def draw_next_tool(report: Mapping[str, Any], file: Path) -> None:
+    """How often the first suggestion is right, and how far shares come true, as `next_tool --json` tells them."""
+    names = list(report["files"])
+    words = "; ".join(
+        f"{name}: "
+        + ", ".join(f"{shown} {percent(report['files'][name][key]['hit1'])} %" for key, (shown, *_) in LEARNERS.items())
+        + ", shares and what came true: "
+        + ", ".join(
+            f"{percent(each['said'])} % {percent(each['came'])} %"
+            for each in report["calibration"][name]["first"]["bins"]
+        )
+        for name in names
+    )
+    chart = Chart("Is the first suggestion right, and does its share come true?", words)
+    room = (WIDTH - MARGIN - 150) / len(names)
+    tall = ROW * len(LEARNERS)
+    for place, name in enumerate(names):
+        left = MARGIN + 150 + place * room
+        right, top = left + room - 2 * MARGIN, HEAD + 2
+        panel = Panel(left, top, right, top + tall, (0, 100), (len(LEARNERS), 0))
+        chart.ticks(panel, _numbers(0, 20, 40, 60, 80, 100), {})
+        chart.named(panel, f"{name}: {report['data'][name]['questions']} questions", "hit@1, %, with 95 % interval")
+        _rates(chart, panel, report["files"][name], named=not place)
+        side = min(right - left, 240)
+        low = Panel(left, top + tall + 84, left + side, top + tall + 84 + side, (0, 100), (0, 100))
+        calibration = report["calibration"][name]["first"]
+        chart.ticks(low, _numbers(0, 20, 40, 60, 80, 100), _numbers(0, 20, 40, 60, 80, 100))
+        error = f"calibration error {percent(calibration['error'])} %"
+        chart.named(low, error, "its share, %; the larger, the more of them", "it came true, %")
+        _came_true(chart, low, calibration["bins"])
+    chart.write(file, HEAD + 2 + tall + 84 + min(room - 2 * MARGIN, 240) + 44)
+
+
+def _rates(chart: Chart, panel: Panel, rows: Mapping[str, Any], *, named: bool) -> None:
+    for place, (key, (name, series, shape)) in enumerate(LEARNERS.items()):
+        y, row = panel.y(place + 0.5), rows[key]
+        low, high = (panel.x(100 * end) for end in row["intervals"]["hit1"])
+        chart.line(path("M", (low, y), "L", (high, y)), f"l-{series}", width=1.2)
+        at = panel.x(100 * row["hit1"])
+        chart.mark(at, y, series, shape)
+        if named:
+            chart.text(panel.left - 8, y + 4, name, f"ink{' b' if not place else ''}", size=TEXT, anchor="end")
+
+
+def _came_true(chart: Chart, panel: Panel, bins: Sequence[Mapping[str, float]]) -> None:
+    """A mark for each bin, the larger the more shares are in it; on the line, what is said comes true."""
+    chart.line(path("M", (panel.left, panel.bottom), "L", (panel.right, panel.top)), "line", width=1.2)
+    for each in bins:
+        size = max(2.5, 0.9 * math.sqrt(each["shares"]))
+        chart.mark(panel.x(100 * each["said"]), panel.y(100 * each["came"]), "ours", size=size)

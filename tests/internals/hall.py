@@ -85,6 +85,7 @@ from langchain_tooltree.models import (
 )
 from langchain_tooltree.replies import read_as_form, received, sound
 from langchain_tooltree.stores.locks import locked
+from langchain_tooltree.svg import Picture, path
 from langchain_tooltree.text import (
     LEVELS,
     SAME,

@@ -1,6 +1,6 @@
 """ToolTree against its peers: one simulated model and judge, real tools, the same budgets for all.
 
-    python -m tests.benchmarks.compare --json out.json --plot out.png
+    python -m tests.benchmarks.compare --json out.json --plot out.svg
     python -m tests.benchmarks.compare --noise --json noise.json
 
 Takes about an hour on two cores; `--quick` and `--noise` some minutes. Needs the extra `benchmarks`. Each peer plays
@@ -30,10 +30,10 @@ from tests.benchmarks.compare.names import DEFAULT, PAPER, fused, in_flight
 from tests.benchmarks.compare.noise import NOISES
 from tests.benchmarks.compare.noise_runs import PLAYERS, NoiseJob, noise_figures, run_noise_job
 from tests.benchmarks.compare.outcome import BUDGETS, Outcome
-from tests.benchmarks.compare.plot import plot
 from tests.benchmarks.compare.report import show
 from tests.benchmarks.compare.targets import noise_targets, targets
 from tests.benchmarks.compare.tokens import token_rule
+from tests.benchmarks.pictures import draw_compare
 
 SEEDS = (0, 1, 2, 3, 4)
 DEVELOPMENT = range(100)
@@ -60,7 +60,7 @@ def main() -> None:
     if options.json:
         options.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     if options.plot and not options.noise:
-        plot(result["methods"], DRAWN, options.plot)
+        draw_compare(result["methods"], DRAWN, options.plot)
 
 
 def _race(options: argparse.Namespace) -> dict[str, Any]:
@@ -106,7 +106,7 @@ def _noises(options: argparse.Namespace) -> dict[str, Any]:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.compare", description=__doc__.split("\n", 1)[0])
     parser.add_argument("--json", type=Path, metavar="PATH", help="write the figures there")
-    parser.add_argument("--plot", type=Path, metavar="PATH", help="draw the figures there, as PNG or SVG")
+    parser.add_argument("--plot", type=Path, metavar="PATH", help="draw them there, as SVG")
     parser.add_argument("--quick", action="store_true", help="20 tasks, one seed, one judge")
     parser.add_argument("--noise", action="store_true", help="nine other judges instead, on the reporting tasks")
     parser.add_argument("--tasks", choices=("all", "development", "reporting"), default="all", help="which half")

@@ -29,6 +29,7 @@ from rich.progress import track
 from rich.table import Table
 
 from langchain_tooltree import SearchConfig, create_tooltree_agent
+from tests.benchmarks.pictures import draw_price
 from tests.benchmarks.price.clock import VirtualLoop
 from tests.benchmarks.price.model import LATENCY, CountingModel, Worker
 from tests.benchmarks.price.tasks import Setting, Task, tasks
@@ -163,7 +164,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     every = tasks()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path, help="where to write the figures")
-    parser.add_argument("--plot", type=Path, help="where to draw the model calls, as SVG or PNG")
+    parser.add_argument("--plot", type=Path, help="where to draw the model calls, as SVG")
     parser.add_argument("--tasks", nargs="+", choices=every, default=list(every), help="all if left out")
     options = parser.parse_args(arguments)
     prices = {
@@ -176,9 +177,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         console.print(f"{'missed' if missed else 'holds '}  {target}", *missed, sep="\n        ", highlight=False)
     text = {"tasks": {task: {name: asdict(price) for name, price in row.items()} for task, row in prices.items()}}
     if options.plot:
-        from tests.benchmarks.pictures import draw_price  # noqa: PLC0415 - needs the extra `benchmarks`
-
-        draw_price(text["tasks"], options.plot)
+        draw_price(text, options.plot)
     if options.json:
         options.json.write_text(json.dumps(text, indent=1) + "\n", encoding="utf-8")
 

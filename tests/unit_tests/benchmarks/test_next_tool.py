@@ -9,7 +9,7 @@ import pytest
 from langchain_tooltree import Branch, HashingEmbeddings, Trajectory
 from langchain_tooltree.errors import TrajectoryFormatError
 from tests.benchmarks.next_tool_baselines import Bigram, trigram
-from tests.benchmarks.next_tool_figures import TaskBootstrap, calibration_error, figures, hits
+from tests.benchmarks.next_tool_figures import TaskBootstrap, calibration, figures, hits
 from tests.benchmarks.next_tool_graphs import Remembered, graphs, told_apart
 from tests.benchmarks.next_tool_protocol import Question, fold_of, load_successes, questions_in, splits, task_of
 
@@ -179,9 +179,13 @@ def test_the_graph_and_all_its_ablations_answer():
 
 
 def test_shares_that_come_true_as_often_as_they_say_have_no_calibration_error():
-    assert calibration_error([0.75] * 4 + [1.0], [True, True, True, False, True]) == 0
-    assert calibration_error([0.75] * 4, [False] * 4) == 0.75
-    assert calibration_error([0.9, 0.3], [True, False]) == pytest.approx(0.2)
+    found = calibration([0.75] * 4 + [1.0], [True, True, True, False, True])
+    assert found == {
+        "error": 0,
+        "bins": [{"shares": 4, "said": 0.75, "came": 0.75}, {"shares": 1, "said": 1, "came": 1}],
+    }
+    assert calibration([0.75] * 4, [False] * 4)["error"] == 0.75
+    assert calibration([0.9, 0.3], [True, False])["error"] == pytest.approx(0.2)
 
 
 def test_runs_that_share_an_id_all_count():
