@@ -162,12 +162,15 @@ def _parser() -> argparse.ArgumentParser:
     suggested.add_argument("-k", type=int, default=2, help="suggestions at the most (default: %(default)s)")
 
     saved = "a graph's folder; a file with a search (from `demo --json`, or SearchResult.to_dict() as JSON)"
+    held = f"{saved} or with trajectories; or an experience: {PLACE}"
     shown = command("show", "show a graph, a saved search, an experience or a file of runs", "search.json")
-    shown.add_argument("what", metavar="WHAT", help=f"{saved} or with trajectories; or an experience: {PLACE}")
+    shown.add_argument("what", metavar="WHAT", help=held)
     shown.add_argument("--mermaid", action="store_true", help="print a graph or a search as a Mermaid chart")
 
-    viewed = command("view", "look at searches or a graph in a browser, also while agents run", "searches/")
-    viewed.add_argument("what", metavar="WHAT", help=f"a folder of searches (record_searches=); {saved}")
+    viewed = command(
+        "view", "look at searches, graphs, runs and experiences in a browser, also while agents run", "searches/"
+    )
+    viewed.add_argument("what", metavar="WHAT", help=f"a folder of any of these; {held}")
     viewed.add_argument("--port", type=int, default=0, help="port on this machine (default: a free one)")
     viewed.add_argument("--no-browser", action="store_true", help="say the address, and open no browser")
 

@@ -1,14 +1,12 @@
 """`langchain-tooltree show`: what is in a graph, a saved search, an experience or a file of runs."""
 
 import argparse
-import json
 from collections import Counter
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, TypeVar
 
 from langgraph.store.base import BaseStore
 from rich.progress import SpinnerColumn, TextColumn
@@ -18,17 +16,22 @@ from rich.text import Text
 from langchain_tooltree.cli.terminal import Terminal, check_writable, embeddings_named, progress
 from langchain_tooltree.errors import ConfigurationError, ToolTreeError, described
 from langchain_tooltree.experience.files import load_trajectories
-from langchain_tooltree.experience.store import TASKS, listing
-from langchain_tooltree.flows import Flow, run_flow
-from langchain_tooltree.learning.copying import held_in, opened
+from langchain_tooltree.experience.store import TASKS, ExperienceStore, listing
+from langchain_tooltree.experience.trajectory import Trajectory
+from langchain_tooltree.flows import Flow, FunctionStep, run_flow
+from langchain_tooltree.learning.copying import Looked, held_in, opened
+from langchain_tooltree.learning.experience import Experience
+from langchain_tooltree.learning.experience_page import MOST_RUNS, page_of_runs
 from langchain_tooltree.sitgraph.files import MANIFEST
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
 from langchain_tooltree.stores.chroma.connection import DATABASE
 from langchain_tooltree.text import one_line
 from langchain_tooltree.tooltree.draw import label, to_mermaid, to_rich
-from langchain_tooltree.tooltree.saved import FORM, SEARCHING
+from langchain_tooltree.tooltree.saved import SEARCHING, read_search, undamaged
 from langchain_tooltree.tooltree.tree_page import to_html
 from langchain_tooltree.tooltree.tree_svg import to_svg
+
+T = TypeVar("T")
 
 WAITS = "The plan waits for approval."
 
@@ -61,7 +64,7 @@ def run(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[str, Any]
     if not options.mermaid:
         printed(told, terminal)
         print_drawn(options.draw, terminal)
-    elif pictures:
+    elif ".mmd" in pictures:
         terminal.print(pictures[".mmd"](), markup=False, highlight=False, emoji=False, soft_wrap=True)
     else:
         msg = f"There is no chart of {options.what}: --mermaid is for graphs and searches."
@@ -69,16 +72,23 @@ def run(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[str, Any]
     return told, 0
 
 
-def opens_alone(what: str) -> bool:
+def is_store(what: str | Path) -> bool:
+    """Whether it is the address or the folder of a store."""
+    return "://" in str(what) or (Path(what) / DATABASE).exists()
+
+
+def opens_alone(what: str | Path) -> bool:
     """Whether it is one thing, a store or a graph, and no folder of others."""
-    return "://" in what or any((Path(what) / name).exists() for name in (DATABASE, MANIFEST))
+    return is_store(what) or (Path(what) / MANIFEST).exists()
 
 
 def looked_at(options: argparse.Namespace) -> tuple[dict[str, Any], Printed, Pictures]:
     """What was given, as plain data; how it is printed, and how it is drawn."""
     path = Path(options.what)
-    if "://" in options.what or (path / DATABASE).exists():
-        return _experience(options.what), _print_experience, {}
+    if is_store(options.what):
+        spaces = reading(options.what, namespaces_in)
+        told = {"kind": "experience", "namespaces": spaces}
+        return told, _print_experience, {".html": partial(_only_page, spaces, options)}
     if (path / MANIFEST).exists():
         graph = SITGraph.load(path, embeddings=embeddings_named(options.embeddings))
         page = partial(_page_by, graph.to_html)
@@ -87,8 +97,11 @@ def looked_at(options: argparse.Namespace) -> tuple[dict[str, Any], Printed, Pic
         msg = f"{path} is a folder without a graph or a store. Pass one that SITGraph.save or ChromaStore has filled."
         raise ConfigurationError(msg)
     if found := read_search(path):
-        return {"kind": "search", **found}, _print_found, pictures_of(found)
-    return _trajectories(path), _print_trajectories, {}
+        pictures = {ending: undamaged(path)(draw) for ending, draw in pictures_of(found).items()}
+        return {"kind": "search", **found}, undamaged(path)(_print_found), pictures
+    runs, latest = _trajectories(path)
+    left_out = len({str(run["id"]) for run in runs["runs"]}) - len(latest)
+    return runs, _print_trajectories, {".html": partial(page_of_runs, path.name, [*latest.values()], left_out)}
 
 
 def _page_by(write: Callable[[Path], None]) -> str:
@@ -97,6 +110,28 @@ def _page_by(write: Callable[[Path], None]) -> str:
         file = Path(folder) / "page.html"
         write(file)
         return file.read_text(encoding="utf-8")
+
+
+def _only_page(namespaces: Sequence[Mapping[str, Any]], options: argparse.Namespace) -> str:
+    if len(namespaces) == 1:
+        return experience_page(options, namespaces[0]["namespace"])
+    msg = (
+        f"The store holds {len(namespaces)} namespaces, and a page shows one. `langchain-tooltree view` shows all, and "
+        "Experience(...).within(...).to_html(...) writes the page of one."
+    )
+    raise ConfigurationError(msg)
+
+
+def experience_page(options: argparse.Namespace, namespace: Sequence[str]) -> str:
+    """The page of one namespace of the store at an address."""
+    embeddings = embeddings_named(options.embeddings)
+
+    def drawn(store: BaseStore) -> Flow[str]:
+        experience = Experience(ExperienceStore(store, namespace=namespace), embeddings=embeddings)
+        text: str = yield FunctionStep(_page_by, experience.to_html)
+        return text
+
+    return reading(options.what, drawn)
 
 
 def pictures_of(found: Mapping[str, Any]) -> Pictures:
@@ -115,8 +150,7 @@ def check_drawable(path: Path, *, force: bool) -> None:
 def write_picture(pictures: Pictures, path: Path) -> None:
     """Draw to a file, as its ending says."""
     if path.suffix not in pictures:
-        drawn = f"It can be drawn to {' or '.join(pictures)}." if pictures else "--draw is for graphs and searches."
-        msg = f"This cannot be drawn to {path.name}. {drawn}"
+        msg = f"This cannot be drawn to {path.name}. It can be drawn to {' or '.join(pictures)}."
         raise ConfigurationError(msg)
     text = pictures[path.suffix]()
     path.write_text(text if text.endswith("\n") else f"{text}\n", encoding="utf-8")
@@ -147,52 +181,23 @@ def _print_graph(told: Mapping[str, Any], terminal: Terminal) -> None:
     terminal.print(f"{told['runs']} runs, {len(edges)} edges; the {min(len(edges), SHOWN)} followed most are shown.")
 
 
-def read_search(path: Path) -> dict[str, Any] | None:
-    """A search that was written as JSON; `None` if it is something else.
-
-    Raises:
-        ConfigurationError: If it has another form than this version reads, or is damaged.
-    """
-    found = search_in(path)
-    if found is None:
-        return None
-    if found.setdefault("version", FORM) != FORM:
-        msg = f"{path} holds a search in form {found['version']!r}; this version reads form {FORM}. Search again."
-        raise ConfigurationError(msg)
-    try:
-        to_mermaid(found), to_html(found), _cost_table(found), _recovery(found), _answer(found)
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
-        msg = f"{path} is no search as SearchResult.to_dict() gives it ({type(error).__name__}: {error})."
-        raise ConfigurationError(one_line(msg, 300)) from error
-    return found
-
-
-def search_in(path: Path) -> dict[str, Any] | None:
-    """What looks like a search in a file; `None` if nothing does."""
-    try:
-        with path.open(encoding="utf-8-sig") as file:
-            first = file.readline()
-            # A document on many lines is read whole, but not a large file with a run on each line.
-            found = json.loads(first + (file.read() if first.strip() == "{" else ""))
-    except (ValueError, RecursionError):
-        return None
-    return found if isinstance(found, dict) and {"nodes", "best"} <= found.keys() else None
-
-
 def _print_found(found: Mapping[str, Any], terminal: Terminal) -> None:
-    terminal.print(f"{found['query']}\n", style="bold", markup=False)
-    print_search(found, terminal)
+    print_search(found, terminal, title=f"{found['query']}\n")
 
 
-def print_search(found: Mapping[str, Any], terminal: Terminal) -> None:
-    """Show tree, answer and cost of a search, as plain data."""
-    terminal.print(to_rich(found))
-    terminal.print("[dim]Q mean reward, N visits, r_pre / r_post scores before / after the call, ✔ the plan[/]")
-    if recovery := _recovery(found):
-        terminal.print(f"\n{recovery}", markup=False)
+def print_search(found: Mapping[str, Any], terminal: Terminal, *, title: str = "") -> None:
+    """Show tree, answer and cost of a search, as plain data. What is damaged raises before anything is printed."""
+    tree, costs, recovery = to_rich(found), _cost_table(found), _recovery(found)
     none_yet = "It had not ended when this was written." if found["stop_reason"] == SEARCHING else WAITS
-    terminal.print(f"\n{_answer(found) or none_yet}\n", style="bold green", markup=False)
-    terminal.print(_cost_table(found))
+    answer = _answer(found) or none_yet
+    if title:
+        terminal.print(title, style="bold", markup=False)
+    terminal.print(tree)
+    terminal.print("[dim]Q mean reward, N visits, r_pre / r_post scores before / after the call, ✔ the plan[/]")
+    if recovery:
+        terminal.print(f"\n{recovery}", markup=False)
+    terminal.print(f"\n{answer}\n", style="bold green", markup=False)
+    terminal.print(costs)
 
 
 def _answer(found: Mapping[str, Any]) -> str | None:
@@ -224,22 +229,24 @@ def _cost_table(found: Mapping[str, Any]) -> Table:
     return table
 
 
-def _experience(address: str) -> dict[str, Any]:
-    with ExitStack() as stores:
-        try:
-            store = stores.enter_context(opened(address, exists=True))
-            namespaces = run_flow(_namespaces(store))
-        except (ToolTreeError, OSError, ImportError):
-            raise
-        except Exception as error:  # whatever a database raises
-            msg = (
-                f"The store cannot be read ({' '.join(described(error).split())}). Does it run, and hold an experience?"
-            )
-            raise ConfigurationError(msg) from error
-    return {"kind": "experience", "namespaces": namespaces}
+def reading(address: str, read: Callable[[BaseStore], Flow[T]]) -> T:
+    """What is read of the store at an address, and nothing is changed there.
+
+    Raises:
+        ConfigurationError: If there is no store, or it does not answer.
+    """
+    try:
+        with opened(address, exists=True) as store:
+            return run_flow(read(Looked(store)))
+    except (ToolTreeError, OSError, ImportError):
+        raise
+    except Exception as error:  # whatever a database raises
+        msg = f"The store cannot be read ({' '.join(described(error).split())}). Does it run, and hold an experience?"
+        raise ConfigurationError(msg) from error
 
 
-def _namespaces(store: BaseStore) -> Flow[list[dict[str, Any]]]:
+def namespaces_in(store: BaseStore) -> Flow[list[dict[str, Any]]]:
+    """What is in each namespace of a store, as a flow; `changed` is when a run was kept or judged last."""
     told = []
     for root, labels in (yield from held_in(store)).items():
         items = yield from listing(store, (*root, TASKS))
@@ -247,9 +254,9 @@ def _namespaces(store: BaseStore) -> Flow[list[dict[str, Any]]]:
         others = {}
         for each in labels:
             others[each] = len((yield from listing(store, (*root, each))))
-        told.append(
-            {"namespace": [*root], "outcomes": Counter(run["outcome"] for run in runs), "others": others, "runs": runs}
-        )
+        changed = max((item.updated_at.isoformat(timespec="seconds") for item in items), default="")
+        counted = {"outcomes": Counter(run["outcome"] for run in runs), "others": others, "changed": changed}
+        told.append({"namespace": [*root], **counted, "runs": runs})
     return told
 
 
@@ -268,15 +275,17 @@ def _print_experience(told: Mapping[str, Any], terminal: Terminal) -> None:
     terminal.print(table)
     summary = Table("namespace", "runs", "outcomes", "beside them")
     for space in namespaces[:SHOWN]:
-        outcomes, others = (_counts(space[name]) for name in ("outcomes", "others"))
+        outcomes, others = (counts(space[name]) for name in ("outcomes", "others"))
         summary.add_row(*map(Text, ("/".join(space["namespace"]), str(len(space["runs"])), outcomes, others)))
     terminal.print(summary)
     runs = sum(len(space["runs"]) for space in namespaces)
     terminal.print(f"{runs} runs in {len(namespaces)} namespaces; {table.row_count} of the runs are shown.")
 
 
-def _trajectories(path: Path) -> dict[str, Any]:
+def _trajectories(path: Path) -> tuple[dict[str, Any], dict[str, Trajectory]]:
+    """What is in a file, and those of its runs that a page has room for, the latest version of each."""
     unread = Counter[str]()
+    latest: dict[str, Trajectory] = {}
     runs: list[dict[str, Any]] = []
     if path.suffix in {*DRAWN, ".png"} and path.is_file():
         msg = f"{path} is a picture or a page, which a browser opens. Here, pass a graph, a search or a file of runs."
@@ -285,12 +294,12 @@ def _trajectories(path: Path) -> dict[str, Any]:
         for run in shown.track(load_trajectories(path, unread=unread), description="runs read:"):
             tools = [step.tool for step in run.steps]
             runs.append({"id": run.id, "outcome": OUTCOMES[run.success], "task": run.task, "tools": tools})
-    return {
-        "kind": "trajectories",
-        "outcomes": Counter(run["outcome"] for run in runs),
-        "not_used": unread,
-        "runs": runs,
-    }
+            latest.pop(run.id, None)
+            latest[run.id] = run
+            if len(latest) > MOST_RUNS:
+                del latest[next(iter(latest))]
+    outcomes = Counter(run["outcome"] for run in runs)
+    return {"kind": "trajectories", "outcomes": outcomes, "not_used": unread, "runs": runs}, latest
 
 
 def _print_trajectories(told: Mapping[str, Any], terminal: Terminal) -> None:
@@ -299,10 +308,11 @@ def _print_trajectories(told: Mapping[str, Any], terminal: Terminal) -> None:
         task, tools = one_line(each["task"], LONGEST), one_line(" → ".join(each["tools"]), LONGEST)
         table.add_row(*map(Text, (each["id"], each["outcome"], task, tools)))
     terminal.print(table)
-    terminal.print(f"{len(told['runs'])} runs: {_counts(told['outcomes'])}; {table.row_count} of them are shown.")
+    terminal.print(f"{len(told['runs'])} runs: {counts(told['outcomes'])}; {table.row_count} of them are shown.")
     for kind, count in sorted(told["not_used"].items()):
         terminal.print(f"Cannot be used: {count} {kind}.")
 
 
-def _counts(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{count} {name}" for name, count in sorted(counts.items())) or "none"
+def counts(of: Mapping[str, int]) -> str:
+    """How many there are of each kind, in words."""
+    return ", ".join(f"{count} {name}" for name, count in sorted(of.items())) or "none"

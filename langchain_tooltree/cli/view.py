@@ -1,25 +1,38 @@
-"""`langchain-tooltree view`: searches and graphs in a browser, and searches while they run."""
+"""`langchain-tooltree view`: searches, graphs, runs and experiences in a browser, also while agents run."""
 
 import argparse
 import time
 import webbrowser
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from errno import EACCES, EADDRINUSE
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
-from langchain_tooltree.cli.show import looked_at, opens_alone, search_in
+from langgraph.store.base import BaseStore
+
+from langchain_tooltree.cli.show import (
+    counts,
+    experience_page,
+    is_store,
+    looked_at,
+    namespaces_in,
+    opens_alone,
+    reading,
+)
 from langchain_tooltree.cli.terminal import Terminal
 from langchain_tooltree.errors import ConfigurationError
-from langchain_tooltree.flows import in_thread
+from langchain_tooltree.experience.store import listing
+from langchain_tooltree.experience.writers import WRITERS, count_of
+from langchain_tooltree.flows import Flow, in_thread
+from langchain_tooltree.learning.copying import held_in
 from langchain_tooltree.pages.page import page
 from langchain_tooltree.pages.server import PageServer, Served
+from langchain_tooltree.stores.chroma.connection import DATABASE
 from langchain_tooltree.text import digest, one_line, plain
-
-SHOWN_BY_BROWSERS = (".html", ".svg")
-"""Endings of the pictures that a browser opens, the best first: what `looked_at` draws so has a page here."""
+from langchain_tooltree.tooltree.saved import search_in
 
 LISTED = 200
 """Rows of a folder's page, the newest: as far as people scroll. Reading so many searches takes half a second."""
@@ -28,17 +41,21 @@ LONGEST = 200
 """Characters of a request, or of a plan, in a row: two or three lines."""
 
 ENDINGS = (".json", ".jsonl", ".jsonl.gz")
-"""Files that a folder's page lists, beside the folders of graphs and stores."""
+"""Files that a folder's page lists, searches and runs, beside the folders of graphs and stores."""
 
 
 def run(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[str, Any], int]:
     """Serve it until Ctrl-C, for this machine alone."""
-    path = Path(options.what)
-    is_shelf = path.is_dir() and not opens_alone(options.what)
-    kind = "folder" if is_shelf else _drawn(options, options.what)[0]  # what cannot be shown is refused at once
-    find = _Shelf(options, path).find if is_shelf else partial(_alone, options)
+    shelf: _Shelf | _Namespaces | None = None
+    if is_store(options.what):
+        shelf, kind = _Namespaces(options), "experience"
+        shelf.find("")  # what cannot be shown is refused at once
+    elif Path(options.what).is_dir() and not opens_alone(options.what):
+        shelf, kind = _Shelf(options), "folder"
+    else:
+        kind = _drawn(options)[0]
     try:
-        server = PageServer(find, options.port)
+        server = PageServer(shelf.find if shelf else partial(_alone, options), options.port)
     except (OSError, OverflowError) as error:
         if isinstance(error, OSError) and error.errno not in {EADDRINUSE, EACCES}:
             raise
@@ -63,51 +80,118 @@ def serve(server: PageServer) -> None:
         server.server_close()
 
 
-def _drawn(options: argparse.Namespace, what: str) -> tuple[str, str]:
-    """What something is, and its page, or a picture where there is no page yet."""
-    told, _, pictures = looked_at(argparse.Namespace(what=what, embeddings=options.embeddings))
-    ending = next((each for each in SHOWN_BY_BROWSERS if each in pictures), None)
-    if ending is None:
-        msg = f"There is no page of {what}: view is for searches and graphs. `langchain-tooltree show` prints it."
-        raise ConfigurationError(msg)
-    return told["kind"], pictures[ending]()
+def _drawn(options: argparse.Namespace) -> tuple[str, str]:
+    """What something is, and its page."""
+    told, _, pictures = looked_at(options)
+    return told["kind"], pictures[".html"]()
 
 
-def _served(options: argparse.Namespace, what: str) -> Served:
-    return Served(_version(Path(what)), lambda: _drawn(options, what)[1])
+def _inside(options: argparse.Namespace, what: str | Path) -> argparse.Namespace:
+    return argparse.Namespace(what=str(what), embeddings=options.embeddings)
+
+
+def _served(options: argparse.Namespace) -> Served:
+    return Served(_version(Path(options.what)), lambda: _drawn(options)[1])
 
 
 def _alone(options: argparse.Namespace, name: str) -> Served | None:
-    return None if name else _served(options, options.what)
+    return None if name else _served(options)
 
 
 def _version(*paths: Path) -> str:
-    """What changes as soon as one of some files does."""
-    found = [(path.name, path.stat()) for path in paths if path.exists()]  # an address of a store is no path
+    """What changes as soon as one of some files does; of a store's folder, the database."""
+    held = [each for path in paths for each in (path, *(path / f"{DATABASE}{end}" for end in ("", "-wal")))]
+    found = [(path.name, path.stat()) for path in held if path.exists()]
     return digest([(name, of.st_mtime_ns, of.st_size) for name, of in found], 16)
+
+
+class _Namespaces:
+    """The namespaces of a store, with a page of what was learnt in each; `prefix` is what their names begin with."""
+
+    def __init__(self, options: argparse.Namespace, prefix: str = "") -> None:
+        self._options, self._prefix = options, prefix
+        self._files, self._version = "", ""
+        self._held: dict[str, Mapping[str, Any]] = {}
+
+    def find(self, name: str) -> Served | None:
+        """The page of all namespaces, or of one."""
+        # A folder is opened only where somebody has written: it belongs to one process at a time, perhaps an agent.
+        if "://" in self._options.what or self._files != _version(Path(self._options.what)):
+            reading(self._options.what, self._look)
+        if not name:
+            return Served(self._version, partial(self._index, self._held))
+        return Served(self._version, partial(self._page, self._held[name])) if name in self._held else None
+
+    def _look(self, store: BaseStore) -> Flow[None]:
+        version = yield from _written(store)
+        if version != self._version:
+            spaces = yield from namespaces_in(store)
+            self._held = {self._prefix + _name_of(each["namespace"]): each for each in spaces}
+            self._version = version
+        self._files = _version(Path(self._options.what))  # opening has changed them, too
+
+    def _page(self, space: Mapping[str, Any]) -> str:
+        text = experience_page(self._options, space["namespace"])
+        reading(self._options.what, self._look)
+        return text
+
+    def _index(self, held: Mapping[str, Mapping[str, Any]]) -> str:
+        rows = []
+        for name, space in held.items():
+            told = counts(space["outcomes"])
+            row = {"name": name, "title": " / ".join(space["namespace"]), "plan": f"{len(space['runs'])} runs: {told}"}
+            rows.append(row | {"kind": "an experience", "began": space["changed"]})
+        rows.sort(key=lambda row: row["began"], reverse=True)
+        return _index_page(self._options.what.rpartition("@")[2], rows, len(rows[LISTED:]))
+
+
+def _written(store: BaseStore) -> Flow[str]:
+    """What changes as soon as a record does, as each writer counts what it writes, or a tip."""
+    written: list[Any] = []
+    for root, labels in (yield from held_in(store)).items():
+        written += [(item.key, count_of(item)) for item in (yield from listing(store, (*root, WRITERS)))]
+        for label in labels:
+            written += [(item.key, item.updated_at) for item in (yield from listing(store, (*root, label)))]
+    return digest(written, 16)
+
+
+def _name_of(namespace: Sequence[str]) -> str:
+    """A namespace as the name of a page."""
+    return "/".join(quote(label, safe="") for label in namespace)
+
+
+def _index_page(name: str, rows: list[dict[str, Any]], more: int) -> str:
+    title = f"In {Path(name).name or name}"
+    return page("index.html", title, plain({"name": name, "entries": rows[:LISTED], "more": more}))
 
 
 class _Shelf:
     """A folder of recorded searches, and of what else stands there."""
 
-    def __init__(self, options: argparse.Namespace, path: Path) -> None:
-        self._options, self._path = options, path
+    def __init__(self, options: argparse.Namespace) -> None:
+        self._options, self._path = options, Path(options.what)
         self._rows: dict[str, tuple[str, dict[str, Any] | None]] = {}
+        self._stores: dict[str, _Namespaces] = {}
 
     def find(self, name: str) -> Served | None:
-        """The page of the folder itself, or of a thing in it."""
+        """The page of the folder itself, or of a thing in it; of a store, those of its namespaces, too."""
         entries = self._entries()
         if not name:
             return Served(_version(*entries.values()), partial(self._index, entries))
-        path = entries.get(name)
-        return None if path is None else _served(self._options, str(path))
+        first, _, rest = name.partition("/")
+        path = entries.get(first)
+        if path is not None and is_store(path):
+            if first not in self._stores:
+                self._stores[first] = _Namespaces(_inside(self._options, path), f"{first}/")
+            return self._stores[first].find(name if rest else "")
+        return None if path is None or rest else _served(_inside(self._options, path))
 
     def _entries(self) -> dict[str, Path]:
         """What can be shown, the newest first, by its name; no link, which may lead out of the folder."""
         found = []
         for path in self._path.iterdir():
             if not (path.name.startswith(".") or path.is_symlink()):
-                wanted = opens_alone(str(path)) if path.is_dir() else path.name.endswith(ENDINGS)
+                wanted = opens_alone(path) if path.is_dir() else path.name.endswith(ENDINGS)
                 if wanted:
                     found.append((path.stat().st_mtime_ns, path.name, path))
         return {name: path for _, name, path in sorted(found, reverse=True)}
@@ -119,8 +203,7 @@ class _Shelf:
                 rows.append(row)
             if len(rows) == LISTED:
                 break
-        data = {"name": str(self._path), "entries": rows, "more": len([*paths])}
-        return page("index.html", f"Searches: {self._path.name}", plain(data))
+        return _index_page(str(self._path), rows, len([*paths]))
 
     def _row(self, path: Path) -> dict[str, Any] | None:
         """What a row says; of a file that is read already, what was read."""
@@ -135,8 +218,14 @@ class _Shelf:
 def _row_of(path: Path) -> dict[str, Any] | None:
     written = datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat(timespec="seconds")
     row: dict[str, Any] = {"name": path.name, "began": written, "written": written}
-    if path.suffix != ".json":
-        return row
+    if path.suffix == ".json":
+        return _row_of_search(path, row)
+    # Runs are not counted here: a file may hold more than anybody wants to wait for, and a store belongs to its agent.
+    kind = "runs" if path.is_file() else "an experience" if is_store(path) else "a tool graph"
+    return row | {"kind": kind, **({"plan": f"{path.stat().st_size / 1e6:,.1f} MB"} if path.is_file() else {})}
+
+
+def _row_of_search(path: Path, row: dict[str, Any]) -> dict[str, Any] | None:
     found = search_in(path)
     if found is None:
         return None

@@ -1,6 +1,6 @@
 """Copying an experience from one store to another, such as from a folder to a database that several processes share."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from langchain_core.embeddings import Embeddings
-from langgraph.store.base import BaseStore
+from langgraph.store.base import BaseStore, Op, PutOp, Result
 
 from langchain_tooltree.errors import ConfigurationError, MissingExtraError, TrajectoryFormatError, import_extra
 from langchain_tooltree.experience.embeddings import resolve_embeddings
@@ -112,6 +112,23 @@ def _others(source: BaseStore, target: BaseStore, place: Namespace, told: Copied
         elif known.get(item.key) != item.value:
             yield StoreCall(target, "put", (place, item.key, item.value), {"index": False})
             told.others += 1
+
+
+class Looked(BaseStore):
+    """A store that is looked at: what reads is asked of it, and what would change it is left undone."""
+
+    def __init__(self, store: BaseStore) -> None:
+        self._store = store
+
+    def batch(self, ops: Iterable[Op]) -> list[Result]:
+        """What the reads among some operations come to, each in its place."""
+        given = list(ops)
+        found = iter(self._store.batch([each for each in given if not isinstance(each, PutOp)]))
+        return [None if isinstance(each, PutOp) else next(found) for each in given]
+
+    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
+        """The async twin of `batch`, which a command has no need of."""
+        raise NotImplementedError
 
 
 @contextmanager

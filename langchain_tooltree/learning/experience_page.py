@@ -1,5 +1,6 @@
 """What was learnt in one namespace as a page to read: what the page is given. The page is `pages/experience.html`."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from itertools import accumulate
@@ -10,7 +11,7 @@ from langchain_tooltree.cfgm.focus import kept_focus_points
 from langchain_tooltree.cfgm.tips import Tip, all_tips, credited
 from langchain_tooltree.experience.run_page import MAX_LABEL, run_data, texts_of
 from langchain_tooltree.experience.run_page import table as html_table
-from langchain_tooltree.experience.store import JUDGED, TASKS, RunEntry, listing
+from langchain_tooltree.experience.store import JUDGED, TASKS, RunEntry, entry_of, listing
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.flows import Flow
 from langchain_tooltree.learning.learnt import ExperienceStatus, Learnt
@@ -48,7 +49,7 @@ def page_of(learnt: Learnt) -> Flow[str]:
     focus: list[str] = yield from kept_focus_points(store.collection(FOCUS))
     status: ExperienceStatus = yield from learnt.status()
     data = {
-        "namespace": [one_line(label, MAX_LABEL) for label in place],
+        "name": f"Namespace {one_line(' / '.join(place), MAX_LABEL)}",
         "status": {name: value for name, value in asdict(status).items() if name != "agreement"},
         "agreement": asdict(status.agreement)
         | {"share": status.agreement.share, "kappa": status.agreement.kappa, "doubtful": status.agreement.is_doubtful},
@@ -59,6 +60,24 @@ def page_of(learnt: Learnt) -> Flow[str]:
         "edges": _edges(learnt.graph),
     }
     return page("experience.html", f"Experience: {one_line('/'.join(place), MAX_LABEL)}", plain(data))
+
+
+def page_of_runs(name: str, runs: Sequence[Trajectory], left_out: int) -> str:
+    """The runs of a file with their dialogues as one page; `left_out` is how many there are that are not shown."""
+    entries = {run.id: entry_of(run, "") for run in runs}
+    latest = [*reversed(runs)]
+    counts = Counter(entry.outcome for entry in entries.values())
+    data = {
+        "name": f"File {one_line(name, MAX_LABEL)}",
+        "status": {
+            "runs": len(runs) + left_out,
+            "successes": counts["success"],
+            "judged": counts["success"] + counts["failure"],
+        },
+        "runs": _runs(latest, entries, {}),
+        "left_out": left_out,
+    }
+    return page("experience.html", f"Runs: {one_line(name, MAX_LABEL)}", plain(data))
 
 
 def _runs(

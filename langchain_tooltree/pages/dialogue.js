@@ -91,3 +91,54 @@ function runInto(into, run, link) {
   into.append(list);
   return list;
 }
+// A run with a bar to find things in it; the ids of its controls begin with `prefix`.
+function reader(into, run, link, prefix = "") {
+  const bar = make("div", undefined, "bar reader"), controls = {};
+  const named = (id, element) => { element.id = prefix + id; controls[id] = element; return element; };
+  const button = (id, text) => { const made = named(id, make("button", text)); made.type = "button"; return made; };
+  bar.setAttribute("role", "toolbar");
+  bar.setAttribute("aria-label", "Dialogue");
+  const input = named("find", make("input")), label = make("label", "Find in what was said", "unseen");
+  label.htmlFor = input.id;
+  Object.assign(input, { type: "search", placeholder: "Find in what was said", autocomplete: "off", spellcheck: false });
+  const next = button("next", "Next"), hitsShown = named("hits", make("span", undefined, "dim"));
+  hitsShown.setAttribute("role", "status");
+  const off = button("off", "Next that went wrong"), unfold = button("unfold", "Unfold all");
+  bar.append(label, input, next, hitsShown, make("span", undefined, "gap"), off, unfold);
+  into.append(bar);
+  const list = runInto(into, run, link), boxes = [...list.children], wrong = boxes.filter((box) => box.matches(".failed, .off"));
+  const texts = run.said.map((item) => JSON.stringify(item).toLowerCase());
+  let hits = [], hit = -1, wrongAt = -1;
+  const show = (box) => {
+    for (const other of boxes) other.classList.toggle("found", other === box);
+    for (const details of box.querySelectorAll("details")) if (hits.includes(box)) details.open = true;
+    box.scrollIntoView({ block: "center" });
+    box.focus({ preventScroll: true });
+  };
+  const further = () => {
+    if (!hits.length) return;
+    hit = (hit + 1) % hits.length;
+    hitsShown.textContent = hit + 1 + " of " + hits.length;
+    show(hits[hit]);
+  };
+  input.addEventListener("input", () => {
+    const wanted = input.value.trim().toLowerCase(), quoted = JSON.stringify(wanted).slice(1, -1);
+    hits = wanted ? boxes.filter((_, number) => texts[number].includes(quoted)) : [];
+    hit = -1;
+    next.disabled = !hits.length;
+    hitsShown.textContent = wanted ? hits.length + " found" : "";
+  });
+  input.addEventListener("keydown", (event) => { if (event.key === "Enter") further(); });
+  next.disabled = true;
+  next.onclick = further;
+  off.disabled = !wrong.length;
+  off.onclick = () => { wrongAt = (wrongAt + 1) % wrong.length; show(wrong[wrongAt]); };
+  unfold.setAttribute("aria-pressed", false);
+  unfold.onclick = () => {
+    const open = unfold.getAttribute("aria-pressed") !== "true";
+    unfold.setAttribute("aria-pressed", open);
+    unfold.textContent = open ? "Fold all" : "Unfold all";
+    for (const details of list.querySelectorAll("details")) details.open = open;
+  };
+  return { list, boxes };
+}

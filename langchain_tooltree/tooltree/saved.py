@@ -1,4 +1,4 @@
-"""Searches as files: the form that the command line reads, and a folder in which each search has its file.
+"""Searches as files: how they are written and read, and a folder in which each search has its file.
 
 A file is written while its search runs, so that one can look on, and at its end. It appears whole or not at all.
 """
@@ -10,8 +10,8 @@ import os
 import re
 import tempfile
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,7 @@ from typing import Any
 
 from langchain_tooltree.errors import ConfigurationError, described
 from langchain_tooltree.flows import Flow, TwinStep
-from langchain_tooltree.text import digest, plain
+from langchain_tooltree.text import digest, one_line, plain
 from langchain_tooltree.tooltree.result import SearchResult
 
 logger = logging.getLogger(__name__)
@@ -52,6 +52,54 @@ _failing: set[Path] = set()
 def as_saved(result: SearchResult) -> dict[str, Any]:
     """A search as data for a file."""
     return {"version": FORM, "answer": result.answer.text if result.answer else None, **result.to_dict()}
+
+
+def read_search(path: Path) -> dict[str, Any] | None:
+    """A search that was written as JSON; `None` if it is something else.
+
+    Raises:
+        ConfigurationError: If it has another form than this version reads, or lacks what is always there. The rest is
+            seen where it is used: see `undamaged`.
+    """
+    found = search_in(path)
+    if found is not None and found.setdefault("version", FORM) != FORM:
+        msg = f"{path} holds a search in form {found['version']!r}; this version reads form {FORM}. Search again."
+        raise ConfigurationError(msg)
+    if found is not None:
+        with undamaged(path):
+            ends = [found["nodes"][node]["id"] for node in (0, *found["best"])]
+            for value, kind in ((found["query"], str), (found["stop_reason"], str), *((each, int) for each in ends)):
+                if not isinstance(value, kind):
+                    msg = f"{value!r:.40} is no {kind.__name__}"
+                    raise TypeError(msg)
+            dict(found["cost"])
+    return found
+
+
+def search_in(path: Path) -> dict[str, Any] | None:
+    """What looks like a search in a file; `None` if nothing does."""
+    try:
+        with path.open(encoding="utf-8-sig") as file:
+            first = file.readline()
+            # A document on many lines is read whole, but not a large file with a run on each line.
+            found = json.loads(first + (file.read() if first.strip() == "{" else ""))
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) and {"nodes", "best"} <= found.keys() else None
+
+
+@contextmanager
+def undamaged(path: Path) -> Iterator[None]:
+    """Says in words what is wrong with a search that cannot be shown: a file may hold anything.
+
+    Raises:
+        ConfigurationError: In place of what reading a damaged search raises.
+    """
+    try:
+        yield
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        msg = f"{path} is no search as SearchResult.to_dict() gives it ({type(error).__name__}: {error})."
+        raise ConfigurationError(one_line(msg, 300)) from error
 
 
 def folder_named(folder: str | os.PathLike[str] | None) -> Path | None:

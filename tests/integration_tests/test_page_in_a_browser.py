@@ -485,6 +485,8 @@ def test_an_experience_is_filtered_and_leads_into_its_runs_and_back(browser: Bro
     browser.run("new Promise((done) => setTimeout(done, 50))")
     assert browser.run("[$('overview').hidden, document.activeElement.id]") == [True, "task"]
     assert "Anomaly, error: It is closed." in browser.run("$('one').innerText")
+    browser.press("/", *"closed", "Enter")
+    assert browser.run("[$('said-hits').textContent, document.activeElement.tagName]") == ["1 of 1", "SECTION"]
     assert browser.run(CONTRASTS) == []
     browser.press("Escape")
     browser.run("new Promise((done) => setTimeout(done, 50))")
@@ -508,7 +510,7 @@ def test_hostile_words_in_an_experience_are_shown_and_never_run(browser: Browser
     browser.open(file, width=width)
     fits = "document.documentElement.scrollWidth <= innerWidth"
     show_all = f"(async () => {{ const wide = []; $('more').click(); if (!({fits})) wide.push(-1); "
-    show_all += "for (let number = 0; number < runs.length; number++) { location.hash = 'run=' + number; "
+    show_all += "for (let number = 0; number < runs.length; number++) { location.hash = addressOf(runs[number].id); "
     show_all += "await new Promise((done) => addEventListener('hashchange', done, { once: true })); "
     show_all += f"if (!({fits})) wide.push(number); }} return wide; }})()"
     assert browser.run("runs.length") == len(HOSTILE)

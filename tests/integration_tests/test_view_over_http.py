@@ -19,13 +19,22 @@ import pytest
 from browser import PROGRAM, SHELL, Browser
 from travel import APART, BOOKING, EFFECTS, Agency, TravelPolicy
 
-from langchain_tooltree import demo, search
+from langchain_tooltree import ChromaStore, Experience, SITGraph, Trajectory, demo, dump_trajectories, search
 from langchain_tooltree.cli import main
 from langchain_tooltree.testing import OfflineChatModel
 from tests.internals.hall import REFUSED, STOPPED, Terminal, view_module
 from tests.internals.tooltree import saved_module
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\u202e\ud800 {data}"
+
+
+@pytest.fixture(scope="module")
+def runs() -> list[Trajectory]:
+    """Three runs that went well."""
+    call = {"id": "c", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    said = [{"role": "assistant", "tool_calls": [call]}, {"role": "tool", "tool_call_id": "c", "content": "seen"}]
+    tasks = ("Do it.", "Leave it.", "Do it again.")
+    return [Trajectory.from_chat([{"role": "user", "content": each}, *said], id=each, success=True) for each in tasks]
 
 
 class Viewer:
@@ -103,8 +112,62 @@ def test_a_folder_lists_its_searches_with_a_page_of_each(viewer: Viewer, told: P
     assert viewer.new(f"/{row['name']}")["data"]["stop_reason"] == "solved"
     version = viewer.new()["version"]
     assert viewer.ask(f"/?since={version}")[0] == 204
-    status, _, said = viewer.ask("/runs.jsonl")
-    assert (status, said.partition(":")[0]) == (404, f"There is no page of {told / 'runs.jsonl'}")
+    assert [run["task"] for run in viewer.new("/runs.jsonl")["data"]["runs"]] == ["Hi"]
+
+
+def test_a_folder_lists_graphs_and_experiences_too_and_nothing_is_written_there(
+    tmp_path: Path, runs: list[Trajectory]
+) -> None:
+    SITGraph.from_trajectories(runs).save(tmp_path / "graph")
+    with ChromaStore(tmp_path / "experience") as store:
+        users = Experience(store, namespace=("tooltree", "{user_id}"))
+        for user in ("ann", "b/b"):
+            users.within(user_id=user).learn(runs[0])
+        begun = {"writes": 1, "at": 0.0, "doing": "delete", "runs": [runs[0].id]}  # by somebody who was killed
+        store.put(("tooltree", "ann", "writers"), "killed", begun, index=False)
+    with viewing(tmp_path) as viewer:
+        rows = {row["name"]: row["kind"] for row in viewer.new()["data"]["entries"]}
+        assert rows == {"graph": "a tool graph", "experience": "an experience"}
+        inside = viewer.new("/experience")
+        spaces = {row["name"]: row["plan"] for row in inside["data"]["entries"]}
+        assert spaces == dict.fromkeys(["experience/tooltree/ann", "experience/tooltree/b%2Fb"], "1 runs: 1 success")
+        for _ in range(2):  # which opens the store, and is no news
+            assert viewer.new("/experience%2Ftooltree%2Fann")["data"]["status"]["in_graph"] == 1
+        assert viewer.ask(f"/experience?since={inside['version']}")[0] == 204
+        with ChromaStore(tmp_path / "experience") as store:
+            Experience(store, namespace=("tooltree", "{user_id}")).within(user_id="ann").learn(runs[1])
+        assert viewer.new("/experience", inside["version"])["data"]["entries"][0]["plan"] == "2 runs: 2 success"
+        for name in ("/experience/tooltree", "/experience/tooltree/eve", "/graph/x", "/experience/../graph"):
+            assert viewer.ask(name)[0] == 404
+
+
+@pytest.mark.skipif(not (PROGRAM and SHELL), reason="no chromium is installed")
+def test_a_file_of_runs_grows_in_the_browser_and_who_reads_goes_on_reading(
+    tmp_path: Path, runs: list[Trajectory]
+) -> None:
+    file, rows = tmp_path / "runs.jsonl", "document.querySelectorAll('.run').length"
+    dump_trajectories(runs, file)
+    first, *later = file.read_text().splitlines(keepends=True)
+    file.write_text(first)
+    with viewing(file) as viewer, Browser(tmp_path / "profile") as browser:
+        browser.open(viewer.address)
+        assert browser.run("[$('title').innerText, $('tipped').hidden, $('followed').hidden]") == [
+            "What was done",
+            True,
+            True,
+        ]
+        browser.run("$('find').value = 'do', $('find').dispatchEvent(new Event('input'))")
+        browser.run("document.querySelector('.run').focus()")
+        with file.open("a") as lines:
+            lines.write("".join(later))
+        until(browser, f"{rows} === 2")  # of three, one is not about what is looked for
+        assert browser.run("document.activeElement.dataset.run") == runs[0].id
+        browser.press("Enter")
+        until(browser, "!$('one').hidden")
+        dump_trajectories([runs[1], runs[2], runs[0].judged(False, "Too slow.")], file)
+        until(browser, "$('run').innerText.includes('Too slow.')")
+        file.write_text("{]")
+        until(browser, "$('one').innerText.includes('is not JSON')")
 
 
 def test_a_page_may_ask_its_own_server_alone_and_nobody_may_embed_it(viewer: Viewer) -> None:

@@ -88,12 +88,18 @@ def test_a_search_is_drawn_to_a_file_by_its_ending(tmp_path, capsys, result, end
     assert "--force" in shown(capsys, tmp_path / "search.json", "--draw", picture, code=REFUSED)
 
 
+@pytest.mark.slow
 def test_what_cannot_be_drawn_is_told_with_what_can(tmp_path, capsys, result):
     SITGraph.from_trajectories([run_of(1)]).save(tmp_path / "graph")
     shown(capsys, tmp_path / "graph", "--draw", tmp_path / "graph.svg")
     assert (tmp_path / "graph.svg").read_text(encoding="utf-8").startswith("<svg ")
     shown(capsys, tmp_path / "graph", "--draw", tmp_path / "graph.html")
     assert (tmp_path / "graph.html").read_text(encoding="utf-8").startswith("<!doctype html>")
+    dump_trajectories([run_of(1), run_of(2), run_of(1)], tmp_path / "runs.jsonl")  # of one, two versions
+    shown(capsys, tmp_path / "runs.jsonl", "--draw", tmp_path / "runs.html")
+    assert (tmp_path / "runs.html").read_text(encoding="utf-8").count('"outcome":"success"') == 2
+    told = shown(capsys, tmp_path / "runs.jsonl", "--draw", tmp_path / "runs.svg", code=REFUSED)
+    assert "It can be drawn to .html." in told
     told = shown(capsys, tmp_path / "graph", "--draw", tmp_path / "graph.png", code=REFUSED)
     assert "must end with one of .html, .svg, .mmd" in told
 
@@ -110,15 +116,13 @@ def test_a_browser_is_given_a_page_of_a_search_of_a_graph_and_of_a_folder(tmp_pa
     monkeypatch.setattr("langchain_tooltree.cli.view.serve", looked_at_once)
     (tmp_path / "search.json").write_text(json.dumps(result.to_dict()))
     SITGraph.from_trajectories([run_of(1)]).save(tmp_path / "graph")
-    for what in ("search.json", "graph", "."):
+    dump_trajectories([run_of(1)], tmp_path / "runs.jsonl")
+    for what in ("search.json", "graph", "runs.jsonl", "."):
         assert main(["view", str(tmp_path / what)]) == 0
         told, place, _ = capsys.readouterr().out.splitlines()
         assert told == "Open this address in a browser:"
         assert pages[-1] == place
         assert served[-1].startswith("<!doctype html>")
-    dump_trajectories([run_of(1)], tmp_path / "runs.jsonl")
-    assert main(["view", str(tmp_path / "runs.jsonl")]) == REFUSED
-    assert "view is for searches and graphs" in capsys.readouterr().err
 
 
 def test_a_search_in_another_form_and_a_damaged_one_are_refused_in_one_line(tmp_path, capsys, result):
@@ -167,6 +171,12 @@ def test_a_folder_with_an_experience_is_shown_by_namespace(tmp_path, capsys):
     [ann, bob] = document(capsys, tmp_path / "experience")["namespaces"]
     assert (ann["namespace"], bob["outcomes"]) == (["tooltree", "ann"], {"success": 1})
     assert ann["runs"] == [{"id": "run 1", "outcome": "success", "task": "Do [job] 1."}]
+    picture = tmp_path / "page.html"
+    assert "holds 2 namespaces" in shown(capsys, tmp_path / "experience", "--draw", picture, code=REFUSED)
+    with ChromaStore(tmp_path / "experience") as store:
+        Experience(store, namespace=("tooltree", "{user_id}")).within(user_id="bob").forget(run="run 1")
+    shown(capsys, tmp_path / "experience", "--draw", picture)
+    assert "tooltree / ann" in picture.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
