@@ -8,11 +8,16 @@ function readColours() {
   for (const name of ["page", "ink", "dim", "line", "box", "score", "way", "plan", "other", "otherbox", "open", "edge", "found", "focus"])
     colours[name] = style.getPropertyValue("--" + name).trim();
 }
+function onColours(then) {
+  for (const kind of ["prefers-color-scheme: dark", "forced-colors: active"])
+    matchMedia("(" + kind + ")").addEventListener("change", () => { readColours(); then(); });
+}
 let waiting = false, pixels = 1, painted = 0;
 function draw() {
   if (!waiting) { waiting = true; requestAnimationFrame(paint); }
 }
 function fitCanvas() {
+  x0 += (stage.clientWidth - canvas.width / pixels) / 2; y0 += (stage.clientHeight - canvas.height / pixels) / 2; // its middle stays
   pixels = window.devicePixelRatio || 1;
   canvas.width = Math.max(1, Math.round(stage.clientWidth * pixels));
   canvas.height = Math.max(1, Math.round(stage.clientHeight * pixels));

@@ -211,26 +211,28 @@ def test_every_control_has_a_name_and_can_be_reached(browser: Browser, story: Pa
     browser.open(story)
     assert {("slider", "Step"), ("application", "Search tree"), ("button", "Larger")} <= names_of_controls(browser)
     assert {"find", "fold", "unfold", "out", "in", "fit", "tree", "play", "when"} <= reached_by_tab(browser)
-    assert browser.run(WALK) == 8
+    assert browser.run(f"{WALK}(0, select, () => selected, [{ARROWS}])") == 8
     browser.open(tools_graph)
     names = {("slider", "Edges drawn"), ("application", "Tool graph"), ("searchbox", "Edges of tools with this name")}
     assert names <= names_of_controls(browser)
     assert {"tool", "state", "most", "out", "in", "fit", "graph"} <= reached_by_tab(browser)
+    assert browser.run(f"{WALK}(start, show, () => chosen, [{ARROWS}, 'e'])") == 5 + 6, "tools and edges"
 
 
-WALK = """(() => {
-  const reached = new Set([0]), open = [0];
+WALK = """((first, go, where, keys) => {
+  const reached = new Set([first]), open = [first];
   while (open.length) {
     const from = open.pop();
-    for (const key of ["ArrowRight", "ArrowLeft", "ArrowUp", "ArrowDown"]) {
-      select(from);
-      tree.dispatchEvent(new KeyboardEvent("keydown", { key }));
-      if (!reached.has(selected)) { reached.add(selected); open.push(selected); }
+    for (const key of keys) {
+      go(from);
+      stage.dispatchEvent(new KeyboardEvent("keydown", { key }));
+      if (!reached.has(where())) { reached.add(where()); open.push(where()); }
     }
   }
   return reached.size;
-})()"""
-"""How many nodes the arrow keys lead to."""
+})"""
+"""How many things keys lead to from the first, given by how to go to one and which one is chosen."""
+ARROWS = "'ArrowRight', 'ArrowLeft', 'ArrowUp', 'ArrowDown'"
 
 
 @pytest.mark.parametrize("width", [1280, 400])
@@ -380,7 +382,7 @@ CONTRASTS = """(() => {
     return colour;
   };
   for (const [least, fore, back] of [
-    [4.5, "ink dim score open", "page box found plan otherbox"], [4.5, "page", "way other"],
+    [4.5, "ink dim score open way", "page box found plan otherbox"], [4.5, "page", "way other"],
     [3, "line way other focus", "page box"],
   ]) for (const a of fore.split(" ")) for (const b of back.split(" "))
     if (ratio(painted(a), painted(b)) < least) low.add(a + " on " + b);
