@@ -16,7 +16,7 @@ from langchain_tooltree.errors import ConfigurationError, MissingExtraError, did
 from langchain_tooltree.models import inner_config, resolve_model
 from langchain_tooltree.toolbox.bounded import run_bounded
 from langchain_tooltree.toolbox.entries import DOMAINS, Entry, RefusedError, all_entries, perform, refusal
-from langchain_tooltree.tooltree.tools import ToolCard, ToolLibrary
+from langchain_tooltree.tooltree.tools import EXAMPLES, ToolLibrary
 
 logger = logging.getLogger(__name__)
 
@@ -35,8 +35,8 @@ class Toolbox(ToolLibrary):
         left_out: The tools that cannot be used, with what each lacks.
     """
 
-    def __init__(self, tools: Iterable[BaseTool], cards: Iterable[ToolCard], left_out: Mapping[str, str]) -> None:
-        super().__init__(tools, cards)
+    def __init__(self, tools: Iterable[BaseTool], left_out: Mapping[str, str]) -> None:
+        super().__init__(tools)
         self.effects: dict[str, str] = dict.fromkeys(self.names, "read")
         self.left_out = dict(left_out)
 
@@ -63,12 +63,12 @@ def chosen(wanted: Iterable[str], settings: dict[str, Any]) -> Toolbox:
                 left_out[entry.name] = _lacks(*lacking)
     if left_out:
         told = "; ".join(f"{name} ({reason})" for name, reason in left_out.items())
-        logger.warning("The toolbox has left out %d tools: %s.", len(left_out), told)
+        logger.warning("The toolbox has left out %s.", told)
     if not usable:
         msg = f"None of these tools can be used: {'; '.join(f'{name}: {why}' for name, why in left_out.items())}."
         raise ConfigurationError(msg)
     tools = [tool_of(entry, settings) for entry in usable.values()]
-    return Toolbox(tools, [ToolCard(each.name, "", examples=each.examples) for each in usable.values()], left_out)
+    return Toolbox(tools, left_out)
 
 
 def _checked(settings: dict[str, Any]) -> dict[str, Any]:
@@ -143,6 +143,7 @@ def tool_of(entry: Entry, settings: Mapping[str, Any]) -> StructuredTool:
         args_schema=schema,
         func=_with_arguments(call, get_fields(schema)),
         tags=[entry.domain],
+        metadata={EXAMPLES: entry.examples},
         handle_tool_error=True,
     )
 

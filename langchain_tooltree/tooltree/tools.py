@@ -36,6 +36,9 @@ logger = logging.getLogger(__name__)
 MAX_EXAMPLES = 3
 """Examples of a card: the tool cards of the paper's ACL-format version have up to three."""
 
+EXAMPLES = "tooltree_examples"
+"""Where a tool's metadata holds the examples of its card."""
+
 MAX_PROBLEMS = 5
 """Invalid arguments that a model is shown of one call: a call with more is better written from the start."""
 
@@ -73,13 +76,17 @@ class ToolCard:
 
     @classmethod
     def from_tool(cls, tool: BaseTool) -> "ToolCard":
-        """A card of a LangChain tool: its `tags` are domains, its function's return annotation the output schema."""
+        """A card of a LangChain tool: its `tags` are domains, its function's return annotation the output schema.
+
+        Ready tools bring examples in their `metadata`, so that they keep them in any list of tools.
+        """
         return cls(
             name=tool.name,
             description=tool.description,
             domains=tuple(tool.tags or ()),
             input_schema=convert_to_openai_tool(tool)["function"].get("parameters", {}),
             output_schema=_output_schema(tool),
+            examples=(tool.metadata or {}).get(EXAMPLES, ()),
         )
 
     def enriched(self, other: "ToolCard") -> "ToolCard":
@@ -130,7 +137,8 @@ class ToolLibrary(Sequence[BaseTool]):
             self.by_name[tool.name] = tool
             card = tools.card(tool.name) if isinstance(tools, ToolLibrary) else ToolCard.from_tool(tool)
             self._cards[tool.name] = card
-            self._told[tool.name] = tools.told(tool.name) if isinstance(tools, ToolLibrary) else {}
+            brought = {"examples": list(card.examples)} if card.examples else {}
+            self._told[tool.name] = tools.told(tool.name) if isinstance(tools, ToolLibrary) else brought
         if not self.by_name:
             msg = "There are no tools to plan with. Pass at least one LangChain tool."
             raise ToolDefinitionError(msg)

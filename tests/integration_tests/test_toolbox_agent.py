@@ -159,3 +159,7 @@ def test_one_more_tool_goes_beside_them(box):
 
     library = ToolLibrary([*box, my_tool])
     assert len(library) == len(box) + 1
+    assert library.card("calculator") == box.card("calculator")
+    assert library.told("calculator") == {
+        "examples": [{"expression": "12.5 * (3 + 4) / 2"}, {"expression": "sqrt(2) ^ 5"}]
+    }
