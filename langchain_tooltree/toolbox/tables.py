@@ -147,6 +147,7 @@ def _written(result: Any) -> str:
     rows = result.project("COLUMNS(*)::VARCHAR").limit(MAX_ROWS + 1).fetchall()
     lines = [" | ".join(one_line(name, MAX_CELL) for name in result.columns)]
     lines += [" | ".join(one_line(value or "", MAX_CELL) for value in row) for row in rows[:MAX_ROWS]]
+    lines += ["[no rows]"] * (not rows)
     lines += [f"[more rows: the first {MAX_ROWS} are shown; aggregate, or use LIMIT and OFFSET]"] * (
         len(rows) > MAX_ROWS
     )

@@ -60,6 +60,7 @@ ANSWERS = [
         {"sql": "SELECT TIMESTAMPTZ '2026-01-01 10:00Z' AS t, NULL AS n, INTERVAL 3 DAY AS i", "files": ["sales.csv"]},
         "t | n | i\n2026-01-01 10:00:00+00 |  | 3 days",
     ),
+    ("query_tables", {"sql": "FROM sales WHERE amount > 99", "files": ["sales.csv"]}, "region | amount\n[no rows]"),
     ("find_pattern", {"pattern": r"(\d+)-(\d+)", "text": "a 12-34"}, "'12-34' at 2, groups ('12', '34')"),
     ("find_pattern", {"pattern": "b+", "text": "abbc", "replacement": "x"}, "1 replaced:\naxc"),
     ("find_pattern", {"pattern": "z", "text": "abc"}, "There is no match."),
