@@ -64,9 +64,12 @@ class Chart(Picture):
         file.write_text(svg.replace("</style>", style, 1), encoding="utf-8")
 
     def mark(self, x: float, y: float, series: str, shape: str = "circle", size: float = DOT) -> None:
-        """A mark of a series around a point; a `ring` is hollow."""
+        """A mark of a series around a point; a `ring` is hollow, a `cross` says that something failed."""
         if shape == "circle":
             self.circle(x, y, size, f"s-{series}")
+        elif shape == "cross":
+            ends = [(x + size * across, y + size * down) for across, down in ((-1, -1), (1, 1), (-1, 1), (1, -1))]
+            self.line(path("M", ends[0], "L", ends[1], "M", ends[2], "L", ends[3]), f"l-{series}", width=1.8)
         elif shape == "ring":
             left, right, arc = (x - size, y), (x + size, y), f"A {size} {size} 0 0 1"
             self.line(path("M", left, arc, right, arc, left), f"l-{series}", width=1.8)
@@ -149,11 +152,16 @@ def draw_price(told: Mapping[str, Any], file: Path) -> None:
     """The model calls of each task, as `price --json` tells them: plain, the default effort, and the paper's form."""
     tasks = told["tasks"]
     words = "; ".join(
-        f"{task}: " + ", ".join(f"{name} {row[key]['calls']}" for key, (_, _, name) in PLANNERS.items())
+        f"{task}: "
+        + ", ".join(
+            f"{name} {row[key]['calls']}{'' if row[key]['solved'] else ' (not solved)'}"
+            for key, (_, _, name) in PLANNERS.items()
+        )
         for task, row in tasks.items()
     )
     chart = Chart("Model calls of one request", words)
-    chart.legend(HEAD - 14, list(PLANNERS.values()))
+    failed = any(not row[key]["solved"] for row in tasks.values() for key in PLANNERS)
+    chart.legend(HEAD - 14, [*PLANNERS.values(), *([("plain", "cross", "not solved")] if failed else [])])
     panel = Panel(120, HEAD, WIDTH - 130, HEAD + ROW * len(tasks), (0.9, 110), (len(tasks), 0), log=True)
     chart.ticks(panel, _numbers(1, 2, 5, 10, 20, 50, 100), {})
     chart.named(panel, "", "model calls, logarithmic; at the right: plain / search / paper")
@@ -162,8 +170,9 @@ def draw_price(told: Mapping[str, Any], file: Path) -> None:
         calls = [row[planner]["calls"] for planner in PLANNERS]
         chart.text(panel.left - 8, y + 4, task.replace("_", " "), "ink", size=TEXT, anchor="end")
         chart.line(path("M", (panel.x(min(calls)), y), "L", (panel.x(max(calls)), y)), "line")
-        for number, (series, shape, _) in zip(calls, PLANNERS.values(), strict=True):
-            chart.mark(panel.x(number), y, series, shape, 1.5 * DOT if shape == "ring" else DOT)
+        for planner, (series, shape, _) in PLANNERS.items():
+            drawn = shape if row[planner]["solved"] else "cross"
+            chart.mark(panel.x(row[planner]["calls"]), y, series, drawn, 1.5 * DOT if drawn == "ring" else DOT)
         chart.text(panel.right + 12, y + 4, " / ".join(map(str, calls)), "ink", size=TEXT)
     chart.write(file, panel.bottom + 44)
 

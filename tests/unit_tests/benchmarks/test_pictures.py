@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Iterator
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -12,6 +13,7 @@ from tests.benchmarks.pictures import draw_compare, draw_next_tool, draw_price, 
 
 DOCS = Path(__file__).parents[3] / "cookbook" / "docs"
 TABLES = (DOCS / "figures.md").read_text(encoding="utf-8")
+SECTIONS = TABLES.split("\n## ")[1:]
 PICTURES = sorted((DOCS / "images" / "figures").glob("*.svg"))
 SVG = "{http://www.w3.org/2000/svg}"
 DARK = re.compile(r"@media\(prefers-color-scheme:dark\)\{((?:[^{}]*\{[^{}]*\})*)\}")
@@ -24,7 +26,7 @@ LEARNERS = ("sitgraph", "w/o state", "bigram", "trigram", "retrieval3", "knn", "
 DRAWN: dict[str, tuple[Callable[[Path], None], str]] = {
     "price": (
         lambda file: draw_price({"tasks": {"hello": {"plain": _c(1), "balanced": _c(2), "paper": _c(73)}}}, file),
-        "hello: plain agent 1, with the search 2, settings of the paper 73",
+        "hello: plain agent 1 (not solved), with the search 2, settings of the paper 73",
     ),
     "recorded": (
         lambda file: draw_recorded({"policies": {"a-star": ROW}, "sensitivity": {"realist": {"a-star": ROW}}}, file),
@@ -52,8 +54,8 @@ DRAWN: dict[str, tuple[Callable[[Path], None], str]] = {
 }
 
 
-def _c(calls: int) -> dict[str, int]:
-    return {"calls": calls}
+def _c(calls: int) -> dict[str, Any]:
+    return {"calls": calls, "solved": calls > 1}
 
 
 @pytest.mark.parametrize("name", DRAWN)
@@ -64,6 +66,12 @@ def test_a_picture_says_its_figures_and_is_the_same_twice(name: str, tmp_path: P
     svg = (tmp_path / "a.svg").read_text()
     assert told in words_of(svg)
     assert svg == (tmp_path / "b.svg").read_text()
+
+
+def test_each_section_of_figures_says_when_it_was_measured() -> None:
+    undated = [section.splitlines()[0] for section in SECTIONS if not re.search(r"; 20\d\d-\d\d-\d\d\.", section)]
+    assert len(SECTIONS) > 5
+    assert undated == []
 
 
 def test_each_benchmark_with_a_picture_has_one_in_the_page_of_figures() -> None:
