@@ -105,7 +105,7 @@ def measure_graph(world: World, path: Path, count: int) -> dict[str, Any]:
     loaded = time.perf_counter() - begin
     questions = list(world.questions(count))
     begin = time.perf_counter()
-    graph._fit()
+    graph._fit(once=True)
     fitted = time.perf_counter() - begin
     recommender = Recommender(graph._graph, DEFAULT_ALPHA, 1, graph._graph.fit)
     procedural, first, contextual = [], [], []
