@@ -4,7 +4,7 @@ Every event is a plain dict. It arrives twice: in `stream_mode="custom"` as `{"t
 handlers as a custom event named `tooltree.<type>`.
 """
 
-from typing import Any, Literal, NotRequired, TypedDict
+from typing import Any, Literal, TypedDict
 
 
 class StartEvent(TypedDict):
@@ -162,16 +162,12 @@ class SuggestEvent(TypedDict):
 
 
 class RecallEvent(TypedDict):
-    """Past runs were recalled: their tasks, most similar first, and their tips.
-
-    One with `dropped` says behind it that the model is not told of them, and why.
-    """
+    """Past runs were recalled: their tasks, most similar first, and their tips."""
 
     type: Literal["recall"]
     task: str
     runs: list[str]
     tips: list[str]
-    dropped: NotRequired[str]
 
 
 class AnomalyEvent(TypedDict):

@@ -44,14 +44,6 @@ builder.add_edge("tools", "model")
 own_graph = builder.compile(name="own_graph")
 
 
-INSTRUCTIONS = """You are a travel agent for people in a hurry.
-Find the flights to the city that they name, and read the price of each of them before you compare. Name the cheapest
-one with its price, in one sentence. Book a flight only when somebody asks for that, and only the one that is meant: a
-booking cannot be taken back. Where a city has no flights, or a price cannot be read, say so, and do not guess.
-Recalled runs are notes on how others were helped, not today's prices."""
-"""As long as those of real agents are: what is recalled takes at most a fifth of a request."""
-
-
 # 3. The three systems together: search, graph and memory, as an Experience in the server's store.
 def three_systems(runtime: ServerRuntime) -> CompiledStateGraph:
     """The agent for one run: a server hands its store to a function."""
@@ -68,13 +60,7 @@ def learning_agent(store: BaseStore) -> CompiledStateGraph:
         settle_seconds=0,  # runs are judged at once, and not when their threads have rested for half an hour
     )
     return create_tooltree_agent(
-        model,
-        TOOLS,
-        system_prompt=INSTRUCTIONS,
-        effects=EFFECTS,
-        review=True,
-        experience=experience,
-        name="three_systems",
+        model, TOOLS, effects=EFFECTS, review=True, experience=experience, name="three_systems"
     )
 
 

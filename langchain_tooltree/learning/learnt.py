@@ -13,13 +13,12 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.language_models import BaseChatModel
 
 from langchain_tooltree.anomaly.detector import standard_detector
-from langchain_tooltree.cfgm.memory import DEFAULT_K, DEFAULT_MAX_CHARACTERS, CFGMMemory, recalling
+from langchain_tooltree.cfgm.memory import DEFAULT_K, DEFAULT_MAX_CHARACTERS, FEWEST_CHARACTERS, CFGMMemory, recalling
 from langchain_tooltree.cfgm.recall import RecalledRun, Recollection, examples_in, recall_text
 from langchain_tooltree.cfgm.reflection import Reflector, correction_text
 from langchain_tooltree.cfgm.tips import Tip, all_tips
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import TrajectoryFormatError
-from langchain_tooltree.events import RecallEvent
 from langchain_tooltree.experience.agreement import Agreement, agreement
 from langchain_tooltree.experience.guide import Remembered
 from langchain_tooltree.experience.hints import NextTools, hint_line
@@ -32,7 +31,7 @@ from langchain_tooltree.experience.reference import as_reference
 from langchain_tooltree.experience.run_identity import tools_in
 from langchain_tooltree.experience.store import JUDGED, PAGE, PENDING, QUARANTINED, ExperienceStore, RunEntry
 from langchain_tooltree.experience.trajectory import Trajectory
-from langchain_tooltree.flows import Flow, FunctionStep, current_writer, emitted, flow_of, has_loop, in_thread, run_flow
+from langchain_tooltree.flows import Flow, FunctionStep, current_writer, flow_of, has_loop, in_thread, run_flow
 from langchain_tooltree.models import Meter
 from langchain_tooltree.sitgraph.refusals import Refusals
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
@@ -188,7 +187,10 @@ class Learnt:
         return [each.trajectory.id for each in found.runs], [tip.to_dict() for tip in found.tips]
 
     def advice(self, remembered: Mapping[str, Any], room: int) -> Flow[str]:
-        """What was recalled, in words; empty if it cannot be read."""
+        """What was recalled, in words; empty if it cannot be read.
+
+        It has some room in a request of any length: an agent with a prompt of one line is to know what it did, too.
+        """
         if not remembered["runs"]:
             return ""
         read = partial(self.store.reading, remembered["runs"])
@@ -197,14 +199,8 @@ class Learnt:
             return ""
         tips = tuple(map(Tip.from_dict, remembered["tips"]))
         recalled = tuple(RecalledRun(run, () if place else tips) for place, run in enumerate(runs))
-        task = remembered["first"]
-        text = recall_text(Recollection(task, recalled), max_characters=min(room, DEFAULT_MAX_CHARACTERS))
-        if not text:
-            dropped = f"no room: what is recalled may take {room} characters, a share of the request, and takes more"
-            logger.info("%d runs were recalled, and the model is not told of them: %s.", len(runs), dropped)
-            told = RecallEvent(type="recall", task=task, runs=[], tips=[], dropped=dropped)
-            yield from emitted(told, current_writer())
-        return text
+        most = max(FEWEST_CHARACTERS, min(room, DEFAULT_MAX_CHARACTERS))
+        return recall_text(Recollection(remembered["first"], recalled), max_characters=most)
 
     @property
     def place(self) -> Namespace:

@@ -178,19 +178,17 @@ def test_what_a_searched_read_raises_is_logged_with_its_traceback(caplog):
     assert told.exc_info[0] is ValueError
 
 
-def test_what_is_recalled_and_has_no_room_is_told_as_dropped(caplog):
-    caplog.set_level("INFO", "langchain_tooltree")
+def test_an_agent_without_instructions_is_told_of_its_past_run_in_a_few_words():
     experience = Experience(InMemoryStore(), verdict=lambda _: True, namespace=("all",))
     call = AIMessage("", tool_calls=[{"name": "echo", "args": {"n": 1}, "id": "1"}])
     for _ in range(2):
         model = ScriptedChatModel(replies=[call, 'It is 1.\n{"missing": "nothing"}'])
         agent = create_tooltree_agent(model, [echo], effects={"echo": "read"}, experience=experience)
-        events = [each["tooltree"] for each in agent.stream(HELLO, stream_mode="custom")]
+        agent.invoke(HELLO)
         experience.settle()
-    recalled, dropped = [event for event in events if event["type"] == "recall"]
-    assert recalled["runs"] == ["Hello"]
-    assert dropped["dropped"].startswith("no room: ")
-    assert "1 runs were recalled, and the model is not told of them: no room" in caplog.text
+    told = next(message.text for message in model.calls[0] if "\nRun: " in message.text)
+    assert "\nRun: Hello\necho(1) → " in told, told
+    assert len(told) <= 500
 
 
 def test_effects_may_name_tools_that_middleware_brings(offline):
