@@ -184,20 +184,25 @@ def usage_sum(one: UsageMetadata | None, other: UsageMetadata | None) -> UsageMe
 
 
 def request(
-    model: Runnable[Any, Any], messages: Sequence[BaseMessage], config: RunnableConfig, meter: Meter
-) -> Flow[Any]:
-    """Ask a model, waiting for rate limits; its reply is for the caller to count.
+    model: Runnable[Any, Any], messages: Sequence[BaseMessage], config: RunnableConfig, meter: Meter, name: str
+) -> Flow[AIMessage]:
+    """Ask a model, waiting for rate limits, and count it; `name` is the model's in the error for what is no reply.
 
     A request that fails is counted, since it may have cost something, unless it was refused.
     """
     try:
         step = TwinStep(partial(model.invoke, list(messages), config), partial(model.ainvoke, list(messages), config))
         reply = yield from ask_patiently(step, meter.patience)
-        return sound(reply) if isinstance(reply, AIMessage) else reply
+        reply = sound(reply) if isinstance(reply, AIMessage) else reply
     except Exception as error:
         if not was_refused(error):
             meter.count(None, config)
         raise
+    meter.count(reply, config)
+    if not isinstance(reply, AIMessage):
+        msg = f"{name} replied with {type(reply).__name__} instead of an AIMessage."
+        raise TypeError(msg)
+    return reply
 
 
 def ask_patiently(step: FlowStep, patience: Patience) -> Flow[Any]:
@@ -334,12 +339,8 @@ def call_tools(
     settings: Mapping[str, Any] | None = None,
 ) -> Flow[AIMessage]:
     """Ask a model that may reply with tool calls; the settings of the request, such as a temperature, are by name."""
-    reply = yield from request(bind_tools(model, tools, settings), messages, config, meter)
-    meter.count(reply, config)
-    if not isinstance(reply, AIMessage):
-        msg = f"{type(model).__name__} replied with {type(reply).__name__} instead of an AIMessage."
-        raise TypeError(msg)
-    return received(reply)
+    bound = bind_tools(model, tools, settings)
+    return received((yield from request(bound, messages, config, meter, type(model).__name__)))
 
 
 def takes_other_tools(model: BaseChatModel) -> bool:
@@ -406,21 +407,20 @@ class StructuredQuestion:
         self, prompt: Sequence[BaseMessage], meter: Meter, *, spelled_out: bool
     ) -> Flow[tuple[AIMessage, dict[str, Any] | None]]:
         """One question, through the model's structured output where it has one, as plain text otherwise."""
-        spelled = self._spelled_out(prompt)
+        spelled, name = self._spelled_out(prompt), type(self.model).__name__
         refusal: Exception | None = None
         if structured := self._structured():
             shown = spelled if spelled_out else prompt
             try:
-                raw = yield from self._asked(structured, shown, meter)
+                raw = yield from request(structured, shown, self.config, meter, name)
             except Exception as error:
                 if http_status(error) not in FORM_REFUSED:
                     raise
                 refusal = error
             else:
                 return raw, self._read(raw, called=True)
-        raw = yield from self._asked(self.model, spelled, meter)
+        raw = yield from request(self.model, spelled, self.config, meter, name)
         if refusal is not None:
-            name = type(self.model).__name__
             logger.info("%s refuses structured output; from now on it is asked in plain text: %s", name, refusal)
             _plain_models[id(self.model)] = self.model
         return raw, self._read(raw)
@@ -443,14 +443,6 @@ class StructuredQuestion:
     @property
     def _quoted(self) -> Quoted:
         return quoted_from(message.text for message in self.prompt[1:])
-
-    def _asked(self, model: Runnable[Any, Any], prompt: Sequence[BaseMessage], meter: Meter) -> Flow[AIMessage]:
-        raw = yield from request(model, prompt, self.config, meter)
-        meter.count(raw, self.config)
-        if not isinstance(raw, AIMessage):
-            msg = f"{type(self.model).__name__} replied with {type(raw).__name__} instead of an AIMessage."
-            raise TypeError(msg)
-        return raw
 
     def _structured(self) -> Runnable[Any, Any] | None:
         """The model with structured output; `None` if it has none, says so in its profile, or was refused before.

@@ -5,7 +5,6 @@ from dataclasses import replace
 from typing import Annotated, Any, TypeVar
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage
 from langchain_core.tools import BaseTool, InjectedToolArg, ToolException
 from langgraph.prebuilt import ToolRuntime
 from pydantic import BaseModel, Field
@@ -57,14 +56,11 @@ def write_summary(
         document["question"] = shortened(question.strip())
     prompt = document_prompt(DEFAULT_SUMMARY_PROMPT, document)
     try:
-        config = inner_config("summarize", {})
-        reply = yield from request(model, prompt, config, meter)
+        reply = yield from request(model, prompt, inner_config("summarize", {}), meter, type(model).__name__)
     except Exception as error:
         msg = f"the model failed with {type(error).__name__}: {shortened(str(error))}"
         raise SummaryError(msg) from error
-    meter.count(reply, config)
-    summary = reply.text.strip() if isinstance(reply, AIMessage) else ""
-    if not summary:
+    if not (summary := reply.text.strip()):
         msg = "the model replied without any text"
         raise SummaryError(msg)
     return shortened(summary, LONGEST_TEXT)
