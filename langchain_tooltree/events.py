@@ -23,85 +23,72 @@ class StartEvent(TypedDict):
     anew: str
 
 
-class SelectEvent(TypedDict):
+class _AtNode(TypedDict):
+    node: int
+    rollout: int
+
+
+class _OfCall(_AtNode):
+    call: str
+
+
+class SelectEvent(_AtNode):
     """A rollout begins at a node."""
 
     type: Literal["select"]
-    node: int
-    rollout: int
 
 
-class ProposeEvent(TypedDict):
+class ProposeEvent(_AtNode):
     """A state was asked for calls; `dropped` says which ones could not become candidates, and why."""
 
     type: Literal["propose"]
-    node: int
-    rollout: int
     calls: list[str]
     dropped: list[str]
 
 
-class JudgeEvent(TypedDict):
+class JudgeEvent(_OfCall):
     """A candidate was pre-evaluated; `scored` is false where the judge gave no usable score."""
 
     type: Literal["judge"]
-    node: int
-    rollout: int
-    call: str
     r_pre: float
     scored: bool
 
 
-class ExecuteEvent(TypedDict):
+class ExecuteEvent(_OfCall):
     """A call was run, or its known observation was reused (`cached`)."""
 
     type: Literal["execute"]
-    node: int
-    rollout: int
-    call: str
     status: str
     cached: bool
 
 
-class LostEvent(TypedDict):
+class LostEvent(_OfCall):
     """A part of what a call brought back is lost, because the checkpointer of the host cannot keep it."""
 
     type: Literal["lost"]
-    node: int
-    rollout: int
-    call: str
     reason: str
 
 
-class WroteEvent(TypedDict):
+class WroteEvent(_OfCall):
     """A call of a tool that is declared a read has changed the sandbox; the tool is a write from now on."""
 
     type: Literal["wrote"]
-    node: int
-    rollout: int
-    call: str
     tool: str
 
 
-class EvaluateEvent(TypedDict):
+class EvaluateEvent(_OfCall):
     """An observation was post-evaluated and its reward propagated."""
 
     type: Literal["evaluate"]
-    node: int
-    rollout: int
-    call: str
     r_post: float
     goal: float | None
     scored: bool
 
 
-class PruneEvent(TypedDict):
+class PruneEvent(_OfCall):
     """A node leaves the search."""
 
     type: Literal["prune"]
-    node: int
-    rollout: int
-    call: str
     reason: str
 
 

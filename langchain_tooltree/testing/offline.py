@@ -1,9 +1,4 @@
-"""Chat models without a model behind them, which other doubles build on as well.
-
-`ScriptedChatModel` says what is prepared, in order. `OfflineChatModel` stands in for a model that works with the
-planner: it reads the planner's ordinary prompts and answers each kind of question from a policy, so that everything
-but the intelligence is real.
-"""
+"""Chat models without a model behind them, which other doubles build on as well."""
 
 import json
 import threading
