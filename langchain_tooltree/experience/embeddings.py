@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from zlib import crc32
 
@@ -12,6 +12,7 @@ from langchain.embeddings import init_embeddings
 from langchain_core.embeddings import Embeddings
 
 from langchain_tooltree.errors import ConfigurationError, check_count
+from langchain_tooltree.flows import Flow, TwinStep
 from langchain_tooltree.text import WORD
 
 DEFAULT_DIMENSIONS = 1024
@@ -86,31 +87,14 @@ def resolve_embeddings(embeddings: Embeddings | str | None) -> Embeddings:
     raise ConfigurationError(msg)
 
 
-@dataclass(frozen=True, slots=True)
-class EmbedStep:
-    """A request to an embedder, as a step of a flow: one vector for each text, which is stored, or asked for."""
-
-    embeddings: Embeddings
-    texts: list[str]
-    queries: bool = False
-
-    def run(self) -> list[list[float]]:
-        """Embed the texts."""
-        if self.queries:
-            return [self.embeddings.embed_query(text) for text in self.texts]
-        return self._complete(self.embeddings.embed_documents(self.texts))
-
-    async def arun(self) -> list[list[float]]:
-        """Embed the texts without blocking the loop."""
-        if self.queries:
-            return [await self.embeddings.aembed_query(text) for text in self.texts]
-        return self._complete(await self.embeddings.aembed_documents(self.texts))
-
-    def _complete(self, vectors: list[list[float]]) -> list[list[float]]:
-        if len(vectors) != len(self.texts):
-            msg = f"{type(self.embeddings).__name__} returned {len(vectors)} vectors for {len(self.texts)} texts."
-            raise ValueError(msg)
-        return vectors
+def embedded(embeddings: Embeddings, texts: list[str]) -> Flow[list[list[float]]]:
+    """One vector for each of some texts, as a flow."""
+    step = TwinStep(partial(embeddings.embed_documents, texts), partial(embeddings.aembed_documents, texts))
+    vectors: list[list[float]] = yield step
+    if len(vectors) != len(texts):
+        msg = f"{type(embeddings).__name__} returned {len(vectors)} vectors for {len(texts)} texts."
+        raise ValueError(msg)
+    return vectors
 
 
 def embedder_name(embeddings: Embeddings) -> str:

@@ -16,7 +16,7 @@ from langgraph.store.base import BaseStore, GetOp, Item, PutOp, SearchItem
 from numpy.typing import NDArray
 
 from langchain_tooltree.errors import ConfigurationError, StoreError, ToolTreeError, TrajectoryFormatError, check_count
-from langchain_tooltree.experience.embeddings import EmbedStep, resolve_embeddings
+from langchain_tooltree.experience.embeddings import embedded, resolve_embeddings
 from langchain_tooltree.experience.namespaces import (
     USERS,
     Namespace,
@@ -149,7 +149,7 @@ class RunRanking:
             vectors = {text: self._vectors[text] for text in texts if text in self._vectors}
         missing = [text for text in dict.fromkeys([*texts, query]) if text not in vectors]
         self._embeddings = self._embeddings or resolve_embeddings(None)
-        made: list[list[float]] = yield EmbedStep(self._embeddings, missing)
+        made = yield from embedded(self._embeddings, missing)
         vectors |= {text: _unit(vector) for text, vector in zip(missing, made, strict=True)}
         with self._lock:
             self._vectors |= {text: vectors[text] for text in texts}  # the query is not kept, it seldom comes again

@@ -8,7 +8,7 @@ import numpy as np
 from langchain_core.embeddings import Embeddings
 
 from langchain_tooltree.errors import ToolDefinitionError
-from langchain_tooltree.experience.embeddings import EmbedStep
+from langchain_tooltree.experience.embeddings import embedded
 from langchain_tooltree.experience.records import Record
 from langchain_tooltree.experience.reference import SUMMARIZE_STATE
 from langchain_tooltree.experience.run_identity import GivenTools
@@ -46,7 +46,7 @@ class Encoder:
         vectors = {text: known[text] for text in texts if text in known}
         missing = [text for text in dict.fromkeys(texts) if text.strip() and text not in vectors]
         if missing:
-            found = fitted((yield EmbedStep(self.embeddings, missing)))
+            found = fitted((yield from embedded(self.embeddings, missing)))
             vectors.update(zip(missing, found, strict=True))
             self._known = dict([*self._known.items(), *vectors.items()][-REMEMBERED:])
         nothing = np.zeros(DIMENSIONS, dtype=np.float32)

@@ -14,7 +14,7 @@ from langchain_core.retrievers import BaseRetriever
 from numpy.typing import NDArray
 
 from langchain_tooltree.errors import ConfigurationError, ToolDefinitionError
-from langchain_tooltree.experience.embeddings import EmbedStep, HashingEmbeddings
+from langchain_tooltree.experience.embeddings import HashingEmbeddings, embedded
 from langchain_tooltree.flows import Flow, FunctionStep, TwinStep
 from langchain_tooltree.models import inner_config
 from langchain_tooltree.text import WORD, one_line
@@ -137,11 +137,11 @@ class ToolRetriever:
         every = self._library.names
         if self._index is None:
             cards = [_card_text(self._library.card(name)) for name in every]
-            vectors = yield EmbedStep(embeddings, cards)
+            vectors = yield from embedded(embeddings, cards)
             # Whole and never changed from here on, so that searches in other threads may use it at once.
             self._index = yield FunctionStep(_Index.of, (cards, vectors))
         segments = _segments(context)
-        sentences = yield EmbedStep(embeddings, segments)
+        sentences = yield from embedded(embeddings, segments)
         wanted = frozenset(names)
         places = [place for place, name in enumerate(every) if name in wanted]
         relevance = self._index.relevance(segments, sentences, places)

@@ -6,6 +6,7 @@ import contextlib
 import os
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, ClassVar, Self
 
@@ -13,8 +14,8 @@ from langchain_core.embeddings import Embeddings
 from langgraph.store.base import BaseStore, GetOp, Item, ListNamespacesOp, Op, Result, SearchItem, SearchOp
 
 from langchain_tooltree.errors import ConfigurationError, EmbedderMismatchError, StoreError
-from langchain_tooltree.experience.embeddings import EmbedStep, embedder_name, resolve_embeddings
-from langchain_tooltree.flows import Flow, FunctionStep, arun_flow, run_flow
+from langchain_tooltree.experience.embeddings import embedded, embedder_name, resolve_embeddings
+from langchain_tooltree.flows import Flow, FunctionStep, TwinStep, arun_flow, run_flow
 from langchain_tooltree.stores.chroma.connection import Labels, connect
 from langchain_tooltree.stores.chroma.filters import matches, where_clause
 from langchain_tooltree.stores.chroma.items import (
@@ -129,10 +130,12 @@ class ChromaStore(BaseStore):
         self._check_open()
         plan = plan_batch(ops, self._fields)
         if texts := list({text: None for puts in plan.puts.values() for put in puts.values() for text in put.texts}):
-            plan.vectors = dict(zip(texts, (yield EmbedStep(self.embeddings, texts)), strict=True))
+            plan.vectors = dict(zip(texts, (yield from embedded(self.embeddings, texts)), strict=True))
         # An empty query is none, as in LangGraph's own stores.
         if queries := list({op.query: None for op in plan.ops if isinstance(op, SearchOp) and op.query}):
-            plan.queries = dict(zip(queries, (yield EmbedStep(self.embeddings, queries, queries=True)), strict=True))
+            embed, aembed = self.embeddings.embed_query, self.embeddings.aembed_query
+            for query in queries:
+                plan.queries[query] = yield TwinStep(partial(embed, query), partial(aembed, query))
         results: list[Result] = yield FunctionStep(self._apply, plan)
         return results
 
