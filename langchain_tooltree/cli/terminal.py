@@ -27,7 +27,8 @@ class Terminal(Console):
 
 def progress(*columns: ProgressColumn) -> Progress:
     """Progress on stderr, where somebody is looking at it."""
-    return Progress(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty())
+    unseen = not sys.stderr.isatty()  # older releases of rich end even that with an empty line
+    return Progress(*columns, console=Console(stderr=True, quiet=unseen), transient=True, disable=unseen)
 
 
 @contextmanager
