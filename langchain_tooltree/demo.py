@@ -1,22 +1,38 @@
-"""The demo's world: a photographed road sign, tools that really work on it, and a stand-in for a model.
+"""The demo's world: a photographed road sign, the toolbox's tools beside one of its own, and a stand-in for a model.
 
-The task has the shape of the paper's case study: a sign gives a distance in kilometres, the user wants miles. The
-photo is a small bitmap. Read as a whole it is too coarse, so the obvious first step brings back a number with holes.
-By itself the stand-in would give up there. The search has to recover: zoom in on the sign, read it again, convert.
+The task has the shape of the paper's case study: a sign gives a distance in kilometres, the user wants miles. Seen as
+a whole the photo is too coarse, so the obvious first step brings back a number with holes. By itself the stand-in would
+give up there. The search has to recover: zoom in on the sign, read it again, convert.
 """
 
-import ast
+import os
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
-from langchain_core.tools import ToolException, tool
+from langchain_core.language_models import BaseChatModel
+from langchain_core.tools import BaseTool, ToolException, tool
 
+from langchain_tooltree.errors import import_extra
 from langchain_tooltree.testing import Made, OfflineChatModel, Question
+from langchain_tooltree.toolbox import toolbox
+from langchain_tooltree.toolbox.entries import RefusedError
+from langchain_tooltree.toolbox.images import pixels
+from langchain_tooltree.tooltree.driver import search
+from langchain_tooltree.tooltree.result import SearchResult
 
 REQUEST = "The photo road.png shows a distance sign. How many miles is it to Granite Pass?"
 
-LETTERS = "0123456789km "
+READY = ("zoom_image", "crop_image", "image_size", "image_colours", "convert_units")
+"""The tools that come from the toolbox."""
+
+EFFECTS: dict[str, Literal["read", "write"]] = dict.fromkeys((*READY, "read_sign"), "read")
+"""All tools only read, except for the notebook, which the search may weigh but never touch."""
+
+PHOTO = "road.png"
+SIGN = "343 km"
 FONT = (
     "### .#. ### ### #.# ### ### ### ### ### #.# ... ...",
     "#.# ##. ..# ..# #.# #.. #.. ..# #.# #.# #.# ### ...",
@@ -24,105 +40,48 @@ FONT = (
     "#.# .#. #.. ..# ..# ..# #.# .#. #.# ..# #.# #.# ...",
     "### ### ### ### ..# ### ### .#. ### ### #.# #.# ...",
 )
-GLYPHS = dict(zip(LETTERS, zip(*(row.split() for row in FONT), strict=True), strict=True))
-"""The five rows of pixels of each letter that a sign may have."""
+GLYPHS = dict(zip("0123456789km ", map("".join, zip(*(row.split() for row in FONT), strict=True)), strict=True))
+"""The dots of each letter that a sign may have, three in a row and five rows."""
 
-SIGN = "343 km"
-ROWS: Mapping[str, Sequence[int]] = {
-    "road.png": (0, 2, 4),  # too coarse for all letters but a few
-    "road.png#sign": range(5),
-    "road.png#road": (),
-    "road.png#sky": (),
-}
-"""The rows of pixels that the photo, or a detail of it, has of each letter."""
+DOT = 6
+"""Pixels of the photo that a dot is wide and high."""
 
-KILOMETRES_PER = {"km": 1.0, "m": 0.001, "mi": 1.609344, "ft": 0.0003048, "nmi": 1.852}
-EUROS_PER = {"EUR": 1.0, "USD": 0.92, "GBP": 1.17, "CHF": 1.04}
+SEEN = 128
+"""Pixels of the longer side of what the reader sees, as vision models shrink an image: in the whole photo a dot has 1.2
+of them and runs into its neighbours, in a quarter of it 2.4."""
+
+PAINT, WHITE = 75, 155
+"""Brightness of the sign's green paint, and the least of its letters; nothing else in the photo is as bright."""
+
+BLURRED = 45
+"""How far from black and white the dots of a letter may be, on average, for it to be told from others."""
 
 
-@tool
-def read_sign(photo: str) -> str:
-    """Read the text on a sign in a photo, letter by letter.
+def tools(folder: str | os.PathLike[str]) -> list[BaseTool]:
+    """Draw the photo into a folder, and give the tools that look at it.
 
-    Args:
-        photo: Name of the photo, or of a detail that zoom returned. Letters too coarse to tell apart come back as ?.
+    Raises:
+        MissingExtraError: Without the extra `toolbox`.
     """
-    rows = _rows(photo)
-    text = "".join(_recognise(letter, rows) for letter in SIGN)
-    unclear = text.count("?")
-    return f"The sign reads '{text}'." + (f" {unclear} letters are too coarse to tell apart." if unclear else "")
+    import_extra("PIL", "toolbox", "The demo")
+    box = toolbox(*READY, folder=folder)
+    _draw(Path(folder) / PHOTO)
 
+    @tool
+    def read_sign(image: str) -> str:
+        """Read the text on a sign in an image.
 
-@tool
-def zoom(photo: str, region: Literal["sign", "road", "sky"]) -> str:
-    """Enlarge a region of a photo, so that details can be told apart.
+        Args:
+            image: A file, or a detail of one. Letters too coarse to tell apart come back as ?.
+        """
+        try:
+            text = _read(pixels(image, str(folder), SEEN).convert("L"))
+        except RefusedError as refused:
+            raise ToolException(str(refused)) from refused
+        unclear = f" {text.count('?')} letters are too coarse to tell apart." if "?" in text else ""
+        return f"The sign reads '{text}'.{unclear}" if text else "There are no letters."
 
-    Args:
-        photo: Name of the photo.
-        region: What to enlarge.
-    """
-    _rows(photo)
-    return f"The detail is stored as {photo.partition('#')[0]}#{region}."
-
-
-@tool
-def describe_scene(photo: str) -> str:
-    """Describe in one sentence what a photo shows.
-
-    Args:
-        photo: Name of the photo.
-    """
-    _rows(photo)
-    return "A straight road through hills, a distance sign on the right, clear sky."
-
-
-@tool
-def convert_units(value: float, from_unit: str, to_unit: str) -> str:
-    """Convert a length.
-
-    Args:
-        value: The number.
-        from_unit: One of km, m, mi, ft, nmi.
-        to_unit: One of km, m, mi, ft, nmi.
-    """
-    return _converted(value, from_unit, to_unit, "unit", KILOMETRES_PER)
-
-
-@tool
-def calculator(expression: str) -> str:
-    """Evaluate an arithmetic expression.
-
-    Args:
-        expression: Numbers, + - * / and parentheses.
-    """
-    try:
-        return f"{expression} = {_evaluate(ast.parse(expression, mode='eval').body):g}"
-    except (SyntaxError, TypeError, ZeroDivisionError) as error:
-        msg = f"Cannot evaluate {expression!r}: {error}"
-        raise ToolException(msg) from error
-
-
-@tool
-def convert_currency(amount: float, from_currency: str, to_currency: str) -> str:
-    """Convert an amount of money at fixed rates.
-
-    Args:
-        amount: The amount.
-        from_currency: One of EUR, USD, GBP, CHF.
-        to_currency: One of EUR, USD, GBP, CHF.
-    """
-    return _converted(amount, from_currency, to_currency, "currency", EUROS_PER)
-
-
-@tool
-def translate(text: str, language: str) -> str:
-    """Translate the words of a road sign.
-
-    Args:
-        text: The words.
-        language: Language to translate into.
-    """
-    return f"'{text}' has no words that need translating into {language}."
+    return [*box, read_sign, save_note]
 
 
 @tool
@@ -136,53 +95,50 @@ def save_note(text: str) -> str:
     raise AssertionError(msg)
 
 
-TOOLS = [read_sign, zoom, describe_scene, convert_units, calculator, convert_currency, translate, save_note]
-EFFECTS: dict[str, Literal["read", "write"]] = {tool.name: "read" for tool in TOOLS if tool is not save_note}
-"""All tools only read, except for the notebook, which the search may weigh but never touch."""
+def _draw(path: Path) -> None:
+    """A road through hills under a clear sky, with the sign on the right."""
+    from PIL import Image, ImageDraw  # noqa: PLC0415 - an extra
+
+    photo = Image.new("RGB", (640, 400), "#4a7aa8")
+    pen = ImageDraw.Draw(photo)
+    pen.polygon([(0, 230), (160, 150), (330, 220), (480, 170), (640, 230), (640, 400), (0, 400)], "#6f7f4f")
+    pen.polygon([(300, 225), (330, 225), (520, 400), (60, 400)], "#55585c")
+    pen.polygon([(314, 240), (317, 240), (300, 400), (280, 400)], "#8f7f3a")
+    pen.rectangle((496, 100, 504, 260), "#707478")
+    pen.rectangle((412, 42, 586, 108), "#0b6b3a")
+    for place, letter in enumerate(SIGN):
+        for dot, ink in enumerate(GLYPHS[letter]):
+            if ink == "#":
+                x, y = 430 + (4 * place + dot % 3) * DOT, 60 + dot // 3 * DOT
+                pen.rectangle((x, y, x + DOT - 1, y + DOT - 1), "white")
+    photo.save(path)
 
 
-def _converted(amount: float, source: str, target: str, kind: str, worth: Mapping[str, float]) -> str:
-    try:
-        return f"{amount:g} {source} = {amount * worth[source] / worth[target]:.2f} {target}"
-    except KeyError as unknown:
-        msg = f"Unknown {kind} {unknown}; use one of {', '.join(worth)}."
-        raise ToolException(msg) from unknown
+def _read(seen: Any) -> str:
+    """The letters in a grey image, with a ? for each that looks like none or like several."""
+    white = seen.point(lambda light: 255 * (light >= WHITE)).getbbox()
+    if white is None:
+        return ""
+    left, top, right, bottom = white
+    letters = max(1, round((5 * (right - left) / (bottom - top) + 1) / 4))  # each is three dots wide, five high
+    wide = 4 * letters - 1
+    dots = seen.crop(white).resize((wide, 5)).tobytes()
+    cells = ([dots[row * wide + at + dot] for row in range(5) for dot in range(3)] for at in range(0, wide, 4))
+    return "".join(map(_letter, cells))
 
 
-def _rows(photo: str) -> Sequence[int]:
-    if photo not in ROWS:
-        msg = f"There is no photo {photo!r}; there is road.png."
-        raise ToolException(msg)
-    return ROWS[photo]
+def _letter(lights: Sequence[int]) -> str:
+    def apart(letter: str) -> float:
+        glyph = GLYPHS[letter]
+        return sum(abs(light - (255 if ink == "#" else PAINT)) for light, ink in zip(lights, glyph, strict=True)) / 15
 
-
-def _recognise(letter: str, rows: Sequence[int]) -> str:
-    """The letter that the visible pixels show, or ? if several letters look like that."""
-    seen = [GLYPHS[letter][row] for row in rows]
-    alike = [name for name, glyph in GLYPHS.items() if [glyph[row] for row in rows] == seen]
-    return alike[0] if len(alike) == 1 else "?"
-
-
-def _evaluate(expression: ast.expr) -> float:
-    match expression:
-        case ast.Constant(value=int() | float() as number):
-            return float(number)
-        case ast.UnaryOp(ast.USub(), operand):
-            return -_evaluate(operand)
-        case ast.BinOp(left, ast.Add(), right):
-            return _evaluate(left) + _evaluate(right)
-        case ast.BinOp(left, ast.Sub(), right):
-            return _evaluate(left) - _evaluate(right)
-        case ast.BinOp(left, ast.Mult(), right):
-            return _evaluate(left) * _evaluate(right)
-        case ast.BinOp(left, ast.Div(), right):
-            return _evaluate(left) / _evaluate(right)
-    msg = "only numbers, + - * / and parentheses are understood"
-    raise TypeError(msg)
+    nearest = min(GLYPHS, key=apart)
+    return nearest if apart(nearest) < BLURRED else "?"
 
 
 KILOMETRES = r"'(\d+) km'"
-MILES = r"= ([\d.]+) mi\b"
+SIGN_AT = "top right"
+MILES = r"= ([\d.]+) mile"
 
 
 class SignReader:
@@ -203,29 +159,26 @@ class SignReader:
             return []
         if kilometres := _number(KILOMETRES, question):
             return [
-                ("convert_units", {"value": kilometres, "from_unit": "km", "to_unit": "mi"}),
-                ("calculator", {"expression": f"{kilometres:g} * 0.62"}),
-                ("convert_currency", {"amount": kilometres, "from_currency": "EUR", "to_currency": "USD"}),
+                ("convert_units", {"value": kilometres, "unit": "km", "to": "mile"}),
+                ("convert_units", {"value": kilometres, "unit": "km", "to": "nautical_mile"}),
                 ("save_note", {"text": f"Granite Pass: {kilometres:g} km"}),
             ]
-        photo = _detail(question) or "road.png"
+        photo = _detail(question) or PHOTO
         return [
-            ("read_sign", {"photo": photo}),
-            ("zoom", {"photo": "road.png", "region": "sky"}),
-            ("zoom", {"photo": "road.png", "region": "sign"}),
-            ("describe_scene", {"photo": photo}),
-            ("translate", {"text": "Granite Pass", "language": "English"}),
+            ("read_sign", {"image": photo}),
+            ("zoom_image", {"image": PHOTO, "part": "top left"}),
+            ("zoom_image", {"image": PHOTO, "part": SIGN_AT}),
+            ("image_size", {"image": photo}),
+            ("save_note", {"text": "Granite Pass: the sign cannot be read"}),
         ]
 
     def score_call(self, question: Question, call: Made) -> float:  # noqa: ARG002 - as in Policy
         """Guess a call's worth before it runs: reading looks best, wrongly so at the first step."""
         worth = {
             "read_sign": 0.8,
-            "zoom": 0.65 if call.arguments.get("region") == "sign" else 0.35,
-            "convert_units": 0.9,
-            "calculator": 0.6,
-            "save_note": 0.4,
-            "describe_scene": 0.35,
+            "zoom_image": 0.65 if call.arguments.get("part") == SIGN_AT else 0.35,
+            "convert_units": 0.9 if call.arguments.get("to") == "mile" else 0.2,
+            "save_note": 0.3,
         }
         return worth.get(call.tool, 0.1)
 
@@ -236,9 +189,7 @@ class SignReader:
             return 0.95, 0.97
         if re.search(KILOMETRES, seen):
             return 0.85, 0.4
-        if call.tool == "calculator":
-            return 0.7, 0.6
-        return (0.7, 0.2) if "#sign" in seen else (0.2, 0.05)
+        return (0.7, 0.2) if call.arguments.get("part") == SIGN_AT else (0.2, 0.05)
 
     def answer(self, question: Question) -> str:
         """Say what was found."""
@@ -254,8 +205,22 @@ def _number(pattern: str, question: Question) -> float | None:
 
 def _detail(question: Question) -> str | None:
     """The detail of the photo that was zoomed in on first."""
-    seen = (re.search(r"road\.png#\w+", made.observation or "") for made in question.path)
+    seen = (re.search(r"^road\.png#\S+", made.observation or "") for made in question.path)
     return next((found[0] for found in seen if found), None)
+
+
+def solved(model: BaseChatModel | None = None, **settings: Any) -> SearchResult:
+    """Search for the answer in a temporary folder.
+
+    Args:
+        model: Without one, the stand-in is asked.
+        settings: More arguments of `search`.
+
+    Raises:
+        MissingExtraError: Without the extra `toolbox`.
+    """
+    with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        return search(REQUEST, tools(folder), model=model or offline_model(), effects=EFFECTS, **settings)
 
 
 def offline_model() -> OfflineChatModel:

@@ -71,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         if not isinstance(error, ToolTreeError | OSError | ImportError):
             raise
-        sys.stderr.write(f"{_in_words(error)}\n")
+        sys.stderr.write(f"{in_words(error)}\n")
         return REFUSED
 
 
@@ -105,7 +105,7 @@ def _run(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     return 0
 
 
-def _in_words(error: Exception) -> str:
+def in_words(error: Exception) -> str:
     """An error for somebody who has never heard of errno."""
     name = getattr(error, "filename", None)
     match error:
@@ -138,7 +138,11 @@ def _parser() -> argparse.ArgumentParser:
         told = f"{text[0].upper()}{text[1:]}.", f"example: langchain-tooltree {name} {example}"
         return commands.add_parser(name, help=text, description=told[0], epilog=told[1])
 
-    tried = command("demo", "watch a search solve a small task with real local tools", "--model openai:gpt-4.1-mini")
+    tried = command(
+        "demo",
+        "watch a search solve a small task with ready tools, and explore it on a page",
+        "--model openai:gpt-4.1-mini",
+    )
     tried.add_argument("--model", help="a model such as openai:gpt-4.1-mini; without it, a stand-in that needs no key")
     tried.add_argument("--rollouts", type=int, default=30, help="rollouts at the most (default: %(default)s)")
     tried.add_argument("--seed", type=int, default=0, help="seed of the search (default: %(default)s)")

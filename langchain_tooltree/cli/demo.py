@@ -1,19 +1,25 @@
-"""`langchain-tooltree demo`: a search for a small task."""
+"""`langchain-tooltree demo`: a search for a small task, and a page to explore it on."""
 
 import argparse
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
 from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColumn
 
 from langchain_tooltree import demo
+from langchain_tooltree.cli import in_words
 from langchain_tooltree.cli.show import check_drawable, pictures_of, print_drawn, print_search, write_picture
-from langchain_tooltree.cli.terminal import Terminal, model_named, progress, using
+from langchain_tooltree.cli.terminal import Terminal, check_writable, model_named, progress, using
+from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.events import Event
-from langchain_tooltree.tooltree.driver import search
 from langchain_tooltree.tooltree.result import SearchResult
 from langchain_tooltree.tooltree.saved import as_saved
 from langchain_tooltree.tooltree.search import SearchConfig
+
+PAGE = Path("demo.html")
+"""Where the page goes if no other file is named."""
 
 
 def run(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[str, Any], int]:
@@ -21,20 +27,34 @@ def run(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[str, Any]
     if options.draw:
         check_drawable(options.draw, force=options.force)
     config = SearchConfig(max_rollouts=options.rollouts, seed=options.seed)
-    model = model_named(options.model) if options.model else demo.offline_model()
+    model = model_named(options.model) if options.model else None
     speaker = options.model or "an offline stand-in that follows a few rules (use --model for a real model)"
     terminal.print(f"[bold]{demo.REQUEST}[/]\nModel: {speaker}\n")
     with using(options.model):
-        result = _search(model, config)
-    found = as_saved(result)
+        found = as_saved(_search(model, config))
     if options.draw:
         write_picture(pictures_of(found), options.draw)
     print_search(found, terminal)
     print_drawn(options.draw, terminal)
+    if not (options.draw or options.json):
+        _write_page(found, terminal, force=options.force)
     return found, 0
 
 
-def _search(model: BaseChatModel, config: SearchConfig) -> SearchResult:
+def _write_page(found: Mapping[str, Any], terminal: Terminal, *, force: bool) -> None:
+    """Write the page that nobody has asked for: over that of an earlier demo, but over nothing else."""
+    try:
+        ours = PAGE.is_file() and demo.REQUEST in PAGE.read_text(encoding="utf-8", errors="replace")
+        check_writable(PAGE, force=force or ours)
+        write_picture(pictures_of(found), PAGE)
+    except (ConfigurationError, OSError) as error:
+        text = f"No page was written: {in_words(error)} (--draw FILE.html names another path.)"
+        terminal.print(text, markup=False, highlight=False, soft_wrap=True)
+    else:
+        print_drawn(PAGE, terminal)
+
+
+def _search(model: BaseChatModel | None, config: SearchConfig) -> SearchResult:
     columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn())
     with progress(*columns) as shown:
         bar = shown.add_task("searching", total=config.max_rollouts)
@@ -46,4 +66,4 @@ def _search(model: BaseChatModel, config: SearchConfig) -> SearchResult:
                 case "execute" | "evaluate" | "prune":
                     shown.update(bar, description=f"{event['type']} {event['call']}"[:60].ljust(60))
 
-        return search(demo.REQUEST, demo.TOOLS, model=model, config=config, effects=demo.EFFECTS, on_event=follow)
+        return demo.solved(model, config=config, on_event=follow)

@@ -1,10 +1,12 @@
 """`langchain-tooltree show`: what is in a graph, a saved search, an experience or a file of runs."""
 
 import argparse
+import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from subprocess import list2cmdline
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
@@ -47,6 +49,9 @@ DRAWN: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     ".mmd": to_mermaid,
 }
 """How a search is drawn, by the ending of the file."""
+
+OPENS = {"darwin": "open", "win32": "start"}.get(sys.platform, "xdg-open")
+"""The system's command that shows a page in a browser."""
 
 Pictures = Mapping[str, Callable[[], str]]
 Printed = Callable[[Mapping[str, Any], Terminal], None]
@@ -159,7 +164,12 @@ def write_picture(pictures: Pictures, path: Path) -> None:
 def print_drawn(path: Path | None, terminal: Terminal) -> None:
     """Say where the picture is, if one was drawn."""
     if path:
-        terminal.print(f"Drawn to {path}", markup=False, highlight=False, soft_wrap=True)
+        told = (
+            f"\nA page to explore:\n\n{list2cmdline([OPENS, str(path)])}"
+            if path.suffix == ".html"
+            else f"Drawn to {path}"
+        )
+        terminal.print(told, markup=False, highlight=False, soft_wrap=True)
 
 
 def _graph(graph: SITGraph) -> dict[str, Any]:

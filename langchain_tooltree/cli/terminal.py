@@ -12,7 +12,7 @@ from langchain_core.language_models import BaseChatModel
 from rich.console import Console
 from rich.progress import Progress, ProgressColumn
 
-from langchain_tooltree.errors import ConfigurationError
+from langchain_tooltree.errors import ConfigurationError, MissingExtraError
 from langchain_tooltree.experience.embeddings import resolve_embeddings
 from langchain_tooltree.models import resolve_model
 
@@ -36,6 +36,8 @@ def using(name: str | None) -> Iterator[None]:
     """Put what a model raises into one line; a missing key or package raises whatever the provider likes."""
     try:
         yield
+    except MissingExtraError:
+        raise
     except Exception as error:
         if not name:
             raise

@@ -85,7 +85,7 @@ def _named(file: str, region: Region) -> str:
     return f"{file}#xywh={x},{y},{wide},{high}&zoom={zoom}"
 
 
-def _pixels(name: str, folder: str, longest: int = MAX_SEEN) -> Any:
+def pixels(name: str, folder: str, longest: int = MAX_SEEN) -> Any:
     """The region that is meant, decoded, cut out and enlarged, as far as it stays below a size."""
     image, file, (x, y, wide, high, zoom) = _opened(name, folder)
     image_module = import_extra("PIL.Image", "toolbox", "images")
@@ -172,7 +172,7 @@ def image_colours(image: str, *, folder: str) -> str:
     Args:
         image: A file of the folder, or a detail of one.
     """
-    small = _pixels(image, folder, longest=200)
+    small = pixels(image, folder, longest=200)
     counts = sorted(small.quantize(6).convert("RGB").getcolors(), reverse=True)
     total = small.width * small.height
     mean = sum(count * (0.299 * red + 0.587 * green + 0.114 * blue) for count, (red, green, blue) in counts) / total
@@ -201,7 +201,7 @@ def read_image_text(image: str, language: str = "eng", *, folder: str) -> str:
 
 def _png(image: str, *, folder: str) -> bytes:
     data = io.BytesIO()
-    _pixels(image, folder).save(data, "PNG")
+    pixels(image, folder).save(data, "PNG")
     return data.getvalue()
 
 

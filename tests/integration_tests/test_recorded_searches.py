@@ -165,7 +165,7 @@ def test_the_latest_searches_are_kept_and_no_file_of_others_is_touched(
     left_over = tmp_path / ".20200101T000000000Z-01234567.json.abc_1234"
     left_over.write_text("half a sear")
     for _ in range(4):
-        search(demo.REQUEST, demo.TOOLS, model=demo.offline_model(), effects=demo.EFFECTS, record_searches=tmp_path)
+        demo.solved(record_searches=tmp_path)
         time.sleep(0.002)
     assert len(list(tmp_path.iterdir())) == 3
     assert (tmp_path / "20200101.json").read_text() == "mine"

@@ -80,7 +80,7 @@ def viewing(what: Path) -> Iterator[Viewer]:
 def told(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a recorded search, a secret beside it, and a way to that."""
     folder = tmp_path_factory.mktemp("view") / "searches"
-    search(demo.REQUEST, demo.TOOLS, model=demo.offline_model(), effects=demo.EFFECTS, record_searches=folder)
+    demo.solved(record_searches=folder)
     (folder.parent / "secret.json").write_text((next(folder.iterdir())).read_text())
     (folder / "link.json").symlink_to(folder.parent / "secret.json")
     (folder / ".hidden.json").write_text("{}")
@@ -103,7 +103,7 @@ def test_a_folder_lists_its_searches_with_a_page_of_each(viewer: Viewer, told: P
     (row,) = [row for row in rows if "title" in row]
     assert {row["name"] for row in rows} == {"runs.jsonl", row["name"]}
     assert row["title"] == demo.REQUEST
-    assert row["plan"] == "read_sign → zoom → read_sign → convert_units"
+    assert row["plan"] == "read_sign → zoom_image → read_sign → convert_units"
     assert row["stop_reason"] == "solved"
     assert row["cost"].endswith(" tokens")
     status, _, page = viewer.ask(f"/{row['name']}")
@@ -272,7 +272,7 @@ def test_hostile_names_and_texts_are_data(tmp_path: Path) -> None:
 
 def recorded(folder: Path) -> Any:
     """A search in a file."""
-    result = search(demo.REQUEST, demo.TOOLS, model=demo.offline_model(), effects=demo.EFFECTS)
+    result = demo.solved()
     data = {"version": 1, "answer": None, **result.to_dict()}
     (folder / "fine.json").write_text(json.dumps(data))
     return data

@@ -114,7 +114,8 @@ def test_a_model_of_a_provider_that_is_not_installed_says_how_to_get_it():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("command", "code"), [(["demo"], 0), (["demo", "--model", "openai:gpt-4.1-mini"], 2), (["mine", "--help"], 0)]
+    ("command", "code"),
+    [(["demo", "--json"], 0), (["demo", "--model", "openai:gpt-4.1-mini"], 2), (["mine", "--help"], 0)],
 )
 def test_the_command_line_works_without_extras(command, code):
     main = f"from langchain_tooltree.cli import main\nsys.exit(main({command}))"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from langchain_tooltree import demo, search
+from langchain_tooltree import demo
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
@@ -25,7 +25,7 @@ def test_the_readme_is_short():
 
 
 def test_the_picture_in_the_readme_is_the_demo_s_tree():
-    result = search(demo.REQUEST, demo.TOOLS, model=demo.offline_model(), effects=demo.EFFECTS)
+    result = demo.solved()
     assert (ROOT / "cookbook" / "docs" / "images" / "demo.svg").read_text().strip() == result.to_svg().strip()
 
 

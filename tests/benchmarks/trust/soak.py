@@ -33,7 +33,7 @@ def measure(scratch: Path, *, quick: bool) -> dict[str, Any]:
     """Megabytes that stay for 1,000 recorded runs and for 1,000 searches, and handles and threads that stay open."""
     _give_back_at_once()
     seconds = 6.0 if quick else SECONDS
-    found = _soaked(_search_once, SEARCHES, seconds)
+    found = _soaked(_searching(scratch), SEARCHES, seconds)
     with SqliteStore.from_conn_string(str(scratch / "runs.db")) as store:
         store.setup()
         recorded = _soaked(_recording(store), RUNS, seconds)
@@ -112,9 +112,14 @@ class Porter(BaseChatModel):
         return ChatResult(generations=[ChatGeneration(message=reply)])
 
 
-def _search_once(number: int) -> None:
-    config = SearchConfig(max_rollouts=8, seed=number)
-    search(demo.REQUEST, demo.TOOLS, model=demo.offline_model(), config=config, effects=demo.EFFECTS)
+def _searching(folder: Path) -> Callable[[int], None]:
+    tools = demo.tools(folder)
+
+    def work(number: int) -> None:
+        config = SearchConfig(max_rollouts=8, seed=number)
+        search(demo.REQUEST, tools, model=demo.offline_model(), config=config, effects=demo.EFFECTS)
+
+    return work
 
 
 def _recording(store: SqliteStore) -> Callable[[int], None]:

@@ -1,36 +1,60 @@
 """The command line and the demo behind it."""
 
 import json
+import sys
 
 import pytest
 from langchain_core.tools import ToolException
 
-from langchain_tooltree import demo, search
+from langchain_tooltree import demo
 from langchain_tooltree.cli import main
 from langchain_tooltree.testing import ScriptedChatModel
 from tests.internals.hall import REFUSED
 
 
-def test_the_demo_finds_the_miles_and_prints_tree_and_cost(capsys, monkeypatch):
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "160")
+    return tmp_path
+
+
+def test_the_demo_finds_the_miles_prints_tree_and_cost_and_ends_with_a_page_to_open(capsys, folder):
     assert main(["demo"]) == 0
     shown = capsys.readouterr().out
-    assert "about 213 miles" in shown
-    assert "stand-in" in shown
-    assert "343 km = 213.13 mi" in shown
-    assert "model calls" in shown
-    assert "solved" in shown
+    for part in ("about 213 miles", "stand-in", "343 km = 213.1303189 mile", "model calls", "solved", "write, not run"):
+        assert part in shown
+    assert shown.endswith("open demo.html\n") or sys.platform == "win32"
+    assert [each.name for each in folder.iterdir()] == ["demo.html"]
 
 
-def test_the_demo_recovers_from_an_answer_that_came_too_early(capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "400")
-    result = search(demo.REQUEST, demo.TOOLS, model=demo.offline_model(), effects=demo.EFFECTS)
+def test_the_demo_writes_its_page_over_its_own_alone_and_goes_on_where_it_cannot(capsys, folder, monkeypatch):
+    page = folder / "demo.html"
+    assert main(["demo", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["query"] == demo.REQUEST
+    assert not page.exists()
+    for before, force, told in (
+        (f"an older page: {demo.REQUEST}", [], "open demo.html"),
+        ("mine", [], "demo.html is there already. Choose another path, or replace it with --force. (--draw FILE.html"),
+        ("mine", ["--force"], "open demo.html"),
+    ):
+        page.write_text(before)
+        assert main(["demo", *force]) == 0
+        assert told in capsys.readouterr().out
+        assert (page.read_text() == before) == (before == "mine" and not force)
+    monkeypatch.setattr("os.access", lambda *_: False)
+    assert main(["demo"]) == 0
+    assert "No page was written: You have no permission to use demo.html." in capsys.readouterr().out
+
+
+def test_the_demo_recovers_from_an_answer_that_came_too_early(capsys):
+    result = demo.solved()
     first = result.tree[result.tree.root.children[0]]
     assert first.call.tool == "read_sign"
     assert [*first.missing] == ["a distance that can be read"]
-    assert [call.tool for call in result.calls] == ["read_sign", "zoom", "read_sign", "convert_units"]
+    assert [call.tool for call in result.calls] == ["read_sign", "zoom_image", "read_sign", "convert_units"]
     assert main(["demo"]) == 0
-    assert "would have ended with 'I could not find out.'" in capsys.readouterr().out
+    assert "would have ended with 'I could not find out.'" in " ".join(capsys.readouterr().out.split())
 
 
 @pytest.mark.slow
@@ -52,27 +76,21 @@ def test_a_model_that_fails_when_it_is_asked_is_told_in_one_line(monkeypatch, ca
     assert capsys.readouterr().err.startswith(told)
 
 
-@pytest.mark.parametrize(
-    ("tool", "arguments"),
-    [
-        ("read_sign", {"photo": "other.png"}),
-        ("convert_units", {"value": 1, "from_unit": "km", "to_unit": "parsec"}),
-        ("convert_currency", {"amount": 1, "from_currency": "EUR", "to_currency": "XXX"}),
-        ("calculator", {"expression": "2 +"}),
-        ("calculator", {"expression": "__import__('os')"}),
-        ("calculator", {"expression": "1 / 0"}),
-    ],
-)
-def test_the_tools_of_the_demo_refuse_what_they_cannot_do(tool, arguments):
-    [chosen] = [candidate for candidate in demo.TOOLS if candidate.name == tool]
-    with pytest.raises(ToolException):
-        chosen.invoke(arguments)
+def test_the_demos_sign_is_read_from_the_pixels_that_the_toolbox_names(folder):
+    tools = {tool.name: tool for tool in demo.tools(folder)}
+    read = tools["read_sign"].invoke
+    assert read({"image": "road.png"}) == "The sign reads '?4? ?m'. 3 letters are too coarse to tell apart."
+    for part, text in (("top right", "The sign reads '343 km'."), ("bottom left", "There are no letters.")):
+        assert read({"image": tools["zoom_image"].invoke({"image": "road.png", "part": part})}) == text
+    with pytest.raises(ToolException, match="no file 'other"):
+        read({"image": "other.png"})
 
 
-def test_the_tools_of_the_demo_work():
-    tools = {tool.name: tool for tool in demo.TOOLS}
-    assert "?4? km" in tools["read_sign"].invoke({"photo": "road.png"})
-    assert "343 km" in tools["read_sign"].invoke({"photo": "road.png#sign"})
-    assert tools["calculator"].invoke({"expression": "(2 + 3) * -4 / 5 - 1"}).endswith("= -5")
-    assert tools["convert_currency"].invoke({"amount": 1, "from_currency": "USD", "to_currency": "EUR"}).startswith("1")
-    assert json.dumps(tools["describe_scene"].invoke({"photo": "road.png"}))
+def test_the_demo_needs_the_toolbox_and_says_so_in_one_line(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "PIL", None)
+    assert main(["demo", "--json"]) == REFUSED
+    told = capsys.readouterr()
+    assert (told.out, told.err) == (
+        "",
+        "The demo needs PIL, which is not installed: pip install 'langchain-tooltree[toolbox]'\n",
+    )

@@ -63,7 +63,7 @@ def test_help_and_version_import_nothing_that_takes_time(arguments):
 
 
 def test_a_target_is_looked_at_before_any_work(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("langchain_tooltree.cli.demo.search", None)
+    monkeypatch.setattr("langchain_tooltree.demo.search", None)
     (tmp_path / "taken.mmd").write_text("mine")
     assert "mkdir -p" in said(capsys, "demo", "--draw", tmp_path / "none" / "x.mmd")
     assert "--force" in said(capsys, "demo", "--draw", tmp_path / "taken.mmd")
@@ -137,7 +137,7 @@ def test_ctrl_c_stops_without_a_traceback_and_says_what_is_kept(monkeypatch, cap
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("langchain_tooltree.cli.demo.search", interrupted)
+    monkeypatch.setattr("langchain_tooltree.demo.search", interrupted)
     monkeypatch.setattr("langchain_tooltree.cli.copy.opened", interrupted)
     assert main(["demo"]) == STOPPED
     assert main(["copy", "old", "new"]) == STOPPED
@@ -147,7 +147,7 @@ def test_ctrl_c_stops_without_a_traceback_and_says_what_is_kept(monkeypatch, cap
 
 
 def test_a_second_ctrl_c_does_not_wait_for_what_runs(monkeypatch):
-    monkeypatch.setattr("langchain_tooltree.cli.demo.search", lambda *_, **__: signal.raise_signal(signal.SIGINT))
+    monkeypatch.setattr("langchain_tooltree.demo.search", lambda *_, **__: signal.raise_signal(signal.SIGINT))
     monkeypatch.setattr("sys.argv", ["langchain-tooltree", "demo"])
     before = signal.getsignal(signal.SIGINT)
     try:
@@ -158,8 +158,8 @@ def test_a_second_ctrl_c_does_not_wait_for_what_runs(monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_closed_pipe_ends_a_command_quietly():
-    command = [sys.executable, "-m", "langchain_tooltree", "demo"]
+def test_a_closed_pipe_ends_a_command_quietly(tmp_path):
+    command = [sys.executable, "-m", "langchain_tooltree", "demo", "--draw", str(tmp_path / "x.svg")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as started:  # noqa: S603
         started.stdout.close()
         assert started.stderr.read() == b""
@@ -167,8 +167,17 @@ def test_a_closed_pipe_ends_a_command_quietly():
 
 
 @pytest.mark.slow
-def test_a_terminal_without_utf_8_or_colours_and_a_narrow_one_are_written_to():
-    told = process("demo", PYTHONUTF8="0", LC_ALL="C", PYTHONCOERCECLOCALE="0", NO_COLOR="1", COLUMNS="20")
+def test_a_terminal_without_utf_8_or_colours_and_a_narrow_one_are_written_to(tmp_path):
+    told = process(
+        "demo",
+        "--draw",
+        tmp_path / "x.html",
+        PYTHONUTF8="0",
+        LC_ALL="C",
+        PYTHONCOERCECLOCALE="0",
+        NO_COLOR="1",
+        COLUMNS="20",
+    )
     assert (told.returncode, told.stderr) == (0, b"")
     assert b"213" in told.stdout
     assert b"\x1b" not in told.stdout

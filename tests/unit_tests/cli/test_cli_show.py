@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from langchain_tooltree import ChromaStore, Experience, SITGraph, Trajectory, demo, dump_trajectories, search
+from langchain_tooltree import ChromaStore, Experience, SITGraph, Trajectory, demo, dump_trajectories
 from langchain_tooltree.cli import main
 from tests.internals.hall import REFUSED
 
@@ -16,7 +16,7 @@ def wide(monkeypatch):
 
 @pytest.fixture(scope="module")
 def result():
-    return search(demo.REQUEST, demo.TOOLS, model=demo.offline_model(), effects=demo.EFFECTS)
+    return demo.solved()
 
 
 def run_of(number, *, success=True):
@@ -40,13 +40,14 @@ def document(capsys, *arguments):
     return json.loads(shown(capsys, *arguments, "--json"))
 
 
-def test_a_search_that_the_demo_printed_as_json_is_shown_as_the_demo_shows_it(tmp_path, capsys):
+def test_a_search_that_the_demo_printed_as_json_is_shown_as_the_demo_shows_it(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     assert main(["demo"]) == 0
     live = capsys.readouterr().out
     assert main(["demo", "--json"]) == 0
     (tmp_path / "search.json").write_text(capsys.readouterr().out)
     saved = shown(capsys, tmp_path / "search.json")
-    tree = live[live.index("request") :]
+    tree = live[live.index("request") : live.index("\nA page to explore")]
     assert saved == f"{demo.REQUEST}\n\n{tree}"
 
 

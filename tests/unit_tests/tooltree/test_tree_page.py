@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from langchain_tooltree import SearchConfig, SearchResult, demo, search
+from langchain_tooltree import SearchConfig, SearchResult, demo
 from tests.internals.tooltree import Call, Observation, SearchCost, Tree
 
 HOSTILE = [
@@ -56,9 +56,7 @@ def data_in(page):
 
 
 def demo_search(**settings):
-    return search(
-        demo.REQUEST, demo.TOOLS, model=demo.offline_model(), effects=demo.EFFECTS, config=SearchConfig(**settings)
-    )
+    return demo.solved(config=SearchConfig(**settings))
 
 
 def with_calls(texts, content=None):
@@ -78,10 +76,10 @@ def test_a_page_shows_what_each_call_brought_what_it_was_worth_and_what_it_cost(
     assert data["query"] == demo.REQUEST
     assert data["plan"] == [1, 3, 6, 7]
     assert len(data["alternatives"]) == len(result.alternatives) == 3
-    assert (first["label"], first["arguments"]) == ('read_sign(photo="road.png")', {"photo": "road.png"})
-    assert first["seen"].startswith("The sign reads '?4? km'.")
+    assert (first["label"], first["arguments"]) == ('read_sign(image="road.png")', {"image": "road.png"})
+    assert first["seen"].startswith("The sign reads '?4? ?m'.")
     assert first["missing"] == ["a distance that can be read"]
-    assert first["dropped"] == ['read_sign(photo="road.png"): already made on this path']
+    assert first["dropped"] == ['read_sign(image="road.png"): already made on this path']
     assert first["scores"] == {"r_post": 0.2, "goal": 0.2, "Q": 0.2, "N": 1}
     assert sign["scores"] == {"r_pre": 0.65}, "a score that nobody gave is left out"
     assert sum(change["model_calls"] for change in data["history"]) == result.cost.model_calls

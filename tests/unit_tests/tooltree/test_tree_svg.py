@@ -5,7 +5,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from langchain_tooltree import SearchResult, demo, search
+from langchain_tooltree import SearchResult, demo
 from tests.internals.tooltree import Call, Observation, SearchCost, Tree, to_svg
 
 HOSTILE = [
@@ -45,7 +45,7 @@ def with_calls(*tools):
 
 
 def test_the_demos_picture_tells_its_story():
-    result = search(demo.REQUEST, demo.TOOLS, model=demo.offline_model(), effects=demo.EFFECTS)
+    result = demo.solved()
     svg = result.to_svg()
     shown = "\n".join(texts(svg))
 
@@ -54,11 +54,7 @@ def test_the_demos_picture_tells_its_story():
     assert "r_pre=0.65" in shown
     assert "the plan, in order" in shown
     assert svg.count('class="way"') == 4
-    assert (
-        result._repr_svg_()
-        == svg
-        == search(demo.REQUEST, demo.TOOLS, model=demo.offline_model(), effects=demo.EFFECTS).to_svg()
-    )
+    assert result._repr_svg_() == svg == demo.solved().to_svg()
 
 
 def test_a_reader_of_screens_is_told_the_plan_and_the_answer():
