@@ -47,7 +47,7 @@ canvas.addEventListener("pointerdown", (event) => {
 });
 canvas.addEventListener("pointermove", (event) => {
   const before = pointers.get(event.pointerId);
-  if (!before) return;
+  if (!before) { canvas.className = at(event.offsetX, event.offsetY) ? "over" : ""; return; }
   const others = [...pointers].filter(([id]) => id !== event.pointerId).map(([, at]) => at);
   pointers.set(event.pointerId, [event.offsetX, event.offsetY]);
   if (others.length) { // two fingers
@@ -82,6 +82,17 @@ canvas.addEventListener("wheel", (event) => {
   if (event.shiftKey) { x0 -= event.deltaY + event.deltaX; draw(); return; }
   zoom(Math.exp(-Math.max(-120, Math.min(120, event.deltaY)) * 0.0025), event.offsetX, event.offsetY);
 }, { passive: false });
+// What keys do: the same on each page, and what a page adds for what is chosen now.
+function onKeys(own) {
+  stage.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const larger = () => zoom(1.25), act = {
+      "+": larger, "=": larger, "-": () => zoom(0.8), 0: fit, enter: () => $("details").focus(),
+      "/": () => document.querySelector("input[type=search]").focus(), ...own(),
+    }[event.key.toLowerCase()];
+    if (act) { event.preventDefault(); act(); }
+  });
+}
 $("details").addEventListener("keydown", (event) => { if (event.key === "Escape") stage.focus(); });
 // Fills the details anew, and holds who stands in them with the keyboard.
 function refill(...parts) {
