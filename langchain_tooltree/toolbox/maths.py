@@ -37,7 +37,7 @@ DIGITS = 15
 LONGEST_EXACT = 60
 """Characters of an exact value that is shown beside its decimals."""
 
-SHORT_PRODUCT = re.compile(r"(?<![\w.])(\d+\.?\d*)(?=[A-Za-z(])(?![eE][+-]?\d)")
+SHORT_PRODUCT = re.compile(r"(?<![\w.])(?!0[xXoObB])(\d+\.?\d*)(?=[A-Za-z(])(?![eE][+-]?\d)")
 """A number right before a letter or a parenthesis, as in 2x, which people write and Python does not know."""
 
 OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
@@ -50,6 +50,7 @@ OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
     ast.USub: operator.neg,
     ast.UAdd: operator.pos,
 }
+CONSTANTS = re.compile(r"(?<!\w)[EI](?!\w)")
 NAMES = {"pi": "pi", "e": "E", "E": "E", "I": "I", "oo": "oo", "infinity": "oo"}
 FUNCTIONS = {
     name: name
@@ -145,6 +146,8 @@ def _applied(name: str, arguments: Sequence[Any], sympy: Any) -> Any:
         raise RefusedError(msg)
     if name in {"log", "ln"} and len(arguments) == 2:  # noqa: PLR2004 - the logarithm to a base
         return sympy.log(arguments[0]) / sympy.log(arguments[1])
+    if name == "cbrt" and arguments and arguments[0].is_negative:
+        return -sympy.cbrt(-arguments[0])  # the real root, as of a calculator
     try:
         result = getattr(sympy, FUNCTIONS[name])(*arguments)
     except (TypeError, ValueError) as error:
@@ -188,6 +191,9 @@ def _number(value: Any) -> str:
     if value.is_Integer:
         return str(value)
     decimal = value.evalf(DIGITS)
+    if str(decimal) == "nan" or (decimal.is_Float and str(decimal).startswith(("0.e+", "-0.e+"))):
+        msg = "That has no value, or none that can be computed precisely."
+        raise RefusedError(msg)
     text = f"{float(decimal):.{DIGITS}g}" if decimal.is_Float and 1e-300 < abs(decimal) < 1e300 else str(decimal)  # noqa: PLR2004 - as above
     exact = str(value)
     plain = value.is_Float or (value.is_Rational and not _repeats(value.q))
@@ -251,8 +257,9 @@ def solve_equations(equations: list[str], variables: list[str] | None = None) ->
         )
     if not solutions:
         return EVERY if all(each.equals(0) for each in differences) else NONE
-    lines = (", ".join(f"{name} = {_solution(value)}" for name, value in each.items()) for each in solutions)
-    return "\n".join(lines)
+    lines = [", ".join(f"{name} = {_solution(value)}" for name, value in each.items()) for each in solutions]
+    taken = "[e and E are Euler's number, I is the imaginary unit: write other letters for what you look for]"
+    return "\n".join(lines + [taken] * any(map(CONSTANTS.search, equations)))
 
 
 def _numeric(difference: Any, letter: Any, sympy: Any) -> list[float]:
@@ -293,9 +300,11 @@ def calculus(operation: str, formula: str, variable: str = "", start: str = "", 
     letter = _symbol(variable, [body]) if body.free_symbols else sympy.Symbol(variable or "x")
     if operation == "derivative":
         return str(sympy.diff(body, letter))
-    if operation in {"limit", "series"}:
-        point = parsed(end or "0")
-        return str(sympy.limit(body, letter, point) if operation == "limit" else sympy.series(body, letter, point))
+    if operation == "series":
+        return str(sympy.series(body, letter, parsed(end or "0")))
+    if operation == "limit":
+        below, above = (sympy.limit(body, letter, parsed(end or "0"), side) for side in "-+")
+        return str(above) if below == above else f"There is no limit: {below} from below, {above} from above."
     if bool(start) != bool(end) or (operation == "sum" and not start):
         msg = "Give both start and end."
         raise RefusedError(msg)

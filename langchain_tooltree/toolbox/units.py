@@ -1,8 +1,11 @@
 """Units and dates: pint and dateutil."""
 
-from datetime import date, datetime, timedelta
+import math
+import re
+from contextlib import suppress
+from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
 from functools import cache
-from typing import Any
+from typing import Any, cast
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from langchain_tooltree.errors import did_you_mean, import_extra
@@ -12,7 +15,7 @@ MAX_UNIT = 100
 """Characters of a unit or a date."""
 
 DIGITS = 10
-"""Digits of a converted value: definitions of units have as many."""
+"""Digits of a value before and after: definitions of units have as many."""
 
 PIECES = ("years", "months", "weeks", "days", "hours", "minutes", "seconds")
 MAX_AMOUNT = 1_000_000
@@ -27,8 +30,7 @@ def _registry() -> Any:
 def _unit(text: str) -> Any:
     """A unit, from names, * / ** and whole numbers alone, so that its parser is given nothing to compute at length."""
     check_text("A unit", text, MAX_UNIT)
-    numbers = "".join(each if each.isdigit() else " " for each in text).split()
-    if any(len(number) > 2 for number in numbers) or text.count("**") + text.count("^") > 5:  # noqa: PLR2004 - as in m**2
+    if re.search(r"\d{3}|\d\s*(\*\*|\^)", text):  # neither large numbers nor powers of powers
         msg = f"{text!r} is no unit. Write names and powers, such as km/h or kg*m**2."
         raise RefusedError(msg)
     try:
@@ -58,26 +60,37 @@ def convert_units(value: float, unit: str, to: str) -> str:
         msg = f"{unit} measures {source.dimensionality}, and {to} measures {target.dimensionality}."
         raise RefusedError(msg)
     converted = _registry().Quantity(value, source).to(target).magnitude
-    return f"{value:g} {unit} = {converted:.{DIGITS}g} {to}"
+    if not (math.isfinite(value) and math.isfinite(converted)):
+        msg = "The value is too large, or no number."
+        raise RefusedError(msg)
+    return f"{value:.{DIGITS}g} {unit} = {converted:.{DIGITS}g} {to}"
 
 
 def _moment(text: str) -> datetime:
+    """A date or moment of which nothing is guessed: no part that is missing, and no order of day, month and year."""
     parser = import_extra("dateutil.parser", "toolbox", "dates")
-
     check_text("A date", text, MAX_UNIT)
+    if len(text.strip()) >= len("20260301"):  # less lacks the day
+        with suppress(ValueError):
+            return cast("datetime", parser.isoparse(text.strip()))
+    defaults = (datetime(1, 1, 1), datetime(2, 2, 2))  # noqa: DTZ001 - as local as the text
+    orders: tuple[dict[str, bool], ...] = ({}, {"dayfirst": True}, {"yearfirst": True})
     try:
-        found: datetime = parser.isoparse(text.strip())
-    except ValueError:
-        try:
-            found = parser.parse(text, default=datetime(1, 1, 1))  # noqa: DTZ001 - as local as the text
-            again = parser.parse(text, default=datetime(2, 2, 2))  # noqa: DTZ001 - as above
-        except (ValueError, OverflowError) as error:
-            msg = f"{text!r} is no date. Write it as 2026-03-01 or 2026-03-01T14:30."
-            raise RefusedError(msg) from error
-        if found.date() != again.date():
-            msg = f"{text!r} lacks its day, month or year. Write it as 2026-03-01."
-            raise RefusedError(msg) from None
-    return found
+        found = [parser.parse(text, default=day, tzinfos=_offset, **order) for order in orders for day in defaults]
+    except (ValueError, OverflowError) as error:
+        msg = f"{text!r} is no date. Write it as 2026-03-01, 2026-03-01T14:30 or 2026-03-01T14:30+01:00."
+        raise RefusedError(msg) from error
+    if len({each.date() for each in found}) > 1:
+        msg = f"{text!r} lacks its day, month or year, or can be read in two ways. Write it as 2026-03-01."
+        raise RefusedError(msg)
+    return cast("datetime", found[0])
+
+
+def _offset(name: str | None, seconds: int | None) -> tzinfo | None:
+    """The zone of a moment; refused where it is a name, such as EST, that dateutil would leave out."""
+    if name and seconds is None:
+        raise ValueError(name)
+    return None if seconds is None else timezone(timedelta(seconds=seconds))
 
 
 @entry("units", {"start": "2026-03-01", "end": "2026-12-24"}, packages=("dateutil",))
@@ -141,9 +154,21 @@ def convert_time_zone(moment: str, zone: str, to: str) -> str:
         zone: Its zone, such as Europe/Berlin or UTC.
         to: The zone wanted.
     """
-    here = _moment(moment).replace(tzinfo=_zone(zone))
+    found = _moment(moment)
+    if found.tzinfo is not None:
+        msg = f"{moment!r} has an offset of its own. Leave it out, or convert from UTC."
+        raise RefusedError(msg)
+    here = found.replace(tzinfo=_zone(zone))
     there = here.astimezone(_zone(to))
-    return f"{here:%Y-%m-%d %H:%M} in {zone} is {there:%Y-%m-%d %H:%M} in {to} ({there:%A}, UTC{there:%z})"
+    first, second = here.astimezone(UTC), here.replace(fold=1).astimezone(UTC)
+    if first > second:
+        msg = f"{here:%Y-%m-%d %H:%M} does not exist in {zone}: the clocks are put forward then."
+        raise RefusedError(msg)
+    twice = f"; also {second.astimezone(_zone(to)):%H:%M}, as the clocks are put back then and that hour comes twice"
+    return (
+        f"{here:%Y-%m-%d %H:%M} in {zone} is {there:%Y-%m-%d %H:%M} in {to} ({there:%A}, UTC{there:%z})"
+        f"{twice if first < second else ''}"
+    )
 
 
 def _zone(name: str) -> ZoneInfo:
