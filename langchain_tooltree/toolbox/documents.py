@@ -2,9 +2,10 @@
 
 import re
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from html.parser import HTMLParser
 from pathlib import Path
+from time import monotonic
 from typing import Any
 from xml.etree import ElementTree as ET
 
@@ -20,8 +21,11 @@ MAX_HTML = 5_000_000
 MAX_LISTED = 300
 """Files that are listed, and hits that are shown."""
 
-MAX_SEARCHED = 20_000_000
-"""Characters that one search reads."""
+MAX_PLAIN = 20_000_000
+"""Characters of a text file that is read."""
+
+NAMED = 10
+"""Files that could not be read and are named."""
 
 LINE = 200
 """Characters of a line around a hit."""
@@ -144,13 +148,16 @@ def _text(path: Path) -> Iterator[Block]:
         yield (marks, line[marks:].strip()) if heading else (0, line)
 
 
-def _plain(path: Path, most: int = MAX_SEARCHED) -> str:
+def _plain(path: Path, most: int = MAX_PLAIN) -> str:
     data = path.read_bytes()
     if b"\0" in data[:8_000] and not data.startswith((b"\xff\xfe", b"\xfe\xff")):
         msg = f"{path.name!r} is no text."
         raise RefusedError(msg)
-    encoding = "utf-16" if data.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8-sig"
-    return check_text(path.name, data.decode(encoding, "replace"), most)
+    try:
+        text = data.decode("utf-16" if data.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8-sig")
+    except UnicodeDecodeError:
+        text = data.decode("cp1252", "replace")  # what most other files are in
+    return check_text(path.name, text, most)
 
 
 def _blocks(path: Path) -> Iterator[Block]:
@@ -159,8 +166,8 @@ def _blocks(path: Path) -> Iterator[Block]:
     return blocks
 
 
-def _whole(path: Path) -> str:
-    return "\n".join(f"{'#' * level} {text}" if level else text for level, text in _blocks(path))
+def _lines(path: Path) -> Iterator[str]:
+    return (f"{'#' * level} {text}" if level else text for level, text in _blocks(path))
 
 
 @entry("documents", {}, {"ending": ".pdf"})
@@ -184,13 +191,16 @@ def read_document(file: str, start: int = 0, *, folder: str) -> str:
         file: Its name in the folder.
         start: The character to begin at, for the next part of a long file.
     """
-    text = _whole(inside(folder, file))
-    part = text[max(0, start) : max(0, start) + MAX_RESULT - LINE]
-    end = max(0, start) + len(part)
-    return (
-        part + f"\n[{len(text) - end:,} more characters: read on with start={end}]" * (end < len(text))
-        or "It has no text."
-    )
+    start = max(0, start)
+    end = start + MAX_RESULT - LINE
+    lines, length = [], -1
+    for line in _lines(inside(folder, file)):  # pages after the part are not read, as each takes its time
+        lines.append(line)
+        length += 1 + len(line)
+        if length > end:
+            break
+    more = f"\n[there is more: read on with start={end}]" * (length > end)
+    return "\n".join(lines)[start:end] + more or (f"It has no text from {start} on." if start else "It has no text.")
 
 
 @entry("documents", {"file": "report.docx"}, packages=("pypdf",))
@@ -213,38 +223,47 @@ def outline_document(file: str, *, folder: str) -> str:
     )
 
 
-@entry("documents", {"words": "annual leave"}, {"words": "total", "file": "report.pdf"}, packages=("pypdf",))
-def search_documents(words: str, file: str = "", *, folder: str) -> str:
+@entry(
+    "documents",
+    {"words": "annual leave"},
+    {"words": "total", "file": "report.pdf"},
+    packages=("pypdf",),
+    bounded=False,
+)
+def search_documents(words: str, file: str = "", *, folder: str, seconds: float, run: Callable[..., str]) -> str:
     """Find the lines with all of these words in the documents of the folder, or in one of them.
 
     Args:
         words: Words or parts of words; upper and lower case are the same.
         file: Only in this file.
     """
-    wanted = check_text("words", words, LINE).casefold().split()
-    if not wanted:
+    if not check_text("words", words, LINE).split():
         msg = "Give at least one word."
         raise RefusedError(msg)
-    hits, unread, left = [], [], MAX_SEARCHED
+    hits, unread, end = [], [], monotonic() + seconds
     for name in [file] if file else names_in(folder):
-        try:
-            text = _whole(inside(folder, name)) if left > 0 else ""
-        except Exception as error:
-            if file or not isinstance(error, (RefusedError, ValueError, *_pdf_errors())):
-                raise
+        left = end - monotonic()
+        if left < seconds / 20:
             unread.append(name)
             continue
-        left -= len(text)
-        for number, line in enumerate(text.splitlines(), 1):
-            if all(each in line.casefold() for each in wanted):
-                at = max(0, line.casefold().find(wanted[0]) - LINE // 2)
-                hits.append(f"{name}, line {number}: {line[at : at + LINE].strip()}")
-    more = [f"[{len(hits) - MAX_LISTED:,} more hits]"] * (len(hits) > MAX_LISTED)
-    more += [f"[not read: {', '.join(unread[:10])}]"] * bool(unread and not hits)
-    more += [f"[stopped after {MAX_SEARCHED:,} characters: name a file]"] * (left <= 0)
+        try:
+            # Half of what is left, so that a document that takes for ever hides no other one.
+            hits += run("_find_lines", left if file else left / 2, file=name, words=words).splitlines()
+        except RefusedError:
+            if file:
+                raise
+            unread.append(name)
+    more = ["[there are more hits: give more words, or name a file]"] * (len(hits) > MAX_LISTED)
+    more += [f"[not read: {', '.join(unread[:NAMED])}{', ...' * (len(unread) > NAMED)}]"] * bool(unread)
     return "\n".join((hits[:MAX_LISTED] or ["No line has them."]) + more)
 
 
-def _pdf_errors() -> tuple[type[Exception], ...]:
-    errors = import_extra("pypdf.errors", "toolbox", "search_documents")
-    return (errors.PyPdfError,)
+@entry("documents", packages=("pypdf",))
+def _find_lines(file: str, words: str, *, folder: str) -> str:
+    """The hits of one document, for `search_documents`; no tool itself."""
+    wanted, hits = words.casefold().split(), []
+    for number, line in enumerate("\n".join(_lines(inside(folder, file))).splitlines(), 1):
+        if all(each in line.casefold() for each in wanted):
+            at = max(0, line.casefold().find(wanted[0]) - LINE // 2)
+            hits.append(f"{file}, line {number}: {line[at : at + LINE].strip()}")
+    return "\n".join(hits[: MAX_LISTED + 1])

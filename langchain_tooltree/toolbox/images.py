@@ -9,6 +9,7 @@ import io
 import re
 import subprocess
 from collections.abc import Callable
+from contextlib import suppress
 from shutil import which
 from typing import Any
 
@@ -27,6 +28,15 @@ MAX_ZOOM = 16
 
 MAX_QUESTION = 4_000
 """Characters of a question about an image."""
+
+MAX_SENT = 3_500_000
+"""Bytes of an image as PNG that a model gets; above, it gets a JPEG. Providers refuse what is 5 MB in base64."""
+
+WHITES = (2**8 - 1, 2**12 - 1, 2**16 - 1)
+"""The brightest values of grey images of 8, 12 and 16 bits."""
+
+TURNED = (5, 6, 7, 8)
+"""Values of the EXIF tag 274 by which width and height are exchanged."""
 
 FORMATS = ("PNG", "JPEG", "GIF", "WEBP", "BMP", "TIFF")
 """What is opened: decoders that nobody needs are no way in."""
@@ -67,6 +77,8 @@ def _opened(name: str, folder: str) -> tuple[Any, str, Region]:
     if width * height > MAX_PIXELS:
         msg = f"{file!r} has {width * height:,} pixels; at most {MAX_PIXELS:,} are opened."
         raise RefusedError(msg)
+    with suppress(OSError, ValueError, SyntaxError):  # a damaged one
+        width, height = (height, width) if image.getexif().get(274) in TURNED else (width, height)
     if not fragment:
         return image, file, (0, 0, width, height, 1)
     found = FRAGMENT.fullmatch(fragment)
@@ -90,13 +102,27 @@ def pixels(name: str, folder: str, longest: int = MAX_SEEN) -> Any:
     image, file, (x, y, wide, high, zoom) = _opened(name, folder)
     image_module = import_extra("PIL.Image", "toolbox", "images")
     try:
-        detail = image.convert("RGB").crop((x, y, x + wide, y + high))
+        detail = _seen(image).crop((x, y, x + wide, y + high))
     except (OSError, ValueError, SyntaxError) as error:
         msg = f"{file!r} is damaged: {error}"
         raise RefusedError(msg) from error
     scale = min(zoom, longest / max(wide, high))
     size = (max(1, round(wide * scale)), max(1, round(high * scale)))
     return detail if size == detail.size else detail.resize(size, image_module.Resampling.LANCZOS)
+
+
+def _seen(image: Any) -> Any:
+    """An image as people see it: turned as it was taken, 16 bits as 8, and what is transparent white."""
+    image_module = import_extra("PIL.Image", "toolbox", "images")
+    image = import_extra("PIL.ImageOps", "toolbox", "images").exif_transpose(image)
+    if image.mode.startswith("I"):
+        brightest = image.getextrema()[1]
+        white = next((each for each in WHITES if brightest <= each), brightest)
+        image = image.point(lambda value: value * (255 / white)).convert("L")
+    if image.has_transparency_data:
+        white = image_module.new("RGBA", image.size, "white")
+        image = image_module.alpha_composite(white, image.convert("RGBA"))
+    return image.convert("RGB")
 
 
 @entry("images", {"image": "photo.png"}, packages=("PIL",))
@@ -191,24 +217,33 @@ def read_image_text(image: str, language: str = "eng", *, folder: str) -> str:
     if not re.fullmatch(r"[a-zA-Z_]{3,20}(\+[a-zA-Z_]{3,20}){0,3}", language):
         msg = f"{language!r} is no language of tesseract. Write it as eng or deu+eng."
         raise RefusedError(msg)
-    command = [which("tesseract") or "tesseract", "stdin", "stdout", "-l", language, *IN_ROWS]
-    done = subprocess.run(command, input=_png(image, folder=folder), capture_output=True, check=False)  # noqa: S603 - no shell, and the language is checked
+    program = which("tesseract") or "tesseract"
+    listed = subprocess.run([program, "--list-langs"], stdin=subprocess.DEVNULL, capture_output=True, check=False)  # noqa: S603 - no shell
+    known = listed.stdout.decode(errors="replace").splitlines()[1:]
+    if lacking := [each for each in language.split("+") if each not in known]:
+        msg = f"tesseract has no language {', '.join(lacking)}. Installed: {', '.join(known) or 'none'}."
+        raise RefusedError(msg)
+    command = [program, "stdin", "stdout", "-l", language, *IN_ROWS]
+    done = subprocess.run(command, input=_encoded(image, folder), capture_output=True, check=False)  # noqa: S603 - no shell, and the language is checked
     if done.returncode:
         msg = f"tesseract failed: {done.stderr.decode(errors='replace')[:300]}"
         raise RefusedError(msg)
     return done.stdout.decode(errors="replace").strip() or "No text was found. Zoom in on the part that has it."
 
 
-def _png(image: str, *, folder: str) -> bytes:
+def _encoded(image: str, folder: str, form: str = "PNG") -> bytes:
     data = io.BytesIO()
-    pixels(image, folder).save(data, "PNG")
+    pixels(image, folder).save(data, form)
     return data.getvalue()
 
 
 @entry("images", packages=("PIL",))
 def _image_bytes(image: str, *, folder: str) -> str:
-    """What the tools below send to the model; no tool itself."""
-    return base64.b64encode(_png(image, folder=folder)).decode()
+    """What the tools below send to the model: a type and the data; no tool itself."""
+    kind, data = "png", _encoded(image, folder)
+    if len(data) > MAX_SENT:
+        kind, data = "jpeg", _encoded(image, folder, "JPEG")
+    return f"image/{kind} {base64.b64encode(data).decode()}"
 
 
 @entry("images", packages=("PIL",))
@@ -225,7 +260,8 @@ def _details(image: str, boxes: list[list[int]], *, folder: str) -> str:
 
 def _asked(question: str, image: str, vision: Any, run: Run) -> str:
     check_text("question", question, MAX_QUESTION)
-    picture = {"type": "image", "base64": run("_image_bytes", image=image), "mime_type": "image/png"}
+    kind, data = run("_image_bytes", image=image).split()
+    picture = {"type": "image", "base64": data, "mime_type": kind}
     reply = vision.invoke([("system", DATA), ("user", [{"type": "text", "text": f"{question}\n({image})"}, picture])])
     return str(reply.text)
 

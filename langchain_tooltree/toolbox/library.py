@@ -95,8 +95,8 @@ def _checked(settings: dict[str, Any]) -> dict[str, Any]:
 
     root = None if folder is None else str(Path(folder).resolve())
 
-    def run(entry: str, **arguments: Any) -> str:
-        return run_bounded(entry, {**arguments, "folder": root}, seconds)
+    def run(entry: str, patience: float = seconds, /, **arguments: Any) -> str:
+        return run_bounded(entry, {**arguments, "folder": root}, patience)
 
     return {**settings, **models, "run": run, "folder": root}
 

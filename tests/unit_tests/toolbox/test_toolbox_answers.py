@@ -8,7 +8,7 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import Document
 from langgraph.errors import GraphInterrupt
 
-from tests.internals.toolbox import bounded, perform
+from tests.internals.toolbox import RefusedError, bounded, perform
 from tests.unit_tests.toolbox.conftest import SERVICES, model_that_says
 
 pytestmark = pytest.mark.slow  # they start a process
@@ -21,10 +21,13 @@ ANSWERS = [
     ("calculator", {"expression": "log(8, 2)"}, "3 (exactly"),
     ("calculator", {"expression": "sin(pi/6) + max(1, 2)"}, "2.5"),
     ("calculator", {"expression": "factorial(20) // 7 % 997"}, "679"),
+    ("calculator", {"expression": "0x10 + 0b11"}, "19"),
+    ("calculator", {"expression": "cbrt(-8)"}, "-2"),
     ("transform_formula", {"formula": "(x^2 - 1)/(x - 1)"}, "x + 1"),
     ("transform_formula", {"formula": "x^2 - y^2", "how": "factor"}, "(x - y)*(x + y)"),
     ("solve_equations", {"equations": ["x + y = 10", "x - y = 2"]}, "x = 6, y = 4"),
     ("solve_equations", {"equations": ["x^2 = 2*x"]}, "x = 0\nx = 2"),
+    ("solve_equations", {"equations": ["E = m*c^2"], "variables": ["m"]}, "[e and E are Euler's number"),
     ("solve_equations", {"equations": ["x = x + 1"]}, "No solution was found."),
     ("solve_equations", {"equations": ["x^5 - x - 1 = 0"]}, "x = 1.16730397826142"),
     ("solve_equations", {"equations": ["cos(x) = x"]}, "x = 0.739085133215\n[found by trying"),
@@ -32,11 +35,16 @@ ANSWERS = [
     ("calculus", {"operation": "derivative", "formula": "x^3"}, "3*x**2"),
     ("calculus", {"operation": "integral", "formula": "x^2", "start": "0", "end": "3"}, "9"),
     ("calculus", {"operation": "limit", "formula": "sin(x)/x"}, "1"),
+    ("calculus", {"operation": "limit", "formula": "(1 + 1/n)^n", "end": "oo"}, "E"),
+    ("calculus", {"operation": "limit", "formula": "1/x"}, "There is no limit: -oo from below, oo from above."),
     ("calculus", {"operation": "sum", "formula": "1/n^2", "start": "1", "end": "oo"}, "(exactly pi**2/6)"),
     ("statistics", {"numbers": [2, 4, 4, 10]}, "mean: 5\nmedian: 4"),
     ("convert_units", {"value": 26.2, "unit": "mile", "to": "km"}, "42.1648128 km"),
     ("convert_units", {"value": 100, "unit": "degC", "to": "degF"}, "212 degF"),
+    ("convert_units", {"value": 123456789, "unit": "m", "to": "km"}, "123456789 m = 123456.789 km"),
     ("time_between", {"start": "2026-03-01", "end": "2026-12-24"}, "298 days"),
+    ("time_between", {"start": "31/12/2026", "end": "March 1 2027"}, "60 days"),
+    ("time_between", {"start": "1 March 2026 10:00 +01:00", "end": "2026-03-01T12:00Z"}, "3 hours"),
     ("time_between", {"start": "2026-11-20", "end": "2026-11-24"}, " 2 working days"),
     ("add_to_date", {"start": "2024-01-31", "amount": 1, "unit": "month"}, "2024-02-29 (Thursday)"),
     ("add_to_date", {"start": "1 March 2026 10:00", "amount": -2, "unit": "hours"}, "2026-03-01T08:00:00 (Sunday)"),
@@ -44,6 +52,11 @@ ANSWERS = [
         "convert_time_zone",
         {"moment": "2026-07-01T09:00", "zone": "Europe/Berlin", "to": "Asia/Tokyo"},
         "2026-07-01 16:00 in Asia/Tokyo",
+    ),
+    (
+        "convert_time_zone",  # the clocks are put back
+        {"moment": "2026-10-25T02:30", "zone": "Europe/Berlin", "to": "UTC"},
+        "2026-10-25 00:30 in UTC (Sunday, UTC+0000); also 01:30, as the clocks are put back",
     ),
     ("describe_tables", {}, "sales.csv: region VARCHAR, amount BIGINT\nstaff.json: name VARCHAR, region VARCHAR"),
     ("describe_tables", {"files": ["sales.csv"]}, "the table sales: 3 rows\nregion VARCHAR, amount BIGINT"),
@@ -103,6 +116,9 @@ WRONG = [
     ("calculator", {"expression": "12,000 * 2"}, "without commas"),
     ("calculator", {"expression": "x + 1"}, "There is no value for x"),
     ("calculator", {"expression": "1/0"}, "divides by zero"),
+    ("calculator", {"expression": "0/0"}, "That has no value"),
+    ("calculator", {"expression": "(pi*10^10000) % 7"}, "none that can be computed precisely"),
+    ("calculus", {"operation": "integral", "formula": "1/x", "start": "-1", "end": "1"}, "That has no value"),
     ("calculator", {"expression": "sine(1)"}, "Did you mean 'sin'"),
     ("transform_formula", {"formula": "x", "how": "expnd"}, "Did you mean 'expand'"),
     ("solve_equations", {"equations": ["x + 1"]}, "Each equation needs one '='"),
@@ -114,6 +130,13 @@ WRONG = [
     ("convert_units", {"value": 1, "unit": "EUR", "to": "USD"}, "no unit that is known"),
     ("time_between", {"start": "March", "end": "2026-01-01"}, "lacks its day"),
     ("time_between", {"start": "2026-01-01T10:00Z", "end": "2026-01-01"}, "has a time zone"),
+    ("convert_units", {"value": 1e308, "unit": "km", "to": "nm"}, "too large"),
+    ("convert_units", {"value": 1, "unit": "m*9**9**9", "to": "m"}, "Write names and powers"),
+    ("time_between", {"start": "01/02/2026", "end": "2026-03-01"}, "can be read in two ways"),
+    ("time_between", {"start": "2026", "end": "2027"}, "lacks its day"),
+    ("time_between", {"start": "2026-03-01 10:00 EST", "end": "2026-03-01 12:00 EST"}, "is no date"),
+    ("convert_time_zone", {"moment": "2026-07-01T09:00+05:00", "zone": "UTC", "to": "UTC"}, "offset of its own"),
+    ("convert_time_zone", {"moment": "2026-03-29T02:30", "zone": "Europe/Berlin", "to": "UTC"}, "does not exist"),
     ("add_to_date", {"start": "9999-12-31", "amount": 1}, "outside the years"),
     (
         "convert_time_zone",
@@ -176,12 +199,17 @@ def test_places_that_cannot_be_used_are_told(call, said, expected):
 
 def test_text_in_an_image_is_read_by_the_program(call, tmp_path, monkeypatch):
     program = tmp_path / "tesseract"
-    program.write_text("#!/bin/sh\n[ $4 = deu ] && { echo no language >&2; exit 1; }\nhead -c 4 | tail -c 3\n")
+    program.write_text(
+        "#!/bin/sh\n[ $1 = --list-langs ] && { echo List; echo eng; echo osd; exit; }\n"
+        "[ $4 = osd ] && { echo broken >&2; exit 1; }\nhead -c 4 | tail -c 3\n"
+    )
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     bounded.end_all()  # a process keeps the path that it was started with
     assert call("read_image_text", image="flag.png") == ("PNG", False)
-    assert call("read_image_text", image="flag.png", language="deu") == ("tesseract failed: no language\n", True)
+    assert call("read_image_text", image="flag.png", language="osd") == ("tesseract failed: broken\n", True)
+    lacking = "tesseract has no language deu, fra. Installed: eng, osd."
+    assert call("read_image_text", image="flag.png", language="eng+deu+fra") == (lacking, True)
     assert call("read_image_text", image="flag.png", language="-c x")[1]
 
 
@@ -290,3 +318,63 @@ def test_services_get_json_of_any_shape(call, service):
     for shape in ([], 1, {"query": 1}, {"query": {"pages": [1]}}, {"query": {"pages": [{}]}}):
         service(json.loads(json.dumps(shape)))
         assert "form that is not known" in call("search_encyclopaedia", SERVICES, query="a")[0]
+
+
+def test_a_document_that_cannot_be_read_hides_no_other(call, monkeypatch):
+    def run(name, given, seconds):
+        if given["file"] == "letter.docx":
+            assert seconds < 6  # of 10
+            msg = "It took too long."
+            raise RefusedError(msg)
+        return perform(name, given)
+
+    monkeypatch.setattr("langchain_tooltree.toolbox.library.run_bounded", run)
+    said, refused = call("search_documents", words="annual")
+    assert not refused
+    assert said == "notes.md, line 3: Annual leave is 28 days.\n[not read: flag.png, letter.docx]"
+    assert call("search_documents", words="annual", file="flag.png")[1]
+
+
+def test_text_that_is_not_in_unicode_is_read(call, files):
+    (files / "old.txt").write_bytes("Grüße aus Köln".encode("cp1252"))
+    try:
+        assert call("read_document", file="old.txt")[0] == "Grüße aus Köln"
+    finally:
+        (files / "old.txt").unlink()
+
+
+def test_images_are_seen_as_people_see_them(call, files):
+    image = pytest.importorskip("PIL.Image")
+    made = {"turned.jpg": image.new("RGB", (40, 20), "red"), "clear.png": image.new("RGBA", (8, 8), (0, 0, 0, 0))}
+    made |= {"grey.png": image.new("I;16", (8, 8), 32_768), "scan.tif": image.new("I;16", (8, 8), 2_048)}
+    tags = image.Exif()
+    tags[274] = 6  # taken upright
+    try:
+        for name, each in made.items():
+            each.save(files / name, **({"exif": tags} if name == "turned.jpg" else {}))
+        assert call("image_size", image="turned.jpg")[0] == "20 x 40 pixels, JPEG, RGB"
+        assert call("image_colours", image="turned.jpg#xywh=0,39,20,1&zoom=1")[1] is False
+        assert "#ffffff 100%" in call("image_colours", image="clear.png")[0]
+        assert "brightness 50%" in call("image_colours", image="grey.png")[0]
+        assert "brightness 50%" in call("image_colours", image="scan.tif")[0]
+    finally:
+        for name in made:
+            (files / name).unlink()
+
+
+def test_a_photo_is_sent_in_a_size_that_providers_take(call, files):
+    image = pytest.importorskip("PIL.Image").effect_noise((2_048, 2_048), 200)
+    image.save(files / "noise.png")
+    seen = []
+
+    class Seeing(type(model_that_says("x"))):
+        def _generate(self, messages, *given, **options):
+            seen.append(messages[-1].content[1])
+            return super()._generate(messages, *given, **options)
+
+    try:
+        assert call("caption_image", {"vision": Seeing(replies=["ok"])}, image="noise.png")[0] == "ok"
+    finally:
+        (files / "noise.png").unlink()
+    assert seen[0]["mime_type"] == "image/jpeg"
+    assert len(seen[0]["base64"]) < 5_000_000

@@ -280,7 +280,8 @@ def test_a_long_document_is_read_in_parts(call, files):
     (files / "long.txt").write_text("0123456789" * 5_000)
     try:
         first, _ = call("read_document", file="long.txt")
-        assert first.endswith("[30,200 more characters: read on with start=19800]")
+        assert first.endswith("[there is more: read on with start=19800]")
+        assert call("read_document", file="long.txt", start=50_000)[0] == "It has no text from 50000 on."
         last, _ = call("read_document", file="long.txt", start=49_995)
         assert last == "56789"
     finally:
