@@ -1,6 +1,7 @@
 """The library that `toolbox` gives: entries as LangChain tools, with cards, effects and what was left out."""
 
 import logging
+import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
 from inspect import signature
@@ -22,6 +23,12 @@ logger = logging.getLogger(__name__)
 
 PASSED = (RefusedError, GraphBubbleUp)
 """What is no failure: a refusal, and an interrupt, since a `search` may ask a person."""
+
+TEXTS = ("text", "old", "new")
+"""Arguments for which a file of the folder can stand, since no model should have to copy one, or counts its name."""
+
+FILE = re.compile(r"[^\n]{1,200}\.(pdf|html?|docx|md|txt|csv|tsv|jsonl?)", re.IGNORECASE)
+"""What may be the name of a file, where a text is asked for."""
 
 ALSO = {"math": "maths"}
 """Another spelling of a domain."""
@@ -120,7 +127,7 @@ def _missing(entry: Entry, kind: str, name: str) -> Exception:
 def tool_of(entry: Entry, settings: Mapping[str, Any]) -> StructuredTool:
     """An entry as a LangChain tool, bounded, with refusals as `ToolException`s that the model reads."""
     given = {name: settings[name] for name in entry.settings}
-    schema = create_schema_from_function(
+    schema: Any = create_schema_from_function(
         entry.name,
         entry.function,
         filter_args=list(entry.settings),
@@ -128,9 +135,17 @@ def tool_of(entry: Entry, settings: Mapping[str, Any]) -> StructuredTool:
         error_on_invalid_docstring=True,
     )
 
+    files_too = [name for name in TEXTS if name in get_fields(schema) and settings["folder"] is not None]
+    for name in files_too:
+        schema.model_fields[name].description += " Or a file of the folder."
+    schema.model_rebuild(force=True)
+
     @wraps(entry.function)
     def call(**arguments: Any) -> str:
         try:
+            for name in files_too:
+                if FILE.fullmatch(arguments[name]):
+                    arguments[name] = settings["run"]("_text_of", text=arguments[name])
             if entry.bounded:
                 return run_bounded(entry.name, {**arguments, **given}, settings["seconds"])
             return perform(entry.name, {**arguments, **given}, PASSED)
