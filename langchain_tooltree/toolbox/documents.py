@@ -212,7 +212,7 @@ def _text_of(text: str, *, folder: str) -> str:
         if " " in text:
             return text
         raise
-    return _whole(path)
+    return "\n".join(_lines(path))
 
 
 @entry("documents", {"file": "report.docx"}, packages=("pypdf",))

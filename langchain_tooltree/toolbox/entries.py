@@ -66,13 +66,14 @@ class Entry:
         return tuple(each.name for each in parameters if each.kind is Parameter.KEYWORD_ONLY)
 
     def lacks(self, given: Mapping[str, Any]) -> tuple[str, str] | None:
-        """What is missing, as a kind (package, program or setting) and a name; `None` if the tool can be used."""
+        """What is missing, as a kind (package, program or setting) and its names; `None` if the tool can be used."""
         for package in self.packages:
             if find_spec(package) is None:
                 return "package", package
         if self.program and which(self.program) is None:
             return "program", self.program
-        return next((("setting", name) for name in self.settings if given.get(name) is None), None)
+        missing = [name for name in self.settings if given.get(name) is None]
+        return ("setting", ", ".join(f"{name}=" for name in sorted(missing))) if missing else None
 
 
 def entry(

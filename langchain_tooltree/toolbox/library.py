@@ -68,12 +68,12 @@ def chosen(wanted: Iterable[str], settings: dict[str, Any]) -> Toolbox:
                 raise _missing(entry, *lacking)
             else:
                 left_out[entry.name] = _lacks(*lacking)
-    if left_out:
-        told = "; ".join(f"{name} ({reason})" for name, reason in left_out.items())
-        logger.warning("The toolbox has left out %s.", told)
     if not usable:
         msg = f"None of these tools can be used: {'; '.join(f'{name}: {why}' for name, why in left_out.items())}."
         raise ConfigurationError(msg)
+    if left_out:
+        told = "; ".join(f"{name} ({reason})" for name, reason in left_out.items())
+        logger.warning("The toolbox has left out %s.", told)
     tools = [tool_of(entry, settings) for entry in usable.values()]
     return Toolbox(tools, left_out)
 
@@ -109,9 +109,7 @@ def _checked(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def _lacks(kind: str, name: str) -> str:
-    if kind == "setting":
-        return f"needs {name}="
-    return f"needs the {kind} {name}"
+    return f"needs {name}" if kind == "setting" else f"needs the {kind} {name}"
 
 
 def _missing(entry: Entry, kind: str, name: str) -> Exception:
@@ -121,7 +119,7 @@ def _missing(entry: Entry, kind: str, name: str) -> Exception:
         )
     if kind == "program":
         return MissingExtraError(f"{entry.name} needs the program {name}; install it with your system's packages.")
-    return ConfigurationError(f"{entry.name} needs {name}: toolbox({entry.name!r}, {name}=...).")
+    return ConfigurationError(f"{entry.name} needs {name}: toolbox({entry.name!r}, {name.replace('=', '=...')}).")
 
 
 def tool_of(entry: Entry, settings: Mapping[str, Any]) -> StructuredTool:

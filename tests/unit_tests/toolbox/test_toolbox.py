@@ -86,6 +86,8 @@ def test_what_lacks_something_is_left_out_and_said_once(caplog):
 def test_what_lacks_something_is_refused_where_it_is_named(files):
     with pytest.raises(ConfigurationError, match="query_tables needs folder"):
         toolbox("query_tables")
+    with pytest.raises(ConfigurationError, match=r"toolbox\('caption_image', folder=\.\.\., vision=\.\.\.\)"):
+        toolbox("caption_image")
     with pytest.raises(ConfigurationError, match=r"None of these tools can be used: search_web: needs search="):
         toolbox("knowledge")
 
