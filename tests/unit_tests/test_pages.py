@@ -151,7 +151,7 @@ def test_a_page_of_an_experience_tells_what_was_learnt_of_whom_and_of_no_other_n
     data = data_in(tmp_path / "hers.html")
     runs = {run["id"]: run for run in data["runs"]}
 
-    assert data["namespace"] == ["tooltree", "ada"]
+    assert data["name"] == "Namespace tooltree / ada"
     assert "secret" not in (tmp_path / "hers.html").read_text(encoding="utf-8")
     assert {run: told["outcome"] for run, told in runs.items()} == {
         "good": "failure",
