@@ -4,7 +4,7 @@ import re
 import zipfile
 from collections.abc import Callable, Iterator
 from html.parser import HTMLParser
-from pathlib import Path
+from pathlib import Path, PurePath
 from time import monotonic
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -139,35 +139,39 @@ def _docx(path: Path) -> Iterator[Block]:
             yield (int(found[1]) if found else 0), text
 
 
-def _text(path: Path) -> Iterator[Block]:
+def _markdown(path: Path) -> Iterator[Block]:
     fenced = False
     for line in _plain(path).splitlines():
         fenced ^= line.startswith("```")
         marks = len(line) - len(line.lstrip("#"))
-        heading = path.suffix.lower() == ".md" and not fenced and 0 < marks <= len(HEADINGS) and line[marks:][:1] == " "
+        heading = not fenced and 0 < marks <= len(HEADINGS) and line[marks:][:1] == " "
         yield (marks, line[marks:].strip()) if heading else (0, line)
 
 
 def _plain(path: Path, most: int = MAX_PLAIN) -> str:
     data = path.read_bytes()
     if b"\0" in data[:8_000] and not data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        msg = f"{path.name!r} is no text."
+        msg = "The file is no text."
         raise RefusedError(msg)
     try:
         text = data.decode("utf-16" if data.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8-sig")
     except UnicodeDecodeError:
         text = data.decode("cp1252", "replace")  # what most other files are in
-    return check_text(path.name, text, most)
+    return check_text("The file", text, most)
 
 
-def _blocks(path: Path) -> Iterator[Block]:
-    kinds: dict[str, Any] = {".pdf": _pdf, ".html": _html, ".htm": _html, ".docx": _docx}
-    blocks: Iterator[Block] = kinds.get(path.suffix.lower(), _text)(path)
+def _text(path: Path) -> Iterator[Block]:
+    return ((0, line) for line in _plain(path).splitlines())
+
+
+def _blocks(file: str, folder: str) -> Iterator[Block]:
+    kinds: dict[str, Any] = {".pdf": _pdf, ".html": _html, ".htm": _html, ".docx": _docx, ".md": _markdown}
+    blocks: Iterator[Block] = kinds.get(PurePath(file).suffix.lower(), _text)(inside(folder, file))
     return blocks
 
 
-def _lines(path: Path) -> Iterator[str]:
-    return (f"{'#' * level} {text}" if level else text for level, text in _blocks(path))
+def _lines(file: str, folder: str) -> Iterator[str]:
+    return (f"{'#' * level} {text}" if level else text for level, text in _blocks(file, folder))
 
 
 @entry("documents", {}, {"ending": ".pdf"})
@@ -194,7 +198,7 @@ def read_document(file: str, start: int = 0, *, folder: str) -> str:
     start = max(0, start)
     end = start + MAX_RESULT - LINE
     lines, length = [], -1
-    for line in _lines(inside(folder, file)):  # pages after the part are not read, as each takes its time
+    for line in _lines(file, folder):  # pages after the part are not read, as each takes its time
         lines.append(line)
         length += 1 + len(line)
         if length > end:
@@ -207,12 +211,12 @@ def read_document(file: str, start: int = 0, *, folder: str) -> str:
 def _text_of(text: str, *, folder: str) -> str:
     """What a file says; a text itself that is the name of none. It is no tool, but helps those that take texts."""
     try:
-        path = inside(folder, text)
+        lines = _lines(text, folder)
     except RefusedError:
         if " " in text:
             return text
         raise
-    return "\n".join(_lines(path))
+    return "\n".join(lines)
 
 
 @entry("documents", {"file": "report.docx"}, packages=("pypdf",))
@@ -223,7 +227,7 @@ def outline_document(file: str, *, folder: str) -> str:
         file: A PDF, HTML, Word, Markdown or text file of the folder.
     """
     lines: list[list[Any]] = [[0, "(before the first heading)", 0]]
-    for level, text in _blocks(inside(folder, file)):
+    for level, text in _blocks(file, folder):
         if level:
             lines.append([level, text, 0])
         else:
@@ -274,7 +278,7 @@ def search_documents(words: str, file: str = "", *, folder: str, seconds: float,
 def _find_lines(file: str, words: str, *, folder: str) -> str:
     """The hits of one document, for `search_documents`; no tool itself."""
     wanted, hits = words.casefold().split(), []
-    for number, line in enumerate("\n".join(_lines(inside(folder, file))).splitlines(), 1):
+    for number, line in enumerate("\n".join(_lines(file, folder)).splitlines(), 1):
         if all(each in line.casefold() for each in wanted):
             at = max(0, line.casefold().find(wanted[0]) - LINE // 2)
             hits.append(f"{file}, line {number}: {line[at : at + LINE].strip()}")

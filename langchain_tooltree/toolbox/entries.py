@@ -4,6 +4,7 @@ import os
 import stat
 import sys
 import unicodedata
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -93,6 +94,8 @@ def entry(
 
 
 ENTRIES: dict[str, Entry] = {}
+DESCRIPTORS, HELD, MAX_HELD = Path("/proc/self/fd"), deque[int](), 32
+"""The files that were opened last; one call opens fewer."""
 
 
 def all_entries() -> dict[str, Entry]:
@@ -119,7 +122,12 @@ def perform(name: str, arguments: Mapping[str, Any], passed: tuple[type[Exceptio
     except Exception as error:
         msg = f"{name} failed: {cut(described(error), 500)}"
         raise RefusedError(msg) from error
-    return result if name.startswith("_") else shown(result)
+    if name.startswith("_"):
+        return result
+    if not (said := shown(result)).strip():
+        msg = f"{name} has no answer."  # such as a model's empty one
+        raise RefusedError(msg)
+    return said
 
 
 def shown(result: str) -> str:
@@ -145,7 +153,10 @@ def check_text(name: str, text: str, most: int = MAX_TEXT) -> str:
 
 
 def inside(folder: str, name: str) -> Path:
-    """A file of the user's folder; whatever leads out of it, is hidden or is no plain file is refused."""
+    """A file of the user's folder; whatever leads out of it, is hidden or is no plain file is refused.
+
+    On Linux it is the opened file, since somebody may exchange it, or a folder, for a link.
+    """
     root = Path(folder).resolve()
     parts = Path(name).parts
     elsewhere = (
@@ -172,7 +183,16 @@ def inside(folder: str, name: str) -> Path:
     if about.st_size > MAX_FILE:
         msg = f"{name!r} has {about.st_size:,} bytes; at most {MAX_FILE:,} are read."
         raise RefusedError(msg)
-    return path
+    if not DESCRIPTORS.is_dir():
+        return path
+    while len(HELD) >= MAX_HELD:
+        os.close(HELD.popleft())
+    HELD.append(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK))
+    held = DESCRIPTORS / str(HELD[-1])
+    if held.readlink() != path:
+        msg = f"{name!r} was exchanged for another file meanwhile."
+        raise RefusedError(msg)
+    return held
 
 
 def _is_printable(name: str) -> bool:

@@ -142,7 +142,7 @@ def search_pubmed(query: str, *, pubmed: str, seconds: float) -> str:
         if not numbers:
             return "Nothing was found."
         about = _json(f"{base}/esummary.fcgi", {**common, "id": ",".join(numbers)}, seconds)["result"]
-        articles = [(number, about[number]) for number in numbers if number in about]
+        articles = [(number, about[number]) for number in numbers if "title" in about.get(number, {})]
         return "\n".join(
             f"{_bare(each['title'])} {each.get('source', '')}, {each.get('pubdate', '')}. PMID {number}"
             for number, each in articles

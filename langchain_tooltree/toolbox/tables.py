@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from langchain_tooltree.errors import did_you_mean, import_extra
@@ -55,7 +55,7 @@ def _loaded(files: list[str], folder: str) -> Iterator[tuple[Any, dict[str, str]
             try:
                 database.execute(f'CREATE TABLE "{name}" AS {sql}', plain)
             except duckdb.Error as error:
-                msg = f"{file!r} cannot be read as a table: {str(error)[:300]}"
+                msg = f"{file!r} cannot be read as a table: {str(error).replace(plain[0], file)[:300]}"
                 raise RefusedError(msg) from error
         for setting in LOCKS:
             database.execute(f"SET {setting}")
@@ -71,12 +71,13 @@ def _table_name(path: Path, taken: dict[str, str]) -> str:
 def _read(file: str, folder: str) -> tuple[str, list[str]]:
     """How duckdb reads a file, and with what."""
     path = inside(folder, file)
-    if path.suffix.lower() not in READERS:
+    suffix = PurePath(file).suffix.lower()
+    if suffix not in READERS:
         msg = f"{file!r} is no table. Known endings: {', '.join(READERS)}."
         raise RefusedError(msg)
     # What the reader expands, such as a star, is part of a name here: inside() has found this very file.
     plain = "".join(f"[{each}]" if each in "*?[" else each for each in str(path))
-    return f"SELECT * FROM {READERS[path.suffix.lower()]}(?)", [plain]  # noqa: S608 - one of our own names
+    return f"SELECT * FROM {READERS[suffix]}(?)", [plain]  # noqa: S608 - one of our own names
 
 
 def _columns(file: str, folder: str, database: Any) -> str:

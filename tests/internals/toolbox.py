@@ -8,9 +8,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from langchain_tooltree.toolbox import bounded
-from langchain_tooltree.toolbox.entries import RefusedError, all_entries, perform
+from langchain_tooltree.toolbox.entries import RefusedError, all_entries, inside, perform
 
-__all__ = ["RefusedError", "all_entries", "bounded", "perform", "serving"]
+__all__ = ["RefusedError", "all_entries", "bounded", "inside", "perform", "serving"]
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """Each tool of the toolbox: right answers, and a text that helps where the input is wrong."""
 
 import json
+import os
 
 import httpx
 import pytest
@@ -129,6 +130,7 @@ WRONG = [
     ("calculus", {"operation": "integral", "formula": "x", "start": "1"}, "Give both"),
     ("calculus", {"operation": "derivative", "formula": "x*y"}, "variable must be one of x, y"),
     ("statistics", {"numbers": []}, "Give 1 to 100,000"),
+    ("statistics", {"numbers": [1.0] * 100_001}, "got 100,001"),
     ("convert_units", {"value": 1, "unit": "kg", "to": "m"}, "kg measures [mass]"),
     ("convert_units", {"value": 1, "unit": "EUR", "to": "USD"}, "no unit that is known"),
     ("time_between", {"start": "March", "end": "2026-01-01"}, "lacks its day"),
@@ -136,6 +138,8 @@ WRONG = [
     ("convert_units", {"value": 1e308, "unit": "km", "to": "nm"}, "too large"),
     ("convert_units", {"value": 1, "unit": "m*9**9**9", "to": "m"}, "Write names and powers"),
     ("time_between", {"start": "01/02/2026", "end": "2026-03-01"}, "can be read in two ways"),
+    ("time_between", {"start": "2026-03-01T10:00Z", "end": "2026-03-02"}, "One of them has a time zone"),
+    ("add_to_date", {"start": "2026-03-01", "amount": 1, "unit": "workdays"}, "unit must be one of years"),
     ("time_between", {"start": "2026", "end": "2027"}, "lacks its day"),
     ("time_between", {"start": "2026-03-01 10:00 EST", "end": "2026-03-01 12:00 EST"}, "is no date"),
     ("convert_time_zone", {"moment": "2026-07-01T09:00+05:00", "zone": "UTC", "to": "UTC"}, "offset of its own"),
@@ -153,6 +157,8 @@ WRONG = [
     ("guess_language", {"text": "12345"}, "no letters"),
     ("count_words", {"text": "note.md"}, "There is no file 'note.md' in the folder. Did you mean 'notes.md'?"),
     ("count_words", {"text": "../outside.txt"}, "is not a name in the folder"),
+    ("compare_texts", {"old": "a\n" * 5_001, "new": "b"}, "At most 5,000 lines"),
+    ("outline_document", {"file": "flag.png"}, "is no text"),
     ("read_document", {"file": "reprt.pdf"}, "Did you mean 'report.pdf'"),
     ("read_document", {"file": "flag.png"}, "is no text"),
     ("search_documents", {"words": " "}, "at least one word"),
@@ -250,8 +256,11 @@ def test_an_encyclopaedia_gives_articles_in_their_order(call, service):
 
 
 def test_a_knowledge_graph_gives_rows(call, service):
-    came = service({"head": {"vars": ["n"]}, "results": {"bindings": [{"n": {"value": "7"}}]}}, {"boolean": True}, [])
-    assert call("query_knowledge_graph", SERVICES, sparql="SELECT ?n WHERE {}")[0] == "n\n7"
+    rows = [{"n": {"type": "literal", "value": "7"}}, {}] * 51  # an unbound variable has no key
+    came = service({"head": {"vars": ["n"]}, "results": {"bindings": rows}}, {"boolean": True}, [])
+    said = call("query_knowledge_graph", SERVICES, sparql="SELECT ?n WHERE {}")[0]
+    assert said.startswith("n\n7\n\n7\n")
+    assert said.endswith("[more rows: the first 100 are shown]")
     assert came[0].headers["accept"] == "application/sparql-results+json"
     assert call("query_knowledge_graph", SERVICES, sparql="ASK {}")[0] == "true"
     assert call("query_knowledge_graph", SERVICES, sparql="ASK {}") == (
@@ -261,9 +270,11 @@ def test_a_knowledge_graph_gives_rows(call, service):
 
 
 def test_pubmed_gives_titles(call, service):
-    article = {"title": "On <i>x</i>", "source": "Nature", "pubdate": "2026 May"}
-    service({"esearchresult": {"idlist": ["12"]}}, {"result": {"12": article}})
+    article = {"uid": "12", "title": "On <i>x</i>", "source": "Nature", "pubdate": "2026 May"}
+    about = {"uids": ["12", "13"], "12": article, "13": {"uid": "13", "error": "cannot get document summary"}}
+    service({"esearchresult": {"idlist": ["12", "13"]}}, {"result": about}, {"esearchresult": {"ERROR": "x"}})
     assert call("search_pubmed", SERVICES, query="x")[0] == "On x Nature, 2026 May. PMID 12"
+    assert call("search_pubmed", SERVICES, query="x") == ("pubmed.test answered in a form that is not known.", True)
 
 
 def test_wolfram_alpha_gives_its_text_and_never_the_key(call, service):
@@ -368,8 +379,9 @@ def test_images_are_seen_as_people_see_them(call, files):
 
 
 def test_a_photo_is_sent_in_a_size_that_providers_take(call, files):
-    image = pytest.importorskip("PIL.Image").effect_noise((2_048, 2_048), 200)
-    image.save(files / "noise.png")
+    size = (1_110, 1_110)
+    image = pytest.importorskip("PIL.Image").frombytes("RGB", size, os.urandom(3 * 1_110**2))
+    image.save(files / "noise.bmp")
     seen = []
 
     class Seeing(type(model_that_says("x"))):
@@ -378,8 +390,31 @@ def test_a_photo_is_sent_in_a_size_that_providers_take(call, files):
             return super()._generate(messages, *given, **options)
 
     try:
-        assert call("caption_image", {"vision": Seeing(replies=["ok"])}, image="noise.png")[0] == "ok"
+        assert call("caption_image", {"vision": Seeing(replies=["ok"])}, image="noise.bmp")[0] == "ok"
     finally:
-        (files / "noise.png").unlink()
+        (files / "noise.bmp").unlink()
     assert seen[0]["mime_type"] == "image/jpeg"
     assert len(seen[0]["base64"]) < 5_000_000
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "reply", "said"),
+    [
+        ("summarise_text", {"text": "Long.", "words": 0}, "x", "words must be 1 to 500."),
+        ("summarise_text", {"text": "a" * 200_001}, "x", "text has 200,001 characters; at most 200,000 are taken."),
+        ("summarise_text", {"text": "Long."}, " ", "summarise_text has no answer."),
+        ("caption_image", {"image": "flag.png"}, "", "caption_image has no answer."),
+        ("tag_image", {"image": "notes.md"}, "x", "'notes.md' is no image that can be opened"),
+        ("ask_image", {"image": "flag.png", "question": "a" * 4_001}, "x", "question has 4,001 characters"),
+        ("locate_in_image", {"image": "../outside.txt", "thing": "sign"}, "x", "is not a name in the folder"),
+    ],
+)
+def test_models_are_not_asked_what_is_wrong_nor_taken_at_an_empty_word(call, tool, arguments, reply, said):
+    model = model_that_says(reply)
+    content, refused = call(tool, {"model": model, "vision": model}, **arguments)
+    assert (refused, content[: len(said)]) == (True, said) or said in content
+
+
+def test_what_a_model_writes_is_cut(call):
+    content, _ = call("caption_image", {"vision": model_that_says("x" * 50_000)}, image="flag.png")
+    assert content.endswith("[cut: 20,000 of 50,000 characters; ask for a smaller part]")

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from langchain_tooltree.toolbox import toolbox
-from tests.internals.toolbox import bounded, serving
+from tests.internals.toolbox import bounded, inside, serving
 from tests.unit_tests.toolbox.conftest import SERVICES, model_that_says, write_docx
 
 pytestmark = pytest.mark.slow  # they start processes
@@ -398,3 +398,15 @@ def test_names_that_are_listed_can_be_opened(call, files):
     finally:
         for name in [*names, "two\nlines.txt"]:
             (files / name).unlink()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems cannot name an opened file")
+def test_a_file_that_is_exchanged_for_a_link_is_not_followed(tmp_path):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "secret.txt").write_text("secret")
+    file = tmp_path / "folder" / "file.txt"
+    file.write_text("open")
+    checked = inside(str(tmp_path / "folder"), "file.txt")
+    file.unlink()
+    file.symlink_to(tmp_path / "secret.txt")
+    assert checked.read_text() == "open"
