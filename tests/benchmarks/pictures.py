@@ -1,7 +1,7 @@
 """Pictures of figures, in SVG: each draws what its benchmark writes with `--json`, and looks the same each time."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle
 from pathlib import Path
@@ -34,7 +34,8 @@ them: what they tell apart has a mark of its own, a number or a label."""
 GRID = ("#d8dee4", "#2f353d")
 """Fine lines that a reader may miss."""
 
-MARKS = ("circle", "square", "diamond", "triangle")
+MARKS = ("square", "diamond", "triangle")
+"""What peers are told apart by, beside their colours."""
 
 
 class Chart(Picture):
@@ -103,7 +104,8 @@ class Chart(Picture):
 
     def named(self, panel: "Panel", title: str, x: str, y: str = "") -> None:
         """Title of a panel and names of its axes."""
-        self.text(panel.left, panel.top - (24 if y else 10), title, "ink b", size=TEXT)
+        if title:
+            self.text(panel.left, panel.top - (24 if y else 10), title, "ink b", size=TEXT)
         if y:
             self.text(panel.left, panel.top - 8, y, "dim", size=SMALL)
         self.text((panel.left + panel.right) / 2, panel.bottom + 31, x, "dim", size=SMALL, anchor="middle")
@@ -283,8 +285,9 @@ def _method(name: str) -> str:
 
 
 def _curves(chart: Chart, panel: Panel, curves: Mapping[str, Mapping[str, float]]) -> None:
-    """Lines with a label at the end of each; ours comes last, so that nothing covers it."""
-    looks = dict(zip(curves, _looks(), strict=False))
+    """Lines with a label at the end of each; the first one is drawn last, so that nothing covers it."""
+    peers = zip(cycle(each for each in SERIES if each != "ours"), cycle(MARKS), strict=False)
+    looks = {name: ("ours", "circle") if name == METHODS["tooltree-default"] else next(peers) for name in curves}
     ends = dict.fromkeys(curves, 0.0)
     for name, curve in reversed(curves.items()):
         series, shape = looks[name]
@@ -299,12 +302,6 @@ def _curves(chart: Chart, panel: Panel, curves: Mapping[str, Mapping[str, float]
         chart.line(path("M", (panel.right + 5, ends[name]), "L", (panel.right + 15, y)), "grid", width=1)
         chart.mark(panel.right + 20, y, series, shape, 3.2)
         chart.text(panel.right + 28, y + 4, name, f"s-{series}{' b' if series == 'ours' else ''}", size=TEXT)
-
-
-def _looks() -> Iterator[tuple[str, str]]:
-    """Ours, then all pairs of colour and mark, those next to each other different in both."""
-    yield "ours", "circle"
-    yield from zip(cycle(each for each in SERIES if each != "ours"), cycle(MARKS[1:]), strict=False)
 
 
 def _spread(heights: Mapping[str, float], lowest: float) -> dict[str, float]:

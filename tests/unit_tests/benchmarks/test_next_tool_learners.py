@@ -71,7 +71,8 @@ def test_the_report_has_all_methods_caps_and_intervals(tmp_path, capsys):
     path = tmp_path / "shop.jsonl"
     rows = [{"reward": 1.0, "task_id": task, "messages": RUNS[task % 2].messages} for task in range(10)]
     path.write_text("\n".join(map(json.dumps, rows)))
-    assert main([str(path), "--json", str(tmp_path / "out.json")]) == 0
+    assert main([str(path), "--json", str(tmp_path / "out.json"), "--plot", str(tmp_path / "out.svg")]) == 0
+    assert "shop: SIT-Graph, default 100.0 %" in (tmp_path / "out.svg").read_text()
     report = json.loads((tmp_path / "out.json").read_text())
     figures = report["files"]["shop"]
     assert set(figures) == {"questions", *METHODS}

@@ -123,16 +123,16 @@ def test_the_table_of_prices_is_what_its_picture_shows() -> None:
 
 
 def test_the_table_of_searches_is_what_its_picture_shows() -> None:
-    told = [
-        {at: float(share) for share, at in re.findall(r"([\d.]+) % at ([\d.]+)", curve)}
-        for curve in words_of(picture("compare")).split("; ")
-    ]
-    by_calls, by_judge = told[: len(told) // 2], told[len(told) // 2 :]
-    shown = [
-        [f"{calls[at]:.0f}" for at in ("20", "40", "80", "160")] + [f"{judge[at]:.0f}" for at in ("0.9", "0.85")]
-        for calls, judge in zip(by_calls, by_judge, strict=True)
-    ]
-    assert [[cell.strip() for cell in line.split("|")[2:8]] for line in table("| solved, %, after so many")] == shown
+    curves = (curve.rpartition(": ") for curve in words_of(picture("compare")).split("; "))
+    told = {where: dict(map(reversed, re.findall(r"([\d.]+) % at ([\d.]+)", shares))) for where, _, shares in curves}
+    rows = table("| solved, %, after so many")
+    assert len(told) == 2 * len(rows)
+    for line in rows:
+        name, *cells = (cell.strip(" *`") for cell in line.strip("|").split("|"))
+        name = re.split(r"`? 0|`? \(| ReAct", name)[0]
+        by_calls, by_judge = told[f"judge of AUC 0.95, {name}"], told[f"after 80 model calls, {name}"]
+        shown = [*(by_calls[calls] for calls in ("20", "40", "80", "160")), by_judge["0.9"], by_judge["0.85"]]
+        assert cells[:6] == [f"{float(share):.0f}" for share in shown]
 
 
 def test_the_table_of_next_tools_is_what_its_picture_shows() -> None:

@@ -154,11 +154,12 @@ def test_verdict_names_what_misses_a_target():
 
 def test_figures_are_written_by_task_and_planner(tmp_path, capsys):
     file = tmp_path / "out.json"
-    main(["--json", str(file), "--tasks", "hello", "errs_stop_writes"])
+    main(["--json", str(file), "--plot", str(tmp_path / "out.svg"), "--tasks", "hello", "errs_stop_writes"])
     prices = json.loads(file.read_text())["tasks"]
     assert list(prices) == ["hello", "errs_stop_writes"]
     assert all(list(row) == list(PLANNERS) for row in prices.values())
     assert {*prices["hello"]["plain"]} == {"calls", "tokens", "latencies", "solved"}
     assert prices["errs_stop_writes"]["plain"]["solved"] is False
+    assert "errs_stop_writes: plain agent 2 (not solved)" in (tmp_path / "out.svg").read_text()
     printed = capsys.readouterr().out
     assert all(word in printed for word in ("hello", "all right and sure", "all erring once", "holds", *PLANNERS))
