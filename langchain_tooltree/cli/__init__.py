@@ -197,10 +197,8 @@ def _parser() -> argparse.ArgumentParser:
     for each in (mined, suggested, shown, viewed, examined, copying):
         text = "embeds texts, such as openai:text-embedding-3-small; by hashing, without a model, if left out"
         each.add_argument("--embeddings", metavar="MODEL", help=text)
-    for each in (tried, shown):
-        text = (
-            "also draw it to FILE, by its ending: a page to explore (.html), a picture (.svg) or a Mermaid chart (.mmd)"
-        )
+    for each, way in ((tried, "draw it to FILE instead of demo.html"), (shown, "also draw it to FILE")):
+        text = f"{way}, by its ending: a page to explore (.html), a picture (.svg) or a Mermaid chart (.mmd)"
         each.add_argument("--draw", type=Path, metavar="FILE", help=text)
     for each, what in (
         (tried, "FILE"),
