@@ -124,6 +124,8 @@ def tidy(notebook: nbformat.NotebookNode) -> None:
         for output in cell.outputs:
             if "execution_count" in output:
                 output.execution_count = number
+            if "image/svg+xml" in output.get("data", {}):
+                output.data.pop("text/html", None)  # which GitHub would prefer, and take all frames out of
 
 
 def shown(notebook: nbformat.NotebookNode) -> list[str]:

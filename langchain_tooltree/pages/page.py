@@ -15,6 +15,9 @@ from langchain_tooltree.text import cut
 MAX_TITLE = 120
 """Characters of a page's title, of which a browser shows fewer."""
 
+MAX_IN_NOTEBOOK = 300_000
+"""Characters of a page that a notebook shows and saves: about 100 calls. A picture stands for longer ones."""
+
 _INCLUDED = re.compile(r"(?:/\*|<!--) include ([a-z.]+) (?:\*/|-->)\n")
 """Where the text of another file in this folder stands, which several pages share."""
 
@@ -49,6 +52,14 @@ def followed(page: str, version: str) -> str:
     ):
         page = page.replace(before, after, 1)
     return page
+
+
+def in_notebook(page: str) -> str | None:
+    """A page as a notebook shows it: in a frame that reaches nothing of the notebook's; `None` if it is too long."""
+    if len(page) > MAX_IN_NOTEBOOK:
+        return None
+    style = "width: 100%; height: 600px; border: 1px solid #8888; border-radius: 6px"
+    return f'<iframe title="Page to explore" sandbox="allow-scripts" style="{style}" srcdoc="{escape(page)}"></iframe>'
 
 
 def data_in(page: str) -> str:

@@ -20,6 +20,7 @@ from langchain_tooltree.experience.reference import SUMMARIZE_STATE
 from langchain_tooltree.experience.run_identity import GivenTools, names_of
 from langchain_tooltree.experience.trajectory import to_chat
 from langchain_tooltree.flows import Flow, FunctionStep, async_twin, driven, in_thread, run_flow
+from langchain_tooltree.pages.page import in_notebook
 from langchain_tooltree.sitgraph.drift import DriftReport, drift, toolset_of
 from langchain_tooltree.sitgraph.files import CHECKSUM, Which, forget_in_graph, load_graph, save_graph
 from langchain_tooltree.sitgraph.graph import Graph
@@ -406,15 +407,21 @@ class SITGraph:
 
         It is one file that asks nobody for anything. Of each edge, some runs and summaries are named, and all counted.
         """
+        Path(path).write_text(self._page(), encoding="utf-8")
+
+    def _repr_svg_(self) -> str:
+        """What a viewer of notebooks shows that runs no scripts."""
+        return self.to_svg()
+
+    def _repr_html_(self) -> str | None:
+        """What a notebook shows: the page, unless it is too long for one."""
+        return in_notebook(self._page())
+
+    def _page(self) -> str:
         from langchain_tooltree.sitgraph.graph_page import to_html  # noqa: PLC0415 - only who looks at a graph needs it
 
         with self._lock:
-            text = to_html(self._graph, self.alpha)
-        Path(path).write_text(text, encoding="utf-8")
-
-    def _repr_svg_(self) -> str:
-        """What a notebook shows: no HTML, which viewers would prefer, and out of which GitHub takes pictures."""
-        return self.to_svg()
+            return to_html(self._graph, self.alpha)
 
     def _drawn(self) -> list[tuple[str, str, dict[str, float]]]:
         drawn = []

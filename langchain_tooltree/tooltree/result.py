@@ -16,6 +16,7 @@ from typing_extensions import TypedDict  # pydantic checks those of `typing` fro
 from langchain_tooltree.anomaly.rules import has_failed
 from langchain_tooltree.experience.records import Outcome, Step
 from langchain_tooltree.models import usage_sum
+from langchain_tooltree.pages.page import in_notebook
 from langchain_tooltree.text import counts_added, digest
 from langchain_tooltree.tooltree import draw, tree_page, tree_svg
 from langchain_tooltree.tooltree.search import Call, Node, Observation, StopReason, Tree
@@ -390,8 +391,12 @@ class SearchResult:
         return tree_svg.to_svg(self.to_dict())
 
     def _repr_svg_(self) -> str:
-        """What a notebook shows."""
+        """What a viewer of notebooks shows that runs no scripts."""
         return self.to_svg()
+
+    def _repr_html_(self) -> str | None:
+        """What a notebook shows: the page, unless it is too long for one."""
+        return in_notebook(tree_page.to_html(self.to_dict()))
 
     def to_html(self, path: str | os.PathLike[str]) -> None:
         """Write the search as a page to explore in a browser.

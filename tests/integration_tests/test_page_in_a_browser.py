@@ -85,6 +85,22 @@ def quiet(browser: Browser, file: Path) -> bool:
     return (browser.requests(), browser.complaints()) == ([file.as_uri()], [])
 
 
+def test_a_notebook_shows_the_page_in_a_frame_that_reaches_nothing_of_its_own(browser: Browser, tmp_path: Path) -> None:
+    graph = SITGraph.from_trajectories([calling(["find", "send"], said=HOSTILE[0])])
+    search = SearchResult(HOSTILE[1], Tree(), (), SearchCost(), "solved")
+    file = tmp_path / "notebook.html"
+    file.write_text(f"<!doctype html><p>{graph._repr_html_()}</p><p>{search._repr_html_()}</p>", encoding="utf-8")
+    browser.open(file)
+    frames = [each for each in browser.call("Target.getTargets")["targetInfos"] if each["url"] == "about:srcdoc"]
+
+    assert quiet(browser, file)
+    assert browser.run("[...document.querySelectorAll('iframe')].map((frame) => frame.contentDocument)") == [None, None]
+    assert {browser.inside(each["targetId"], "document.querySelector('h1').textContent") for each in frames} == {
+        "Which tool came next",
+        HOSTILE[1],
+    }
+
+
 def middle_of(browser: Browser, node: int) -> tuple[float, float]:
     code = f"(() => {{ const at = tree.getBoundingClientRect(), node = nodes[{node}]; "
     code += "return [at.x + x0 + (node.x + 60) * size, at.y + y0 + node.y * size]; })()"

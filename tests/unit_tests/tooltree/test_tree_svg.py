@@ -1,6 +1,7 @@
 """The picture of a search: what it shows, and that nothing in a tool's words can harm the page around it."""
 
 import re
+from html import escape
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -55,6 +56,15 @@ def test_the_demos_picture_tells_its_story():
     assert "the plan, in order" in shown
     assert svg.count('class="way"') == 4
     assert result._repr_svg_() == svg == demo.solved().to_svg()
+
+
+def test_a_notebook_shows_the_page_of_a_search_and_of_a_long_one_the_picture(tmp_path):
+    few, many = (SearchResult("Look.", with_calls(*["x" * 3_000] * n), (), SearchCost(), "solved") for n in (2, 200))
+    few.to_html(tmp_path / "few.html")
+
+    assert escape((tmp_path / "few.html").read_text(encoding="utf-8")) in few._repr_html_()
+    assert many._repr_html_() is None
+    assert many._repr_svg_()
 
 
 def test_a_reader_of_screens_is_told_the_plan_and_the_answer():
