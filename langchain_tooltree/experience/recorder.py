@@ -511,6 +511,12 @@ def hear_request(messages: Iterable[BaseMessage], tools: Sequence[Any]) -> None:
         recording.hear_request(_instructions_in(messages), tools_in(tools), node="", inside=False)
 
 
+def hear_suggested(suggested: Sequence[Mapping[str, Any]]) -> None:
+    """Tell what records the node that is running what was suggested for its agent's next step."""
+    for _, recording in _hearing():
+        recording.hear_suggested(suggested)
+
+
 def _hearing() -> list[tuple[TrajectoryRecorder, Recording]]:
     """The handlers in the callbacks of the node that is running, with what they have heard of its graph."""
     handlers, run = callbacks_here()

@@ -12,7 +12,9 @@ from langgraph.types import Command
 
 from langchain_tooltree._langgraph import NodeRun, goes_on, is_for_graph_of, nodes_in, variables_in
 from langchain_tooltree.errors import TrajectoryFormatError, described
+from langchain_tooltree.experience.notes import notes_of, with_suggested
 from langchain_tooltree.experience.records import EXTRAS, Branch, ChatMessage, part_of
+from langchain_tooltree.experience.reference import ADVISED, SUGGESTED
 from langchain_tooltree.experience.run_identity import TOOLS, Tools, as_metadata, tools_in
 from langchain_tooltree.experience.trajectory import Trajectory, to_chat
 from langchain_tooltree.flows import Flow
@@ -124,10 +126,12 @@ def together(
     instructions: str = "",
     tools: Tools | None = None,
     earlier: Trajectory | None = None,
+    suggested: Mapping[Any, Sequence[Mapping[str, Any]]] | None = None,
 ) -> Trajectory:
     """One trajectory out of all that was said in a thread.
 
     The dialogues of graphs inside become branches, without what `root` or the graphs around them hold as well. What
+    was `suggested` after a message is noted beside the reply that follows it, as it is in the record of before. What
     was recorded of the thread before goes first; a record that shares no message with `root` is of another
     conversation under the same id, and is left out.
     """
@@ -149,16 +153,27 @@ def together(
         _continued(ThreadDialogue(branch.name, branch.after, messages=own), branches)
     spoken = sorted((branch for branch in branches if branch.messages), key=ThreadDialogue.place)
     offered = tools_in(earlier.metadata.get(TOOLS)) if earlier else {}
+    # What was said before stands first, so the places of reflections in it are the same.
+    advised = {ADVISED: earlier.metadata[ADVISED]} if earlier and ADVISED in earlier.metadata else {}
+    chat = {key: as_chat(message) for key, message in said.items()}
+    told = {**_suggested_in(known), **(suggested or {})}
     return Trajectory.from_chat(
-        [as_chat(message) for message in said.values()],
+        [*with_suggested(chat.items(), told)] if told else [*chat.values()],
         id=id,
         task=task,
         success=success,
         reasons=reasons,
         instructions=instructions or (earlier.instructions if earlier else ""),
         branches=[Branch(each.name, each.after, tuple(map(as_chat, each.messages.values()))) for each in spoken],
-        metadata=as_metadata({**offered, **(tools or {})}),
+        metadata={**advised, **as_metadata({**offered, **(tools or {})})},
     )
+
+
+def _suggested_in(known: Mapping[Key, ChatMessage]) -> dict[Any, Sequence[Mapping[str, Any]]]:
+    """What was suggested in a record, by the message after which it was."""
+    before = [None, *known]
+    noted = ((key, notes_of(message).get(SUGGESTED)) for key, message in zip(before, known.values(), strict=False))
+    return {key: told for key, told in noted if isinstance(told, list)}
 
 
 def _continued(before: ThreadDialogue, branches: list[ThreadDialogue]) -> None:
@@ -269,6 +284,7 @@ class Recording:
         self.tools: Tools = {}
         self.interrupted = False
         self._instructions: dict[tuple[int, str], str] = {}
+        self._suggested: dict[Any, Sequence[Mapping[str, Any]]] = {}
         self.judging: Callable[[Trajectory, Any], Flow[Trajectory]] | None = None
         self.settle: Any = None
         self.about: Mapping[str, Any] = {}
@@ -302,6 +318,10 @@ class Recording:
         self.tools |= offered
         if instructions:
             self._instructions[2 * inside + (not offered), node] = instructions
+
+    def hear_suggested(self, suggested: Sequence[Mapping[str, Any]]) -> None:
+        """Take note of what was suggested after what was said so far."""
+        self._suggested[next(reversed([*self.said]), None)] = suggested
 
     def hear_variables(self, configurable: Mapping[str, Any]) -> None:
         """Take note of what is `configurable`, as something that runs inside a node sees it.
@@ -366,6 +386,7 @@ class Recording:
             instructions=self.instructions,
             tools=self.tools,
             earlier=earlier,
+            suggested=self._suggested,
         )
 
     def unfinished(self, error: BaseException | None) -> bool:

@@ -9,11 +9,11 @@ from itertools import groupby, takewhile
 from typing import Any, Literal, Self, TypeVar
 
 from langchain_tooltree.experience.reference import (
-    ADDED,
-    NOTES,
-    added_to,
+    ADVISED,
+    MOST_ADVICE,
+    advice_in,
     is_reference,
-    without_added,
+    without_notes,
     without_reference,
 )
 from langchain_tooltree.text import cut, digest, shortened, substance
@@ -185,7 +185,7 @@ class Record:
         put there is left out: it did not happen in this run. Where they are left out, `id` is a hash of the dialogue,
         `task` its first user message, and `instructions` what it begins with.
         """
-        kept = said_without_reference(messages)
+        given, kept = messages, said_without_reference(messages)
         messages = tuple(message for message in kept if message is not None)
         # Beside a dialogue of which some messages are not kept, and without reference material.
         cleaned = (
@@ -207,7 +207,7 @@ class Record:
             branches=branches,
             reasons=reasons,
             instructions=instructions or opening_instructions(messages),
-            metadata=dict(metadata or {}),
+            metadata={**(metadata or {}), **_advised_in(given, (metadata or {}).get(ADVISED))},
         )
 
     @property
@@ -289,22 +289,25 @@ def _unmarked(message: ChatMessage) -> ChatMessage:
         rest = without_reference(content)
         return message if rest is content else {**message, "content": rest}
     extras = message.get(EXTRAS)
-    return _without_notes(message, extras) if part == "observation" and isinstance(extras, Mapping) else message
-
-
-def _without_notes(message: ChatMessage, extras: Mapping[str, Any]) -> ChatMessage:
-    """An observation without what was added to it, and without the note of it, which holds it, too."""
-    metadata, artifact = extras.get("response_metadata"), extras.get("artifact")
-    added = added_to(metadata, artifact=artifact, tool=message.get("name"))
-    if not added:
+    if part not in ("observation", "reply") or not isinstance(extras, Mapping):
         return message
-    kept = dict(extras)
-    if isinstance(artifact, Mapping):
-        kept["artifact"] = {key: value for key, value in artifact.items() if key != ADDED}
-    if isinstance(metadata, Mapping) and isinstance(metadata.get(NOTES), Mapping):
-        notes = {key: value for key, value in metadata[NOTES].items() if key != ADDED}
-        kept["response_metadata"] = {**metadata, NOTES: notes}
-    return {**message, "content": without_added(message.get("content"), added), EXTRAS: kept}
+    observed, kept = without_notes(content, extras, tool=message.get("name"))
+    return message if kept is extras else {**message, "content": observed, EXTRAS: kept}
+
+
+def beside(message: ChatMessage) -> Mapping[str, Any]:
+    """What stands beside the content of a LangChain message."""
+    extras = message.get(EXTRAS)
+    found = extras.get("response_metadata") if isinstance(extras, Mapping) else None
+    return found if isinstance(found, Mapping) else {}
+
+
+def _advised_in(messages: Sequence[ChatMessage], known: Any) -> dict[str, Any]:
+    """Metadata with what reflections have said: `text`, and `at` which message of the record; empty if none has."""
+    kept = (message for message in messages if part_of(message) != "reference")
+    found = [{"at": at, "text": text} for at, message in enumerate(kept) for text in advice_in(beside(message))]
+    before = [each for each in known or () if each.get("at") not in {new["at"] for new in found}]
+    return {ADVISED: [*before, *found][-MOST_ADVICE:]} if found else {}
 
 
 def said_in(messages: Iterable[ChatMessage]) -> tuple[ChatMessage, ...]:

@@ -1,10 +1,10 @@
 """Reference material: what this package puts into a conversation, and how it is known again. Pure."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from langchain_tooltree.text import digest, forget_oldest
+from langchain_tooltree.text import cut, digest, forget_oldest
 
 # Reference material is text that this package puts into a conversation. What is recalled from other runs, or advised in
 # this one, would otherwise be learnt again as if it had been observed, so it is left out of every record. It looks the
@@ -122,6 +122,18 @@ NOTES = "tooltree"
 ADDED = "added"
 """Name of the note that says which texts this package has added to a content; also in the artifact of its own tool."""
 
+ADVISED = "advised"
+"""Key of a record's metadata under which the words of reflections stand, for people who read the run alone: no prompt
+shows them, and nothing is learnt of them. Also the name of the note beside a reply that a search has planned with one.
+"""
+
+SUGGESTED = "suggested"
+"""Name of the note beside a reply that says how past runs had gone on there: `tool`, `share` and `runs` of each."""
+
+LONGEST_ADVICE, MOST_ADVICE = 600, 20
+"""Characters of such a text, and the texts of one record, the latest: a correction has at most 400 characters, a turn
+some of them, and together they are 12 KB, a tenth of a long record. A state that a client has written may hold more."""
+
 SUMMARIZE_STATE = "summarize_state"
 """Name of the tool by which an agent sums up the state."""
 
@@ -134,6 +146,15 @@ def added_to(metadata: Any, *, artifact: Any = None, tool: Any = None) -> list[s
     return [text for texts in lists if isinstance(texts, list) for text in texts if isinstance(text, str) and text]
 
 
+def advice_in(metadata: Mapping[str, Any]) -> Iterator[str]:
+    """What a reflection has said, by what stands beside a result or a reply: without marks, and bounded."""
+    notes = metadata.get(NOTES)
+    noted = notes.get(ADVISED) if isinstance(notes, Mapping) else None
+    for text in (*added_to(metadata), *(noted if isinstance(noted, list) else ())):
+        if isinstance(text, str):
+            yield cut(_BEGIN.sub("", text, count=1).removesuffix(_END), LONGEST_ADVICE)
+
+
 def without_added(content: Any, added: Sequence[str]) -> Any:
     """The content of a result without texts that were added to it; the same object if they are not there."""
     for text in reversed(added):
@@ -143,3 +164,29 @@ def without_added(content: Any, added: Sequence[str]) -> Any:
         elif isinstance(content, list) and any(text == _text_in(block).strip() for block in content):
             content = [block for block in content if _text_in(block).strip() != text]
     return content
+
+
+def without_notes(content: Any, extras: Mapping[str, Any], *, tool: Any) -> tuple[Any, Mapping[str, Any]]:
+    """A result or a reply and what stands beside it, without what was added to it and the notes that hold it, too.
+
+    Of suggestions their figures stay: what other runs wrote in such a state is theirs, and is erased with them. Where
+    there is nothing of this, both are the same objects.
+    """
+    metadata, artifact = extras.get("response_metadata"), extras.get("artifact")
+    summed_up = artifact if tool == SUMMARIZE_STATE and isinstance(artifact, Mapping) else {}
+    suggested = summed_up.get("suggestions")
+    added = added_to(metadata, artifact=artifact, tool=tool)
+    if not (added or suggested or any(advice_in(metadata) if isinstance(metadata, Mapping) else ())):
+        return content, extras
+    kept = dict(extras)
+    if summed_up:
+        kept["artifact"] = {key: value for key, value in summed_up.items() if key != ADDED}
+        if isinstance(suggested, list):
+            figures = ({**each, "evidence": []} for each in suggested if isinstance(each, Mapping))
+            kept["artifact"]["suggestions"] = list(figures)
+    if isinstance(metadata, Mapping) and isinstance(notes := metadata.get(NOTES), Mapping):
+        kept["response_metadata"] = {
+            **metadata,
+            NOTES: {key: notes[key] for key in notes if key not in (ADDED, ADVISED)},
+        }
+    return without_added(content, added), kept

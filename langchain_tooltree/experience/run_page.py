@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from typing import Any
 
+from langchain_tooltree.experience.notes import notes_of
 from langchain_tooltree.experience.records import (
     ATTEMPT_OF,
     EXTRAS,
@@ -12,6 +13,7 @@ from langchain_tooltree.experience.records import (
     ChatMessage,
     Record,
     arguments_of,
+    beside,
     entries_in,
     function_of,
     part_of,
@@ -19,7 +21,7 @@ from langchain_tooltree.experience.records import (
     recalled_in,
     woven,
 )
-from langchain_tooltree.experience.reference import NOTES, added_to, without_added
+from langchain_tooltree.experience.reference import ADVISED, MOST_ADVICE, SUGGESTED, added_to, without_added
 from langchain_tooltree.pages.page import longest_text, page
 from langchain_tooltree.svg import visible
 from langchain_tooltree.text import one_line, plain, shortened, shortened_in
@@ -32,6 +34,9 @@ LEAST_TEXT = 160
 
 MOST_MESSAGES = 2_000
 """Messages of a dialogue that are shown, of a branch too: those at its beginning."""
+
+MOST_SUGGESTED = 5
+"""Tools that are shown of a suggestion, as many as a search keeps the shares of."""
 
 MAX_LABEL = 120
 """Characters of a name or an id."""
@@ -62,31 +67,45 @@ def run_data(run: Record, longest: int) -> dict[str, Any]:
         "waits": [name for name in ("pending", "quarantined") if name in run.metadata],
         "attempt": one_line(str(run.metadata.get(ATTEMPT_OF) or ""), MAX_LABEL),
         "recalled": [one_line(each, MAX_LABEL) for each in recalled_in(run.metadata, "runs")],
-        "tips": len(recalled_in(run.metadata, "tips")),
+        "tips": [one_line(each, MAX_LABEL) for each in recalled_in(run.metadata, "tips")],
         "instructions": shortened(run.instructions, longest),
     }
     told = {"id": one_line(run.id, MAX_LABEL), "task": shortened(run.task, longest), "success": run.success}
-    said = list(_said(run.chat(), run.branches, longest))
+    said = list(_said(run.chat(), run.branches, _advised(run), longest))
     return told | {name: value for name, value in facts.items() if value} | {"turns": run.turns, "said": said}
 
 
-def _said(messages: Sequence[ChatMessage], branches: Sequence[Branch], longest: int) -> Iterator[dict[str, Any]]:
+def _advised(run: Record) -> dict[int, list[str]]:
+    """What reflections have said, by the place of the message at which they did; a file may hold anything there."""
+    found: dict[int, list[str]] = {}
+    told = run.metadata.get(ADVISED)
+    for each in told[-MOST_ADVICE:] if isinstance(told, list) else ():
+        if isinstance(each, Mapping) and isinstance(at := each.get("at"), int):
+            found.setdefault(at, []).append(str(each.get("text")))
+    return found
+
+
+def _said(
+    messages: Sequence[ChatMessage], branches: Sequence[Branch], advised: Mapping[int, Sequence[str]], longest: int
+) -> Iterator[dict[str, Any]]:
     placed = enumerate(messages[:MOST_MESSAGES])
-    for each in woven(((place, message) for place, message in placed), branches):
+    for each in woven(((place, (place, message)) for place, message in placed), branches):
         if isinstance(each, Branch):
             inside = [_shown(message, longest) for message in each.messages[:MOST_MESSAGES]]
             yield {"part": "branch", "name": one_line(each.name, MAX_LABEL), "said": inside}
         else:
-            yield _shown(each, longest)
+            place, message = each
+            said = _shown(message, longest)
+            told = [shortened(text, longest) for text in advised.get(place, ())]
+            yield {**said, "reflected": False, "advised": told} if told else said
     if left := len(messages) - MOST_MESSAGES:
         yield from [{"part": "other", "text": f"{left} more messages are left out."}] if left > 0 else []
 
 
 def _shown(message: ChatMessage, longest: int) -> dict[str, Any]:
-    beside = _beside(message)
-    noted = beside.get(NOTES)
-    notes: Mapping[str, Any] = noted if isinstance(noted, Mapping) else {}
-    added = added_to(beside)
+    around = beside(message)
+    notes = notes_of(message)
+    added = added_to(around)
     content = without_added(message.get("content"), added)
     told: dict[str, Any] = {"part": part_of(message), "text": shortened(readable(content), longest)}
     if calls := [_call(entry, longest) for entry in entries_in(message)]:
@@ -96,13 +115,12 @@ def _shown(message: ChatMessage, longest: int) -> dict[str, Any]:
         "tool": one_line(str(message.get("name") or ""), MAX_LABEL),
         "failed": bool(message.get("error")),
         "added": [shortened(text, longest) for text in added],
-        "anomaly": f"{anomaly.get('kind')}: {shortened(str(anomaly.get('evidence')), longest)}"
-        if isinstance(anomaly, Mapping)
-        else "",
+        "anomaly": _anomaly(anomaly, longest) if isinstance(anomaly, Mapping) else None,
+        "suggested": [*_suggested(notes.get(SUGGESTED))],
         "scores": {name: value for name in SCORES if isinstance(value := notes.get(name), int | float)},
         "reflected": bool(notes.get("reflected")) and not added,
-        "tokens": _tokens(message),
-        "at": next((str(each[name])[:40] for each in (message, beside) for name in TIMES if each.get(name)), ""),
+        "tokens": tokens_of(message),
+        "at": next((str(each[name])[:40] for each in (message, around) for name in TIMES if each.get(name)), ""),
     }
     return told | {name: value for name, value in extra.items() if value}
 
@@ -118,14 +136,28 @@ def _call(entry: Mapping[str, Any], longest: int) -> dict[str, Any]:
     return {"tool": name, "arguments": written if arguments is None else arguments}
 
 
-def _beside(message: ChatMessage) -> Mapping[str, Any]:
-    """What stands beside the content of a LangChain message."""
-    extras = message.get(EXTRAS)
-    found = extras.get("response_metadata") if isinstance(extras, Mapping) else None
-    return found if isinstance(found, Mapping) else {}
+def _anomaly(noted: Mapping[str, Any], longest: int) -> dict[str, Any]:
+    told = {name: one_line(str(noted.get(name) or ""), MAX_LABEL) for name in ("kind", "tool")}
+    sure = noted.get("confidence")
+    return {**told, "evidence": shortened(str(noted.get("evidence")), longest), "sure": _share(sure)}
 
 
-def _tokens(message: ChatMessage) -> int:
+def _suggested(noted: Any) -> Iterator[dict[str, Any]]:
+    """How past runs went on, as it is noted beside a reply; notes come from a state, which anybody may have written."""
+    for each in noted[:MOST_SUGGESTED] if isinstance(noted, list) else ():
+        if isinstance(each, Mapping) and (share := _share(each.get("share"))) is not None:
+            runs = each.get("runs")
+            tool = one_line(str(each.get("tool")), MAX_LABEL)
+            yield {"tool": tool, "share": share, "runs": runs if isinstance(runs, int) else 0}
+
+
+def _share(value: Any) -> float | None:
+    """A number in [0, 1], if it is one."""
+    return float(value) if isinstance(value, int | float) and 0 <= value <= 1 else None
+
+
+def tokens_of(message: ChatMessage) -> int:
+    """What a reply has cost, sent and received, as far as its model has reported it."""
     extras = message.get(EXTRAS)
     usage = extras.get("usage_metadata") if isinstance(extras, Mapping) else None
     total = usage.get("total_tokens") if isinstance(usage, Mapping) else None
@@ -135,6 +167,7 @@ def _tokens(message: ChatMessage) -> int:
 def texts_of(run: Record) -> Iterator[str]:
     """All texts of a run that may be long."""
     yield from (run.task, run.reasons, run.instructions, str((run.overruled or {}).get("reasons") or ""))
+    yield from (text for texts in _advised(run).values() for text in texts)
     for _, messages in run.dialogues():
         for message in messages:
             yield readable(message.get("content"))

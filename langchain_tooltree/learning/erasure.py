@@ -18,6 +18,7 @@ from langchain_tooltree.cfgm import focus, tips
 from langchain_tooltree.cfgm.collect.attempt import SEPARATOR, SHELF
 from langchain_tooltree.errors import ConfigurationError, TrajectoryFormatError
 from langchain_tooltree.experience.records import ATTEMPT_OF, RECALLED, recalled_in
+from langchain_tooltree.experience.reference import ADVISED
 from langchain_tooltree.experience.run_identity import OWN, is_in, thread_of
 from langchain_tooltree.experience.store import TASKS, TRAJECTORIES, StoreCall, listing
 from langchain_tooltree.experience.trajectory import Trajectory, from_json
@@ -181,7 +182,12 @@ def _found(learnt: Learnt, chosen: Chosen) -> Flow[_Affected]:
     since = time.time() - ABANDONED_AFTER
     lone = [item for item in (*records, *entries) if item.key not in both]
     halves = {item.key for item in lone if _moment(item).timestamp() < since or item.key in runs}
-    shown = {run for run, said in about.items() if run not in runs and runs & set(recalled_in(said, "runs"))}
+    made = {tip.id for tip in (yield from tips.all_tips(learnt.store)) if runs & set(tip.trajectories)}
+    shown = {
+        run
+        for run, said in about.items()
+        if run not in runs and (runs & set(recalled_in(said, "runs")) or made & set(recalled_in(said, "tips")))
+    }
     return _Affected(runs & both, attempts, halves, shown)
 
 
@@ -203,11 +209,15 @@ def _without_made(learnt: Learnt, chosen: Chosen, found: set[str]) -> Flow[tuple
 
 
 def _without_mark(learnt: Learnt, run: str, gone: Collection[str]) -> Flow[None]:
-    """Take the ids of runs that are gone out of a record for which they were recalled."""
+    """Take the ids of runs that are gone out of a record for which they were recalled, and what reflections said there.
+
+    These were made with what was recalled in view, and may repeat it.
+    """
     for record in (yield from learnt.store.reading([run])):
         left = [each for each in recalled_in(record.metadata, "runs") if each not in gone]
         known = {**record.metadata[RECALLED], "runs": left}
-        yield from learnt.store.adding(replace(record, metadata={**record.metadata, RECALLED: known}))
+        kept = {name: value for name, value in record.metadata.items() if name != ADVISED}
+        yield from learnt.store.adding(replace(record, metadata={**kept, RECALLED: known}))
 
 
 def _clear(learnt: Learnt, chosen: Chosen) -> Flow[None]:

@@ -9,7 +9,7 @@ from typing import Any
 from langchain_tooltree.cfgm.focus import LABEL as FOCUS
 from langchain_tooltree.cfgm.focus import kept_focus_points
 from langchain_tooltree.cfgm.tips import Tip, all_tips, credited
-from langchain_tooltree.experience.run_page import MAX_LABEL, run_data, texts_of
+from langchain_tooltree.experience.run_page import MAX_LABEL, run_data, texts_of, tokens_of
 from langchain_tooltree.experience.run_page import table as html_table
 from langchain_tooltree.experience.store import JUDGED, TASKS, RunEntry, entry_of, listing
 from langchain_tooltree.experience.trajectory import Trajectory
@@ -56,6 +56,7 @@ def page_of(learnt: Learnt) -> Flow[str]:
         "runs": _runs(runs, entries, dates),
         "left_out": len(entries) - len(runs),
         "tips": _tips(tips, entries),
+        "more_tips": max(0, len(tips) - MOST_TIPS),
         "focus": [shortened(point, ROOM) for point in focus],
         "edges": _edges(learnt.graph),
     }
@@ -95,7 +96,9 @@ def _runs(
         kept, changed = dates.get(run.id, ("", ""))
         entry = entries[run.id]
         tools = one_line(" → ".join(step.tool for step in run.steps), 2 * MAX_LABEL)
-        rows.append({**told, "outcome": entry.outcome, "kept": kept, "changed": changed, "tools": tools})
+        spent = sum(tokens_of(message) for _, messages in run.dialogues() for message in messages)
+        about = {"outcome": entry.outcome, "kept": kept, "changed": changed, "tools": tools, "tokens": spent}
+        rows.append({**told, **about})
     return rows
 
 
@@ -107,16 +110,24 @@ def _tips(tips: Sequence[Tip], entries: Mapping[str, RunEntry]) -> list[dict[str
         after = [entry.outcome for entry in entries.values() if tip.id in entry.tips and entry.outcome in JUDGED]
         rows.append(
             {
+                "id": tip.id,
                 "advice": tip.advice,
                 "reasoning": tip.reasoning,
                 "task": shortened(tip.task),
                 "runs": [one_line(run, MAX_LABEL) for run in tip.trajectories],
                 "told": len(after),
                 "went_well": after.count("success"),
-                "retired": tip.id not in order,
+                "retired": _why_retired(tip, entries) if tip.id not in order else "",
             }
         )
     return rows
+
+
+def _why_retired(tip: Tip, entries: Mapping[str, RunEntry]) -> str:
+    taken_of = [entries[run].outcome for run in tip.trajectories if run in entries]
+    if taken_of and "success" not in taken_of:
+        return "no run that it was taken of counts as a success any more"
+    return "runs that were told it went worse than others"
 
 
 def _edges(graph: SITGraph) -> list[list[Any]]:

@@ -21,6 +21,13 @@ function said(item, number) {
   if (number !== undefined) { box.tabIndex = -1; box.dataset.number = number; }
   if (item.text) box.append(item.part === "observation" || item.part === "reference" ? foldable(item.text) : item.text.length > 4 * LONG || item.part === "instruction" ? foldable(item.text) : make("p", item.text, "text"));
   else if (item.part === "observation") box.append(make("p", "An empty result.", "dim"));
+  if (item.suggested) {
+    const called = (item.calls || []).map((call) => call.tool), followed = item.suggested.some((each) => called.includes(each.tool));
+    const told = item.suggested.map((each) => each.tool + " " + Math.round(100 * each.share) + "% (" + word(each.runs, "run") + ")").join(", ");
+    const line = make("p", "Past runs went on here with " + told + ": ", "suggested");
+    line.append(make("strong", followed ? "followed." : called.length ? "not followed." : "not followed, nothing was called.", followed ? "good" : "open"));
+    box.append(line);
+  }
   for (const call of item.calls || []) {
     box.append(make("p", "calls " + call.tool, "tool"));
     const text = typeof call.arguments === "string" ? call.arguments : JSON.stringify(call.arguments, null, 2);
@@ -28,7 +35,8 @@ function said(item, number) {
   }
   const scores = Object.entries(item.scores || {}).map(([name, value]) => name + "=" + value.toFixed(2));
   if (scores.length) box.append(make("p", "Planned by a search: " + scores.join(", "), "dim"));
-  if (item.anomaly) box.append(make("p", "Anomaly, " + item.anomaly, "bad"));
+  if (item.anomaly) box.append(make("p", "Anomaly, found by " + (item.anomaly.kind === "classified" ? "a classifier" : "the rule " + item.anomaly.kind) + (item.anomaly.sure === null ? "" : ", " + Math.round(100 * item.anomaly.sure) + "% sure") + ": " + item.anomaly.evidence, "bad"));
+  for (const text of item.advised || []) box.append(make("p", "A reflection told the agent, and no tool has said this:", "added"), make("pre", text, "advice"));
   for (const text of item.added || []) box.append(make("p", "Added by this package, no output of the tool:", "added"), foldable(text));
   if (item.reflected) box.append(make("p", "A reflection advised the agent here. Its words are not part of the record.", "added"));
   for (const inner of item.said || []) box.append(said(inner));
@@ -63,15 +71,28 @@ function bars(some, label, go) {
   }
   return list;
 }
-function runInto(into, run, link) {
+// What was recalled for a run: its record holds ids, and where there is a store, it is looked up there.
+function recalledFor(run, known) {
+  const list = make("ul", undefined, "recalled");
+  for (const id of run.recalled || []) {
+    const item = make("li", "Run ");
+    item.append(known ? known.run(id) : make("code", id));
+    list.append(item);
+  }
+  for (const id of run.tips || []) {
+    const item = make("li", "Tip ");
+    item.append(known ? known.tip(id) : make("code", id));
+    list.append(item);
+  }
+  return list.children.length ? list : "";
+}
+function runInto(into, run, known) {
   const tokens = run.said.reduce((sum, item) => sum + (item.tokens || 0), 0), replies = run.said.filter((item) => item.part === "reply");
-  const recalled = make("span");
-  for (const id of run.recalled || []) recalled.append(link ? link(id) : make("span", id), " ");
   into.append(facts([
     ["Verdict", badge(outcome(run))], ["Judged", BY[run.by] || ""], ["Reasons", run.reasons],
     ["In place of", run.overruled ? VERDICTS[run.overruled.success] + (run.overruled.reasons ? ": " + run.overruled.reasons : "") : ""],
-    ["Came from", run.from], ["Attempt given up in", run.attempt], ["Recalled for it", run.recalled ? recalled : ""],
-    ["Tips told", run.tips], ["Replies", run.turns], ["Tokens", tokens ? tokens.toLocaleString("en") : ""], ["Run", run.id],
+    ["Came from", run.from], ["Attempt given up in", run.attempt], ["Recalled for it", recalledFor(run, known)],
+    ["Replies", run.turns], ["Tokens", tokens ? tokens.toLocaleString("en") : ""], ["Run", run.id],
   ]));
   if (run.instructions && !run.said.some((item) => item.part === "instruction")) {
     into.append(said({ part: "instruction", text: run.instructions }));
@@ -92,7 +113,7 @@ function runInto(into, run, link) {
   return list;
 }
 // A run with a bar to find things in it; the ids of its controls begin with `prefix`.
-function reader(into, run, link, prefix = "") {
+function reader(into, run, known, prefix = "") {
   const bar = make("div", undefined, "bar reader"), controls = {};
   const named = (id, element) => { element.id = prefix + id; controls[id] = element; return element; };
   const button = (id, text) => { const made = named(id, make("button", text)); made.type = "button"; return made; };
@@ -106,7 +127,7 @@ function reader(into, run, link, prefix = "") {
   const off = button("off", "Next that went wrong"), unfold = button("unfold", "Unfold all");
   bar.append(label, input, next, hitsShown, make("span", undefined, "gap"), off, unfold);
   into.append(bar);
-  const list = runInto(into, run, link), boxes = [...list.children], wrong = boxes.filter((box) => box.matches(".failed, .off"));
+  const list = runInto(into, run, known), boxes = [...list.children], wrong = boxes.filter((box) => box.matches(".failed, .off"));
   const texts = run.said.map((item) => JSON.stringify(item).toLowerCase());
   let hits = [], hit = -1, wrongAt = -1;
   const show = (box) => {

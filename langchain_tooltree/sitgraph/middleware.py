@@ -2,11 +2,13 @@
 
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from langchain.agents.middleware import AgentMiddleware, AgentState, ModelRequest, ModelResponse
 from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage
 from langgraph.runtime import Runtime
 
 from langchain_tooltree.conversation import is_observation
@@ -15,12 +17,12 @@ from langchain_tooltree.experience.guide import REMEMBERED
 from langchain_tooltree.experience.hints import hints
 from langchain_tooltree.experience.namespaces import USERS, labels_in
 from langchain_tooltree.experience.recorder import RunRecorder
-from langchain_tooltree.experience.reference import SUMMARIZE_STATE
+from langchain_tooltree.experience.reference import NOTES, SUGGESTED, SUMMARIZE_STATE
 from langchain_tooltree.experience.run_identity import heard_as, name_of
 from langchain_tooltree.experience.verdict import AnyVerdict
 from langchain_tooltree.flows import Flow, async_twin, driven, flow_of
 from langchain_tooltree.models import extended
-from langchain_tooltree.sitgraph.node import DEFAULT_K, GraphOfEach, Suggester
+from langchain_tooltree.sitgraph.node import DEFAULT_K, GraphOfEach, Suggester, figures_of
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
 from langchain_tooltree.sitgraph.summarize import create_summarize_state_tool
 
@@ -87,13 +89,15 @@ class SITGraphMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> ModelResponse[Any]:
         """Have the agent's model answer with suggestions in its system prompt."""
-        return handler(self._hinted(request))
+        hinted, told = self._hinted(request)
+        return _noted(handler(hinted), told)
 
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
     ) -> ModelResponse[Any]:
         """The async twin of `wrap_model_call`."""
-        return await handler(await self._ahinted(request))
+        hinted, told = await self._ahinted(request)
+        return _noted(await handler(hinted), told)
 
     @driven
     def after_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> Flow[None]:
@@ -132,21 +136,37 @@ class SITGraphMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
             )
 
     @driven
-    def _hinted(self, request: ModelRequest[Any]) -> Flow[ModelRequest[Any]]:
+    def _hinted(self, request: ModelRequest[Any]) -> Flow[tuple[ModelRequest[Any], list[dict[str, Any]]]]:
+        """The request with suggestions, and their figures; none where nothing is told."""
         if self._learns:
             self._recorder.tools.hear_instructions(heard_as(request.runtime), request.system_message)
         tools = [tool for tool in request.tools if name_of(tool) != SUMMARIZE_STATE]
         if not tools:
-            return request.override(tools=[])  # there is no state to sum up, and the model may know no tools at all
+            return request.override(tools=[]), []  # there is no state to sum up, and the model may know no tools at all
         named = {name: tool for tool in tools if (name := name_of(tool))}
         if self._learns:
             self._recorder.tools.hear(heard_as(request.runtime), named.values())
         latest = request.messages[-1] if request.messages else None
         if is_observation(latest) and latest.name == SUMMARIZE_STATE and latest.status == "success":
-            return request  # it has just been told
+            return request, []  # it has just been told
         writer = request.runtime.stream_writer
         suggestions = yield from self._suggester.suggest(request.messages, allowed=[*named.values()], writer=writer)
         text = hints((each.to_dict() for each in suggestions), reads=self._reads)
-        return request.override(system_message=extended(request.system_message, text)) if text else request
+        if not text:
+            return request, []
+        return request.override(system_message=extended(request.system_message, text)), figures_of(suggestions)
 
     _ahinted = async_twin(_hinted)
+
+
+def _noted(response: ModelResponse[Any], told: list[dict[str, Any]]) -> ModelResponse[Any]:
+    """What a model answered, with what had been suggested noted beside it, for people who read the run."""
+
+    def noted(message: BaseMessage) -> BaseMessage:
+        if not isinstance(message, AIMessage):
+            return message
+        before = message.response_metadata.get(NOTES)
+        notes = {**(before if isinstance(before, dict) else {}), SUGGESTED: told}
+        return message.model_copy(update={"response_metadata": {**message.response_metadata, NOTES: notes}})
+
+    return replace(response, result=[*map(noted, response.result)]) if told else response

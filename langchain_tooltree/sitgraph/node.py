@@ -11,7 +11,9 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError, check_count
 from langchain_tooltree.experience.guide import Learner
-from langchain_tooltree.experience.hints import hints
+from langchain_tooltree.experience.hints import SECOND_HINT, hints
+from langchain_tooltree.experience.notes import as_suggested
+from langchain_tooltree.experience.recorder import hear_suggested
 from langchain_tooltree.experience.run_identity import GivenTools, names_of
 from langchain_tooltree.experience.verdict import AnyVerdict
 from langchain_tooltree.flows import Flow, Writer, async_twin, current_writer, driven, emitted, flow_of
@@ -36,6 +38,12 @@ def with_suggestions(
         return list(messages)
     system = messages[0] if messages and isinstance(messages[0], SystemMessage) else None
     return [extended(system, text), *messages[0 if system is None else 1 :]]
+
+
+def figures_of(suggestions: Sequence[Suggestion]) -> list[dict[str, Any]]:
+    """Suggestions as they are noted in a record: without the words of other runs, which are erased with these."""
+    told = (each for each in suggestions if each.score >= SECOND_HINT)
+    return as_suggested((each.tool, each.score, each.support) for each in told)
 
 
 DEFAULT_K = 2  # tools that are suggested, as in the paper
@@ -153,6 +161,7 @@ class SITGraphNode(Runnable[Any, dict[str, list[dict[str, Any]]]]):
         """
         said = Conversation.of(input, self._messages_key)
         suggestions = yield from self._suggester.suggest(said, allowed=self._tools, writer=current_writer())
+        hear_suggested(figures_of(suggestions))
         return {self._suggestions_key: [suggestion.to_dict() for suggestion in suggestions]}
 
     ainvoke = async_twin(invoke)  # type: ignore[arg-type] # mypy takes `self` from the declaration in Runnable

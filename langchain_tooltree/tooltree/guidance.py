@@ -91,6 +91,7 @@ class Guidance:
         could_ask, _ = self._launched.pop(outcome["operation"], (False, ""))
         if outcome.get("remedy"):
             self._remedy = self._tree[outcome["node"]], outcome["remedy"], len(self._tree)
+            self._tree[outcome["node"]].advice = outcome["remedy"]
         elif could_ask and not outcome["spent"]["calls"].get("reflect"):
             self._may_ask = True
 

@@ -14,7 +14,10 @@ from pydantic_core import to_jsonable_python
 from typing_extensions import TypedDict  # pydantic checks those of `typing` from Python 3.12 on only
 
 from langchain_tooltree.anomaly.rules import has_failed
+from langchain_tooltree.experience.hints import MOST_HINTS, SECOND_HINT
+from langchain_tooltree.experience.notes import as_suggested
 from langchain_tooltree.experience.records import Outcome, Step
+from langchain_tooltree.experience.reference import ADVISED, SUGGESTED
 from langchain_tooltree.models import usage_sum
 from langchain_tooltree.pages.page import in_notebook
 from langchain_tooltree.text import counts_added, digest
@@ -36,6 +39,14 @@ ALTERNATIVES = 3
 
 
 Score = Annotated[float, Field(ge=0, le=1)]
+
+
+class Suggested(TypedDict):
+    """A tool that came next in past runs: in what share of them, and how many speak for it."""
+
+    tool: str
+    share: Score
+    runs: int
 
 
 class PlannedCall(TypedDict):
@@ -61,6 +72,8 @@ class CostMetadata(TypedDict):
     calls: dict[str, int]  # the model calls among it by the names of their runs, without `tooltree.`
     stop_reason: str  # why the search ended
     tools: NotRequired[list[str]]  # what the model was shown until then, where it was not all
+    suggested: NotRequired[list[Suggested]]  # how past runs went on there, as far as they say so
+    advised: NotRequired[list[str]]  # what a reflection has said there
 
 
 class PlanMetadata(TypedDict):
@@ -85,6 +98,8 @@ class PlanMetadata(TypedDict):
     calls: NotRequired[dict[str, int]]
     stop_reason: NotRequired[str]
     tools: NotRequired[list[str]]
+    suggested: NotRequired[list[Suggested]]
+    advised: NotRequired[list[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,7 +340,8 @@ class SearchResult:
         """
         cost = self.cost.with_calls({"answer": 1}, answer.usage_metadata) if asked else self.cost
         result = replace(self, cost=cost)
-        update: dict[str, Any] = {"response_metadata": {**answer.response_metadata, KEY: result.cost_metadata}}
+        told = {**result.cost_metadata, **_told_at(self.tree[self.steps[-1].node if self.steps else 0])}
+        update: dict[str, Any] = {"response_metadata": {**answer.response_metadata, KEY: told}}
         if not self.steps:
             update["usage_metadata"] = cost.usage
         return replace(result, answer=answer.model_copy(update=update))
@@ -353,7 +369,8 @@ class SearchResult:
         )
         if reasons := _reasons(steps[0].pre_reason, last.post_reason):
             metadata["reasons"] = reasons
-        return metadata
+        told = _told_at(self.tree.parent(self.tree[steps[0].node]))
+        return cast("PlanMetadata", {**metadata, **told})
 
     def _tried(self) -> list[PlannedCall]:
         """The reads that ran for other paths, each once."""
@@ -469,6 +486,17 @@ def _seen(observation: Observation) -> dict[str, Any]:
 
 def _reasons(pre: str, post: str) -> dict[str, str]:
     return {name: reason for name, reason in (("r_pre", pre), ("r_post", post)) if reason}
+
+
+def _told_at(state: Node | None) -> dict[str, Any]:
+    """What past runs and a reflection have said to who chose a call in a state, or answered there."""
+    shares = state.prior.shares if state and state.prior else {}
+    runs = state.prior.runs if state and state.prior else {}
+    usual = (tool for tool in runs if shares[tool] >= SECOND_HINT)
+    best = sorted(usual, key=lambda tool: (-shares[tool], tool))[:MOST_HINTS]
+    suggested = as_suggested((tool, shares[tool], runs[tool]) for tool in best)
+    advised = [state.advice] if state and state.advice else []
+    return {**({SUGGESTED: suggested} if suggested else {}), **({ADVISED: advised} if advised else {})}
 
 
 def plan_metadata(message: BaseMessage) -> Mapping[str, Any]:

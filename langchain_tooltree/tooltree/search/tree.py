@@ -120,6 +120,7 @@ class Node:
     evaluating: bool = False  # whether the observation is being judged
     dropped: list[str] = field(default_factory=list)  # calls proposed here that could not become candidates, and why
     prior: Prior | None = None  # how past runs went on from here, if anybody has said so
+    advice: str = ""  # what a reflection on what was seen here has said, if one was asked for
     odds: float = 1.0  # likelihood ratio of the call, or of those of its reply, by what past runs did
     confirmed: bool = False  # whether enough past runs made the call here that no judge need see it
     pruned: Pruned | None = None  # why the node is out of the search, if it is

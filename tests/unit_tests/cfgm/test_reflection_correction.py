@@ -105,7 +105,12 @@ def test_no_record_of_the_conversation_holds_it(content):
 
     assert advised.steps == plain.steps
     assert [message["content"] for message in advised.messages] == [message["content"] for message in plain.messages]
-    assert NEXT_STEP not in repr(advised)
+    assert NEXT_STEP not in repr((advised.messages, advised.steps, advised.task))
+    (noted,) = advised.metadata["advised"]  # for people who read the run
+    assert (noted["at"], NEXT_STEP in noted["text"]) == (len(messages), True)
+    assert "reference_material" not in noted["text"]
+    again = Trajectory.from_messages(advised.to_messages(), id="run")
+    assert (again.messages, again.metadata) == (advised.messages, {})
 
 
 @pytest.mark.parametrize("reflection", [REFLECTION, None])
