@@ -161,7 +161,8 @@ class SITGraphNode(Runnable[Any, dict[str, list[dict[str, Any]]]]):
         """
         said = Conversation.of(input, self._messages_key)
         suggestions = yield from self._suggester.suggest(said, allowed=self._tools, writer=current_writer())
-        hear_suggested(figures_of(suggestions))
+        if hints(map(plain, suggestions)):  # as `with_suggestions` has it
+            hear_suggested(figures_of(suggestions))
         return {self._suggestions_key: [suggestion.to_dict() for suggestion in suggestions]}
 
     ainvoke = async_twin(invoke)  # type: ignore[arg-type] # mypy takes `self` from the declaration in Runnable

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
@@ -417,18 +418,18 @@ CONTRASTS = """(() => {
 def noted_run() -> Trajectory:
     """A run with all that a page marks: a call that failed, an anomaly, a reflection, a branch, and a verdict."""
     run = calling(["find", "send"], id="run 1")
-    noted = {
-        "response_metadata": {
-            "tooltree": {"anomaly": {"kind": "error", "evidence": "It is closed."}, "reflected": True}
-        }
-    }
-    used = {"usage_metadata": {"total_tokens": 250}}
+    off = {"kind": "error", "evidence": "It is closed.", "confidence": 0.9}
+    added = '<reference_material source="reflection" id="0123456789ab">\nKnock first.\n</reference_material>'
+    noted = {"response_metadata": {"tooltree": {"anomaly": off, "reflected": True, "added": [added]}}}
+    usual = {"suggested": [{"tool": "find", "share": 0.8, "runs": 3}, {"tool": "look", "share": 0.1, "runs": 1}]}
+    used = {"usage_metadata": {"total_tokens": 250}, "response_metadata": {"tooltree": usual}}
     messages = [{"role": "system", "content": "Be brief. " * 100}, *map(dict, run.messages)]
     messages[2] |= {"langchain": used, "timestamp": "2026-01-01T10:00:00"}
     messages[3] |= {"langchain": noted, "error": True, "content": "It is closed. " * 100}
     messages[4] |= {"langchain": used, "timestamp": "2026-01-01T10:00:04"}
     branch = Branch("helper", 3, tuple(calling(["look"]).messages))
-    made = Trajectory.from_chat(messages, id="run 1", success=True, branches=[branch], metadata={"came_from": "ada"})
+    about = {"came_from": "ada", "recalled": {"runs": ["run 2", "gone"], "tips": ["tip"]}}
+    made = Trajectory.from_chat(messages, id="run 1", success=True, branches=[branch], metadata=about)
     return made.judged(True, "It went well.", source="verdict").judged(False, "Too slow.", source="user")
 
 
@@ -446,8 +447,12 @@ def test_a_run_is_read_found_in_and_unfolded(browser: Browser, tmp_path: Path) -
         "Too slow.",
         "ada",
         "Sub-agent helper",
-        "Anomaly, error: It is closed.",
-        "A reflection advised the agent here",
+        "Anomaly, found by the rule error, 90% sure: It is closed.",
+        "A reflection told the agent, and no tool has said this:",
+        "Knock first.",
+        "Past runs went on here with find 80% (3 runs), look 10% (1 run): followed.",
+        "Past runs went on here with find 80% (3 runs), look 10% (1 run): not followed.",
+        "Run gone",
         "500",
         "calls look",
     ):
@@ -469,15 +474,25 @@ def test_a_run_is_read_found_in_and_unfolded(browser: Browser, tmp_path: Path) -
     assert quiet(browser, file)
 
 
+def hostile_notes(text: str) -> dict[str, Any]:
+    """What somebody may have written beside a message, of the kinds that are shown and of others."""
+    shares: list[Any] = [text, {"tool": text, "share": 0.5, "runs": text}, {"tool": 3, "share": "x"}, {"share": 2}]
+    off = {"kind": text, "tool": text, "evidence": text, "confidence": text}
+    return {"response_metadata": {"tooltree": {"suggested": shares, "advised": [text, 3], "anomaly": off}}}
+
+
 @pytest.mark.parametrize("width", [1280, 400])
 def test_hostile_words_in_a_run_are_shown_and_never_run(browser: Browser, tmp_path: Path, width: int) -> None:
     made = [{"role": "user", "content": HOSTILE[0]}]
     for text in HOSTILE:
         made += [dict(message) for message in calling([text], said=text).messages]
+        made[-2]["langchain"] = hostile_notes(text)
+        made[-1]["langchain"] = hostile_notes(text)
     file = tmp_path / "run.html"
-    Trajectory.from_chat(made, id=HOSTILE[1], metadata={"came_from": HOSTILE[2]}).judged(True, HOSTILE[-1]).to_html(
-        file
-    )
+    about = {"came_from": HOSTILE[2], "recalled": {"runs": HOSTILE, "tips": HOSTILE}}
+    run = Trajectory.from_chat(made, id=HOSTILE[1], metadata=about).judged(True, HOSTILE[-1])
+    run = replace(run, metadata={**run.metadata, "advised": [3, {"at": "1"}, *run.metadata["advised"]]})
+    run.to_html(file)
     assert file.stat().st_size < 1_000_000
     browser.open(file, width=width)
     browser.run("$('unfold').click()")
@@ -498,6 +513,7 @@ def test_an_experience_is_filtered_and_leads_into_its_runs_and_back(browser: Bro
     rows = "[...document.querySelectorAll('.run .task')].map((each) => each.textContent)"
     assert browser.run(f"{rows}.sort()") == ["Go on.", "Have a look."]
     assert "agree on 0 of 1 labelled run" in browser.run("$('agreed').textContent")
+    assert "1 failed, 500 tokens" in browser.run("$('time').innerText")
     browser.press("/")
     browser.press(*"too slow")
     assert browser.run(rows) == ["Go on."]
@@ -505,7 +521,9 @@ def test_an_experience_is_filtered_and_leads_into_its_runs_and_back(browser: Bro
     browser.press("Enter")
     browser.run("new Promise((done) => setTimeout(done, 50))")
     assert browser.run("[$('overview').hidden, document.activeElement.id]") == [True, "task"]
-    assert "Anomaly, error: It is closed." in browser.run("$('one').innerText")
+    told = browser.run("$('one').innerText")
+    for part in ("It is closed.", "Knock first.", "Run run 2 Have a look.", "Run gone forgotten", "Tip tip forgotten"):
+        assert part in told
     browser.press("/", *"closed", "Enter")
     assert browser.run("[$('said-hits').textContent, document.activeElement.tagName]") == ["1 of 1", "SECTION"]
     assert browser.run(CONTRASTS) == []
@@ -525,6 +543,8 @@ def test_hostile_words_in_an_experience_are_shown_and_never_run(browser: Browser
     experience = Experience(InMemoryStore(), namespace=("tooltree",))
     for number, text in enumerate(HOSTILE):
         run = calling([text[:5_000]], said=text, id=f"{number} {text[:500]}").coming_from(text[:500])
+        about = {"recalled": {"runs": [text], "tips": [text]}, "advised": [{"at": 1, "text": text}]}
+        run = replace(run, metadata={**run.metadata, **about})
         experience.store.add(run.judged(True, text, source="verdict"))
     file = tmp_path / "experience.html"
     experience.to_html(file)

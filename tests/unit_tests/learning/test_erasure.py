@@ -268,6 +268,20 @@ def test_who_was_shown_a_run_is_told_and_loses_its_id(experience):
     assert "secret id" not in repr(items_of(experience.store.place[0]))
 
 
+def test_what_a_reflection_has_said_in_view_of_a_tip_goes_with_the_run_of_the_tip(experience):
+    experience.learn(run("1", task="Where is the red key?"))
+    (tip,) = Experience(experience.store, model=teller(["key"])).memory.extract_tips()
+    for name, recalled in (("shown", {"runs": [], "tips": [tip.id]}), ("not shown", {"runs": [], "tips": []})):
+        advised = [{"at": 1, "text": "Next step: call 4711."}]
+        experience.learn(replace(run(name), metadata={"recalled": recalled, "advised": advised}))
+
+    erased = experience.forget(run="1")
+
+    assert erased.shown_to == ("shown",)
+    assert "advised" not in experience.store.get("shown").metadata
+    assert "advised" in experience.store.get("not shown").metadata
+
+
 def test_what_somebody_else_has_forgotten_is_told_to_nobody():
     store = InMemoryStore()
     mine, theirs = (Experience(store, namespace=ALL, model=teller(["key"])) for _ in range(2))

@@ -82,6 +82,24 @@ def test_the_thread_shows_what_was_asked_for_alone_and_no_record_learns_it(path)
     assert set(agent.get_state(THREAD).values) == {"messages"}
 
 
+def test_what_was_suggested_is_noted_beside_the_reply_for_people_alone(path):
+    agent, model = desk_agent(*SCRIPT, middleware=[SITGraphMiddleware(desk_graph())])
+
+    messages = either(path, agent)(ASKED)["messages"]
+
+    run = Trajectory.from_messages(messages)
+    notes = [
+        each.get("langchain", {}).get("response_metadata", {}) for each in run.messages if each["role"] == "assistant"
+    ]
+    told = [[each["tool"] for each in note.get("tooltree", {}).get("suggested", ())] for note in notes]
+    assert told == [suggested(system) for system in systems(model)]
+    assert notes[0]["tooltree"]["suggested"] == [{"tool": "find_reader", "share": 0.99, "runs": 4}]
+    assert WANTED not in repr([step.outcome for step in run.steps if step.tool != "summarize_state"])
+    summed_up = next(each for each in run.messages if each.get("name") == "summarize_state")
+    assert [each["evidence"] for each in summed_up["langchain"]["artifact"]["suggestions"]] == [[], []]
+    assert "suggested" not in repr([message.content for call in model.calls for message in call])
+
+
 def test_a_graph_that_has_nothing_to_say_leaves_the_prompt_as_it_is(path):
     agent, model = desk_agent(*SCRIPT, system_prompt=SYSTEM, middleware=[SITGraphMiddleware(SITGraph())])
 

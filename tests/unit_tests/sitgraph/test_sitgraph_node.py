@@ -11,6 +11,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.graph.message import add_messages
 from langgraph.prebuilt import ToolNode, tools_condition
+from langgraph.store.memory import InMemoryStore
 from library_desk import (
     ASKED,
     FOUND,
@@ -25,7 +26,15 @@ from library_desk import (
 )
 from pydantic import BaseModel
 
-from langchain_tooltree import ConfigurationError, SITGraph, SITGraphNode, create_summarize_state_tool, with_suggestions
+from langchain_tooltree import (
+    ConfigurationError,
+    ExperienceStore,
+    SITGraph,
+    SITGraphNode,
+    TrajectoryRecorder,
+    create_summarize_state_tool,
+    with_suggestions,
+)
 from langchain_tooltree.testing import ScriptedChatModel
 
 KNOWN = dialogue("May I keep the atlas?", *FOUND)
@@ -99,6 +108,22 @@ class Record:
 
 class Model(BaseModel):
     messages: list
+
+
+def test_a_recorder_hears_what_was_suggested_and_keeps_it_when_the_thread_goes_on(path):
+    kept = ExperienceStore(InMemoryStore())
+    model = ScriptedChatModel(replies=[*FOUND, "They are due."] * 2)
+    graph = after(model, TOOLS, desk_graph()).compile(checkpointer=InMemorySaver())
+    for _ in range(2):
+        either(path, graph)(ASKED, {**THREAD, "callbacks": [TrajectoryRecorder(kept)]})
+
+    (run,) = kept.trajectories()
+    replies = [each.get("langchain", {}) for each in run.messages if each["role"] == "assistant"]
+    noted = [each.get("response_metadata", {}).get("tooltree", {}).get("suggested", []) for each in replies]
+    assert [each["tool"] for told in noted[:2] for each in told] == ["find_reader", "list_loans"]
+    assert len(noted) == 6
+    assert all(noted)
+    assert "evidence" not in repr(run.messages)
 
 
 @pytest.mark.parametrize("state", [{"messages": KNOWN}, Record(KNOWN), Model(messages=KNOWN), KNOWN], ids=type)
