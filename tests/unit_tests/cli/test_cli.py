@@ -22,12 +22,20 @@ def folder(tmp_path, monkeypatch):
 def test_the_demo_finds_the_miles_prints_tree_and_cost_and_ends_with_a_page_to_open(capsys, folder):
     assert main(["demo"]) == 0
     shown = capsys.readouterr().out
-    for part in ("about 213 miles", "stand-in", "343 km = 213.1303189 mile", "model calls", "solved", "write, not run"):
+    for part in (
+        "about 213 miles",
+        "stand-in",
+        "343 km = 213.1303189 mile",
+        "model calls",
+        "write, not run",
+        "Recovered: after",
+    ):
         assert part in shown
     assert shown.endswith("open demo.html\n") or sys.platform == "win32"
     assert [each.name for each in folder.iterdir()] == ["demo.html"]
 
 
+@pytest.mark.slow
 def test_the_demo_writes_its_page_over_its_own_alone_and_goes_on_where_it_cannot(capsys, folder, monkeypatch):
     page = folder / "demo.html"
     assert main(["demo", "--json"]) == 0
@@ -47,14 +55,12 @@ def test_the_demo_writes_its_page_over_its_own_alone_and_goes_on_where_it_cannot
     assert "No page was written: You have no permission to use demo.html." in capsys.readouterr().out
 
 
-def test_the_demo_recovers_from_an_answer_that_came_too_early(capsys):
+def test_the_demo_recovers_from_an_answer_that_came_too_early():
     result = demo.solved()
     first = result.tree[result.tree.root.children[0]]
     assert first.call.tool == "read_sign"
     assert [*first.missing] == ["a distance that can be read"]
     assert [call.tool for call in result.calls] == ["read_sign", "zoom_image", "read_sign", "convert_units"]
-    assert main(["demo"]) == 0
-    assert "would have ended with 'I could not find out.'" in " ".join(capsys.readouterr().out.split())
 
 
 @pytest.mark.slow
