@@ -181,7 +181,7 @@ def list_files(ending: str = "", *, folder: str) -> str:
     Args:
         ending: Only files whose names end so, such as ".pdf".
     """
-    names = [name for name in names_in(folder) if name.lower().endswith(ending.lower())]
+    names = [name for name in names_in(folder) if name.lower().endswith(ending.lower().lstrip("*"))]
     lines = [f"{name} ({(Path(folder) / name).stat().st_size:,} bytes)" for name in names[:MAX_LISTED]]
     lines += [f"[{len(names) - MAX_LISTED:,} more]"] * (len(names) > MAX_LISTED)
     return "\n".join(lines) or "There are no such files."

@@ -1,6 +1,7 @@
 """What an entry of the toolbox is: a function with a domain, examples, needs and limits; and what they share."""
 
 import os
+import re
 import stat
 import sys
 import unicodedata
@@ -223,6 +224,7 @@ def names_in(folder: str) -> list[str]:
 def choice(name: str, value: str, known: Iterable[str]) -> str:
     """One of some known words, refused with the nearest where it is none."""
     known = list(known)
+    value = " ".join(re.split(r"[-_\s]+", value.lower())).replace("center", "centre")
     if value not in known:
         msg = f"{name} must be one of {', '.join(known)}, not {value!r}.{did_you_mean(value, known)}"
         raise RefusedError(msg)

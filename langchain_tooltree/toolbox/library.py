@@ -12,6 +12,7 @@ from langchain_core.tools import BaseTool, StructuredTool, ToolException
 from langchain_core.tools.base import create_schema_from_function
 from langchain_core.utils.pydantic import get_fields
 from langgraph.errors import GraphBubbleUp
+from pydantic import BaseModel, create_model, model_validator
 
 from langchain_tooltree.errors import ConfigurationError, MissingExtraError, did_you_mean
 from langchain_tooltree.models import inner_config, resolve_model
@@ -136,6 +137,9 @@ def tool_of(entry: Entry, settings: Mapping[str, Any]) -> StructuredTool:
     files_too = [name for name in TEXTS if name in get_fields(schema) and settings["folder"] is not None]
     for name in files_too:
         schema.model_fields[name].description += " Or a file of the folder."
+    schema.model_config["coerce_numbers_to_str"] = True  # as 0 for the lower bound of an integral
+    usual: Any = {"usual": model_validator(mode="before")(_usual)}
+    schema = create_model(entry.name, __base__=schema, __validators__=usual)
     schema.model_rebuild(force=True)
 
     @wraps(entry.function)
@@ -159,6 +163,18 @@ def tool_of(entry: Entry, settings: Mapping[str, Any]) -> StructuredTool:
         metadata={EXAMPLES: entry.examples},
         handle_tool_error=True,
     )
+
+
+def _usual(cls: type[BaseModel], values: Any) -> Any:
+    """Arguments as models also write them: one text for a list of texts, and nothing for what may be left out."""
+    if not isinstance(values, dict):
+        return values
+    lists = {name for name, field in cls.model_fields.items() if "list[str]" in str(field.annotation)}
+    return {
+        name: [value] if name in lists and isinstance(value, str) else value
+        for name, value in values.items()
+        if value is not None
+    }
 
 
 def _with_arguments(call: Callable[..., str], names: Iterable[str]) -> Callable[..., str]:

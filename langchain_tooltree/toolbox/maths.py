@@ -40,6 +40,12 @@ LONGEST_EXACT = 60
 SHORT_PRODUCT = re.compile(r"(?<![\w.])(?!0[xXoObB])(\d+\.?\d*)(?=[A-Za-z(])(?![eE][+-]?\d)")
 """A number right before a letter or a parenthesis, as in 2x, which people write and Python does not know."""
 
+FACTORIAL = re.compile(r"(?<![\w.)])(\d+)!(?!=)")
+SIGNS = str.maketrans({"×": "*", "·": "*", "÷": "/", "−": "-", "π": "pi"})
+"""Signs that people write, and what Python has for them."""
+
+BASES = {"log10": 10, "log2": 2}
+
 OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -68,6 +74,10 @@ FUNCTIONS = {
     "ceil": "ceiling",
     "mod": "Mod",
     "nCr": "binomial",
+    "log10": "log",
+    "log2": "log",
+    "pow": "Pow",
+    "round": "round",
 }
 EVERY, NONE = "Every value is a solution.", "No solution was found."
 STARTS = (-100, -10, -3, -1, -0.5, 0.1, 0.5, 1, 3, 10, 100)
@@ -83,10 +93,12 @@ def parsed(text: str) -> Any:
     """An expression as sympy has it, built from its syntax tree."""
     check_text("The expression", text, MAX_EXPRESSION)
     try:
-        tree = ast.parse(SHORT_PRODUCT.sub(r"\1*", text.strip().replace("^", "**")), mode="eval")
+        plain = FACTORIAL.sub(r"factorial(\1)", text.strip().translate(SIGNS).replace("^", "**").replace("math.", ""))
+        tree = ast.parse(SHORT_PRODUCT.sub(r"\1*", plain), mode="eval")
         parts = sum(1 for _ in ast.walk(tree))
     except (SyntaxError, ValueError) as error:
-        msg = f"{text!r} is no expression. Write products with *, as in x*y, powers as x^2, and no '='."
+        percent = " Write 15 % as 0.15." if "%" in text else ""
+        msg = f"{text!r} is no expression. Write products with *, as in x*y, powers as x^2, and no '='.{percent}"
         raise RefusedError(msg) from error
     if parts > MAX_PARTS:
         msg = f"The expression has {parts} parts; at most {MAX_PARTS} are taken."
@@ -146,6 +158,12 @@ def _applied(name: str, arguments: Sequence[Any], sympy: Any) -> Any:
         raise RefusedError(msg)
     if name in {"log", "ln"} and len(arguments) == 2:  # noqa: PLR2004 - the logarithm to a base
         return sympy.log(arguments[0]) / sympy.log(arguments[1])
+    if name in BASES and len(arguments) == 1:
+        return sympy.log(arguments[0]) / sympy.log(BASES[name])
+    if name == "round" and arguments[0].is_real and arguments[1:] in ([], *([each] for each in range(DIGITS))):
+        return sympy.Rational(str(arguments[0].round(*arguments[1:])))
+    if name == "pow" and len(arguments) == 2:  # noqa: PLR2004 - base and exponent
+        return _power(*arguments)
     if name == "cbrt" and arguments and arguments[0].is_negative:
         return -sympy.cbrt(-arguments[0])  # the real root, as of a calculator
     try:
@@ -295,7 +313,7 @@ def calculus(operation: str, formula: str, variable: str = "", start: str = "", 
         end: Upper bound of an integral or a sum; for a limit or a series, the point (0 if left out).
     """
     sympy = import_extra("sympy", "toolbox", "calculus")
-    choice("operation", operation, ("derivative", "integral", "limit", "sum", "series"))
+    operation = choice("operation", operation, ("derivative", "integral", "limit", "sum", "series"))
     body = parsed(formula)
     letter = _symbol(variable, [body]) if body.free_symbols else sympy.Symbol(variable or "x")
     if operation == "derivative":

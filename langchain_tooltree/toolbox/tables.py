@@ -54,6 +54,8 @@ def _loaded(files: list[str], folder: str) -> Iterator[tuple[Any, dict[str, str]
             names[name] = file
             try:
                 database.execute(f'CREATE TABLE "{name}" AS {sql}', plain)
+                quoted = file.replace('"', '""')  # models also write FROM 'sales.csv', as duckdb's own manual does
+                database.execute(f'CREATE OR REPLACE VIEW "{quoted}" AS FROM "{name}"')
             except duckdb.Error as error:
                 msg = f"{file!r} cannot be read as a table: {str(error).replace(plain[0], file)[:300]}"
                 raise RefusedError(msg) from error
@@ -139,7 +141,8 @@ def query_tables(sql: str, files: list[str], *, folder: str) -> str:
             return _written(database.sql(sql))
         except duckdb.Error as error:
             meant = next((did_you_mean(word, names) for word in sql.split() if did_you_mean(word, names)), "")
-            msg = f"{str(error)[:800]} Tables: {', '.join(names)}.{meant}"
+            hint = " A query opens no files: name the tables." if isinstance(error, duckdb.PermissionException) else ""
+            msg = f"{str(error)[:800]}{hint} Tables: {', '.join(names)}.{meant}"
             raise RefusedError(msg) from error
 
 

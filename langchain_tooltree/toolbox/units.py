@@ -33,8 +33,14 @@ def _unit(text: str) -> Any:
     if re.search(r"\d{3}|\d\s*(\*\*|\^)", text):  # neither large numbers nor powers of powers
         msg = f"{text!r} is no unit. Write names and powers, such as km/h or kg*m**2."
         raise RefusedError(msg)
+    if re.search(r"\btons?\b", text):
+        msg = (
+            f"{text!r} can be read in three ways. Write metric_ton (1000 kg), short_ton (907 kg) or long_ton (1016 kg)."
+        )
+        raise RefusedError(msg)
     try:
-        return _registry().Unit(text)
+        registry, lower = _registry(), text.lower()  # as models write Celsius and KM
+        return registry.Unit(lower if lower.isidentifier() and text not in registry and lower in registry else text)
     except Exception as error:
         msg = f"{text!r} is no unit that is known: {error}. Write it as km/h, degC, US gallon as gallon, kilowatt_hour."
         raise RefusedError(msg) from error
@@ -132,7 +138,7 @@ def add_to_date(start: str, amount: int, unit: str = "days") -> str:
         unit: years, months, weeks, days, hours, minutes or seconds.
     """
     relativedelta = import_extra("dateutil.relativedelta", "toolbox", "add_to_date").relativedelta
-    unit = unit if unit.endswith("s") else f"{unit}s"
+    unit = unit.lower() if unit.endswith("s") else f"{unit.lower()}s"
     if unit not in PIECES or abs(amount) > MAX_AMOUNT:
         msg = f"unit must be one of {', '.join(PIECES)}, and amount at most {MAX_AMOUNT:,}."
         raise RefusedError(msg)
