@@ -1,5 +1,6 @@
 """An agent with the whole toolbox solves ten small tasks: results go into the next call, errors help."""
 
+import asyncio
 import json
 
 import pytest
@@ -147,9 +148,20 @@ def test_an_agent_with_all_tools_calls_them_and_answers(box):
     assert search_result(messages[-1]) is not None
 
 
-async def test_tools_run_beside_an_event_loop(box):
-    said = await box.tool("calculator").ainvoke({"expression": "6 * 7"})
-    assert said == "42"
+async def test_tools_run_beside_an_event_loop_and_outlive_a_call_that_was_given_up(box):
+    for_ever = {"pattern": "(a+)+$", "text": "a" * 40 + "b"}
+    slow = asyncio.create_task(toolbox("find_pattern", seconds=0.5).tool("find_pattern").ainvoke(for_ever))
+    turns = 0
+    while not slow.done():
+        await asyncio.sleep(0.01)
+        turns += 1
+    assert "was stopped" in await slow
+    assert turns > 10
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(toolbox("find_pattern", seconds=1).tool("find_pattern").ainvoke(for_ever), 0.1)
+    numbers = range(1, 20)
+    said = await asyncio.gather(*(box.tool("calculator").ainvoke({"expression": f"{n} * 7"}) for n in numbers))
+    assert said == [str(n * 7) for n in numbers]
 
 
 def test_one_more_tool_goes_beside_them(box):

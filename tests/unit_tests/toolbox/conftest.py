@@ -1,6 +1,7 @@
 """A folder with a file of each kind, tools over it, and a function that calls one as an agent does."""
 
 import zipfile
+from functools import cache
 
 import pytest
 from langchain_core.messages import AIMessage
@@ -76,12 +77,18 @@ SERVICES = {
 }
 
 
+@cache
+def plain_toolbox(name, folder):
+    return toolbox(name, folder=folder)
+
+
 @pytest.fixture
 def call(files):
     """Calls one tool, and gives what the model reads and whether it is an error."""
 
     def called(name, settings=None, /, **arguments):
-        tool = toolbox(name, **{"folder": files, **(settings or {})}).tool(name)
+        box = toolbox(name, folder=files, **settings) if settings else plain_toolbox(name, files)
+        tool = box.tool(name)
         message = tool.invoke({"type": "tool_call", "id": "1", "name": name, "args": arguments})
         return message.content, message.status == "error"
 

@@ -1,6 +1,7 @@
 """Hostile input: no tool leaves its folder, runs what it is given, or takes longer or more than it may."""
 
 import base64
+import contextlib
 import logging
 import signal
 import subprocess
@@ -175,8 +176,9 @@ def test_queries_read_their_tables_alone(call, files, sql):
 
 
 def test_the_memory_of_a_query_is_bounded(call):
-    sql = "SELECT length(list(repeat('x', 1000) || range)::VARCHAR) FROM range(10000000)"
-    assert call("query_tables", sql=sql, files=["sales.csv"])[1]
+    content, refused = call("query_tables", sql="SELECT list(range(1000000000))", files=["sales.csv"])
+    assert refused
+    assert "Out of Memory" in content
 
 
 def test_rows_and_cells_of_a_result_are_bounded(call):
@@ -199,7 +201,7 @@ def test_archives_and_entities_that_grow_are_refused(call, files):
     write_docx(files / "laughs.docx", xml=f'<!DOCTYPE x [<!ENTITY e0 "ha">{entities}]><x>&e9;</x>')
     write_docx(files / "wide.docx", xml='<!DOCTYPE x [<!ENTITY e "ha">]><x>&e;</x>'.encode("utf-16"))
     with zipfile.ZipFile(files / "bomb.docx", "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("word/document.xml", b" " * 60_000_000)
+        archive.writestr("word/document.xml", b" " * 50_000_001, compresslevel=1)
     (files / "broken.docx").write_bytes(b"PK\3\4" + b"\0" * 50)
     write_docx(files / "deep.docx", xml="<a>" * 200_000)
     try:
@@ -213,7 +215,7 @@ def test_archives_and_entities_that_grow_are_refused(call, files):
 
 
 def test_pages_that_grow_or_never_end_are_refused(call, files):
-    stream = zlib.compress(b" " * 100_000_000, 9)
+    stream = zlib.compress(b" " * 100_000_000, 1)
     pdf = b"%PDF-1.4\n1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj\n2 0 obj<</Type/Pages/Count 1/Kids[3 0 R]>>endobj\n"
     pdf += b"3 0 obj<</Type/Page/Parent 2 0 R/Contents 4 0 R>>endobj\n4 0 obj<</Filter/FlateDecode/Length "
     (files / "bomb.pdf").write_bytes(
@@ -328,13 +330,21 @@ def test_an_interrupted_call_gives_its_answer_to_no_other(call):
 
 
 def test_a_program_ends_with_the_call_that_has_started_it(call, tmp_path, monkeypatch):
-    (tmp_path / "tesseract").write_text("#!/bin/sh\nexec sleep 31.41\n")
+    (tmp_path / "tesseract").write_text("#!/bin/sh\nsleep 30\n")
     (tmp_path / "tesseract").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     bounded.end_all()  # a process keeps the path that it was started with
-    assert "was stopped" in call("read_image_text", {"seconds": 1}, image="flag.png")[0]
-    running = [each.read_bytes() for each in Path("/proc").glob("[0-9]*/cmdline") if each.exists()]
-    assert not any(b"31.41" in each for each in running)
+    assert "was stopped" in call("read_image_text", {"seconds": 0.5}, image="flag.png")[0]
+    end = time.monotonic() + 5  # seconds; a process that is killed may take a moment
+    while any(str(tmp_path) in command for command in running_commands()):
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def running_commands():
+    for each in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            yield each.read_text(errors="replace")
 
 
 def test_calls_at_once_share_a_few_processes(call, monkeypatch):
@@ -359,9 +369,9 @@ def test_a_service_has_as_long_as_any_call_and_is_named_in_no_log(call, caplog):
 
     start = time.monotonic()
     with serving(trickle) as address, caplog.at_level(logging.DEBUG):
-        said = call("search_encyclopaedia", {"seconds": 1, "encyclopaedia": f"{address}/?key=K"}, query="x")[0]
-    assert "took longer than 1 seconds" in said
-    assert time.monotonic() - start < 2.9
+        said = call("search_encyclopaedia", {"seconds": 0.5, "encyclopaedia": f"{address}/?key=K"}, query="x")[0]
+    assert "took longer than 0.5 seconds" in said
+    assert time.monotonic() - start < 2.9  # with the start of a process; the service takes 3
     assert "key=K" not in caplog.text
 
 
