@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import sys
 from pathlib import Path
 
 from hypothesis import settings
@@ -10,6 +11,11 @@ ROOT = Path(__file__).parent.parent
 
 # Programs that tests start as processes of their own import `tests.internals`, too.
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+
+# Where no bytecode is to be kept, as in many containers, each process takes the asserts of all modules apart anew: half
+# of what collecting the quick tests costs.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 MEMORY = Path("/dev/shm")  # noqa: S108 - pytest makes folders of its own in it, as it does in /tmp
 ENOUGH_MEMORY = 2 * 2**30
