@@ -9,6 +9,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, runtime_checkable
+from weakref import WeakKeyDictionary
 
 from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool, StructuredTool
@@ -121,15 +122,26 @@ def _method_tools(objects: Sequence[object]) -> list[BaseTool]:
     ]
 
 
+_KNOWN: "WeakKeyDictionary[Any, Any]" = WeakKeyDictionary()
+"""The form of a method's arguments by its function. It is the same in every fork, and most of what making a tool takes.
+"""
+
+
 def _method_tool(method: Callable[..., Any]) -> BaseTool:
+    function = getattr(method, "__func__", None)
+    known = None if function is None else _KNOWN.get(function)
     try:
         if inspect.iscoroutinefunction(method):
-            return StructuredTool.from_function(coroutine=method)
-        return StructuredTool.from_function(method)
+            tool = StructuredTool.from_function(coroutine=method, args_schema=known)
+        else:
+            tool = StructuredTool.from_function(method, args_schema=known)
     except (TypeError, ValueError) as error:
         remedy = "Give it a docstring and annotations, or make the tools yourself with ObjectSandbox(state, bind)."
         msg = f"{method!r} cannot become a tool: {error}. {remedy}"
         raise ConfigurationError(msg) from error
+    if function is not None:
+        _KNOWN[function] = tool.args_schema
+    return tool
 
 
 class Worlds:

@@ -122,6 +122,15 @@ def test_only_a_sandbox_with_snapshots_has_one():
     assert snapshot_of(ObjectSandbox.of_methods(Board())) is None
 
 
+def test_the_tools_of_a_fork_are_its_own_and_take_what_those_before_took():
+    sandbox = ObjectSandbox.of_methods(Board())
+    fork = sandbox.fork()
+    for tool, forked in zip(sandbox.tools, fork.tools, strict=True):
+        assert forked.args_schema is tool.args_schema  # which takes a millisecond to make
+        assert (forked.func or forked.coroutine).__self__ in fork.state
+        assert (tool.func or tool.coroutine).__self__ in sandbox.state
+
+
 def test_worlds_are_kept_by_version_and_forked_on_demand():
     worlds = Worlds(ObjectSandbox.of_methods(Board(["root"])))
     assert worlds.knows("")
