@@ -138,8 +138,9 @@ class _Namespaces:
     def _index(self, held: Mapping[str, Mapping[str, Any]]) -> str:
         rows = []
         for name, space in held.items():
-            told = counts(space["outcomes"])
-            row = {"name": name, "title": " / ".join(space["namespace"]), "plan": f"{len(space['runs'])} runs: {told}"}
+            runs = len(space["runs"])
+            told = f"{runs} run{'s' * (runs != 1)}: {counts(space['outcomes'])}"
+            row = {"name": name, "title": " / ".join(space["namespace"]), "plan": told}
             rows.append(row | {"kind": "an experience", "began": space["changed"]})
         rows.sort(key=lambda row: row["began"], reverse=True)
         return _index_page(self._options.what.rpartition("@")[2], rows, len(rows[LISTED:]))

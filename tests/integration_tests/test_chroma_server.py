@@ -1,5 +1,6 @@
 """ChromaStore on a real Chroma server: several processes at once, and what a server refuses to take in one piece."""
 
+import argparse
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,8 @@ from chroma_writer import SHARED, TURNS
 from langgraph.store.base import PutOp
 from store_servers import chroma_client, chroma_server
 
-from langchain_tooltree import ChromaStore
+from langchain_tooltree import ChromaStore, Experience, Trajectory
+from tests.internals.hall import Terminal, view_module
 
 WRITER = Path(__file__).with_name("chroma_writer.py")
 
@@ -42,6 +44,27 @@ def test_several_processes_lose_no_writes(port):
         ]
         assert scores.index(max(scores)) == winner
         assert store.list_namespaces() == [*(("own", str(number)) for number in range(3)), SHARED]
+
+
+def test_an_experience_on_a_server_is_looked_at_while_it_learns(port):
+    address = f"http://127.0.0.1:{port}/viewed"
+    options = argparse.Namespace(what=address, port=0, no_browser=True, embeddings=None, afterwards=None)
+    said = [{"role": "user", "content": "Hello."}, {"role": "assistant", "content": "Hello."}]
+    with chroma_client(port, "viewed") as client, ChromaStore(client) as store:
+        experience = Experience(store, namespace=("tooltree",))
+        experience.learn(Trajectory.from_chat(said, id="1", success=True))
+        view_module.run(options, Terminal(quiet=True))
+        server = options.afterwards.args[0]
+        try:
+            before, again = server.find("tooltree"), server.find("tooltree")
+            experience.learn(Trajectory.from_chat(said, id="2", success=True))
+            after = server.find("tooltree")
+            assert before.version == again.version != after.version
+            assert '"runs":2' in after.page()
+            assert server.find("none") is None
+        finally:
+            server.shutdown()
+            server.server_close()
 
 
 def test_a_batch_larger_than_a_request_may_be_is_stored(port):

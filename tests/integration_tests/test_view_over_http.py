@@ -130,7 +130,7 @@ def test_a_folder_lists_graphs_and_experiences_too_and_nothing_is_written_there(
         assert rows == {"graph": "a tool graph", "experience": "an experience"}
         inside = viewer.new("/experience")
         spaces = {row["name"]: row["plan"] for row in inside["data"]["entries"]}
-        assert spaces == dict.fromkeys(["experience/tooltree/ann", "experience/tooltree/b%2Fb"], "1 runs: 1 success")
+        assert spaces == dict.fromkeys(["experience/tooltree/ann", "experience/tooltree/b%2Fb"], "1 run: 1 success")
         for _ in range(2):  # which opens the store, and is no news
             assert viewer.new("/experience%2Ftooltree%2Fann")["data"]["status"]["in_graph"] == 1
         assert viewer.ask(f"/experience?since={inside['version']}")[0] == 204
