@@ -11,7 +11,7 @@ from typing import Any, Literal, Self, TypeVar
 from langchain_tooltree.experience.reference import (
     ADVISED,
     MOST_ADVICE,
-    advice_in,
+    advised_beside,
     is_reference,
     without_notes,
     without_reference,
@@ -38,7 +38,6 @@ PARTS: Mapping[str, Part] = {
     "developer": "instruction",
 }
 """Parts by role, as long as nothing is marked; a function is what a tool was called before."""
-
 
 PROMPTED = frozenset({"request", "instruction"})
 """Parts of a prompt, in which there may be reference material made here."""
@@ -305,8 +304,9 @@ def beside(message: ChatMessage) -> Mapping[str, Any]:
 def _advised_in(messages: Sequence[ChatMessage], known: Any) -> dict[str, Any]:
     """Metadata with what reflections have said: `text`, and `at` which message of the record; empty if none has."""
     kept = (message for message in messages if part_of(message) != "reference")
-    found = [{"at": at, "text": text} for at, message in enumerate(kept) for text in advice_in(beside(message))]
-    before = [each for each in known or () if each.get("at") not in {new["at"] for new in found}]
+    found = [{"at": at, "text": text} for at, message in enumerate(kept) for text in advised_beside(beside(message))]
+    places, told = {each["at"] for each in found}, known if isinstance(known, list) and found else []
+    before = [each for each in told if isinstance(each, Mapping) and each.get("at") not in places]
     return {ADVISED: [*before, *found][-MOST_ADVICE:]} if found else {}
 
 

@@ -146,7 +146,7 @@ def added_to(metadata: Any, *, artifact: Any = None, tool: Any = None) -> list[s
     return [text for texts in lists if isinstance(texts, list) for text in texts if isinstance(text, str) and text]
 
 
-def advice_in(metadata: Mapping[str, Any]) -> Iterator[str]:
+def advised_beside(metadata: Mapping[str, Any]) -> Iterator[str]:
     """What a reflection has said, by what stands beside a result or a reply: without marks, and bounded."""
     notes = metadata.get(NOTES)
     noted = notes.get(ADVISED) if isinstance(notes, Mapping) else None
@@ -176,7 +176,7 @@ def without_notes(content: Any, extras: Mapping[str, Any], *, tool: Any) -> tupl
     summed_up = artifact if tool == SUMMARIZE_STATE and isinstance(artifact, Mapping) else {}
     suggested = summed_up.get("suggestions")
     added = added_to(metadata, artifact=artifact, tool=tool)
-    if not (added or suggested or any(advice_in(metadata) if isinstance(metadata, Mapping) else ())):
+    if not (added or suggested or any(advised_beside(metadata) if isinstance(metadata, Mapping) else ())):
         return content, extras
     kept = dict(extras)
     if summed_up:

@@ -7,7 +7,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.store.memory import InMemoryStore
 
-from langchain_tooltree import Experience, SearchConfig, ToolTreeNode, search
+from langchain_tooltree import Experience, SearchConfig, ToolTreeNode, Trajectory, search
 from langchain_tooltree.testing import ScriptedChatModel
 from tests.internals.experience import MARK, NextTools, as_reference, call_key
 from tests.internals.tooltree import REFUSED_ENOUGH, Planner, Turn, searched
@@ -88,6 +88,18 @@ async def test_trouble_on_the_way_is_helped_with_once_and_the_next_question_hold
     assert helped == [False, True, False, False]
     assert [call.arguments["place"] for call in result.calls] == ["desk", "attic", "shelf"]
     assert not any(MARK in str(message.content) for message in result.messages)
+    run = Trajectory.from_messages([HumanMessage(QUESTION), *result.messages])
+    assert run.metadata["advised"] == [{"at": 3, "text": "Look at the shelf."}]
+    assert "Look at" not in repr(run.messages)
+
+
+async def test_how_past_runs_went_on_is_noted_beside_each_step_and_rare_ways_are_not(drive):
+    known = NextTools(shares={"look": 0.8, "ask": 0.04}, runs={"look": 4, "ask": 1}, other=0.16)
+
+    result, _ = await found_with(drive, Told(known), looking("shelf"), ANSWER)
+
+    noted = [message.response_metadata["tooltree"]["suggested"] for message in (result.messages[0], result.answer)]
+    assert noted == [[{"tool": "look", "share": 0.8, "runs": 4}]] * 2
 
 
 async def test_the_help_stands_where_other_calls_are_asked_for_and_not_behind_those_it_advised(drive):
