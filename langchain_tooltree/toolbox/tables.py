@@ -79,7 +79,20 @@ def _read(file: str, folder: str) -> tuple[str, list[str]]:
         raise RefusedError(msg)
     # What the reader expands, such as a star, is part of a name here: inside() has found this very file.
     plain = "".join(f"[{each}]" if each in "*?[" else each for each in str(path))
-    return f"SELECT * FROM {READERS[suffix]}(?)", [plain]  # noqa: S608 - one of our own names
+    encoding = f", encoding = '{_encoding(path)}'" if READERS[suffix] == "read_csv" else ""
+    return f"SELECT * FROM {READERS[suffix]}(?{encoding})", [plain]  # noqa: S608 - our own names
+
+
+def _encoding(path: Path) -> str:
+    """What a CSV file is in: older programs do not write UTF-8, and the reader takes nothing else by itself."""
+    data = path.read_bytes()
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return "utf-16"
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return "latin-1"
+    return "utf-8"
 
 
 def _columns(file: str, folder: str, database: Any) -> str:
@@ -88,8 +101,10 @@ def _columns(file: str, folder: str, database: Any) -> str:
     try:
         sql, plain = _read(file, folder)
         rows = database.execute(f"DESCRIBE {sql}", plain).fetchall()
-    except (RefusedError, duckdb.Error) as error:
-        return f"cannot be read: {cut(str(error), MAX_CELL)}"
+    except RefusedError as error:
+        return f"cannot be read: {error}"
+    except duckdb.Error as error:
+        return f"cannot be read: {cut(str(error).replace(plain[0], file), MAX_CELL)}"
     return ", ".join(f"{row[0]} {row[1]}" for row in rows)
 
 
