@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from langchain_core.tools import StructuredTool
+from pydantic import BaseModel
 
 from langchain_tooltree import asearch, search
 from langchain_tooltree.testing import Made, OfflineChatModel, Question
@@ -139,6 +140,12 @@ def hashed():
     return make
 
 
+class Numbered(BaseModel):
+    """The arguments of numbered tools: to make this anew for each of them takes most of a test of forty."""
+
+    n: int
+
+
 @pytest.fixture(scope="session")
 def numbered_tools():
     """Makes tools of given names that take a number and echo it, sync and async, with a random delay if wished."""
@@ -153,7 +160,7 @@ def numbered_tools():
                 await asyncio.sleep(random.uniform(0, delay))
                 return f"{name} of {n}"
 
-            return StructuredTool.from_function(run, arun, name=name, description=f"Echo {name}.")
+            return StructuredTool.from_function(run, arun, name, f"Echo {name}.", args_schema=Numbered)
 
         return [echo(name) for name in names]
 
