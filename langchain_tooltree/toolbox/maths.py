@@ -160,15 +160,20 @@ def _applied(name: str, arguments: Sequence[Any], sympy: Any) -> Any:
         return sympy.log(arguments[0]) / sympy.log(arguments[1])
     if name in BASES and len(arguments) == 1:
         return sympy.log(arguments[0]) / sympy.log(BASES[name])
-    if name == "round" and arguments[0].is_real and arguments[1:] in ([], *([each] for each in range(DIGITS))):
+    if (
+        name == "round"
+        and arguments
+        and arguments[0].is_real
+        and arguments[1:] in ([], *([each] for each in range(DIGITS)))
+    ):
         return sympy.Rational(str(arguments[0].round(*arguments[1:])))
-    if name == "pow" and len(arguments) == 2:  # noqa: PLR2004 - base and exponent
-        return _power(*arguments)
+    if name == "pow":  # sympy's third argument is none of Python's
+        return _power(*arguments) if len(arguments) == 2 else sympy.Integer(pow(*map(operator.index, arguments)))  # noqa: PLR2004 - base and exponent
     if name == "cbrt" and arguments and arguments[0].is_negative:
         return -sympy.cbrt(-arguments[0])  # the real root, as of a calculator
     try:
         result = getattr(sympy, FUNCTIONS[name])(*arguments)
-    except (TypeError, ValueError) as error:
+    except (AttributeError, TypeError, ValueError) as error:
         msg = f"{name} cannot be applied to {', '.join(map(str, arguments))}: {error}"
         raise RefusedError(msg) from error
     return sympy.Integer(result) if isinstance(result, bool) else result
