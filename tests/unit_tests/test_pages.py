@@ -112,12 +112,13 @@ def test_a_page_of_a_run_marks_what_was_added_what_failed_and_who_judged(tmp_pat
     data = data_in(tmp_path / "run.html")
 
     assert (data["task"], data["success"], data["by"], data["reasons"]) == ("Find it.", False, "user", "Not found.")
-    assert (data["from"], data["recalled"], data["tips"]) == ("ada", ["earlier"], 1)
+    assert (data["from"], data["recalled"], data["tips"]) == ("ada", ["earlier"], ["t"])
     assert data["overruled"] == {"success": True, "reasons": "Fine."}
     asked, reply, seen, branch = data["said"]
     assert asked == {"part": "request", "text": "Find it."}
     assert (reply["calls"], reply["tokens"]) == ([{"tool": "find", "arguments": {"at": "home"}}], 7)
-    assert (seen["failed"], seen["anomaly"], seen["reflected"]) == (True, "error: closed", True)
+    assert (seen["failed"], seen["reflected"]) == (True, True)
+    assert (seen["anomaly"]["kind"], seen["anomaly"]["evidence"]) == ("error", "closed")
     assert (branch["part"], branch["name"], len(branch["said"])) == ("branch", "sub", 1)
     assert asks_nobody(tmp_path / "run.html")
 
