@@ -144,6 +144,7 @@ class Meter:
     calls: Counter[str] = field(default_factory=Counter)  # model calls by the names of their runs, without our prefix
     usage: UsageMetadata | None = None  # as far as the replies reported it, details included
     problems: list[str] = field(default_factory=list)  # with questions that may have been answered in the end
+    asked: dict[str, None] = field(default_factory=dict)  # what was answered, each question once, without its material
 
     @property
     def model_calls(self) -> int:
@@ -170,6 +171,7 @@ class Meter:
         self.calls += other.calls
         self.usage = usage_sum(self.usage, other.usage)
         self.problems += other.problems
+        self.asked |= other.asked
 
     def count(self, message: BaseMessage | None, config: RunnableConfig) -> None:
         """Count a call of this configuration, and what its reply, if any, reports; one that reports none adds none."""
@@ -390,6 +392,8 @@ class StructuredQuestion:
                 if was_refused(error):
                     break  # it would be refused again
                 continue
+            # Between these stand the document and the reply that could not be used.
+            meter.asked["\n\n".join(str(each.text) for each in (prompt[0], *prompt[3:]))] = None
             if data is not None:
                 replies.append(data)
                 if self.usable(data):

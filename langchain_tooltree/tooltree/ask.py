@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain
+from itertools import chain, takewhile
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
@@ -59,6 +59,9 @@ READ_CANDIDATES = 2
 
 BATCH_CALLS = 32
 """Calls that are read of one own step: more than an agent makes in one reply, unless it has lost its way."""
+
+INSTRUCTIONS, RECALLED, HINTED = "[The agent's instructions]", "[What was recalled]", "[What past runs say here]"
+"""Stand in the words of a question for what is not the planner's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,7 +362,7 @@ class Proposer:
         self, asked: _Inquiry, messages: Sequence[BaseMessage], *, attempts: int = ATTEMPTS
     ) -> Flow[AIMessage | Exception | None]:
         """The reply to a question, asked again if the model cannot be reached; `None` without a budget for it."""
-        failure, proposal = None, asked.proposal
+        failure, proposal, own = None, asked.proposal, own_words(messages, asked.request)
         messages = with_reference(messages, advice=asked.request.advice, hint=asked.request.hint)
         config = inner_config("own_step" if asked.request.own_step else "propose", asked.request.metadata)
         for _ in range(min(attempts, asked.meter.left)):
@@ -372,6 +375,7 @@ class Proposer:
                     break  # it would be refused again
             else:
                 proposal.error = None
+                asked.meter.asked[own] = None
                 return reply
         return failure
 
@@ -463,6 +467,16 @@ def with_reference(messages: Sequence[BaseMessage], *, advice: str, hint: str) -
     if isinstance(last, AIMessage):  # no words are put into its mouth
         return [*prompt, HumanMessage(hint)]
     return [*before, with_more(last, hint)]
+
+
+def own_words(messages: Sequence[BaseMessage], request: ProposalRequest) -> str:
+    """What a prompt adds to the conversation; what others say in it is named only, so that no copy outlives it."""
+    asked, agents = (
+        "\n\n".join(str(each.text) for each in takewhile(lambda each: isinstance(each, SystemMessage), prompt))
+        for prompt in (messages, request.conversation)
+    )
+    words = asked.replace(agents, INSTRUCTIONS, 1) if agents else asked
+    return "\n\n".join((words, *(name for name, said in ((RECALLED, request.advice), (HINTED, request.hint)) if said)))
 
 
 _BLANK = re.compile(r"\s*(?:<[\w' -]+>|\{+[\w' -]+\}+|\[[\w' -]+\]|\?+|\.{3}|…|TBD)\s*")

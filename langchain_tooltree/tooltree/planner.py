@@ -420,6 +420,7 @@ class SearchSession:
             cancelled=self._is_cancelled(),
             spent=spent,
             elapsed=operation.elapsed + seconds,
+            **self._tree.in_paragraphs(meter.asked),
             **found,
         ).model_dump()
 

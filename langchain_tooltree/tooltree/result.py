@@ -419,8 +419,9 @@ class SearchResult:
         """Write the search as a page to explore in a browser.
 
         The page is one file. It shows each call with its arguments, what it brought back, its scores with the judge's
-        reasons and what it cost, and replays the search step by step. It sends nothing anywhere. Of a search with
-        much text, long texts are shortened so that the file stays below 1 MB for 500 calls.
+        reasons and what it cost, in which words models were asked for it and its scores, and replays the search step by
+        step. Your agent's instructions and what was recalled are named in these words, and not shown. It sends nothing
+        anywhere. Of a search with much text, long texts are shortened so that the file stays below 1 MB for 500 calls.
         """
         Path(path).write_text(tree_page.to_html(self.to_dict()), encoding="utf-8")
 
@@ -433,6 +434,7 @@ class SearchResult:
             "cost": self.cost.counts(),
             "nodes": [_node_to_dict(node) for node in self.tree.nodes],
             "history": [asdict(change) for change in self.tree.history],
+            "words": {**self.tree.words},
             "alternatives": [node.id for node in _alternative_ends(self.tree, self._best_ids())],
         }
 

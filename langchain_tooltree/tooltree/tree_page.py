@@ -28,7 +28,8 @@ SCORES = ("r_pre", "r_post")
 def to_html(found: Mapping[str, Any]) -> str:
     """A search, as `SearchResult.to_dict()` gives it, as one page without references to elsewhere."""
     nodes = found["nodes"]
-    longest = longest_text(chain.from_iterable(map(_texts, nodes)), ROOM, LEAST_TEXT)
+    words = found.get("words", {})
+    longest = longest_text(chain(words.values(), chain.from_iterable(map(_texts, nodes))), ROOM, LEAST_TEXT)
     data = {
         "query": shortened(found["query"], 20 * LONGEST_TEXT),
         "stop_reason": found["stop_reason"],
@@ -37,6 +38,7 @@ def to_html(found: Mapping[str, Any]) -> str:
         "plan": found["best"],
         "alternatives": found.get("alternatives", []),
         "history": found.get("history", []),
+        "words": {key: shortened(text, longest) for key, text in words.items()},
         "nodes": [_shown(node, longest) for node in nodes],
     }
     return page("search.html", f"Search: {one_line(found['query'], MAX_LABEL)}", plain(data))

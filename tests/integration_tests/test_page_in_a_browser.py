@@ -152,6 +152,11 @@ def test_a_click_tells_all_of_a_call_and_its_links_lead_on(browser: Browser, sto
     )
     assert browser.run("selected") == 2
     assert "Nothing: it was not run." in browser.run("$('details').innerText")
+    asked = "[...document.querySelectorAll('#details details')].find((it) => it.innerText.startsWith('What the model'))"
+    assert "You choose the next tool call" not in browser.run("$('details').innerText"), "it is folded"
+    browser.run(f"{asked}.querySelector('summary').focus()")
+    browser.press("Enter")
+    assert "get it done:\n- a distance that can be read" in browser.run("$('details').innerText")
     browser.run("document.querySelector('#details .links button').focus()")
     browser.press("Enter")
     assert browser.run("document.activeElement.id") == "details", "who reads on with the keyboard stays there"
@@ -262,9 +267,12 @@ def test_hostile_words_are_shown_and_never_run(browser: Browser, tmp_path: Path,
         node = tree.add(tree.root, Call(tool=text[:5_000], arguments={"at": text}, effect="read"))
         node.observation, node.r_post, node.post_reason = Observation(content=text), 0.5, text
         node.answer, node.missing, node.dropped = {"type": "ai", "data": {"content": text}}, (text,), [text]
+        tree.begin_change(node.id, "evaluate", node, None, (1, 1)).asked = [[text[:5_000]]]
+        tree.keep_words({text[:5_000]: text[:5_000]})
     file = page_of(tree, tmp_path, query=HOSTILE[0] * 50)
     browser.open(file, width=width)
-    show = "(async () => { const wide = []; for (const node of nodes) { select(node.id); await 0; const side = "
+    show = "(async () => { const wide = []; for (const node of nodes) { select(node.id); await 0; "
+    show += "for (const it of document.querySelectorAll('#details details')) it.open = true; const side = "
     show += "document.querySelector('aside'); if (side.scrollWidth > side.clientWidth || "
     show += "document.documentElement.scrollWidth > innerWidth) wide.push(node.id); } return wide; })()"
     assert len(HOSTILE) > 60

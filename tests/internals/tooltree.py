@@ -135,6 +135,7 @@ from langchain_tooltree.tooltree.signed_reasoning import Reply, SignedReasoning,
 from langchain_tooltree.tooltree.tool_executor import HostHooks, ToolNodes, ToolStep, observe
 from langchain_tooltree.tooltree.tools import SearchEffects, checked_arguments
 from langchain_tooltree.tooltree.tools import classify_tools as effects_of
+from langchain_tooltree.tooltree.tree_page import to_html
 from langchain_tooltree.tooltree.tree_svg import to_svg
 
 MANY_QUESTIONS: Any = {"proposals": "together", "pre_evaluation": "batched", "post_evaluation": "needed"}

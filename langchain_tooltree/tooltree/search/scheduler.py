@@ -100,6 +100,8 @@ class OperationOutcome(BaseModel):
     answer: dict[str, Any] | None = None  # `propose`: the agent's reply without calls, as plain data
     prior: Prior | None = None  # `propose`: how past runs went on from the state, if anybody knows
     remedy: str = ""  # `propose`: the way out of trouble that was asked for there, if it was
+    asked: list[list[str]] = []  # the questions to models, each as paragraphs, by their digests
+    words: dict[str, str] = {}  # those paragraphs by digest, as far as no outcome told before had them
     error: str | None = None  # why the operation failed, if it did
     cancelled: bool = False  # whether the caller had asked by then to stop
     spent: Spent = Spent()

@@ -267,6 +267,8 @@ class TreeSearch:
         node = self.tree.nodes[operation.node]
         cost = (outcome.spent.model_calls, outcome.spent.tokens)
         change = self.tree.begin_change(operation.rollout, operation.kind, node, self._announced_best, cost)
+        change.asked = outcome.asked
+        self.tree.keep_words(outcome.words)
         match operation.kind:
             case "plan":
                 self._planned = True

@@ -7,7 +7,7 @@ leads here.
 
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict
 from pydantic_core import core_schema
 
 from langchain_tooltree.experience.records import call_key
-from langchain_tooltree.text import digest
+from langchain_tooltree.text import digest, shortened
 from langchain_tooltree.tooltree.search.config import SearchConfig
 from langchain_tooltree.tooltree.search.prior import Prior
 from langchain_tooltree.tooltree.signed_reasoning import SignedReasoning
@@ -29,6 +29,12 @@ Pruned = Literal["pre_evaluation", "top_k", "post_evaluation"]
 
 ROOT = 0
 """Identifier of the root node."""
+
+MOST_WORDS = 100_000
+"""Characters of questions that a tree keeps: our templates have 6,000 in all, and the lists in them vary."""
+
+WORDS_DIGITS = 8
+"""Hexadecimal digits by which a paragraph of a question is known: of 100, two share theirs with a chance of 1e-6."""
 
 WORLD_DIGITS = 16
 """Hexadecimal digits of a world's version: 64 bits, so two of a million worlds are mistaken with a chance of 3e-8."""
@@ -165,6 +171,7 @@ class TreeChange:
     nodes: int = 0  # how many nodes there are after it
     ran: list[int] = field(default_factory=list)  # nodes that have observations since, run or known from elsewhere
     pruned: list[int] = field(default_factory=list)  # nodes that are out of the search since
+    asked: list[list[str]] = field(default_factory=list)  # questions to models, as paragraphs: keys of `Tree.words`
 
 
 class Tree:
@@ -179,6 +186,8 @@ class Tree:
         self._jitter: dict[int, float] = {}
         self.changed: set[int] = set()
         self.history: list[TreeChange] = []  # of this search, without what it went on from
+        self.words: dict[str, str] = {}  # paragraphs of what models were asked, by digest; empty where no room was left
+        self._room = MOST_WORDS
         self._reads: dict[int, frozenset[tuple[str, str]]] = {}
         self._reached: dict[tuple[str, frozenset[tuple[str, str]]], int] = {}
         self._writers: set[str] = set()  # tools that were taken for reads and have changed the sandbox
@@ -277,6 +286,19 @@ class Tree:
         """Begin to keep what an operation brings, for so many model calls and tokens."""
         self.history.append(TreeChange(rollout, kind, node.id, best, *cost))
         return self.history[-1]
+
+    def in_paragraphs(self, questions: Iterable[str]) -> dict[str, Any]:
+        """Questions to models as an outcome says them: most of their paragraphs stand in others before."""
+        asked = [[(digest(each, WORDS_DIGITS), shortened(each)) for each in text.split("\n\n")] for text in questions]
+        words = {key: each for question in asked for key, each in question if key not in self.words}
+        return {"asked": [[key for key, _ in question] for question in asked], "words": words}
+
+    def keep_words(self, words: Mapping[str, str]) -> None:
+        """Keep paragraphs of questions, each once, as far as there is room."""
+        for key, text in words.items():
+            if key not in self.words:
+                self.words[key] = text if len(text) <= self._room else ""
+                self._room -= len(self.words[key])
 
     def note(self, what: Literal["ran", "pruned"], node: Node) -> None:
         """Keep that a node has its observation, or is out of the search, by the latest operation."""

@@ -4,11 +4,16 @@ import base64
 import hashlib
 import json
 from html.parser import HTMLParser
+from itertools import chain
 
 import pytest
+from langchain_core.messages import HumanMessage, SystemMessage
+from langchain_core.tools import tool
+from pydantic import PrivateAttr
 
 from langchain_tooltree import SearchConfig, SearchResult, demo
-from tests.internals.tooltree import Call, Observation, SearchCost, Tree
+from langchain_tooltree.testing import OfflineChatModel
+from tests.internals.tooltree import Call, Observation, SearchCost, Tree, to_html
 
 HOSTILE = [
     "</script><script>alert(1)</script>",
@@ -102,6 +107,51 @@ def test_the_history_tells_when_every_node_came_and_every_call_ran(settings):
     assert saved == demo_search(**settings).to_dict()
 
 
+class Noting(OfflineChatModel):
+    """Notes what it is asked."""
+
+    _asked: list = PrivateAttr(default_factory=list)
+
+    def _respond(self, messages, tools):
+        self._asked.append(messages[0].text)
+        return super()._respond(messages, tools)
+
+
+@tool
+def look(at: str) -> str:
+    """Look."""
+    return f"a {at}"
+
+
+@pytest.mark.parametrize("settings", [{}, {"pre_evaluation": "batched", "selection": "smoothed"}], ids=str)
+async def test_a_page_says_in_what_words_each_step_asked_and_keeps_the_agents_own_to_itself(
+    find, offline, tmp_path, settings
+):
+    policy = offline(offers={(): [("look", {"at": "desk"}), ("look", {"at": "lamp"})]}).policy
+    model, own = Noting(policy=policy), "You are Bo. The code is 7391.\n\nBe kind."
+    request = [SystemMessage(own), HumanMessage("Find the lamp.")]
+    result = await find(request, [look], model=model, effects={"look": "read"}, config=SearchConfig(**settings))
+    page = page_of(result, tmp_path)
+    data = data_in(page)
+    words = [
+        ["\n\n".join(data["words"][key] for key in keys) for keys in change["asked"]] for change in data["history"]
+    ]
+    sent = [prompt.replace(own, "[The agent's instructions]") for prompt in model._asked if prompt != own]
+
+    assert sorted(chain.from_iterable(words)) == sorted(sent)
+    assert [len(questions) for questions in words] == [change["model_calls"] for change in data["history"]]
+    assert any("[The agent's instructions]" in each for each in sent)
+    assert "7391" not in page
+    assert len(data["words"]) == len(set(data["words"].values()))
+
+
+def test_a_tree_keeps_questions_as_far_as_there_is_room():
+    tree = Tree()
+    tree.keep_words({"a": "x" * 99_990, "b": "y" * 20, "c": "z" * 10})
+    assert [len(text) for text in tree.words.values()] == [99_990, 0, 10]
+    assert tree.in_paragraphs(["z\n\nz"])["words"].keys().isdisjoint(tree.words)
+
+
 def test_a_page_asks_nobody_for_anything(tmp_path):
     text = page_of(demo_search(), tmp_path)
     elements = Elements(text)
@@ -147,6 +197,8 @@ def test_a_page_of_five_hundred_calls_with_long_texts_is_smaller_than_a_megabyte
     assert seen == {"A short result."}, "long texts are shortened before short ones"
 
 
-def test_a_search_that_was_saved_before_there_was_a_history_has_a_page_too(tmp_path):
+def test_a_search_that_was_saved_before_there_was_a_history_has_a_page_too():
     result = with_calls(["look"])
-    assert data_in(page_of(result, tmp_path))["history"] == []
+    saved = result.to_dict()
+    del saved["history"], saved["words"]
+    assert data_in(to_html(saved))["history"] == []
