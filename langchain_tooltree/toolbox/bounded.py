@@ -18,7 +18,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from langchain_tooltree.toolbox.entries import ENTRIES, RefusedError, limit_numbers, perform
+from langchain_tooltree.toolbox.entries import ENTRIES, RefusedError, perform
 
 MEMORY = 3_000_000_000
 """Bytes of address space of the process, where the system can limit it: duckdb alone takes 0.9 GB of it."""
@@ -148,7 +148,7 @@ def serve() -> None:
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     sys.stdout = sys.stderr  # what a library prints is no answer
     limit_resources()
-    limit_numbers()
+    sys.set_int_max_str_digits(0)  # the bounds of `maths` hold
     for line in sys.stdin:
         request = json.loads(line)
         for module in (f"langchain_tooltree.toolbox.{request['domain']}", *request["packages"]):
@@ -165,12 +165,12 @@ def serve() -> None:
 
 def limit_resources() -> None:
     """Bound the address space and let no file grow, so that nothing is written, where the system can."""
-    with suppress(ImportError, ValueError, OSError):
+    with suppress(ImportError):
         import resource  # noqa: PLC0415 - not on Windows
 
-        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+        for kind, most in ((resource.RLIMIT_FSIZE, 0), (resource.RLIMIT_CORE, 0), (resource.RLIMIT_AS, MEMORY)):
+            with suppress(ValueError, OSError):  # macOS refuses the last one
+                resource.setrlimit(kind, (most, most))
 
 
 def has_grown() -> bool:

@@ -34,30 +34,11 @@ WORD = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 SKIPPED = ("script", "style", "template", "noscript", "svg")
 HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
 CELLS = ("td", "th")
-BREAKS = frozenset(
-    [
-        "title",
-        "p",
-        "div",
-        "br",
-        "hr",
-        "li",
-        "ul",
-        "ol",
-        "dl",
-        "dt",
-        "dd",
-        "tr",
-        "table",
-        "section",
-        "article",
-        "header",
-        "footer",
-        "pre",
-        "blockquote",
-        "form",
-    ]
-)
+BREAKS = {
+    *HEADINGS,
+    *("title", "p", "div", "br", "hr", "li", "ul", "ol", "dl", "dt", "dd", "tr", "table", "section", "article"),
+    *("header", "footer", "pre", "blockquote", "form"),
+}
 
 Block = tuple[int, str]
 """A paragraph: the level of its heading, 0 for other text, and what it says."""
@@ -90,14 +71,14 @@ class _HtmlBlocks(HTMLParser):
         self._hidden += tag in SKIPPED
         if tag in CELLS and self._words:
             self._words.append(" | ")
-        if tag in BREAKS or tag in HEADINGS:
+        if tag in BREAKS:
             self.flush()
         if tag in HEADINGS:
             self._level = HEADINGS.index(tag) + 1
 
     def handle_endtag(self, tag: str) -> None:
         self._hidden = max(0, self._hidden - (tag in SKIPPED))
-        if tag in BREAKS or tag in HEADINGS:
+        if tag in BREAKS:
             self.flush()
 
     def handle_data(self, data: str) -> None:
@@ -226,25 +207,18 @@ def outline_document(file: str, *, folder: str) -> str:
     Args:
         file: A PDF, HTML, Word, Markdown or text file of the folder.
     """
-    lines: list[list[Any]] = [[0, "(before the first heading)", 0]]
+    parts: list[list[Any]] = [[0, "(before the first heading)", 0]]
     for level, text in _blocks(file, folder):
         if level:
-            lines.append([level, text, 0])
+            parts.append([level, text, 0])
         else:
-            lines[-1][2] += len(text)
-    lines = lines if lines[0][2] else lines[1:]
-    return (
-        "\n".join(f"{'  ' * max(0, level - 1)}{text[:LINE]}: {size:,} characters" for level, text, size in lines)
-        or "Empty."
-    )
+            parts[-1][2] += len(text)
+    lines = (f"{'  ' * (level - 1)}{text[:LINE]}: {size:,} characters" for level, text, size in parts if level or size)
+    return "\n".join(lines) or "Empty."
 
 
 @entry(
-    "documents",
-    {"words": "annual leave"},
-    {"words": "total", "file": "report.pdf"},
-    packages=("pypdf",),
-    bounded=False,
+    "documents", {"words": "annual leave"}, {"words": "total", "file": "report.pdf"}, packages=("pypdf",), bounded=False
 )
 def search_documents(words: str, file: str = "", *, folder: str, seconds: float, run: Callable[..., str]) -> str:
     """Find the lines with all of these words in the documents of the folder, or in one of them.

@@ -3,10 +3,10 @@
 import os
 import re
 import stat
-import sys
 import unicodedata
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
@@ -159,11 +159,11 @@ def inside(folder: str, name: str) -> Path:
     On Linux it is the opened file, since somebody may exchange it, or a folder, for a link.
     """
     root = Path(folder).resolve()
+    with suppress(ValueError):
+        name = str(Path(name).relative_to(root))  # of a whole path, as a user may have told it
     parts = Path(name).parts
-    elsewhere = (
-        Path(name).is_absolute() or ".." in parts or (os.name == "nt" and ":" in name)
-    )  # C:x is no absolute path
-    if elsewhere or not parts or not _is_printable(name):
+    drive = os.name == "nt" and ":" in name  # C:x is no absolute path
+    if Path(name).is_absolute() or drive or ".." in parts or not parts or not _is_printable(name):
         msg = f"{name!r} is not a name in the folder. Give a path relative to it, such as 'reports/2024.pdf'."
         raise RefusedError(msg)
     if any(part.startswith(".") for part in parts):
@@ -205,19 +205,12 @@ def names_in(folder: str) -> list[str]:
     """The visible files of a folder, relative to it, links and names that are no text left out."""
     root = Path(folder).resolve()
     found: list[str] = []
-    waiting = [root]
-    while waiting and len(found) < MAX_FILES:
-        try:
-            listed = sorted(waiting.pop().iterdir())
-        except OSError:
-            continue
-        visible = [
-            each
-            for each in listed
-            if not each.name.startswith(".") and not each.is_symlink() and _is_printable(each.name)
-        ]
-        waiting += reversed([each for each in visible if each.is_dir()])
-        found += [each.relative_to(root).as_posix() for each in visible if each.is_file()]
+    for place, folders, files in os.walk(root):  # into no link
+        folders[:], seen = (sorted(n for n in names if n[0] != "." and _is_printable(n)) for names in (folders, files))
+        paths = (Path(place, name) for name in seen)
+        found += [path.relative_to(root).as_posix() for path in paths if path.is_file() and not path.is_symlink()]
+        if len(found) >= MAX_FILES:
+            break
     return found[:MAX_FILES]
 
 
@@ -229,8 +222,3 @@ def choice(name: str, value: str, known: Iterable[str]) -> str:
         msg = f"{name} must be one of {', '.join(known)}, not {value!r}.{did_you_mean(value, known)}"
         raise RefusedError(msg)
     return value
-
-
-def limit_numbers() -> None:
-    """Let whole numbers be written with as many digits as the bounds of `maths` allow."""
-    sys.set_int_max_str_digits(0)

@@ -65,20 +65,9 @@ FUNCTIONS = {
         *("floor", "ceiling", "sign", "gcd", "lcm", "factorial", "binomial", "fibonacci", "gamma", "erf", "isprime"),
         *("re", "im", "arg", "conjugate"),
     )
-} | {
-    "abs": "Abs",
-    "ln": "log",
-    "log": "log",
-    "min": "Min",
-    "max": "Max",
-    "ceil": "ceiling",
-    "mod": "Mod",
-    "nCr": "binomial",
-    "log10": "log",
-    "log2": "log",
-    "pow": "Pow",
-    "round": "round",
 }
+FUNCTIONS |= dict.fromkeys(("ln", "log", "log10", "log2"), "log") | {"nCr": "binomial", "ceil": "ceiling", "mod": "Mod"}
+FUNCTIONS |= {"abs": "Abs", "min": "Min", "max": "Max", "pow": "Pow", "round": "round"}
 EVERY, NONE = "Every value is a solution.", "No solution was found."
 STARTS = (-100, -10, -3, -1, -0.5, 0.1, 0.5, 1, 3, 10, 100)
 """Where the search for a root begins that no formula gives."""
@@ -136,9 +125,7 @@ def _built(node: ast.AST, sympy: Any) -> Any:  # noqa: C901, PLR0911 - one case 
 
 def _power(base: Any, exponent: Any) -> Any:
     if base.is_number and exponent.is_number and exponent.is_real and base not in {-1, 0, 1}:
-        size = abs(exponent) * max(
-            1, *(abs(int(part)).bit_length() for part in (*base.as_numer_denom(),) if part.is_Integer), 1
-        )
+        size = abs(exponent) * max([1, *(int(part).bit_length() for part in base.as_numer_denom() if part.is_Integer)])
         if size > MAX_BITS:
             msg = f"A power of more than {MAX_BITS:,} bits is not computed. Use logarithms, or round."
             raise RefusedError(msg)
@@ -160,12 +147,7 @@ def _applied(name: str, arguments: Sequence[Any], sympy: Any) -> Any:
         return sympy.log(arguments[0]) / sympy.log(arguments[1])
     if name in BASES and len(arguments) == 1:
         return sympy.log(arguments[0]) / sympy.log(BASES[name])
-    if (
-        name == "round"
-        and arguments
-        and arguments[0].is_real
-        and arguments[1:] in ([], *([each] for each in range(DIGITS)))
-    ):
+    if name == "round" and arguments and arguments[0].is_real and arguments[1:] in ([], *([n] for n in range(DIGITS))):
         return sympy.Rational(str(arguments[0].round(*arguments[1:])))
     if name == "pow":  # sympy's third argument is none of Python's
         return _power(*arguments) if len(arguments) == 2 else sympy.Integer(pow(*map(operator.index, arguments)))  # noqa: PLR2004 - base and exponent
@@ -219,16 +201,9 @@ def _number(value: Any) -> str:
         raise RefusedError(msg)
     text = f"{float(decimal):.{DIGITS}g}" if decimal.is_Float and 1e-300 < abs(decimal) < 1e300 else str(decimal)  # noqa: PLR2004 - as above
     exact = str(value)
-    plain = value.is_Float or (value.is_Rational and not _repeats(value.q))
-    return text if plain or "RootOf" in exact or len(exact) > LONGEST_EXACT else f"{text} (exactly {exact})"
-
-
-def _repeats(denominator: int) -> bool:
-    """Whether a fraction's decimals never end."""
-    for prime in (2, 5):
-        while denominator % prime == 0:
-            denominator //= prime
-    return denominator != 1
+    ends = value.is_Rational and pow(10, value.q.bit_length(), value.q) == 0  # its decimals do
+    shown = value.is_Float or ends or "RootOf" in exact or len(exact) > LONGEST_EXACT
+    return text if shown else f"{text} (exactly {exact})"
 
 
 @entry("maths", {"formula": "(x+1)^2 - x^2", "how": "expand"}, packages=("sympy",))

@@ -1,5 +1,6 @@
 """Tables: SQL over CSV, Parquet and JSON files of the folder, in memory, by duckdb."""
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path, PurePath
@@ -29,14 +30,8 @@ OPTIONS = {"memory_limit": MEMORY, "threads": "2", "temp_directory": "", **NO_EX
 LOCKS = ("enable_external_access = false", "python_enable_replacements = false", "lock_configuration = true")
 """Settings after which a database reads no file, no variable of this process, and keeps these settings."""
 
-READERS = {
-    ".csv": "read_csv",
-    ".tsv": "read_csv",
-    ".parquet": "read_parquet",
-    ".json": "read_json",
-    ".jsonl": "read_json",
-    ".ndjson": "read_json",
-}
+READERS = {".csv": "read_csv", ".tsv": "read_csv", ".parquet": "read_parquet"}
+READERS |= dict.fromkeys((".json", ".jsonl", ".ndjson"), "read_json")
 
 
 @contextmanager
@@ -48,14 +43,16 @@ def _loaded(files: list[str], folder: str) -> Iterator[tuple[Any, dict[str, str]
         raise RefusedError(msg)
     with closing(duckdb.connect(":memory:", config=OPTIONS)) as database:
         names: dict[str, str] = {}
-        for file in files:
+        folded = Counter(file.lower() for file in files)
+        for file in dict.fromkeys(files):
             sql, plain = _read(file, folder)
             name = _table_name(Path(file), names)
             names[name] = file
             try:
                 database.execute(f'CREATE TABLE "{name}" AS {sql}', plain)
                 quoted = file.replace('"', '""')  # models also write FROM 'sales.csv', as duckdb's own manual does
-                database.execute(f'CREATE OR REPLACE VIEW "{quoted}" AS FROM "{name}"')
+                if folded[file.lower()] == files.count(file):  # to SQL, A.csv is a.csv
+                    database.execute(f'CREATE VIEW "{quoted}" AS FROM "{name}"')
             except duckdb.Error as error:
                 msg = f"{file!r} cannot be read as a table: {str(error).replace(plain[0], file)[:300]}"
                 raise RefusedError(msg) from error
@@ -67,7 +64,9 @@ def _loaded(files: list[str], folder: str) -> Iterator[tuple[Any, dict[str, str]
 def _table_name(path: Path, taken: dict[str, str]) -> str:
     name = "".join(each if each.isascii() and each.isalnum() else "_" for each in path.stem.lower()) or "table"
     name = f"t_{name}" if name[0].isdigit() else name
-    return name if name not in taken else f"{name}_{len(taken) + 1}"
+    while name in taken:
+        name += "_2"
+    return name
 
 
 def _read(file: str, folder: str) -> tuple[str, list[str]]:
@@ -150,10 +149,12 @@ def query_tables(sql: str, files: list[str], *, folder: str) -> str:
     with _loaded(files, folder) as (database, names):
         try:
             statements = database.extract_statements(check_text("sql", sql, MAX_SQL))
-            if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
+            kind, kinds = (statements[0].type if len(statements) == 1 else None), duckdb.StatementType
+            if kind not in {kinds.SELECT, kinds.MULTI}:
                 msg = "Only one SELECT statement is answered."
                 raise RefusedError(msg)
-            return _written(database.sql(sql))
+            # A PIVOT that looks its columns up is several statements, of which only a SELECT can stand in parentheses.
+            return _written(database.sql(sql if kind == kinds.SELECT else f"FROM ({sql.rstrip().rstrip(';')}\n)"))
         except duckdb.Error as error:
             meant = next((did_you_mean(word, names) for word in sql.split() if did_you_mean(word, names)), "")
             hint = " A query opens no files: name the tables." if isinstance(error, duckdb.PermissionException) else ""

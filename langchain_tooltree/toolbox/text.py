@@ -38,20 +38,9 @@ FREQUENT_WORDS = {
     "Ukrainian": "і в не на що він я з як це та але вона до у із за то всі так",
 }
 SCRIPTS = {
-    "HIRAGANA": "Japanese",
-    "KATAKANA": "Japanese",
-    "HANGUL": "Korean",
-    "CJK": "Chinese",
-    "GREEK": "Greek",
-    "HEBREW": "Hebrew",
-    "ARABIC": "Arabic",
-    "DEVANAGARI": "Hindi",
-    "THAI": "Thai",
-    "TAMIL": "Tamil",
-    "BENGALI": "Bengali",
-    "GEORGIAN": "Georgian",
-    "ARMENIAN": "Armenian",
+    each.upper(): each for each in ("Greek", "Hebrew", "Arabic", "Thai", "Tamil", "Bengali", "Georgian", "Armenian")
 }
+SCRIPTS |= {"HIRAGANA": "Japanese", "KATAKANA": "Japanese", "HANGUL": "Korean", "CJK": "Chinese", "DEVANAGARI": "Hindi"}
 """The first word of a character's Unicode name, and the language that is usually written so."""
 
 SUMMARY_PROMPT = (

@@ -90,10 +90,11 @@ def test_what_needs_chromadb_says_how_to_get_it(tmp_path):
 def test_a_missing_extra_is_an_import_error():
     assert issubclass(MissingExtraError, ImportError)
     assert import_extra("json", "chroma", "ChromaStore") is json
-    with pytest.raises(
-        MissingExtraError, match=r"^X needs no_such_package, .*: pip install 'langchain-tooltree\[extra\]'$"
-    ):
-        import_extra("no_such_package", "extra", "X")
+    for module in ("no_such_package", "no_such_package.part"):
+        with pytest.raises(
+            MissingExtraError, match=r"^X needs no_such_package, .*: pip install 'langchain-tooltree\[extra\]'$"
+        ):
+            import_extra(module, "extra", "X")
 
 
 def test_an_extra_that_lacks_something_itself_is_not_called_missing(tmp_path, monkeypatch):

@@ -126,6 +126,14 @@ def test_no_name_leads_out_of_the_folder(call, tool, name):
     assert "outside" not in content.replace(repr(name), "")
 
 
+def test_a_whole_path_into_the_folder_is_as_good_as_a_name(call, files):
+    assert call("read_document", file=str(files / "notes.md")) == call("read_document", file="notes.md")
+    assert call("read_document", file=str(files / ".env")) == (
+        "'.env' is hidden, and hidden files are not opened.",
+        True,
+    )
+
+
 def test_links_and_hidden_files_are_not_listed(call):
     listed = call("list_files")[0]
     assert "notes.md" in listed
@@ -186,6 +194,17 @@ def test_rows_and_cells_of_a_result_are_bounded(call):
     assert len(content) <= 20_200
     content, _ = call("query_tables", sql="SELECT range AS n FROM range(5000)", files=["sales.csv"])
     assert content.endswith("99\n[more rows: the first 100 are shown; aggregate, or use LIMIT and OFFSET]")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have one file for both names")
+def test_files_whose_names_differ_in_case_are_not_taken_for_each_other(call, files):
+    (files / "Sales.csv").write_text("n\n1\n")
+    both = ["sales.csv", "Sales.csv"]
+    try:
+        assert "name the tables. Tables: sales, sales_2." in call("query_tables", sql="FROM 'sales.csv'", files=both)[0]
+        assert call("query_tables", sql="FROM sales_2", files=both)[0] == "n\n1"
+    finally:
+        (files / "Sales.csv").unlink()
 
 
 def test_the_stars_of_a_file_name_are_part_of_it(call, files):
@@ -304,6 +323,20 @@ def test_the_process_has_no_key_and_no_more_memory_than_it_may(call, monkeypatch
         limits = Path(f"/proc/{bounded._idle[0]._process.pid}/limits").read_text()
         assert f"{bounded.MEMORY}" in limits
         assert "Max file size             0" in limits
+
+
+def test_a_limit_that_a_system_refuses_takes_no_other_with_it(monkeypatch):
+    resource = pytest.importorskip("resource")
+    limits = {}
+
+    def refuse_memory(kind, limit):
+        if kind == resource.RLIMIT_AS:
+            raise ValueError(limit)
+        limits[kind] = limit
+
+    monkeypatch.setattr(resource, "setrlimit", refuse_memory)
+    bounded.limit_resources()
+    assert limits == dict.fromkeys((resource.RLIMIT_FSIZE, resource.RLIMIT_CORE), (0, 0))
 
 
 def test_a_process_that_dies_takes_no_other_call_with_it(call):
