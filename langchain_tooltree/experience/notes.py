@@ -1,10 +1,22 @@
-"""What this package notes beside messages, for people who read a run: what was suggested. Pure."""
+"""What is noted of a run for people who read it: what was suggested, and what was recalled. Pure."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
 
-from langchain_tooltree.experience.records import EXTRAS, ChatMessage, beside, part_of
-from langchain_tooltree.experience.reference import NOTES, SUGGESTED
+from langchain_tooltree.experience.records import (
+    EXTRAS,
+    RECALLED,
+    ChatMessage,
+    Record,
+    beside,
+    part_of,
+    recalled_as,
+    recalled_in,
+)
+from langchain_tooltree.experience.reference import ADVISED, NOTES, SUGGESTED
+
+AnyRecord = TypeVar("AnyRecord", bound=Record)
 
 
 def notes_of(message: ChatMessage) -> Mapping[str, Any]:
@@ -37,3 +49,22 @@ def with_suggested(
         else:
             yield message
         told = suggested.get(key, told)
+
+
+def with_recalled(record: AnyRecord, runs: Iterable[str], tips: Iterable[str]) -> AnyRecord:
+    """A conversation that has gone on, with what was recalled in its earlier turns as well."""
+    runs = dict.fromkeys([*runs, *recalled_in(record.metadata, "runs")])
+    tips = dict.fromkeys([*tips, *recalled_in(record.metadata, "tips")])
+    return replace(record, metadata={**record.metadata, **recalled_as(runs, tips)})
+
+
+def without_recalled(record: AnyRecord, gone: Collection[str]) -> AnyRecord:
+    """A run without the ids of runs and tips that are gone, and without what reflections said in view of these.
+
+    They may repeat it. Where nobody has noted what was recalled, as of a run that was interrupted, they may, too.
+    """
+    kept = {name: value for name, value in record.metadata.items() if name not in (ADVISED, RECALLED)}
+    runs, tips = (
+        [each for each in recalled_in(record.metadata, kind) if each not in gone] for kind in ("runs", "tips")
+    )
+    return replace(record, metadata={**kept, RECALLED: {"runs": runs, "tips": tips}})

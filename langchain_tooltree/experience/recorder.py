@@ -26,6 +26,7 @@ from langchain_tooltree._langgraph import (
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.experience.namespaces import USERS, labels_in
+from langchain_tooltree.experience.notes import with_recalled
 from langchain_tooltree.experience.outage import READ, Trying, undaunted
 from langchain_tooltree.experience.recording import (
     CallbackRun,
@@ -38,7 +39,13 @@ from langchain_tooltree.experience.recording import (
     messages_in,
     update_in,
 )
-from langchain_tooltree.experience.records import CAME_FROM, ChatMessage, opening_instructions, part_of
+from langchain_tooltree.experience.records import (
+    CAME_FROM,
+    ChatMessage,
+    opening_instructions,
+    part_of,
+    recalled_in,
+)
 from langchain_tooltree.experience.run_identity import OWN, OfferedTools, heard_as, one_of, run_id, tools_in
 from langchain_tooltree.experience.store import ExperienceStore
 from langchain_tooltree.experience.threads import MESSAGES_KEY
@@ -167,6 +174,8 @@ class RunRecorder:
             trajectory = replace(trajectory, id=own)
         trajectory = yield from self.judging(trajectory, next(reversed(messages), None))
         if self._settle is None:
+            if before := (yield from store.noted(trajectory.id)):
+                trajectory = with_recalled(trajectory, before.runs, before.tips)
             yield from flow_of(store.add)(trajectory)
         else:
             yield from self._settle(store, trajectory, rests=id is not None or not _may_go_on(runtime))
@@ -393,6 +402,9 @@ class TrajectoryRecorder(GraphCallbackHandler):
             return
         whose = _source_in({"configurable": recording.variables or {}})
         trajectory = replace(trajectory, metadata={**trajectory.metadata, **whose, **recording.about})
+        if earlier is not None:
+            before = [recalled_in(earlier.metadata, kind) for kind in ("runs", "tips")]
+            trajectory = with_recalled(trajectory, *before)
         settle = None if recording.unfinished(error) else self._settle or recording.settle
         if not recording.unfinished(error):
             left = recording.judging if self._recorder.judge is None else None

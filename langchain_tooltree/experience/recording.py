@@ -78,7 +78,7 @@ def keyed_chat(messages: Iterable[ChatMessage]) -> Iterator[tuple[Key, ChatMessa
 
 
 def _by_content(message: ChatMessage, times: dict[str, int]) -> Key:
-    content = digest([message])
+    content = digest([{name: said for name, said in message.items() if name != EXTRAS}])  # notes come and go
     times[content] = times.get(content, 0) + 1
     return content, times[content]
 

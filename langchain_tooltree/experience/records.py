@@ -305,7 +305,7 @@ def _advised_in(messages: Sequence[ChatMessage], known: Any) -> dict[str, Any]:
     """Metadata with what reflections have said: `text`, and `at` which message of the record; empty if none has."""
     kept = (message for message in messages if part_of(message) != "reference")
     found = [{"at": at, "text": text} for at, message in enumerate(kept) for text in advised_beside(beside(message))]
-    places, told = {each["at"] for each in found}, known if isinstance(known, list) and found else []
+    places, told = [each["at"] for each in found], known if isinstance(known, list) and found else []
     before = [each for each in told if isinstance(each, Mapping) and each.get("at") not in places]
     return {ADVISED: [*before, *found][-MOST_ADVICE:]} if found else {}
 

@@ -5,7 +5,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -17,6 +17,7 @@ from langchain_tooltree._langgraph import vacuum_of
 from langchain_tooltree.cfgm import focus, tips
 from langchain_tooltree.cfgm.collect.attempt import SEPARATOR, SHELF
 from langchain_tooltree.errors import ConfigurationError, TrajectoryFormatError
+from langchain_tooltree.experience.notes import without_recalled
 from langchain_tooltree.experience.records import ATTEMPT_OF, RECALLED, recalled_in
 from langchain_tooltree.experience.reference import ADVISED
 from langchain_tooltree.experience.run_identity import OWN, is_in, thread_of
@@ -130,8 +131,8 @@ def erasing(learnt: Learnt, chosen: Chosen, graphs: Sequence[AnyGraph], rested: 
     taken.pop(str(len(graphs)))  # our own, which the records speak of
     # What was made of the records goes before them: if this is killed, they still say what is to be forgotten.
     tips_gone, points_gone = yield from _without_made(learnt, chosen, found.all)
-    for run in sorted(found.shown_to):
-        yield from _without_mark(learnt, run, found.all)
+    for record in (yield from learnt.store.reading(sorted(found.shown_to | found.unsure))):
+        yield from learnt.store.adding(without_recalled(record, found.all | found.tips))
     yield from learnt.store.deleting(sorted(found.all))
     yield FunctionStep(rested, found.runs)
     again = yield from _found(learnt, chosen)  # what somebody has written who was at it
@@ -161,7 +162,9 @@ class _Affected:
     runs: set[str]  # to be forgotten
     attempts: set[str]  # those of them that are attempts of searches
     halves: set[str]  # records without an entry, or the other way round
+    tips: set[str]  # the ids of those that were taken of them
     shown_to: set[str]  # others, which had one of them recalled
+    unsure: set[str]  # others with words of reflections, of which nobody has noted what was recalled
 
     @property
     def all(self) -> set[str]:
@@ -188,7 +191,8 @@ def _found(learnt: Learnt, chosen: Chosen) -> Flow[_Affected]:
         for run, said in about.items()
         if run not in runs and (runs & set(recalled_in(said, "runs")) or made & set(recalled_in(said, "tips")))
     }
-    return _Affected(runs & both, attempts, halves, shown)
+    advised = {run for run, said in about.items() if runs and run not in runs and ADVISED in said}
+    return _Affected(runs & both, attempts, halves, made, shown, {run for run in advised if RECALLED not in about[run]})
 
 
 def _in_graph(graph: AnyGraph, which: Which) -> tuple[dict[str, list[str]], list[str]]:
@@ -206,18 +210,6 @@ def _without_made(learnt: Learnt, chosen: Chosen, found: set[str]) -> Flow[tuple
     gone = None if chosen.is_all else found | (named or set())
     tips_gone = yield from tips.forget_tips(learnt.store, gone)
     return tips_gone, (yield from focus.forget_points(learnt.store.collection(focus.LABEL), gone))
-
-
-def _without_mark(learnt: Learnt, run: str, gone: Collection[str]) -> Flow[None]:
-    """Take the ids of runs that are gone out of a record for which they were recalled, and what reflections said there.
-
-    These were made with what was recalled in view, and may repeat it.
-    """
-    for record in (yield from learnt.store.reading([run])):
-        left = [each for each in recalled_in(record.metadata, "runs") if each not in gone]
-        known = {**record.metadata[RECALLED], "runs": left}
-        kept = {name: value for name, value in record.metadata.items() if name != ADVISED}
-        yield from learnt.store.adding(replace(record, metadata={**kept, RECALLED: known}))
 
 
 def _clear(learnt: Learnt, chosen: Chosen) -> Flow[None]:
@@ -255,6 +247,7 @@ def _unreached(threads: Sequence[str], shown: Collection[str], taken: Iterable[s
         yield f"The host's checkpoints: {calls}{more}. A thread that goes on is recorded again, as a whole."
     if shown:
         yield f"What models wrote in {len(shown)} runs that had one of these recalled: look at `shown_to`."
+        yield "What reflections said in these runs, in the host's checkpoints: it returns where such a thread goes on."
     for folder in taken:
         if (summaries := Path(f"{folder}.summaries.jsonl")).exists():
             yield f"Summaries that `mine --summarize` keeps in {summaries}, under digests of runs: delete the file."

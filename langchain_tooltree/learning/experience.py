@@ -25,11 +25,12 @@ from langchain_tooltree.errors import ConfigurationError, ForeignNamespaceError,
 from langchain_tooltree.experience.embeddings import resolve_embeddings
 from langchain_tooltree.experience.excerpts import EFFECTS
 from langchain_tooltree.experience.guide import Remembered
+from langchain_tooltree.experience.notes import with_recalled
 from langchain_tooltree.experience.outage import PATIENCE, READ
 from langchain_tooltree.experience.recorder import RunRecorder, TrajectoryRecorder
-from langchain_tooltree.experience.records import RECALLED, Source, aim_of, recalled_as, recalled_in
+from langchain_tooltree.experience.records import RECALLED, Source, aim_of, recalled_in
 from langchain_tooltree.experience.run_identity import as_metadata, is_collecting, run_id, tools_in
-from langchain_tooltree.experience.store import PENDING, ExperienceStore, RunEntry, entry_of
+from langchain_tooltree.experience.store import PENDING, ExperienceStore, entry_of
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.experience.verdict import UNUSABLE, AnyVerdict, Verdict, resolve_verdict
 from langchain_tooltree.flows import Flow, FunctionStep, async_twin, current_runtime, driven, flow_of, run_flow
@@ -439,7 +440,9 @@ class Experience:
         # Where only a recorder hears of a run, it is not known before its end that it has begun.
         has_begun = self._shared.end(learnt.place, trajectory.id)
         resting = [] if has_begun else self._resting(learnt, trajectory.id)
-        trajectory = _credited(trajectory, learnt.entries.get(trajectory.id))
+        if earlier := learnt.entries.get(trajectory.id):
+            trajectory = with_recalled(trajectory, earlier.runs, earlier.tips)
+        trajectory = learnt.without_forgotten(trajectory)
         if not (yield from learnt.keep_in_the_end(trajectory)):
             return
         due = learnt.pending(time.time() - self._settle_seconds)
@@ -546,12 +549,3 @@ def _is_function(verdict: object) -> bool:
 def _own_id() -> str | None:
     runtime = current_runtime()
     return None if runtime is None else run_id(runtime)
-
-
-def _credited(trajectory: Trajectory, earlier: RunEntry | None) -> Trajectory:
-    """A thread that has gone on, with what was recalled in its earlier turns as well."""
-    if earlier is None:
-        return trajectory
-    runs = list(dict.fromkeys([*earlier.runs, *recalled_in(trajectory.metadata, "runs")]))
-    tips = list(dict.fromkeys([*earlier.tips, *recalled_in(trajectory.metadata, "tips")]))
-    return replace(trajectory, metadata={**trajectory.metadata, **recalled_as(runs, tips)})

@@ -458,6 +458,18 @@ def test_a_short_reply_is_recalled_for_with_the_request_that_it_belongs_to(path)
     assert SHOWN in systems(model)[1]
 
 
+def test_the_record_of_a_conversation_says_what_was_recalled_in_any_of_its_turns(path):
+    memory = memory_of(PAST, "Paint the fence.")
+    options = {"k": 1, "verdict": lambda _: True}
+    agent, _ = helped(ANSWER, "Painted.", memory=memory, checkpointer=InMemorySaver(), options=options)
+
+    either(path, agent)(ASKED, THREAD)
+    either(path, agent)({"messages": [("user", "Paint the fence, please.")]}, THREAD)
+
+    recalled = memory.experience.get(THREAD["configurable"]["thread_id"]).metadata["recalled"]
+    assert recalled == {"runs": [f"past {PAST}", "past Paint the fence."], "tips": []}
+
+
 def test_a_picture_alone_leaves_what_was_recalled(path):
     agent, model = helped("Now?", ANSWER, memory=memory_of(PAST), checkpointer=InMemorySaver())
     picture = HumanMessage([{"type": "image", "base64": "abc", "mime_type": "image/png"}])

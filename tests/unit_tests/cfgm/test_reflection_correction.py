@@ -109,7 +109,12 @@ def test_no_record_of_the_conversation_holds_it(content):
     (noted,) = advised.metadata["advised"]  # for people who read the run
     assert (noted["at"], NEXT_STEP in noted["text"]) == (len(messages), True)
     assert "reference_material" not in noted["text"]
-    for known, left in (([{"at": 0, "text": "x"}, 3], 2), ("x", 1), ([noted], 1)):  # as a file may have it
+    for known, left in (
+        ([{"at": 0, "text": "x"}, 3], 2),
+        ("x", 1),
+        ([noted], 1),
+        ([{"at": [1]}], 2),
+    ):  # as a file may have it
         said = [*map(to_chat, [*messages, corrected(result(content), ANOMALY, REFLECTION)])]
         assert len(Trajectory.from_chat(said, metadata={"advised": known}).metadata["advised"]) == left
         assert Trajectory.from_chat(advised.messages, metadata={"advised": known}).metadata == {"advised": known}

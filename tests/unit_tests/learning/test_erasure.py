@@ -271,15 +271,19 @@ def test_who_was_shown_a_run_is_told_and_loses_its_id(experience):
 def test_what_a_reflection_has_said_in_view_of_a_tip_goes_with_the_run_of_the_tip(experience):
     experience.learn(run("1", task="Where is the red key?"))
     (tip,) = Experience(experience.store, model=teller(["key"])).memory.extract_tips()
-    for name, recalled in (("shown", {"runs": [], "tips": [tip.id]}), ("not shown", {"runs": [], "tips": []})):
-        advised = [{"at": 1, "text": "Next step: call 4711."}]
-        experience.learn(replace(run(name), metadata={"recalled": recalled, "advised": advised}))
+    advised = {"advised": [{"at": 1, "text": "Next step: call 4711."}]}
+    for name, tips in (("shown", [tip.id]), ("not shown", [])):
+        experience.learn(replace(run(name), metadata={"recalled": {"runs": [], "tips": tips}, **advised}))
+    experience.learn(replace(run("interrupted"), metadata=advised))  # nobody has noted what was recalled for it
 
+    assert experience.forget(run="nobody").shown_to == ()
+    assert "advised" in experience.store.get("interrupted").metadata
     erased = experience.forget(run="1")
 
     assert erased.shown_to == ("shown",)
-    assert "advised" not in experience.store.get("shown").metadata
-    assert "advised" in experience.store.get("not shown").metadata
+    kept = {name: experience.store.get(name).metadata for name in ("shown", "not shown", "interrupted")}
+    assert [name for name, metadata in kept.items() if "advised" in metadata] == ["not shown"]
+    assert kept["shown"]["recalled"] == {"runs": [], "tips": []}
 
 
 def test_what_somebody_else_has_forgotten_is_told_to_nobody():

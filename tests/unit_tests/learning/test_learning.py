@@ -6,12 +6,13 @@ import sys
 import threading
 import time
 from dataclasses import replace
+from typing import Annotated
 
 import pytest
 from langchain.agents import create_agent
 from langchain.agents.middleware import HumanInTheLoopMiddleware, dynamic_prompt
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
-from langchain_core.tools import tool
+from langchain_core.tools import InjectedToolCallId, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.config import get_config
 from langgraph.graph import START, MessagesState, StateGraph
@@ -845,6 +846,29 @@ def test_a_thread_keeps_the_credit_of_all_its_turns():
     agent.invoke({"messages": [("user", "Which plane flies to Oslo on Monday?")]}, in_thread("one"))
 
     assert set(experience.store.get("one").metadata["recalled"]["runs"]) == {"key", "plane"}
+
+
+async def test_a_run_that_ends_after_what_it_recalled_was_forgotten_says_nothing_of_it():
+    store = InMemoryStore()
+    experience, elsewhere = (Experience(store, namespace=ALL, verdict=lambda _: True) for _ in range(2))
+    experience.learn(run_of(id="past"))
+
+    @tool
+    async def ask(tool_call_id: Annotated[str, InjectedToolCallId]) -> ToolMessage:
+        """Ask somebody, who is advised by a reflection."""
+        await elsewhere.aforget(run="past")
+        noted = {"tooltree": {"added": ["Try 4711."]}}
+        return ToolMessage("Busy.\n\nTry 4711.", tool_call_id=tool_call_id, response_metadata=noted)
+
+    asking = AIMessage("", tool_calls=[{"name": "ask", "args": {}, "id": "1"}])
+    model = ScriptedChatModel(replies=[asking, ANSWER])
+    agent = create_tooltree_agent(model, [ask], experience=experience, system_prompt=SYSTEM)
+    await agent.ainvoke(QUESTION)
+
+    assert "lie a red key" in model.calls[0][0].text
+    (run,) = experience.store.trajectories()
+    assert run.metadata["recalled"] == {"runs": [], "tips": []}
+    assert "4711" not in repr([item.value for item in store.search(())])
 
 
 def test_a_record_says_which_of_its_calls_write():

@@ -6,7 +6,7 @@ from operator import add
 from typing import Annotated
 
 import pytest
-from langchain_core.messages import AnyMessage, SystemMessage
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.graph.message import add_messages
@@ -25,6 +25,7 @@ from library_desk import (
     summing_up,
 )
 from pydantic import BaseModel
+from typing_extensions import TypedDict
 
 from langchain_tooltree import (
     ConfigurationError,
@@ -124,6 +125,27 @@ def test_a_recorder_hears_what_was_suggested_and_keeps_it_when_the_thread_goes_o
     assert len(noted) == 6
     assert all(noted)
     assert "evidence" not in repr(run.messages)
+
+
+def test_a_conversation_whose_messages_have_no_ids_stays_one_record_where_something_was_suggested(path):
+    class Bare(TypedDict):
+        messages: Annotated[list, add]
+        suggestions: list
+
+    kept = ExperienceStore(InMemoryStore())
+    graph = StateGraph(Bare)
+    graph.add_node("suggest", SITGraphNode(desk_graph(), tools=TOOLS))
+    graph.add_node("model", lambda state: {"messages": [AIMessage(f"Answer {len(state['messages'])}.")]})
+    graph.add_edge(START, "suggest")
+    graph.add_edge("suggest", "model")
+    agent = graph.compile(checkpointer=InMemorySaver())
+    for text in ("My name is Ada.", "When are my books due?"):
+        asked = {"messages": [HumanMessage(text)]}
+        either(path, agent)(asked, {**THREAD, "callbacks": [TrajectoryRecorder(kept)]})
+
+    (run,) = kept.trajectories()
+    assert [message["role"] for message in run.messages] == ["user", "assistant"] * 2
+    assert repr(run.messages).count("'suggested'") == 2
 
 
 @pytest.mark.parametrize("state", [{"messages": KNOWN}, Record(KNOWN), Model(messages=KNOWN), KNOWN], ids=type)
