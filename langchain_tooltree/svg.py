@@ -85,7 +85,7 @@ def wrapped(text: str, width: float, lines: int = 1, *, size: float = 11, code: 
         line = _beginning(left, room)
         if line != left and len(found) < lines - 1:
             at = line.rfind(" ") if left[len(line)] != " " else len(line)
-            line = line[:at] if at > 0 else line
+            line = line[:at] if at > 1 else line  # an arrow alone is no line
         elif line != left or len(text) > MOST_READ:
             line = _beginning(left, room - 1).rstrip() + GAP
         found.append(line)

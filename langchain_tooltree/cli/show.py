@@ -1,6 +1,7 @@
 """`langchain-tooltree show`: what is in a graph, a saved search, an experience or a file of runs."""
 
 import argparse
+import shlex
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -43,14 +44,10 @@ SHOWN = 40
 LONGEST = 60
 """Characters of a task or of the tools of a run in a row: with what stands beside them, it stays on one line of 100."""
 
-DRAWN: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
-    ".html": to_html,
-    ".svg": to_svg,
-    ".mmd": to_mermaid,
-}
+DRAWN: Mapping[str, Callable[[Mapping[str, Any]], str]] = {".html": to_html, ".svg": to_svg, ".mmd": to_mermaid}
 """How a search is drawn, by the ending of the file."""
 
-OPENS = {"darwin": "open", "win32": "start"}.get(sys.platform, "xdg-open")
+OPENS = {"darwin": "open", "win32": "explorer"}.get(sys.platform, "xdg-open")
 """The system's command that shows a page in a browser."""
 
 Pictures = Mapping[str, Callable[[], str]]
@@ -164,11 +161,8 @@ def write_picture(pictures: Pictures, path: Path) -> None:
 def print_drawn(path: Path | None, terminal: Terminal) -> None:
     """Say where the picture is, if one was drawn."""
     if path:
-        told = (
-            f"\nA page to explore:\n\n{list2cmdline([OPENS, str(path)])}"
-            if path.suffix == ".html"
-            else f"Drawn to {path}"
-        )
+        command = (list2cmdline if sys.platform == "win32" else shlex.join)([OPENS, str(path)])
+        told = f"\nA page to explore:\n\n{command}" if path.suffix == ".html" else f"Drawn to {path}"
         terminal.print(told, markup=False, highlight=False, soft_wrap=True)
 
 
@@ -212,8 +206,7 @@ def print_search(found: Mapping[str, Any], terminal: Terminal, *, title: str = "
 
 def _answer(found: Mapping[str, Any]) -> str | None:
     """The answer of a search: one that was asked for after it, or that was found where the plan ends."""
-    last = found["nodes"][found["best"][-1] if found["best"] else 0]
-    answer: str | None = found.get("answer") or last.get("answer")
+    answer: str | None = found.get("answer") or found["nodes"][[0, *found["best"]][-1]].get("answer")
     return answer
 
 
@@ -275,13 +268,8 @@ def _print_experience(told: Mapping[str, Any], terminal: Terminal) -> None:
     table = Table("namespace", "run", "outcome", "task")
     for space in namespaces:
         for each in space["runs"][: SHOWN - table.row_count]:
-            cells = (
-                "/".join(space["namespace"]),
-                each["id"],
-                str(each["outcome"]),
-                one_line(str(each["task"]), LONGEST),
-            )
-            table.add_row(*map(Text, cells))
+            outcome, task = str(each["outcome"]), one_line(str(each["task"]), LONGEST)
+            table.add_row(*map(Text, ("/".join(space["namespace"]), each["id"], outcome, task)))
     terminal.print(table)
     summary = Table("namespace", "runs", "outcomes", "beside them")
     for space in namespaces[:SHOWN]:

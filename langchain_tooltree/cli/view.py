@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from errno import EACCES, EADDRINUSE
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -120,7 +121,8 @@ class _Namespaces:
             reading(self._options.what, self._look)
         if not name:
             return Served(self._version, partial(self._index, self._held))
-        return Served(self._version, partial(self._page, self._held[name])) if name in self._held else None
+        space = self._held.get(name)
+        return None if space is None else Served(self._version, partial(self._page, space))
 
     def _look(self, store: BaseStore) -> Flow[None]:
         version = yield from _written(store)
@@ -189,31 +191,21 @@ class _Shelf:
 
     def _entries(self) -> dict[str, Path]:
         """What can be shown, the newest first, by its name; no link, which may lead out of the folder."""
-        found = []
-        for path in self._path.iterdir():
-            if not (path.name.startswith(".") or path.is_symlink()):
-                wanted = opens_alone(path) if path.is_dir() else path.name.endswith(ENDINGS)
-                if wanted:
-                    found.append((path.stat().st_mtime_ns, path.name, path))
-        return {name: path for _, name, path in sorted(found, reverse=True)}
+        seen = (path for path in self._path.iterdir() if not (path.name.startswith(".") or path.is_symlink()))
+        wanted = [each for each in seen if (opens_alone(each) if each.is_dir() else each.name.endswith(ENDINGS))]
+        return {each.name: each for each in sorted(wanted, key=lambda each: (each.stat().st_mtime_ns, each.name))[::-1]}
 
     def _index(self, entries: Mapping[str, Path]) -> str:
-        rows, paths = [], iter(entries.values())
-        for path in paths:
-            if row := self._row(path):
-                rows.append(row)
-            if len(rows) == LISTED:
-                break
+        paths = iter(entries.values())
+        rows = [*islice(filter(None, map(self._row, paths)), LISTED)]
         return _index_page(str(self._path), rows, len([*paths]))
 
     def _row(self, path: Path) -> dict[str, Any] | None:
         """What a row says; of a file that is read already, what was read."""
         version = _version(path)
-        kept, row = self._rows.get(path.name, ("", None))
-        if kept != version:
-            row = _row_of(path)
-            self._rows[path.name] = version, row
-        return row
+        if self._rows.get(path.name, ("", None))[0] != version:
+            self._rows[path.name] = version, _row_of(path)
+        return self._rows[path.name][1]
 
 
 def _row_of(path: Path) -> dict[str, Any] | None:
@@ -236,7 +228,7 @@ def _row_of_search(path: Path, row: dict[str, Any]) -> dict[str, Any] | None:
         row |= {name: str(recorded[name]) for name in ("began", "written", "thread") if recorded.get(name)}
         row["title"] = one_line(found["query"], LONGEST)
         row["plan"] = one_line(" → ".join(tools), LONGEST)
-        row["cost"] = f"{cost['model_calls']} model calls, {cost['tokens']} tokens"
+        row["cost"] = f"{cost['model_calls']:,} model calls, {cost['tokens']:,} tokens"
         row["stop_reason"] = found["stop_reason"]
     except (LookupError, TypeError, ValueError, AttributeError):
         row["stop_reason"] = "cannot be read"

@@ -1,5 +1,6 @@
 """Serves pages to the browsers of this machine: on the loopback address, to be read, and to no page of others."""
 
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -36,6 +37,8 @@ class PageServer(ThreadingHTTPServer):
 
     A name is looked up and never made a path, so that no address leads anywhere else.
     """
+
+    allow_reuse_address = os.name == "posix"  # elsewhere two programs would share a port
 
     def __init__(self, find: Callable[[str], Served | None], port: int = 0) -> None:
         super().__init__((LOOPBACK, port), _Asked)

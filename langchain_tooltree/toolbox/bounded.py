@@ -29,7 +29,7 @@ START_SECONDS = 60.0
 MAX_PROCESSES = 4
 """Processes at once, which bounds the memory of all calls together. Further calls wait until one has ended."""
 
-KEPT = ("PATH", "LANG", "LC_ALL", "TMPDIR", "TEMP", "SYSTEMROOT", "TESSDATA_PREFIX", "TZ", "TZDIR")
+KEPT = ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "TMPDIR", "TEMP", "SYSTEMROOT", "TESSDATA_PREFIX", "TZ", "TZDIR")
 PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR")
 """What the process is given of the environment; and how services are reached, which is also written in lower case."""
 
@@ -113,16 +113,19 @@ def run_bounded(name: str, arguments: Mapping[str, Any], seconds: float) -> str:
 def _begun(name: str, arguments: Mapping[str, Any], seconds: float) -> Worker:
     """A process that has taken the call: one that waits, unless it has ended meanwhile, or a new one."""
     while True:
-        try:
+        waiting = None
+        with suppress(IndexError):
             waiting = _idle.pop()
-        except IndexError:
-            waiting = None
-        worker = waiting or Worker()
+        try:
+            worker = waiting or Worker()
+        except OSError as error:
+            msg = f"{name} could not be started: {error}. Try again later, or another tool."
+            raise RefusedError(msg) from error
         if worker.begins(name, arguments, seconds):
             return worker
         worker.end()
         if waiting is None:
-            msg = f"{name} could not be started within {START_SECONDS:g} seconds."
+            msg = f"{name} could not be started: its process has ended, or took longer than {START_SECONDS:g} seconds."
             raise RefusedError(msg)
 
 

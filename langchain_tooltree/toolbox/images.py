@@ -160,14 +160,8 @@ def crop_image(image: str, x: int, y: int, width: int, height: int, *, folder: s
     return _named(file, (left + x // zoom, top + y // zoom, *size, zoom))
 
 
-PLACES = {
-    "whole": (0, 0, 4, 4),
-    "top": (0, 0, 4, 2),
-    "bottom": (0, 2, 4, 2),
-    "left": (0, 0, 2, 4),
-    "right": (2, 0, 2, 4),
-}
-PLACES |= {"centre": (1, 1, 2, 2), "top left": (0, 0, 2, 2), "top right": (2, 0, 2, 2)}
+PLACES = {"whole": (0, 0, 4, 4), "top": (0, 0, 4, 2), "bottom": (0, 2, 4, 2), "left": (0, 0, 2, 4)}
+PLACES |= {"right": (2, 0, 2, 4), "centre": (1, 1, 2, 2), "top left": (0, 0, 2, 2), "top right": (2, 0, 2, 2)}
 PLACES |= {"bottom left": (0, 2, 2, 2), "bottom right": (2, 2, 2, 2)}
 """Left and upper edge, width and height of a part, in quarters of the image."""
 

@@ -102,11 +102,7 @@ def _strange(address: str) -> RefusedError:
     return RefusedError(f"{urlsplit(address).hostname} answered in a form that is not known.")
 
 
-@entry(
-    "knowledge",
-    {"sparql": "SELECT ?population WHERE { wd:Q8810 wdt:P1082 ?population }"},
-    packages=("httpx",),
-)
+@entry("knowledge", {"sparql": "SELECT ?population WHERE { wd:Q8810 wdt:P1082 ?population }"}, packages=("httpx",))
 def query_knowledge_graph(sparql: str, *, wikidata: str, seconds: float) -> str:
     """Ask a knowledge graph (Wikidata's prefixes) a SPARQL query.
 

@@ -2,9 +2,7 @@
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Mapping
-from functools import wraps
-from inspect import signature
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -100,7 +98,6 @@ def _checked(settings: dict[str, Any]) -> dict[str, Any]:
         for name in ("model", "vision")
         if settings[name] is not None
     }
-
     root = None if folder is None else str(Path(folder).resolve())
 
     def run(entry: str, patience: float = seconds, /, **arguments: Any) -> str:
@@ -142,7 +139,6 @@ def tool_of(entry: Entry, settings: Mapping[str, Any]) -> StructuredTool:
     schema = create_model(entry.name, __base__=schema, __validators__=usual)
     schema.model_rebuild(force=True)
 
-    @wraps(entry.function)
     def call(**arguments: Any) -> str:
         try:
             for name in files_too:
@@ -158,7 +154,7 @@ def tool_of(entry: Entry, settings: Mapping[str, Any]) -> StructuredTool:
         name=entry.name,
         description=(entry.function.__doc__ or "").partition("\n\n")[0],
         args_schema=schema,
-        func=_with_arguments(call, get_fields(schema)),
+        func=call,
         tags=[entry.domain],
         metadata={EXAMPLES: entry.examples},
         handle_tool_error=True,
@@ -175,10 +171,3 @@ def _usual(cls: type[BaseModel], values: Any) -> Any:
         for name, value in values.items()
         if value is not None
     }
-
-
-def _with_arguments(call: Callable[..., str], names: Iterable[str]) -> Callable[..., str]:
-    """The function as its callers see it: without what the user has configured."""
-    known = signature(call)
-    call.__signature__ = known.replace(parameters=[known.parameters[name] for name in names])  # type: ignore[attr-defined]
-    return call

@@ -4,6 +4,7 @@ import argparse
 import http.client
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -105,7 +106,7 @@ def test_a_folder_lists_its_searches_with_a_page_of_each(viewer: Viewer, told: P
     assert row["title"] == demo.REQUEST
     assert row["plan"] == "read_sign → zoom_image → read_sign → convert_units"
     assert row["stop_reason"] == "solved"
-    assert row["cost"].endswith(" tokens")
+    assert re.fullmatch(r"\d+ model calls, \d,\d{3} tokens", row["cost"])
     status, _, page = viewer.ask(f"/{row['name']}")
     assert status == 200
     assert "Granite Pass" in page

@@ -1,6 +1,8 @@
 """What `show` makes of what it is given."""
 
 import json
+import shlex
+import sys
 
 import pytest
 
@@ -52,9 +54,14 @@ def test_a_search_that_the_demo_printed_as_json_is_shown_as_the_demo_shows_it(tm
 
 
 def test_where_a_picture_was_drawn_is_told_and_a_picture_is_not_read(tmp_path, capsys):
-    assert main(["demo", "--draw", str(tmp_path / "demo.svg")]) == 0
-    assert capsys.readouterr().out.endswith(f"Drawn to {tmp_path / 'demo.svg'}\n")
+    assert main(["demo", "--json"]) == 0
+    (tmp_path / "search.json").write_text(capsys.readouterr().out)
+    drawn = shown(capsys, tmp_path / "search.json", "--draw", str(tmp_path / "demo.svg"))
+    assert drawn.endswith(f"Drawn to {tmp_path / 'demo.svg'}\n")
     assert "is a picture or a page, which a browser opens." in shown(capsys, tmp_path / "demo.svg", code=REFUSED)
+    page = tmp_path / "what it's $HOME for.html"
+    command = shown(capsys, tmp_path / "search.json", "--draw", str(page)).splitlines()[-1]
+    assert sys.platform == "win32" or shlex.split(command)[1:] == [str(page)]
 
 
 def test_an_option_that_a_command_does_not_have_is_told_with_its_usage(capsys):

@@ -345,6 +345,18 @@ def test_a_process_that_dies_takes_no_other_call_with_it(call):
     assert call("count_words", text="a b")[0].startswith("2 words")
 
 
+@pytest.mark.parametrize(
+    ("program", "why"), [("/no/such/python", "No such file"), ("/bin/false", "has ended, or took")]
+)
+def test_a_process_that_cannot_be_started_is_told(call, monkeypatch, program, why):
+    bounded.end_all()
+    monkeypatch.setattr(sys, "executable", program)
+    said, refused = call("count_words", text="a")
+    assert refused
+    assert said.startswith("count_words could not be started: ")
+    assert why in said
+
+
 def test_nothing_is_asked_that_is_not_configured(files, no_network):
     box = toolbox(folder=files)
     assert not {"search_web", "ask_wolfram_alpha", "search_pubmed"} & set(box.names)

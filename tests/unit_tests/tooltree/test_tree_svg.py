@@ -139,5 +139,11 @@ def test_of_a_large_search_the_plan_and_the_most_promising_calls_are_drawn():
     assert "401 calls considered" in svg
 
 
+def test_a_long_word_stands_beside_the_arrow_before_it():
+    tree = with_calls("a")
+    tree[1].observation = Observation(content="x" * 40)
+    assert [text for text in texts(picture_of(tree)) if text == "→" or text.startswith("→ xxx")] == [f"→ {'x' * 22}"]
+
+
 def test_an_empty_search_is_a_picture_too():
     assert "0 calls considered" in picture_of(Tree())
