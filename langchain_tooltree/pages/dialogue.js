@@ -19,7 +19,7 @@ function said(item, number) {
   if (item.tokens) head.append(make("span", " · " + word(item.tokens, "token")));
   box.append(head);
   if (number !== undefined) { box.tabIndex = -1; box.dataset.number = number; }
-  if (item.text) box.append(item.part === "observation" || item.part === "reference" ? foldable(item.text) : item.text.length > 4 * LONG || item.part === "instruction" ? foldable(item.text) : make("p", item.text, "text"));
+  if (item.text) box.append(["observation", "reference", "instruction"].includes(item.part) || item.text.length > 4 * LONG ? foldable(item.text) : make("p", item.text, "text"));
   else if (item.part === "observation") box.append(make("p", "An empty result.", "dim"));
   if (item.suggested) {
     const called = (item.calls || []).map((call) => call.tool), followed = item.suggested.some((each) => called.includes(each.tool));
@@ -42,31 +42,17 @@ function said(item, number) {
   for (const inner of item.said || []) box.append(said(inner));
   return box;
 }
-function facts(rows) {
-  const table = make("table", undefined, "facts");
-  for (const [name, value] of rows) {
-    if (value === "" || value === undefined || value === null) continue;
-    const row = make("tr"), head = make("th", name), cell = make("td");
-    head.scope = "row";
-    if (value instanceof Node) cell.append(value); else cell.textContent = clean(value);
-    row.append(head, cell);
-    table.append(row);
-  }
-  return table;
-}
 const outcome = (run) => (run.waits ? (run.waits.includes("quarantined") ? "in quarantine" : "waits for a verdict") : VERDICTS[run.success]);
 const badge = (text) => make("span", text, "verdict " + text);
 // A bar for each, as high as its share of the most; a click leads to it.
 function bars(some, label, go) {
   const list = make("ol", undefined, "bars"), most = Math.max(1, ...some.map((each) => each.size));
   for (const each of some) {
-    const item = make("li"), button = make("button");
-    button.type = "button";
-    button.title = clean(label(each));
-    button.setAttribute("aria-label", clean(label(each)));
-    button.style.setProperty("--share", Math.max(0.08, each.size / most));
-    button.onclick = () => go(each);
-    item.append(button);
+    const item = make("li"), bar = button("", () => go(each));
+    bar.title = clean(label(each));
+    bar.setAttribute("aria-label", bar.title);
+    bar.style.setProperty("--share", Math.max(0.08, each.size / most));
+    item.append(bar);
     list.append(item);
   }
   return list;
@@ -74,14 +60,9 @@ function bars(some, label, go) {
 // What was recalled for a run: its record holds ids, and where there is a store, it is looked up there.
 function recalledFor(run, known) {
   const list = make("ul", undefined, "recalled");
-  for (const id of run.recalled || []) {
-    const item = make("li", "Run ");
-    item.append(known ? known.run(id) : make("code", id));
-    list.append(item);
-  }
-  for (const id of run.tips || []) {
-    const item = make("li", "Tip ");
-    item.append(known ? known.tip(id) : make("code", id));
+  for (const [kind, ids] of [["Run", run.recalled], ["Tip", run.tips]]) for (const id of ids || []) {
+    const item = make("li", kind + " ");
+    item.append(known ? known[kind](id) : make("code", id));
     list.append(item);
   }
   return list.children.length ? list : "";
@@ -93,10 +74,8 @@ function runInto(into, run, known) {
     ["In place of", run.overruled ? VERDICTS[run.overruled.success] + (run.overruled.reasons ? ": " + run.overruled.reasons : "") : ""],
     ["Came from", run.from], ["Attempt given up in", run.attempt], ["Recalled for it", recalledFor(run, known)],
     ["Replies", run.turns], ["Tokens", tokens ? tokens.toLocaleString("en") : ""], ["Run", run.id],
-  ]));
-  if (run.instructions && !run.said.some((item) => item.part === "instruction")) {
-    into.append(said({ part: "instruction", text: run.instructions }));
-  }
+  ], "facts"));
+  if (run.instructions && !run.said.some((item) => item.part === "instruction")) into.append(said({ part: "instruction", text: run.instructions }));
   const list = make("div");
   run.said.forEach((item, number) => list.append(said(item, number)));
   const go = (each) => { const box = list.children[each.number]; box.scrollIntoView({ block: "start" }); box.focus(); };
@@ -114,17 +93,15 @@ function runInto(into, run, known) {
 }
 // A run with a bar to find things in it; the ids of its controls begin with `prefix`.
 function reader(into, run, known, prefix = "") {
-  const bar = make("div", undefined, "bar reader"), controls = {};
-  const named = (id, element) => { element.id = prefix + id; controls[id] = element; return element; };
-  const button = (id, text) => { const made = named(id, make("button", text)); made.type = "button"; return made; };
+  const bar = make("div", undefined, "bar reader"), named = (id, element) => Object.assign(element, { id: prefix + id });
   bar.setAttribute("role", "toolbar");
   bar.setAttribute("aria-label", "Dialogue");
   const input = named("find", make("input")), label = make("label", "Find in what was said", "unseen");
   label.htmlFor = input.id;
   Object.assign(input, { type: "search", placeholder: "Find in what was said", autocomplete: "off", spellcheck: false });
-  const next = button("next", "Next"), hitsShown = named("hits", make("span", undefined, "dim"));
+  const next = named("next", button("Next")), hitsShown = named("hits", make("span", undefined, "dim"));
   hitsShown.setAttribute("role", "status");
-  const off = button("off", "Next that went wrong"), unfold = button("unfold", "Unfold all");
+  const off = named("off", button("Next that went wrong")), unfold = named("unfold", button("Unfold all"));
   bar.append(label, input, next, hitsShown, make("span", undefined, "gap"), off, unfold);
   into.append(bar);
   const list = runInto(into, run, known), boxes = [...list.children], wrong = boxes.filter((box) => box.matches(".failed, .off"));
@@ -161,5 +138,5 @@ function reader(into, run, known, prefix = "") {
     unfold.textContent = open ? "Fold all" : "Unfold all";
     for (const details of list.querySelectorAll("details")) details.open = open;
   };
-  return { list, boxes };
+  return list;
 }

@@ -9,6 +9,23 @@ const make = (tag, text, look) => {
   if (look) element.className = look;
   return element;
 };
+function button(text, go, look) {
+  const made = make("button", text, look);
+  made.onclick = go;
+  return made;
+}
+// A table with a name before each value; what has none is left out.
+function facts(rows, look) {
+  const table = make("table", undefined, look);
+  for (const [name, value] of rows.filter(([, value]) => value !== "" && value !== undefined && value !== null)) {
+    const row = make("tr"), head = make("th", name), cell = make("td");
+    head.scope = "row";
+    cell.append(value instanceof Node ? value : clean(value));
+    row.append(head, cell);
+    table.append(row);
+  }
+  return table;
+}
 function short(text, most) {
   let kept = "", room = most;
   for (const character of clean(text).slice(0, 9 * most).replace(/\s+/g, " ")) {
