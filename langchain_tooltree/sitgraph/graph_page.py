@@ -1,6 +1,6 @@
 """A tool graph as a page to explore: what the page is given of each edge. The page itself is `pages/graph.html`."""
 
-from typing import Any
+from collections import Counter
 
 from langchain_tooltree.pages.page import longest_text, page
 from langchain_tooltree.sitgraph.graph import Graph
@@ -30,29 +30,23 @@ LEAST_TEXT = 60
 
 
 def to_html(graph: Graph, alpha: float) -> str:
-    """A graph as one page without references to elsewhere."""
-    return page("graph.html", f"Tool graph of {len(graph)} runs", plain(page_data(graph, alpha)))
-
-
-def page_data(graph: Graph, alpha: float, *, most_edges: int = MOST_EDGES) -> dict[str, Any]:
-    """What a page shows of a graph: tools, and edges with what stands behind them, the most followed first.
+    """A graph as one page without references to elsewhere: tools, and edges with what stands behind them.
 
     An edge is a row of numbers, since there may be thousands: from, to, its weight by Eq. 2 and by Eq. 1, how often it
     was followed, by how many tasks, sources and runs; then some of the summaries on it, how many there are, and some of
     these runs, each with how often it followed the edge.
     """
     every = _edges(graph, alpha)
-    kept = every[:most_edges]
+    kept = every[:MOST_EDGES]
     named = max(2, min(MOST_RUNS, NAMED_RUNS // max(1, len(kept))))
     behind, summaries = graph.behind(named), graph.summaries_behind(MOST_SUMMARIES)
     texts = [text for edge in kept for text in summaries.get(edge[:2], (0, ()))[1]]
     longest = longest_text(texts, ROOM, LEAST_TEXT)
     tools = sorted({number for edge in kept for number in edge[:2]}, key=lambda number: graph.names[number])
     place = {number: at for at, number in enumerate(tools)}
-    reached = dict.fromkeys(tools, 0)
+    reached = Counter[int]()
     for edge in every:
-        if edge[1] in reached:
-            reached[edge[1]] += edge[4]
+        reached[edge[1]] += edge[4]
     runs: dict[str, int] = {}
     rows = []
     for source, target, *figures in kept:
@@ -61,7 +55,7 @@ def page_data(graph: Graph, alpha: float, *, most_edges: int = MOST_EDGES) -> di
         telling = [[runs.setdefault(run, len(runs)), times] for run, times in by.items()]
         said = [shortened(text, longest) for text in shown]
         rows.append([place[source], place[target], *figures, count, said, written, telling])
-    return {
+    data = {
         "runs": len(graph),
         "tools": [[one_line(graph.names[number], MAX_NAME), reached[number]] for number in tools],
         "start": place.get(graph.number(START)),
@@ -69,6 +63,7 @@ def page_data(graph: Graph, alpha: float, *, most_edges: int = MOST_EDGES) -> di
         "left_out": len(every) - len(kept),
         "named": [one_line(run, MAX_NAME) for run in runs],
     }
+    return page("graph.html", f"Tool graph of {len(graph)} runs", plain(data))
 
 
 def _edges(graph: Graph, alpha: float) -> list[tuple[int, int, float, float, int, int, int]]:

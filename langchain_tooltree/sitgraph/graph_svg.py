@@ -135,8 +135,7 @@ def _placed(columns: Sequence[Sequence[str]], left: float, top: float) -> dict[s
     for number, names in enumerate(columns):
         above = (tallest - len(names)) * (BOX_HEIGHT + DOWN) / 2
         for row, name in enumerate(names):
-            box = _ToolBox(name, number, left, top + above + row * (BOX_HEIGHT + DOWN) + BOX_HEIGHT / 2)
-            boxes[name] = box
+            boxes[name] = _ToolBox(name, number, left, top + above + row * (BOX_HEIGHT + DOWN) + BOX_HEIGHT / 2)
         left += max(boxes[name].width for name in names) + ACROSS
     return boxes
 

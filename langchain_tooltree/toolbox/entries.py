@@ -69,9 +69,8 @@ class Entry:
 
     def lacks(self, given: Mapping[str, Any]) -> tuple[str, str] | None:
         """What is missing, as a kind (package, program or setting) and its names; `None` if the tool can be used."""
-        for package in self.packages:
-            if find_spec(package) is None:
-                return "package", package
+        if lacking := next((each for each in self.packages if find_spec(each) is None), None):
+            return "package", lacking
         if self.program and which(self.program) is None:
             return "program", self.program
         missing = [name for name in self.settings if given.get(name) is None]

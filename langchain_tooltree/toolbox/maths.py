@@ -192,8 +192,8 @@ def calculator(expression: str) -> str:
 
 
 def _number(value: Any) -> str:
-    """A number, exact and as a decimal."""
-    if value.is_Integer:
+    """A number, exact and as a decimal; other formulas as they are."""
+    if value.is_Integer or not value.is_number:
         return str(value)
     decimal = value.evalf(DIGITS)
     if str(decimal) == "nan" or (decimal.is_Float and str(decimal).startswith(("0.e+", "-0.e+"))):
@@ -255,7 +255,7 @@ def solve_equations(equations: list[str], variables: list[str] | None = None) ->
         )
     if not solutions:
         return EVERY if all(each.equals(0) for each in differences) else NONE
-    lines = [", ".join(f"{name} = {_solution(value)}" for name, value in each.items()) for each in solutions]
+    lines = [", ".join(f"{name} = {_number(value)}" for name, value in each.items()) for each in solutions]
     taken = "[e and E are Euler's number, I is the imaginary unit: write other letters for what you look for]"
     return "\n".join(lines + [taken] * any(map(CONSTANTS.search, equations)))
 
@@ -269,10 +269,6 @@ def _numeric(difference: Any, letter: Any, sympy: Any) -> list[float]:
             if abs(root.imag) < ROUNDING:
                 found.add(round(root.real, DIGITS - 3))
     return sorted(found)
-
-
-def _solution(value: Any) -> str:
-    return _number(value) if value.is_number else str(value)
 
 
 @entry(
@@ -312,7 +308,7 @@ def calculus(operation: str, formula: str, variable: str = "", start: str = "", 
         done = done.evalf(DIGITS)
     elif done.has(sympy.Integral):
         return f"No closed form was found: {done}"
-    return _number(done) if done.is_number else str(sympy.simplify(done))
+    return _number(done if done.is_number else sympy.simplify(done))
 
 
 @entry("maths", {"numbers": [2, 4, 4, 10]})

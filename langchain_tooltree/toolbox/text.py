@@ -4,6 +4,7 @@ import difflib
 import re
 import unicodedata
 from collections import Counter
+from itertools import islice
 from typing import Any
 
 from langchain_tooltree.toolbox.entries import RefusedError, check_text, entry
@@ -72,13 +73,10 @@ def find_pattern(pattern: str, text: str, ignore_case: bool = False, replacement
     except (re.error, OverflowError, IndexError) as error:
         msg = f"{pattern!r} is no regular expression that can be used: {error}."
         raise RefusedError(msg) from error
-    lines = []
-    for count, match in enumerate(compiled.finditer(text)):
-        if count == MAX_MATCHES:
-            lines.append(f"[more matches: the first {MAX_MATCHES} are shown]")
-            break
-        groups = f", groups {match.groups()!r}" if match.re.groups else ""
-        lines.append(f"{match.group()!r} at {match.start()}{groups}")
+    found = compiled.finditer(text)
+    first = [(each.group(), each.start(), each.groups()) for each in islice(found, MAX_MATCHES)]
+    lines = [f"{said!r} at {at}{f', groups {groups!r}' if groups else ''}" for said, at, groups in first]
+    lines += [f"[more matches: the first {MAX_MATCHES} are shown]" for _ in islice(found, 1)]
     return "\n".join(lines) or "There is no match."
 
 

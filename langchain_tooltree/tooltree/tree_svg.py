@@ -57,13 +57,12 @@ def to_svg(found: Mapping[str, Any]) -> str:
     """A search as an SVG picture: scores, what became of each call, the plan marked."""
     picture = Picture(f"Search tree: {found['query'] or 'request'}", _described(found))
     root = _boxes(found)
-    depth = _deepest(root)
-    width = max(LEAST_WIDTH, 2 * MARGIN + START_WIDTH + depth * (GAP_ACROSS + BOX))
+    width = max(LEAST_WIDTH, *(box.x + box.width + MARGIN for box in _all(root)))
     top = picture.lines(
         MARGIN, MARGIN, wrapped(found["query"], width - 2 * MARGIN, 2, size=HEADING), "ink b", size=HEADING
     )
     top = picture.lines(MARGIN, top + 1, wrapped(_summed_up(found), width - 2 * MARGIN, 2), "dim")
-    bottom = top + 12 + _placed(root, MARGIN, top + 12)
+    bottom = top + 12 + _placed(root, top + 12)
     _draw_lines(picture, root)
     for box in _all(root):
         _draw(picture, box)
@@ -95,16 +94,15 @@ def _boxes(found: Mapping[str, Any]) -> _CallBox:
     for node in found["nodes"][1:]:
         children[node["parent"]].append(node)
     steps = {place: step for step, place in enumerate(found["best"], start=1)}
-    root = _CallBox(found["nodes"][ROOT], 0, [])
+    root = _CallBox(found["nodes"][ROOT], 0, [], x=MARGIN)
     open_boxes = [((0, 0.0, ROOT), root)]
-    drawn = 0
     kept: list[_CallBox] = []
-    while open_boxes and drawn <= MOST_DRAWN:
+    while open_boxes and len(kept) <= MOST_DRAWN:
         _, box = heapq.heappop(open_boxes)
         kept.append(box)
-        drawn += 1
         for node in children[box.node["id"]]:
             below = _CallBox(node, steps.get(node["id"], 0), _rows(node, planned=node["id"] in steps))
+            below.x = box.x + box.width + GAP_ACROSS
             box.children.append(below)
             unlikely = 0 if node["id"] in steps else 2 if node["pruned"] else 1
             heapq.heappush(open_boxes, ((unlikely, -max(node["Q"], node["r_pre"] or 0.0), node["id"]), below))
@@ -148,15 +146,8 @@ def _all(box: _CallBox) -> list[_CallBox]:
     return found
 
 
-def _deepest(root: _CallBox) -> int:
-    depth = {root.node["id"]: 0}
-    for box in _all(root):
-        depth.update({below.node["id"]: depth[box.node["id"]] + 1 for below in box.children})
-    return max(depth.values())
-
-
-def _placed(root: _CallBox, left: float, top: float) -> float:
-    """Give each box its place, as near to the others as it can be; the height of all of them."""
+def _placed(root: _CallBox, top: float) -> float:
+    """Give each box its place on the way down, as near to the others as it can be; the height of all of them."""
     boxes = _all(root)
     outlines: dict[int, list[tuple[float, float]]] = {}  # top and bottom of what is below a box, for each column
     below: dict[int, float] = {}  # how far a box is below its parent
@@ -181,10 +172,9 @@ def _placed(root: _CallBox, left: float, top: float) -> float:
         outlines[box.node["id"]] = [own, *((first - middle, last - middle) for first, last in packed)]
     whole = outlines[root.node["id"]]
     highest = min(first for first, _ in whole)
-    root.x, root.middle = left, top - highest
+    root.middle = top - highest
     for box in boxes:
         for child in box.children:
-            child.x = box.x + box.width + GAP_ACROSS
             child.middle = box.middle + below[child.node["id"]]
     return max(last for _, last in whole) - highest
 
