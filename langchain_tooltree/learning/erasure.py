@@ -177,7 +177,7 @@ def _found(learnt: Learnt, chosen: Chosen) -> Flow[_Affected]:
     entries = yield from listing(store, (*place, TASKS))
     runs = {item.key for item in records if chosen.takes(item, _written(item))}
     about = {item.key: _object(_written(item)) for item in records}
-    attempts = {run for run, said in about.items() if said.get(ATTEMPT_OF) in runs}
+    attempts = {run for run, said in about.items() if str(said.get(ATTEMPT_OF) or "") in runs}  # a file may lie
     runs |= attempts
     if chosen.tool is None:
         runs |= {item.key for item in entries if chosen.takes(item, "")}

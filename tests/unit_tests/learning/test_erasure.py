@@ -95,12 +95,13 @@ async def test_a_run_goes_with_its_sub_agents_and_the_attempts_of_its_searches(e
     for name in ("7", "7/agent:1", "77", "8"):
         experience.learn(run(name))
     experience.learn(run("tried", success=False, attempt_of="7"))
+    experience.learn(run("from a file", success=False, attempt_of=["7"]))
 
     erased = await forget(experience, run="7")
 
     assert erased.runs == ("7", "7/agent:1", "tried")
     assert erased.threads == ("7",)
-    assert ids(experience) == {"77", "8"}
+    assert ids(experience) == {"77", "8", "from a file"}
     assert experience.status().in_graph == len(experience.graph) == 2
     assert "checkpointer.delete_thread('7')" in erased.unreached[0]
 
