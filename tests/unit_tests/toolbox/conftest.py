@@ -65,6 +65,15 @@ def files(tmp_path_factory):
     return folder
 
 
+@pytest.fixture
+def folder(files):
+    """The folder of `files`, where nothing stays that a test puts into it."""
+    before = {*files.iterdir()}
+    yield files
+    for path in {*files.iterdir()} - before:
+        path.unlink()
+
+
 def model_that_says(*replies):
     return ScriptedChatModel(replies=[AIMessage(reply) for reply in replies])
 

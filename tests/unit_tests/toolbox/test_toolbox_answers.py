@@ -374,46 +374,36 @@ def test_a_document_that_cannot_be_read_hides_no_other(call, monkeypatch):
     assert call("search_documents", words="annual", file="flag.png")[1]
 
 
-def test_text_that_is_not_in_unicode_is_read(call, files):
-    (files / "old.txt").write_bytes("Grüße aus Köln".encode("cp1252"))
-    try:
-        assert call("read_document", file="old.txt")[0] == "Grüße aus Köln"
-    finally:
-        (files / "old.txt").unlink()
+def test_text_that_is_not_in_unicode_is_read(call, folder):
+    (folder / "old.txt").write_bytes("Grüße aus Köln".encode("cp1252"))
+    assert call("read_document", file="old.txt")[0] == "Grüße aus Köln"
 
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "latin-1", "utf-16"])
-def test_tables_of_older_programs_are_read(call, files, encoding):
-    (files / "towns.csv").write_bytes("town;size\nKöln;1\nHof;2\n".encode(encoding))
-    try:
-        assert "town | size\nKöln | 1\n" in call("describe_tables", files=["towns.csv"])[0]
-    finally:
-        (files / "towns.csv").unlink()
+def test_tables_of_older_programs_are_read(call, folder, encoding):
+    (folder / "towns.csv").write_bytes("town;size\nKöln;1\nHof;2\n".encode(encoding))
+    assert "town | size\nKöln | 1\n" in call("describe_tables", files=["towns.csv"])[0]
 
 
-def test_images_are_seen_as_people_see_them(call, files):
+def test_images_are_seen_as_people_see_them(call, folder):
     image = pytest.importorskip("PIL.Image")
     made = {"turned.jpg": image.new("RGB", (40, 20), "red"), "clear.png": image.new("RGBA", (8, 8), (0, 0, 0, 0))}
     made |= {"grey.png": image.new("I;16", (8, 8), 32_768), "scan.tif": image.new("I;16", (8, 8), 2_048)}
     tags = image.Exif()
     tags[274] = 6  # taken upright
-    try:
-        for name, each in made.items():
-            each.save(files / name, **({"exif": tags} if name == "turned.jpg" else {}))
-        assert call("image_size", image="turned.jpg")[0] == "20 x 40 pixels, JPEG, RGB"
-        assert call("image_colours", image="turned.jpg#xywh=0,39,20,1&zoom=1")[1] is False
-        assert "#ffffff 100%" in call("image_colours", image="clear.png")[0]
-        assert "brightness 50%" in call("image_colours", image="grey.png")[0]
-        assert "brightness 50%" in call("image_colours", image="scan.tif")[0]
-    finally:
-        for name in made:
-            (files / name).unlink()
+    for name, each in made.items():
+        each.save(folder / name, **({"exif": tags} if name == "turned.jpg" else {}))
+    assert call("image_size", image="turned.jpg")[0] == "20 x 40 pixels, JPEG, RGB"
+    assert call("image_colours", image="turned.jpg#xywh=0,39,20,1&zoom=1")[1] is False
+    assert "#ffffff 100%" in call("image_colours", image="clear.png")[0]
+    assert "brightness 50%" in call("image_colours", image="grey.png")[0]
+    assert "brightness 50%" in call("image_colours", image="scan.tif")[0]
 
 
-def test_a_photo_is_sent_in_a_size_that_providers_take(call, files):
+def test_a_photo_is_sent_in_a_size_that_providers_take(call, folder):
     size = (1_110, 1_110)
     image = pytest.importorskip("PIL.Image").frombytes("RGB", size, os.urandom(3 * 1_110**2))
-    image.save(files / "noise.bmp")
+    image.save(folder / "noise.bmp")
     seen = []
 
     class Seeing(type(model_that_says("x"))):
@@ -421,10 +411,7 @@ def test_a_photo_is_sent_in_a_size_that_providers_take(call, files):
             seen.append(messages[-1].content[1])
             return super()._generate(messages, *given, **options)
 
-    try:
-        assert call("caption_image", {"vision": Seeing(replies=["ok"])}, image="noise.bmp")[0] == "ok"
-    finally:
-        (files / "noise.bmp").unlink()
+    assert call("caption_image", {"vision": Seeing(replies=["ok"])}, image="noise.bmp")[0] == "ok"
     assert seen[0]["mime_type"] == "image/jpeg"
     assert len(seen[0]["base64"]) < 5_000_000
 

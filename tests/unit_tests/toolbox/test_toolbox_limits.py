@@ -141,14 +141,11 @@ def test_links_and_hidden_files_are_not_listed(call):
     assert call("search_documents", words="secret")[0].startswith("No line has them.")
 
 
-def test_what_is_no_plain_file_is_not_opened(call, files):
+def test_what_is_no_plain_file_is_not_opened(call, folder):
     mkfifo = pytest.importorskip("os").mkfifo
-    mkfifo(files / "pipe.txt")
-    try:
-        assert call("read_document", file="pipe.txt") == ("'pipe.txt' is not a file.", True)
-        assert call("search_documents", words="needle")[1] is False
-    finally:
-        (files / "pipe.txt").unlink()
+    mkfifo(folder / "pipe.txt")
+    assert call("read_document", file="pipe.txt") == ("'pipe.txt' is not a file.", True)
+    assert call("search_documents", words="needle")[1] is False
 
 
 @pytest.mark.parametrize(
@@ -197,80 +194,62 @@ def test_rows_and_cells_of_a_result_are_bounded(call):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems have one file for both names")
-def test_files_whose_names_differ_in_case_are_not_taken_for_each_other(call, files):
-    (files / "Sales.csv").write_text("n\n1\n")
+def test_files_whose_names_differ_in_case_are_not_taken_for_each_other(call, folder):
+    (folder / "Sales.csv").write_text("n\n1\n")
     both = ["sales.csv", "Sales.csv"]
-    try:
-        assert "name the tables. Tables: sales, sales_2." in call("query_tables", sql="FROM 'sales.csv'", files=both)[0]
-        assert call("query_tables", sql="FROM sales_2", files=both)[0] == "n\n1"
-    finally:
-        (files / "Sales.csv").unlink()
+    assert "name the tables. Tables: sales, sales_2." in call("query_tables", sql="FROM 'sales.csv'", files=both)[0]
+    assert call("query_tables", sql="FROM sales_2", files=both)[0] == "n\n1"
 
 
-def test_the_stars_of_a_file_name_are_part_of_it(call, files):
-    (files / "s*.csv").write_text("n\n1\n")
-    try:
-        assert "the table s_: 1 rows" in call("describe_tables", files=["s*.csv"])[0]
-    finally:
-        (files / "s*.csv").unlink()
+def test_the_stars_of_a_file_name_are_part_of_it(call, folder):
+    (folder / "s*.csv").write_text("n\n1\n")
+    assert "the table s_: 1 rows" in call("describe_tables", files=["s*.csv"])[0]
 
 
-def test_archives_and_entities_that_grow_are_refused(call, files):
+def test_archives_and_entities_that_grow_are_refused(call, folder):
     entities = "".join(f'<!ENTITY e{n + 1} "{f"&e{n};" * 10}">' for n in range(9))
-    write_docx(files / "laughs.docx", xml=f'<!DOCTYPE x [<!ENTITY e0 "ha">{entities}]><x>&e9;</x>')
-    write_docx(files / "wide.docx", xml='<!DOCTYPE x [<!ENTITY e "ha">]><x>&e;</x>'.encode("utf-16"))
-    with zipfile.ZipFile(files / "bomb.docx", "w", zipfile.ZIP_DEFLATED) as archive:
+    write_docx(folder / "laughs.docx", xml=f'<!DOCTYPE x [<!ENTITY e0 "ha">{entities}]><x>&e9;</x>')
+    write_docx(folder / "wide.docx", xml='<!DOCTYPE x [<!ENTITY e "ha">]><x>&e;</x>'.encode("utf-16"))
+    with zipfile.ZipFile(folder / "bomb.docx", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("word/document.xml", b" " * 50_000_001, compresslevel=1)
-    (files / "broken.docx").write_bytes(b"PK\3\4" + b"\0" * 50)
-    write_docx(files / "deep.docx", xml="<a>" * 200_000)
-    try:
-        for name in ("laughs", "wide", "bomb", "broken", "deep"):
-            content, refused = call("read_document", file=f"{name}.docx")
-            assert refused
-            assert ("The document is refused" in content) == (name in {"laughs", "wide", "bomb"})
-    finally:
-        for name in ("laughs", "wide", "bomb", "broken", "deep"):
-            (files / f"{name}.docx").unlink()
+    (folder / "broken.docx").write_bytes(b"PK\3\4" + b"\0" * 50)
+    write_docx(folder / "deep.docx", xml="<a>" * 200_000)
+    for name in ("laughs", "wide", "bomb", "broken", "deep"):
+        content, refused = call("read_document", file=f"{name}.docx")
+        assert refused
+        assert ("The document is refused" in content) == (name in {"laughs", "wide", "bomb"})
 
 
-def test_pages_that_grow_or_never_end_are_refused(call, files):
+def test_pages_that_grow_or_never_end_are_refused(call, folder):
     stream = zlib.compress(b" " * 100_000_000, 1)
     pdf = b"%PDF-1.4\n1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj\n2 0 obj<</Type/Pages/Count 1/Kids[3 0 R]>>endobj\n"
     pdf += b"3 0 obj<</Type/Page/Parent 2 0 R/Contents 4 0 R>>endobj\n4 0 obj<</Filter/FlateDecode/Length "
-    (files / "bomb.pdf").write_bytes(
+    (folder / "bomb.pdf").write_bytes(
         pdf + b"%d>>stream\n%s\nendstream endobj\ntrailer<</Root 1 0 R>>" % (len(stream), stream)
     )
-    (files / "loop.pdf").write_bytes(
+    (folder / "loop.pdf").write_bytes(
         b"%PDF-1.4\n1 0 obj<</Pages 2 0 R>>endobj\n2 0 obj<</Kids[2 0 R]>>endobj\ntrailer<</Root 1 0 R>>"
     )
-    (files / "deep.html").write_text("<div>" * 20_000 + "x")
-    try:
-        for name in ("bomb.pdf", "loop.pdf"):
-            assert call("read_document", {"seconds": 2}, file=name)[1]
-        assert call("read_document", {"seconds": 2}, file="deep.html")[0]
-    finally:
-        for name in ("bomb.pdf", "loop.pdf", "deep.html"):
-            (files / name).unlink()
+    (folder / "deep.html").write_text("<div>" * 20_000 + "x")
+    for name in ("bomb.pdf", "loop.pdf"):
+        assert call("read_document", {"seconds": 2}, file=name)[1]
+    assert call("read_document", {"seconds": 2}, file="deep.html")[0]
 
 
-def test_images_that_grow_are_refused(call, files):
+def test_images_that_grow_are_refused(call, folder):
     def chunk(kind, data):
         return len(data).to_bytes(4) + kind + data + zlib.crc32(kind + data).to_bytes(4)
 
     size = (8_000).to_bytes(4) * 2
     header = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", size + b"\x08\x02\0\0\0")
-    (files / "bomb.png").write_bytes(header + chunk(b"IDAT", zlib.compress(b"\0" * 1_000_000)) + chunk(b"IEND", b""))
+    (folder / "bomb.png").write_bytes(header + chunk(b"IDAT", zlib.compress(b"\0" * 1_000_000)) + chunk(b"IEND", b""))
     small = (100).to_bytes(4) * 2
-    (files / "cut.png").write_bytes(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", small + b"\x08\x02\0\0\0"))
-    (files / "vector.eps").write_text("%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n")
-    try:
-        for name in ("bomb.png", "cut.png", "vector.eps"):
-            content, refused = call("image_colours", image=name)
-            assert refused
-            assert ("64,000,000 pixels; at most 50,000,000" in content) == (name == "bomb.png")
-    finally:
-        for name in ("bomb.png", "cut.png", "vector.eps"):
-            (files / name).unlink()
+    (folder / "cut.png").write_bytes(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", small + b"\x08\x02\0\0\0"))
+    (folder / "vector.eps").write_text("%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n")
+    for name in ("bomb.png", "cut.png", "vector.eps"):
+        content, refused = call("image_colours", image=name)
+        assert refused
+        assert ("64,000,000 pixels; at most 50,000,000" in content) == (name == "bomb.png")
 
 
 def test_a_model_gets_a_small_image_of_a_large_zoom(call):
@@ -297,16 +276,13 @@ def test_long_texts_are_refused_and_long_results_cut(call):
     assert content.endswith("[cut: 20,000 of 50,012 characters; ask for a smaller part]")
 
 
-def test_a_long_document_is_read_in_parts(call, files):
-    (files / "long.txt").write_text("0123456789" * 5_000)
-    try:
-        first, _ = call("read_document", file="long.txt")
-        assert first.endswith("[there is more: read on with start=19800]")
-        assert call("read_document", file="long.txt", start=50_000)[0] == "It has no text from 50000 on."
-        last, _ = call("read_document", file="long.txt", start=49_995)
-        assert last == "56789"
-    finally:
-        (files / "long.txt").unlink()
+def test_a_long_document_is_read_in_parts(call, folder):
+    (folder / "long.txt").write_text("0123456789" * 5_000)
+    first, _ = call("read_document", file="long.txt")
+    assert first.endswith("[there is more: read on with start=19800]")
+    assert call("read_document", file="long.txt", start=50_000)[0] == "It has no text from 50000 on."
+    last, _ = call("read_document", file="long.txt", start=49_995)
+    assert last == "56789"
 
 
 def test_the_process_has_no_key_and_no_more_memory_than_it_may(call, monkeypatch):
@@ -430,30 +406,23 @@ def test_a_service_is_asked_at_the_address_that_was_given(call):
     assert "secret" not in said
 
 
-def test_refusals_are_short_and_do_not_say_where_the_folder_lies(call, files):
-    (files / "broken.json").write_text("{[}")
-    try:
-        assert "broken.json: cannot be read" in (listed := call("describe_tables")[0])
-        said, refused = call("describe_tables", files=["broken.json"])
-    finally:
-        (files / "broken.json").unlink()
+def test_refusals_are_short_and_do_not_say_where_the_folder_lies(call, folder):
+    (folder / "broken.json").write_text("{[}")
+    assert "broken.json: cannot be read" in (listed := call("describe_tables")[0])
+    said, refused = call("describe_tables", files=["broken.json"])
     assert refused
     assert 'Malformed JSON in file "broken.json"' in said
     assert 'Malformed JSON in file "broken.json"' in listed
     assert len(call("convert_time_zone", moment="2026-01-01", zone="z" * 100_000, to="UTC")[0]) < 2_100
 
 
-def test_names_that_are_listed_can_be_opened(call, files):
+def test_names_that_are_listed_can_be_opened(call, folder):
     names = ["10:30.txt", "back\\slash.txt", "narrow\u202fspace.txt"]
     for name in [*names, "two\nlines.txt"]:
-        (files / name).write_text("a needle")
-    try:
-        assert set(names) <= {line.rpartition(" (")[0] for line in call("list_files")[0].splitlines()}
-        assert [call("read_document", file=name) for name in names] == [("a needle", False)] * 3
-        assert "two" not in call("list_files")[0]
-    finally:
-        for name in [*names, "two\nlines.txt"]:
-            (files / name).unlink()
+        (folder / name).write_text("a needle")
+    assert set(names) <= {line.rpartition(" (")[0] for line in call("list_files")[0].splitlines()}
+    assert [call("read_document", file=name) for name in names] == [("a needle", False)] * 3
+    assert "two" not in call("list_files")[0]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems cannot name an opened file")
