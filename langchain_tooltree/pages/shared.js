@@ -14,6 +14,11 @@ function button(text, go, look) {
   made.onclick = go;
   return made;
 }
+function links(some) {
+  const line = make("div", undefined, "links");
+  line.append(...some);
+  return line;
+}
 // A table with a name before each value; what has none is left out.
 function facts(rows, look) {
   const table = make("table", undefined, look);

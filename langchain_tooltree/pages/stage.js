@@ -33,6 +33,30 @@ function fit() {
   x0 = 20 + Math.max(0, (wide - width * size) / 2); y0 = 20 + Math.max(0, (high - height * size) / 2);
   draw();
 }
+// Shows all; where that would be too small to read, the beginning, which is at a height.
+function begin(y) {
+  fit();
+  if (size < 0.65) { size = 0.85; x0 = 20; y0 = stage.clientHeight / 2 - y * size; }
+}
+// Moves a box into view, with as much above and below it; from afar, into the middle.
+function intoView(x, y, wide, high) {
+  if (size < 0.45) { size = 0.8; x0 = stage.clientWidth / 2 - (x + wide / 2) * size; y0 = stage.clientHeight / 2 - y * size; return; }
+  const left = x0 + x * size, right = left + wide * size - stage.clientWidth;
+  const top = y0 + (y - high) * size, bottom = top + 2 * high * size - stage.clientHeight;
+  if (left < 10) x0 += 10 - left; else if (right > -10) x0 -= right + 10;
+  if (top < 10) y0 += 10 - top; else if (bottom > -10) y0 -= bottom + 10;
+}
+// Begins to paint anew; what part of the picture is seen.
+function wipe() {
+  waiting = false;
+  painted++;
+  pen.setTransform(pixels, 0, 0, pixels, 0, 0);
+  pen.clearRect(0, 0, stage.clientWidth, stage.clientHeight);
+  pen.translate(x0, y0);
+  pen.scale(size, size);
+  const left = -x0 / size, top = -y0 / size;
+  return { left, top, right: left + stage.clientWidth / size, bottom: top + stage.clientHeight / size };
+}
 function zoom(factor, x = stage.clientWidth / 2, y = stage.clientHeight / 2) {
   const now = Math.min(3, Math.max(0.03, size * factor));
   x0 = x - (x - x0) * (now / size); y0 = y - (y - y0) * (now / size); size = now;
