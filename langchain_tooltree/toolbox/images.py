@@ -41,7 +41,7 @@ TURNED = (5, 6, 7, 8)
 FORMATS = ("PNG", "JPEG", "GIF", "WEBP", "BMP", "TIFF")
 """What is opened: decoders that nobody needs are no way in."""
 
-FRAGMENT = re.compile(r"xywh=(\d{1,6}),(\d{1,6}),(\d{1,6}),(\d{1,6})&zoom=(\d{1,2})")
+FRAGMENT = re.compile(r"(\d{1,6}),(\d{1,6}),(\d{1,6}),(\d{1,6})&zoom=(\d{1,2})")
 SCALE = 1_000
 """Width and height of any image in the coordinates that a vision model is asked for."""
 
@@ -66,7 +66,8 @@ Region = tuple[int, int, int, int, int]
 def _opened(name: str, folder: str) -> tuple[Any, str, Region]:
     """The image of a file, not yet decoded, the file's name, and the region that is meant."""
     image_module = import_extra("PIL.Image", "toolbox", "images")
-    file, _, fragment = check_text("image", name, MAX_QUESTION).partition("#")
+    before, mark, fragment = check_text("image", name, MAX_QUESTION).rpartition("#xywh=")
+    file = before if mark else name
     path = inside(folder, file)
     try:
         image = image_module.open(path, formats=FORMATS)
@@ -79,7 +80,7 @@ def _opened(name: str, folder: str) -> tuple[Any, str, Region]:
         raise RefusedError(msg)
     with suppress(OSError, ValueError, SyntaxError):  # a damaged one
         width, height = (height, width) if image.getexif().get(274) in TURNED else (width, height)
-    if not fragment:
+    if not mark:
         return image, file, (0, 0, width, height, 1)
     found = FRAGMENT.fullmatch(fragment)
     if found is None:
@@ -133,7 +134,7 @@ def image_size(image: str, *, folder: str) -> str:
         image: A file of the folder, or a detail of one.
     """
     opened, file, (x, y, wide, high, zoom) = _opened(image, folder)
-    if "#" in image:
+    if file != image:
         return f"A detail of {file} at {x}, {y}: {wide} x {high} pixels, enlarged {zoom} times."
     taken = opened.getexif().get(306)  # DateTime
     frames = getattr(opened, "n_frames", 1)

@@ -188,7 +188,8 @@ WRONG = [
     ("image_size", {"image": "notes.md"}, "no image that can be opened"),
     ("crop_image", {"image": "flag.png", "x": 70, "y": 0, "width": 20, "height": 10}, "does not lie within"),
     ("zoom_image", {"image": "flag.png", "factor": 99}, "16 times at most"),
-    ("image_colours", {"image": "flag.png#here"}, "names no detail"),
+    ("image_colours", {"image": "flag.png#here"}, "Did you mean 'flag.png'?"),
+    ("image_colours", {"image": "flag.png#xywh=0,0"}, "names no detail"),
     ("image_colours", {"image": "flag.png#xywh=0,0,81,40&zoom=1"}, "lies outside"),
 ]
 
@@ -398,6 +399,13 @@ def test_images_are_seen_as_people_see_them(call, folder):
     assert "#ffffff 100%" in call("image_colours", image="clear.png")[0]
     assert "brightness 50%" in call("image_colours", image="grey.png")[0]
     assert "brightness 50%" in call("image_colours", image="scan.tif")[0]
+
+
+def test_the_name_of_an_image_may_have_the_mark_of_details(call, folder):
+    (folder / "flag #2.png").write_bytes((folder / "flag.png").read_bytes())
+    assert call("image_size", image="flag #2.png")[0] == "80 x 40 pixels, PNG, RGB"
+    detail, _ = call("zoom_image", image="flag #2.png", part="right")
+    assert "#ff0000 100%" in call("image_colours", image=detail)[0]
 
 
 def test_a_photo_is_sent_in_a_size_that_providers_take(call, folder):
