@@ -2,6 +2,7 @@
 
 import json
 import re
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,13 @@ def test_the_index_shows_each_notebook_with_its_title_and_picture():
 def test_each_recording_is_used_and_there():
     asked = {name for path in NOTEBOOKS for code in source(path, "code") for name in RECORDED.findall(code)}
     assert asked == {path.stem for path in COOKBOOK.glob("answers/*.jsonl")}
+
+
+def test_a_notebook_takes_what_the_package_has(notebook):
+    lines = "\n".join(source(notebook, "code"))
+    taken = re.findall(r"^\s*from (langchain_tooltree[\w.]*) import ([\w, ]+)", lines, re.MULTILINE)
+    there = [(import_module(module), name.split()[0]) for module, names in taken for name in names.split(",")]
+    assert [name for module, name in there if not hasattr(module, name)] == []
 
 
 def test_a_notebook_opens_with_what_one_has_at_its_end_and_a_picture(notebook):
