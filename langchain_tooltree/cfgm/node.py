@@ -55,12 +55,7 @@ class CFGMRecallNode(Runnable[Any, dict[str, str]]):
     """
 
     def __init__(
-        self,
-        memory: CFGMMemory,
-        *,
-        k: int = DEFAULT_K,
-        messages_key: str = "messages",
-        recalled_key: str = "recalled",
+        self, memory: CFGMMemory, *, k: int = DEFAULT_K, messages_key: str = "messages", recalled_key: str = "recalled"
     ) -> None:
         self.name = "CFGMRecallNode"
         if memory is None:

@@ -25,13 +25,6 @@ def notes_of(message: ChatMessage) -> Mapping[str, Any]:
     return notes if isinstance(notes, Mapping) else {}
 
 
-def with_notes(message: ChatMessage, notes: Mapping[str, Any]) -> ChatMessage:
-    """A copy of a message with these notes in place of those that it has."""
-    extras = message.get(EXTRAS)
-    kept = extras if isinstance(extras, Mapping) else {}
-    return {**message, EXTRAS: {**kept, "response_metadata": {**beside(message), NOTES: notes}}}
-
-
 def as_suggested(found: Iterable[tuple[str, float, int]]) -> list[dict[str, Any]]:
     """The note of how past runs went on: tools with their shares in [0, 1], and how many runs speak for each."""
     return [{"tool": tool, "share": round(share, 2), "runs": runs} for tool, share, runs in found]
@@ -44,7 +37,10 @@ def with_suggested(
     told: Any = suggested.get(None)
     for key, message in messages:
         if told and part_of(message) == "reply":
-            yield with_notes(message, {SUGGESTED: told, **notes_of(message)})
+            extras = message.get(EXTRAS)
+            noted = {**beside(message), NOTES: {SUGGESTED: told, **notes_of(message)}}
+            kept = extras if isinstance(extras, Mapping) else {}
+            yield {**message, EXTRAS: {**kept, "response_metadata": noted}}
             told = None
         else:
             yield message

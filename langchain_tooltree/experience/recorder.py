@@ -39,13 +39,7 @@ from langchain_tooltree.experience.recording import (
     messages_in,
     update_in,
 )
-from langchain_tooltree.experience.records import (
-    CAME_FROM,
-    ChatMessage,
-    opening_instructions,
-    part_of,
-    recalled_in,
-)
+from langchain_tooltree.experience.records import CAME_FROM, ChatMessage, opening_instructions, part_of, recalled_in
 from langchain_tooltree.experience.run_identity import OWN, OfferedTools, heard_as, one_of, run_id, tools_in
 from langchain_tooltree.experience.store import ExperienceStore
 from langchain_tooltree.experience.threads import MESSAGES_KEY

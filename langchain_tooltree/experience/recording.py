@@ -156,7 +156,9 @@ def together(
     # What was said before stands first, so the places of reflections in it are the same.
     advised = {ADVISED: earlier.metadata[ADVISED]} if earlier and ADVISED in earlier.metadata else {}
     chat = {key: as_chat(message) for key, message in said.items()}
-    told = {**_suggested_in(known), **(suggested or {})}
+    before = [None, *known][:-1]  # a suggestion is known by the message after which it was made
+    noted = ((key, notes_of(each).get(SUGGESTED)) for key, each in zip(before, known.values(), strict=True))
+    told = {**{key: each for key, each in noted if isinstance(each, list)}, **(suggested or {})}
     return Trajectory.from_chat(
         [*with_suggested(chat.items(), told)] if told else [*chat.values()],
         id=id,
@@ -167,13 +169,6 @@ def together(
         branches=[Branch(each.name, each.after, tuple(map(as_chat, each.messages.values()))) for each in spoken],
         metadata={**advised, **as_metadata({**offered, **(tools or {})})},
     )
-
-
-def _suggested_in(known: Mapping[Key, ChatMessage]) -> dict[Any, Sequence[Mapping[str, Any]]]:
-    """What was suggested in a record, by the message after which it was."""
-    before = [None, *known]
-    noted = ((key, notes_of(message).get(SUGGESTED)) for key, message in zip(before, known.values(), strict=False))
-    return {key: told for key, told in noted if isinstance(told, list)}
 
 
 def _continued(before: ThreadDialogue, branches: list[ThreadDialogue]) -> None:

@@ -58,12 +58,8 @@ def run_data(run: Record, longest: int) -> dict[str, Any]:
         "by": run.source or "",
         "from": one_line(run.came_from, MAX_LABEL),
         "reasons": shortened(run.reasons, longest),
-        "overruled": {
-            "success": replaced.get("success"),
-            "reasons": shortened(str(replaced.get("reasons") or ""), longest),
-        }
-        if replaced
-        else None,
+        "overruled": replaced
+        and {"success": replaced.get("success"), "reasons": shortened(str(replaced.get("reasons") or ""), longest)},
         "waits": [name for name in ("pending", "quarantined") if name in run.metadata],
         "attempt": one_line(str(run.metadata.get(ATTEMPT_OF) or ""), MAX_LABEL),
         "recalled": [one_line(each, MAX_LABEL) for each in recalled_in(run.metadata, "runs")],
@@ -108,10 +104,9 @@ def _shown(message: ChatMessage, longest: int) -> dict[str, Any]:
     added = added_to(around)
     content = without_added(message.get("content"), added)
     told: dict[str, Any] = {"part": part_of(message), "text": shortened(readable(content), longest)}
-    if calls := [_call(entry, longest) for entry in entries_in(message)]:
-        told["calls"] = calls
     anomaly = notes.get("anomaly")
     extra = {
+        "calls": [_call(entry, longest) for entry in entries_in(message)],
         "tool": one_line(str(message.get("name") or ""), MAX_LABEL),
         "failed": bool(message.get("error")),
         "added": [shortened(text, longest) for text in added],

@@ -386,10 +386,8 @@ class Experience:
             return
         noted = None if remembered is None else remembered["namespace"]
         store = self._store.within_config() if noted is None else self._store.resumed(noted)
-        recorder, task = (
-            RunRecorder(None, settle=self._settled, trying=self._shared.outage.trying),
-            (remembered or {}).get("first") or None,
-        )
+        recorder = RunRecorder(None, settle=self._settled, trying=self._shared.outage.trying)
+        task = (remembered or {}).get("first") or None
         yield from recorder.keeping(messages, current_runtime(), store, task=task, **options)
 
     def graph_here(self) -> Flow[SITGraph]:

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from itertools import accumulate
+from itertools import accumulate, islice
 from typing import Any
 
 from langchain_tooltree.cfgm.focus import LABEL as FOCUS
@@ -66,16 +66,12 @@ def page_of(learnt: Learnt) -> Flow[str]:
 def page_of_runs(name: str, runs: Sequence[Trajectory], left_out: int) -> str:
     """The runs of a file with their dialogues as one page; `left_out` is how many there are that are not shown."""
     entries = {run.id: entry_of(run, "") for run in runs}
-    latest = [*reversed(runs)]
     counts = Counter(entry.outcome for entry in entries.values())
+    judged = sum(counts[each] for each in JUDGED)
     data = {
         "name": f"File {one_line(name, MAX_LABEL)}",
-        "status": {
-            "runs": len(runs) + left_out,
-            "successes": counts["success"],
-            "judged": counts["success"] + counts["failure"],
-        },
-        "runs": _runs(latest, entries, {}),
+        "status": {"runs": len(runs) + left_out, "successes": counts["success"], "judged": judged},
+        "runs": _runs([*reversed(runs)], entries, {}),
         "left_out": left_out,
     }
     return page("experience.html", f"Runs: {one_line(name, MAX_LABEL)}", plain(data))
@@ -103,8 +99,7 @@ def _runs(
 
 
 def _tips(tips: Sequence[Tip], entries: Mapping[str, RunEntry]) -> list[dict[str, Any]]:
-    told = [tip.id for tip in credited(tips, entries)]
-    order = {tip: place for place, tip in enumerate(told)}
+    order = {tip.id: place for place, tip in enumerate(credited(tips, entries))}
     rows = []
     for tip in sorted(tips, key=lambda tip: order.get(tip.id, len(order)))[:MOST_TIPS]:
         after = [entry.outcome for entry in entries.values() if tip.id in entry.tips and entry.outcome in JUDGED]
@@ -132,29 +127,20 @@ def _why_retired(tip: Tip, entries: Mapping[str, RunEntry]) -> str:
 
 def _edges(graph: SITGraph) -> list[list[Any]]:
     edges = sorted(graph.to_networkx().edges(data=True), key=lambda edge: (-edge[2]["count"], *edge[:2]))
-    return [
-        [
-            one_line(source, MAX_LABEL) or "start",
-            one_line(target, MAX_LABEL),
-            round(figures["weight"], 3),
-            figures["count"],
-        ]
-        for source, target, figures in edges[:MOST_EDGES]
-    ]
+    named = ((one_line(source, MAX_LABEL) or "start", one_line(target, MAX_LABEL), of) for source, target, of in edges)
+    return [[source, target, round(of["weight"], 3), of["count"]] for source, target, of in islice(named, MOST_EDGES)]
 
 
 def to_table(learnt: Learnt, status: ExperienceStatus) -> str:
     """What there is in a namespace, in a few lines."""
-    share = status.agreement.share
-    agreed = (
-        "no person has labelled a run" if share is None else f"{share:.0%} of {status.agreement.count} labelled runs"
-    )
-    waiting = f"{status.pending} for a verdict, {status.quarantined} in quarantine"
+    share, agreed = status.agreement.share, "no person has labelled a run"
+    if share is not None:
+        agreed = f"{share:.0%} of {status.agreement.count} labelled runs"
     return html_table(
         {
             "Namespace": "/".join(learnt.place),
             "Runs": f"{status.runs}, of which {status.successes} succeeded, {status.judged - status.successes} failed",
-            "Waiting": waiting,
+            "Waiting": f"{status.pending} for a verdict, {status.quarantined} in quarantine",
             "In the graph": status.in_graph,
             "Tips": status.tips,
             "Verdict and people agree": agreed,

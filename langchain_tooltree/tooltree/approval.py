@@ -199,11 +199,7 @@ NOT_APPROVED = (
 
 
 def _request(
-    calls: Sequence[ToolCall],
-    said: Conversation,
-    metadata: Mapping[str, Any],
-    allowed: Sequence[str],
-    used: int = 0,
+    calls: Sequence[ToolCall], said: Conversation, metadata: Mapping[str, Any], allowed: Sequence[str], used: int = 0
 ) -> ReviewRequest:
     plan = fit_to_show(metadata)
     actions: list[dict[str, Any]] = []

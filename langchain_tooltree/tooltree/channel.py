@@ -199,10 +199,7 @@ _DONE, _CALLS, _MISSING = _KEYS = "done", "calls_maybe_needed", "missing"
 _FENCE = re.compile(r"^[^\S\n]*```.*$", re.MULTILINE)
 _RULE = re.compile(r"[^\S\n]*(?:-{3,}|\*{3,}|_{3,})")
 _TEMPLATE = re.compile(r"\W*todo\W*nothing\W*", re.IGNORECASE)
-_LINE = re.compile(
-    r"""(?:^[^\w\n]*|\{\s*["'“”]?)missing["'“”*_`]*[ \t]*[:=][ \t]*""",
-    re.IGNORECASE | re.MULTILINE,
-)
+_LINE = re.compile(r"""(?:^[^\w\n]*|\{\s*["'“”]?)missing["'“”*_`]*[ \t]*[:=][ \t]*""", re.IGNORECASE | re.MULTILINE)
 """The short form where it is no JSON, and is the very end: a line of words, or an object without quotes."""
 _VALUE, _END = re.compile(r"[^\n{}]*"), re.compile(r"\}?[\s*`.)\]]*\Z")
 
@@ -466,10 +463,7 @@ def _assessment(name: str, observed: bool) -> dict[str, Any]:  # noqa: FBT001 - 
         if observed or field != "last_result"
     }
     parameters = {"type": "object", "properties": properties, "required": [*properties]}
-    return {
-        "type": "function",
-        "function": {"name": name, "description": ASSESS_DESCRIPTION, "parameters": parameters},
-    }
+    return {"type": "function", "function": {"name": name, "description": ASSESS_DESCRIPTION, "parameters": parameters}}
 
 
 def hidden_prompt(template: str, show: str, hidden: Sequence[str]) -> str:

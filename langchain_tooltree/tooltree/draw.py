@@ -13,11 +13,7 @@ from langchain_tooltree.tooltree.search import Call
 if TYPE_CHECKING:
     from rich.tree import Tree as TerminalTree
 
-REASONS = {
-    "pre_evaluation": "pruned before",
-    "top_k": "pruned before: not in top k",
-    "post_evaluation": "pruned after",
-}
+REASONS = {"pre_evaluation": "pruned before", "top_k": "pruned before: not in top k", "post_evaluation": "pruned after"}
 """Why a node was pruned, for people."""
 
 MAX_LABEL = 60

@@ -276,10 +276,7 @@ def _decided(message: AIMessage, decisions: Mapping[int, Mapping[str, Any]]) -> 
 
 
 def _carry_out(
-    message: AIMessage,
-    calls: list[ToolCall],
-    open_calls: Collection[int],
-    decisions: Mapping[int, Mapping[str, Any]],
+    message: AIMessage, calls: list[ToolCall], open_calls: Collection[int], decisions: Mapping[int, Mapping[str, Any]]
 ) -> list[BaseMessage]:
     """The decisions, by position of the call in the message that makes it, as messages.
 

@@ -81,9 +81,7 @@ class TreeSearch:
         self.problems: list[str] = []  # what made questions to proposer or judge fail, each cause once
         self.stop_reason: StopReason | None = None  # `None` while the search goes on
         self._scheduler = Scheduler(
-            self.budget,
-            proposer_calls=1 + (tools if config.proposals == "per_tool" else 1),
-            judge_calls=judge_calls,
+            self.budget, proposer_calls=1 + (tools if config.proposals == "per_tool" else 1), judge_calls=judge_calls
         )
         self._fused = config.pre_evaluation == "fused"
         self._by_posterior = config.selection == "posterior"
@@ -346,13 +344,7 @@ class TreeSearch:
         return (added[0] if added else None), repeated
 
     def _weigh(
-        self,
-        posterior: PathPosterior,
-        state: Node,
-        candidates: Sequence[Node],
-        prior: Prior,
-        *,
-        own_step: bool,
+        self, posterior: PathPosterior, state: Node, candidates: Sequence[Node], prior: Prior, *, own_step: bool
     ) -> None:
         """Take in what past runs say of a state and of the calls offered there.
 
