@@ -36,8 +36,6 @@ from langchain_tooltree.tooltree.tree_svg import to_svg
 
 T = TypeVar("T")
 
-WAITS = "The plan waits for approval."
-
 SHOWN = 40
 """Rows of a table: about a screen."""
 
@@ -192,8 +190,10 @@ def _print_found(found: Mapping[str, Any], terminal: Terminal) -> None:
 def print_search(found: Mapping[str, Any], terminal: Terminal, *, title: str = "") -> None:
     """Show tree, answer and cost of a search, as plain data. What is damaged raises before anything is printed."""
     tree, costs, recovery = to_rich(found), _cost_table(found), _recovery(found)
-    none_yet = "It had not ended when this was written." if found["stop_reason"] == SEARCHING else WAITS
-    answer = _answer(found) or none_yet
+    going_on = found["stop_reason"] == SEARCHING
+    answer = _answer(found) or (
+        "It had not ended when this was written." if going_on else "The plan waits for approval."
+    )
     if title:
         terminal.print(title, style="bold", markup=False)
     terminal.print(tree)

@@ -112,9 +112,8 @@ def _lacks(kind: str, name: str) -> str:
 
 def _missing(entry: Entry, kind: str, name: str) -> Exception:
     if kind == "package":
-        return MissingExtraError(
-            f"{entry.name} needs {name}, which is not installed: pip install 'langchain-tooltree[toolbox]'", name=name
-        )
+        msg = f"{entry.name} needs {name}, which is not installed: pip install 'langchain-tooltree[toolbox]'"
+        return MissingExtraError(msg, name=name)
     if kind == "program":
         return MissingExtraError(f"{entry.name} needs the program {name}; install it with your system's packages.")
     return ConfigurationError(f"{entry.name} needs {name}: toolbox({entry.name!r}, {name.replace('=', '=...')}).")
