@@ -84,20 +84,24 @@ def hints(suggestions: Iterable[Mapping[str, Any]], *, reads: Collection[str] = 
 
     `reads` are the tools known to change nothing, as for `hint_line`.
     """
-    given = {each["tool"]: each for each in suggestions}
-    options = [
-        _Option(tool, each["score"], _counted(each["support"], "run"))
-        for tool, each in given.items()
-        if _is_supported(tool, each["support"], reads)
-    ]
-    told = _worth_saying(options, len(given))
-    if not told:
+    if not (told := told_of(suggestions, reads=reads)):
         return ""
-    evidence = ((option.name, given[option.name]["evidence"][:1]) for option in told)
+    evidence = ((each["tool"], each["evidence"][:1]) for each in told)
     seen = [(tool, each["summary"]) for tool, states in evidence for each in states if each["summary"]]
     quotes = [f'{_quoted(tool)} came next when: "{_quoted(summary)}"' for tool, summary in seen]
-    text = DEFAULT_HINTS_PROMPT.format(hints="\n".join([_line(told), *quotes]))
+    text = DEFAULT_HINTS_PROMPT.format(hints="\n".join([_line([*map(_option, told)]), *quotes]))
     return as_reference(text, source="next tools")
+
+
+def told_of(suggestions: Iterable[Mapping[str, Any]], *, reads: Collection[str] = ()) -> list[Mapping[str, Any]]:
+    """The suggestions, as plain data, that `hints` says in words, best first."""
+    given = {each["tool"]: each for each in suggestions}
+    options = [_option(each) for tool, each in given.items() if _is_supported(tool, each["support"], reads)]
+    return [given[each.name] for each in _worth_saying(options, len(given))]
+
+
+def _option(suggestion: Mapping[str, Any]) -> _Option:
+    return _Option(suggestion["tool"], suggestion["score"], _counted(suggestion["support"], "run"))
 
 
 def _is_supported(tool: str, runs: int, reads: Collection[str]) -> bool:

@@ -154,7 +154,9 @@ class SITGraphMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         text = hints((each.to_dict() for each in suggestions), reads=self._reads)
         if not text:
             return request, []
-        return request.override(system_message=extended(request.system_message, text)), figures_of(suggestions)
+        return request.override(system_message=extended(request.system_message, text)), figures_of(
+            suggestions, reads=self._reads
+        )
 
     _ahinted = async_twin(_hinted)
 

@@ -1,7 +1,7 @@
 """Suggestions for a running conversation: as a LangGraph node, and as text at the end of a system prompt."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
@@ -11,7 +11,7 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError, check_count
 from langchain_tooltree.experience.guide import Learner
-from langchain_tooltree.experience.hints import SECOND_HINT, hints
+from langchain_tooltree.experience.hints import hints, told_of
 from langchain_tooltree.experience.notes import as_suggested
 from langchain_tooltree.experience.recorder import hear_suggested
 from langchain_tooltree.experience.run_identity import GivenTools, names_of
@@ -40,10 +40,10 @@ def with_suggestions(
     return [extended(system, text), *messages[0 if system is None else 1 :]]
 
 
-def figures_of(suggestions: Sequence[Suggestion]) -> list[dict[str, Any]]:
-    """Suggestions as they are noted in a record: without the words of other runs, which are erased with these."""
-    told = (each for each in suggestions if each.score >= SECOND_HINT)
-    return as_suggested((each.tool, each.score, each.support) for each in told)
+def figures_of(suggestions: Sequence[Suggestion], *, reads: Collection[str] = ()) -> list[dict[str, Any]]:
+    """What is told of suggestions as it is noted in a record: without the words of other runs, erased with these."""
+    told = told_of(map(plain, suggestions), reads=reads)
+    return as_suggested((each["tool"], each["score"], each["support"]) for each in told)
 
 
 DEFAULT_K = 2  # tools that are suggested, as in the paper
@@ -161,8 +161,8 @@ class SITGraphNode(Runnable[Any, dict[str, list[dict[str, Any]]]]):
         """
         said = Conversation.of(input, self._messages_key)
         suggestions = yield from self._suggester.suggest(said, allowed=self._tools, writer=current_writer())
-        if hints(map(plain, suggestions)):  # as `with_suggestions` has it
-            hear_suggested(figures_of(suggestions))
+        if told := figures_of(suggestions):  # as `with_suggestions` has it
+            hear_suggested(told)
         return {self._suggestions_key: [suggestion.to_dict() for suggestion in suggestions]}
 
     ainvoke = async_twin(invoke)  # type: ignore[arg-type] # mypy takes `self` from the declaration in Runnable

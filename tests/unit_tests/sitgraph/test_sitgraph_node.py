@@ -32,6 +32,7 @@ from langchain_tooltree import (
     ExperienceStore,
     SITGraph,
     SITGraphNode,
+    Trajectory,
     TrajectoryRecorder,
     create_summarize_state_tool,
     with_suggestions,
@@ -146,6 +147,19 @@ def test_a_conversation_whose_messages_have_no_ids_stays_one_record_where_someth
     (run,) = kept.trajectories()
     assert [message["role"] for message in run.messages] == ["user", "assistant"] * 2
     assert repr(run.messages).count("'suggested'") == 2
+
+
+def test_a_write_of_a_single_run_is_neither_told_nor_noted():
+    kept, model = ExperienceStore(InMemoryStore()), ScriptedChatModel(replies=["Hm."])
+    dialogues = [dialogue(ASKED["messages"][0][1], calling(name)) for name in ("find_reader",) * 2 + ("renew_loan",)]
+    sit_graph = SITGraph.from_trajectories(
+        Trajectory.from_messages(each, id=f"{place}", success=True) for place, each in enumerate(dialogues)
+    )
+    after(model, TOOLS, sit_graph).compile().invoke(ASKED, {"callbacks": [TrajectoryRecorder(kept)]})
+
+    assert ("find_reader" in model.calls[0][0].text, "renew_loan" in model.calls[0][0].text) == (True, False)
+    (run,) = kept.trajectories()
+    assert ("find_reader" in repr(run.messages), "renew_loan" in repr(run.messages)) == (True, False)
 
 
 @pytest.mark.parametrize("state", [{"messages": KNOWN}, Record(KNOWN), Model(messages=KNOWN), KNOWN], ids=type)
