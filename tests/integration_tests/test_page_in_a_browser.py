@@ -237,6 +237,7 @@ def test_every_control_has_a_name_and_can_be_reached(browser: Browser, story: Pa
     assert {("slider", "Step"), ("application", "Search tree"), ("button", "Larger")} <= names_of_controls(browser)
     assert {"find", "fold", "unfold", "out", "in", "fit", "tree", "play", "when"} <= reached_by_tab(browser)
     assert browser.run(f"{WALK}(0, select, () => selected, [{ARROWS}])") == 8
+    assert browser.run("document.querySelector('main').contains(stage)")
     browser.open(tools_graph)
     names = {("slider", "Edges drawn"), ("application", "Tool graph"), ("searchbox", "Edges of tools with this name")}
     assert names <= names_of_controls(browser)
