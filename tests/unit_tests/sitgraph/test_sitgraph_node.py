@@ -151,7 +151,8 @@ def test_a_conversation_whose_messages_have_no_ids_stays_one_record_where_someth
 
 def test_a_write_of_a_single_run_is_neither_told_nor_noted():
     kept, model = ExperienceStore(InMemoryStore()), ScriptedChatModel(replies=["Hm."])
-    dialogues = [dialogue(ASKED["messages"][0][1], calling(name)) for name in ("find_reader",) * 2 + ("renew_loan",)]
+    called = ("find_reader", "find_reader", "renew_loan", "reserve_book")
+    dialogues = [dialogue(ASKED["messages"][0][1], calling(name)) for name in called]
     sit_graph = SITGraph.from_trajectories(
         Trajectory.from_messages(each, id=f"{place}", success=True) for place, each in enumerate(dialogues)
     )
