@@ -123,7 +123,8 @@ def import_extra(module: str, extra: str, user: str) -> types.ModuleType:
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """A question for the end of a message: which known name was meant; empty where none is like the one that came."""
-    nearest = get_close_matches(name, known, n=1)
+    known = list(known)
+    nearest = [each for each in known if each.casefold() == name.casefold()] or get_close_matches(name, known, n=1)
     return f" Did you mean {nearest[0]!r}?" if nearest else ""
 
 

@@ -10,7 +10,16 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 from langchain_tooltree.errors import import_extra
-from langchain_tooltree.toolbox.entries import MAX_FILE, MAX_RESULT, RefusedError, check_text, entry, inside, names_in
+from langchain_tooltree.toolbox.entries import (
+    MAX_FILE,
+    MAX_RESULT,
+    NAMED,
+    RefusedError,
+    check_text,
+    entry,
+    inside,
+    names_in,
+)
 
 MAX_PAGES = 500
 """Pages of a PDF that are read."""
@@ -23,9 +32,6 @@ MAX_LISTED = 300
 
 MAX_PLAIN = 20_000_000
 """Characters of a text file that is read."""
-
-NAMED = 10
-"""Files that could not be read and are named."""
 
 LINE = 200
 """Characters of a line around a hit."""

@@ -34,6 +34,9 @@ MAX_REFUSAL = 2_000
 MAX_FILES = 2_000
 """Files of a folder that are looked at."""
 
+NAMED = 10
+"""Files that a refusal names."""
+
 DOMAINS = ("maths", "units", "tables", "text", "documents", "images", "knowledge")
 """The domains, each a module of this folder."""
 
@@ -172,7 +175,10 @@ def inside(folder: str, name: str) -> Path:
         path = (root / name).resolve(strict=True)
         about = path.stat()
     except (OSError, RuntimeError) as error:  # a loop of links is a RuntimeError in Python 3.11 and 3.12
-        msg = f"There is no file {name!r} in the folder.{did_you_mean(name, names_in(folder))}"
+        names = names_in(folder)
+        more = f" and {len(names) - NAMED:,} more, which list_files names" if len(names) > NAMED else ""
+        there = f" There are: {', '.join(names[:NAMED]) or 'none'}{more}."
+        msg = f"There is no file {name!r} in the folder.{did_you_mean(name, names) or there}"
         raise RefusedError(msg) from error
     if not path.is_relative_to(root) or any(part.startswith(".") for part in path.relative_to(root).parts):
         msg = f"{name!r} leads out of the folder."

@@ -1,5 +1,6 @@
 """Tables: SQL over CSV, Parquet and JSON files of the folder, in memory, by duckdb."""
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -54,7 +55,7 @@ def _loaded(files: list[str], folder: str) -> Iterator[tuple[Any, dict[str, str]
                 if folded[file.lower()] == files.count(file):  # to SQL, A.csv is a.csv
                     database.execute(f'CREATE VIEW "{quoted}" AS FROM "{name}"')
             except duckdb.Error as error:
-                msg = f"{file!r} cannot be read as a table: {str(error).replace(plain[0], file)[:300]}"
+                msg = f"{file!r} cannot be read as a table: {_without_advice(error).replace(plain[0], file)[:300]}"
                 raise RefusedError(msg) from error
         for setting in LOCKS:
             database.execute(f"SET {setting}")
@@ -156,10 +157,24 @@ def query_tables(sql: str, files: list[str], *, folder: str) -> str:
             # A PIVOT that looks its columns up is several statements, of which only a SELECT can stand in parentheses.
             return _written(database.sql(sql if kind == kinds.SELECT else f"FROM ({sql.rstrip().rstrip(';')}\n)"))
         except duckdb.Error as error:
-            meant = next((did_you_mean(word, names) for word in sql.split() if did_you_mean(word, names)), "")
             hint = " A query opens no files: name the tables." if isinstance(error, duckdb.PermissionException) else ""
-            msg = f"{str(error)[:800]}{hint} Tables: {', '.join(names)}.{meant}"
+            said, meant = _without_advice(error), ""
+            if missing := re.search(r'Table with name (.+?) does not exist|Cannot access file "(.+?)"', said):
+                others = {_table_name(Path(each), {}): each for each in _tables(folder) if each not in files}
+                name = missing[1] or missing[2]
+                file = name if name in others.values() else others.get(name.lower())
+                meant = f" Add {file!r} to files." if file else did_you_mean(name, names)
+                said = re.sub(r"\n*Did you mean .*", "", said)  # which may be a table of the database's own
+            msg = f"{said[:800]}{hint} Tables: {', '.join(names)}.{meant}"
             raise RefusedError(msg) from error
+
+
+def _without_advice(error: Exception) -> str:
+    """What the database says, without settings that are locked here."""
+    said = str(error)
+    if said.startswith("Out of Memory"):
+        said = f"{said.splitlines()[0]}. Ask for less: filter or aggregate first, with fewer columns or files."
+    return said
 
 
 def _written(result: Any) -> str:

@@ -23,7 +23,7 @@ MOST_FREQUENT = 10
 
 FREQUENT_WORDS = {
     "English": "the of and to in is that it was for on with as be this are not have from you",
-    "German": "der die und das ist nicht ein eine zu den mit von auf für im dem sich auch wir ich",
+    "German": "der die und das ist nicht ein eine zu den mit von auf für im dem sich auch wir ich es wie er sie du",
     "French": "le la les et des est une un dans que pour pas qui sur avec ce il elle au nous",
     "Spanish": "el la los las y de que en un una es por con para no se del su más como",
     "Italian": "il di che è la e un una per non sono con del della gli le si da anche come",
@@ -38,6 +38,9 @@ FREQUENT_WORDS = {
     "Russian": "и в не на что он я с как это по но она к у из за то все так",
     "Ukrainian": "і в не на що він я з як це та але вона до у із за то всі так",
 }
+SURE = 3
+"""How many more frequent words of a language than of the next one leave no doubt to speak of."""
+
 SCRIPTS = {
     each.upper(): each for each in ("Greek", "Hebrew", "Arabic", "Thai", "Tamil", "Bengali", "Georgian", "Armenian")
 }
@@ -140,7 +143,11 @@ def guess_language(text: str) -> str:
     (best, most), (other, next_most) = Counter(scores).most_common(2)
     if most == 0:
         return f"Unknown: no frequent word of a known language occurs. The script is {script.lower()}."
-    return best if most > next_most else f"{best} or {other}: the text is too short to tell."
+    if most == next_most:
+        return f"{best} or {other}: the text is too short to tell."
+    rival = f" and {next_most} of {other}" if next_most else ""
+    doubt = f", but the text is too short to be sure: it has {most} frequent words of {best}{rival}."
+    return best if most - next_most >= SURE else f"Probably {best}{doubt}"
 
 
 @entry("text", {"text": "The meeting was moved to Friday because the room is taken.", "words": 10}, bounded=False)

@@ -4,11 +4,12 @@ import math
 import re
 from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
+from difflib import get_close_matches
 from functools import cache
 from typing import Any, cast
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
-from langchain_tooltree.errors import did_you_mean, import_extra
+from langchain_tooltree.errors import import_extra
 from langchain_tooltree.toolbox.entries import RefusedError, check_text, entry
 
 MAX_UNIT = 100
@@ -16,6 +17,9 @@ MAX_UNIT = 100
 
 DIGITS = 10
 """Digits of a value before and after: definitions of units have as many."""
+
+DEGREES = {"C": "degC", "F": "degF"}
+"""What models mean by the signs of coulomb and farad."""
 
 PIECES = ("years", "months", "weeks", "days", "hours", "minutes", "seconds")
 MAX_AMOUNT = 1_000_000
@@ -30,14 +34,16 @@ def _registry() -> Any:
 def _unit(text: str) -> Any:
     """A unit, from names, * / ** and whole numbers alone, so that its parser is given nothing to compute at length."""
     check_text("A unit", text, MAX_UNIT)
-    if re.search(r"\d{3}|\d\s*(\*\*|\^)", text):  # neither large numbers nor powers of powers
-        msg = f"{text!r} is no unit. Write names and powers, such as km/h or kg*m**2."
+    if re.search(r"\d{3}|/\s*\d|\d\s*(\*\*|\^)", text):  # neither numbers of their own nor powers of powers
+        msg = f"{text!r} is no unit. Write names and powers, such as km/h or kg*m**2, and put numbers into the value: "
+        msg += "8 l/100km is 0.08 l/km."
         raise RefusedError(msg)
     if re.search(r"\btons?\b", text):
         msg = (
             f"{text!r} can be read in three ways. Write metric_ton (1000 kg), short_ton (907 kg) or long_ton (1016 kg)."
         )
         raise RefusedError(msg)
+    text = re.sub(r"\b([A-Za-z]+)([23])\b", r"\1**\2", text)  # as m2 and kg/m3
     try:
         registry, lower = _registry(), text.lower()  # as models write Celsius and KM
         return registry.Unit(lower if lower.isidentifier() and text not in registry and lower in registry else text)
@@ -64,8 +70,21 @@ def convert_units(value: float, unit: str, to: str) -> str:
     source, target = _unit(unit), _unit(to)
     if source.dimensionality != target.dimensionality:
         msg = f"{unit} measures {source.dimensionality}, and {to} measures {target.dimensionality}."
+        taken = {each: each_unit for each, each_unit in ((unit, source), (to, target)) if each in DEGREES}
+        if taken:
+            here = " and ".join(f"{each} is the {each_unit}" for each, each_unit in taken.items())
+            msg += f" Here {here}. Did you mean {', '.join(DEGREES[each] for each in taken)}?"
+        elif source.dimensionality == (1 / target).dimensionality:
+            msg += f" One is the reciprocal of the other: convert 1/value, in 1/({unit})."
         raise RefusedError(msg)
-    converted = _registry().Quantity(value, source).to(target).magnitude
+    registry = _registry()
+    if source.dimensionality == registry.kelvin.dimensionality and "delta_" not in f"{source}{target}":
+        zero = registry.Quantity(0, registry.kelvin).to(source).magnitude
+        if value < zero - 1e-9:  # of rounding
+            msg = f"{value:.{DIGITS}g} {unit} lies below absolute zero, {zero:.{DIGITS}g} {unit}. "
+            msg += "Write a difference of temperatures with delta_degC or delta_degF."
+            raise RefusedError(msg)
+    converted = registry.Quantity(value, source).to(target).magnitude
     if not (math.isfinite(value) and math.isfinite(converted)):
         msg = "The value is too large, or no number."
         raise RefusedError(msg)
@@ -178,9 +197,22 @@ def convert_time_zone(moment: str, zone: str, to: str) -> str:
 
 
 def _zone(name: str) -> ZoneInfo:
+    """The zone of this name; an abbreviation is refused, as several places share it and it is in none all the year."""
+    zones = sorted(each for each in available_timezones() if re.search("[a-z]", each) and not each.startswith("Etc/"))
+    places = {_spoken(each.rpartition("/")[2]): each for each in reversed(zones)}
+    places |= {_spoken(each): each for each in zones}
+    if re.fullmatch("[A-Za-z]{3,4}", name) and name not in {"UTC", "GMT"} and _spoken(name) not in places:
+        msg = f"{name!r} is no time zone: an abbreviation can mean several. Name a place, such as America/New_York."
+        raise RefusedError(msg)
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        meant = did_you_mean(name, available_timezones())
+        nearest = get_close_matches(_spoken(name), places, n=1, cutoff=0.8)
+        meant = f" Did you mean {places[nearest[0]]!r}?" if nearest else ""
         msg = f"{name!r} is no time zone. Write it as Europe/Berlin or UTC.{meant}"
         raise RefusedError(msg) from error
+
+
+def _spoken(name: str) -> str:
+    """A zone or a city as people write it."""
+    return re.sub(r"[_\s]+", " ", name).strip().casefold()

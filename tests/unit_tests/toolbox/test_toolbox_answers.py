@@ -49,6 +49,10 @@ ANSWERS = [
     ("convert_units", {"value": 26.2, "unit": "mile", "to": "km"}, "42.1648128 km"),
     ("convert_units", {"value": 100, "unit": "degC", "to": "degF"}, "212 degF"),
     ("convert_units", {"value": 123456789, "unit": "m", "to": "km"}, "123456789 m = 123456.789 km"),
+    ("convert_units", {"value": 3, "unit": "kg/m3", "to": "g/m^3"}, "3 kg/m3 = 3000 g/m^3"),
+    ("convert_units", {"value": 2, "unit": "km2", "to": "m**2"}, "2 km2 = 2000000 m**2"),
+    ("convert_units", {"value": -459.67, "unit": "degF", "to": "K"}, "= 0 K"),
+    ("convert_units", {"value": -5, "unit": "delta_degC", "to": "delta_degF"}, "-9 delta_degF"),
     ("convert_units", {"value": 5, "unit": "Celsius", "to": "Fahrenheit"}, "41 Fahrenheit"),
     ("time_between", {"start": "2026-03-01", "end": "2026-12-24"}, "298 days"),
     ("time_between", {"start": "31/12/2026", "end": "March 1 2027"}, "60 days"),
@@ -105,6 +109,7 @@ ANSWERS = [
     ("count_words", {"text": "notes.md"}, "11 words"),
     ("count_words", {"text": "Read notes.md"}, "3 words"),
     ("compare_texts", {"old": "notes.md", "new": "# Leave\n\nAnnual leave is 28 days."}, "-## Sick leave"),
+    ("guess_language", {"text": "hallo wie geht es dir"}, "Probably German, but the text is too short to be sure"),
     ("guess_language", {"text": "Das ist nicht der Weg zu dem Haus."}, "German"),
     ("guess_language", {"text": "Где находится вокзал и как это по пути?"}, "Russian"),
     ("guess_language", {"text": "東京は日本の首都です。"}, "Japanese"),
@@ -153,6 +158,14 @@ WRONG = [
     ("statistics", {"numbers": [1.0] * 100_001}, "got 100,001"),
     ("convert_units", {"value": 1, "unit": "kg", "to": "m"}, "kg measures [mass]"),
     ("convert_units", {"value": 1, "unit": "EUR", "to": "USD"}, "no unit that is known"),
+    (
+        "convert_units",
+        {"value": 20, "unit": "C", "to": "F"},
+        "Here C is the coulomb and F is the farad. Did you mean deg",
+    ),
+    ("convert_units", {"value": 1, "unit": "l/km", "to": "km/l"}, "the reciprocal of the other"),
+    ("convert_units", {"value": 8, "unit": "l/100km", "to": "l/km"}, "8 l/100km is 0.08 l/km"),
+    ("convert_units", {"value": -300, "unit": "degC", "to": "K"}, "below absolute zero, -273.15 degC"),
     ("convert_units", {"value": 1, "unit": "ton", "to": "kg"}, "Write metric_ton"),
     ("time_between", {"start": "March", "end": "2026-01-01"}, "lacks its day"),
     ("time_between", {"start": "2026-01-01T10:00Z", "end": "2026-01-01"}, "has a time zone"),
@@ -171,7 +184,22 @@ WRONG = [
         {"moment": "2026-01-01", "zone": "Europe/Berln", "to": "UTC"},
         "Did you mean 'Europe/Berlin'",
     ),
-    ("query_tables", {"sql": "SELECT * FROM sale", "files": ["sales.csv"]}, "Did you mean 'sales'"),
+    *(
+        ("convert_time_zone", {"moment": "2026-07-01 12:30", "zone": zone, "to": "UTC"}, "Name a place, such as Am")
+        for zone in ("EST", "MST", "CET", "PST", "IST", "cest")
+    ),
+    *(
+        ("convert_time_zone", {"moment": "2026-07-01", "zone": zone, "to": "UTC"}, f"Did you mean '{place}'?")
+        for zone, place in (("New York", "America/New_York"), ("berlin", "Europe/Berlin"), ("Oslo", "Europe/Oslo"))
+    ),
+    (
+        "query_tables",
+        {"sql": "SELECT * FROM sale", "files": ["sales.csv"]},
+        "exist! Tables: sales. Did you mean 'sales'",
+    ),
+    ("query_tables", {"sql": "FROM staff", "files": ["sales.csv"]}, "exist! Tables: sales. Add 'staff.json' to files."),
+    ("query_tables", {"sql": "FROM 'staff.json'", "files": ["sales.csv"]}, "Add 'staff.json' to files."),
+    ("query_tables", {"sql": "SELEC * FROM sales", "files": ["sales.csv"]}, "^^^^^ Tables: sales."),
     ("query_tables", {"sql": "FROM read_csv('sales.csv')", "files": ["sales.csv"]}, "name the tables. Tables: sales."),
     ("query_tables", {"sql": "CREATE TABLE t AS PIVOT sales ON region", "files": ["sales.csv"]}, "syntax error"),
     ("query_tables", {"sql": "SELECT 1", "files": []}, "There are: sales.csv, staff.json"),
@@ -182,6 +210,8 @@ WRONG = [
     ("count_words", {"text": "../outside.txt"}, "is not a name in the folder"),
     ("compare_texts", {"old": "a\n" * 5_001, "new": "b"}, "At most 5,000 lines"),
     ("outline_document", {"file": "flag.png"}, "is no text"),
+    ("read_document", {"file": "NOTES.MD"}, "Did you mean 'notes.md'?"),
+    ("read_document", {"file": "xyz"}, "There is no file 'xyz' in the folder. There are: "),
     ("read_document", {"file": "reprt.pdf"}, "Did you mean 'report.pdf'"),
     ("read_document", {"file": "flag.png"}, "is no text"),
     ("search_documents", {"words": " "}, "at least one word"),

@@ -184,6 +184,8 @@ def test_the_memory_of_a_query_is_bounded(call):
     content, refused = call("query_tables", sql="SELECT list(range(1000000000))", files=["sales.csv"])
     assert refused
     assert "Out of Memory" in content
+    assert "SET" not in content
+    assert "Ask for less" in content
 
 
 def test_rows_and_cells_of_a_result_are_bounded(call):
