@@ -2,7 +2,7 @@
 
 import logging
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,14 +46,22 @@ class Toolbox(ToolLibrary):
         self.effects: dict[str, str] = dict.fromkeys(self.names, "read")
         self.left_out = dict(left_out)
 
+    def __repr__(self) -> str:
+        return f"{super().__repr__()[:-1]}, {len(self.left_out)} left out>"
 
-def chosen(wanted: Iterable[str], settings: dict[str, Any]) -> Toolbox:
+
+def chosen(wanted: Sequence[Any], settings: dict[str, Any]) -> Toolbox:
     """The tools of domains and of these names; see `toolbox`."""
     entries = all_entries()
     settings = _checked(settings)
     usable: dict[str, Entry] = {}
     left_out: dict[str, str] = {}
-    for each in list(wanted) or DOMAINS:
+    for each in wanted or DOMAINS:
+        if not isinstance(each, str):
+            names = each if isinstance(each, list | tuple | set | frozenset) else ("maths", "units")
+            right = ", ".join(f'"{name}"' for name in names)
+            msg = f"toolbox() takes names one by one, got {each!r}. Write toolbox({right})."
+            raise ConfigurationError(msg)
         word = ALSO.get(each, each)
         if word not in (*DOMAINS, *entries):
             meant = did_you_mean(word, (*DOMAINS, *entries))

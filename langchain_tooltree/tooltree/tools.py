@@ -157,6 +157,10 @@ class ToolLibrary(Sequence[BaseTool]):
         self.names = tuple(self.by_name)
         self._characters: dict[str, int] = {}
 
+    def __repr__(self) -> str:
+        domains = dict.fromkeys(domain for card in self._cards.values() for domain in card.domains)
+        return f"<{type(self).__name__}: {len(self)} tools{' of ' * bool(domains)}{', '.join(domains)}>"
+
     def __len__(self) -> int:
         return len(self.by_name)
 

@@ -1,6 +1,7 @@
 """The toolbox: what is chosen, what is left out, and that each tool is one that any host understands."""
 
 import logging
+from pathlib import Path
 
 import pytest
 from langchain_tests.unit_tests import ToolsUnitTests
@@ -13,6 +14,7 @@ from tests.internals.toolbox import all_entries
 from tests.unit_tests.toolbox.conftest import SERVICES
 
 NAMES = list(all_entries())
+GUIDE = Path(__file__).parents[3] / "cookbook" / "docs" / "how-to" / "toolbox.md"
 
 
 @pytest.fixture(scope="module")
@@ -69,6 +71,27 @@ def test_an_unknown_domain_is_refused_with_the_nearest():
         toolbox("txt")
     with pytest.raises(ConfigurationError, match="Did you mean 'calculator'"):
         toolbox("maths", "calculater")
+    with pytest.raises(ConfigurationError, match=r'Write toolbox\("maths", "units"\)'):
+        toolbox(["maths", "units"])
+
+
+def test_a_library_says_what_it_is():
+    assert repr(toolbox("text", "units")) == "<Toolbox: 8 tools of text, units, 1 left out>"
+    assert repr(ToolLibrary([abs_of])) == "<ToolLibrary: 1 tools>"
+
+
+def abs_of(number: float) -> float:
+    """A number without its sign."""
+    return abs(number)
+
+
+def test_the_guide_names_the_arguments_of_each_tool(everything):
+    said = GUIDE.read_text()
+    for name in NAMES:
+        schema = everything.card(name).input_schema
+        need = [key for key in schema["properties"] if key in schema.get("required", ())]
+        may = [f"{key}={each.get('default')!r}" for key, each in schema["properties"].items() if key not in need]
+        assert f"`{name}({', '.join([*need, *may])})`" in said
 
 
 def test_what_lacks_something_is_left_out_and_said_once(caplog):
