@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
+from http.client import HTTP_PORT
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -44,8 +45,12 @@ class PageServer(ThreadingHTTPServer):
         super().__init__((LOOPBACK, port), _Asked)
         self.find = find
         self.address = f"http://{LOOPBACK}:{self.server_port}/"
-        # A page elsewhere can have its own name stand for this address: then the browser tells that name.
-        self.names = {f"{name}:{self.server_port}" for name in (LOOPBACK, "localhost")}
+
+    @property
+    def names(self) -> set[str]:
+        """What it may be called: a page elsewhere can have its own name stand for this address, which browsers tell."""
+        ports = (f":{self.server_port}", *[""] * (self.server_port == HTTP_PORT))  # browsers leave that one out
+        return {f"{name}{port}" for name in (LOOPBACK, "localhost") for port in ports}
 
     def handle_error(self, *asked: Any) -> None:
         """Tell what went wrong, but not that a browser has gone."""

@@ -195,6 +195,12 @@ def test_another_name_of_the_server_is_refused(viewer: Viewer, host: str) -> Non
     assert viewer.ask(Host=f"LocalHost:{viewer.port}")[0] == 200
 
 
+def test_the_port_that_browsers_leave_out_may_be_left_out(viewer: Viewer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(viewer.server, "server_port", 80)
+    asked = [viewer.ask(Host=name)[0] for name in ("localhost", "127.0.0.1:80", "localhost:81", "evil")]
+    assert asked == [200, 200, 403, 403]
+
+
 def test_it_listens_on_the_loopback_address_alone(viewer: Viewer) -> None:
     assert viewer.server.server_address[0] == "127.0.0.1"
 
