@@ -134,7 +134,13 @@ def test_keys_lead_through_the_tree_and_say_where_they_are(browser: Browser, sto
 
 def test_a_click_tells_all_of_a_call_and_its_links_lead_on(browser: Browser, story: Path) -> None:
     browser.open(story)
-    assert "The answer\nIt is about 213 miles to Granite Pass." in browser.run("$('details').innerText")
+    whole = browser.run("$('details').innerText")
+    assert "The answer\nIt is about 213 miles to Granite Pass." in whole
+    assert "The agent alone would have answered: 'I could not find out.' after read_sign (missing: a distance" in whole
+    assert re.search(r"The whole search: 6 model calls, [\d,]+ tokens, 4 results\. Of which here:\s+Step 1", whole)
+    assert "Considered, not run, best first" in whole
+    assert "Alternative" not in whole
+    assert browser.run("$('legend').innerText").split() == ["plan", "considered,", "not", "run"]
     browser.click(*middle_of(browser, 1))
     told = browser.run("$('details').innerText")
     for part in (
@@ -162,6 +168,20 @@ def test_a_click_tells_all_of_a_call_and_its_links_lead_on(browser: Browser, sto
     assert browser.run("document.activeElement.id") == "details", "who reads on with the keyboard stays there"
     browser.press("Escape")
     assert browser.run("document.activeElement.id") == "tree"
+
+
+def test_on_a_narrow_screen_the_whole_plan_is_seen_at_once(browser: Browser, story: Path) -> None:
+    browser.open(story, width=400)
+    inside = (
+        "data.plan.every((id) => [x0 + nodes[id].x * size > 0, x0 + (nodes[id].x + BOX) * size < tree.clientWidth, "
+    )
+    inside += "y0 + (nodes[id].y + nodes[id].high / 2) * size < tree.clientHeight].every(Boolean))"
+    assert browser.run(f"[{inside}, size > READ]") == [True, True]
+    assert browser.run("nodes[1].rows.map(([, text]) => text).slice(1)") == [
+        "→ The sign reads '?4? ?m'…",
+        "answer: I could not find out.",
+        "missing: a distance that can be read",
+    ]
 
 
 def test_the_slider_replays_the_search(browser: Browser, story: Path) -> None:
