@@ -201,6 +201,7 @@ def _zone(name: str) -> ZoneInfo:
     zones = sorted(each for each in available_timezones() if re.search("[a-z]", each) and not each.startswith("Etc/"))
     places = {_spoken(each.rpartition("/")[2]): each for each in reversed(zones)}
     places |= {_spoken(each): each for each in zones}
+    name = name.upper() if name.upper() in {"UTC", "GMT"} else name
     if re.fullmatch("[A-Za-z]{3,4}", name) and name not in {"UTC", "GMT"} and _spoken(name) not in places:
         msg = f"{name!r} is no time zone: an abbreviation can mean several. Name a place, such as America/New_York."
         raise RefusedError(msg)

@@ -70,6 +70,7 @@ ANSWERS = [
         {"moment": "2026-10-25T02:30", "zone": "Europe/Berlin", "to": "UTC"},
         "2026-10-25 00:30 in UTC (Sunday, UTC+0000); also 01:30, as the clocks are put back",
     ),
+    ("convert_time_zone", {"moment": "2026-07-01T09:00", "zone": "utc", "to": "gmt"}, "2026-07-01 09:00 in gmt"),
     ("describe_tables", {}, "sales.csv: region VARCHAR, amount BIGINT\nstaff.json: name VARCHAR, region VARCHAR"),
     ("describe_tables", {"files": ["sales.csv"]}, "the table sales: 3 rows\nregion VARCHAR, amount BIGINT"),
     (
