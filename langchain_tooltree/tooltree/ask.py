@@ -100,6 +100,7 @@ class Proposal:
     actions: list[tuple[Call, ...]] = field(default_factory=list)  # calls or batches of them, most promising first
     confidences: list[float | None] = field(default_factory=list)  # one for each action; `None` where none came
     problems: list[Problem] = field(default_factory=list)
+    corrected: list[Problem] = field(default_factory=list)  # what was left out, and is not to be written again
     finished: bool = False  # whether the model replied without offering any call
     reward: float | None = None  # score of the latest result, where the reply gives one
     goal: float | None = None  # whether the request is fulfilled, where the reply says so
@@ -114,6 +115,17 @@ class Proposal:
     def calls(self) -> list[Call]:
         """The calls of all actions."""
         return [call for action in self.actions for call in action]
+
+    @property
+    def dropped(self) -> list[str]:
+        """The calls that could not be made, each once and with the reason, those that were written again first."""
+        return [*dict.fromkeys(map(str, (*self.corrected, *self.problems)))]
+
+    def after(self, *before: "Proposal") -> "Proposal":
+        """This one, which also tells of the calls that earlier replies to the same question lost."""
+        lost = [problem for each in before for problem in (*each.corrected, *each.problems)]
+        self.corrected = [problem for problem in lost if problem not in self.problems] + self.corrected
+        return self
 
 
 @dataclass(slots=True)
@@ -205,7 +217,9 @@ class Proposer:
             return step
         self._take_step(repair, reply)
         again = repair.proposal
-        return step if step.actions and (again.finished or not again.actions) else again
+        if step.actions and (again.finished or not again.actions):
+            return step.after(again)
+        return again.after(step)
 
     def _take_step(self, asked: _Inquiry, reply: AIMessage) -> None:
         """The calls of a reply as a batch, each once, the writes that are left to the host last; or the answer."""
@@ -331,8 +345,10 @@ class Proposer:
         if not isinstance(reply, AIMessage):
             return  # without a repair the calls are dropped for the reason they had
         rewritten = {call["name"] for call in (*reply.tool_calls, *reply.invalid_tool_calls)}
-        proposal.problems = [problem for problem in proposal.problems if problem.tool not in rewritten]
+        before = proposal.problems
+        proposal.problems = [problem for problem in before if problem.tool not in rewritten]
         self._take_candidates(replace(repair, proposal=proposal), reply)
+        proposal.after(Proposal(problems=before))
 
     # --- one question ---
 
@@ -402,6 +418,7 @@ class Proposer:
                 proposal.goal, proposal.missing, _ = standing_of(said)
         proposal.largest_reply = max(proposal.largest_reply, len(wanted) + len(reply.invalid_tool_calls))
         origin = Reply(reply.content, reply.additional_kwargs, reply.response_metadata, written_calls)
+        proposal.corrected += _unread(len(wanted), most)
         for position, written in wanted[:most]:
             tool = self._tools[written["name"]] if written["name"] in shown.names else None
             if tool is None and shown.show and written["name"] in self._tools:
@@ -429,6 +446,10 @@ class Proposer:
                 yield call, confidence
         for broken in reply.invalid_tool_calls:
             proposal.problems.append(Problem(shortened(str(broken.get("name"))), _as_written(broken), UNREADABLE))
+
+
+def _unread(written: int, most: int) -> list[Problem]:
+    return [Problem("", f"{written - most} calls", f"only {most} of one reply are read")] if written > most else []
 
 
 def _as_written(call: Mapping[str, Any]) -> str:

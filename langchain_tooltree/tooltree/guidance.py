@@ -132,7 +132,7 @@ class Guidance:
             told = as_reference(self._prompts.refused.format(refused=refused), source=PAST_RUNS)
             again = replace(asked, hint="\n\n".join(filter(None, (hints.text, told))))
             second, choice = yield from propose(again, choice, meter)
-            proposal = proposal if second.error else second
+            proposal = proposal if second.error else second.after(proposal)
         return proposal, choice, {}
 
     def _way_out(self, guide: Guide, node: Node, tools: Sequence[BaseTool], seen: Fresh, meter: Meter) -> Flow[str]:

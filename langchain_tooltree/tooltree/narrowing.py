@@ -144,9 +144,10 @@ class ToolNarrowing:
         Where there are none of the kind, it is asked again without a way to ask for more.
         """
         hidden = () if self.config.proposals == "per_tool" else choice.hidden
+        before = Proposal()
         while True:
             asked = replace(asked, tools=choice.shown, hidden=hidden)
-            proposal = yield from proposer.propose(asked, meter)
+            proposal = before = (yield from proposer.propose(asked, meter)).after(before)
             if not proposal.wanted:
                 return proposal, choice
             try:

@@ -348,8 +348,7 @@ class SearchSession:
             if self.search.anew:
                 logger.info("The search before is not gone on from: %s", self.search.anew)
         if self.search.stop_reason and self._conclusion is None and self.search.finished:
-            _, reason = self._concluded()
-            if reason:
+            if reason := self._concluded()[1]:
                 details = [*self._tree.nodes[0].dropped, *self.search.problems]
                 events.append(FallbackEvent(type="fallback", reason=reason, details=details))
                 logger.warning("Planning failed, the plain model takes the turn: %s", reason)
@@ -481,14 +480,15 @@ class SearchSession:
             for calls, confidence in zip(proposal.actions, proposal.confidences, strict=True)
             if (action := [call for call in calls if call.label not in hopeless])
         ]
-        problems = [str(problem) for problem in proposal.problems]
+        if lost := proposal.dropped:
+            logger.info("Not made at node %s: %s", node.id, "; ".join(lost))
         return {
             "prior": hints.known
             and Prior.of(hints.known, called={call.tool for call in proposal.calls}, tools=len(choice.shown)),
             "remedy": hints.remedy,
             "actions": [action for action, _ in kept],
             "confidences": [confidence for _, confidence in kept],
-            "dropped": [*problems, *(f"{label}: {why}" for label, why in hopeless.items())],
+            "dropped": [*lost, *(f"{label}: {why}" for label, why in hopeless.items())],
             # A model that saw only some of the tools may know of a call once it sees the others.
             "finished": proposal.finished and not choice.hidden,
             "tools": choice.added,

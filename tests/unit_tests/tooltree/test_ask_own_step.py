@@ -125,6 +125,7 @@ async def test_a_reply_has_no_bound_of_candidates(step):
     assert len(proposal.calls) == 20
     many, _, _ = await step(calls(*(("look", {"place": str(n)}) for n in range(99))))
     assert len(many.calls) == 32
+    assert many.dropped == ["67 calls: only 32 of one reply are read"]
 
 
 async def test_within_a_reply_a_call_is_made_once_and_writes_come_last(step):
@@ -216,6 +217,8 @@ async def test_a_step_with_a_call_that_cannot_be_made_is_asked_for_again_as_a_wh
     proposal, meter, model = await step(calls(INVALID, ATTIC), calls(VALID, DESK))
     assert labels(proposal) == [["add(a=1, b=2)", 'look(place="desk")']]
     assert (proposal.problems, meter.model_calls) == ([], 2)
+    [dropped] = proposal.dropped
+    assert dropped.startswith('add(a=1, b="two"): b: ')
     again = model.calls[1]
     assert again[1:] == CONVERSATION[1:]
     assert again[0].text.startswith(model.calls[0][0].text)
@@ -238,6 +241,7 @@ async def test_only_what_is_still_invalid_in_the_second_reply_is_dropped(step):
     proposal, _, _ = await step(calls(ATTIC, INVALID), calls(DESK, ("fly", {"to": "Rome"})))
     assert labels(proposal) == [['look(place="desk")']]
     [problem] = proposal.problems
+    assert [each.partition("(")[0] for each in proposal.dropped] == ["add", "fly"]
     assert str(problem) == "fly({'to': 'Rome'}): there is no tool of this name; the tools are add, look, send"
 
 

@@ -16,6 +16,7 @@ from tests.internals.hall import run_flow
 from tests.internals.tooltree import MANY_QUESTIONS, OWN_STEP, Planner, Turn, answered
 
 ALPHA = {"alpha": "read"}
+UNKNOWN = "gamma({'n': 1}): there is no tool of this name; the tools are alpha, beta"
 READS = {"alpha": "read", "beta": "read"}
 
 
@@ -481,3 +482,26 @@ def test_a_plain_answer_is_asked_with_no_more_tools_than_a_provider_takes(number
     assert found.answer.text == "Plain."
     assert len(bound) == 1
     assert bound[0] <= 128
+
+
+def test_a_call_that_could_not_be_made_is_told_also_where_the_model_wrote_it_again(numbered_tools, caplog):
+    def written(name, **arguments):
+        return AIMessage("", tool_calls=[{"name": name, "args": arguments, "id": "1"}])
+
+    events = []
+    answer = 'It is 1. {"missing": "nothing"}'
+    for first, told in ((written("alpha"), "alpha(): n: "), (written("gamma", n=1), UNKNOWN)):
+        for second in (answer, written("alpha", n=1)):
+            caplog.clear()
+            events.clear()
+            model = ScriptedChatModel(replies=[first, second, answer])
+            with caplog.at_level("INFO", "langchain_tooltree"):
+                result = search(
+                    "Which?", numbered_tools("alpha", "beta"), model=model, effects=READS, on_event=events.append
+                )
+            [dropped] = result.tree.root.dropped
+            assert dropped.startswith(told)
+            assert dropped in caplog.text
+            assert next(each["dropped"] for each in events if each["type"] == "propose") == [dropped]
+            assert result.to_dict()["nodes"][0]["dropped"] == [dropped]
+            assert (result.stop_reason, result.cost.model_calls) == ("solved", 2 if second == answer else 3)
