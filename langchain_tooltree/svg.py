@@ -4,7 +4,7 @@ They refer to nothing outside themselves, and the same picture has the same byte
 """
 
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import Literal
 from xml.etree import ElementTree as ET
 
@@ -40,6 +40,8 @@ COLOURS = {
     "open": ("fill:#7d4e00", "fill:#e3b341"),
     "box": ("fill:#f6f8fa;stroke:#848d97", "fill:#151b23;stroke:#656c76"),
     "best": ("fill:#dafbe1;stroke:#1a7f37;stroke-width:2.5", "fill:#12261e;stroke:#3fb950;stroke-width:2.5"),
+    "other": ("fill:#fbefff;stroke:#8250df;stroke-width:2", "fill:#1f1733;stroke:#be8fff;stroke-width:2"),
+    "second": ("fill:none;stroke:#8250df", "fill:none;stroke:#be8fff"),
     "out": ("fill:none;stroke:#848d97;stroke-dasharray:4 3", "fill:none;stroke:#656c76;stroke-dasharray:4 3"),
     "line": ("fill:none;stroke:#848d97", "fill:none;stroke:#656c76"),
     "way": ("fill:none;stroke:#1a7f37", "fill:none;stroke:#3fb950"),
@@ -49,6 +51,9 @@ COLOURS = {
     "halo": ("stroke:#ffffff;stroke-width:4;paint-order:stroke", "stroke:#0d1117;stroke-width:4;paint-order:stroke"),
 }
 """What each class of elements looks like, in light and in dark. Contrast: 4.5 or more of texts, 3 of lines."""
+
+RARE = {"other", "second"}
+"""Looks that few pictures have: the others do without their rules."""
 
 FONTS = (
     "text{font-family:ui-sans-serif,system-ui,sans-serif}",
@@ -162,7 +167,8 @@ class Picture:
         root = ET.Element("svg", {"xmlns": "http://www.w3.org/2000/svg", **size, **named})
         ET.SubElement(root, "title", {"id": f"{name}-t"}).text = self._title
         ET.SubElement(root, "desc", {"id": f"{name}-d"}).text = self._description
-        ET.SubElement(root, "style").text = _style(f".{name}")
+        drawn = {look for each in self._body.iter() for look in each.get("class", "").split()}
+        ET.SubElement(root, "style").text = _style(f".{name}", COLOURS.keys() - (RARE - drawn))
         inside = {"x": "0.5", "y": "0.5", "width": _number(width - 1), "height": _number(height - 1), "rx": "8"}
         ET.SubElement(root, "rect", {"class": "page", **inside})
         root.append(self._body)
@@ -170,11 +176,11 @@ class Picture:
         return ET.tostring(root, encoding="unicode") + "\n"
 
 
-def _style(within: str) -> str:
+def _style(within: str, looks: Container[str]) -> str:
     """The style of one picture, which says nothing about the page around it."""
 
     def rules(which: int) -> str:
-        return "".join(f"{within} .{look}{{{colours[which]}}}" for look, colours in COLOURS.items())
+        return "".join(f"{within} .{look}{{{colours[which]}}}" for look, colours in COLOURS.items() if look in looks)
 
     fonts = "".join(f"{within} {rule}" for rule in FONTS)
     return f"{fonts}{rules(0)}@media(prefers-color-scheme:dark){{{rules(1)}}}"

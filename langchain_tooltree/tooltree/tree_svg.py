@@ -1,4 +1,4 @@
-"""A search as an SVG picture: from left to right, each call a box, the plan one line through them."""
+"""A search as an SVG picture: each call a box, the plan one line through them, from left to right or, if long, down."""
 
 import heapq
 from collections import defaultdict
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from langchain_tooltree.svg import LINE, Picture, level_curve, wrapped
+from langchain_tooltree.svg import LINE, Picture, level_curve, path, wrapped
 from langchain_tooltree.tooltree.draw import REASONS, fate, figures, label, seen
 from langchain_tooltree.tooltree.search.tree import ROOT
 
@@ -16,6 +16,7 @@ BOX = 178.0
 PADDING = 8.0
 GAP_ACROSS = 24.0
 GAP_DOWN = 8.0
+INDENT = 28.0  # of what follows, where calls stand below each other
 START_WIDTH = 12.0  # of the dot that stands for the request
 LEAST_WIDTH = 560.0  # the legend needs it
 NAME = 12.0  # size of the font of a tool's name
@@ -25,6 +26,16 @@ HEADING = 14.0
 
 MOST_DRAWN = 150
 """Calls in a picture: about the most that a person follows. Of a larger search the most promising are drawn."""
+
+MOST_STEPS = 6
+"""Steps up to which calls stand from left to right. A picture of more would be too wide to read as part of a page, so
+that its calls stand below each other, the plan first, in boxes twice as wide."""
+
+UNBROKEN = 40
+"""Characters from which on a word is no word of a language, and may be of capitals throughout."""
+
+CAPITALS = 1.5
+"""How much wider bold capitals are than `EM_IN_TEXT`, on average."""
 
 MEANING = (
     "r_pre: score before the call · r_post: score of its result · Q: mean reward of N rollouts "
@@ -41,6 +52,8 @@ class _CallBox:
     rows: list[tuple[str, str, float]]  # texts, looks and sizes of fonts
     children: list["_CallBox"] = field(default_factory=list)
     hidden: int = 0  # calls below it that are not drawn
+    other: bool = False  # part of an alternative that was tried
+    wide: float = BOX
     x: float = 0.0
     middle: float = 0.0  # on the way down
 
@@ -50,7 +63,7 @@ class _CallBox:
 
     @property
     def width(self) -> float:
-        return BOX if self.rows else START_WIDTH
+        return self.wide if self.rows else START_WIDTH
 
 
 def to_svg(found: Mapping[str, Any]) -> str:
@@ -58,15 +71,27 @@ def to_svg(found: Mapping[str, Any]) -> str:
     picture = Picture(f"Search tree: {found['query'] or 'request'}", _described(found))
     root = _boxes(found)
     width = max(LEAST_WIDTH, *(box.x + box.width + MARGIN for box in _all(root)))
-    top = picture.lines(
-        MARGIN, MARGIN, wrapped(found["query"], width - 2 * MARGIN, 2, size=HEADING), "ink b", size=HEADING
-    )
+    room = (width - 2 * MARGIN) / (CAPITALS if any(len(word) > UNBROKEN for word in found["query"].split()) else 1)
+    top = picture.lines(MARGIN, MARGIN, wrapped(found["query"], room, 2, size=HEADING), "ink b", size=HEADING)
     top = picture.lines(MARGIN, top + 1, wrapped(_summed_up(found), width - 2 * MARGIN, 2), "dim")
-    bottom = top + 12 + _placed(root, top + 12)
-    _draw_lines(picture, root)
+    upright = _is_upright(found)
+    bottom = top + 12 + (_placed_upright if upright else _placed)(root, top + 12)
+    _draw_lines(picture, root, upright=upright)
     for box in _all(root):
         _draw(picture, box)
-    return picture.to_svg(width, _legend(picture, bottom + 14, width, found) + MARGIN)
+    return picture.to_svg(width, _legend(picture, bottom + 14, width, _all(root)[1:]) + MARGIN)
+
+
+def _is_upright(found: Mapping[str, Any]) -> bool:
+    depth = {ROOT: 0}
+    for node in found["nodes"][1:]:
+        depth[node["id"]] = depth[node["parent"]] + 1
+    return max(depth.values()) > MOST_STEPS
+
+
+def _tried(node: Mapping[str, Any]) -> bool:
+    """Whether a call was run, or judged without being run, as writes are."""
+    return node["observation"] is not None or node["r_post"] is not None
 
 
 def _described(found: Mapping[str, Any]) -> str:
@@ -94,6 +119,13 @@ def _boxes(found: Mapping[str, Any]) -> _CallBox:
     for node in found["nodes"][1:]:
         children[node["parent"]].append(node)
     steps = {place: step for step, place in enumerate(found["best"], start=1)}
+    others = set()
+    for place in filter(lambda end: _tried(found["nodes"][end]), found.get("alternatives", ())):
+        while place != ROOT:
+            others.add(place)
+            place = found["nodes"][place]["parent"]  # noqa: PLW2901 - up to the request
+    upright = _is_upright(found)
+    wide = 2 * BOX if upright else BOX
     root = _CallBox(found["nodes"][ROOT], 0, [], x=MARGIN)
     open_boxes = [((0, 0.0, ROOT), root)]
     kept: list[_CallBox] = []
@@ -101,8 +133,10 @@ def _boxes(found: Mapping[str, Any]) -> _CallBox:
         _, box = heapq.heappop(open_boxes)
         kept.append(box)
         for node in children[box.node["id"]]:
-            below = _CallBox(node, steps.get(node["id"], 0), _rows(node, planned=node["id"] in steps))
-            below.x = box.x + box.width + GAP_ACROSS
+            planned = node["id"] in steps
+            below = _CallBox(node, steps.get(node["id"], 0), _rows(node, wide - 2 * PADDING, planned=planned))
+            below.wide, below.other = wide, node["id"] in others and not planned
+            below.x = box.x + (INDENT if upright else box.width + GAP_ACROSS)
             box.children.append(below)
             unlikely = 0 if node["id"] in steps else 2 if node["pruned"] else 1
             heapq.heappush(open_boxes, ((unlikely, -max(node["Q"], node["r_pre"] or 0.0), node["id"]), below))
@@ -115,8 +149,7 @@ def _boxes(found: Mapping[str, Any]) -> _CallBox:
     return root
 
 
-def _rows(node: Mapping[str, Any], *, planned: bool) -> list[tuple[str, str, float]]:
-    room = BOX - 2 * PADDING
+def _rows(node: Mapping[str, Any], room: float, *, planned: bool) -> list[tuple[str, str, float]]:
     tool, called = node["call"]["tool"], label(node)
     missing = "; ".join(node.get("missing", ()))
     name, ink = ("dim", "dim") if node["pruned"] else ("ink", "ink")
@@ -179,14 +212,29 @@ def _placed(root: _CallBox, top: float) -> float:
     return max(last for _, last in whole) - highest
 
 
-def _draw_lines(picture: Picture, root: _CallBox) -> None:
+def _placed_upright(root: _CallBox, top: float) -> float:
+    """Give each box its place below the one before it, those of the plan first; the height of all of them."""
+    boxes = _all(root)
+    for box in boxes:
+        box.children.sort(key=lambda child: not child.step)
+    y = top
+    for box in _all(root):
+        box.middle = y + box.height / 2
+        y += box.height + GAP_DOWN
+    return y - GAP_DOWN - top
+
+
+def _draw_lines(picture: Picture, root: _CallBox, *, upright: bool) -> None:
     """The lines below all boxes, those of the plan above the others."""
     pairs = [(box, child) for box in _all(root) for child in box.children]
     picture.group()
-    for box, child in sorted(pairs, key=lambda pair: bool(pair[1].step)):
+    for box, child in sorted(pairs, key=lambda pair: (bool(pair[1].step), pair[1].other)):
         way = level_curve((box.x + box.width, box.middle), (child.x, child.middle))
-        look, width = ("way", 3.5) if child.step else ("out", 1.2) if child.node["pruned"] else ("line", 1.2)
-        picture.line(way, look, width=width)
+        if upright:
+            x = box.x + START_WIDTH / 2
+            way = path("M", (x, box.middle + box.height / 2), "L", (x, child.middle), (child.x, child.middle))
+        look, width = ("way", 3.5) if child.step else ("second", 2.4) if child.other else ("line", 1.2)
+        picture.line(way, "out" if child.node["pruned"] and look == "line" else look, width=width)
 
 
 def _draw(picture: Picture, box: _CallBox) -> None:
@@ -198,7 +246,7 @@ def _draw(picture: Picture, box: _CallBox) -> None:
     node = box.node
     reasons = "".join(f" {name}: {reason}" for name, reason in node.get("reasons", {}).items())
     picture.group(f"{'Plan, step ' + str(box.step) + ': ' if box.step else ''}{label(node)}{reasons}"[:400])
-    look = "best" if box.step else "out" if node["pruned"] else "box"
+    look = _look(box)
     picture.box(box.x, top, box.width, box.height, look)
     if box.step:
         x, y = box.x + box.width - PADDING - 6, top + PADDING + 6
@@ -209,15 +257,24 @@ def _draw(picture: Picture, box: _CallBox) -> None:
         y = picture.lines(box.x + PADDING, y, [text], row, size=size)
 
 
-def _legend(picture: Picture, top: float, width: float, found: Mapping[str, Any]) -> float:
-    """What boxes and figures mean; where it ends."""
+def _look(box: _CallBox) -> str:
+    return "best" if box.step else "other" if box.other else "out" if box.node["pruned"] else "box"
+
+
+def _legend(picture: Picture, top: float, width: float, boxes: Sequence[_CallBox]) -> float:
+    """What boxes and figures mean, of those that are drawn; where it ends."""
     picture.group()
-    entries = [("best", "the plan, in order"), ("box", "considered")]
-    if any(node["pruned"] for node in found["nodes"]):
-        entries.append(("out", f"{REASONS['pre_evaluation'].partition(' ')[0]}, with the reason"))
-    x = MARGIN
-    for look, text in entries:
-        picture.box(x + 1, top + 1, 20, 11, look, round_by=3)
-        picture.text(x + 28, top + 10.5, text, "ink", size=SMALL)
-        x += 46 + len(text) * SMALL * 0.55
+    considered = [box.node for box in boxes if _look(box) == "box"]
+    meanings = {
+        "best": "the plan, in order",
+        "other": "alternative",
+        "box": "considered" if any(map(_tried, considered)) else "considered, not run",
+        "out": f"{REASONS['pre_evaluation'].partition(' ')[0]}, with the reason",
+    }
+    x, drawn = MARGIN, set(map(_look, boxes))
+    for look, text in meanings.items():
+        if look in drawn:
+            picture.box(x + 1, top + 1, 20, 11, look, round_by=3)
+            picture.text(x + 28, top + 10.5, text, "ink", size=SMALL)
+            x += 46 + len(text) * SMALL * 0.55
     return picture.lines(MARGIN, top + 19, wrapped(MEANING, width - 2 * MARGIN, 3, size=SMALL), "dim", size=SMALL)

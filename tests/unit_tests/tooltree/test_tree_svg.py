@@ -147,3 +147,21 @@ def test_a_long_word_stands_beside_the_arrow_before_it():
 
 def test_an_empty_search_is_a_picture_too():
     assert "0 calls considered" in picture_of(Tree())
+
+
+def test_a_long_plan_goes_down_and_an_alternative_that_was_tried_has_its_colour():
+    tree = Tree()
+    node = tree.root
+    for place in range(8):
+        node = tree.add(node, Call(tool=f"step_{place}", arguments={}, effect="read"))
+    other = tree.add(tree.root, Call(tool="another_way", arguments={}, effect="read"))
+    other.observation, other.r_post, other.post_scored = Observation(content="x"), 0.4, True
+    svg = picture_of(tree, best=range(1, 9), query="W" * 90)
+    boxes = [each.attrib for each in ET.fromstring(svg).iter() if each.tag.endswith("rect")]  # noqa: S314 - our own
+
+    assert float(ET.fromstring(svg).get("width")) < 860  # noqa: S314 - our own
+    assert [each["class"] for each in boxes[1:-2]] == ["best"] * 8 + ["other"]
+    assert sorted(boxes[1:-2], key=lambda each: float(each["y"])) == boxes[1:-2]
+    assert max(map(len, texts(svg)[:2])) < 60, "bold capitals fit, too"
+    assert {"alternative", "the plan, in order"} <= set(texts(svg))
+    assert "considered" not in texts(svg), "the legend tells of what is drawn"
