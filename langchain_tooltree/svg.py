@@ -3,6 +3,7 @@
 They refer to nothing outside themselves, and the same picture has the same bytes.
 """
 
+import re
 import unicodedata
 from collections.abc import Container, Iterable
 from typing import Literal
@@ -65,6 +66,11 @@ FONTS = (
 def visible(text: str) -> str:
     """A text as everybody sees it: what XML refuses, is invisible or turns the direction of others is marked."""
     return "".join(STANDS_FOR if _refused(each) else each for each in text)
+
+
+def visible_lines(text: str) -> str:
+    """The same of a text that may have several lines, such as a terminal shows: line ends and tabs stay."""
+    return text if text.isprintable() else re.sub(r"[^\n\t]+", lambda found: visible(found[0]), text)
 
 
 def _refused(character: str) -> bool:

@@ -29,6 +29,11 @@ def one_line(text: str, longest: int) -> str:
     return cut(" ".join(text.split()), longest)
 
 
+def counted(number: int, noun: str) -> str:
+    """So many of something, in words."""
+    return f"{number} {noun}{'s' * (number != 1)}"
+
+
 def shortened(text: str, longest: int = LONGEST_TEXT) -> str:
     """A text that is too long without its middle, with a mark that says how much is missing: what models read.
 

@@ -14,6 +14,7 @@ from contextlib import ExitStack, redirect_stdout, suppress
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import NoReturn
 
 UNHEALTHY = 1
 """Exit code of `doctor` if a tool that the graph knows has been removed or has changed."""
@@ -68,10 +69,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return CLOSED
     except Exception as error:
         from langchain_tooltree.errors import ToolTreeError  # noqa: PLC0415 - costs more than all of this module
+        from langchain_tooltree.svg import visible_lines  # noqa: PLC0415 - as above
 
         if not isinstance(error, ToolTreeError | OSError | ImportError):
             raise
-        sys.stderr.write(f"{in_words(error)}\n")
+        sys.stderr.write(f"{visible_lines(in_words(error))}\n")
         return REFUSED
 
 
@@ -122,9 +124,18 @@ def in_words(error: Exception) -> str:
     return str(error)
 
 
+class _Parser(argparse.ArgumentParser):
+    """Tells what is wrong with the words of a command without sending them to the terminal as they are."""
+
+    def error(self, message: str) -> NoReturn:
+        from langchain_tooltree.svg import visible_lines  # noqa: PLC0415 - costs more than all of this module
+
+        super().error(visible_lines(message))
+
+
 def _parser() -> argparse.ArgumentParser:
     """The parser; `stopped` is what is told of a command's work after Ctrl-C, `afterwards` what goes on behind it."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="langchain-tooltree",
         description="Planning and experience for agents. Try it: langchain-tooltree demo",
         epilog=EXIT_CODES,

@@ -23,7 +23,7 @@ from langchain_tooltree.sitgraph.files import MANIFEST, check_target
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
 from langchain_tooltree.sitgraph.summarize import backfill_summaries
 from langchain_tooltree.sitgraph.transitions import START, WRITTEN_SUMMARIES
-from langchain_tooltree.text import digest
+from langchain_tooltree.text import counted, digest
 
 SUMMARIZED_AT_ONCE = 8
 """Runs whose summaries are written at the same time. A guess: a few requests at once are within common rate limits."""
@@ -61,18 +61,19 @@ def run(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[str, Any]
         raise ConfigurationError(msg)
     graph.save(options.output)
     drawn = graph.to_networkx()
+    tools, edges = drawn.number_of_nodes() - (START in drawn), drawn.number_of_edges()
     told = {
         "graph": str(options.output),
         "runs": seen.total(),
         "succeeded": seen[True],
         "in_graph": len(graph),
-        "tools": drawn.number_of_nodes() - (START in drawn),
-        "edges": drawn.number_of_edges(),
+        "tools": tools,
+        "edges": edges,
         "not_used": dict(sorted(unread.items())),
         "summaries": summaries and summaries.told(),
     }
     terminal.print(f"{seen[True]} of {seen.total()} runs succeeded, {len(graph)} of them with tools.")
-    terminal.print(f"The graph has {told['tools']} tools and {told['edges']} edges.")
+    terminal.print(f"The graph has {counted(tools, 'tool')} and {counted(edges, 'edge')}.")
     for kind, count in sorted(unread.items()):
         terminal.print(f"Not used: {count} {kind}.")
     if summaries:

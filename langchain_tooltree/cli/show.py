@@ -16,7 +16,7 @@ from rich.progress import SpinnerColumn, TextColumn
 from rich.table import Table
 from rich.text import Text
 
-from langchain_tooltree.cli.terminal import Terminal, check_writable, embeddings_named, progress
+from langchain_tooltree.cli.terminal import Terminal, check_writable, embeddings_named, ids, progress, table
 from langchain_tooltree.errors import ConfigurationError, ToolTreeError, described
 from langchain_tooltree.experience.files import load_trajectories
 from langchain_tooltree.experience.store import TASKS, ExperienceStore, listing
@@ -28,7 +28,7 @@ from langchain_tooltree.learning.experience_page import MOST_RUNS, page_of_runs
 from langchain_tooltree.sitgraph.files import MANIFEST
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
 from langchain_tooltree.stores.chroma.connection import DATABASE
-from langchain_tooltree.text import one_line
+from langchain_tooltree.text import counted, one_line
 from langchain_tooltree.tooltree.draw import label, to_mermaid, to_rich
 from langchain_tooltree.tooltree.saved import SEARCHING, read_search, undamaged
 from langchain_tooltree.tooltree.tree_page import to_html
@@ -94,7 +94,10 @@ def looked_at(options: argparse.Namespace) -> tuple[dict[str, Any], Printed, Pic
         page = partial(_page_by, graph.to_html)
         return _graph(graph), _print_graph, {".html": page, ".mmd": graph.to_mermaid, ".svg": graph.to_svg}
     if path.is_dir():
-        msg = f"{path} is a folder without a graph or a store. Pass one that SITGraph.save or ChromaStore has filled."
+        msg = (
+            f"{path} is a folder without a graph or a store. Pass one that SITGraph.save or ChromaStore has filled, or "
+            f"a file in it; `langchain-tooltree view {path}` lists the searches and runs in a folder."
+        )
         raise ConfigurationError(msg)
     if found := read_search(path):
         pictures = {ending: undamaged(path)(draw) for ending, draw in pictures_of(found).items()}
@@ -175,12 +178,13 @@ def _graph(graph: SITGraph) -> dict[str, Any]:
 
 def _print_graph(told: Mapping[str, Any], terminal: Terminal) -> None:
     edges = told["edges"]
-    table = Table("after", "comes", "weight", "times", "states", "summaries")
+    rows = table("after", "comes", "weight", "times", "states", "summaries")
     for edge in edges[:SHOWN]:
         figures = (f"{edge['weight']:.2f}", *(str(edge[name]) for name in ("count", "states", "summaries")))
-        table.add_row(*map(Text, (edge["after"] or "(start)", edge["comes"], *figures)))
-    terminal.print(table)
-    terminal.print(f"{told['runs']} runs, {len(edges)} edges; the {min(len(edges), SHOWN)} followed most are shown.")
+        rows.add_row(*map(Text, (edge["after"] or "(start)", edge["comes"], *figures)))
+    terminal.print(rows)
+    some = f"; the {SHOWN} followed most are shown" if len(edges) > SHOWN else ""
+    terminal.print(f"{counted(told['runs'], 'run')}, {counted(len(edges), 'edge')}{some}.")
 
 
 def _print_found(found: Mapping[str, Any], terminal: Terminal) -> None:
@@ -227,9 +231,9 @@ def _cost_table(found: Mapping[str, Any]) -> Table:
     cost = found["cost"]
     pruned = f"{cost['pruned_before']} / {cost['pruned_after']}"
     counts = [cost[name] for name in ("model_calls", "tokens", "tool_calls", "cache_hits")]
-    table = Table("rollouts", "nodes", "pruned before / after", "model calls", "tokens", "tool calls", "cached", "stop")
-    table.add_row(*map(str, (cost["rollouts"], cost["nodes"], pruned, *counts, found["stop_reason"])))
-    return table
+    row = table("rollouts", "nodes", "pruned before / after", "model calls", "tokens", "tool calls", "cached", "stop")
+    row.add_row(*map(str, (cost["rollouts"], cost["nodes"], pruned, *counts, found["stop_reason"])))
+    return row
 
 
 def reading(address: str, read: Callable[[BaseStore], Flow[T]]) -> T:
@@ -265,19 +269,20 @@ def namespaces_in(store: BaseStore) -> Flow[list[dict[str, Any]]]:
 
 def _print_experience(told: Mapping[str, Any], terminal: Terminal) -> None:
     namespaces = told["namespaces"]
-    table = Table("namespace", "run", "outcome", "task")
+    run = ids("run", (each["id"] for space in namespaces for each in space["runs"]), terminal)
+    rows = table("namespace", run, "outcome", "task")
     for space in namespaces:
-        for each in space["runs"][: SHOWN - table.row_count]:
+        for each in space["runs"][: SHOWN - rows.row_count]:
             outcome, task = str(each["outcome"]), one_line(str(each["task"]), LONGEST)
-            table.add_row(*map(Text, ("/".join(space["namespace"]), each["id"], outcome, task)))
-    terminal.print(table)
-    summary = Table("namespace", "runs", "outcomes", "beside them")
+            rows.add_row(*map(Text, ("/".join(space["namespace"]), each["id"], outcome, task)))
+    terminal.print(rows)
+    summary = table("namespace", "runs", "outcomes", "beside them")
     for space in namespaces[:SHOWN]:
         outcomes, others = (counts(space[name]) for name in ("outcomes", "others"))
         summary.add_row(*map(Text, ("/".join(space["namespace"]), str(len(space["runs"])), outcomes, others)))
     terminal.print(summary)
-    runs = sum(len(space["runs"]) for space in namespaces)
-    terminal.print(f"{runs} runs in {len(namespaces)} namespaces; {table.row_count} of the runs are shown.")
+    runs = counted(sum(len(space["runs"]) for space in namespaces), "run")
+    terminal.print(f"{runs} in {counted(len(namespaces), 'namespace')}; {rows.row_count} of the runs are shown.")
 
 
 def _trajectories(path: Path) -> tuple[dict[str, Any], dict[str, Trajectory]]:
@@ -301,12 +306,13 @@ def _trajectories(path: Path) -> tuple[dict[str, Any], dict[str, Trajectory]]:
 
 
 def _print_trajectories(told: Mapping[str, Any], terminal: Terminal) -> None:
-    table = Table("run", "outcome", "task", "tools")
+    rows = table(ids("run", (each["id"] for each in told["runs"]), terminal), "outcome", "task", "tools")
     for each in told["runs"][:SHOWN]:
         task, tools = one_line(each["task"], LONGEST), one_line(" → ".join(each["tools"]), LONGEST)
-        table.add_row(*map(Text, (each["id"], each["outcome"], task, tools)))
-    terminal.print(table)
-    terminal.print(f"{len(told['runs'])} runs: {counts(told['outcomes'])}; {table.row_count} of them are shown.")
+        rows.add_row(*map(Text, (each["id"], each["outcome"], task, tools)))
+    terminal.print(rows)
+    runs = counted(len(told["runs"]), "run")
+    terminal.print(f"{runs}: {counts(told['outcomes'])}; {rows.row_count} of them are shown.")
     for kind, count in sorted(told["not_used"].items()):
         terminal.print(f"Cannot be used: {count} {kind}.")
 

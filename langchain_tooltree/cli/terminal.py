@@ -2,33 +2,59 @@
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from errno import EACCES, EISDIR
 from pathlib import Path
 
 from langchain_core.embeddings import Embeddings
 from langchain_core.language_models import BaseChatModel
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import Progress, ProgressColumn
+from rich.segment import Segment
+from rich.table import Column, Table
+from rich.text import Text
 
 from langchain_tooltree.errors import ConfigurationError, MissingExtraError
 from langchain_tooltree.experience.embeddings import resolve_embeddings
 from langchain_tooltree.models import resolve_model
+from langchain_tooltree.svg import visible_lines
 
 
 class Terminal(Console):
-    """The standard output."""
+    """The standard output, or that for progress: all that is printed there goes through it.
+
+    What models, tools and files say never gives orders to a terminal, nor hides or turns what is read there: each such
+    character is marked, as in pages and pictures.
+    """
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """Mark texts before they are laid out, so that they fit, and whatever else comes to be printed."""
+        if isinstance(renderable, Text):
+            renderable = renderable.copy()
+            renderable.plain = visible_lines(renderable.plain)  # as long as it was, so that styles stay in place
+        for part in super().render(renderable, options):
+            yield part if part.control else Segment(visible_lines(part.text), part.style)
 
     def on_broken_pipe(self) -> None:
         """Leave it to `main` what a closed pipe means; rich would end the program with another exit code."""
         raise  # noqa: PLE0704 - called where it is handled
 
 
+def table(*columns: Column | str) -> Table:
+    """A table that folds what is too long and cuts nothing."""
+    return Table(*(each if isinstance(each, Column) else Column(each, overflow="fold") for each in columns))
+
+
+def ids(name: str, found: Iterable[str], terminal: Console) -> Column:
+    """A column of ids, each on one line for whoever wants to copy it, if at least half of a small screen is left."""
+    return Column(name, overflow="fold", no_wrap=max(map(len, found), default=0) + 40 <= terminal.width)
+
+
 def progress(*columns: ProgressColumn) -> Progress:
     """Progress on stderr, where somebody is looking at it."""
     unseen = not sys.stderr.isatty()  # older releases of rich end even that with an empty line
-    return Progress(*columns, console=Console(stderr=True, quiet=unseen), transient=True, disable=unseen)
+    return Progress(*columns, console=Terminal(stderr=True, quiet=unseen), transient=True, disable=unseen)
 
 
 @contextmanager

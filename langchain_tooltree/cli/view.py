@@ -32,7 +32,7 @@ from langchain_tooltree.learning.copying import held_in
 from langchain_tooltree.pages.page import page
 from langchain_tooltree.pages.server import PageServer, Served
 from langchain_tooltree.stores.chroma.connection import DATABASE
-from langchain_tooltree.text import digest, one_line, plain
+from langchain_tooltree.text import counted, digest, one_line, plain
 from langchain_tooltree.tooltree.saved import search_in
 
 LISTED = 200
@@ -40,6 +40,13 @@ LISTED = 200
 
 LONGEST = 200
 """Characters of a request, or of a plan, in a row: two or three lines."""
+
+NO_FILES = (
+    "Nothing is here yet. This page waits for searches: an agent writes them here with record_searches=FOLDER, each as "
+    "it runs. Files of runs, and folders of graphs and experiences, are listed here, too."
+)
+NO_RUNS = "Nothing is here yet. This page waits for runs: an agent with an Experience in this store keeps them."
+"""What the page of an empty folder, or store, says."""
 
 ENDINGS = (".json", ".jsonl", ".jsonl.gz")
 """Files that a folder's page lists, searches and runs, beside the folders of graphs and stores."""
@@ -140,12 +147,11 @@ class _Namespaces:
     def _index(self, held: Mapping[str, Mapping[str, Any]]) -> str:
         rows = []
         for name, space in held.items():
-            runs = len(space["runs"])
-            told = f"{runs} run{'s' * (runs != 1)}: {counts(space['outcomes'])}"
+            told = f"{counted(len(space['runs']), 'run')}: {counts(space['outcomes'])}"
             row = {"name": name, "title": " / ".join(space["namespace"]), "plan": told}
-            rows.append(row | {"kind": "an experience", "began": space["changed"]})
-        rows.sort(key=lambda row: row["began"], reverse=True)
-        return _index_page(self._options.what.rpartition("@")[2], rows, len(rows[LISTED:]))
+            rows.append(row | {"kind": "an experience", "written": space["changed"]})
+        rows.sort(key=lambda row: row["written"], reverse=True)
+        return _index_page(self._options.what.rpartition("@")[2], rows, len(rows[LISTED:]), NO_RUNS)
 
 
 def _written(store: BaseStore) -> Flow[str]:
@@ -163,9 +169,9 @@ def _name_of(namespace: Sequence[str]) -> str:
     return "/".join(quote(label, safe="") for label in namespace)
 
 
-def _index_page(name: str, rows: list[dict[str, Any]], more: int) -> str:
+def _index_page(name: str, rows: list[dict[str, Any]], more: int, none_yet: str) -> str:
     title = f"In {Path(name).name or name}"
-    return page("index.html", title, plain({"name": name, "entries": rows[:LISTED], "more": more}))
+    return page("index.html", title, plain({"name": name, "entries": rows[:LISTED], "more": more, "none": none_yet}))
 
 
 class _Shelf:
@@ -198,7 +204,7 @@ class _Shelf:
     def _index(self, entries: Mapping[str, Path]) -> str:
         paths = iter(entries.values())
         rows = [*islice(filter(None, map(self._row, paths)), LISTED)]
-        return _index_page(str(self._path), rows, len([*paths]))
+        return _index_page(str(self._path), rows, len([*paths]), NO_FILES)
 
     def _row(self, path: Path) -> dict[str, Any] | None:
         """What a row says; of a file that is read already, what was read."""
@@ -210,7 +216,7 @@ class _Shelf:
 
 def _row_of(path: Path) -> dict[str, Any] | None:
     written = datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat(timespec="seconds")
-    row: dict[str, Any] = {"name": path.name, "began": written, "written": written}
+    row: dict[str, Any] = {"name": path.name, "written": written}
     if path.suffix == ".json":
         return _row_of_search(path, row)
     # Runs are not counted here: a file may hold more than anybody wants to wait for, and a store belongs to its agent.

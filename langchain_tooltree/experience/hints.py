@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from langchain_tooltree.experience.reference import as_reference
-from langchain_tooltree.text import cut
+from langchain_tooltree.text import counted, cut
 
 WORTH_SAYING = 0.5
 """Share that the hints of a line have together at the least: below it, past runs did something else more often."""
@@ -109,7 +109,7 @@ def _is_supported(tool: str, runs: int, reads: Collection[str]) -> bool:
 
 
 def _counted(number: int, unit: str) -> str:
-    return f" ({number} {unit}{'s' * (number != 1)})"
+    return f" ({counted(number, unit)})"
 
 
 def _worth_saying(options: Iterable[_Option], most: int) -> list[_Option]:

@@ -11,6 +11,7 @@ import networkx as nx
 
 from langchain_tooltree.sitgraph.transitions import START
 from langchain_tooltree.svg import Picture, path, wrapped
+from langchain_tooltree.text import counted
 
 # All lengths are in pixels.
 MARGIN = 16.0
@@ -78,7 +79,7 @@ def to_svg(edges: Sequence[Edge], runs: int, *, max_edges: int) -> str:
     """A graph, given as its edges with `weight` and `count`, as a picture of those that were followed most often."""
     every = sorted(edges, key=lambda edge: (-edge[2]["count"], edge[0], edge[1]))
     shown = sorted(every[:max_edges], key=lambda edge: (edge[2]["weight"], edge[0], edge[1]))
-    told = f"{len({edge[1] for edge in every})} tools, {runs} runs, {len(every)} edges"
+    told = f"{counted(len({edge[1] for edge in every}), 'tool')}, {counted(runs, 'run')}, {counted(len(every), 'edge')}"
     if left_out := len(every) - len(shown):
         told += f", of which {left_out} that were followed less often are left out"
     picture = Picture("Tool graph: which tool came next", _described(told, shown))

@@ -371,6 +371,26 @@ def test_a_page_grows_with_its_search_and_lists_it(tmp_path: Path, monkeypatch: 
         running.join()
 
 
+@pytest.mark.skipif(not (PROGRAM and SHELL), reason="no chromium is installed")
+def test_a_list_says_what_it_waits_for_and_has_the_columns_that_it_can_fill(
+    tmp_path: Path, runs: list[Trajectory]
+) -> None:
+    with viewing(tmp_path) as viewer, Browser(tmp_path.parent / f"{tmp_path.name} profile") as browser:
+        browser.open(viewer.address)
+        assert "record_searches" in browser.run("$('sum').textContent")
+        assert browser.run("document.querySelector('table').offsetHeight") == 0
+        dump_trajectories(runs, tmp_path / "runs.jsonl")
+        until(browser, "document.querySelector('table').offsetHeight > 0")
+        columns = (
+            "[...document.querySelectorAll('th')].filter((head) => head.offsetWidth).map((head) => head.textContent)"
+        )
+        assert browser.run(columns) == ["Last changed", "What", "Plan, or what is in it"]
+        demo.solved(record_searches=tmp_path)
+        until(browser, "document.querySelectorAll('tbody tr').length === 2")
+        assert browser.run(columns)[::4] == ["Began", "Ended"]
+        assert browser.complaints() == []
+
+
 def until(browser: Browser, code: str) -> None:
     """Wait for something in a page."""
     for _ in range(200):

@@ -95,7 +95,7 @@ def test_suggesting_begins_at_the_start_and_says_when_nothing_is_known(graph, ca
     assert main(["suggest", graph]) == 0
     assert "look" in capsys.readouterr().out
     assert main(["suggest", graph, "--last", "[pay]"]) == 0
-    assert "Nothing is known to come after [pay]" in capsys.readouterr().out
+    assert "The graph does not know the tool [pay]. Near to it: pay." in capsys.readouterr().out
 
 
 def test_a_graph_is_shown_as_a_table_and_as_a_chart(graph, capsys):

@@ -1,8 +1,11 @@
 """What `show` makes of what it is given."""
 
 import json
+import re
 import shlex
 import sys
+from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 
@@ -213,3 +216,88 @@ def test_a_server_that_does_not_answer_is_told_in_one_line(capsys):
     said = shown(capsys, "postgresql://me:secret@127.0.0.1:9/none", code=REFUSED)
     assert said.count("\n") == 1
     assert "secret" not in said
+
+
+HOSTILE = "\x1b]0;PWNED\x1b\\ \x1b]52;c;cm0=\x07 \x00 \u202egnp \x9b31m"
+"""Sets the title and the clipboard of a terminal, turns the direction, and ends with an 8 bit command."""
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory, result):
+    folder = tmp_path_factory.mktemp("hostile")
+    run = run_of(1)
+    said = json.loads(json.dumps(run.messages).replace('"look"', json.dumps(f"look{HOSTILE}")))
+    said[0]["content"] = f"Do {HOSTILE}"
+    dump_trajectories([Trajectory.from_chat(said, id=f"run {HOSTILE}", success=True)], folder / "runs.jsonl")
+    SITGraph.from_trajectories([run_of(1)]).save(folder / "graph")
+    spoilt = json.loads(json.dumps(result.to_dict())) | {"query": HOSTILE, "answer": HOSTILE, "stop_reason": HOSTILE}
+    spoilt["nodes"][1]["call"]["tool"] = HOSTILE
+    (folder / "search.json").write_text(json.dumps(spoilt))
+    return folder
+
+
+@pytest.mark.parametrize("terminal", ["1", ""])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "show F/runs.jsonl",
+        "show F/search.json",
+        "show F/search.json --mermaid",
+        "show F/search.json --json",
+        "show F/none!",
+        "view F/none! --no-browser",
+        "mine F/runs.jsonl -o F/mined --force",
+        "mine F/runs.jsonl -o F/mined!/graph",
+        "show F/mined",
+        "show F/mined --mermaid",
+        "suggest F/mined",
+        "suggest F/graph --last !",
+        "suggest F/graph --embeddings !",
+        "doctor F/mined --tools tests.internals.hall:REFUSED!",
+        "doctor F/graph --tools !:tools",
+        "copy F/none! F/other",
+        "demo --model !",
+        "demo --draw F/none!/demo.html",
+        "!",
+    ],
+)
+def test_nothing_gives_orders_to_a_terminal(command, terminal, hostile, capsys, monkeypatch):
+    if terminal:
+        monkeypatch.setenv("FORCE_COLOR", terminal)
+    words = [word.replace("F", str(hostile), 1).replace("!", HOSTILE.replace("\0", "")) for word in command.split(" ")]
+    with suppress(SystemExit):
+        main(words)
+    told = capsys.readouterr()
+    for text in (told.out, told.err):
+        styled = re.sub(r"\x1b\[[\d;]*m", "", text) if terminal else text
+        assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", styled)
+    assert "--json" not in words or json.loads(told.out)["query"] == HOSTILE
+    assert "PWNED" in told.out + told.err or command.startswith("mine F/runs.jsonl -o F/mined --")
+
+
+def test_ids_are_whole_on_a_small_screen(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    name = "9b7b53a6-46ee-4c6c-9b7b-53a646ee4c6c"
+    run = replace(run_of(1), id=name)
+    dump_trajectories([run], tmp_path / "runs.jsonl")
+    with ChromaStore(tmp_path / "store") as store:
+        Experience(store, namespace=("shop", "somebody")).store.add(run)
+    for what in ("runs.jsonl", "store"):
+        assert name in shown(capsys, tmp_path / what)
+    monkeypatch.setenv("COLUMNS", "40")
+    text = shown(capsys, tmp_path / "runs.jsonl")
+    assert "…" not in text
+    assert "".join(line.split("│")[1].strip() for line in text.splitlines() if line.startswith("│")) == name
+
+
+def test_a_folder_of_searches_is_told_how_it_is_looked_at(tmp_path, capsys, result):
+    (tmp_path / "search.json").write_text(json.dumps(result.to_dict()))
+    assert f"`langchain-tooltree view {tmp_path}` lists the searches" in shown(capsys, tmp_path, code=REFUSED)
+
+
+def test_a_tool_that_a_graph_does_not_know_is_told_with_those_that_are_near(tmp_path, capsys):
+    SITGraph.from_trajectories([run_of(1), run_of(2)]).save(tmp_path / "graph")
+    assert "1 edge." in shown(capsys, tmp_path / "graph")
+    for last, told in (("lok", "does not know the tool lok. Near to it: look."), ("look", "to come after look.")):
+        assert main(["suggest", str(tmp_path / "graph"), "--last", last]) == 0
+        assert told in capsys.readouterr().out

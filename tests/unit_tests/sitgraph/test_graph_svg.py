@@ -61,6 +61,7 @@ def test_lines_between_tools_that_lead_to_each_other_do_not_cross_and_their_shar
 
 def test_an_empty_graph_is_an_empty_picture():
     assert "0 tools, 0 runs, 0 edges" in texts(SITGraph().to_svg())
+    assert "1 tool, 1 run, 1 edge" in texts(SITGraph.from_trajectories([routine("1", "find")]).to_svg())
 
 
 def test_odd_names_stay_texts():
