@@ -100,8 +100,8 @@ def create_tooltree_agent(  # noqa: D417 - the options are described by `search`
         ToolDefinitionError: If `effects` or the sandbox names a tool that the agent does not have.
         ImportError: If a model is a name and its provider's package is not installed.
     """
-    known = inspect.signature(create_agent).parameters
-    check_arguments("create_tooltree_agent", create_agent_arguments, {*known, *create_tooltree_agent.__annotations__})
+    known = {*inspect.signature(create_agent).parameters, *create_tooltree_agent.__annotations__}
+    check_arguments("create_tooltree_agent", create_agent_arguments, known, SearchConfig)
     middleware = list(middleware)
     if any(isinstance(entry, ToolTreeMiddleware) for entry in middleware):
         msg = "create_tooltree_agent adds a ToolTreeMiddleware itself; leave it out of middleware, or use create_agent."

@@ -128,10 +128,17 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f" Did you mean {nearest[0]!r}?" if nearest else ""
 
 
-def check_arguments(function: str, given: Iterable[str], known: Collection[str]) -> None:
-    """Refuse a keyword argument that a function does not have, as Python does, and name the nearest one."""
+def check_arguments(function: str, given: Iterable[str], known: Collection[str], config: type | None = None) -> None:
+    """Refuse a keyword argument that a function does not have, as Python does, and name the nearest one.
+
+    With `config`, the class of what `config=` takes, its fields are named as what they are.
+    """
     for name in sorted(set(given).difference(known)):
-        meant = did_you_mean(name, known) or f" See help({function})."
+        if config is not None and name in config.__annotations__:
+            kind = config.__name__
+            meant = f" It is a setting of {kind}: config={kind}({name}=...)."
+        else:
+            meant = did_you_mean(name, known) or f" See help({function})."
         msg = f"{function}() got an unexpected keyword argument {name!r}.{meant}"
         raise TypeError(msg)
 

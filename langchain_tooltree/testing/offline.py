@@ -17,6 +17,7 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import Field, PrivateAttr
 
 from langchain_tooltree.conversation import Conversation, is_observation
+from langchain_tooltree.errors import check_arguments
 from langchain_tooltree.experience.records import part_of, readable
 from langchain_tooltree.tooltree import prompts
 from langchain_tooltree.tooltree.channel import CONFIDENCE
@@ -32,6 +33,15 @@ Response = AIMessage | str | Mapping[str, Any] | Exception
 
 class ChatDouble(BaseChatModel):
     """The plumbing of a chat model: tool binding, structured output, async, streaming and usage figures."""
+
+    def __init__(self, *given: Any, **values: Any) -> None:
+        kind, fields = type(self), type(self).model_fields
+        if given:
+            own = next((name for name in fields if name not in BaseChatModel.model_fields), "name")
+            msg = f"{kind.__name__}() takes its arguments by name: {kind.__name__}({own}=...)."
+            raise TypeError(msg)
+        check_arguments(kind.__name__, values, {*fields, *(each.alias for each in fields.values() if each.alias)})
+        super().__init__(**values)
 
     @abstractmethod
     def _respond(self, messages: list[BaseMessage], tools: Sequence[Mapping[str, Any]]) -> Response:

@@ -124,7 +124,7 @@ def with_options(function: FunctionT) -> FunctionT:
 
     @functools.wraps(function)
     def checked(*arguments: Any, **options: Any) -> Any:
-        check_arguments(function.__qualname__.removesuffix(".__init__"), options, parameters)
+        check_arguments(function.__qualname__.removesuffix(".__init__"), options, parameters, SearchConfig)
         return function(*arguments, **options)
 
     checked.__dict__["__signature__"] = signature.replace(parameters=list(parameters.values()))

@@ -60,6 +60,11 @@ SANDBOX = ObjectSandbox([], lambda _: [tool(echo)])
             TypeError,
             r"create_tooltree_agent\(\) got .* 'effect'\. Did you mean 'effects'\?",
         ),
+        (
+            {"effort": "max"},
+            TypeError,
+            r"argument 'effort'\. It is a setting of SearchConfig: config=SearchConfig\(effort=\.\.\.\)\.",
+        ),
         ({"system_promt": "Hi."}, TypeError, r"Did you mean 'system_prompt'\?"),
         (
             {"effects": {"eco": "read"}},
