@@ -244,6 +244,11 @@ class ExperienceStore:
         self._values: dict[str, str] = {}
         self._writers = Writers()
 
+    def __repr__(self) -> str:
+        known = ", ".join(f"{name}={value!r}" for name, value in self._values.items())
+        whose = f"{tuple(self._template.labels)!r}{' of ' * bool(known)}{known}"
+        return f"<{type(self).__name__}: {whose} in {type(self._store).__name__}>"
+
     def within(self, **values: Any) -> "ExperienceStore":
         """The same store for one user or tenant: the namespace's variables have these values."""
         for name in values:

@@ -143,7 +143,8 @@ def erasing(learnt: Learnt, chosen: Chosen, graphs: Sequence[AnyGraph], rested: 
     learnt.store.forget_texts()
     threads = sorted(set(map(thread_of, found.runs - found.attempts)))
     if not (found.all or again.all or any(taken.values()) or chosen.is_all):
-        problems.append("Nothing: no run here is what was said. `experience.store.trajectories()` lists them.")
+        meant = yield from _meant(learnt, chosen)
+        problems.append(f"Nothing: no run here is what was said.{meant} `experience.store.trajectories()` lists them.")
     unreached = [*problems, *_unreached(threads, found.shown_to, taken), *(yield from _vacuumed(*learnt.store.place))]
     return Erased(
         runs=tuple(sorted(found.runs | again.runs)),
@@ -193,6 +194,16 @@ def _found(learnt: Learnt, chosen: Chosen) -> Flow[_Affected]:
     }
     advised = {run for run, said in about.items() if runs and run not in runs and ADVISED in said}
     return _Affected(runs & both, attempts, halves, made, shown, {run for run in advised if RECALLED not in about[run]})
+
+
+def _meant(learnt: Learnt, chosen: Chosen) -> Flow[str]:
+    """Which run each name begins, where it is the beginning of a single one's id; empty where there is none."""
+    store, place = learnt.store.place
+    ids = [item.key for item in (yield from listing(store, (*place, TRAJECTORIES)))]
+    begun = {name: [run for run in ids if run.startswith(name) and run != name] for name in sorted(chosen.runs or ())}
+    return "".join(
+        f" {name!r} is the beginning of one run's id: {run[0]!r}." for name, run in begun.items() if len(run) == 1
+    )
 
 
 def _in_graph(graph: AnyGraph, which: Which) -> tuple[dict[str, list[str]], list[str]]:

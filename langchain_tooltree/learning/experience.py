@@ -126,6 +126,9 @@ class Experience:
         self._shared = Shared()
         self._recorder = TrajectoryRecorder.settling(self._store, self._settled, self._shared.outage.trying)
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} in {self._store!r}>"
+
     def within(self, **values: Any) -> "Experience":
         """The same experience for one user or tenant: the namespace's variables have these values."""
         return self._with(_store=self._store.within(**values))

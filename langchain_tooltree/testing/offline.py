@@ -34,9 +34,9 @@ Response = AIMessage | str | Mapping[str, Any] | Exception
 class ChatDouble(BaseChatModel):
     """The plumbing of a chat model: tool binding, structured output, async, streaming and usage figures."""
 
-    def __init__(self, *given: Any, **values: Any) -> None:
+    def __init__(self, *args: Any, **values: Any) -> None:
         kind, fields = type(self), type(self).model_fields
-        if given:
+        if args:
             own = next((name for name in fields if name not in BaseChatModel.model_fields), "name")
             msg = f"{kind.__name__}() takes its arguments by name: {kind.__name__}({own}=...)."
             raise TypeError(msg)

@@ -157,7 +157,20 @@ def test_what_is_asked_for_has_to_be_clear(experience):
 
 
 def test_a_run_that_is_not_there_is_reported_as_such(experience):
-    assert experience.forget(run="nope").unreached[0].startswith("Nothing: no run here is what was said.")
+    assert experience.forget(run="nope").unreached[0].startswith("Nothing: no run here is what was said. `exp")
+    for name in ("run-12", "run-13"):
+        experience.learn(run(name))
+    assert "is the beginning" not in experience.forget(run=["run-1", "run-12x"]).unreached[0]
+    experience.forget(run="run-13")
+    assert "'run-1' is the beginning of one run's id: 'run-12'." in experience.forget(run="run-1").unreached[0]
+    assert ids(experience) == {"run-12"}
+
+
+def test_an_experience_says_where_it_is_kept_without_a_look_into_it():
+    everybody = Experience(InMemoryStore(), namespace=("org", "{user_id}"))
+    kept = "<ExperienceStore: ('org', '{user_id}') in InMemoryStore>"
+    assert (repr(everybody.store), repr(everybody)) == (kept, f"<Experience in {kept}>")
+    assert "('org', '{user_id}') of user_id='ann' in InMemoryStore" in repr(everybody.within(user_id="ann"))
 
 
 @pytest.mark.parametrize(
