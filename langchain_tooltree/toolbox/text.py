@@ -2,11 +2,12 @@
 
 import difflib
 import re
-import unicodedata
 from collections import Counter
+from functools import cache
 from itertools import islice
 from typing import Any
 
+from langchain_tooltree.errors import import_extra
 from langchain_tooltree.toolbox.entries import RefusedError, check_text, entry
 
 MAX_PATTERN = 500
@@ -21,31 +22,8 @@ MAX_LINES = 5_000
 MOST_FREQUENT = 10
 """Words that a count names."""
 
-FREQUENT_WORDS = {
-    "English": "the of and to in is that it was for on with as be this are not have from you",
-    "German": "der die und das ist nicht ein eine zu den mit von auf für im dem sich auch wir ich es wie er sie du",
-    "French": "le la les et des est une un dans que pour pas qui sur avec ce il elle au nous",
-    "Spanish": "el la los las y de que en un una es por con para no se del su más como",
-    "Italian": "il di che è la e un una per non sono con del della gli le si da anche come",
-    "Portuguese": "o a os as e de que em um uma é por com para não se do da mais como",
-    "Dutch": "de het een en van is dat niet op te met voor zijn er aan ook als maar ik wij",
-    "Swedish": "och att det som en är på för med av inte den till har ett jag om vi de",
-    "Danish": "og at det som en er på for med af ikke den til har et jeg om vi de hvad",
-    "Polish": "i w na z że się nie jest do to jak co ale od po dla tak przez był czy",
-    "Turkish": "ve bir bu da de için ile çok ne daha gibi kadar olarak var ben o mi değil sonra en",
-    "Finnish": "ja on ei se että oli hän mutta ovat kun niin myös tämä jos kuin mitä joka sen minä ole",
-    "Indonesian": "yang dan di itu dengan untuk tidak ini dari dalam akan pada juga saya ke karena ada kami bisa oleh",
-    "Russian": "и в не на что он я с как это по но она к у из за то все так",
-    "Ukrainian": "і в не на що він я з як це та але вона до у із за то всі так",
-}
-SURE = 3
-"""How many more frequent words of a language than of the next one leave no doubt to speak of."""
-
-SCRIPTS = {
-    each.upper(): each for each in ("Greek", "Hebrew", "Arabic", "Thai", "Tamil", "Bengali", "Georgian", "Armenian")
-}
-SCRIPTS |= {"HIRAGANA": "Japanese", "KATAKANA": "Japanese", "HANGUL": "Korean", "CJK": "Chinese", "DEVANAGARI": "Hindi"}
-"""The first word of a character's Unicode name, and the language that is usually written so."""
+LIKELY = 0.05
+"""Probability from which a language is named."""
 
 SUMMARY_PROMPT = (
     "Summarise the text for somebody who has not read it, in its own language and in at most {words} words. Say only "
@@ -121,33 +99,26 @@ def count_words(text: str, word: str = "") -> str:
     )
 
 
-@entry("text", {"text": "Das ist nicht der Weg zu dem Haus."})
+@entry("text", {"text": "Das ist nicht der Weg zu dem Haus."}, packages=("py3langid",), bounded=False)
 def guess_language(text: str) -> str:
-    """Guess the language of a text from its script and its frequent words.
+    """Guess the language of a text.
 
     Args:
         text: At least one sentence.
     """
-    letters = [each for each in check_text("text", text)[:5_000] if each.isalpha()]
-    if not letters:
+    if not any(map(str.isalpha, check_text("text", text))):
         msg = "There are no letters in the text."
         raise RefusedError(msg)
-    scripts = Counter(re.split(r"[\s-]", unicodedata.name(each, "?"))[0] for each in letters)
-    if scripts["HIRAGANA"] + scripts["KATAKANA"] > len(letters) / 20:
-        return "Japanese (by its script)"
-    script = scripts.most_common(1)[0][0]
-    if script in SCRIPTS:
-        return f"{SCRIPTS[script]} (by its script)"
-    words = Counter(re.findall(r"[^\W\d_]+", text[:20_000].casefold()))
-    scores = {name: sum(words[each] for each in known.split()) for name, known in FREQUENT_WORDS.items()}
-    (best, most), (other, next_most) = Counter(scores).most_common(2)
-    if most == 0:
-        return f"Unknown: no frequent word of a known language occurs. The script is {script.lower()}."
-    if most == next_most:
-        return f"{best} or {other}: the text is too short to tell."
-    rival = f" and {next_most} of {other}" if next_most else ""
-    doubt = f", but the text is too short to be sure: it has {most} frequent words of {best}{rival}."
-    return best if most - next_most >= SURE else f"Probably {best}{doubt}"
+    (first, share), *others = _identifier().rank(text)
+    likely = [f"{first} {share:.0%}", *(f"{code} {chance:.0%}" for code, chance in others[:2] if chance >= LIKELY)]
+    doubt = "" if share > 0.5 else ", which is no more than a guess; a longer text would tell"  # noqa: PLR2004 - a half
+    return f"ISO 639 code and probability: {', '.join(likely)}{doubt}."
+
+
+@cache
+def _identifier() -> Any:  # it unpacks its model into a file, which a bounded process may not
+    langid = import_extra("py3langid.langid", "toolbox", "guess_language")
+    return langid.LanguageIdentifier.from_model_file(langid.MODEL_FILE, norm_probs=True)
 
 
 @entry("text", {"text": "The meeting was moved to Friday because the room is taken.", "words": 10}, bounded=False)
