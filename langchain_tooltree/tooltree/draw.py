@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from langchain_tooltree.experience.records import readable
+from langchain_tooltree.svg import visible_lines
 from langchain_tooltree.text import mermaid_text, one_line
 from langchain_tooltree.tooltree.search import Call
 
@@ -67,7 +68,7 @@ def _terminal_label(node: Mapping[str, Any], *, is_best: bool) -> str:
     known = f"[cyan]{figures(node)}[/]" if figures(node) else ""
     note = f"[yellow]{escape(status(node))}[/]" if status(node) else ""
     lines.append("  ".join(filter(None, (known, note))))
-    return "\n".join(filter(None, lines))
+    return visible_lines("\n".join(filter(None, lines)))  # whatever console prints it
 
 
 def label(node: Mapping[str, Any]) -> str:

@@ -1,5 +1,6 @@
 """What `show` makes of what it is given."""
 
+import io
 import json
 import re
 import shlex
@@ -8,10 +9,12 @@ from contextlib import suppress
 from dataclasses import replace
 
 import pytest
+from rich.console import Console
 
 from langchain_tooltree import ChromaStore, Experience, SITGraph, Trajectory, demo, dump_trajectories
 from langchain_tooltree.cli import main
 from tests.internals.hall import REFUSED
+from tests.internals.tooltree import to_rich
 
 
 @pytest.fixture(autouse=True)
@@ -273,6 +276,13 @@ def test_nothing_gives_orders_to_a_terminal(command, terminal, hostile, capsys, 
         assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", styled)
     assert "--json" not in words or json.loads(told.out)["query"] == HOSTILE
     assert "PWNED" in told.out + told.err or command.startswith("mine F/runs.jsonl -o F/mined --")
+
+
+def test_a_tree_gives_no_orders_to_a_console_of_somebody_else(hostile):
+    told = io.StringIO()
+    Console(file=told).print(to_rich(json.loads((hostile / "search.json").read_text())))
+    assert "\ufffd]0;PWNED\ufffd\\" in told.getvalue()
+    assert "\x1b" not in told.getvalue()
 
 
 def test_ids_are_whole_on_a_small_screen(tmp_path, capsys, monkeypatch):
