@@ -41,13 +41,14 @@ class Worker:
     """One process, and the calls that are sent to it, one at a time."""
 
     def __init__(self) -> None:
-        paths = os.pathsep.join(each or "." for each in sys.path)
+        paths = os.pathsep.join(map(os.path.abspath, sys.path))
         environment = {name: value for name, value in os.environ.items() if name.upper() in (*KEPT, *PROXIES)}
         self._process = subprocess.Popen(  # this interpreter and this module
             [sys.executable, "-P", "-m", "langchain_tooltree.toolbox.bounded"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
+            cwd=Path(sys.prefix).anchor,  # which nobody deletes while the process waits for calls
             env=environment | {"PYTHONPATH": paths, "PYTHONIOENCODING": "utf-8", "OMP_THREAD_LIMIT": "1"},
             start_new_session=True,  # a Ctrl-C is not meant for it, and what it starts is ended with it
         )

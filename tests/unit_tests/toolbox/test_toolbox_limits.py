@@ -188,6 +188,16 @@ def test_the_memory_of_a_query_is_bounded(call):
     assert "Ask for less" in content
 
 
+def test_a_current_folder_that_is_deleted_leaves_the_tools_as_they_are(call, tmp_path, monkeypatch):
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    bounded.end_all()  # so that the next call starts a process here
+    assert call("query_tables", sql="SELECT 1 AS n", files=["sales.csv"]) == ("n\n1", False)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "gone").rmdir()
+    assert "name the tables" in call("query_tables", sql="FROM 'more.csv'", files=["sales.csv"])[0]
+
+
 def test_rows_and_cells_of_a_result_are_bounded(call):
     content, _ = call("query_tables", sql="SELECT repeat('x', 5000) FROM range(5000)", files=["sales.csv"])
     assert len(content) <= 20_200
