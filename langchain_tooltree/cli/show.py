@@ -29,7 +29,7 @@ from langchain_tooltree.sitgraph.files import MANIFEST
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
 from langchain_tooltree.stores.chroma.connection import DATABASE
 from langchain_tooltree.text import counted, one_line
-from langchain_tooltree.tooltree.draw import label, to_mermaid, to_rich
+from langchain_tooltree.tooltree.draw import recovery, to_mermaid, to_rich
 from langchain_tooltree.tooltree.saved import SEARCHING, read_search, undamaged
 from langchain_tooltree.tooltree.tree_page import to_html
 from langchain_tooltree.tooltree.tree_svg import to_svg
@@ -193,7 +193,7 @@ def _print_found(found: Mapping[str, Any], terminal: Terminal) -> None:
 
 def print_search(found: Mapping[str, Any], terminal: Terminal, *, title: str = "") -> None:
     """Show tree, answer and cost of a search, as plain data. What is damaged raises before anything is printed."""
-    tree, costs, recovery = to_rich(found), _cost_table(found), _recovery(found)
+    tree, costs, story = to_rich(found), _cost_table(found), recovery(found)
     going_on = found["stop_reason"] == SEARCHING
     answer = _answer(found) or (
         "It had not ended when this was written." if going_on else "The plan waits for approval."
@@ -202,8 +202,8 @@ def print_search(found: Mapping[str, Any], terminal: Terminal, *, title: str = "
         terminal.print(title, style="bold", markup=False)
     terminal.print(tree)
     terminal.print("[dim]Q mean reward, N visits, r_pre / r_post scores before / after the call, ✔ the plan[/]")
-    if recovery:
-        terminal.print(f"\n{recovery}", markup=False)
+    if story:
+        terminal.print(f"\n{story}", markup=False)
     terminal.print(f"\n{answer}\n", style="bold green", markup=False)
     terminal.print(costs)
 
@@ -212,19 +212,6 @@ def _answer(found: Mapping[str, Any]) -> str | None:
     """The answer of a search: one that was asked for after it, or that was found where the plan ends."""
     answer: str | None = found.get("answer") or found["nodes"][[0, *found["best"]][-1]].get("answer")
     return answer
-
-
-def _recovery(found: Mapping[str, Any]) -> str | None:
-    """The story of an answer that came too early, if there is one."""
-    early = next((node for node in found["nodes"] if "answer" in node and "missing" in node), None)
-    if early is None or not found["best"] or early["id"] == found["best"][-1]:
-        return None
-    after = label(early) if early["call"] else "nothing"
-    plan = " → ".join(found["nodes"][node]["call"]["tool"] for node in found["best"])
-    return (
-        f"Recovered: after {after} the agent by itself would have ended with {early['answer']!r} "
-        f"(missing: {'; '.join(early['missing'])}). The plan: {plan}."
-    )
 
 
 def _cost_table(found: Mapping[str, Any]) -> Table:

@@ -3,6 +3,7 @@
 They are drawn of a search as plain data (`SearchResult.to_dict()`), so that one that was saved looks like a live one.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -69,6 +70,23 @@ def _terminal_label(node: Mapping[str, Any], *, is_best: bool) -> str:
     note = f"[yellow]{escape(status(node))}[/]" if status(node) else ""
     lines.append("  ".join(filter(None, (known, note))))
     return visible_lines("\n".join(filter(None, lines)))  # whatever console prints it
+
+
+def recovery(found: Mapping[str, Any]) -> str:
+    """The story of an answer that came too early, if there is one."""
+    nodes, best = found["nodes"], found["best"]
+    early = next((node for node in nodes if "answer" in node and node.get("missing")), None)
+    if early is None or not best or early["id"] == best[-1]:
+        return ""
+    way = [early]
+    while way[0]["parent"] is not None:
+        way.insert(0, nodes[way[0]["parent"]])
+    after = " then ".join(label(node) for node in way[1:]) or "nothing"
+    siblings = Counter(node["parent"] for node in nodes)
+    alone = not any(node["scored"][0] or siblings[node["parent"]] > 1 for node in way[1:])  # nothing was weighed before
+    said = "the agent by itself would have ended with" if alone else "this answer was not accepted:"
+    missing, plan = "; ".join(early["missing"]), " → ".join(nodes[node]["call"]["tool"] for node in best)
+    return f"Recovered: after {after} {said} {early['answer']!r} (missing: {missing}). The plan: {plan}."
 
 
 def label(node: Mapping[str, Any]) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from langchain_tooltree.pages.page import longest_text, page
 from langchain_tooltree.text import LONGEST_TEXT, one_line, plain, shortened, shortened_in
-from langchain_tooltree.tooltree.draw import fate, figures, label, seen
+from langchain_tooltree.tooltree.draw import fate, figures, label, recovery, seen
 
 ROOM = 600_000
 """Characters of arguments, observations and answers in a page: with what else it holds, it stays below 1 MB."""
@@ -36,6 +36,7 @@ def to_html(found: Mapping[str, Any]) -> str:
         "written": found.get("recorded", {}).get("written"),
         "cost": found["cost"],
         "plan": found["best"],
+        "recovery": shortened(recovery(found), LONGEST_TEXT),
         "alternatives": found.get("alternatives", []),
         "history": found.get("history", []),
         "words": {key: shortened(text, longest) for key, text in words.items()},

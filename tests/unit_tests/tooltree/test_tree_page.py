@@ -91,6 +91,19 @@ def test_a_page_shows_what_each_call_brought_what_it_was_worth_and_what_it_cost(
     assert sum(change["tokens"] for change in data["history"]) == result.cost.tokens
 
 
+def test_only_an_answer_before_which_nothing_was_weighed_is_told_as_that_of_the_agent_alone():
+    found = demo_search().to_dict()
+    told = data_in(to_html(found))["recovery"]
+    found["nodes"][1]["scored"] = [True, True]
+    weighed = data_in(to_html(found))["recovery"]
+    found["best"] = [1]
+
+    assert "the agent by itself would have ended with 'I could not find out.'" in told
+    assert told.endswith("The plan: read_sign → zoom_image → read_sign → convert_units.")
+    assert "this answer was not accepted: 'I could not find out.' (missing: a distance that can be read)" in weighed
+    assert data_in(to_html(found))["recovery"] == "", "the answer is the one that was taken"
+
+
 @pytest.mark.parametrize(
     "settings", [{}, {"selection": "smoothed", "parallel_rollouts": 3}, {"pre_evaluation": "batched"}], ids=str
 )
