@@ -25,8 +25,11 @@ ENOUGH_MEMORY = 2 * 2**30
 if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > ENOUGH_MEMORY:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 
-settings.register_profile("no deadline", deadline=None)  # 0.2 s an example is soon over on a busy machine
-settings.load_profile("no deadline")
+# No deadline: 0.2 s an example is soon over on a busy machine. What a change did is told from one run, so every run has
+# the same examples; `--hypothesis-profile=random` looks for new ones.
+settings.register_profile("random", deadline=None)
+settings.register_profile("repeatable", deadline=None, derandomize=True)
+settings.load_profile("repeatable")
 
 LONGEST_QUICK_TEST = 1.0
 """Seconds that a test may take and not be marked `slow`; a generous bound, for machines that are busy."""

@@ -457,7 +457,7 @@ def derived_from(experience, folder):
 
 
 @pytest.mark.slow
-@settings(max_examples=12, deadline=None, derandomize=True)
+@settings(max_examples=12, deadline=None)
 @given(st.lists(RUNS, min_size=2, max_size=8), st.sets(st.sampled_from("012345"), max_size=2), st.data())
 def test_all_that_is_derived_is_as_if_it_had_never_been(tmp_path_factory, runs, labels, data):
     folder = tmp_path_factory.mktemp("graphs")
