@@ -14,7 +14,20 @@ function onColours(then) {
 }
 let waiting = false, pixels = 1, painted = 0;
 function draw() {
-  if (!waiting) { waiting = true; requestAnimationFrame(paint); }
+  if (!waiting) { waiting = true; requestAnimationFrame(() => { paint(); pointBeyond(); }); }
+}
+const EDGE = 12; // pixels
+// An arrow at each side behind which there is more.
+function pointBeyond() {
+  const wide = stage.clientWidth, high = stage.clientHeight;
+  for (const [beyond, x, y, turns] of [
+    [x0 + width * size - wide, wide - EDGE, high / 2, 0], [y0 + height * size - high, wide / 2, high - EDGE, 1],
+    [-x0, EDGE, high / 2, 2], [-y0, wide / 2, EDGE, 3],
+  ]) if (beyond > EDGE) {
+    pen.setTransform(pixels, 0, 0, pixels, x * pixels, y * pixels);
+    pen.rotate(turns * Math.PI / 2);
+    stroke(new Path2D("M-4 -10L5 0L-4 10"), colours.ink, 3);
+  }
 }
 function fitCanvas() {
   x0 += (stage.clientWidth - canvas.width / pixels) / 2; y0 += (stage.clientHeight - canvas.height / pixels) / 2; // its middle stays

@@ -319,6 +319,21 @@ def test_two_thousand_calls_open_at_once_and_stay_smooth(browser: Browser, tmp_p
     assert file.stat().st_size < 2_000_000
 
 
+def test_arrows_point_to_what_lies_beyond_the_edges(browser: Browser, tmp_path: Path) -> None:
+    tree = Tree()
+    for number in range(12):
+        tree.add(tree[number], Call(tool="look", arguments={"number": number}, effect="read"))
+    browser.open(page_of(tree, tmp_path))
+    painted = (
+        "(x) => pen.getImageData((x - 6) * pixels, (stage.clientHeight / 2 - 12) * pixels, 12, 24).data.some(Boolean)"
+    )
+    at_both = f"[EDGE, stage.clientWidth - EDGE].map({painted})"
+
+    assert browser.run(f"y0 = 2_000, paint(), pointBeyond(), {at_both}") == [False, True]
+    assert browser.run(f"x0 = -300, paint(), pointBeyond(), {at_both}") == [True, True]
+    assert browser.run(f"fit(), y0 = 2_000, paint(), pointBeyond(), {at_both}") == [False, False]
+
+
 def test_light_and_dark_follow_the_system_and_have_contrast(browser: Browser, story: Path, tools_graph: Path) -> None:
     seen = []
     for dark in (False, True):
