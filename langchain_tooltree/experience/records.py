@@ -291,7 +291,7 @@ def _unmarked(message: ChatMessage) -> ChatMessage:
     if part not in ("observation", "reply") or not isinstance(extras, Mapping):
         return message
     observed, kept = without_notes(content, extras, tool=message.get("name"))
-    return message if kept is extras else {**message, "content": observed, EXTRAS: kept}
+    return message if kept is extras else {**message, "content": content if part == "reply" else observed, EXTRAS: kept}
 
 
 def beside(message: ChatMessage) -> Mapping[str, Any]:

@@ -112,7 +112,7 @@ def _shown(message: ChatMessage, longest: int) -> dict[str, Any]:
         "added": [shortened(text, longest) for text in added],
         "anomaly": _anomaly(anomaly, longest) if isinstance(anomaly, Mapping) else None,
         "suggested": [*_suggested(notes.get(SUGGESTED))],
-        "scores": {name: value for name in SCORES if isinstance(value := notes.get(name), int | float)},
+        "scores": {name: value for name in SCORES if (value := _share(notes.get(name))) is not None},
         "reflected": bool(notes.get("reflected")) and not added,
         "tokens": tokens_of(message),
         "at": next((str(each[name])[:40] for each in (message, around) for name in TIMES if each.get(name)), ""),

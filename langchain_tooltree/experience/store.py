@@ -531,6 +531,22 @@ class ExperienceStore:
         return {**self._values, **labels_in(config, wanted)} if wanted else self._values
 
 
+def readable(store: ExperienceStore, ids: Sequence[str]) -> Flow[list[Trajectory]]:
+    """The trajectories with these ids without those that cannot be read: they are logged, and keep no other out."""
+    found: list[Trajectory] = []
+    for start in range(0, len(ids), PAGE):
+        page = ids[start : start + PAGE]
+        try:
+            found += yield from store.reading(page)
+        except TrajectoryFormatError:
+            for run in page:
+                try:
+                    found += yield from store.reading([run])
+                except TrajectoryFormatError as error:
+                    logger.warning("A run is passed over: %s", error)
+    return found
+
+
 def entry_of(trajectory: Trajectory, written: str | None = None) -> RunEntry:
     """What is noted of a record beside it; `written` is the record as it is kept, if it is at hand."""
     text = json.dumps(to_json(trajectory), default=str) if written is None else written

@@ -9,11 +9,11 @@ from typing import Any
 from langchain_tooltree.cfgm.focus import LABEL as FOCUS
 from langchain_tooltree.cfgm.focus import kept_focus_points
 from langchain_tooltree.cfgm.tips import Tip, all_tips, credited
-from langchain_tooltree.experience.run_page import MAX_LABEL, run_data, texts_of, tokens_of
+from langchain_tooltree.experience.run_page import MAX_LABEL, MOST_MESSAGES, run_data, texts_of, tokens_of
 from langchain_tooltree.experience.run_page import table as html_table
-from langchain_tooltree.experience.store import JUDGED, TASKS, RunEntry, entry_of, listing
+from langchain_tooltree.experience.store import JUDGED, TASKS, RunEntry, entry_of, listing, readable
 from langchain_tooltree.experience.trajectory import Trajectory
-from langchain_tooltree.flows import Flow
+from langchain_tooltree.flows import Flow, FunctionStep
 from langchain_tooltree.learning.learnt import ExperienceStatus, Learnt
 from langchain_tooltree.pages.page import longest_text, page
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
@@ -44,23 +44,29 @@ def page_of(learnt: Learnt) -> Flow[str]:
     items = yield from listing(store.place[0], (*place, TASKS))
     dates = {item.key: (item.created_at.isoformat(), item.updated_at.isoformat()) for item in items}
     latest = sorted(entries, key=lambda run: (dates.get(run, ("", ""))[0], run), reverse=True)[:MOST_RUNS]
-    runs: list[Trajectory] = yield from store.reading(latest)
+    runs: list[Trajectory] = yield from readable(store, latest)
     tips: list[Tip] = yield from all_tips(store)
     focus: list[str] = yield from kept_focus_points(store.collection(FOCUS))
     status: ExperienceStatus = yield from learnt.status()
+
     data = {
         "name": f"Namespace {one_line(' / '.join(place), MAX_LABEL)}",
         "status": {name: value for name, value in asdict(status).items() if name != "agreement"},
         "agreement": asdict(status.agreement)
         | {"share": status.agreement.share, "kappa": status.agreement.kappa, "doubtful": status.agreement.is_doubtful},
-        "runs": _runs(runs, entries, dates),
         "left_out": len(entries) - len(runs),
         "tips": _tips(tips, entries),
         "more_tips": max(0, len(tips) - MOST_TIPS),
         "focus": [shortened(point, ROOM) for point in focus],
         "edges": _edges(learnt.graph),
     }
-    return page("experience.html", f"Experience: {one_line('/'.join(place), MAX_LABEL)}", plain(data))
+
+    def with_runs(runs: list[Trajectory]) -> str:
+        rows = {"runs": _runs(runs, entries, dates)}
+        return page("experience.html", f"Experience: {one_line('/'.join(place), MAX_LABEL)}", plain(data | rows))
+
+    text: str = yield FunctionStep(with_runs, runs)  # a thousand dialogues take a second
+    return text
 
 
 def page_of_runs(name: str, runs: Sequence[Trajectory], left_out: int) -> str:
@@ -80,7 +86,7 @@ def page_of_runs(name: str, runs: Sequence[Trajectory], left_out: int) -> str:
 def _runs(
     runs: Sequence[Trajectory], entries: Mapping[str, RunEntry], dates: Mapping[str, tuple[str, str]]
 ) -> list[dict[str, Any]]:
-    said = accumulate(sum(len(messages) for _, messages in run.dialogues()) for run in runs)
+    said = accumulate(sum(min(len(messages), MOST_MESSAGES) for _, messages in run.dialogues()) for run in runs)
     whole = sum(count <= MOST_SAID for count in said)
     texts = (text for run in runs[:whole] for text in texts_of(run))
     longest = longest_text(texts, ROOM, LEAST_TEXT)

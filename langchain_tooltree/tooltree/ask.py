@@ -496,7 +496,10 @@ def own_words(messages: Sequence[BaseMessage], request: ProposalRequest) -> str:
         "\n\n".join(str(each.text) for each in takewhile(lambda each: isinstance(each, SystemMessage), prompt))
         for prompt in (messages, request.conversation)
     )
-    words = asked.replace(agents, INSTRUCTIONS, 1) if agents else asked
+    if agents and asked.endswith(agents):  # where it is asked what to propose, they come after our words
+        words = asked[: -len(agents)] + INSTRUCTIONS
+    else:
+        words = asked.replace(agents, INSTRUCTIONS, 1) if agents else asked
     return "\n\n".join((words, *(name for name, said in ((RECALLED, request.advice), (HINTED, request.hint)) if said)))
 
 

@@ -72,6 +72,9 @@ def read_search(path: Path) -> dict[str, Any] | None:
                 if not isinstance(value, kind):
                     msg = f"{value!r:.40} is no {kind.__name__}"
                     raise TypeError(msg)
+            if any(node["parent"] is not None and node["parent"] >= node["id"] for node in found["nodes"]):
+                msg = "a call comes before the one that it follows"
+                raise ValueError(msg)
             dict(found["cost"])
     return found
 

@@ -13,6 +13,7 @@ from langchain_core.messages import ToolCall
 from pydantic import TypeAdapter, ValidationError
 
 from langchain_tooltree.conversation import Conversation
+from langchain_tooltree.text import counted
 from langchain_tooltree.tooltree.result import PlanMetadata
 
 ARGUES_FOR = 0.5
@@ -174,9 +175,8 @@ def describe(call: ToolCall, said: Conversation, plan: Mapping[str, Any], found:
     lines.extend(f"Instead: {other}" for other in others)
     if cost := plan.get("cost"):
         kinds = {"rollout": "rollouts", "model call": "model_calls", "tool call": "tool_calls"}
-        counts = {kind: cost.get(name, 0) for kind, name in kinds.items()}
-        made = [f"{count} {kind}{'' if count == 1 else 's'}" for kind, count in counts.items()]
-        lines.append(f"The search made {made[0]}, {made[1]} and {made[2]}.")
+        rollouts, asked, ran = (counted(cost.get(name, 0), kind) for kind, name in kinds.items())
+        lines.append(f"The search made {rollouts}, {asked} and {ran}.")
     return "\n".join(lines)
 
 

@@ -27,7 +27,7 @@ from pydantic.v1 import ValidationError as ValidationErrorV1
 
 from langchain_tooltree.effects.calls import CallEffects, Effects, ToolKey, aliases_of, names_in
 from langchain_tooltree.errors import ConfigurationError, ToolDefinitionError, described, did_you_mean
-from langchain_tooltree.text import LONGEST_TEXT, cut, shortened
+from langchain_tooltree.text import LONGEST_TEXT, counted, cut, shortened
 from langchain_tooltree.tooltree.sandbox import Sandbox
 from langchain_tooltree.tooltree.search import Effect
 
@@ -56,7 +56,7 @@ class ToolCard:
         examples: Up to three example calls or results, as text or JSON-like data.
 
     Raises:
-        ToolDefinitionError: If there are more than three examples or `domains` is a string.
+        ToolDefinitionError: If there are more than three examples, or `examples` or `domains` is no sequence of them.
     """
 
     name: str
@@ -67,6 +67,9 @@ class ToolCard:
     examples: Sequence[Any] = ()
 
     def __post_init__(self) -> None:
+        if isinstance(self.examples, str) or not isinstance(self.examples, Sequence):
+            msg = f"examples of {self.name!r} must be a sequence of examples, got {self.examples!r:.80}."
+            raise ToolDefinitionError(msg)
         if len(self.examples) > MAX_EXAMPLES:
             msg = f"The card of {self.name!r} has {len(self.examples)} examples; keep the {MAX_EXAMPLES} best."
             raise ToolDefinitionError(msg)
@@ -159,7 +162,7 @@ class ToolLibrary(Sequence[BaseTool]):
 
     def __repr__(self) -> str:
         domains = dict.fromkeys(domain for card in self._cards.values() for domain in card.domains)
-        return f"<{type(self).__name__}: {len(self)} tools{' of ' * bool(domains)}{', '.join(domains)}>"
+        return f"<{type(self).__name__}: {counted(len(self), 'tool')}{' of ' * bool(domains)}{', '.join(domains)}>"
 
     def __len__(self) -> int:
         return len(self.by_name)

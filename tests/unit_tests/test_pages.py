@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.store.memory import InMemoryStore
 
 from langchain_tooltree import Branch, Experience, SITGraph, Trajectory
@@ -185,3 +186,27 @@ def test_a_page_of_many_long_runs_is_bounded(tmp_path: Path) -> None:
     assert len(runs) == 110
     assert (tmp_path / "experience.html").stat().st_size < 1_200_000
     assert asks_nobody(tmp_path / "experience.html")
+
+
+def test_what_cannot_be_read_or_is_long_keeps_no_other_run_out_of_a_page(tmp_path: Path) -> None:
+    store = InMemoryStore()
+    experience = Experience(store, namespace=("tooltree",))
+    for run in ("read", "damaged"):
+        experience.store.add(run_of(["find"], run))
+    store.put(("tooltree", "trajectories"), "damaged", {"record": "{cut off"})
+    talk = [{"role": ("user", "assistant")[number % 2], "content": "And then?"} for number in range(3_001)]
+    experience.store.add(Trajectory.from_chat(talk, id="long"))
+    experience.to_html(tmp_path / "experience.html")
+    data = data_in(tmp_path / "experience.html")
+
+    assert {run["id"]: "said" in run for run in data["runs"]} == {"read": True, "long": True}
+    assert data["left_out"] == 1
+
+
+def test_what_is_no_score_is_not_shown_as_one(tmp_path: Path) -> None:
+    notes = {"tooltree": {"r_pre": float("nan"), "r_post": 0.5, "goal": "high"}}
+    reply = AIMessage("Done.", response_metadata=notes)
+    run = Trajectory.from_messages([HumanMessage("Go on."), reply], id="a run")
+    run.to_html(tmp_path / "run.html")
+
+    assert data_in(tmp_path / "run.html")["said"][-1]["scores"] == {"r_post": 0.5}

@@ -146,6 +146,7 @@ def test_a_search_in_another_form_and_a_damaged_one_are_refused_in_one_line(tmp_
         ({**written, "version": 2}, "form 2; this version reads form 1"),
         ({**written, "nodes": [{"id": 0}, {"id": 1}]}, "is no search"),
         ({**written, "nodes": [*written["nodes"][:1], 3]}, "is no search"),
+        ({**written, "nodes": [written["nodes"][0], {**written["nodes"][1], "parent": 1}]}, "is no search"),
         ({**written, "best": [99]}, "is no search"),
         ({**written, "cost": {}}, "is no search"),
     ):

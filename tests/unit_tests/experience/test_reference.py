@@ -173,6 +173,11 @@ def test_what_another_tool_returns_beside_its_text_is_no_note_of_ours():
         assert Conversation([CALL, message]).latest_round.steps()[0].outcome.text == left
 
 
+def test_a_reply_keeps_its_words_whatever_stands_beside_it():
+    reply = AIMessage("The price is 5.", response_metadata={"tooltree": {"added": ["The price is 5."]}})
+    assert Trajectory.from_messages([HumanMessage("What?"), reply]).messages[-1]["content"] == "The price is 5."
+
+
 @pytest.mark.parametrize("added", [None, 7, "Pay.", [7, None], {"a": "Pay."}, [""]])
 def test_a_note_of_another_form_takes_nothing_away(added):
     message = ToolMessage("Pay.", tool_call_id="1", response_metadata={"tooltree": {"added": added}})

@@ -77,7 +77,7 @@ def test_an_unknown_domain_is_refused_with_the_nearest():
 
 def test_a_library_says_what_it_is():
     assert repr(toolbox("text", "units")) == "<Toolbox: 8 tools of text, units, 1 left out>"
-    assert repr(ToolLibrary([abs_of])) == "<ToolLibrary: 1 tools>"
+    assert repr(ToolLibrary([abs_of])) == "<ToolLibrary: 1 tool>"
 
 
 def abs_of(number: float) -> float:

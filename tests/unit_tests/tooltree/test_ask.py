@@ -298,14 +298,16 @@ async def test_the_frame_of_a_call_has_no_injected_arguments(drive):
 
 
 @pytest.mark.parametrize("own_step", [True, False])
-async def test_the_words_of_a_question_name_what_was_recalled_and_do_not_repeat_it(drive, own_step):
+@pytest.mark.parametrize("instructions", ["Be Bo.", "call"])
+async def test_the_words_of_a_question_name_what_was_recalled_and_do_not_repeat_it(drive, own_step, instructions):
     model, library, meter = ScriptedChatModel(replies=[AIMessage("Done.")]), ToolLibrary([add]), Meter(1)
     said = {"advice": "Eve added 7391.", "hint": "Eve looked first."}
-    request = ProposalRequest([SystemMessage("Be Bo."), *REQUEST], library.names, own_step=own_step, **said)
+    request = ProposalRequest([SystemMessage(instructions), *REQUEST], library.names, own_step=own_step, **said)
     await drive(Proposer(model, library, effects_as({"add": "read"}), SearchConfig()).propose(request, meter))
 
     (words,) = meter.asked
     (prompt,) = model.calls
     told = words.removesuffix("\n\n[What was recalled]\n\n[What past runs say here]")
-    assert prompt[0].text == f"{told}\n\n{said['advice']}".replace("[The agent's instructions]", "Be Bo.")
+    assert prompt[0].text == f"{told}\n\n{said['advice']}".replace("[The agent's instructions]", instructions)
+    assert told.startswith("[The agent's instructions]") is own_step
     assert words.count("[") - told.count("[") == 2

@@ -141,6 +141,12 @@ def test_a_card_takes_three_examples_and_a_tuple_of_domains():
     assert len(ToolCard("a", "", examples=(1, 2, 3)).examples) == 3
     with pytest.raises(ToolDefinitionError, match="has 4 examples; keep the 3 best"):
         ToolCard("a", "", examples=(1, 2, 3, 4))
+    for examples in ("look()", 7, None):
+        look = StructuredTool.from_function(
+            print, name="look", description="", metadata={"tooltree_examples": examples}
+        )
+        with pytest.raises(ToolDefinitionError, match="examples of 'look' must be a sequence of examples, got "):
+            ToolCard.from_tool(look)
     with pytest.raises(ConfigurationError, match="must be a tuple of tags, got the string 'travel'"):
         ToolCard("a", "", domains="travel")
 
