@@ -37,9 +37,6 @@ START = ""
 WRITTEN_SUMMARIES = "state_summaries"
 """Key of a run's metadata for summaries that were written afterwards, by the place of the transition."""
 
-SUGGESTIONS_HEADING = "Tools that came next in past runs:"
-"""The line that ended a summary which a model wrote, in the observations of older records."""
-
 
 @dataclass(frozen=True, slots=True)
 class Moment:
@@ -217,7 +214,7 @@ def summary_of(step: Step) -> str:
         return with_next_step(written, arguments.get("next_step"))
     if step.outcome is not None and step.outcome.status == "success":
         # Formats that have no place for an artifact keep the hints behind it.
-        return step.outcome.text.partition(SUGGESTIONS_HEADING)[0].partition(MARK)[0].strip()
+        return step.outcome.text.partition(MARK)[0].strip()
     return ""
 
 

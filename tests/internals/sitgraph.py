@@ -48,7 +48,6 @@ from langchain_tooltree.sitgraph.transitions import (
     MAX_CALLS,
     MAX_CHARACTERS,
     START,
-    SUGGESTIONS_HEADING,
     TEXT_VIEWS,
     VIEWS,
     WRITTEN_SUMMARIES,

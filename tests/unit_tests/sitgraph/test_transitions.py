@@ -6,10 +6,9 @@ import pytest
 from little_runs import brings, called, calls, run_of, says, summed_up, user
 
 from langchain_tooltree import Branch, Outcome, SITGraph, Step
-from tests.internals.experience import Record
+from tests.internals.experience import MARK, Record
 from tests.internals.sitgraph import (
     START,
-    SUGGESTIONS_HEADING,
     WRITTEN_SUMMARIES,
     moment_of,
     summary_of,
@@ -175,7 +174,7 @@ def step(arguments=None, content=None, status="success"):
     [
         (step({"summary": " Known. "}), "Known."),
         (step({"summary": "Known."}, "an observation"), "Known."),
-        (step({"question": "What now?"}, f"All is known.\n{SUGGESTIONS_HEADING}\n- a"), "All is known."),
+        (step({"question": "What now?"}, f"All is known.\n{MARK}\n- a"), "All is known."),
         (step({}, "Nothing suggested."), "Nothing suggested."),
         (step({}, "The model is down.", "error"), ""),
         (step({"summary": 7}), ""),
