@@ -16,7 +16,6 @@ from uuid import UUID
 from langchain_core.messages import BaseMessage, ToolCall
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config
-from langgraph import errors
 from langgraph.channels.delta import DeltaChannel
 from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.config import get_config
@@ -366,11 +365,6 @@ def node_injects(node: ToolNode, tool: str) -> bool:
     """Whether a `ToolNode` changes the arguments of a tool; yes where it does not say."""
     found = getattr(node, "_injected_args", {}).get(tool)
     return found is None or any(vars(found).values())
-
-
-def is_invalid_resume(error: BaseException) -> bool:
-    """Whether an answer to an interrupt did not fit; a LangGraph that does not say so never marks one."""
-    return bool(getattr(errors, "is_invalid_resume", lambda _: False)(error))
 
 
 # Stores.

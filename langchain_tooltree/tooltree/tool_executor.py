@@ -15,13 +15,14 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolCall, ToolMessag
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config, merge_configs
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
+from langgraph.errors import is_invalid_resume
 from langgraph.prebuilt import ToolNode
 from langgraph.prebuilt.tool_node import ToolCallRequest, ToolInvocationError, msg_content_output
 from langgraph.runtime import get_runtime
 from langgraph.types import Command
 from pydantic import ValidationError
 
-from langchain_tooltree._langgraph import is_invalid_resume, node_injects, tool_node_input, why_not_kept
+from langchain_tooltree._langgraph import node_injects, tool_node_input, why_not_kept
 from langchain_tooltree.conversation import is_observation
 from langchain_tooltree.errors import ConfigurationError, described
 from langchain_tooltree.flows import Flow, FunctionStep, containing, in_thread

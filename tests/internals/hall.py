@@ -19,7 +19,6 @@ from langchain_tooltree._langgraph import (
     interrupts_in,
     is_for_graph_of,
     is_inside,
-    is_invalid_resume,
     levels,
     namespace_here,
     namespace_of,

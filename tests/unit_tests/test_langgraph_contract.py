@@ -22,7 +22,7 @@ from langchain_core.runnables.config import merge_configs
 from langchain_core.tools import InjectedToolCallId, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.config import get_config, get_stream_writer
-from langgraph.errors import GraphInterrupt, ParentCommand
+from langgraph.errors import GraphInterrupt, ParentCommand, is_invalid_resume
 from langgraph.func import task
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import InjectedState, InjectedStore, ToolNode, ToolRuntime
@@ -635,13 +635,13 @@ def test_an_answer_that_does_not_fit_its_interrupt_is_told_from_arguments_that_d
         try:
             interrupt("how many?", response_schema=Count)
         except ValidationError as error:
-            return {"said": [str(inside.is_invalid_resume(error))]}
+            return {"said": [str(is_invalid_resume(error))]}
 
     graph = a_graph(node=node, saved=True)
     graph.invoke({"said": []}, THREAD)
 
     assert graph.invoke(Command(resume={"number": "many"}), THREAD)["said"] == ["True"]
-    assert not inside.is_invalid_resume(ValueError())
+    assert not is_invalid_resume(ValueError())
 
 
 def test_the_runtime_knows_the_thread_and_the_run():
