@@ -16,7 +16,7 @@ from langchain_tooltree.anomaly.loops import loop_in
 from langchain_tooltree.anomaly.phrases import Phrase, phrase_book, phrases_from
 from langchain_tooltree.anomaly.rules import Anomaly
 from langchain_tooltree.conversation import Conversation
-from langchain_tooltree.errors import ConfigurationError, check_count
+from langchain_tooltree.errors import ConfigurationError, check_count, described
 from langchain_tooltree.experience.records import text_of
 from langchain_tooltree.experience.run_identity import GivenTools, names_of
 from langchain_tooltree.flows import Flow, async_twin, driven
@@ -177,6 +177,6 @@ def anomaly_condition(
     except GraphBubbleUp:
         raise
     except Exception as error:  # noqa: BLE001 - a classifier may be down, and the agent can do without
-        logger.warning("An observation was not checked: %s: %s", type(error).__name__, error)
+        logger.warning("An observation was not checked: %s", described(error))
         return "model"
     return "reflect" if anomaly is not None and anomaly.recoverable else "model"

@@ -22,7 +22,7 @@ from langchain_tooltree.cfgm.recall import CANDIDATES, RecalledRun, Recollection
 from langchain_tooltree.cfgm.recovery import Known, Recovery
 from langchain_tooltree.cfgm.tips import Tip, credited, extract_tips, task_id_of, tips_of
 from langchain_tooltree.conversation import Conversation
-from langchain_tooltree.errors import ConfigurationError, ForeignNamespaceError, check_count
+from langchain_tooltree.errors import ConfigurationError, ForeignNamespaceError, check_count, described
 from langchain_tooltree.experience.records import RECALLED
 from langchain_tooltree.experience.run_identity import is_in
 from langchain_tooltree.experience.store import DEFAULT_NAMESPACE, ExperienceStore, RunEntry
@@ -355,7 +355,7 @@ def recall_for(
     except ForeignNamespaceError:
         raise
     except Exception as error:  # noqa: BLE001 - the store may be down, and the agent can do without
-        logger.warning("Nothing was recalled: %s: %s", type(error).__name__, error)
+        logger.warning("Nothing was recalled: %s", described(error))
         return Recollection(task)
 
 

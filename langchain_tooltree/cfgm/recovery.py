@@ -113,7 +113,7 @@ class Recovery:
         try:
             anomaly = yield from flow_of(self._detector.check)(said, tools=names)
         except Exception as error:  # noqa: BLE001 - a classifier may be down, and the agent can do without
-            logger.warning("An observation was not checked: %s: %s", type(error).__name__, error)
+            logger.warning("An observation was not checked: %s", described(error))
             return None
         if anomaly is None:
             return None

@@ -9,7 +9,7 @@ from rich.progress import SpinnerColumn, TextColumn
 
 from langchain_tooltree.cli import INCOMPLETE
 from langchain_tooltree.cli.terminal import Terminal, embeddings_named, progress
-from langchain_tooltree.errors import ConfigurationError, ToolTreeError
+from langchain_tooltree.errors import ConfigurationError, ToolTreeError, described
 from langchain_tooltree.flows import run_flow
 from langchain_tooltree.learning.copying import copied, opened
 
@@ -30,7 +30,7 @@ def run(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[str, Any]
         except (ToolTreeError, OSError, ImportError):
             raise
         except Exception as error:  # whatever a database raises
-            reason = " ".join(f"{type(error).__name__}: {error}".split())
+            reason = " ".join(described(error).split())
             msg = f"The copy has stopped ({reason}). What is copied stays; the same command goes on from there."
             raise ConfigurationError(msg) from error
     terminal.print(

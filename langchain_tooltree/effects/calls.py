@@ -15,7 +15,7 @@ from langchain_core.tools import BaseTool, StructuredTool
 from langchain_core.utils.pydantic import get_fields
 from pydantic import AliasChoices, AliasPath
 
-from langchain_tooltree.errors import ConfigurationError, did_you_mean
+from langchain_tooltree.errors import ConfigurationError, described, did_you_mean
 from langchain_tooltree.experience.excerpts import READING_VERBS, call_digest, words_of_name
 from langchain_tooltree.flows import RAISED
 from langchain_tooltree.text import words_of
@@ -290,7 +290,7 @@ def _reads(declared: _Declared, arguments: Mapping[str, Any] | None) -> bool:
         answer = effect(copy.deepcopy(dict(arguments or {})))  # it may change what it gets
         return isinstance(answer, str) and answer == "read"
     except RAISED as error:  # what cannot be told is a write
-        logger.debug("The effect of a call is not known: %s: %s", type(error).__name__, error)
+        logger.debug("The effect of a call is not known: %s", described(error))
         return False
 
 

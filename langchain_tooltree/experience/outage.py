@@ -180,7 +180,7 @@ class Outage:
             # One that fails at once costs nothing to ask again.
             self._down[doing] = time.monotonic() + PATIENCE if isinstance(error, TimeoutError) else 0.0
         if is_new:
-            reason = " ".join(f"{type(error).__name__}: {error}".split())
+            reason = " ".join(described(error).split())
             told = (
                 "The store of the experience cannot be %s (%s). Agents go on without it, and runs that end meanwhile "
                 "wait in memory, %d at the most. This is said once."

@@ -16,7 +16,7 @@ from langgraph.store.base import BaseStore, Item, SearchItem
 from langchain_tooltree._langgraph import vacuum_of
 from langchain_tooltree.cfgm import focus, tips
 from langchain_tooltree.cfgm.collect.attempt import SEPARATOR, SHELF
-from langchain_tooltree.errors import ConfigurationError, TrajectoryFormatError
+from langchain_tooltree.errors import ConfigurationError, TrajectoryFormatError, described
 from langchain_tooltree.experience.notes import without_recalled
 from langchain_tooltree.experience.records import ATTEMPT_OF, RECALLED, recalled_in
 from langchain_tooltree.experience.reference import ADVISED
@@ -244,7 +244,7 @@ def _vacuumed(store: BaseStore, place: Sequence[str]) -> Flow[list[str]]:
             yield FunctionStep(lambda _: vacuum(), None)
             return []
     except Exception as error:  # noqa: BLE001 - all else is done, and the report says what is not
-        logger.warning("%s could not be vacuumed: %s: %s", kind, type(error).__name__, error)
+        logger.warning("%s could not be vacuumed: %s", kind, described(error))
         return [f"The files of {kind}, which could not be rewritten ({error}): call forget() again, or its vacuum."]
     if "Postgres" in kind:
         return ["Rows that Postgres keeps: `VACUUM FULL store`, `VACUUM FULL store_vectors`; and its write-ahead log."]

@@ -490,7 +490,7 @@ class Experience:
                 try:
                     yield from self._judge_record(learnt, run, judged)
                 except Exception as error:  # noqa: BLE001 - the store's; the run waits on
-                    self._shared.tell_once(f"{UNKEPT} ({type(error).__name__}: {' '.join(str(error).split())})")
+                    self._shared.tell_once(f"{UNKEPT} ({' '.join(described(error).split())})")
             return judged
         finally:
             self._shared.release(learnt.place, claimed)

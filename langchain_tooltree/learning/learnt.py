@@ -18,7 +18,7 @@ from langchain_tooltree.cfgm.recall import RecalledRun, Recollection, examples_i
 from langchain_tooltree.cfgm.reflection import Reflector, correction_text
 from langchain_tooltree.cfgm.tips import Tip, all_tips
 from langchain_tooltree.conversation import Conversation
-from langchain_tooltree.errors import TrajectoryFormatError
+from langchain_tooltree.errors import TrajectoryFormatError, described
 from langchain_tooltree.experience.agreement import Agreement, agreement
 from langchain_tooltree.experience.guide import Remembered
 from langchain_tooltree.experience.hints import NextTools, hint_line
@@ -300,7 +300,7 @@ class RequestGuide:
             found = replace(found or NextTools(), refused=refused)
             return replace(found, text=hint_line(found, reads=self.reads, refused=told))
         except Exception as error:  # noqa: BLE001 - the embedder may be down, and the search can do without
-            logger.warning("No tool could be suggested: %s: %s", type(error).__name__, error)
+            logger.warning("No tool could be suggested: %s", described(error))
             return None
 
     def remedy(self, said: Conversation, tools: Sequence[Any], meter: Meter) -> Flow[str]:
@@ -312,14 +312,14 @@ class RequestGuide:
             if anomaly is None or not anomaly.recoverable:
                 return ""
             tips = [Tip.from_dict(each) for each in self.remembered["tips"]]
-            described = tools_in(list(tools)).values()
+            offered = tools_in(list(tools)).values()
             reflect = flow_of(Reflector(self.model).reflect)
             task = self.remembered["first"]  # which a summary may have taken out of the conversation
             reflection = yield from reflect(
-                said, anomaly, tips=tips, examples=examples_in(self.advice), tools=described, task=task, meter=meter
+                said, anomaly, tips=tips, examples=examples_in(self.advice), tools=offered, task=task, meter=meter
             )
         except Exception as error:  # noqa: BLE001 - the search goes on as it would have
-            logger.warning("There is no reflection: %s: %s", type(error).__name__, error)
+            logger.warning("There is no reflection: %s", described(error))
             return ""
         if reflection is None:
             return ""

@@ -9,7 +9,7 @@ from langchain_core.messages import BaseMessage, SystemMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 
 from langchain_tooltree.conversation import Conversation
-from langchain_tooltree.errors import ConfigurationError, check_count
+from langchain_tooltree.errors import ConfigurationError, check_count, described
 from langchain_tooltree.experience.guide import Learner
 from langchain_tooltree.experience.hints import hints, told_of
 from langchain_tooltree.experience.notes import as_suggested
@@ -93,7 +93,7 @@ class Suggester:
                 last_tool, state=summary or written, messages=dialogue, k=self.k, allowed=allowed
             )
         except Exception as error:  # noqa: BLE001 - the embedder may be down, and the agent can do without
-            logger.warning("No tool could be suggested: %s: %s", type(error).__name__, error)
+            logger.warning("No tool could be suggested: %s", described(error))
             return []
         if suggestions:
             given = [suggestion.to_dict() for suggestion in suggestions]

@@ -153,7 +153,7 @@ class ToolNarrowing:
             try:
                 more = yield from self.find(proposal.wanted, choice)
             except Exception as error:  # noqa: BLE001 - what was shown before will do
-                logger.warning("The tools asked for could not be ranked: %s: %s", type(error).__name__, error)
+                logger.warning("The tools asked for could not be ranked: %s", described(error))
                 more = choice
             found, choice = more.shown != choice.shown, more
             hidden = choice.hidden if found else ()

@@ -101,7 +101,7 @@ def undamaged(path: Path) -> Iterator[None]:
     try:
         yield
     except (LookupError, TypeError, ValueError, AttributeError) as error:
-        msg = f"{path} is no search as SearchResult.to_dict() gives it ({type(error).__name__}: {error})."
+        msg = f"{path} is no search as SearchResult.to_dict() gives it ({described(error)})."
         raise ConfigurationError(one_line(msg, 300)) from error
 
 
