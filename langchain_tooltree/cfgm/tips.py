@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Any, Literal, get_args
 
 from langchain_core.language_models import BaseChatModel
+from langchain_core.utils import batch_iterate
 from pydantic import BaseModel, Field
 
 from langchain_tooltree.experience.excerpts import DEFAULT_MAX_CHARACTERS, excerpt
@@ -350,8 +351,7 @@ def extract_tips(model: BaseChatModel, experience: ExperienceStore, *, max_concu
     tried = sorted((task for task in tasks.values() if task.successes), key=lambda task: (task.text, task.id))
     for part in PARTS:
         due = [task for task in tried if task.is_due(part, notes.get(task.key, {}))]
-        for start in range(0, len(due), max_concurrency):
-            together = due[start : start + max_concurrency]
+        for together in batch_iterate(max_concurrency, due):
             asked = [_tips_for(model, experience, part, task, held) for task in together]
             found: list[list[Tip] | None] = yield TogetherStep(asked)
             # What somebody has had forgotten meanwhile is not written again.

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from langchain_core.embeddings import Embeddings
 from langchain_core.runnables import RunnableConfig
+from langchain_core.utils import batch_iterate
 from langgraph.store.base import BaseStore, GetOp, Item, PutOp, SearchItem
 from numpy.typing import NDArray
 
@@ -400,8 +401,7 @@ class ExperienceStore:
     def deleting(self, ids: Sequence[str], *, config: RunnableConfig | None = None) -> Flow[None]:
         """Delete trajectories, as a flow."""
         namespace = self._namespace(config)
-        for start in range(0, len(ids), PAGE):
-            page = ids[start : start + PAGE]
+        for page in batch_iterate(PAGE, ids):
             # The entries first, so that whatever is listed can be read.
             unlisted, unread = (
                 [PutOp((*namespace, label), run, None) for run in page] for label in (TASKS, TRAJECTORIES)
@@ -447,8 +447,8 @@ class ExperienceStore:
     def reading(self, ids: Sequence[str]) -> Flow[list[Trajectory]]:
         """The trajectories with these ids, in their order, as a flow; those that are gone are left out."""
         found: list[Trajectory] = []
-        for start in range(0, len(ids), PAGE):
-            found += yield from self._read_all(self._namespace(None), ids[start : start + PAGE])
+        for page in batch_iterate(PAGE, ids):
+            found += yield from self._read_all(self._namespace(None), page)
         return found
 
     def trajectories(
@@ -473,7 +473,7 @@ class ExperienceStore:
         namespace = self._namespace(config)
         entries = yield from listing(self._store, (*namespace, TASKS), wanted=_wanted(success))
         ids = [entry.key for entry in entries]
-        return [self._read_all(namespace, ids[start : start + PAGE]) for start in range(0, len(ids), PAGE)]
+        return [self._read_all(namespace, page) for page in batch_iterate(PAGE, ids)]
 
     @driven
     def similar(

@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from langchain_core.embeddings import Embeddings
+from langchain_core.utils import batch_iterate
 from langgraph.store.base import BaseStore, Op, PutOp, Result
 
 from langchain_tooltree.errors import ConfigurationError, MissingExtraError, TrajectoryFormatError, import_extra
@@ -84,8 +85,8 @@ def _runs(
     missing = [run for run in wanted if run not in same | differing]
     told.there += len(same)
     told.differing += len(differing)
-    for start in range(0, len(missing), PAGE):
-        for run in (yield from _read(source, missing[start : start + PAGE], told)):
+    for page in batch_iterate(PAGE, missing):
+        for run in (yield from _read(source, page, told)):
             yield from target.adding(run)
             told.runs += 1
             on_run()

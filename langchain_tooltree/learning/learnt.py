@@ -11,6 +11,7 @@ from typing import Any
 
 from langchain_core.embeddings import Embeddings
 from langchain_core.language_models import BaseChatModel
+from langchain_core.utils import batch_iterate
 
 from langchain_tooltree.anomaly.detector import standard_detector
 from langchain_tooltree.cfgm.memory import DEFAULT_K, DEFAULT_MAX_CHARACTERS, FEWEST_CHARACTERS, CFGMMemory, recalling
@@ -140,8 +141,7 @@ class Learnt:
         return [run for run, version in judged.items() if self._folded.get(run) != version]
 
     def _take_in(self, changed: Sequence[str]) -> Flow[None]:
-        for start in range(0, len(changed), PAGE):
-            page = changed[start : start + PAGE]
+        for page in batch_iterate(PAGE, changed):
             try:
                 runs = yield from self.store.reading(page)
             except TrajectoryFormatError:  # one of them, which must not keep the others out
@@ -171,9 +171,8 @@ class Learnt:
     def rollback(self, source: str) -> Flow[list[str]]:
         """Put all runs in quarantine that came from somebody; their ids."""
         back: list[str] = []
-        ids = list(self.entries)
-        for start in range(0, len(ids), PAGE):
-            for run in (yield from self.store.reading(ids[start : start + PAGE])):
+        for page in batch_iterate(PAGE, list(self.entries)):
+            for run in (yield from self.store.reading(page)):
                 if self._sourced(run).came_from == source and QUARANTINED not in run.metadata:
                     yield from self.keep(replace(run, metadata={**run.metadata, QUARANTINED: True}))
                     back.append(run.id)

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from langchain_core.utils import batch_iterate
 
 from langchain_tooltree.errors import ConfigurationError, StoreLockedError, import_extra
 from langchain_tooltree.stores.locks import try_lock, unlock
@@ -166,9 +167,8 @@ class Connection:
             copy = self.client.create_collection(
                 f"{name}{_HALF}", embedding_function=None, metadata=old.metadata, configuration=space
             )
-            ids = old.get(include=[])["ids"]
-            for start in range(0, len(ids), _COPIED):
-                page = old.get(ids=ids[start : start + _COPIED], include=["embeddings", "metadatas"])
+            for ids in batch_iterate(_COPIED, old.get(include=[])["ids"]):
+                page = old.get(ids=ids, include=["embeddings", "metadatas"])
                 copy.upsert(ids=page["ids"], embeddings=page["embeddings"], metadatas=page["metadatas"])
             copy.modify(name=f"{name}{_WHOLE}")
             self.client.delete_collection(name)

@@ -17,6 +17,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from langchain_core.utils import batch_iterate
 from numpy.typing import NDArray
 
 from langchain_tooltree.stores.chroma.connection import Connection, Labels
@@ -29,7 +30,7 @@ Row = tuple[str, Any, Mapping[str, Any]]
 """Id, vector and metadata."""
 
 READ = 500
-"""Rows read at once: chromadb fails above some 30,000."""
+"""Rows read or deleted at once: chromadb fails above some 30,000."""
 
 PAYLOAD = 8 * 2**20
 """Bytes written at once: a Chroma server refuses more than 40 MB."""
@@ -111,14 +112,9 @@ class Write:
     texts: tuple[str, ...] = ()
 
 
-def portions(ids: Sequence[str]) -> Iterator[list[str]]:
-    """As many at once as chromadb reads or deletes."""
-    return (list(ids[start : start + READ]) for start in range(0, len(ids), READ))
-
-
 def read_items(items: Collection, keys: Sequence[str]) -> dict[str, StoredItem]:
     """The rows of some items."""
-    pages = (items.get(ids=ids, include=["metadatas"]) for ids in portions([_row_id(key) for key in keys]))
+    pages = (items.get(ids=ids, include=["metadatas"]) for ids in batch_iterate(READ, map(_row_id, keys)))
     rows = (row for page in pages for row in zip(page["ids"], page["metadatas"] or (), strict=True))
     return {row_id[1:]: StoredItem(row_id[1:], metadata) for row_id, metadata in rows}
 
@@ -167,7 +163,7 @@ def write_items(
         moments = _moments([*times.values()])
         rows = [(_row_id(item.key), moment, item.row) for item, moment in zip(after, moments, strict=True)]
         _upsert(items, rows, connection.max_batch)
-        for ids in portions([_row_id(key) for key in gone]):
+        for ids in batch_iterate(READ, map(_row_id, gone)):
             items.delete(ids=ids)
     except BaseException:
         connection.orders.pop(items.name, None)  # nobody knows how far it came
@@ -178,7 +174,7 @@ def write_items(
     order.update(times)
     outdated = [row for item in before.values() for row in item.vector_ids()]
     if outdated and (stored := connection.vectors(namespace)) is not None:
-        for ids in portions(outdated):
+        for ids in batch_iterate(READ, outdated):
             stored.delete(ids=ids)
     if gone and connection.exclusive and items.count() == 0:
         connection.drop(namespace)

@@ -9,6 +9,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from langchain_core.utils import batch_iterate
 from langgraph.store.base import (
     GetOp,
     ListNamespacesOp,
@@ -24,7 +25,7 @@ from numpy.typing import NDArray
 
 from langchain_tooltree.stores.chroma.connection import Connection, Labels
 from langchain_tooltree.stores.chroma.filters import check_filter, matches, where_clause
-from langchain_tooltree.stores.chroma.items import READ, StoredItem, Write, matching_keys, portions, read_items
+from langchain_tooltree.stores.chroma.items import READ, StoredItem, Write, matching_keys, read_items
 
 if TYPE_CHECKING:
     from chromadb.api.models.Collection import Collection
@@ -92,7 +93,7 @@ def _nearest(
     clauses = where_clause(conditions)
     allowed = matching_keys(items, clauses) if clauses else None
     if allowed is not None and len(allowed) <= FEW:
-        wheres: Iterator[Any] = ({"key": {"$in": keys}} for keys in portions(sorted(allowed)))
+        wheres: Iterator[Any] = ({"key": {"$in": keys}} for keys in batch_iterate(READ, sorted(allowed)))
         pages = (vectors.get(where=where, include=["embeddings"]) for where in wheres)
         hits = iter(sorted(_scored(pages, query), key=lambda hit: -hit.score))
     else:
@@ -133,7 +134,7 @@ def _widening(vectors: Collection, query: NDArray[np.float32], need: int) -> Ite
         hits = [Hit(row, 1 - distance) for row, distance in zip(rows, distances, strict=True)]
         if size >= total:
             reached = {*rows, *seen}
-            missing = portions([row for row in vectors.get(include=[])["ids"] if row not in reached])
+            missing = batch_iterate(READ, (row for row in vectors.get(include=[])["ids"] if row not in reached))
             hits += _scored((vectors.get(ids=ids, include=["embeddings"]) for ids in missing), query)
             hits.sort(key=lambda hit: -hit.score)
         yield from (hit for hit in hits if hit.row not in seen)
