@@ -256,7 +256,7 @@ def namespaces_in(store: BaseStore) -> Flow[list[dict[str, Any]]]:
 
 def _print_experience(told: Mapping[str, Any], terminal: Terminal) -> None:
     namespaces = told["namespaces"]
-    run = ids("run", (each["id"] for space in namespaces for each in space["runs"]), terminal)
+    run = ids((each["id"] for space in namespaces for each in space["runs"]), terminal)
     rows = table("namespace", run, "outcome", "task")
     for space in namespaces:
         for each in space["runs"][: SHOWN - rows.row_count]:
@@ -293,7 +293,7 @@ def _trajectories(path: Path) -> tuple[dict[str, Any], dict[str, Trajectory]]:
 
 
 def _print_trajectories(told: Mapping[str, Any], terminal: Terminal) -> None:
-    rows = table(ids("run", (each["id"] for each in told["runs"]), terminal), "outcome", "task", "tools")
+    rows = table(ids((each["id"] for each in told["runs"]), terminal), "outcome", "task", "tools")
     for each in told["runs"][:SHOWN]:
         task, tools = one_line(each["task"], LONGEST), one_line(" → ".join(each["tools"]), LONGEST)
         rows.add_row(*map(Text, (each["id"], each["outcome"], task, tools)))

@@ -46,9 +46,9 @@ def table(*columns: Column | str) -> Table:
     return Table(*(each if isinstance(each, Column) else Column(each, overflow="fold") for each in columns))
 
 
-def ids(name: str, found: Iterable[str], terminal: Console) -> Column:
-    """A column of ids, each on one line for whoever wants to copy it, if at least half of a small screen is left."""
-    return Column(name, overflow="fold", no_wrap=max(map(len, found), default=0) + 40 <= terminal.width)
+def ids(found: Iterable[str], terminal: Console) -> Column:
+    """A column of runs: their ids, each on one line to be copied, if at least half of a small screen is left."""
+    return Column("run", overflow="fold", no_wrap=max(map(len, found), default=0) + 40 <= terminal.width)
 
 
 def progress(*columns: ProgressColumn) -> Progress:

@@ -60,7 +60,7 @@ class NextTools:
 class _Option(NamedTuple):
     name: str
     share: float
-    support: str = ""  # in words
+    runs: int
 
 
 def hint_line(found: NextTools, *, reads: Collection[str] = (), refused: str = "") -> str:
@@ -71,7 +71,7 @@ def hint_line(found: NextTools, *, reads: Collection[str] = (), refused: str = "
     had it answer with work left to do, and agents stop too early as it is.
     """
     tools = [
-        _Option(tool, share, _counted(found.runs.get(tool, 0), "run"))
+        _Option(tool, share, found.runs.get(tool, 0))
         for tool, share in found.shares.items()
         if _is_supported(tool, found.runs.get(tool, 0), reads)
     ]
@@ -101,15 +101,11 @@ def told_of(suggestions: Iterable[Mapping[str, Any]], *, reads: Collection[str] 
 
 
 def _option(suggestion: Mapping[str, Any]) -> _Option:
-    return _Option(suggestion["tool"], suggestion["score"], _counted(suggestion["support"], "run"))
+    return _Option(suggestion["tool"], suggestion["score"], suggestion["support"])
 
 
 def _is_supported(tool: str, runs: int, reads: Collection[str]) -> bool:
     return runs >= FEWEST_RUNS["read" if tool in reads else "write"]
-
-
-def _counted(number: int, unit: str) -> str:
-    return f" ({counted(number, unit)})"
 
 
 def _worth_saying(options: Iterable[_Option], most: int) -> list[_Option]:
@@ -122,7 +118,7 @@ def _worth_saying(options: Iterable[_Option], most: int) -> list[_Option]:
 def _line(told: Sequence[_Option]) -> str:
     if not told:
         return ""
-    named = ", ".join(f"{_quoted(each.name)} {each.share:.0%}{each.support}" for each in told)
+    named = ", ".join(f"{_quoted(each.name)} {each.share:.0%} ({counted(each.runs, 'run')})" for each in told)
     rest = 1 - math.fsum(each.share for each in told)
     return f"Past runs went on here with: {named}{f'; something else {rest:.0%}' if round(rest, 2) > 0 else ''}."
 

@@ -341,8 +341,8 @@ def read_question(
         return Question("step", request, path, names), []
     if kind is None:
         return Question("answer", request, path), []
-    attempt = _number_after("This is attempt ", system, 1)
-    return Question("propose", request, path, names, attempt, _number_after("Offer up to ", system, 1)), []
+    attempt = _number_after("This is attempt ", system)
+    return Question("propose", request, path, names, attempt, _number_after("Offer up to ", system)), []
 
 
 def _read_document(kind: Any, document: Mapping[str, Any], *, attempt: int) -> tuple[Question, list[tuple[str, Made]]]:
@@ -369,7 +369,7 @@ def _read_dialogue(said: Conversation) -> tuple[str, tuple[Made, ...]]:
     return goal, tuple(Made(step.tool, step.arguments or {}, read.get(step.call_id or "")) for step in steps)
 
 
-def _number_after(marker: str, text: str, default: int) -> int:
+def _number_after(marker: str, text: str) -> int:
     _, found, rest = text.partition(marker)
     digits = rest.split(maxsplit=1)[0].rstrip(".") if found else ""
-    return int(digits) if digits.isdigit() else default
+    return int(digits) if digits.isdigit() else 1
