@@ -55,6 +55,12 @@ def shortened_in(data: Any, longest: int = LONGEST_TEXT) -> Any:
     return [shortened_in(each, longest) for each in data] if isinstance(data, list | tuple) else data
 
 
+def mapping_in(data: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """What stands under a name in data that somebody else may have written; empty if it is no mapping."""
+    found = data.get(name)
+    return found if isinstance(found, Mapping) else {}
+
+
 def compact_json(data: Any) -> str:
     """Data as JSON in as few tokens as it takes; what JSON cannot say is shown as text."""
     return json.dumps(data, ensure_ascii=False, separators=(",", ":"), default=str)

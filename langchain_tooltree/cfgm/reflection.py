@@ -29,7 +29,7 @@ from langchain_tooltree.experience.reference import ADDED, NOTES, added_to, as_r
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.flows import Flow, async_twin, driven
 from langchain_tooltree.models import ATTEMPTS, Meter, StructuredQuestion, document_prompt, inner_config, resolve_model
-from langchain_tooltree.text import LONGEST_TEXT, cut, one_line, shortened, shortened_in, words_of
+from langchain_tooltree.text import LONGEST_TEXT, cut, mapping_in, one_line, shortened, shortened_in, words_of
 
 _OPENING = """\
 You watch over the work of an assistant with tools. Something has just gone wrong, and you help it back on course.
@@ -464,5 +464,4 @@ def advice_in(message: ToolMessage) -> str:
 
 
 def _mark(message: ToolMessage) -> Mapping[str, Any]:
-    mark = message.response_metadata.get(NOTES)
-    return mark if isinstance(mark, dict) else {}
+    return mapping_in(message.response_metadata, NOTES)

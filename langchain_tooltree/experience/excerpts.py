@@ -22,7 +22,7 @@ from langchain_tooltree.experience.records import (
     steps_in,
     woven,
 )
-from langchain_tooltree.text import LONGEST_TEXT, compact_json, digest, shortened, shortened_in, words_of
+from langchain_tooltree.text import LONGEST_TEXT, compact_json, digest, mapping_in, shortened, shortened_in, words_of
 
 DEFAULT_MAX_CHARACTERS = 24_000
 """About how much of a run a model is shown: 6,000 tokens."""
@@ -178,8 +178,7 @@ def reviewed(record: Record, *, max_characters: int) -> list[Entry]:
     entries have about `max_characters`. In a run that is too long, results lose what no write needs; only where that is
     not enough is its middle left out.
     """
-    declared = record.metadata.get(EFFECTS)
-    effects = declared if isinstance(declared, Mapping) else {}
+    effects = mapping_in(record.metadata, EFFECTS)
     needed = _identifiers(step.arguments for step in record.steps if not is_read(step.tool, effects, step.arguments))
     entries: list[Entry] = []
     for room in _ROOMS:

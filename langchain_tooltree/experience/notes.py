@@ -10,19 +10,20 @@ from langchain_tooltree.experience.records import (
     ChatMessage,
     Record,
     beside,
+    extras_of,
     part_of,
     recalled_as,
     recalled_in,
 )
 from langchain_tooltree.experience.reference import ADVISED, NOTES, SUGGESTED
+from langchain_tooltree.text import mapping_in
 
 AnyRecord = TypeVar("AnyRecord", bound=Record)
 
 
 def notes_of(message: ChatMessage) -> Mapping[str, Any]:
     """What this package has noted beside a message; empty if it has noted nothing."""
-    notes = beside(message).get(NOTES)
-    return notes if isinstance(notes, Mapping) else {}
+    return mapping_in(beside(message), NOTES)
 
 
 def as_suggested(found: Iterable[tuple[str, float, int]]) -> list[dict[str, Any]]:
@@ -37,10 +38,8 @@ def with_suggested(
     told: Any = suggested.get(None)
     for key, message in messages:
         if told and part_of(message) == "reply":
-            extras = message.get(EXTRAS)
             noted = {**beside(message), NOTES: {SUGGESTED: told, **notes_of(message)}}
-            kept = extras if isinstance(extras, Mapping) else {}
-            yield {**message, EXTRAS: {**kept, "response_metadata": noted}}
+            yield {**message, EXTRAS: {**extras_of(message), "response_metadata": noted}}
             told = None
         else:
             yield message

@@ -13,7 +13,7 @@ from langgraph.types import Command
 from langchain_tooltree._langgraph import NodeRun, goes_on, is_for_graph_of, nodes_in, variables_in
 from langchain_tooltree.errors import TrajectoryFormatError, described
 from langchain_tooltree.experience.notes import notes_of, with_suggested
-from langchain_tooltree.experience.records import EXTRAS, Branch, ChatMessage, part_of
+from langchain_tooltree.experience.records import EXTRAS, Branch, ChatMessage, extras_of, part_of
 from langchain_tooltree.experience.reference import ADVISED, SUGGESTED
 from langchain_tooltree.experience.run_identity import TOOLS, Tools, as_metadata, tools_in
 from langchain_tooltree.experience.trajectory import Trajectory, to_chat
@@ -72,9 +72,7 @@ def keyed_chat(messages: Iterable[ChatMessage]) -> Iterator[tuple[Key, ChatMessa
     """The messages of a trajectory, each with the key that it had as a message of LangChain."""
     times: dict[str, int] = {}
     for message in messages:
-        extras = message.get(EXTRAS)
-        known = extras.get("id") if isinstance(extras, Mapping) else None
-        yield known or _by_content(message, times), message
+        yield extras_of(message).get("id") or _by_content(message, times), message
 
 
 def _by_content(message: ChatMessage, times: dict[str, int]) -> Key:

@@ -16,7 +16,7 @@ from langchain_tooltree.experience.reference import (
     without_notes,
     without_reference,
 )
-from langchain_tooltree.text import cut, digest, shortened, substance
+from langchain_tooltree.text import cut, digest, mapping_in, shortened, substance
 
 T = TypeVar("T")
 
@@ -51,14 +51,13 @@ def part_of(message: ChatMessage) -> Part:
     """
     role = message.get("role")
     part = PARTS.get(role, "other") if isinstance(role, str) else "other"
-    if part == "request" and (extras := message.get(EXTRAS)) and _is_summary(extras):
+    if part == "request" and _is_summary(message):
         return "summary"
     return "reference" if part in PROMPTED and is_reference(message.get("content")) else part
 
 
-def _is_summary(extras: Any) -> bool:
-    fields = extras.get("additional_kwargs") if isinstance(extras, Mapping) else None
-    return isinstance(fields, Mapping) and fields.get("lc_source") == "summarization"
+def _is_summary(message: ChatMessage) -> bool:
+    return mapping_in(extras_of(message), "additional_kwargs").get("lc_source") == "summarization"
 
 
 ATTEMPT_OF = "attempt_of"
@@ -287,18 +286,21 @@ def _unmarked(message: ChatMessage) -> ChatMessage:
     if part in PROMPTED:
         rest = without_reference(content)
         return message if rest is content else {**message, "content": rest}
-    extras = message.get(EXTRAS)
-    if part not in ("observation", "reply") or not isinstance(extras, Mapping):
+    extras = extras_of(message)
+    if part not in ("observation", "reply") or not extras:
         return message
     observed, kept = without_notes(content, extras, tool=message.get("name"))
     return message if kept is extras else {**message, "content": content if part == "reply" else observed, EXTRAS: kept}
 
 
+def extras_of(message: ChatMessage) -> Mapping[str, Any]:
+    """What a LangChain message had that the chat format has no place for; empty if there is nothing."""
+    return mapping_in(message, EXTRAS)
+
+
 def beside(message: ChatMessage) -> Mapping[str, Any]:
     """What stands beside the content of a LangChain message."""
-    extras = message.get(EXTRAS)
-    found = extras.get("response_metadata") if isinstance(extras, Mapping) else None
-    return found if isinstance(found, Mapping) else {}
+    return mapping_in(extras_of(message), "response_metadata")
 
 
 def _advised_in(messages: Sequence[ChatMessage], known: Any) -> dict[str, Any]:
@@ -378,8 +380,7 @@ def recalled_as(runs: Iterable[str], tips: Iterable[str]) -> dict[str, Any]:
 
 def recalled_in(metadata: Mapping[str, Any], kind: Literal["runs", "tips"]) -> tuple[str, ...]:
     """The ids of the runs or tips that were recalled for a run, by its metadata."""
-    held = metadata.get(RECALLED)
-    ids = held.get(kind) if isinstance(held, Mapping) else None
+    ids = mapping_in(metadata, RECALLED).get(kind)
     return tuple(map(str, ids)) if isinstance(ids, list | tuple) else ()
 
 
@@ -517,8 +518,7 @@ def entries_in(message: ChatMessage) -> Sequence[Mapping[str, Any]]:
 
 def function_of(call: Mapping[str, Any]) -> Mapping[str, Any]:
     """The function that an entry of `tool_calls` calls; empty if it calls something else."""
-    function = call.get("function")
-    return function if isinstance(function, Mapping) else {}
+    return mapping_in(call, "function")
 
 
 LONGEST_LITERAL = 100_000

@@ -8,13 +8,13 @@ from typing import Any
 from langchain_tooltree.experience.notes import notes_of
 from langchain_tooltree.experience.records import (
     ATTEMPT_OF,
-    EXTRAS,
     Branch,
     ChatMessage,
     Record,
     arguments_of,
     beside,
     entries_in,
+    extras_of,
     function_of,
     part_of,
     readable,
@@ -24,7 +24,7 @@ from langchain_tooltree.experience.records import (
 from langchain_tooltree.experience.reference import ADVISED, MOST_ADVICE, SUGGESTED, added_to, without_added
 from langchain_tooltree.pages.page import longest_text, page
 from langchain_tooltree.svg import visible
-from langchain_tooltree.text import one_line, plain, shortened, shortened_in
+from langchain_tooltree.text import mapping_in, one_line, plain, shortened, shortened_in
 
 ROOM = 600_000
 """Characters of what is said in a page: with what else it holds, it stays below 1 MB."""
@@ -153,9 +153,7 @@ def _share(value: Any) -> float | None:
 
 def tokens_of(message: ChatMessage) -> int:
     """What a reply has cost, sent and received, as far as its model has reported it."""
-    extras = message.get(EXTRAS)
-    usage = extras.get("usage_metadata") if isinstance(extras, Mapping) else None
-    total = usage.get("total_tokens") if isinstance(usage, Mapping) else None
+    total = mapping_in(extras_of(message), "usage_metadata").get("total_tokens")
     return total if isinstance(total, int) else 0
 
 

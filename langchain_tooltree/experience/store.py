@@ -26,7 +26,7 @@ from langchain_tooltree.experience.namespaces import (
     label_of,
     labels_in,
 )
-from langchain_tooltree.experience.records import EXTRAS, Source, part_of, recalled_in
+from langchain_tooltree.experience.records import Source, extras_of, part_of, recalled_in
 from langchain_tooltree.experience.trajectory import Trajectory, from_json, to_json
 from langchain_tooltree.experience.writers import WRITERS, Doing, Writers, abandoned, count_of, is_forgotten, note
 from langchain_tooltree.flows import Flow, arun_flow, async_twin, driven, flow_of, run_flow
@@ -556,7 +556,7 @@ def entry_of(trajectory: Trajectory, written: str | None = None) -> RunEntry:
         outcome = QUARANTINED
     tips, runs = recalled_in(trajectory.metadata, "tips"), recalled_in(trajectory.metadata, "runs")
     said = (message for message in trajectory.messages if part_of(message) == "reply")
-    known = (message[EXTRAS].get("id") for message in said if isinstance(message.get(EXTRAS), Mapping))
+    known = (extras_of(message).get("id") for message in said)
     reply = next((each for each in known if each and isinstance(each, str)), "")
     return RunEntry(outcome, digest(text), float(waiting or 0), tips, runs, _storable(reply))
 

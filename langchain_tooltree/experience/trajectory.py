@@ -31,6 +31,7 @@ from langchain_tooltree.experience.records import (
     arguments_of,
     call_entry,
     entries_in,
+    extras_of,
     first_request,
     function_of,
     opening_instructions,
@@ -107,8 +108,7 @@ def to_message(said: Mapping[str, Any]) -> BaseMessage:
     kept in `additional_kwargs`.
     """
     role, content = said.get("role"), "" if said.get("content") is None else said["content"]
-    extras = said.get(EXTRAS)
-    fields: dict[str, Any] = dict(extras) if isinstance(extras, Mapping) else {}
+    fields: dict[str, Any] = dict(extras_of(said))
     unknown = {key: value for key, value in said.items() if key not in _SAID}
     if unknown:
         fields["additional_kwargs"] = {**fields.get("additional_kwargs", {}), UNKNOWN: unknown}

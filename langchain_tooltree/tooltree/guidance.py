@@ -19,6 +19,7 @@ from langchain_tooltree.experience.hints import NextTools
 from langchain_tooltree.experience.reference import as_reference
 from langchain_tooltree.flows import Flow, if_it_can
 from langchain_tooltree.models import Meter
+from langchain_tooltree.text import mapping_in
 from langchain_tooltree.tooltree.ask import Proposal, ProposalRequest
 from langchain_tooltree.tooltree.dialogue import Fresh, PathDialogue
 from langchain_tooltree.tooltree.narrowing import ToolChoice
@@ -167,5 +168,4 @@ def _was_reviewed(said: Conversation) -> bool:
 
 
 def _metadata(message: Any) -> Mapping[str, Any]:
-    found = message.response_metadata.get(KEY) if message is not None else None
-    return found if isinstance(found, Mapping) else {}
+    return mapping_in(message.response_metadata, KEY) if message is not None else {}

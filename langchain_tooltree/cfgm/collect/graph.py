@@ -29,7 +29,7 @@ from langchain_tooltree.cfgm.collect.attempt import (
 from langchain_tooltree.cfgm.collect.report import Cost
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.experience.recorder import TrajectoryRecorder
-from langchain_tooltree.experience.records import EXTRAS, ChatMessage
+from langchain_tooltree.experience.records import EXTRAS, ChatMessage, extras_of
 from langchain_tooltree.experience.run_identity import collecting
 from langchain_tooltree.experience.threads import MESSAGES_KEY
 from langchain_tooltree.experience.trajectory import Trajectory
@@ -219,8 +219,5 @@ def _replies_in(output: Any) -> Iterator[AIMessage]:
 
 def _bare(message: ChatMessage) -> ChatMessage:
     """A message without its id, which is another one in every run."""
-    extras = message.get(EXTRAS)
-    if not isinstance(extras, Mapping):
-        return message
-    rest = {key: value for key, value in extras.items() if key != "id"}
+    rest = {key: value for key, value in extras_of(message).items() if key != "id"}
     return {key: value for key, value in message.items() if key != EXTRAS} | ({EXTRAS: rest} if rest else {})
