@@ -281,11 +281,15 @@ def answer_ahead(answer: Any) -> None:
     (configurable_here() or {})[_SCRATCHPAD].resume.append(answer)
 
 
-def replace_answers(answer: Any) -> None:
-    """Have the task that is running find this in place of all its answers if it runs again after it failed."""
+def replace_answers(by: Any, *, only: Any = None) -> None:
+    """Have the task that is running find this in place of all its answers, or of `only` one, if it runs again.
+
+    LangGraph keeps it with the task where that asks again or fails, so another process finds it, too.
+    """
     configurable = configurable_here() or {}
     answers = configurable[_SCRATCHPAD].resume
-    answers[:] = [answer for _ in answers]  # for a retry, which drops what a failed attempt has sent
+    # In place for a retry, which drops what a failed attempt has sent.
+    answers[:] = [by if only is None or answer is only else answer for answer in answers]
     configurable[_SEND]([(_ANSWERS, [*answers])])
 
 

@@ -55,21 +55,25 @@ class Approvals:
     """
 
     def __init__(self) -> None:
-        self._waiting: dict[str, dict[str, None]] = {}
+        self._waiting: dict[str, dict[str, bool]] = {}
         self._used: dict[str, object] = {}
 
-    def grant(self, calls: Sequence[ToolCall]) -> None:
+    def grant(self, calls: Sequence[ToolCall], edited: Sequence[ToolCall] = ()) -> None:
         """Let these calls run, once each, in the graph that is running, and no others that were granted before."""
         self._waiting.pop(_here(), None)
-        if calls:
-            self._waiting[_here()] = dict.fromkeys(_digest(_parts(call), call) for call in calls)
+        if calls or edited:
+            self._waiting[_here()] = {_digest(_parts(call), call): call in edited for call in (*calls, *edited)}
             forget_oldest(self._waiting, MOST_APPROVED)
+
+    def edited(self, call: ToolCall) -> bool:
+        """Whether a call may run in the form that a person gave it."""
+        return self._waiting.get(_here(), {}).get(_digest(_parts(call), call), False)
 
     def take(self, calls: Sequence[ToolCall]) -> bool:
         """Whether all of some calls may run now; then none of them may again."""
         granted: dict[str, Any] = self._waiting.get(_here()) or {}
         taken = [granted.pop(_digest(_parts(call), call), self) for call in calls]
-        return all(each is None for each in taken)
+        return all(each is not self for each in taken)
 
     def use(self, decisions: Sequence[Mapping[str, Any]]) -> bool:
         """Whether decisions are used for the first time; two runs of one thread may get them at the same moment."""
@@ -88,7 +92,7 @@ class Approvals:
                 self._used.pop(each["digest"], None)
             raise
         except BaseException:
-            replace_answers(FAILED)
+            replace_answers({REFUSED: NOT_APPROVED})  # an approval holds for one attempt
             raise
 
 
@@ -155,24 +159,31 @@ def ask(
 
     An answer that names other calls, was used before, or has another form is asked for again with the problem named,
     and so is one with an edit of which `unfit` says why it cannot run.
+
+    The task runs again from its first answer with each further one, maybe in a process that knows neither the tools nor
+    what was used. So what this process alone can refuse is kept as refused, and names the calls no more.
     """
     check_answerable()
     request = _request(calls, said, metadata, allowed)
-    used = 0
+    refused = 0
     while True:
         if problem:
             request["problem"] = problem
         answer = interrupt(request)
-        decided = NOT_APPROVED if answer == FAILED else _read(answer, request, allowed)
-        if not isinstance(decided, str):
+        problem = answer.get(REFUSED) if isinstance(answer, Mapping) else None
+        if not isinstance(problem, str):
+            decided = _read(answer, request, allowed)
+            if isinstance(decided, str):
+                problem = decided
+                continue
             edits = ((call, each) for call, each in zip(calls, decided, strict=True) if each["type"] == EDIT)
-            decided = next((why for call, each in edits if (why := unfit(call, each["edited_action"]))), decided)
-        if not isinstance(decided, str) and approvals.use(decided):
-            return decided
-        problem = decided if isinstance(decided, str) else USED
-        if problem in {NOT_APPROVED, USED}:  # what named the calls before names them no more
-            used += 1
-            request = _request(calls, said, metadata, allowed, used)
+            problem = next((why for call, each in edits if (why := unfit(call, each["edited_action"]))), None)
+            if problem is None and approvals.use(decided):
+                return decided
+            problem = problem or USED
+            replace_answers({REFUSED: problem}, only=answer)
+        refused += 1
+        request = _request(calls, said, metadata, allowed, refused)
 
 
 def admit(calls: Sequence[ToolCall], said: Conversation, approvals: Approvals) -> list[Mapping[str, Any]]:
@@ -186,8 +197,8 @@ def admit(calls: Sequence[ToolCall], said: Conversation, approvals: Approvals) -
     return ask(calls, said, {}, approvals, allowed=(APPROVE, REJECT), problem=NOT_APPROVED)
 
 
-FAILED = "tooltree: the call that was approved has failed"
-"""What stands in place of the answers to a task whose calls failed: an approval holds for one attempt."""
+REFUSED = "tooltree_refused"
+"""Under which the reason stands in place of an answer that counts no more when its task runs again."""
 
 USED = "This answer was used before, and holds once. Decide again, with what names the calls now."
 
@@ -199,7 +210,7 @@ NOT_APPROVED = (
 
 
 def _request(
-    calls: Sequence[ToolCall], said: Conversation, metadata: Mapping[str, Any], allowed: Sequence[str], used: int = 0
+    calls: Sequence[ToolCall], said: Conversation, metadata: Mapping[str, Any], allowed: Sequence[str], refused: int = 0
 ) -> ReviewRequest:
     plan = fit_to_show(metadata)
     actions: list[dict[str, Any]] = []
@@ -207,7 +218,7 @@ def _request(
         _digest(_parts(call), call)  # what has no digest cannot be shown either
         found = origins(call["args"], said)
         shown = describe(call, said, plan, found)
-        named = {"tool_call_id": call["id"], "digest": _digest([namespace_here(), used, shown, *_parts(call)], call)}
+        named = {"tool_call_id": call["id"], "digest": _digest([namespace_here(), refused, shown, *_parts(call)], call)}
         about = {"name": call["name"], "args": call["args"], "description": shown, "origins": [*map(dict, found)]}
         actions.append({**about, **named})
     request = ReviewRequest(

@@ -19,7 +19,16 @@ from langgraph.runtime import Runtime
 from langchain_tooltree._langgraph import sent_calls
 from langchain_tooltree.conversation import Conversation, calls_in
 from langchain_tooltree.effects.calls import CallEffects, Effects, ToolKey
-from langchain_tooltree.tooltree.approval import EDIT, REJECT, Approvals, admit, ask, check_answerable, check_named
+from langchain_tooltree.tooltree.approval import (
+    APPROVE,
+    EDIT,
+    REJECT,
+    Approvals,
+    admit,
+    ask,
+    check_answerable,
+    check_named,
+)
 from langchain_tooltree.tooltree.result import KEY, plan_metadata
 from langchain_tooltree.tooltree.signed_reasoning import CALL_BLOCKS, PLAIN_BLOCKS, block_id, with_arguments
 from langchain_tooltree.tooltree.tools import checked_arguments
@@ -41,8 +50,7 @@ class _Review:
         """Why an edited call cannot run; `None` if it can, or nobody knows."""
         name = edited["name"]
         if (tool := self._tools.get(name)) is not None:
-            problem = checked_arguments(tool, edited["args"])[1]
-            return problem and f"The edit does not fit {name}: {problem}."
+            return _misfit(tool, edited)
         if name == call["name"] or not self._tools:
             return None
         return f"The edit names {name!r}, which no tool is; there are {', '.join(sorted(self._tools))}."
@@ -70,7 +78,8 @@ class _Review:
         decided = ask([*waiting.values()], said, plan_metadata(said.reply), self._approvals, unfit=self._unfit)
         decisions = dict(zip(waiting, decided, strict=True))
         calls = _decided(said.reply, decisions)
-        self._approvals.grant([calls[at] for at in waiting if decisions[at]["type"] != REJECT])
+        approved, edited = ([calls[at] for at in waiting if decisions[at]["type"] == kind] for kind in (APPROVE, EDIT))
+        self._approvals.grant(approved, edited)
         return _carry_out(said.reply, calls, said.open_calls, decisions)
 
     @contextmanager
@@ -83,6 +92,12 @@ class _Review:
             yield []
             return
         check_named(calls)
+        # A process that has only taken in the answer may know the tools no sooner than here.
+        by_name = {tool.name: tool for tool in tools}
+        edited = ((call, by_name.get(call["name"])) for call in waiting if self._approvals.edited(call))
+        if misfit := next((why for call, tool in edited if tool and (why := _misfit(tool, call))), None):
+            yield [_error(call, f"This call of {call['name']} was not carried out. {misfit}") for call in calls]
+            return
         decisions = admit(waiting, said, self._approvals)
         rejected = {
             call["id"]: decision.get("message")
@@ -106,10 +121,11 @@ class PlanReviewMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     `{**named, "type": "edit", "edited_action": {"name": ..., "args": ...}}`, or
     `{**named, "type": "reject", "message": ...}`. The agent gets a rejection in place of the result and plans again.
 
-    An answer of another form, one given twice, one to a question that has changed since, and an edit that no tool takes
-    are asked for again, with the problem named. Right before a call runs it is compared with what was approved; where a
-    state was changed, an earlier one is run again, or the run stopped in between, the person is asked about it there,
-    to approve or reject.
+    An answer of another form, one given twice, one to a question that has changed since, and an edit that does not fit
+    its tool are asked for again, with the problem named. Where the process learns the tool no sooner than at the call,
+    such an edit does not run, and the agent is told why. Right before a call runs it is compared with what was
+    approved; where a state was changed, an earlier one is run again, or the run stopped in between, the person is asked
+    about it there, to approve or reject.
 
     Put it first in the list: `after_model` hooks run last to first, so it then sees the calls as they will run. Tools
     that the provider runs are not reviewed, and a replaced message needs the `add_messages` reducer, as agents have it.
@@ -265,6 +281,12 @@ def review_condition(state: Any, *, messages_key: str = "messages") -> Literal["
     return "tools" if said.latest == "reply" and said.open_calls else "__end__"
 
 
+def _misfit(tool: BaseTool, edited: Mapping[str, Any]) -> str | None:
+    """Why a tool does not take an edited call; `None` if it does."""
+    problem = checked_arguments(tool, edited["args"])[1]
+    return problem and f"The edit does not fit {tool.name}: {problem}."
+
+
 def _decided(message: AIMessage, decisions: Mapping[int, Mapping[str, Any]]) -> list[ToolCall]:
     """The calls of a message as a person has edited them."""
     calls = list(message.tool_calls)
@@ -332,10 +354,16 @@ def _block_of(block: Any, calls: Mapping[Any, ToolCall]) -> Any:
 
 def _rejection(call: ToolCall, reason: str | None) -> ToolMessage:
     said = f" They said: {reason}" if reason else ""
-    content = f"The user rejected this call of {call['name']}; it was not carried out.{said} Do not make it again."
-    return ToolMessage(content, tool_call_id=call["id"], name=call["name"], status="error")
+    return _error(
+        call, f"The user rejected this call of {call['name']}; it was not carried out.{said} Do not make it again."
+    )
 
 
 def _left(call: ToolCall) -> ToolMessage:
-    content = f"This call of {call['name']} was not carried out, since the user rejected another one beside it."
+    return _error(
+        call, f"This call of {call['name']} was not carried out, since the user rejected another one beside it."
+    )
+
+
+def _error(call: ToolCall, content: str) -> ToolMessage:
     return ToolMessage(content, tool_call_id=call["id"], name=call["name"], status="error")

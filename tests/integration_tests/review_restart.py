@@ -28,6 +28,7 @@ from langchain_tooltree import (
     review_condition,
 )
 from langchain_tooltree.testing import OfflineChatModel, read_question
+from tests.internals.tooltree import deciding
 
 HOSTS = ("node", "middleware", "agent")
 
@@ -103,13 +104,18 @@ def reviewed_agent(
     return graph.compile(checkpointer=checkpointer)
 
 
-def step(*, host: str, path: str, database: str, request: str | None, answer: Any, report: str) -> None:
-    """Begin a run, or go on with one that waits for an answer, and write down where it stands then."""
+def step(
+    *, host: str, path: str, database: str, request: str | None, answer: Any, report: str, decision: Any = None
+) -> None:
+    """Begin a run, or go on with one that waits for an answer, and write down where it stands then.
+
+    A `decision` is given in the same process on what is asked at the end of it.
+    """
     agency = Agency()
     model = Traveller()
     given: Any = asking(request) if request else Command(resume=answer)
-    run = _arun(host, agency, model, database, given) if path == "async" else None
-    output = asyncio.run(run) if run else _run(host, agency, model, database, given)
+    run = _arun(host, agency, model, database, given, decision) if path == "async" else None
+    output = asyncio.run(run) if run else _run(host, agency, model, database, given, decision)
     held = {
         "messages": [message.model_dump() for message in output.value["messages"]],
         "asked": [interrupt.value for interrupt in output.interrupts],
@@ -119,15 +125,18 @@ def step(*, host: str, path: str, database: str, request: str | None, answer: An
     Path(report).write_text(json.dumps(held))
 
 
-def _run(host: str, agency: Agency, model: Any, database: str, given: Any) -> Any:
+def _run(host: str, agency: Agency, model: Any, database: str, given: Any, decision: Any) -> Any:
     with SqliteSaver.from_conn_string(database) as saver:
-        return reviewed_agent(host, agency, model=model, checkpointer=saver).invoke(given, THREAD, version="v2")
+        agent = reviewed_agent(host, agency, model=model, checkpointer=saver)
+        output = agent.invoke(given, THREAD, version="v2")
+        return agent.invoke(deciding(output.interrupts, decision), THREAD, version="v2") if decision else output
 
 
-async def _arun(host: str, agency: Agency, model: Any, database: str, given: Any) -> Any:
+async def _arun(host: str, agency: Agency, model: Any, database: str, given: Any, decision: Any) -> Any:
     async with AsyncSqliteSaver.from_conn_string(database) as saver:
         agent = reviewed_agent(host, agency, model=model, checkpointer=saver)
-        return await agent.ainvoke(given, THREAD, version="v2")
+        output = await agent.ainvoke(given, THREAD, version="v2")
+        return await agent.ainvoke(deciding(output.interrupts, decision), THREAD, version="v2") if decision else output
 
 
 if __name__ == "__main__":

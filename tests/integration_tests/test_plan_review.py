@@ -23,6 +23,9 @@ REJECT = {"type": "reject", "message": "too dear"}
 LOOKED_UP = ["human", "call find_flights", "result find_flights", "call read_price", "result read_price"]
 
 
+UNFIT = "The edit does not fit book: flight: ['OS-1', 'OS-2'] is not of type 'string'."
+
+
 def edit(tool: str, **arguments: Any) -> dict[str, Any]:
     return {"type": "edit", "edited_action": {"name": tool, "args": arguments}}
 
@@ -288,11 +291,12 @@ def test_an_answer_may_be_given_to_a_new_process(
     report = tmp_path / "report.json"
     job = {"host": host, "path": path, "database": str(tmp_path / "thread.db"), "report": str(report)}
 
-    def step(request: str | None = None, *, answer: Any = None) -> dict[str, Any]:
-        assert processes.do({**job, "request": request, "answer": answer}) == 0
+    def step(request: str | None = None, **given: Any) -> dict[str, Any]:
+        assert processes.do({**job, "request": request, "answer": None, **given}) == 0
         return json.loads(report.read_text())
 
-    first = step(BOOKING)
+    first = step(BOOKING, decision=edit("book", flight=["OS-1", "OS-2"]))
+    assert [asked["problem"] for asked in first["asked"]] == [UNFIT]
     assert [asked["action_requests"][0]["args"] for asked in first["asked"]] == [{"flight": "OS-1"}]
     again = step(answer="yes")
     assert [asked["problem"] for asked in again["asked"]]

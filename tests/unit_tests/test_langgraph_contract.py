@@ -460,6 +460,26 @@ def test_a_task_that_is_retried_finds_its_answers_replaced_and_one_that_failed_t
     assert seen == (["a", "void", "void"] if retried else ["a", "void"])
 
 
+@pytest.mark.parametrize("by_id", [False, True])
+def test_an_answer_that_is_replaced_stays_so_when_its_task_asks_again(by_id):
+    seen = []
+
+    def node(_):
+        seen.append([interrupt("A?")])
+        if seen[-1] == ["a"]:
+            inside.replace_answers("void", only=seen[-1][0])
+        seen[-1] += [interrupt("B?")]
+        return {"said": [*seen[-1], interrupt("C?")]}
+
+    graph = a_graph(node=node, saved=True)
+    [question] = inside.interrupts_in(graph.invoke({"said": []}, THREAD))
+    for answer in "abc":
+        given = graph.invoke(Command(resume={question.id: answer} if by_id else answer), THREAD)
+        [question] = inside.interrupts_in(given) or [question]
+    assert given["said"] == ["void", "b", "c"]
+    assert seen == [["a"], ["void", "b"], ["void", "b"]]
+
+
 def test_a_tools_node_takes_calls_that_were_sent_in_two_forms():
     call = tool_call(name="look", args={}, id="1")
 

@@ -8,12 +8,12 @@ import pytest
 from langchain.agents import create_agent
 from langchain.agents.structured_output import ToolStrategy
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
-from langchain_core.tools import tool
+from langchain_core.tools import StructuredTool, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.graph.message import add_messages
 from langgraph.prebuilt import ToolNode
-from langgraph.types import Command
+from langgraph.types import Command, RetryPolicy
 from pydantic import BaseModel
 
 from langchain_tooltree import (
@@ -285,6 +285,106 @@ def test_an_edit_that_no_tool_takes_is_asked_for_again_before_anything_runs(tool
     again = agent.invoke(Command(resume=answer), THREAD, version="v2")
     assert again.interrupts[0].value["problem"].startswith(problem)
     assert not ran
+
+
+LETTER = {
+    "type": "object",
+    "properties": {"to": {"type": "string", "maxLength": 5}},
+    "required": ["to"],
+}
+
+
+class Sender:
+    """An agent under a review placed by hand; each `process` knows of the others only what the checkpointer keeps."""
+
+    def __init__(self) -> None:
+        self.sent: list[str] = []
+        self._saver = InMemorySaver()
+        # A tool with a JSON schema takes what it gets, as a remote one does.
+        self._send = StructuredTool(name="send", description="Send.", args_schema=LETTER, func=self._sending)
+
+    def _sending(self, to: Any) -> str:
+        self.sent.append(to)
+        return f"sent to {to}"
+
+    def process(self, *replies: Any) -> Any:
+        middleware = [PlanReviewMiddleware(EFFECTS)]
+        model = ScriptedChatModel(replies=[*replies, "Done."])
+        return create_agent(model, [self._send], middleware=middleware, checkpointer=self._saver)
+
+    def asked(self) -> tuple[Any, Any]:
+        """A process that waits for the decision on a letter to Ann, and what it has asked."""
+        first = self.process(AIMessage("", tool_calls=[call("send", "1", to="Ann")]))
+        return first, first.invoke({"messages": [HumanMessage("Go.")]}, THREAD, version="v2").interrupts
+
+
+@pytest.mark.parametrize("between", [[], [Command(resume="hm")], [None]], ids=["", "malformed", "run again"])
+@pytest.mark.parametrize("by_id", [False, True], ids=["", "by id"])
+@pytest.mark.parametrize("decision", [REJECT, APPROVE], ids=["reject", "approve"])
+def test_a_refused_edit_stays_refused_in_a_process_that_does_not_know_the_tools(between, by_id, decision):
+    sender = Sender()
+    first, asked = sender.asked()
+    asked = first.invoke(deciding(asked, edit(to="everybody")), THREAD, version="v2").interrupts
+    assert asked[0].value["problem"].startswith("The edit does not fit send: to: ")
+    for given in between:
+        asked = sender.process().invoke(given, THREAD, version="v2").interrupts
+
+    answer = deciding(asked, decision)
+    if by_id:
+        answer = Command(resume={asked[0].id: answer.resume})
+    output = sender.process().invoke(answer, THREAD, version="v2")
+
+    assert sender.sent == (["Ann"] if decision is APPROVE else [])
+    assert not output.interrupts
+    said = "sent to Ann" if decision is APPROVE else "The user rejected this call of send"
+    assert output.value["messages"][2].text.startswith(said)
+
+
+async def test_an_edit_that_meets_its_tool_no_sooner_than_at_the_call_does_not_run_if_it_does_not_fit():
+    for edited, sent in ((edit(to="everybody"), []), (edit(to="Bob"), ["Bob"])):
+        sender = Sender()
+        _, asked = sender.asked()
+
+        output = await sender.process().ainvoke(deciding(asked, edited), THREAD, version="v2")
+
+        assert sender.sent == sent
+        result = output.value["messages"][2]
+        assert result.status == ("success" if sent else "error")
+        assert sent or result.text.startswith("This call of send was not carried out. The edit does not fit send: to: ")
+        assert output.value["messages"][3].text == "Done."
+
+
+def test_an_approval_that_was_used_before_does_not_count_in_another_process(tools, ran):
+    saver = InMemorySaver()
+    failing = [ConnectionError()]
+
+    def process():
+        reviewer = PlanReviewNode(EFFECTS)
+
+        def review(state):
+            decided = reviewer.invoke(state)
+            if failing:
+                raise failing.pop()
+            return decided
+
+        graph = StateGraph(MessagesState)
+        graph.add_node("review", review, retry_policy=RetryPolicy(initial_interval=0, jitter=False))
+        graph.add_node("tools", reviewer.guard(ToolNode(tools)))
+        graph.add_edge(START, "review")
+        graph.add_conditional_edges("review", review_condition, {"tools": "tools", "model": END})
+        return graph.compile(checkpointer=saver)
+
+    message = AIMessage("", tool_calls=[call("send", "1", to="Ann")])
+    first = process()
+    asked = first.invoke({"messages": [HumanMessage("Go."), message]}, THREAD, version="v2").interrupts
+    asked = first.invoke(deciding(asked, APPROVE), THREAD, version="v2").interrupts
+    assert asked[0].value["problem"].startswith("This answer was used before")
+
+    output = process().invoke(deciding(asked, REJECT), THREAD, version="v2")
+
+    assert not output.interrupts
+    assert not ran
+    assert output.value["messages"][-1].text.startswith("The user rejected")
 
 
 def test_signed_reasoning_goes_with_the_calls_that_go_on(review, blocks, ran):
