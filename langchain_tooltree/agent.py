@@ -133,6 +133,7 @@ def create_tooltree_agent(  # noqa: D417 - the options are described by `search`
         experience=experience,
     )
     model = resolve_model(model)
+    others = any(_wraps_model(entry) for entry in middleware)
     by_name = {each.name: each for each in (*provided, *tools) if isinstance(each, BaseTool)}
     searched: Mapping[str, BaseTool] = {}
     if by_name or declared.entries or sandbox is not None:
@@ -149,7 +150,7 @@ def create_tooltree_agent(  # noqa: D417 - the options are described by `search`
             msg = "review=True stops the run until somebody has answered, so it needs a checkpointer, got False."
             raise ConfigurationError(msg)
         reviewer = PlanReviewMiddleware(declared.among((*provided, *tools)), approve_reads=asking)
-        reviewer.know((*provided, *tools))
+        reviewer.know((*provided, *tools), all_of_them=not others)  # which may offer more for a single model call
         if twice := sorted(filter(reviewer.reviews, HostHooks.of(middleware).held_back)):
             reviewers = "review=True and interrupt_on of HumanInTheLoopMiddleware"
             msg = f"{', '.join(twice)} would be approved twice, under {reviewers}. Choose one of them."
@@ -157,7 +158,6 @@ def create_tooltree_agent(  # noqa: D417 - the options are described by `search`
         # `after_model` hooks run last to first: whatever others make of a call, a person sees what will run.
         middleware.insert(0, reviewer)
     agent = create_agent(model, tools, middleware=[*middleware, planner], **create_agent_arguments)
-    others = any(_wraps_model(entry) for entry in middleware)
     draw_planner(agent, searched, loops=others or create_agent_arguments.get("response_format") is not None)
     return agent
 

@@ -41,17 +41,19 @@ class _Review:
         self.effects = CallEffects.declared_as(effects).asking_for(approve_reads)
         self._approvals = Approvals()
         self._tools: dict[str, BaseTool] = {}
+        self._knows_all = False
 
-    def know(self, tools: Iterable[Any]) -> None:
-        """Take in tools that may run what is approved, against which edits are checked."""
+    def know(self, tools: Iterable[Any], *, all_of_them: bool = False) -> None:
+        """Take in tools against which edits are checked; with `all_of_them`, no other name is a tool's."""
         self._tools |= {tool.name: tool for tool in tools if isinstance(tool, BaseTool)}
+        self._knows_all |= all_of_them
 
     def _unfit(self, call: ToolCall, edited: Mapping[str, Any]) -> str | None:
         """Why an edited call cannot run; `None` if it can, or nobody knows."""
         name = edited["name"]
         if (tool := self._tools.get(name)) is not None:
             return _misfit(tool, edited)
-        if name == call["name"] or not self._tools:
+        if name == call["name"] or not self._knows_all:
             return None
         return f"The edit names {name!r}, which no tool is; there are {', '.join(sorted(self._tools))}."
 
@@ -246,7 +248,7 @@ class _GuardedTools(Runnable[Any, Any]):
         self._review = review
         self._tools = tools
         self.tools_by_name = getattr(tools, "tools_by_name", {})  # for pictures of the graph, too
-        review.know(self.tools_by_name.values())
+        review.know(self.tools_by_name.values(), all_of_them=bool(self.tools_by_name))
         self._messages_key = messages_key
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **given: Any) -> Any:  # noqa: A002 - the name in Runnable

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import pytest
 from langchain.agents import create_agent
+from langchain.agents.middleware import AgentMiddleware
 from langchain.agents.structured_output import ToolStrategy
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 from langchain_core.tools import StructuredTool, tool
@@ -297,9 +298,10 @@ LETTER = {
 class Sender:
     """An agent under a review placed by hand; each `process` knows of the others only what the checkpointer keeps."""
 
-    def __init__(self) -> None:
+    def __init__(self, *inner: Any) -> None:
         self.sent: list[str] = []
         self._saver = InMemorySaver()
+        self._inner = inner
         # A tool with a JSON schema takes what it gets, as a remote one does.
         self._send = StructuredTool(name="send", description="Send.", args_schema=LETTER, func=self._sending)
 
@@ -308,7 +310,7 @@ class Sender:
         return f"sent to {to}"
 
     def process(self, *replies: Any) -> Any:
-        middleware = [PlanReviewMiddleware(EFFECTS)]
+        middleware = [PlanReviewMiddleware(EFFECTS), *self._inner]
         model = ScriptedChatModel(replies=[*replies, "Done."])
         return create_agent(model, [self._send], middleware=middleware, checkpointer=self._saver)
 
@@ -352,6 +354,39 @@ async def test_an_edit_that_meets_its_tool_no_sooner_than_at_the_call_does_not_r
         assert result.status == ("success" if sent else "error")
         assert sent or result.text.startswith("This call of send was not carried out. The edit does not fit send: to: ")
         assert output.value["messages"][3].text == "Done."
+
+
+class Offering(AgentMiddleware):
+    """Offers the model a tool that the agent was not given, and runs it."""
+
+    def __init__(self, offered: Any) -> None:
+        super().__init__()
+        self._offered = offered
+
+    def wrap_model_call(self, request, handler):
+        return handler(request.override(tools=[*request.tools, self._offered]))
+
+    def wrap_tool_call(self, request, handler):
+        ours = request.tool_call["name"] == self._offered.name
+        return handler(request.override(tool=self._offered) if ours else request)
+
+
+@pytest.mark.parametrize("make", [Sender, the_agent], ids=["by hand", "agent"])
+def test_an_edit_may_name_a_tool_that_a_middleware_further_in_offers(tools, ran, make):
+    *given, burn = tools
+    for name, result in (("burn", "it is gone"), ("brun", "Error: brun is not a valid tool, try one of [")):
+        if make is Sender:
+            agent, asked = Sender(Offering(burn)).asked()
+        else:
+            agent = the_agent(given, middleware=[Offering(burn)], checkpointer=InMemorySaver())
+            asked = agent.invoke({"messages": [HumanMessage("Go.")]}, THREAD, version="v2").interrupts
+        decision = {"type": "edit", "edited_action": {"name": name, "args": {"what": "it"}}}
+
+        output = agent.invoke(deciding(asked, decision), THREAD, version="v2")
+
+        assert not output.interrupts
+        assert output.value["messages"][2].text.startswith(result)
+    assert ran == {"burn it": 1}
 
 
 def test_an_approval_that_was_used_before_does_not_count_in_another_process(tools, ran):
