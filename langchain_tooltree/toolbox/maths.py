@@ -44,7 +44,14 @@ FACTORIAL = re.compile(r"(?<![\w.)])(\d+)!(?!=)")
 SIGNS = str.maketrans({"×": "*", "·": "*", "÷": "/", "−": "-", "π": "pi"})
 """Signs that people write, and what Python has for them."""
 
+THOUSANDS = re.compile(r"(?<![\w.])\d{1,3}(,\d{3})+(?!\d)")
+COMMAS = "Write numbers without commas: 12000 and not 12,000. Put a space after a comma between arguments."
+SIGNED = re.compile(r"%\s*[+-]")
+"""A remainder by a number with a sign, or a percentage before a sum: people write 100 + 15% - 5."""
+
 BASES = {"log10": 10, "log2": 2}
+SINGLE = dict.fromkeys(("sqrt", "cbrt"), "root(8, 3)") | dict.fromkeys(("ln", *BASES), "log(8, 2)")
+"""Functions of one number that sympy also takes with two, and what does that."""
 
 OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
     ast.Add: operator.add,
@@ -69,6 +76,8 @@ FUNCTIONS = {
 FUNCTIONS |= dict.fromkeys(("ln", "log", "log10", "log2"), "log") | {"nCr": "binomial", "ceil": "ceiling", "mod": "Mod"}
 FUNCTIONS |= {"abs": "Abs", "min": "Min", "max": "Max", "pow": "Pow", "round": "round"}
 EVERY, NONE = "Every value is a solution.", "No solution was found."
+NONE_KNOWN = "No solution was found, but not every kind can be solved here."
+MORE = "[there may be more solutions]"
 STARTS = (-100, -10, -3, -1, -0.5, 0.1, 0.5, 1, 3, 10, 100)
 """Where the search for a root begins that no formula gives."""
 
@@ -81,6 +90,11 @@ GROWING = {"factorial", "binomial", "fibonacci", "gamma", "nCr"}
 def parsed(text: str) -> Any:
     """An expression as sympy has it, built from its syntax tree."""
     check_text("The expression", text, MAX_EXPRESSION)
+    if THOUSANDS.search(text):
+        raise RefusedError(COMMAS)
+    if SIGNED.search(text.translate(SIGNS)):
+        msg = f"% before a sign can be read in two ways in {text!r}. Write 15 % as 0.15, and a remainder as 10 % (-3)."
+        raise RefusedError(msg)
     try:
         plain = FACTORIAL.sub(r"factorial(\1)", text.strip().translate(SIGNS).replace("^", "**").replace("math.", ""))
         tree = ast.parse(SHORT_PRODUCT.sub(r"\1*", plain), mode="eval")
@@ -114,8 +128,7 @@ def _built(node: ast.AST, sympy: Any) -> Any:  # noqa: C901, PLR0911 - one case 
         case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in FUNCTIONS:
             return _applied(name, [_built(each, sympy) for each in arguments], sympy)
         case ast.Tuple():
-            msg = "Write numbers without commas: 12000 and not 12,000."
-            raise RefusedError(msg)
+            raise RefusedError(COMMAS)
         case ast.Call(func=ast.Name(id=name)):
             msg = f"There is no function {name!r}.{did_you_mean(name, FUNCTIONS)} Known: {', '.join(FUNCTIONS)}."
             raise RefusedError(msg)
@@ -143,7 +156,10 @@ def _applied(name: str, arguments: Sequence[Any], sympy: Any) -> Any:
     if name in GROWING and any(each.is_number and abs(each) > MAX_FACTORIAL for each in arguments):
         msg = f"{name} is computed up to {MAX_FACTORIAL:,} only."
         raise RefusedError(msg)
-    if name in {"log", "ln"} and len(arguments) == 2:  # noqa: PLR2004 - the logarithm to a base
+    if name in SINGLE and len(arguments) > 1:
+        msg = f"{name} takes one number: write 2.5 and not 2,5, or else {SINGLE[name]}."
+        raise RefusedError(msg)
+    if name == "log" and len(arguments) == 2:  # noqa: PLR2004 - the logarithm to a base
         return sympy.log(arguments[0]) / sympy.log(arguments[1])
     if name in BASES and len(arguments) == 1:
         return sympy.log(arguments[0]) / sympy.log(BASES[name])
@@ -199,6 +215,10 @@ def _number(value: Any) -> str:
     if str(decimal) == "nan" or (decimal.is_Float and str(decimal).startswith(("0.e+", "-0.e+"))):
         msg = "That has no value, or none that can be computed precisely."
         raise RefusedError(msg)
+    if decimal.is_Add:
+        real, imaginary = decimal.as_real_imag()
+        if real.is_Float and imaginary.is_Float and abs(imaginary) < abs(real) * 10**-DIGITS:
+            decimal = real  # as of cubic equations with three real roots
     text = f"{float(decimal):.{DIGITS}g}" if decimal.is_Float and 1e-300 < abs(decimal) < 1e300 else str(decimal)  # noqa: PLR2004 - as above
     exact = str(value)
     ends = value.is_Rational and pow(10, value.q.bit_length(), value.q) == 0  # its decimals do
@@ -253,11 +273,26 @@ def solve_equations(equations: list[str], variables: list[str] | None = None) ->
         return "\n".join(
             [f"{wanted[0]} = {root:.{DIGITS}g}" for root in roots] + ["[found by trying; there may be more]"]
         )
+    if not solutions and all(each.equals(0) for each in differences):
+        return EVERY
+    found = list(solutions[0]) if solutions and len(differences) == 1 else wanted
+    sure = _all_are_found(differences, found, sympy)
     if not solutions:
-        return EVERY if all(each.equals(0) for each in differences) else NONE
+        return NONE if sure else f"{NONE_KNOWN}{' Try one equation with one letter.' * (len(differences) > 1)}"
     lines = [", ".join(f"{name} = {_number(value)}" for name, value in each.items()) for each in solutions]
     taken = "[e and E are Euler's number, I is the imaginary unit: write other letters for what you look for]"
-    return "\n".join(lines + [taken] * any(map(CONSTANTS.search, equations)))
+    return "\n".join(lines + [MORE] * (not sure) + [taken] * any(map(CONSTANTS.search, equations)))
+
+
+def _all_are_found(differences: Sequence[Any], wanted: Sequence[Any], sympy: Any) -> bool:
+    """Whether sympy has left out no solution: all are linear, or one has powers of a letter that it finds roots of."""
+    tops = [sympy.fraction(sympy.together(each))[0] for each in differences]
+    if not all(each.is_polynomial(*wanted) for each in tops):
+        return False
+    first, *others = polys = [sympy.Poly(each, *wanted) for each in tops]
+    if not others and len(wanted) == 1 and (first.degree() <= 4 or first.domain.is_ZZ or first.domain.is_QQ):  # noqa: PLR2004 - as far as there are formulas
+        return True
+    return all(each.total_degree() <= 1 for each in polys)
 
 
 def _numeric(difference: Any, letter: Any, sympy: Any) -> list[float]:
@@ -304,6 +339,8 @@ def calculus(operation: str, formula: str, variable: str = "", start: str = "", 
         raise RefusedError(msg)
     bounds = (letter, parsed(start), parsed(end)) if start else letter
     done = sympy.integrate(body, bounds) if operation == "integral" else sympy.summation(body, bounds)
+    if done.is_infinite or isinstance(done, sympy.AccumBounds):
+        return f"It diverges: {done}."
     if done.has(sympy.Integral, sympy.Sum) and not done.free_symbols:
         done = done.evalf(DIGITS)
     elif done.has(sympy.Integral):

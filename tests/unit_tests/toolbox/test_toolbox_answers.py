@@ -27,6 +27,9 @@ ANSWERS = [
     ("calculator", {"expression": "pow(2, 3, 5) + pow(7, 10^50, 13) * 0"}, "3"),
     ("calculator", {"expression": "3 \u00d7 4 \u2212 6 ÷ 2 * π / π + 3! + pow(2, 3)"}, "23"),
     ("calculator", {"expression": "round(2.345 * 2, 2) + log10(1000) - math.sqrt(4)"}, "5.69"),
+    ("calculator", {"expression": "gcd(12, 900) + max(1, 200)"}, "212"),
+    ("calculator", {"expression": "10 % (-3)"}, "-2"),
+    ("calculator", {"expression": "1 + I/10^12"}, "1.0 + 1.0e-12*I"),
     ("calculator", {"expression": 42}, "42"),
     ("transform_formula", {"formula": "(x^2 - 1)/(x - 1)"}, "x + 1"),
     ("transform_formula", {"formula": "x^2 - y^2", "how": "factor"}, "(x - y)*(x + y)"),
@@ -35,6 +38,20 @@ ANSWERS = [
     ("solve_equations", {"equations": ["E = m*c^2"], "variables": ["m"]}, "[e and E are Euler's number"),
     ("solve_equations", {"equations": ["x = x + 1"]}, "No solution was found."),
     ("solve_equations", {"equations": ["x^5 - 3*x^4 = -1"]}, "x = 0.823283753685883"),
+    (
+        "solve_equations",
+        {"equations": ["x^3 - 3*x + 1 = 0"]},
+        "x = 0.347296355333861\nx = 1.53208888623796\nx = -1.879385",
+    ),
+    (
+        "solve_equations",
+        {"equations": ["x^5 - x - 1 = 0", "y = 2*x"]},
+        "solved here. Try one equation with one letter.",
+    ),
+    ("solve_equations", {"equations": ["x^5 - sqrt(2)*x = 1"]}, "found, but not every kind can be solved here."),
+    ("solve_equations", {"equations": ["x^6 - x = y", "y = 2"]}, "x = -1, y = 2\n[there may be more solutions]"),
+    ("solve_equations", {"equations": ["(x - 1)*(x^5 - pi*x - 1) = 0"]}, "x = 1\n[there may be more solutions]"),
+    ("solve_equations", {"equations": ["sin(x) = 0"]}, "(exactly pi)\n[there may be more solutions]"),
     ("solve_equations", {"equations": ["cos(x) = x"]}, "x = 0.739085133215\n[found by trying"),
     ("calculus", {"operation": "derivative", "formula": "5"}, "0"),
     ("calculus", {"operation": "derivative", "formula": "x^3"}, "3*x**2"),
@@ -44,6 +61,7 @@ ANSWERS = [
     ("solve_equations", {"equations": "2x = 8", "variables": "x"}, "x = 4"),
     ("calculus", {"operation": "limit", "formula": "(1 + 1/n)^n", "end": "oo"}, "E"),
     ("calculus", {"operation": "limit", "formula": "1/x"}, "There is no limit: -oo from below, oo from above."),
+    ("calculus", {"operation": "integral", "formula": "1/x^2", "start": "-1", "end": "1"}, "It diverges: oo."),
     ("calculus", {"operation": "sum", "formula": "1/n^2", "start": "1", "end": "oo"}, "(exactly pi**2/6)"),
     ("statistics", {"numbers": [2, 4, 4, 10]}, "mean: 5\nmedian: 4"),
     ("convert_units", {"value": 26.2, "unit": "mile", "to": "km"}, "42.1648128 km"),
@@ -142,6 +160,14 @@ ANSWERS = [
 WRONG = [
     ("calculator", {"expression": "2 3"}, "Write products with *"),
     ("calculator", {"expression": "12,000 * 2"}, "without commas"),
+    *(
+        ("calculator", {"expression": each}, "Put a space after a comma between arguments")
+        for each in ("ln(12,000)", "sqrt(12,000)", "round(12,000)", "max(1,200, 900)", "max(1,200)")
+    ),
+    ("calculator", {"expression": "sqrt(2,25)"}, "write 2.5 and not 2,5, or else root(8, 3)"),
+    ("calculator", {"expression": "log10(2, 25)"}, "or else log(8, 2)"),
+    ("calculator", {"expression": "1280 * 15% + 20"}, "Write 15 % as 0.15"),
+    ("calculator", {"expression": "10 % \u22123"}, "a remainder as 10 % (-3)"),
     ("calculator", {"expression": "15% of 80"}, "Write 15 % as 0.15"),
     ("calculator", {"expression": "x + 1"}, "There is no value for x"),
     ("calculator", {"expression": "1/0"}, "divides by zero"),
@@ -231,6 +257,19 @@ def test_answers_are_right(call, tool, arguments, expected):
     content, refused = call(tool, **arguments)
     assert not refused
     assert expected in content
+
+
+@pytest.mark.parametrize(
+    ("equations", "expected"),
+    [
+        (["x^2 = 2*x"], "x = 0\nx = 2"),
+        (["a*x = b"], "a = b/x"),
+        (["x + y = 3", "x = y"], "x = 1.5, y = 1.5"),
+        (["x = 5", "x = 6"], "No solution was found."),
+    ],
+)
+def test_solutions_that_are_all_there_are_come_without_doubt(call, equations, expected):
+    assert call("solve_equations", equations=equations) == (expected, False)
 
 
 @pytest.mark.parametrize(("tool", "arguments", "expected"), WRONG)
