@@ -38,7 +38,10 @@ def _unit(text: str) -> Any:
         msg = f"{text!r} is no unit. Write names and powers, such as km/h or kg*m**2, and put numbers into the value: "
         msg += "8 l/100km is 0.08 l/km."
         raise RefusedError(msg)
-    if re.search(r"\btons?\b", text):
+    if re.search(r"\bC(?i:al(orie)?s?)\b", text):
+        msg = f"{text!r} can be read in two ways. Write kilocalorie (4184 J), as of food, or calorie (4.184 J)."
+        raise RefusedError(msg)
+    if re.search(r"\btons?\b", text, re.IGNORECASE):
         msg = (
             f"{text!r} can be read in three ways. Write metric_ton (1000 kg), short_ton (907 kg) or long_ton (1016 kg)."
         )
@@ -108,7 +111,12 @@ def _moment(text: str) -> datetime:
     if len({each.date() for each in found}) > 1:
         msg = f"{text!r} lacks its day, month or year, or can be read in two ways. Write it as 2026-03-01."
         raise RefusedError(msg)
-    return cast("datetime", found[0])
+    moment = cast("datetime", found[0])
+    days = {parser.parserinfo().weekday(word) for word in re.findall(r"[A-Za-z]+", text)}
+    if days - {None, moment.weekday()}:
+        msg = f"{text!r} contradicts itself: {moment.date()} is a {moment:%A}."
+        raise RefusedError(msg)
+    return moment
 
 
 def _offset(name: str | None, seconds: int | None) -> tzinfo | None:
@@ -157,7 +165,7 @@ def add_to_date(start: str, amount: int, unit: str = "days") -> str:
         unit: years, months, weeks, days, hours, minutes or seconds.
     """
     relativedelta = import_extra("dateutil.relativedelta", "toolbox", "add_to_date").relativedelta
-    unit = unit.lower() if unit.endswith("s") else f"{unit.lower()}s"
+    unit = f"{unit.lower().removesuffix('s')}s"
     if unit not in PIECES or abs(amount) > MAX_AMOUNT:
         msg = f"unit must be one of {', '.join(PIECES)}, and amount at most {MAX_AMOUNT:,}."
         raise RefusedError(msg)

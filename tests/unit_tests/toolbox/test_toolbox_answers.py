@@ -71,12 +71,14 @@ ANSWERS = [
     ("convert_units", {"value": 2, "unit": "km2", "to": "m**2"}, "2 km2 = 2000000 m**2"),
     ("convert_units", {"value": -459.67, "unit": "degF", "to": "K"}, "= 0 K"),
     ("convert_units", {"value": -5, "unit": "delta_degC", "to": "delta_degF"}, "-9 delta_degF"),
+    ("convert_units", {"value": 200, "unit": "kcal", "to": "kJ"}, "836.8 kJ"),
     ("convert_units", {"value": 5, "unit": "Celsius", "to": "Fahrenheit"}, "41 Fahrenheit"),
     ("time_between", {"start": "2026-03-01", "end": "2026-12-24"}, "298 days"),
     ("time_between", {"start": "31/12/2026", "end": "March 1 2027"}, "60 days"),
     ("time_between", {"start": "1 March 2026 10:00 +01:00", "end": "2026-03-01T12:00Z"}, "3 hours"),
     ("time_between", {"start": "2026-11-20", "end": "2026-11-24"}, " 2 working days"),
     ("add_to_date", {"start": "2024-01-31", "amount": 1, "unit": "month"}, "2024-02-29 (Thursday)"),
+    ("add_to_date", {"start": "Sunday, 1 March 2026", "amount": 1, "unit": "DAYS"}, "2026-03-02 (Monday)"),
     ("add_to_date", {"start": "1 March 2026 10:00", "amount": -2, "unit": "hours"}, "2026-03-01T08:00:00 (Sunday)"),
     (
         "convert_time_zone",
@@ -194,7 +196,11 @@ WRONG = [
     ("convert_units", {"value": 1, "unit": "l/km", "to": "km/l"}, "the reciprocal of the other"),
     ("convert_units", {"value": 8, "unit": "l/100km", "to": "l/km"}, "8 l/100km is 0.08 l/km"),
     ("convert_units", {"value": -300, "unit": "degC", "to": "K"}, "below absolute zero, -273.15 degC"),
-    ("convert_units", {"value": 1, "unit": "ton", "to": "kg"}, "Write metric_ton"),
+    *(("convert_units", {"value": 1, "unit": each, "to": "kg"}, "Write metric_ton") for each in ("ton", "Ton", "TONS")),
+    *(
+        ("convert_units", {"value": 200, "unit": each, "to": "kJ"}, "Write kilocalorie (4184 J)")
+        for each in ("Cal", "Calories")
+    ),
     ("time_between", {"start": "March", "end": "2026-01-01"}, "lacks its day"),
     ("time_between", {"start": "2026-01-01T10:00Z", "end": "2026-01-01"}, "has a time zone"),
     ("convert_units", {"value": 1e308, "unit": "km", "to": "nm"}, "too large"),
@@ -206,6 +212,7 @@ WRONG = [
     ("time_between", {"start": "2026-03-01 10:00 EST", "end": "2026-03-01 12:00 EST"}, "is no date"),
     ("convert_time_zone", {"moment": "2026-07-01T09:00+05:00", "zone": "UTC", "to": "UTC"}, "offset of its own"),
     ("convert_time_zone", {"moment": "2026-03-29T02:30", "zone": "Europe/Berlin", "to": "UTC"}, "does not exist"),
+    ("add_to_date", {"start": "Sat 1 March 2026", "amount": 0}, "contradicts itself: 2026-03-01 is a Sunday"),
     ("add_to_date", {"start": "9999-12-31", "amount": 1}, "outside the years"),
     (
         "convert_time_zone",
