@@ -168,10 +168,10 @@ def list_files(ending: str = "", *, folder: str) -> str:
     Args:
         ending: Only files whose names end so, such as ".pdf".
     """
-    names = [name for name in names_in(folder) if name.lower().endswith(ending.lower().lstrip("*"))]
+    names, more = names_in(folder, (ending.lower().lstrip("*"),))
     lines = [f"{name} ({(Path(folder) / name).stat().st_size:,} bytes)" for name in names[:MAX_LISTED]]
     lines += [f"[{len(names) - MAX_LISTED:,} more]"] * (len(names) > MAX_LISTED)
-    return "\n".join(lines) or "There are no such files."
+    return "\n".join(lines + more) or "There are no such files."
 
 
 @entry("documents", {"file": "report.pdf"}, {"file": "report.pdf", "start": 20000}, packages=("pypdf",))
@@ -237,7 +237,8 @@ def search_documents(words: str, file: str = "", *, folder: str, seconds: float,
         msg = "Give at least one word."
         raise RefusedError(msg)
     hits, unread, end = [], [], monotonic() + seconds
-    for name in [file] if file else names_in(folder):
+    names, others = ([file], []) if file else names_in(folder)
+    for name in names:
         left = end - monotonic()
         if left < seconds / 20:
             unread.append(name)
@@ -251,7 +252,7 @@ def search_documents(words: str, file: str = "", *, folder: str, seconds: float,
             unread.append(name)
     more = ["[there are more hits: give more words, or name a file]"] * (len(hits) > MAX_LISTED)
     more += [f"[not read: {', '.join(unread[:NAMED])}{', ...' * (len(unread) > NAMED)}]"] * bool(unread)
-    return "\n".join((hits[:MAX_LISTED] or ["No line has them."]) + more)
+    return "\n".join((hits[:MAX_LISTED] or ["No line has them."]) + more + others)
 
 
 @entry("documents", packages=("pypdf",))

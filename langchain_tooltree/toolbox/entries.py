@@ -12,6 +12,8 @@ from functools import cached_property
 from importlib import import_module
 from importlib.util import find_spec
 from inspect import Parameter, signature
+from itertools import islice
+from operator import attrgetter
 from pathlib import Path
 from shutil import which
 from typing import Any
@@ -32,7 +34,12 @@ MAX_REFUSAL = 2_000
 """Characters of a refusal, which may quote an argument."""
 
 MAX_FILES = 2_000
-"""Files of a folder that are looked at."""
+"""Files of the kind that is wanted that are taken from a folder."""
+
+MAX_LOOKED = 100_000
+"""Files and folders that are looked at for them, which takes a quarter of a second."""
+
+MORE_FILES = "[the folder has more files than are looked at; those can be opened by name]"
 
 NAMED = 10
 """Files that a refusal names."""
@@ -175,8 +182,9 @@ def inside(folder: str, name: str) -> Path:
         path = (root / name).resolve(strict=True)
         about = path.stat()
     except (OSError, RuntimeError) as error:  # a loop of links is a RuntimeError in Python 3.11 and 3.12
-        names = names_in(folder)
-        more = f" and {len(names) - NAMED:,} more, which list_files names" if len(names) > NAMED else ""
+        names, others = names_in(folder)
+        number = f"{'over ' * bool(others)}{len(names) - NAMED:,}"
+        more = f" and {number} more, which list_files names" if len(names) > NAMED else ""
         there = f" There are: {', '.join(names[:NAMED]) or 'none'}{more}."
         msg = f"There is no file {name!r} in the folder.{did_you_mean(name, names) or there}"
         raise RefusedError(msg) from error
@@ -206,17 +214,25 @@ def _is_printable(name: str) -> bool:
     return not any(unicodedata.category(each) in {"Cc", "Cs", "Zl", "Zp"} for each in name)
 
 
-def names_in(folder: str) -> list[str]:
-    """The visible files of a folder, relative to it, links and names that are no text left out."""
-    root = Path(folder).resolve()
+def names_in(folder: str, endings: tuple[str, ...] = ("",)) -> tuple[list[str], list[str]]:
+    """The visible files of a folder with these endings, relative to it, and a note where there may be more.
+
+    Links and names that are no text are left out.
+    """
+    root, left, folders = Path(folder).resolve(), MAX_LOOKED, [""]
     found: list[str] = []
-    for place, folders, files in os.walk(root):  # into no link
-        folders[:], seen = (sorted(n for n in names if n[0] != "." and _is_printable(n)) for names in (folders, files))
-        paths = (Path(place, name) for name in seen)
-        found += [path.relative_to(root).as_posix() for path in paths if path.is_file() and not path.is_symlink()]
-        if len(found) >= MAX_FILES:
-            break
-    return found[:MAX_FILES]
+    while folders and left >= 0 and len(found) <= MAX_FILES:
+        place = folders.pop()
+        with suppress(OSError), os.scandir(root / place) as entries:
+            some = list(islice(entries, left + 1))  # of a folder that may hold millions
+            left -= len(some)
+            visible = (each for each in some if each.name[0] != "." and _is_printable(each.name))
+            seen = sorted(visible, key=attrgetter("name"))
+            files = [f"{place}{each.name}" for each in seen if each.is_file(follow_symlinks=False)]
+            found += [name for name in files if name.lower().endswith(endings)]
+            inner = [each for each in seen if each.is_dir(follow_symlinks=False)]  # a junction is a link of Windows
+            folders += [f"{place}{each.name}/" for each in reversed(inner) if not getattr(each, "is_junction", bool)()]
+    return found[:MAX_FILES], [MORE_FILES] * (left < 0 or len(found) > MAX_FILES)
 
 
 def choice(name: str, value: str, known: Iterable[str]) -> str:

@@ -40,7 +40,9 @@ def _loaded(files: list[str], folder: str) -> Iterator[tuple[Any, dict[str, str]
     """A database with the files as tables, which from then on reaches nothing outside itself; and the tables' names."""
     duckdb = import_extra("duckdb", "toolbox", "tables")
     if not 0 < len(files) <= MAX_TABLES:
-        msg = f"Name 1 to {MAX_TABLES} files. There are: {', '.join(_tables(folder)) or 'none'}."
+        found, more = _tables(folder)
+        more += [f"{len(found) - MAX_ROWS:,} more"] * (len(found) > MAX_ROWS)
+        msg = f"Name 1 to {MAX_TABLES} files. There are: {', '.join(found[:MAX_ROWS] + more) or 'none'}."
         raise RefusedError(msg)
     with closing(duckdb.connect(":memory:", config=OPTIONS)) as database:
         names: dict[str, str] = {}
@@ -108,8 +110,8 @@ def _columns(file: str, folder: str, database: Any) -> str:
     return ", ".join(f"{row[0]} {row[1]}" for row in rows)
 
 
-def _tables(folder: str) -> list[str]:
-    return [name for name in names_in(folder) if Path(name).suffix.lower() in READERS][:MAX_ROWS]
+def _tables(folder: str) -> tuple[list[str], list[str]]:
+    return names_in(folder, tuple(READERS))
 
 
 @entry("tables", {"files": ["sales.csv"]}, packages=("duckdb",))
@@ -120,10 +122,11 @@ def describe_tables(files: list[str] | None = None, *, folder: str) -> str:
         files: CSV, Parquet or JSON files of the folder.
     """
     if not files:
-        duckdb, found = import_extra("duckdb", "toolbox", "tables"), _tables(folder)
+        duckdb, (found, more) = import_extra("duckdb", "toolbox", "tables"), _tables(folder)
         with closing(duckdb.connect(":memory:", config=OPTIONS)) as database:
             lines = [f"{file}: {_columns(file, folder, database)}" for file in found[:MAX_TABLES]]
-        return "\n".join([*lines, *found[MAX_TABLES:]]) or "There are no table files."
+        lines += found[MAX_TABLES:MAX_ROWS] + [f"[{len(found) - MAX_ROWS:,} more]"] * (len(found) > MAX_ROWS)
+        return "\n".join(lines + more) or "There are no table files."
     told = []
     with _loaded(files, folder) as (database, names):
         for name, file in names.items():
@@ -160,13 +163,18 @@ def query_tables(sql: str, files: list[str], *, folder: str) -> str:
             hint = " A query opens no files: name the tables." if isinstance(error, duckdb.PermissionException) else ""
             said, meant = _without_advice(error), ""
             if missing := re.search(r'Table with name (.+?) does not exist|Cannot access file "(.+?)"', said):
-                others = {_table_name(Path(each), {}): each for each in _tables(folder) if each not in files}
+                others = {_table_name(Path(each), {}): each for each in _tables(folder)[0] if each not in files}
                 name = missing[1] or missing[2]
                 file = name if name in others.values() else others.get(name.lower())
                 meant = f" Add {file!r} to files." if file else did_you_mean(name, names)
                 said = re.sub(r"\n*Did you mean .*", "", said)  # which may be a table of the database's own
             msg = f"{said[:800]}{hint} Tables: {', '.join(names)}.{meant}"
             raise RefusedError(msg) from error
+
+
+def _cell(value: str | None) -> str:
+    """A value on one line, in which a bar is none between cells."""
+    return "NULL" if value is None else one_line(value, MAX_CELL).replace("|", "\\|")
 
 
 def _without_advice(error: Exception) -> str:
