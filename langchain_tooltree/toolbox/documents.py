@@ -37,13 +37,15 @@ LINE = 200
 """Characters of a line around a hit."""
 
 WORD = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
+ALTERNATIVES = "{http://schemas.openxmlformats.org/markup-compatibility/2006}AlternateContent"
 SKIPPED = ("script", "style", "template", "noscript", "svg")
 HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
 CELLS = ("td", "th")
 BREAKS = {
     *HEADINGS,
     *("title", "p", "div", "br", "hr", "li", "ul", "ol", "dl", "dt", "dd", "tr", "table", "section", "article"),
-    *("header", "footer", "pre", "blockquote", "form"),
+    *("header", "footer", "pre", "blockquote", "form", "main", "nav", "aside", "figure", "figcaption", "address"),
+    *("caption", "details", "summary", "option", "button", "label", "legend", "fieldset"),
 }
 
 Block = tuple[int, str]
@@ -117,13 +119,26 @@ def _docx(path: Path) -> Iterator[Block]:
     if len(data) > MAX_FILE or b"<!DOCTYPE" in data or b"<!ENTITY" in data or b"\0" in data:
         msg = f"The document is refused: it unpacks to more than {MAX_FILE:,} bytes, or is not plain XML in UTF-8."
         raise RefusedError(msg)
-    for paragraph in ET.fromstring(data).iter(f"{WORD}p"):  # noqa: S314 - without entities
+    body = ET.fromstring(data)  # noqa: S314 - without entities
+    for alternatives in list(body.iter(ALTERNATIVES)):
+        del alternatives[1:]  # the same text box again, for older programs
+    for paragraph in body.iter(f"{WORD}p"):
         style = paragraph.find(f"{WORD}pPr/{WORD}pStyle")
         found = re.fullmatch(r"[Hh]eading(\d)", style.get(f"{WORD}val", "")) if style is not None else None
         marks = {f"{WORD}tab": "\t", f"{WORD}br": "\n"}
-        parts = ((each.text or "") if each.tag == f"{WORD}t" else marks.get(each.tag, "") for each in paragraph.iter())
+        parts = ((each.text or "") if each.tag == f"{WORD}t" else marks.get(each.tag, "") for each in _parts(paragraph))
         if text := "".join(parts).strip():
             yield (int(found[1]) if found else 0), text
+
+
+def _parts(paragraph: ET.Element) -> Iterator[ET.Element]:
+    """What a paragraph holds, without the paragraphs of its text boxes, which come by themselves."""
+    waiting = paragraph[::-1]
+    while waiting:
+        part = waiting.pop()
+        if part.tag != f"{WORD}p":
+            yield part
+            waiting += part[::-1]
 
 
 def _markdown(path: Path) -> Iterator[Block]:
@@ -196,14 +211,14 @@ def read_document(file: str, start: int = 0, *, folder: str) -> str:
 
 @entry("documents")
 def _text_of(text: str, *, folder: str) -> str:
-    """What a file says; a text itself that is the name of none. It is no tool, but helps those that take texts."""
+    """What a file says. It is no tool, but helps those that take texts."""
     try:
-        lines = _lines(text, folder)
-    except RefusedError:
-        if " " in text:
-            return text
-        raise
-    return "\n".join(lines)
+        return "\n".join(_lines(text, folder))
+    except RefusedError as error:
+        if " " not in text:
+            raise
+        msg = f"{error} If it is the text itself, end it with a space."
+        raise RefusedError(msg) from error
 
 
 @entry("documents", {"file": "report.docx"}, packages=("pypdf",))

@@ -3,6 +3,7 @@
 import difflib
 import re
 from collections import Counter
+from collections.abc import Iterator
 from functools import cache
 from itertools import islice
 from typing import Any
@@ -19,6 +20,7 @@ MAX_MATCHES = 100
 MAX_LINES = 5_000
 """Lines of each text that is compared: the time grows with their product."""
 
+ONE_WORD = r"\w+(?:['’-]\w+)*"
 MOST_FREQUENT = 10
 """Words that a count names."""
 
@@ -75,9 +77,21 @@ def compare_texts(old: str, new: str) -> str:
         raise RefusedError(msg)
     if old == new:
         return "The texts are the same."
-    alike = difflib.SequenceMatcher(None, before, after).ratio()
-    shown = "\n".join(difflib.unified_diff(before, after, "old", "new", lineterm="", n=2))
-    return f"{alike:.0%} of the lines are the same.\n{shown or 'Only the ends of lines differ.'}"
+    # Empty lines follow others: many that stand alone would take minutes. `autojunk` skips all lines that come often.
+    matcher = difflib.SequenceMatcher(lambda line: not line.strip(), before, after, autojunk=False)
+    shown = [line for group in matcher.get_grouped_opcodes(2) for line in _hunk(group, before, after)]
+    told = "\n".join(["--- old", "+++ new", *shown] if shown else ["Only the ends of lines differ."])
+    return f"{matcher.ratio():.0%} of the lines are the same.\n{told}"
+
+
+def _hunk(group: list[tuple[str, int, int, int, int]], before: list[str], after: list[str]) -> Iterator[str]:
+    """One place where lines differ, as `diff -u` writes it: lines count from 1, no lines stand at the one before."""
+    ranges = [(group[0][1], group[-1][2]), (group[0][3], group[-1][4])]
+    old, new = (str(end) if end - start == 1 else f"{start + (end > start)},{end - start}" for start, end in ranges)
+    yield f"@@ -{old} +{new} @@"
+    for tag, first, last, start, end in group:
+        yield from (f"{' ' if tag == 'equal' else '-'}{line}" for line in before[first:last])
+        yield from (f"+{line}" for line in after[start:end] if tag != "equal")
 
 
 @entry("text", {"text": "To be, or not to be."})
@@ -88,9 +102,13 @@ def count_words(text: str, word: str = "") -> str:
         text: The text.
         word: A word to count; upper and lower case are the same.
     """
-    words = re.findall(r"\w+(?:['’-]\w+)*", check_text("text", text).casefold())
-    if word:
-        return f"{word!r} occurs {words.count(word.casefold())} times."
+    words = re.findall(ONE_WORD, check_text("text", text).casefold())
+    if wanted := " ".join(check_text("word", word, MAX_PATTERN).casefold().split()):
+        if re.fullmatch(ONE_WORD, wanted):
+            return f"{word!r} occurs {words.count(wanted)} times."
+        sides = r"(?<!\w)" * bool(re.match(r"\w", wanted)), r"(?!\w)" * bool(re.search(r"\w$", wanted))
+        found = re.findall(re.escape(wanted).join(sides), " ".join(text.casefold().split()))
+        return f"{word!r} occurs {len(found)} times."
     sentences = len(re.findall(r"[^\s.!?…。！？][.!?…。！？]+(?=\s|$|[\"'”»])", text)) or bool(words)
     often = ", ".join(f"{each} {count}" for each, count in Counter(words).most_common(MOST_FREQUENT))
     return (

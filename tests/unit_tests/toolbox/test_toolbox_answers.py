@@ -10,7 +10,7 @@ from langchain_core.documents import Document
 from langgraph.errors import GraphInterrupt
 
 from tests.internals.toolbox import RefusedError, bounded, perform
-from tests.unit_tests.toolbox.conftest import SERVICES, model_that_says
+from tests.unit_tests.toolbox.conftest import SERVICES, WORD, model_that_says, write_docx
 
 pytestmark = pytest.mark.slow  # they start a process
 
@@ -122,13 +122,27 @@ ANSWERS = [
     ("compare_texts", {"old": "a\nb\nc", "new": "a\nx\nc"}, "-b\n+x"),
     ("compare_texts", {"old": "a", "new": "a"}, "The texts are the same."),
     (
+        "compare_texts",
+        {"old": "x\n" * 300, "new": "y\n" * 30 + "x\n" * 300 + "z"},
+        "95% of the lines are the same.\n--- old\n+++ new\n@@ -1,2 +1,32 @@\n+y",
+    ),
+    (
+        "compare_texts",
+        {"old": "\n\n".join(f"a{n}" for n in range(1_500)), "new": "\n\n".join(f"b{n}" for n in range(1_500))},
+        "0% of the lines are the same.",
+    ),
+    ("compare_texts", {"old": "", "new": "a"}, "@@ -0,0 +1 @@\n+a"),
+    (
         "count_words",
         {"text": "To be, or not to be."},
         "6 words, 20 characters, 1 sentences, 1 lines; most frequent: to 2",
     ),
     ("count_words", {"text": "To be, or not to be.", "word": "BE"}, "occurs 2 times"),
+    ("count_words", {"text": "New York, new\nyork, New Yorkers", "word": "New York"}, "occurs 2 times"),
+    ("count_words", {"text": "C++ or c++11, not C", "word": "C++"}, "occurs 2 times"),
+    ("count_words", {"text": "a cat, concatenated", "word": " cat "}, "occurs 1 times"),
     ("count_words", {"text": "notes.md"}, "11 words"),
-    ("count_words", {"text": "Read notes.md"}, "3 words"),
+    ("count_words", {"text": "Read notes.md "}, "3 words"),
     ("compare_texts", {"old": "notes.md", "new": "# Leave\n\nAnnual leave is 28 days."}, "-## Sick leave"),
     ("guess_language", {"text": "hallo wie geht es dir"}, "de 99%"),
     ("guess_language", {"text": "Das ist nicht der Weg zu dem Haus."}, "de 100%"),
@@ -242,6 +256,7 @@ WRONG = [
     ("find_pattern", {"pattern": "(", "text": ""}, "no regular expression"),
     ("guess_language", {"text": "12345"}, "no letters"),
     ("count_words", {"text": "note.md"}, "There is no file 'note.md' in the folder. Did you mean 'notes.md'?"),
+    ("count_words", {"text": "my notes.md"}, "Did you mean 'notes.md'? If it is the text itself, end it with a space."),
     ("count_words", {"text": "../outside.txt"}, "is not a name in the folder"),
     ("compare_texts", {"old": "a\n" * 5_001, "new": "b"}, "At most 5,000 lines"),
     ("outline_document", {"file": "flag.png"}, "is no text"),
@@ -451,6 +466,34 @@ def test_a_document_that_cannot_be_read_hides_no_other(call, monkeypatch):
     assert not refused
     assert said == "notes.md, line 3: Annual leave is 28 days.\n[not read: flag.png, letter.docx]"
     assert call("search_documents", words="annual", file="flag.png")[1]
+
+
+BOX = "<w:txbxContent><w:p><w:r><w:t>Total: 100</w:t></w:r></w:p></w:txbxContent>"
+
+
+def test_parts_of_documents_are_apart_and_come_once(call, folder):
+    (folder / "parts.html").write_text("<nav>Home</nav><main>2024</main><aside>15</aside><option>red<option>blue")
+    assert call("read_document", file="parts.html")[0] == "Home\n2024\n15\nred\nblue"
+    boxes = f"<m:AlternateContent><m:Choice>{BOX}</m:Choice><m:Fallback>{BOX}</m:Fallback></m:AlternateContent>"
+    mark = 'xmlns:m="http://schemas.openxmlformats.org/markup-compatibility/2006"'
+    paragraph = f"<w:p {mark}><w:r><w:t>In</w:t></w:r><w:r>{boxes}</w:r><w:r><w:t>voice</w:t></w:r></w:p>"
+    write_docx(folder / "box.docx", xml=WORD.format(paragraph))
+    assert call("read_document", file="box.docx")[0] == "Invoice\nTotal: 100"
+
+
+def test_files_beyond_those_that_are_looked_at_are_no_secret(call, tmp_path, monkeypatch):
+    for number in range(2_001):
+        (tmp_path / f"{number:04}.txt").touch()
+    for number in range(101):
+        (tmp_path / f"z{number:03}.csv").write_text("n\n1\n")
+    box = toolbox("documents", "tables", folder=tmp_path)
+    more = "[the folder has more files than are looked at; those can be opened by name]"
+    assert box.tool("list_files").invoke({}).endswith(f"0299.txt (0 bytes)\n[1,700 more]\n{more}")
+    assert box.tool("list_files").invoke({"ending": "100.CSV"}) == "z100.csv (4 bytes)"
+    assert box.tool("describe_tables").invoke({}).endswith("z099.csv\n[1 more]")
+    assert "and over 1,990 more" in box.tool("read_document").invoke({"file": "?"})
+    monkeypatch.setattr("langchain_tooltree.toolbox.entries.MAX_LOOKED", 3)
+    assert call("search_documents", words="needle")[0].endswith(more)
 
 
 def test_text_that_is_not_in_unicode_is_read(call, folder):
