@@ -1,9 +1,9 @@
 """Runs a tool in a process of its own that is ended when its time is up, whatever it is doing.
 
 Python cannot stop a thread, and a regular expression, an integral or a broken PDF can take years. The process also has
-a limit of memory, writes no file, and has none of the parent's environment but `KEPT`, so no key. What a service is
-asked stands in nobody's log. It waits for the next call, since starting one takes half a second, and ends when its
-standard input does.
+a limit of memory, writes no file, and has of the parent's environment only `KEPT` and `PROXIES`, so no key but one in
+the address of a proxy. What a service is asked stands in nobody's log. It waits for the next call, since starting one
+takes half a second, and ends when its standard input does.
 """
 
 import atexit

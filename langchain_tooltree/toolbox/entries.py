@@ -83,7 +83,7 @@ class Entry:
             return "package", lacking
         if self.program and which(self.program) is None:
             return "program", self.program
-        missing = [name for name in self.settings if given.get(name) is None]
+        missing = [name for name in self.settings if given.get(name) in (None, "")]  # "" as of an unset variable
         return ("setting", ", ".join(f"{name}=" for name in sorted(missing))) if missing else None
 
 
@@ -130,7 +130,9 @@ def perform(name: str, arguments: Mapping[str, Any], passed: tuple[type[Exceptio
         msg = f"{name} was given something that is nested too deeply."
         raise RefusedError(msg) from error
     except Exception as error:
-        msg = f"{name} failed: {cut(described(error), 500)}"
+        own = "search" in ENTRIES[name].settings  # whose words may hold a key
+        said = f"{type(error).__name__}. Try again later, or another tool." if own else cut(described(error), 500)
+        msg = f"{name} failed: {said}"
         raise RefusedError(msg) from error
     if name.startswith("_"):
         return result

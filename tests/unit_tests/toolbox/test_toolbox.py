@@ -111,6 +111,8 @@ def test_what_lacks_something_is_refused_where_it_is_named(files):
         toolbox("query_tables")
     with pytest.raises(ConfigurationError, match=r"toolbox\('caption_image', folder=\.\.\., vision=\.\.\.\)"):
         toolbox("caption_image")
+    with pytest.raises(ConfigurationError, match="ask_wolfram_alpha needs wolfram="):
+        toolbox("ask_wolfram_alpha", wolfram="")
     with pytest.raises(ConfigurationError, match=r"None of these tools can be used: search_web: needs search="):
         toolbox("knowledge")
 

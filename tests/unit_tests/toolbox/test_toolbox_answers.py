@@ -405,7 +405,15 @@ def test_wolfram_alpha_gives_its_text_and_never_the_key(call, service):
 
 def test_a_search_of_the_users_own_is_called(call):
     assert call("search_web", {"search": lambda query: [Document(f"about {query}")]}, query="x") == ("about x", False)
-    assert call("search_web", {"search": lambda query: query / 2}, query="x")[1]
+
+
+def test_a_search_that_fails_says_no_key(call):
+    def search(query):
+        msg = f"401 for https://api.test/?key=K&q={query}"
+        raise ValueError(msg)
+
+    said = "search_web failed: ValueError. Try again later, or another tool."
+    assert call("search_web", {"search": search}, query="x") == (said, True)
 
 
 def test_a_search_that_asks_a_person_interrupts_the_graph(call):
