@@ -6,6 +6,7 @@ tool here takes such names. So cropping and zooming write no files, and a search
 
 import base64
 import io
+import math
 import re
 import subprocess
 from collections.abc import Callable
@@ -33,7 +34,7 @@ MAX_SENT = 3_500_000
 """Bytes of an image as PNG that a model gets; above, it gets a JPEG. Providers refuse what is 5 MB in base64."""
 
 WHITES = (2**8 - 1, 2**12 - 1, 2**16 - 1)
-"""The brightest values of grey images of 8, 12 and 16 bits."""
+"""The brightest values of grey images of 8, 12 and 16 bits; of numbers with a point, 1 comes before."""
 
 TURNED = (5, 6, 7, 8)
 """Values of the EXIF tag 274 by which width and height are exchanged."""
@@ -113,13 +114,20 @@ def pixels(name: str, folder: str, longest: int = MAX_SEEN) -> Any:
 
 
 def _seen(image: Any) -> Any:
-    """An image as people see it: turned as it was taken, 16 bits as 8, and what is transparent white."""
+    """An image as people see it: turned as it was taken, other numbers as 8 bits, and what is transparent white."""
     image_module = import_extra("PIL.Image", "toolbox", "images")
     image = import_extra("PIL.ImageOps", "toolbox", "images").exif_transpose(image)
-    if image.mode.startswith("I"):
-        brightest = image.getextrema()[1]
-        white = next((each for each in WHITES if brightest <= each), brightest)
-        image = image.point(lambda value: value * (255 / white)).convert("L")
+    if image.mode.startswith(("I", "F")):
+        black, white = image.getextrema()
+        if not (math.isfinite(black) and math.isfinite(white)):
+            msg = "its values are not all finite"
+            raise ValueError(msg)
+        if black < 0:  # as heights, which have no white of their own
+            white = white - black or 1
+        else:
+            whites = (1, *WHITES) if image.mode == "F" else WHITES
+            black, white = 0, next((each for each in whites if white <= each), white)
+        image = image.point(lambda value: value * (255 / white) - black * (255 / white)).convert("L")
     if image.has_transparency_data:
         white = image_module.new("RGBA", image.size, "white")
         image = image_module.alpha_composite(white, image.convert("RGBA"))

@@ -188,8 +188,8 @@ def _without_advice(error: Exception) -> str:
 def _written(result: Any) -> str:
     """Rows as text, a line each, the names of columns first; the database writes values, as Python lacks some types."""
     rows = result.project("COLUMNS(*)::VARCHAR").limit(MAX_ROWS + 1).fetchall()
-    lines = [" | ".join(one_line(name, MAX_CELL) for name in result.columns)]
-    lines += [" | ".join(one_line(value or "", MAX_CELL) for value in row) for row in rows[:MAX_ROWS]]
+    told = [result.columns, *rows[:MAX_ROWS]]
+    lines = [" | ".join(map(_cell, row)) for row in told]
     lines += ["[no rows]"] * (not rows)
     lines += [f"[more rows: the first {MAX_ROWS} are shown; aggregate, or use LIMIT and OFFSET]"] * (
         len(rows) > MAX_ROWS

@@ -9,6 +9,7 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import Document
 from langgraph.errors import GraphInterrupt
 
+from langchain_tooltree.toolbox import toolbox
 from tests.internals.toolbox import RefusedError, bounded, perform
 from tests.unit_tests.toolbox.conftest import SERVICES, WORD, model_that_says, write_docx
 
@@ -108,6 +109,11 @@ ANSWERS = [
             "files": ["sales.csv"],
         },
         "t | n | i\n2026-01-01 ",
+    ),
+    (
+        "query_tables",
+        {"sql": "SELECT NULL AS n, '' AS e, 'a | b' AS \"x|y\"", "files": ["sales.csv"]},
+        "n | e | x\\|y\nNULL |  | a \\| b",
     ),
     ("query_tables", {"sql": "SELECT count(*) AS n FROM 'sales.csv';", "files": "sales.csv"}, "n\n3"),
     ("query_tables", {"sql": "FROM sales WHERE amount > 99", "files": ["sales.csv"]}, "region | amount\n[no rows]"),
@@ -519,6 +525,9 @@ def test_images_are_seen_as_people_see_them(call, folder):
     image = pytest.importorskip("PIL.Image")
     made = {"turned.jpg": image.new("RGB", (40, 20), "red"), "clear.png": image.new("RGBA", (8, 8), (0, 0, 0, 0))}
     made |= {"grey.png": image.new("I;16", (8, 8), 32_768), "scan.tif": image.new("I;16", (8, 8), 2_048)}
+    made |= {"share.tif": image.new("F", (8, 8), 0.5), "heights.tif": image.new("F", (8, 8), -5.0)}
+    made |= {"none.tif": image.new("F", (8, 8), float("nan"))}
+    made["heights.tif"].paste(15.0, (0, 0, 8, 4))
     tags = image.Exif()
     tags[274] = 6  # taken upright
     for name, each in made.items():
@@ -527,7 +536,9 @@ def test_images_are_seen_as_people_see_them(call, folder):
     assert call("image_colours", image="turned.jpg#xywh=0,39,20,1&zoom=1")[1] is False
     assert "#ffffff 100%" in call("image_colours", image="clear.png")[0]
     assert "brightness 50%" in call("image_colours", image="grey.png")[0]
-    assert "brightness 50%" in call("image_colours", image="scan.tif")[0]
+    for name in ("scan.tif", "share.tif", "heights.tif"):
+        assert "brightness 50%" in call("image_colours", image=name)[0]
+    assert call("image_colours", image="none.tif") == ("'none.tif' is damaged: its values are not all finite", True)
 
 
 def test_the_name_of_an_image_may_have_the_mark_of_details(call, folder):
