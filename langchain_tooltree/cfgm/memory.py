@@ -23,7 +23,7 @@ from langchain_tooltree.cfgm.recovery import Known, Recovery
 from langchain_tooltree.cfgm.tips import Tip, credited, extract_tips, task_id_of, tips_of
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError, ForeignNamespaceError, check_count, described
-from langchain_tooltree.experience.records import RECALLED
+from langchain_tooltree.experience.notes import recall_noted
 from langchain_tooltree.experience.run_identity import is_in
 from langchain_tooltree.experience.store import DEFAULT_NAMESPACE, ExperienceStore, RunEntry
 from langchain_tooltree.experience.trajectory import Trajectory
@@ -310,16 +310,14 @@ class CFGMMemory:
         attempt = Attempt(to_do, 1, request, Journal(None, ""), max_steps, Tally())
         run = yield from run_in_environment(attempt, environment, self._model_for("policy"), reviewed)
         success, reward, reasons = yield from evaluating(evaluate, to_do, run)
-        ids = {
-            "runs": [each.trajectory.id for each in recollection.runs],
-            "tips": [each.id for each in recollection.tips],
-        }
+        runs = (each.trajectory.id for each in recollection.runs)
+        noted = recall_noted(runs, ((tip.id, tip.trajectories) for tip in recollection.tips))
         return Trajectory.from_chat(
             run.messages,
             task=to_do.text,
             success=success,
             reasons=reasons,
-            metadata={"task_id": to_do.id, "reward": reward, RECALLED: ids},
+            metadata={"task_id": to_do.id, "reward": reward, **noted},
         )
 
     aact = async_twin(act)

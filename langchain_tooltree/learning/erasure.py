@@ -17,7 +17,7 @@ from langchain_tooltree._langgraph import vacuum_of
 from langchain_tooltree.cfgm import focus, tips
 from langchain_tooltree.cfgm.collect.attempt import SEPARATOR, SHELF
 from langchain_tooltree.errors import ConfigurationError, TrajectoryFormatError, described
-from langchain_tooltree.experience.notes import without_recalled
+from langchain_tooltree.experience.notes import gone_among, gone_in, without_recalled
 from langchain_tooltree.experience.records import ATTEMPT_OF, RECALLED, recalled_in
 from langchain_tooltree.experience.reference import ADVISED
 from langchain_tooltree.experience.run_identity import OWN, is_in, thread_of
@@ -186,11 +186,12 @@ def _found(learnt: Learnt, chosen: Chosen) -> Flow[_Affected]:
     since = time.time() - ABANDONED_AFTER
     lone = [item for item in (*records, *entries) if item.key not in both]
     halves = {item.key for item in lone if _moment(item).timestamp() < since or item.key in runs}
-    made = {tip.id for tip in (yield from tips.all_tips(learnt.store)) if runs & set(tip.trajectories)}
+    taken = [(tip.id, tip.trajectories) for tip in (yield from tips.all_tips(learnt.store))]
+    made = gone_among((), taken, runs.__contains__)
     shown = {
         run
         for run, said in about.items()
-        if run not in runs and (runs & set(recalled_in(said, "runs")) or made & set(recalled_in(said, "tips")))
+        if run not in runs and (gone_in(said, runs.__contains__) or made & set(recalled_in(said, "tips")))
     }
     advised = {run for run, said in about.items() if runs and run not in runs and ADVISED in said}
     return _Affected(runs & both, attempts, halves, made, shown, {run for run in advised if RECALLED not in about[run]})

@@ -25,10 +25,10 @@ from langchain_tooltree.errors import ConfigurationError, ForeignNamespaceError,
 from langchain_tooltree.experience.embeddings import resolve_embeddings
 from langchain_tooltree.experience.excerpts import EFFECTS
 from langchain_tooltree.experience.guide import Remembered
-from langchain_tooltree.experience.notes import with_recalled
+from langchain_tooltree.experience.notes import recall_noted, with_recalled
 from langchain_tooltree.experience.outage import PATIENCE, READ
 from langchain_tooltree.experience.recorder import RunRecorder, TrajectoryRecorder
-from langchain_tooltree.experience.records import RECALLED, Source, aim_of, recalled_in
+from langchain_tooltree.experience.records import Source, aim_of, recalled_in
 from langchain_tooltree.experience.run_identity import as_metadata, is_collecting, run_id, tools_in
 from langchain_tooltree.experience.store import PENDING, ExperienceStore, entry_of
 from langchain_tooltree.experience.trajectory import Trajectory
@@ -373,8 +373,8 @@ class Experience:
         """Keep a conversation whose turn is over; see `Learner.ended`."""
         about: dict[str, Any] = as_metadata(tools_in(list(tools)))
         if remembered is not None:
-            tips = [Tip.from_dict(each).id for each in remembered["tips"]]
-            about[RECALLED] = {"runs": remembered["runs"], "tips": tips}
+            tips = map(Tip.from_dict, remembered["tips"])
+            about |= recall_noted(remembered["runs"], ((tip.id, tip.trajectories) for tip in tips))
         declared = CallEffects.declared_as(effects)
         said = Conversation.of(messages)
         told = (declared.among(tools) if tools else declared).of_calls(said.calls)

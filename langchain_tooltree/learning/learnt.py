@@ -24,11 +24,11 @@ from langchain_tooltree.experience.agreement import Agreement, agreement
 from langchain_tooltree.experience.guide import Remembered
 from langchain_tooltree.experience.hints import NextTools, hint_line
 from langchain_tooltree.experience.namespaces import Namespace
-from langchain_tooltree.experience.notes import without_recalled
+from langchain_tooltree.experience.notes import gone_among, without_gone
 from langchain_tooltree.experience.outage import READ, SEARCH, Outage
 from langchain_tooltree.experience.recorder import own_record
 from langchain_tooltree.experience.recording import keyed_chat
-from langchain_tooltree.experience.records import ChatMessage, recalled_in
+from langchain_tooltree.experience.records import ChatMessage
 from langchain_tooltree.experience.reference import as_reference
 from langchain_tooltree.experience.run_identity import tools_in
 from langchain_tooltree.experience.store import JUDGED, PAGE, PENDING, QUARANTINED, ExperienceStore, RunEntry
@@ -236,15 +236,16 @@ class Learnt:
         """What was recalled, without the runs that are no longer there and the tips that were taken of them."""
         if self._seen is None:  # nobody knows yet
             return remembered
-        runs = [run for run in remembered["runs"] if run in self.entries]
-        tips = [tip for tip in remembered["tips"] if all(run in self.entries for run in tip.get("trajectories") or ())]
-        same = len(runs) == len(remembered["runs"]) and len(tips) == len(remembered["tips"])
-        return remembered if same else {**remembered, "runs": runs, "tips": tips}
+        told = [Tip.from_dict(tip) for tip in remembered["tips"]]
+        taken = ((tip.id, tip.trajectories) for tip in told)
+        gone = gone_among(remembered["runs"], taken, lambda run: run not in self.entries)
+        runs = [run for run in remembered["runs"] if run not in gone]
+        tips = [kept for kept, tip in zip(remembered["tips"], told, strict=True) if tip.id not in gone]
+        return {**remembered, "runs": runs, "tips": tips} if gone else remembered
 
     def without_forgotten(self, trajectory: Trajectory) -> Trajectory:
-        """A run that has ended, without what it has of runs that were forgotten since they were recalled for it."""
-        gone = set(recalled_in(trajectory.metadata, "runs")) - self.entries.keys()
-        return without_recalled(trajectory, gone) if gone and self._seen is not None else trajectory
+        """A run that has ended, without what it has of runs that were forgotten since."""
+        return trajectory if self._seen is None else without_gone(trajectory, self.entries)
 
     def _forget(self, run: str) -> None:
         self.graph.remove(run)

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from langchain_core.messages import HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.store.base import PutOp
 from langgraph.store.memory import InMemoryStore
 from langgraph.store.sqlite import SqliteStore
@@ -298,6 +298,47 @@ def test_what_a_reflection_has_said_in_view_of_a_tip_goes_with_the_run_of_the_ti
     kept = {name: experience.store.get(name).metadata for name in ("shown", "not shown", "interrupted")}
     assert [name for name, metadata in kept.items() if "advised" in metadata] == ["not shown"]
     assert kept["shown"]["recalled"] == {"runs": [], "tips": []}
+
+
+def told_of_a_tip():
+    """An experience, what the tip of run 1 was recalled as, and a function by which a run ends that was told it."""
+    experience = Experience(InMemoryStore(), namespace=ALL, model=teller(["key", "door"]))
+    experience.learn(run("1", task="Where is the red key?"))
+    experience.memory.extract_tips()
+    known = run_flow(experience.begun(Conversation([HumanMessage("Where is the red key?", id="m")])))
+    advised = {"tooltree": {"advised": ["Next step: call 4711."]}}
+    said = [HumanMessage("Where is the red key?", id="m"), AIMessage("Here.", id="a", response_metadata=advised)]
+    assert known["tips"]
+    return experience, lambda: run_flow(experience.ended(said, {**known, "runs": []}, id="told"))
+
+
+def test_what_a_reflection_has_said_in_view_of_a_tip_goes_where_the_run_ends_later():
+    experience, end = told_of_a_tip()
+
+    experience.forget(run="1")
+    end()
+
+    told = experience.store.get("told").metadata
+    assert told["recalled"] == {"runs": [], "tips": []}
+    assert "advised" not in told
+
+
+def test_what_was_told_of_a_run_is_known_when_another_tip_stands_in_the_place_of_its_tip():
+    experience, end = told_of_a_tip()
+    collection = experience.store.collection("tips")
+    for key in run_flow(collection.reading()):
+        run_flow(collection.deleting(key))  # as the next extraction does with what it replaces
+
+    experience.learn(run("2"))
+    experience.learn(replace(run("told"), metadata={"recalled": {"runs": ["2"], "tips": []}}))  # its first turn
+
+    end()
+    assert "advised" in experience.store.get("told").metadata
+    erased = experience.forget(run="1")
+
+    assert erased.shown_to == ("told",)
+    assert "advised" not in experience.store.get("told").metadata
+    assert experience.store.get("told").metadata["recalled"] == {"runs": ["2"], "tips": []}
 
 
 def test_what_somebody_else_has_forgotten_is_told_to_nobody():
