@@ -131,8 +131,13 @@ def erasing(learnt: Learnt, chosen: Chosen, graphs: Sequence[AnyGraph], rested: 
     taken.pop(str(len(graphs)))  # our own, which the records speak of
     # What was made of the records goes before them: if this is killed, they still say what is to be forgotten.
     tips_gone, points_gone = yield from _without_made(learnt, chosen, found.all)
-    for record in (yield from learnt.store.reading(sorted(found.shown_to | found.unsure))):
-        yield from learnt.store.adding(without_recalled(record, found.all | found.tips))
+    for run in sorted(found.shown_to | found.unsure):  # one by one: one that cannot be read keeps nothing from going
+        try:
+            for record in (yield from learnt.store.reading([run])):
+                yield from learnt.store.adding(without_recalled(record, found.all | found.tips))
+        except TrajectoryFormatError as error:
+            may = "had one of these recalled" if run in found.shown_to else "may have had one of these recalled"
+            problems.append(f"The record {run!r}, which {may} and cannot be read: forget it, too, or mend it. {error}")
     yield from learnt.store.deleting(sorted(found.all))
     yield FunctionStep(rested, found.runs)
     again = yield from _found(learnt, chosen)  # what somebody has written who was at it

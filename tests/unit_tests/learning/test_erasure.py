@@ -341,6 +341,23 @@ def test_what_was_told_of_a_run_is_known_when_another_tip_stands_in_the_place_of
     assert experience.store.get("told").metadata["recalled"] == {"runs": ["2"], "tips": []}
 
 
+async def test_a_record_that_cannot_be_read_keeps_no_other_from_being_forgotten(experience, forget):
+    for name in ("shown", "unreadable"):
+        experience.learn(replace(run(name), metadata={"recalled": {"runs": ["1"], "tips": []}}))
+    experience.learn(run("1"))
+    store, place = experience.store.place
+    written = json.loads(store.get((*place, "trajectories"), "unreadable").value["record"])
+    store.put((*place, "trajectories"), "unreadable", {"record": json.dumps({**written, "messages": 5})})
+
+    erased = await forget(experience, run="1")
+
+    assert (erased.runs, erased.shown_to) == (("1",), ("shown", "unreadable"))
+    assert experience.store.get("shown").metadata["recalled"]["runs"] == []
+    assert any("'unreadable'" in each and "cannot be read" in each for each in erased.unreached)
+    await forget(experience, run="unreadable")
+    assert ids(experience) == {"shown"}
+
+
 def test_what_somebody_else_has_forgotten_is_told_to_nobody():
     store = InMemoryStore()
     mine, theirs = (Experience(store, namespace=ALL, model=teller(["key"])) for _ in range(2))
