@@ -26,7 +26,7 @@ from langchain_tooltree._langgraph import (
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.experience.namespaces import USERS, labels_in
-from langchain_tooltree.experience.notes import with_recalled
+from langchain_tooltree.experience.notes import known_by, with_recalled, without_gone
 from langchain_tooltree.experience.outage import READ, Trying, undaunted
 from langchain_tooltree.experience.recording import (
     CallbackRun,
@@ -151,7 +151,7 @@ class RunRecorder:
         for handler, recording in heard:
             if handler.keeps_in(recording, store):
                 recording.judging = self.judging
-                recording.settle, recording.about = self._settle, about or {}
+                recording.settle, recording.about, recording.there = self._settle, about or {}, store.there
                 return
         messages = Conversation.of(conversation).messages
         trajectory = Trajectory.from_messages(
@@ -170,6 +170,7 @@ class RunRecorder:
         if self._settle is None:
             if before := (yield from store.noted(trajectory.id)):
                 trajectory = with_recalled(trajectory, before.runs, before.tips)
+            trajectory = yield from _without_forgotten(trajectory, store.there)
             yield from flow_of(store.add)(trajectory)
         else:
             yield from self._settle(store, trajectory, rests=id is not None or not _may_go_on(runtime))
@@ -404,6 +405,8 @@ class TrajectoryRecorder(GraphCallbackHandler):
             left = recording.judging if self._recorder.judge is None else None
             with _undisturbed():
                 trajectory = yield from (left or self._recorder.judging)(trajectory, recording.last)
+        with _undisturbed():
+            trajectory = yield from _without_forgotten(trajectory, None if settle else recording.there)
         for keeper in keepers:
             with _undisturbed():
                 if isinstance(keeper, ExperienceStore) and settle is not None:
@@ -474,6 +477,14 @@ def own_record(
         return thread, earlier
     own = one_of(thread, next(iter(said)))
     return own, (yield from flow_of(store.get)(own))
+
+
+def _without_forgotten(
+    trajectory: Trajectory, there: Callable[[Sequence[str]], Flow[set[str]]] | None
+) -> Flow[Trajectory]:
+    """A run that nobody settles, without what it has of runs that were forgotten since; `there` says which were not."""
+    known = known_by(trajectory.metadata)
+    return trajectory if there is None or not known else without_gone(trajectory, (yield from there(known)))
 
 
 def _source_in(config: RunnableConfig | None) -> dict[str, str]:

@@ -267,7 +267,8 @@ class Recording:
     Where it was called inside another graph with a thread of its own, its metadata name the thread of that graph.
 
     `variables` may say whose run it is, once they are known. `judging` is how a middleware that has left its record to
-    this one would judge it, `settle` what would keep it, and `about` what it knows of the run.
+    this one would judge it, `settle` what would keep it, `about` what it knows of the run, and `there` says which runs
+    are in the store from which it has recalled some.
     """
 
     def __init__(self, top: CallbackRun, namespace: str, *, own_thread: bool = False) -> None:
@@ -281,6 +282,7 @@ class Recording:
         self.judging: Callable[[Trajectory, Any], Flow[Trajectory]] | None = None
         self.settle: Any = None
         self.about: Mapping[str, Any] = {}
+        self.there: Callable[[Sequence[str]], Flow[set[str]]] | None = None
         self._namespace = namespace
         self._graphs: dict[str, GraphRun] = {}
 

@@ -439,6 +439,13 @@ class ExperienceStore:
         item: Item | None = yield self._call("get", (*self._namespace(None), TASKS), id)
         return None if item is None else _entry(item)
 
+    def there(self, ids: Sequence[str]) -> Flow[set[str]]:
+        """Which of these records there are, without reading them, as a flow."""
+        items: list[Item | None] = yield self._call(
+            "batch", [GetOp((*self._namespace(None), TASKS), key) for key in ids]
+        )
+        return {item.key for item in items if item is not None}
+
     def entries(self) -> Flow[dict[str, RunEntry]]:
         """What is known of each record without reading it, by their ids, as a flow."""
         items = yield from listing(self._store, (*self._namespace(None), TASKS))
