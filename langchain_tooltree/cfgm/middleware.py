@@ -25,8 +25,9 @@ from langchain_tooltree.cfgm.tips import Tip
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import check_count
 from langchain_tooltree.experience.guide import Remembered
+from langchain_tooltree.experience.notes import recall_noted
 from langchain_tooltree.experience.recorder import RunRecorder
-from langchain_tooltree.experience.records import aim_of, recalled_as
+from langchain_tooltree.experience.records import aim_of
 from langchain_tooltree.experience.reference import remarked
 from langchain_tooltree.experience.run_identity import heard_as, is_collecting, run_id
 from langchain_tooltree.experience.verdict import AnyVerdict
@@ -210,7 +211,10 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
             experience = experience.resumed(begun["namespace"]) if "namespace" in begun else experience.within_config()
             task = begun.get("first") or None
             # What was recalled stands in the record: tips get credit by its verdict.
-            about = recalled_as(begun.get("runs", ()), [Tip.from_dict(each).id for each in begun.get("tips", ())])
+            # Where nothing was, that stands there, too: else its reflections may have repeated anything.
+            tips = map(Tip.from_dict, begun.get("tips", ()))
+            noted = recall_noted(begun.get("runs", ()), ((tip.id, tip.trajectories) for tip in tips))
+            about = noted if "runs" in begun else {}
             keeping = self._recorder.keeping(
                 state["messages"], runtime, experience, task=task, instructions=instructions, about=about
             )

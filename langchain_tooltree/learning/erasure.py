@@ -150,7 +150,7 @@ def erasing(learnt: Learnt, chosen: Chosen, graphs: Sequence[AnyGraph], rested: 
     if not (found.all or again.all or any(taken.values()) or chosen.is_all):
         meant = yield from _meant(learnt, chosen)
         problems.append(f"Nothing: no run here is what was said.{meant} `experience.store.trajectories()` lists them.")
-    unreached = [*problems, *_unreached(threads, found.shown_to, taken), *(yield from _vacuumed(*learnt.store.place))]
+    unreached = [*problems, *_unreached(threads, found, taken), *(yield from _vacuumed(*learnt.store.place))]
     return Erased(
         runs=tuple(sorted(found.runs | again.runs)),
         halves=tuple(sorted(found.halves | again.halves)),
@@ -257,14 +257,17 @@ def _vacuumed(store: BaseStore, place: Sequence[str]) -> Flow[list[str]]:
     return [f"What {kind} may keep of deleted items in its files: see its manual."]
 
 
-def _unreached(threads: Sequence[str], shown: Collection[str], taken: Iterable[str]) -> Iterable[str]:
+def _unreached(threads: Sequence[str], found: _Affected, taken: Iterable[str]) -> Iterable[str]:
     if threads:
         calls = ", ".join(f"checkpointer.delete_thread({thread!r})" for thread in threads[:3])
         more = f", and so on for all {len(threads)} of `threads`" if len(threads) > 3 else ""  # noqa: PLR2004 - as above
         yield f"The host's checkpoints: {calls}{more}. A thread that goes on is recorded again, as a whole."
-    if shown:
-        yield f"What models wrote in {len(shown)} runs that had one of these recalled: look at `shown_to`."
-        yield "What reflections said in these runs, in the host's checkpoints: it returns where such a thread goes on."
+    if found.shown_to:
+        yield f"What models wrote in {len(found.shown_to)} runs that had one of these recalled: look at `shown_to`."
+    if reflected := sorted(found.shown_to | found.unsure):
+        named = f"{', '.join(map(repr, reflected[:3]))}{' and so on' * (len(reflected) > 3)}"  # noqa: PLR2004 - as above
+        what = f"What reflections said in {len(reflected)} runs that had one of these recalled, or may have ({named})"
+        yield f"{what}, in the host's checkpoints: it returns where such a thread goes on."
     for folder in taken:
         if (summaries := Path(f"{folder}.summaries.jsonl")).exists():
             yield f"Summaries that `mine --summarize` keeps in {summaries}, under digests of runs: delete the file."

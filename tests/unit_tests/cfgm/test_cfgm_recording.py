@@ -85,6 +85,20 @@ def test_a_second_store_without_the_runs_that_were_recalled_keeps_what_was_said_
     assert NEXT_STEP in repr(copy.metadata["advised"])
 
 
+@pytest.mark.parametrize("recall", [False, True])
+def test_what_is_forgotten_takes_nothing_from_a_run_for_which_nothing_was_recalled(path, recall):
+    memory = memory_of()
+    agent, _ = helped(MISTAKE, ANSWER, memory=memory, options={"recall": recall})
+    either(path, agent)(ASKED, THREAD)
+    memory.experience.add(past_run(PAST))
+
+    Experience(memory.experience).forget(run=f"past {PAST}")
+
+    (run,) = kept(memory)
+    assert NEXT_STEP in repr(run.metadata["advised"])
+    assert run.metadata["recalled"] == {"runs": [], "tips": []}
+
+
 async def later(trajectory):
     await asyncio.sleep(0)
     return 0.0

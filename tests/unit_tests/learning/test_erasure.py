@@ -298,6 +298,7 @@ def test_what_a_reflection_has_said_in_view_of_a_tip_goes_with_the_run_of_the_ti
     kept = {name: experience.store.get(name).metadata for name in ("shown", "not shown", "interrupted")}
     assert [name for name, metadata in kept.items() if "advised" in metadata] == ["not shown"]
     assert kept["shown"]["recalled"] == {"runs": [], "tips": []}
+    assert any("'interrupted', 'shown'" in each for each in erased.unreached)
 
 
 def told_of_a_tip():
