@@ -75,9 +75,7 @@ def _taken(tips: TipRuns) -> dict[str, Any]:
 
 def taken_in(metadata: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, ...]]]:
     """The tips that were recalled for a run, with the runs that they were taken of, by its metadata."""
-    held = metadata.get(RECALLED)
-    taken = held.get(TAKEN_OF) if isinstance(held, Mapping) else None
-    for tip, runs in taken.items() if isinstance(taken, Mapping) else ():
+    for tip, runs in mapping_in(mapping_in(metadata, RECALLED), TAKEN_OF).items():
         yield str(tip), tuple(map(str, runs)) if isinstance(runs, list | tuple) else ()
 
 

@@ -538,11 +538,17 @@ class ExperienceStore:
         return {**self._values, **labels_in(config, wanted)} if wanted else self._values
 
 
-def readable(store: ExperienceStore, ids: Sequence[str]) -> Flow[list[Trajectory]]:
-    """The trajectories with these ids without those that cannot be read: they are logged, and keep no other out."""
+def readable(
+    store: ExperienceStore,
+    ids: Sequence[str],
+    passed_over: Callable[[str, TrajectoryFormatError], object] | None = None,
+) -> Flow[list[Trajectory]]:
+    """The trajectories with these ids without those that cannot be read, which keep no other out.
+
+    They are given to `passed_over` with what is wrong, or else logged.
+    """
     found: list[Trajectory] = []
-    for start in range(0, len(ids), PAGE):
-        page = ids[start : start + PAGE]
+    for page in batch_iterate(PAGE, ids):
         try:
             found += yield from store.reading(page)
         except TrajectoryFormatError:
@@ -550,7 +556,10 @@ def readable(store: ExperienceStore, ids: Sequence[str]) -> Flow[list[Trajectory
                 try:
                     found += yield from store.reading([run])
                 except TrajectoryFormatError as error:
-                    logger.warning("A run is passed over: %s", error)
+                    if passed_over is None:
+                        logger.warning("A run is passed over: %s", error)
+                    else:
+                        passed_over(run, error)
     return found
 
 

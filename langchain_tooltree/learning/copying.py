@@ -1,6 +1,6 @@
 """Copying an experience from one store to another, such as from a folder to a database that several processes share."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,11 +11,10 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.utils import batch_iterate
 from langgraph.store.base import BaseStore, Op, PutOp, Result
 
-from langchain_tooltree.errors import ConfigurationError, MissingExtraError, TrajectoryFormatError, import_extra
+from langchain_tooltree.errors import ConfigurationError, MissingExtraError, import_extra
 from langchain_tooltree.experience.embeddings import resolve_embeddings
 from langchain_tooltree.experience.namespaces import Namespace
-from langchain_tooltree.experience.store import PAGE, TASKS, TRAJECTORIES, ExperienceStore, StoreCall, listing
-from langchain_tooltree.experience.trajectory import Trajectory
+from langchain_tooltree.experience.store import PAGE, TASKS, TRAJECTORIES, ExperienceStore, StoreCall, listing, readable
 from langchain_tooltree.experience.writers import WRITERS
 from langchain_tooltree.flows import Flow
 from langchain_tooltree.stores.chroma import ChromaStore
@@ -85,24 +84,15 @@ def _runs(
     missing = [run for run in wanted if run not in same | differing]
     told.there += len(same)
     told.differing += len(differing)
+
+    def unread(*_: object) -> None:
+        told.unread += 1
+
     for page in batch_iterate(PAGE, missing):
-        for run in (yield from _read(source, page, told)):
+        for run in (yield from readable(source, page, unread)):
             yield from target.adding(run)
             told.runs += 1
             on_run()
-
-
-def _read(source: ExperienceStore, ids: Sequence[str], told: Copied) -> Flow[list[Trajectory]]:
-    try:
-        return (yield from source.reading(ids))
-    except TrajectoryFormatError:
-        if len(ids) == 1:
-            told.unread += 1
-            return []
-    alone: list[Trajectory] = []
-    for run in ids:
-        alone += yield from _read(source, [run], told)
-    return alone
 
 
 def _others(source: BaseStore, target: BaseStore, place: Namespace, told: Copied, force: bool) -> Flow[None]:  # noqa: FBT001 - as above

@@ -21,7 +21,7 @@ from langchain_tooltree.experience.notes import gone_among, gone_in, without_rec
 from langchain_tooltree.experience.records import ATTEMPT_OF, RECALLED, recalled_in
 from langchain_tooltree.experience.reference import ADVISED
 from langchain_tooltree.experience.run_identity import OWN, is_in, thread_of
-from langchain_tooltree.experience.store import TASKS, TRAJECTORIES, StoreCall, listing
+from langchain_tooltree.experience.store import TASKS, TRAJECTORIES, StoreCall, listing, readable
 from langchain_tooltree.experience.trajectory import Trajectory, from_json
 from langchain_tooltree.experience.writers import ABANDONED_AFTER, WRITERS
 from langchain_tooltree.flows import Flow, FunctionStep
@@ -131,13 +131,13 @@ def erasing(learnt: Learnt, chosen: Chosen, graphs: Sequence[AnyGraph], rested: 
     taken.pop(str(len(graphs)))  # our own, which the records speak of
     # What was made of the records goes before them: if this is killed, they still say what is to be forgotten.
     tips_gone, points_gone = yield from _without_made(learnt, chosen, found.all)
-    for run in sorted(found.shown_to | found.unsure):  # one by one: one that cannot be read keeps nothing from going
-        try:
-            for record in (yield from learnt.store.reading([run])):
-                yield from learnt.store.adding(without_recalled(record, found.all | found.tips))
-        except TrajectoryFormatError as error:
-            may = "had one of these recalled" if run in found.shown_to else "may have had one of these recalled"
-            problems.append(f"The record {run!r}, which {may} and cannot be read: forget it, too, or mend it. {error}")
+
+    def unread(run: str, error: TrajectoryFormatError) -> None:
+        may = "had one of these recalled" if run in found.shown_to else "may have had one of these recalled"
+        problems.append(f"The record {run!r}, which {may} and cannot be read: forget it, too, or mend it. {error}")
+
+    for record in (yield from readable(learnt.store, sorted(found.shown_to | found.unsure), unread)):
+        yield from learnt.store.adding(without_recalled(record, found.all | found.tips))
     yield from learnt.store.deleting(sorted(found.all))
     yield FunctionStep(rested, found.runs)
     again = yield from _found(learnt, chosen)  # what somebody has written who was at it

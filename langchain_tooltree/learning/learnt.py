@@ -31,7 +31,7 @@ from langchain_tooltree.experience.recording import keyed_chat
 from langchain_tooltree.experience.records import ChatMessage
 from langchain_tooltree.experience.reference import as_reference
 from langchain_tooltree.experience.run_identity import tools_in
-from langchain_tooltree.experience.store import JUDGED, PAGE, PENDING, QUARANTINED, ExperienceStore, RunEntry
+from langchain_tooltree.experience.store import JUDGED, PAGE, PENDING, QUARANTINED, ExperienceStore, RunEntry, readable
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.flows import Flow, FunctionStep, current_writer, flow_of, has_loop, in_thread, run_flow
 from langchain_tooltree.models import Meter
@@ -142,18 +142,12 @@ class Learnt:
 
     def _take_in(self, changed: Sequence[str]) -> Flow[None]:
         for page in batch_iterate(PAGE, changed):
-            try:
-                runs = yield from self.store.reading(page)
-            except TrajectoryFormatError:  # one of them, which must not keep the others out
-                runs = []
-                for run in page:
-                    yield from undisturbed(self._read_into(runs, run))
-            for trajectory in runs:
+            for trajectory in (yield from readable(self.store, page, self._unread)):
                 yield from self._fold(trajectory, self.entries[trajectory.id])
 
-    def _read_into(self, runs: list[Trajectory], run: str) -> Flow[None]:
-        self._folded[run] = self.entries[run].version  # if it cannot be read, not every time
-        runs += yield from self.store.reading([run])
+    def _unread(self, run: str, error: TrajectoryFormatError) -> None:
+        self._folded[run] = self.entries[run].version  # not to be tried every time
+        logger.warning("Nothing is learnt of a run: %s", error)
 
     def _fold(self, trajectory: Trajectory, entry: RunEntry) -> Flow[None]:
         yield from flow_of(self.graph.learn)(self._sourced(trajectory))
@@ -172,7 +166,7 @@ class Learnt:
         """Put all runs in quarantine that came from somebody; their ids."""
         back: list[str] = []
         for page in batch_iterate(PAGE, list(self.entries)):
-            for run in (yield from self.store.reading(page)):
+            for run in (yield from readable(self.store, page)):
                 if self._sourced(run).came_from == source and QUARANTINED not in run.metadata:
                     yield from self.keep(replace(run, metadata={**run.metadata, QUARANTINED: True}))
                     back.append(run.id)

@@ -39,14 +39,22 @@ def run_of(number, *tools, success=True):
 
 
 @pytest.fixture
-def runs(tmp_path, monkeypatch):
-    """A file of three runs, one of which failed, in the current folder."""
+def folder(tmp_path, monkeypatch):
+    """The current folder, whose modules are imported for one test only."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "160")
     monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setattr(sys, "modules", dict(sys.modules))
+    yield tmp_path
+    for name, module in [*sys.modules.items()]:
+        if str(getattr(module, "__file__", None)).startswith(str(tmp_path)):
+            del sys.modules[name]
+
+
+@pytest.fixture
+def runs(folder, monkeypatch):
+    """A file of three runs, one of which failed, in the current folder."""
+    monkeypatch.setenv("COLUMNS", "160")
     every = [run_of(1, "look", "book", "pay"), run_of(2, "look", "book"), run_of(3, "look", "cry", success=False)]
-    dump_trajectories(every, tmp_path / "runs.jsonl.gz")
+    dump_trajectories(every, folder / "runs.jsonl.gz")
     return "runs.jsonl.gz"
 
 
@@ -183,12 +191,9 @@ def test_brackets_in_names_and_summaries_are_shown_as_they_are(tmp_path, monkeyp
     assert "see [/etc]" in shown
 
 
-def test_the_doctor_says_what_it_could_not_compare(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setattr(sys, "modules", dict(sys.modules))
+def test_the_doctor_says_what_it_could_not_compare(folder, capsys):
     SITGraph.from_trajectories([replace(run_of(1, "look"), metadata={})]).save("graph")
-    (tmp_path / "agent_unknown.py").write_text("def look(n: int) -> str:\n    'Look.'\n\ntools = [look]\n")
+    (folder / "agent_unknown.py").write_text("def look(n: int) -> str:\n    'Look.'\n\ntools = [look]\n")
     assert main(["doctor", "graph", "--tools", "agent_unknown:tools"]) == 0
     shown = capsys.readouterr().out
     assert "Not compared: the runs do not tell what look took" in shown
