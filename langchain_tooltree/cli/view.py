@@ -123,13 +123,18 @@ class _Namespaces:
 
     def find(self, name: str) -> Served | None:
         """The page of all namespaces, or of one."""
-        # A folder is opened only where somebody has written: it belongs to one process at a time, perhaps an agent.
-        if "://" in self._options.what or self._files != _version(Path(self._options.what)):
+        files = _version(Path(self._options.what))
+        if "://" in self._options.what or self._files != files:  # a folder is copied to be read
             reading(self._options.what, self._look)
+            self._files = files
         if not name:
             return Served(self._version, partial(self._index, self._held))
         space = self._held.get(name)
-        return None if space is None else Served(self._version, partial(self._page, space))
+        return (
+            None
+            if space is None
+            else Served(self._version, partial(experience_page, self._options, space["namespace"]))
+        )
 
     def _look(self, store: BaseStore) -> Flow[None]:
         version = yield from _written(store)
@@ -137,12 +142,6 @@ class _Namespaces:
             spaces = yield from namespaces_in(store)
             self._held = {self._prefix + _name_of(each["namespace"]): each for each in spaces}
             self._version = version
-        self._files = _version(Path(self._options.what))  # opening has changed them, too
-
-    def _page(self, space: Mapping[str, Any]) -> str:
-        text = experience_page(self._options, space["namespace"])
-        reading(self._options.what, self._look)
-        return text
 
     def _index(self, held: Mapping[str, Mapping[str, Any]]) -> str:
         rows = []
@@ -219,7 +218,7 @@ def _row_of(path: Path) -> dict[str, Any] | None:
     row: dict[str, Any] = {"name": path.name, "written": written}
     if path.suffix == ".json":
         return _row_of_search(path, row)
-    # Runs are not counted here: a file may hold more than anybody wants to wait for, and a store belongs to its agent.
+    # Runs are not counted here: a file or a store may hold more than anybody wants to wait for.
     kind = "runs" if path.is_file() else "an experience" if is_store(path) else "a tool graph"
     return row | {"kind": kind, **({"plan": f"{path.stat().st_size / 1e6:,.1f} MB"} if path.is_file() else {})}
 

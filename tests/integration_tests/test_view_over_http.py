@@ -126,15 +126,17 @@ def test_a_folder_lists_graphs_and_experiences_too_and_nothing_is_written_there(
             users.within(user_id=user).learn(runs[0])
         begun = {"writes": 1, "at": 0.0, "doing": "delete", "runs": [runs[0].id]}  # by somebody who was killed
         store.put(("tooltree", "ann", "writers"), "killed", begun, index=False)
+    held = [(file, file.stat().st_mtime_ns, file.is_file() and file.read_bytes()) for file in tmp_path.rglob("*")]
     with viewing(tmp_path) as viewer:
         rows = {row["name"]: row["kind"] for row in viewer.new()["data"]["entries"]}
         assert rows == {"graph": "a tool graph", "experience": "an experience"}
         inside = viewer.new("/experience")
         spaces = {row["name"]: row["plan"] for row in inside["data"]["entries"]}
         assert spaces == dict.fromkeys(["experience/tooltree/ann", "experience/tooltree/b%2Fb"], "1 run: 1 success")
-        for _ in range(2):  # which opens the store, and is no news
+        for _ in range(2):
             assert viewer.new("/experience%2Ftooltree%2Fann")["data"]["status"]["in_graph"] == 1
         assert viewer.ask(f"/experience?since={inside['version']}")[0] == 204
+        assert [(file, file.stat().st_mtime_ns, file.is_file() and file.read_bytes()) for file, *_ in held] == held
         with ChromaStore(tmp_path / "experience") as store:
             Experience(store, namespace=("tooltree", "{user_id}")).within(user_id="ann").learn(runs[1])
         assert viewer.new("/experience", inside["version"])["data"]["entries"][0]["plan"] == "2 runs: 2 success"

@@ -4,8 +4,10 @@ import io
 import json
 import re
 import shlex
+import sqlite3
+import subprocess
 import sys
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 
 import pytest
@@ -179,10 +181,12 @@ def test_a_folder_with_an_experience_is_shown_by_namespace(tmp_path, capsys):
     with ChromaStore(tmp_path / "experience") as store:
         for user in ("ann", "bob"):
             Experience(store, namespace=("tooltree", "{user_id}")).within(user_id=user).learn(run_of(1))
-        locked = shown(capsys, tmp_path / "experience")  # as another store of this process, and without a lock
-    assert locked == shown(capsys, tmp_path / "experience")
-    assert "tooltree/bob" in locked
-    assert "2 runs in 2 namespaces" in locked
+        in_use = shown(capsys, tmp_path / "experience")
+    before = held_in(tmp_path / "experience")
+    assert in_use == shown(capsys, tmp_path / "experience")
+    assert held_in(tmp_path / "experience") == before, "neither its database nor its lock is touched"
+    assert "tooltree/bob" in in_use
+    assert "2 runs in 2 namespaces" in in_use
     [ann, bob] = document(capsys, tmp_path / "experience")["namespaces"]
     assert (ann["namespace"], bob["outcomes"]) == (["tooltree", "ann"], {"success": 1})
     assert ann["runs"] == [{"id": "run 1", "outcome": "success", "task": "Do [job] 1."}]
@@ -192,6 +196,39 @@ def test_a_folder_with_an_experience_is_shown_by_namespace(tmp_path, capsys):
         Experience(store, namespace=("tooltree", "{user_id}")).within(user_id="bob").forget(run="run 1")
     shown(capsys, tmp_path / "experience", "--draw", picture)
     assert "tooltree / ann" in picture.read_text(encoding="utf-8")
+
+
+def held_in(folder):
+    """When each file in a folder was changed, and what is in it."""
+    return {file: (file.stat().st_mtime_ns, file.is_file() and file.read_bytes()) for file in folder.rglob("*")}
+
+
+KILLED = """
+import os, sqlite3, sys
+database = sqlite3.connect(sys.argv[1])
+database.execute("PRAGMA cache_size = 1")  # so that it writes before it commits
+database.execute("CREATE TABLE half AS SELECT hex(randomblob(100000)) AS written")
+database.execute("DELETE FROM embedding_metadata")
+os._exit(9)
+"""
+
+
+@pytest.mark.slow
+def test_a_store_is_read_while_somebody_writes_and_after_they_were_killed(tmp_path, capsys):
+    folder = tmp_path / "experience"
+    with ChromaStore(folder) as store:
+        Experience(store, namespace=("tooltree", "ann")).learn(run_of(1))
+    told = shown(capsys, folder)
+    with closing(sqlite3.connect(folder / "chroma.sqlite3", isolation_level=None)) as writing:
+        writing.execute("BEGIN IMMEDIATE")
+        writing.execute("DELETE FROM embedding_metadata")
+        assert shown(capsys, folder) == told
+        writing.execute("ROLLBACK")
+    subprocess.run([sys.executable, "-c", KILLED, folder / "chroma.sqlite3"], check=False)  # noqa: S603 - our own program
+    before = held_in(folder)
+    assert folder / "chroma.sqlite3-journal" in before
+    assert shown(capsys, folder) == told
+    assert held_in(folder) == before
 
 
 @pytest.mark.parametrize(
