@@ -23,7 +23,7 @@ from rich.text import Text
 from langchain_tooltree.cli.terminal import Terminal, check_writable, embeddings_named, ids, progress, table
 from langchain_tooltree.errors import ConfigurationError, ToolTreeError, described
 from langchain_tooltree.experience.files import load_trajectories
-from langchain_tooltree.experience.store import TASKS, ExperienceStore, listing
+from langchain_tooltree.experience.store import TASKS, ExperienceStore, entry_of, listing
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.flows import Flow, FunctionStep, run_flow
 from langchain_tooltree.learning.copying import Looked, held_in, opened
@@ -115,9 +115,8 @@ def looked_at(options: argparse.Namespace) -> tuple[dict[str, Any], Printed, Pic
     if found := read_search(path):
         pictures = {ending: undamaged(path)(draw) for ending, draw in pictures_of(found).items()}
         return {"kind": "search", **found}, undamaged(path)(_print_found), pictures
-    runs, latest = _trajectories(path)
-    left_out = len({str(run["id"]) for run in runs["runs"]}) - len(latest)
-    return runs, _print_trajectories, {".html": partial(page_of_runs, path.name, [*latest.values()], left_out)}
+    runs, latest, outcomes = _trajectories(path)
+    return runs, _print_trajectories, {".html": partial(page_of_runs, path.name, [*latest.values()], outcomes)}
 
 
 def _page_by(write: Callable[[Path], None]) -> str:
@@ -337,10 +336,11 @@ def _print_experience(told: Mapping[str, Any], terminal: Terminal) -> None:
     terminal.print(f"{runs} in {counted(len(namespaces), 'namespace')}; {rows.row_count} of the runs are shown.")
 
 
-def _trajectories(path: Path) -> tuple[dict[str, Any], dict[str, Trajectory]]:
-    """What is in a file, and those of its runs that a page has room for, the latest version of each."""
+def _trajectories(path: Path) -> tuple[dict[str, Any], dict[str, Trajectory], Counter[str]]:
+    """What is in a file; those of its runs that a page has room for, in their latest version; and how all ended."""
     unread = Counter[str]()
     latest: dict[str, Trajectory] = {}
+    ended: dict[str, str] = {}
     runs: list[dict[str, Any]] = []
     if path.suffix in {*DRAWN, ".png"} and path.is_file():
         msg = f"{path} is a picture or a page, which a browser opens. Here, pass a graph, a search or a file of runs."
@@ -351,10 +351,15 @@ def _trajectories(path: Path) -> tuple[dict[str, Any], dict[str, Trajectory]]:
             runs.append({"id": run.id, "outcome": OUTCOMES[run.success], "task": run.task, "tools": tools})
             latest.pop(run.id, None)
             latest[run.id] = run
+            ended[run.id] = entry_of(run, "").outcome
             if len(latest) > MOST_RUNS:
                 del latest[next(iter(latest))]
     outcomes = Counter(run["outcome"] for run in runs)
-    return {"kind": "trajectories", "outcomes": outcomes, "not_used": unread, "runs": runs}, latest
+    return (
+        {"kind": "trajectories", "outcomes": outcomes, "not_used": unread, "runs": runs},
+        latest,
+        Counter(ended.values()),
+    )
 
 
 def _print_trajectories(told: Mapping[str, Any], terminal: Terminal) -> None:

@@ -1,6 +1,5 @@
 """What was learnt in one namespace as a page to read: what the page is given. The page is `pages/experience.html`."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from itertools import accumulate, islice
@@ -69,16 +68,15 @@ def page_of(learnt: Learnt) -> Flow[str]:
     return text
 
 
-def page_of_runs(name: str, runs: Sequence[Trajectory], left_out: int) -> str:
-    """The runs of a file with their dialogues as one page; `left_out` is how many there are that are not shown."""
+def page_of_runs(name: str, runs: Sequence[Trajectory], outcomes: Mapping[str, int]) -> str:
+    """The latest runs of a file with their dialogues as one page; `outcomes` counts how all runs in it ended."""
     entries = {run.id: entry_of(run, "") for run in runs}
-    counts = Counter(entry.outcome for entry in entries.values())
-    judged = sum(counts[each] for each in JUDGED)
+    total, judged = sum(outcomes.values()), sum(outcomes.get(each, 0) for each in JUDGED)
     data = {
         "name": f"File {one_line(name, MAX_LABEL)}",
-        "status": {"runs": len(runs) + left_out, "successes": counts["success"], "judged": judged},
+        "status": {"runs": total, "successes": outcomes.get("success", 0), "judged": judged},
         "runs": _runs([*reversed(runs)], entries, {}),
-        "left_out": left_out,
+        "left_out": total - len(runs),
     }
     return page("experience.html", f"Runs: {one_line(name, MAX_LABEL)}", plain(data))
 

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from langchain_tooltree import ChromaStore, Experience, SITGraph, Trajectory, demo, dump_trajectories
 from langchain_tooltree.cli import main
-from tests.internals.hall import REFUSED
+from tests.internals.hall import REFUSED, show_module
 from tests.internals.tooltree import to_rich
 
 
@@ -229,6 +229,16 @@ def test_a_store_is_read_while_somebody_writes_and_after_they_were_killed(tmp_pa
     assert folder / "chroma.sqlite3-journal" in before
     assert shown(capsys, folder) == told
     assert held_in(folder) == before
+
+
+def test_a_page_of_runs_counts_those_too_that_it_has_no_room_for(tmp_path, monkeypatch):
+    monkeypatch.setattr(show_module, "MOST_RUNS", 2)
+    runs = [run_of(number, success=number != 3) for number in range(5)]
+    dump_trajectories([*runs, runs[0].judged(False, "Wrong.")], tmp_path / "runs.jsonl")
+    assert main(["show", str(tmp_path / "runs.jsonl"), "--draw", str(tmp_path / "runs.html")]) == 0
+    page = (tmp_path / "runs.html").read_text(encoding="utf-8")
+    assert '"status":{"runs":5,"successes":3,"judged":5}' in page
+    assert '"left_out":3' in page
 
 
 @pytest.mark.parametrize(
