@@ -12,7 +12,7 @@ function onColours(then) {
   for (const kind of ["prefers-color-scheme: dark", "forced-colors: active"])
     matchMedia("(" + kind + ")").addEventListener("change", () => { readColours(); then(); });
 }
-let waiting = false, pixels = 1, painted = 0;
+let waiting = false, pixels = 1;
 function draw() {
   if (!waiting) { waiting = true; requestAnimationFrame(() => { paint(); pointBeyond(); }); }
 }
@@ -62,7 +62,6 @@ function intoView(x, y, wide, high) {
 // Begins to paint anew; what part of the picture is seen.
 function wipe() {
   waiting = false;
-  painted++;
   pen.setTransform(pixels, 0, 0, pixels, 0, 0);
   pen.clearRect(0, 0, stage.clientWidth, stage.clientHeight);
   pen.translate(x0, y0);
