@@ -23,7 +23,7 @@ function said(item, number) {
   else if (item.part === "observation") box.append(make("p", "An empty result.", "dim"));
   if (item.suggested) {
     const called = (item.calls || []).map((call) => call.tool), followed = item.suggested.some((each) => called.includes(each.tool));
-    const told = item.suggested.map((each) => each.tool + " " + Math.round(100 * each.share) + "% (" + word(each.runs, "run") + ")").join(", ");
+    const told = item.suggested.map((each) => each.tool + " " + percent(each.share) + " (" + word(each.runs, "run") + ")").join(", ");
     const line = make("p", "Past runs went on here with " + told + ": ", "suggested");
     line.append(make("strong", followed ? "followed." : called.length ? "not followed." : "not followed, nothing was called.", followed ? "good" : "open"));
     box.append(line);
@@ -35,7 +35,7 @@ function said(item, number) {
   }
   const scores = Object.entries(item.scores || {}).map(([name, value]) => name + "=" + value.toFixed(2));
   if (scores.length) box.append(make("p", "Planned by a search: " + scores.join(", "), "dim"));
-  if (item.anomaly) box.append(make("p", "Anomaly, found by " + (item.anomaly.kind === "classified" ? "a classifier" : "the rule " + item.anomaly.kind) + (item.anomaly.sure === null ? "" : ", " + Math.round(100 * item.anomaly.sure) + "% sure") + ": " + item.anomaly.evidence, "bad"));
+  if (item.anomaly) box.append(make("p", "Anomaly, found by " + (item.anomaly.kind === "classified" ? "a classifier" : "the rule " + item.anomaly.kind) + (item.anomaly.sure === null ? "" : ", " + percent(item.anomaly.sure) + " sure") + ": " + item.anomaly.evidence, "bad"));
   for (const text of item.advised || []) box.append(make("p", "A reflection told the agent, and no tool has said this:", "added"), make("pre", text, "advice"));
   for (const text of item.added || []) box.append(make("p", "Added by this package, no output of the tool:", "added"), foldable(text));
   if (item.reflected) box.append(make("p", "A reflection advised the agent here. Its words are not part of the record.", "added"));

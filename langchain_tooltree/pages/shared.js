@@ -46,6 +46,7 @@ function twoLines(text, most) {
   const space = all.lastIndexOf(" ", most), at = space > 0 ? space : most;
   return [all.slice(0, at), short(all.slice(at).trim(), most)];
 }
+const percent = (share) => (share > 0 && share < 0.005 ? "<1%" : Math.round(100 * share) + "%");
 const word = (count, one) => count.toLocaleString("en") + " " + one + (count === 1 ? "" : "s");
 const atTime = (text) => {
   const time = new Date(text);

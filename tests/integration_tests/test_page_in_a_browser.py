@@ -572,14 +572,22 @@ def test_an_experience_is_filtered_and_leads_into_its_runs_and_back(browser: Bro
     browser.press("/", *"closed", "Enter")
     assert browser.run("[$('said-hits').textContent, document.activeElement.tagName]") == ["1 of 1", "SECTION"]
     assert browser.run(CONTRASTS) == []
-    browser.press("Escape")
-    browser.run("new Promise((done) => setTimeout(done, 50))")
-    assert browser.run("[$('overview').hidden, $('one').hidden]") == [False, True]
+    for reading in (True, False):  # the first one empties the field
+        browser.press(*("/" * reading), "Escape")
+        browser.run("new Promise((done) => setTimeout(done, 50))")
+        assert browser.run("[$('one').hidden, $('said-find').value]") == [not reading, ""]
+    assert browser.run("document.activeElement.dataset.run") == "run 1"
     browser.run("$('find').value = '', $('kind').value = 'success', $('kind').dispatchEvent(new Event('change'))")
     assert browser.run(rows) == ["Have a look."]
     assert {("searchbox", "Find in tasks, tools, sources and reasons"), ("combobox", "Outcome")} <= names_of_controls(
         browser
     )
+    browser.run(
+        "renew({ ...data, edges: [['a', 'b', 0.001, 1]], runs: Array.from({ length: 130 }, (_, day) => "
+        "({ ...data.runs[0], id: String(day), kept: new Date(day * 864e5).toISOString(), tokens: 10 })) })"
+    )
+    told = browser.run("[$('time').innerText, document.querySelectorAll('.parts li').length, $('edges').innerText]")
+    assert ("1,300 in all" in told[0], told[1], "<1%" in told[2]) == (True, 120, True)
     assert quiet(browser, file)
 
 
