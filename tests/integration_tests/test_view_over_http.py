@@ -29,13 +29,17 @@ from tests.internals.tooltree import saved_module
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\u202e\ud800 {data}"
 
 
+def calling(task: str, tool: str = "look") -> Trajectory:
+    """A run that went well."""
+    call = {"id": "c", "type": "function", "function": {"name": tool, "arguments": "{}"}}
+    said = [{"role": "assistant", "tool_calls": [call]}, {"role": "tool", "tool_call_id": "c", "content": "seen"}]
+    return Trajectory.from_chat([{"role": "user", "content": task}, *said], id=task, success=True)
+
+
 @pytest.fixture(scope="module")
 def runs() -> list[Trajectory]:
     """Three runs that went well."""
-    call = {"id": "c", "type": "function", "function": {"name": "look", "arguments": "{}"}}
-    said = [{"role": "assistant", "tool_calls": [call]}, {"role": "tool", "tool_call_id": "c", "content": "seen"}]
-    tasks = ("Do it.", "Leave it.", "Do it again.")
-    return [Trajectory.from_chat([{"role": "user", "content": each}, *said], id=each, success=True) for each in tasks]
+    return [calling(task) for task in ("Do it.", "Leave it.", "Do it again.")]
 
 
 class Viewer:
@@ -171,6 +175,31 @@ def test_a_file_of_runs_grows_in_the_browser_and_who_reads_goes_on_reading(
         until(browser, "$('run').innerText.includes('Too slow.')")
         file.write_text("{]")
         until(browser, "$('one').innerText.includes('is not JSON')")
+
+
+@pytest.mark.skipif(not (PROGRAM and SHELL), reason="no chromium is installed")
+def test_a_graph_grows_in_the_browser_and_what_was_chosen_and_filtered_stays(
+    tmp_path: Path, runs: list[Trajectory]
+) -> None:
+    folder = tmp_path / "graph"
+    SITGraph().save(folder)
+    with viewing(folder) as viewer, Browser(tmp_path / "profile") as browser:
+        browser.open(viewer.address)
+        assert "is empty" in browser.run("$('details').innerText")
+        graph = SITGraph.load(folder)
+        graph.add(runs[0])
+        graph.save(folder)
+        until(browser, "drawn.length === 1 && $('details').innerText.includes('Where runs begin')")
+        browser.run("$('tool').value = 'look', filter(), show(edges[0]), x0 -= 50, draw()")
+        before = browser.run("[x0 + size * chosen.source.x, y0 + size * chosen.source.y]")
+        for run in (runs[1], calling("Write it.", "write")):
+            graph.add(run)
+        graph.save(folder)
+        until(browser, "tools.length === 3")
+        assert browser.run("[named(chosen), chosen.count, matching.length, edges.length]") == ["start → look", 2, 1, 2]
+        assert browser.run("[x0 + size * chosen.source.x, y0 + size * chosen.source.y]") == pytest.approx(before)
+        assert "Followed\t2 times" in browser.run("$('details').innerText")
+        assert browser.complaints() == []
 
 
 def test_a_page_may_ask_its_own_server_alone_and_nobody_may_embed_it(viewer: Viewer) -> None:
