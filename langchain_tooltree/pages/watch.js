@@ -2,7 +2,7 @@
 // What a server adds to a page that has a function `renew`: it asks every second for what is new, and takes that in.
 (() => {
   let version = document.documentElement.dataset.version;
-  let failed = 0;
+  let failed = 0, broken = "";
   const note = make("p", undefined, "open"), gone = "The server has ended. This is what it showed last.";
   note.setAttribute("role", "status");
   const tell = (text) => {
@@ -18,9 +18,9 @@
       failed = answer.ok ? 0 : failed + 1;
       if (told) {
         version = told.version;
-        renew(told.data);
+        try { renew(told.data); broken = ""; } catch (error) { broken = "What is new cannot be shown (" + error + "). Load this page again."; }
       }
-      tell(failed > 1 ? await answer.text() : ""); // once, a line may be half written
+      tell(failed > 1 ? await answer.text() : broken); // once, a line may be half written
     } catch { tell(gone); }
     setTimeout(ask, 1000);
   };

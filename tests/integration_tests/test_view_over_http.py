@@ -173,6 +173,9 @@ def test_a_file_of_runs_grows_in_the_browser_and_who_reads_goes_on_reading(
         until(browser, "!$('one').hidden")
         dump_trajectories([runs[1], runs[2], runs[0].judged(False, "Too slow.")], file)
         until(browser, "$('run').innerText.includes('Too slow.')")
+        browser.run("renew = () => { throw new Error('an odd one'); }")
+        dump_trajectories(runs, file)
+        until(browser, "$('one').innerText.includes('What is new cannot be shown (Error: an odd one)')")
         file.write_text("{]")
         until(browser, "$('one').innerText.includes('is not JSON')")
 
