@@ -267,7 +267,11 @@ def search_documents(words: str, file: str = "", *, folder: str, seconds: float,
             unread.append(name)
     more = ["[there are more hits: give more words, or name a file]"] * (len(hits) > MAX_LISTED)
     more += [f"[not read: {', '.join(unread[:NAMED])}{', ...' * (len(unread) > NAMED)}]"] * bool(unread)
-    return "\n".join((hits[:MAX_LISTED] or ["No line has them."]) + more + others)
+    return "\n".join(
+        (hits[:MAX_LISTED] or [f"No line {'of the files that were read ' * bool(unread or others)}has them."])
+        + more
+        + others
+    )
 
 
 @entry("documents", packages=("pypdf",))

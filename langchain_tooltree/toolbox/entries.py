@@ -39,7 +39,7 @@ MAX_FILES = 2_000
 MAX_LOOKED = 100_000
 """Files and folders that are looked at for them, which takes a quarter of a second."""
 
-MORE_FILES = "[the folder has more files than are looked at; those can be opened by name]"
+MORE_FILES = "[not all files of the folder were looked at: list_files with an ending may find others]"
 
 NAMED = 10
 """Files that a refusal names."""

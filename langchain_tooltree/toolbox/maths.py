@@ -45,7 +45,12 @@ SIGNS = str.maketrans({"×": "*", "·": "*", "÷": "/", "−": "-", "π": "pi"})
 """Signs that people write, and what Python has for them."""
 
 THOUSANDS = re.compile(r"(?<![\w.])\d{1,3}(,\d{3})+(?!\d)")
+PAIRS = re.compile(r"\b(gcd|lcm|pow|binomial|nCr|mod|atan2|root)\(\d+,\d+\)")
+"""Functions that need two numbers, so that a comma between these can be read in one way."""
+
+ALONE = " Solve one that has only one letter alone, then put what it gives into the others."
 COMMAS = "Write numbers without commas: 12000 and not 12,000. Put a space after a comma between arguments."
+PERCENT = "Write 15 % as 0.15, and a remainder by a number with a sign as 10 % (-3)."
 SIGNED = re.compile(r"%\s*[+-]")
 """A remainder by a number with a sign, or a percentage before a sum: people write 100 + 15% - 5."""
 
@@ -90,10 +95,11 @@ GROWING = {"factorial", "binomial", "fibonacci", "gamma", "nCr"}
 def parsed(text: str) -> Any:
     """An expression as sympy has it, built from its syntax tree."""
     check_text("The expression", text, MAX_EXPRESSION)
-    if THOUSANDS.search(text):
-        raise RefusedError(COMMAS)
-    if SIGNED.search(text.translate(SIGNS)):
-        msg = f"% before a sign can be read in two ways in {text!r}. Write 15 % as 0.15, and a remainder as 10 % (-3)."
+    problems = [COMMAS] * bool(THOUSANDS.search(PAIRS.sub("", text))) + [PERCENT] * bool(
+        SIGNED.search(text.translate(SIGNS))
+    )
+    if problems:
+        msg = f"{text!r} can be read in two ways. {' '.join(problems)}"
         raise RefusedError(msg)
     try:
         plain = FACTORIAL.sub(r"factorial(\1)", text.strip().translate(SIGNS).replace("^", "**").replace("math.", ""))
@@ -259,6 +265,8 @@ def solve_equations(equations: list[str], variables: list[str] | None = None) ->
     differences = [parsed(left) - parsed(right) for left, right in sides]
     letters = sorted({each for difference in differences for each in difference.free_symbols}, key=str)
     wanted = [_symbol(name, differences) for name in variables] if variables else letters
+    # With more equations than letters to solve for, the others are no parameters: sympy would leave equations out.
+    wanted += [each for each in letters if each not in wanted][: max(0, len(differences) - len(wanted))]
     if not wanted:
         return EVERY if all(difference.equals(0) for difference in differences) else NONE
     alone = len(differences) == len(wanted) == 1 and letters == wanted
@@ -278,7 +286,7 @@ def solve_equations(equations: list[str], variables: list[str] | None = None) ->
     found = list(solutions[0]) if solutions and len(differences) == 1 else wanted
     sure = _all_are_found(differences, found, sympy)
     if not solutions:
-        return NONE if sure else f"{NONE_KNOWN}{' Try one equation with one letter.' * (len(differences) > 1)}"
+        return NONE if sure else f"{NONE_KNOWN}{ALONE * (len(differences) > 1)}"
     lines = [", ".join(f"{name} = {_number(value)}" for name, value in each.items()) for each in solutions]
     taken = "[e and E are Euler's number, I is the imaginary unit: write other letters for what you look for]"
     return "\n".join(lines + [MORE] * (not sure) + [taken] * any(map(CONSTANTS.search, equations)))
@@ -339,11 +347,15 @@ def calculus(operation: str, formula: str, variable: str = "", start: str = "", 
         raise RefusedError(msg)
     bounds = (letter, parsed(start), parsed(end)) if start else letter
     done = sympy.integrate(body, bounds) if operation == "integral" else sympy.summation(body, bounds)
-    if done.is_infinite or isinstance(done, sympy.AccumBounds):
+    diverges = done.is_infinite or isinstance(done, sympy.AccumBounds)
+    if not diverges and done.has(sympy.Integral, sympy.Sum) and not done.free_symbols:
+        try:
+            done = done.evalf(DIGITS)
+        except ValueError:  # as of (-1)^n
+            diverges = True
+    if diverges:
         return f"It diverges: {done}."
-    if done.has(sympy.Integral, sympy.Sum) and not done.free_symbols:
-        done = done.evalf(DIGITS)
-    elif done.has(sympy.Integral):
+    if done.has(sympy.Integral):
         return f"No closed form was found: {done}"
     return _number(done if done.is_number else sympy.simplify(done))
 

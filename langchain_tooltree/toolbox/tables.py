@@ -172,9 +172,13 @@ def query_tables(sql: str, files: list[str], *, folder: str) -> str:
             raise RefusedError(msg) from error
 
 
-def _cell(value: str | None) -> str:
-    """A value on one line, in which a bar is none between cells."""
-    return "NULL" if value is None else one_line(value, MAX_CELL).replace("|", "\\|")
+def _cell(value: str | None, quote: str = "'") -> str:
+    """A value on one line, quoted as SQL has it where it would look like no value or like more than one."""
+    if value is None:
+        return "NULL"
+    said = one_line(value, MAX_CELL)
+    plain = "|" not in said and said.strip() not in ("", "NULL")
+    return said if plain else f"{quote}{said.replace(quote, 2 * quote)}{quote}"
 
 
 def _without_advice(error: Exception) -> str:
@@ -188,8 +192,8 @@ def _without_advice(error: Exception) -> str:
 def _written(result: Any) -> str:
     """Rows as text, a line each, the names of columns first; the database writes values, as Python lacks some types."""
     rows = result.project("COLUMNS(*)::VARCHAR").limit(MAX_ROWS + 1).fetchall()
-    told = [result.columns, *rows[:MAX_ROWS]]
-    lines = [" | ".join(map(_cell, row)) for row in told]
+    lines = [" | ".join(_cell(name, '"') for name in result.columns)]
+    lines += [" | ".join(map(_cell, row)) for row in rows[:MAX_ROWS]]
     lines += ["[no rows]"] * (not rows)
     lines += [f"[more rows: the first {MAX_ROWS} are shown; aggregate, or use LIMIT and OFFSET]"] * (
         len(rows) > MAX_ROWS

@@ -20,6 +20,10 @@ MAX_MATCHES = 100
 MAX_LINES = 5_000
 """Lines of each text that is compared: the time grows with their product."""
 
+MAX_PAIRS = 100_000
+"""Pairs of an old and a new line that are the same. With more, which takes seconds, lines that come often are matched
+only beside others: `autojunk`."""
+
 ONE_WORD = r"\w+(?:['’-]\w+)*"
 MOST_FREQUENT = 10
 """Words that a count names."""
@@ -59,8 +63,9 @@ def find_pattern(pattern: str, text: str, ignore_case: bool = False, replacement
     found = compiled.finditer(text)
     first = [(each.group(), each.start(), each.groups()) for each in islice(found, MAX_MATCHES)]
     lines = [f"{said!r} at {at}{f', groups {groups!r}' if groups else ''}" for said, at, groups in first]
-    lines += [f"[more matches: the first {MAX_MATCHES} are shown]" for _ in islice(found, 1)]
-    return "\n".join(lines) or "There is no match."
+    total = len(first) + sum(1 for _ in found)
+    shown = f", of which the first {MAX_MATCHES} are shown" * (total > MAX_MATCHES)
+    return "\n".join([f"Matches: {total:,}{shown}", *lines]) if total else "There is no match."
 
 
 @entry("text", {"old": "a\nb\nc", "new": "a\nx\nc"})
@@ -77,11 +82,14 @@ def compare_texts(old: str, new: str) -> str:
         raise RefusedError(msg)
     if old == new:
         return "The texts are the same."
-    # Empty lines follow others: many that stand alone would take minutes. `autojunk` skips all lines that come often.
-    matcher = difflib.SequenceMatcher(lambda line: not line.strip(), before, after, autojunk=False)
+    often = Counter(after)
+    repeated = sum(count * often[line] for line, count in Counter(before).items()) > MAX_PAIRS
+    matcher = difflib.SequenceMatcher(None, before, after, autojunk=repeated)
     shown = [line for group in matcher.get_grouped_opcodes(2) for line in _hunk(group, before, after)]
     told = "\n".join(["--- old", "+++ new", *shown] if shown else ["Only the ends of lines differ."])
-    return f"{matcher.ratio():.0%} of the lines are the same.\n{told}"
+    same = sum(block.size for block in matcher.get_matching_blocks())
+    at_least = "At least " * repeated
+    return f"{at_least}{same} lines are the same, of {len(before)} old and {len(after)} new ones.\n{told}"
 
 
 def _hunk(group: list[tuple[str, int, int, int, int]], before: list[str], after: list[str]) -> Iterator[str]:
@@ -105,10 +113,10 @@ def count_words(text: str, word: str = "") -> str:
     words = re.findall(ONE_WORD, check_text("text", text).casefold())
     if wanted := " ".join(check_text("word", word, MAX_PATTERN).casefold().split()):
         if re.fullmatch(ONE_WORD, wanted):
-            return f"{word!r} occurs {words.count(wanted)} times."
+            return f"{word!r} occurs {words.count(wanted)} times, in upper or lower case."
         sides = r"(?<!\w)" * bool(re.match(r"\w", wanted)), r"(?!\w)" * bool(re.search(r"\w$", wanted))
         found = re.findall(re.escape(wanted).join(sides), " ".join(text.casefold().split()))
-        return f"{word!r} occurs {len(found)} times."
+        return f"{word!r} occurs {len(found)} times, in upper or lower case, also across lines."
     sentences = len(re.findall(r"[^\s.!?…。！？][.!?…。！？]+(?=\s|$|[\"'”»])", text)) or bool(words)
     often = ", ".join(f"{each} {count}" for each, count in Counter(words).most_common(MOST_FREQUENT))
     return (
@@ -128,7 +136,8 @@ def guess_language(text: str) -> str:
         msg = "There are no letters in the text."
         raise RefusedError(msg)
     (first, share), *others = _identifier().rank(text)
-    likely = [f"{first} {share:.0%}", *(f"{code} {chance:.0%}" for code, chance in others[:2] if chance >= LIKELY)]
+    sure = "over 99%" if share > 0.99 else f"{share:.0%}"  # noqa: PLR2004 - all of which is never sure
+    likely = [f"{first} {sure}", *(f"{code} {chance:.0%}" for code, chance in others[:2] if chance >= LIKELY)]
     doubt = "" if share > 0.5 else ", which is no more than a guess; a longer text would tell"  # noqa: PLR2004 - a half
     return f"ISO 639 code and probability: {', '.join(likely)}{doubt}."
 

@@ -94,6 +94,10 @@ def convert_units(value: float, unit: str, to: str) -> str:
     return f"{value:.{DIGITS}g} {unit} = {converted:.{DIGITS}g} {to}"
 
 
+YEAR_FIRST = re.compile(r"\s*\d{4}([-/.])\d\d?\1\d\d?(?![\d-])")
+"""A date that is read as year, month, day everywhere."""
+
+
 def _moment(text: str) -> datetime:
     """A date or moment of which nothing is guessed: no part that is missing, and no order of day, month and year."""
     parser = import_extra("dateutil.parser", "toolbox", "dates")
@@ -103,6 +107,8 @@ def _moment(text: str) -> datetime:
             return cast("datetime", parser.isoparse(text.strip()))
     defaults = (datetime(1, 1, 1), datetime(2, 2, 2))  # noqa: DTZ001 - as local as the text
     orders: tuple[dict[str, bool], ...] = ({}, {"dayfirst": True}, {"yearfirst": True})
+    if YEAR_FIRST.match(text):
+        orders = ({"yearfirst": True},)
     try:
         found = [parser.parse(text, default=day, tzinfos=_offset, **order) for order in orders for day in defaults]
     except (ValueError, OverflowError) as error:
@@ -166,16 +172,17 @@ def add_to_date(start: str, amount: int, unit: str = "days") -> str:
     """
     relativedelta = import_extra("dateutil.relativedelta", "toolbox", "add_to_date").relativedelta
     unit = f"{unit.lower().removesuffix('s')}s"
+    first = _moment(start)
     if unit not in PIECES or abs(amount) > MAX_AMOUNT:
         msg = f"unit must be one of {', '.join(PIECES)}, and amount at most {MAX_AMOUNT:,}."
         raise RefusedError(msg)
     try:
-        moment: datetime = _moment(start) + relativedelta(**{unit: amount})
+        moment: datetime = first + relativedelta(**{unit: amount})
     except (ValueError, OverflowError) as error:
         msg = "That lies outside the years 1 to 9999."
         raise RefusedError(msg) from error
     whole = (moment.hour, moment.minute, moment.second) == (0, 0, 0) and ":" not in start
-    return f"{moment.date() if whole else moment.isoformat()} ({moment:%A})"
+    return f"{moment.date() if whole else moment.isoformat()} ({moment:%A}), counted from a {first:%A}"
 
 
 @entry("units", {"moment": "2026-07-01T09:00", "zone": "Europe/Berlin", "to": "Asia/Tokyo"}, packages=("dateutil",))

@@ -138,7 +138,7 @@ def test_links_and_hidden_files_are_not_listed(call):
     listed = call("list_files")[0]
     assert "notes.md" in listed
     assert not any(name in listed for name in ("link", "loop", ".env"))
-    assert call("search_documents", words="secret")[0].startswith("No line has them.")
+    assert call("search_documents", words="secret")[0].startswith("No line of the files that were read has them.")
 
 
 def test_what_is_no_plain_file_is_not_opened(call, folder):
