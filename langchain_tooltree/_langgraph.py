@@ -281,15 +281,15 @@ def answer_ahead(answer: Any) -> None:
     (configurable_here() or {})[_SCRATCHPAD].resume.append(answer)
 
 
-def replace_answers(by: Any, *, only: Any = None) -> None:
-    """Have the task that is running find this in place of all its answers, or of `only` one, if it runs again.
+def replace_answers(by: Any, which: Callable[[Any], bool]) -> None:
+    """Have the task that is running find this in place of some of its answers if it runs again.
 
     LangGraph keeps it with the task where that asks again or fails, so another process finds it, too.
     """
     configurable = configurable_here() or {}
     answers = configurable[_SCRATCHPAD].resume
     # In place for a retry, which drops what a failed attempt has sent.
-    answers[:] = [by if only is None or answer is only else answer for answer in answers]
+    answers[:] = [by if which(answer) else answer for answer in answers]
     configurable[_SEND]([(_ANSWERS, [*answers])])
 
 

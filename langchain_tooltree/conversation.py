@@ -215,9 +215,15 @@ class Conversation:
     @cached_property
     def steps(self) -> list[Step]:
         """The calls of the run in order, each with its outcome; it is `None` where nothing came back."""
-        run = list(self.since_request())[::-1]
-        answers = {message.tool_call_id: message for message in run if is_observation(message)}
-        return [_step(call, answers.get(str(call["id"]))) for message in run for call in calls_in(message)]
+        found: list[Step] = []
+        answers: dict[str, ToolMessage] = {}  # to the calls of one message: some models number them anew in each
+        for message in self.since_request():
+            if is_observation(message):
+                answers.setdefault(message.tool_call_id, message)
+            elif calls := calls_in(message):
+                found[:0] = [_step(call, answers.get(str(call["id"]))) for call in calls]
+                answers = {}
+        return found
 
     def since_request(self) -> Iterator[BaseMessage]:
         """The messages of the run, latest first."""
@@ -253,9 +259,10 @@ class Conversation:
     def ends(self, room: int, *, longest: int, call: int) -> tuple[list[BaseMessage], int]:
         """The beginning and the end of the conversation, oldest first, and how many messages between them are left out.
 
-        What is between them is not read. `room` is how many characters may be shown, a third of them at the beginning;
-        the end reaches back to the model's latest message, however long that is. Of one message, `longest` characters
-        are shown, and a call or an observation takes `call` characters beside its text.
+        What is between them is not read, so a `RemoveMessage` there removes nothing: a graph's state holds none.
+        `room` is how many characters may be shown, a third of them at the beginning; the end reaches back to the
+        model's latest message, however long that is. Of one message, `longest` characters are shown, and a call or an
+        observation takes `call` characters beside its text.
         """
         end: list[_Said] = []
         left, replied = room, False

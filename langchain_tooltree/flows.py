@@ -71,7 +71,10 @@ class FunctionStep:
     def run(self) -> Any:
         """Call the function; an awaitable result is awaited in an event loop of its own."""
         outcome = self._call()
-        return asyncio.run(awaited(outcome)) if inspect.isawaitable(outcome) else outcome
+        if not inspect.isawaitable(outcome):
+            return outcome
+        work = partial(asyncio.run, awaited(outcome))
+        return in_thread(work, "tooltree").result() if has_loop() else work()  # as in a notebook
 
     async def arun(self) -> Any:
         """Await a coroutine function; a plain one runs in a thread, so that it cannot block the loop."""
@@ -100,7 +103,10 @@ class LimitedStep:
 
     def run(self) -> Any:
         """Run the flow on a thread of its own."""
-        return in_thread(lambda: run_flow(self.flow()), self.name).result(self.seconds)
+        task = in_thread(lambda: run_flow(self.flow()), self.name)
+        if not wait([task], self.seconds).done:
+            raise TimeoutError(self._late)
+        return task.result()
 
     async def arun(self) -> Any:
         """Run the flow as a task of its own."""
@@ -113,9 +119,12 @@ class LimitedStep:
             task.cancel()
             raise
         if not done:
-            msg = f"{self.name} took longer than {self.seconds:g} s"
-            raise TimeoutError(msg)
+            raise TimeoutError(self._late)
         return task.result()
+
+    @property
+    def _late(self) -> str:
+        return f"{self.name} took longer than {self.seconds:g} s"
 
 
 _going_on: "set[asyncio.Future[Any]]" = set()
@@ -279,6 +288,8 @@ def run_flow(flow: Flow[T]) -> T:
     except StopIteration as stop:
         result: T = stop.value
         return result
+    finally:
+        flow.close()  # what passes it by, as Ctrl-C does, leaves it waiting, with all that it holds
 
 
 async def arun_flow(flow: Flow[T]) -> T:
@@ -297,6 +308,8 @@ async def arun_flow(flow: Flow[T]) -> T:
     except StopIteration as stop:
         result: T = stop.value
         return result
+    finally:
+        flow.close()  # what passes it by, as Ctrl-C does, leaves it waiting, with all that it holds
 
 
 def driven(flow: Callable[P, Flow[T]]) -> Callable[P, T]:

@@ -46,20 +46,22 @@ def with_suggested(
         told = suggested.get(key, told)
 
 
-def with_recalled(record: AnyRecord, runs: Iterable[str], tips: Iterable[str]) -> AnyRecord:
+TipRuns = Iterable[tuple[str, Iterable[str]]]
+"""The ids of tips, each with those of the runs that it was taken of."""
+
+
+def with_recalled(record: AnyRecord, runs: Iterable[str], tips: Iterable[str], taken: TipRuns) -> AnyRecord:
     """A conversation that has gone on, with what was recalled in its earlier turns as well."""
+    taken_of = _taken([*taken, *taken_in(record.metadata)])
     runs = dict.fromkeys([*runs, *recalled_in(record.metadata, "runs")])
     tips = dict.fromkeys([*tips, *recalled_in(record.metadata, "tips")])
-    noted = {name: {**each, **_taken(taken_in(record.metadata))} for name, each in recalled_as(runs, tips).items()}
+    noted = {name: {**each, **taken_of} for name, each in recalled_as(runs, tips).items()}
     return replace(record, metadata={**record.metadata, **noted})
 
 
 TAKEN_OF = "taken_of"
 """Key beside the ids of recalled tips: the runs that each was taken of. Others may stand in its place in the store by
-the time these are forgotten. It knows the tips of the latest turn; of earlier ones the ids are known."""
-
-TipRuns = Iterable[tuple[str, Iterable[str]]]
-"""The ids of tips, each with those of the runs that it was taken of."""
+the time these are forgotten."""
 
 
 def recall_noted(runs: Iterable[str], tips: TipRuns) -> dict[str, Any]:

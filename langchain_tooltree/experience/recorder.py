@@ -26,7 +26,7 @@ from langchain_tooltree._langgraph import (
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.experience.namespaces import USERS, labels_in
-from langchain_tooltree.experience.notes import known_by, with_recalled, without_gone
+from langchain_tooltree.experience.notes import known_by, taken_in, with_recalled, without_gone
 from langchain_tooltree.experience.outage import READ, Trying, undaunted
 from langchain_tooltree.experience.recording import (
     CallbackRun,
@@ -169,7 +169,7 @@ class RunRecorder:
         trajectory = yield from self.judging(trajectory, next(reversed(messages), None))
         if self._settle is None:
             if before := (yield from store.noted(trajectory.id)):
-                trajectory = with_recalled(trajectory, before.runs, before.tips)
+                trajectory = with_recalled(trajectory, before.runs, before.tips, before.taken_of.items())
             trajectory = yield from _without_forgotten(trajectory, store.there)
             yield from flow_of(store.add)(trajectory)
         else:
@@ -398,8 +398,8 @@ class TrajectoryRecorder(GraphCallbackHandler):
         whose = _source_in({"configurable": recording.variables or {}})
         trajectory = replace(trajectory, metadata={**trajectory.metadata, **whose, **recording.about})
         if earlier is not None:
-            before = [recalled_in(earlier.metadata, kind) for kind in ("runs", "tips")]
-            trajectory = with_recalled(trajectory, *before)
+            runs, tips = (recalled_in(earlier.metadata, kind) for kind in ("runs", "tips"))
+            trajectory = with_recalled(trajectory, runs, tips, taken_in(earlier.metadata))
         settle = None if recording.unfinished(error) else self._settle or recording.settle
         if not recording.unfinished(error):
             left = recording.judging if self._recorder.judge is None else None

@@ -6,7 +6,7 @@ import logging
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -26,6 +26,7 @@ from langchain_tooltree.experience.namespaces import (
     label_of,
     labels_in,
 )
+from langchain_tooltree.experience.notes import taken_in
 from langchain_tooltree.experience.records import Source, extras_of, part_of, recalled_in
 from langchain_tooltree.experience.trajectory import Trajectory, from_json, to_json
 from langchain_tooltree.experience.writers import WRITERS, Doing, Writers, abandoned, count_of, is_forgotten, note
@@ -200,6 +201,7 @@ class RunEntry:
     tips: Sequence[str] = ()  # the ids of those that were recalled for it
     runs: Sequence[str] = ()  # and of the runs
     reply: str = ""  # the id of its first reply, by which a conversation that goes on is known
+    taken_of: Mapping[str, Sequence[str]] = field(default_factory=dict)  # the runs that each of the tips was taken of
 
 
 class ExperienceStore:
@@ -574,7 +576,8 @@ def entry_of(trajectory: Trajectory, written: str | None = None) -> RunEntry:
     said = (message for message in trajectory.messages if part_of(message) == "reply")
     known = (extras_of(message).get("id") for message in said)
     reply = next((each for each in known if each and isinstance(each, str)), "")
-    return RunEntry(outcome, digest(text), float(waiting or 0), tips, runs, _storable(reply))
+    taken_of = dict(taken_in(trajectory.metadata))
+    return RunEntry(outcome, digest(text), float(waiting or 0), tips, runs, _storable(reply), taken_of)
 
 
 def _entry(item: Item) -> RunEntry:

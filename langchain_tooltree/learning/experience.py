@@ -442,7 +442,7 @@ class Experience:
         has_begun = self._shared.end(learnt.place, trajectory.id)
         resting = [] if has_begun else self._resting(learnt, trajectory.id)
         if earlier := learnt.entries.get(trajectory.id):
-            trajectory = with_recalled(trajectory, earlier.runs, earlier.tips)
+            trajectory = with_recalled(trajectory, earlier.runs, earlier.tips, earlier.taken_of.items())
         trajectory = learnt.without_forgotten(trajectory)
         if not (yield from learnt.keep_in_the_end(trajectory)):
             return

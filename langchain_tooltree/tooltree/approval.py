@@ -6,6 +6,8 @@ also holds the task that asks: so it fits no other call, no other state of the t
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
+from operator import is_
 from typing import Any, NotRequired, TypedDict
 
 from langchain_core.messages import ToolCall
@@ -92,8 +94,13 @@ class Approvals:
                 self._used.pop(each["digest"], None)
             raise
         except BaseException:
-            replace_answers({REFUSED: NOT_APPROVED})  # an approval holds for one attempt
+            replace_answers({REFUSED: NOT_APPROVED}, _is_ours)  # an approval holds for one attempt
             raise
+
+
+def _is_ours(answer: Any) -> bool:
+    """Whether it answers a review, and no question that the host's own node has asked before."""
+    return isinstance(answer, Mapping) and ("decisions" in answer or REFUSED in answer)
 
 
 def _here() -> str:
@@ -171,7 +178,9 @@ def ask(
             request["problem"] = problem
         answer = interrupt(request)
         problem = answer.get(REFUSED) if isinstance(answer, Mapping) else None
-        if not isinstance(problem, str):
+        if isinstance(problem, str):
+            problem = cut(problem, SHOWN) or USED  # anybody may have sent it
+        else:
             decided = _read(answer, request, allowed)
             if isinstance(decided, str):
                 problem = decided
@@ -181,7 +190,7 @@ def ask(
             if problem is None and approvals.use(decided):
                 return decided
             problem = problem or USED
-            replace_answers({REFUSED: problem}, only=answer)
+            replace_answers({REFUSED: problem}, partial(is_, answer))
         refused += 1
         request = _request(calls, said, metadata, allowed, refused)
 

@@ -41,12 +41,16 @@ class _Review:
         self.effects = CallEffects.declared_as(effects).asking_for(approve_reads)
         self._approvals = Approvals()
         self._tools: dict[str, BaseTool] = {}
-        self._knows_all = False
+        self._knows_all: bool | None = None
 
-    def know(self, tools: Iterable[Any], *, all_of_them: bool = False) -> None:
-        """Take in tools against which edits are checked; with `all_of_them`, no other name is a tool's."""
+    def know(self, tools: Iterable[Any], *, all_of_them: bool | None = None) -> None:
+        """Take in tools against which edits are checked; no other name is a tool's where it is all of them each time.
+
+        `None` says nothing of that.
+        """
         self._tools |= {tool.name: tool for tool in tools if isinstance(tool, BaseTool)}
-        self._knows_all |= all_of_them
+        if all_of_them is not None:
+            self._knows_all = all_of_them and self._knows_all is not False
 
     def _unfit(self, call: ToolCall, edited: Mapping[str, Any]) -> str | None:
         """Why an edited call cannot run; `None` if it can, or nobody knows."""

@@ -151,6 +151,15 @@ def test_the_steps_of_the_run_have_their_outcomes():
     assert [made["id"] for made in said.calls] == ["read_gauge 1", *(step.call_id for step in said.steps)]
 
 
+def test_calls_of_two_messages_may_have_the_same_id():
+    calls = [AIMessage("", tool_calls=[{"name": name, "args": {}, "id": "0"}]) for name in "ab"]
+    result = ToolMessage("A", tool_call_id="0")
+    failed = ToolMessage("boom", tool_call_id="0", status="error")
+    for last, told in ([failed], "boom"), ([], None):
+        steps = Conversation([HumanMessage("Go on."), calls[0], result, calls[1], *last]).steps
+        assert [(step.tool, step.outcome and step.outcome.text) for step in steps] == [("a", "A"), ("b", told)]
+
+
 def test_calls_that_nobody_has_answered_are_known_by_their_place():
     *most, _ = together("a", "b")
 

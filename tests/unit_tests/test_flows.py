@@ -88,6 +88,30 @@ async def test_an_interrupt_of_the_graph_passes_the_flow_by(drive):
         await drive(greedy())
 
 
+@pytest.mark.parametrize("passing", [KeyboardInterrupt(), GraphInterrupt()], ids=repr)
+async def test_what_passes_a_flow_by_leaves_nothing_held(drive, passing):
+    held = threading.Lock()
+
+    def holding():
+        with held:
+            yield Step(passing)
+
+    with pytest.raises(type(passing)):  # whose traceback a prompt keeps, and all that stands in it
+        await drive(holding())
+    assert not held.locked()
+
+
+async def test_an_async_function_is_awaited_on_the_sync_path_of_a_notebook():
+    async def twice(number):
+        await asyncio.sleep(0)
+        return 2 * number
+
+    def flow():
+        return (yield FunctionStep(twice, 3))
+
+    assert run_flow(flow()) == 6
+
+
 async def test_functions_sync_and_async_are_steps_on_both_paths(drive):
     async def double(number):
         await asyncio.sleep(0)

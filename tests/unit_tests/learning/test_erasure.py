@@ -310,7 +310,15 @@ def told_of_a_tip():
     advised = {"tooltree": {"advised": ["Next step: call 4711."]}}
     said = [HumanMessage("Where is the red key?", id="m"), AIMessage("Here.", id="a", response_metadata=advised)]
     assert known["tips"]
-    return experience, lambda: run_flow(experience.ended(said, {**known, "runs": []}, id="told"))
+    nothing = {**known, "runs": [], "tips": []}
+    later = [*said, HumanMessage("Thanks.", id="m2"), AIMessage("Bye.", id="a2")]
+
+    def end(*, later_turn=False):
+        run_flow(experience.ended(said, {**known, "runs": []}, id="told"))
+        if later_turn:  # for which nothing was recalled
+            run_flow(experience.ended(later, nothing, id="told"))
+
+    return experience, end
 
 
 def test_what_a_reflection_has_said_in_view_of_a_tip_goes_where_the_run_ends_later():
@@ -324,7 +332,8 @@ def test_what_a_reflection_has_said_in_view_of_a_tip_goes_where_the_run_ends_lat
     assert "advised" not in told
 
 
-def test_what_was_told_of_a_run_is_known_when_another_tip_stands_in_the_place_of_its_tip():
+@pytest.mark.parametrize("later_turn", [False, True])
+def test_what_was_told_of_a_run_is_known_when_another_tip_stands_in_the_place_of_its_tip(later_turn):
     experience, end = told_of_a_tip()
     collection = experience.store.collection("tips")
     for key in run_flow(collection.reading()):
@@ -333,7 +342,7 @@ def test_what_was_told_of_a_run_is_known_when_another_tip_stands_in_the_place_of
     experience.learn(run("2"))
     experience.learn(replace(run("told"), metadata={"recalled": {"runs": ["2"], "tips": []}}))  # its first turn
 
-    end()
+    end(later_turn=later_turn)
     assert "advised" in experience.store.get("told").metadata
     erased = experience.forget(run="1")
 

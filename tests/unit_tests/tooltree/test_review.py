@@ -9,12 +9,13 @@ from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware
 from langchain.agents.structured_output import ToolStrategy
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
+from langchain_core.runnables import RunnableConfig, RunnableLambda
 from langchain_core.tools import StructuredTool, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.graph.message import add_messages
 from langgraph.prebuilt import ToolNode
-from langgraph.types import Command, RetryPolicy
+from langgraph.types import Command, RetryPolicy, interrupt
 from pydantic import BaseModel
 
 from langchain_tooltree import (
@@ -387,6 +388,60 @@ def test_an_edit_may_name_a_tool_that_a_middleware_further_in_offers(tools, ran,
         assert not output.interrupts
         assert output.value["messages"][2].text.startswith(result)
     assert ran == {"burn it": 1}
+
+
+def test_a_question_of_the_hosts_own_keeps_its_answer_when_a_call_behind_it_fails():
+    told, failing = [], [ConnectionError()]
+
+    def send(to: str) -> str:
+        """Send."""
+        if failing:
+            raise failing.pop()
+        return f"sent to {to}"
+
+    guarded = PlanReviewNode(EFFECTS).guard(ToolNode([send], handle_tool_errors=False))
+
+    def both(state: Any, config: RunnableConfig) -> Any:
+        told.append(interrupt("From which account?"))
+        return guarded.invoke(state, config)
+
+    graph = StateGraph(MessagesState)
+    graph.add_node("both", both, retry_policy=RetryPolicy(initial_interval=0, jitter=False))
+    graph.add_edge(START, "both")
+    app = graph.compile(checkpointer=InMemorySaver())
+    message = AIMessage("", tool_calls=[call("send", "1", to="Ann")])
+    app.invoke({"messages": [HumanMessage("Go."), message]}, THREAD)
+    asked = app.invoke(Command(resume="savings"), THREAD, version="v2").interrupts
+    asked = app.invoke(deciding(asked, APPROVE), THREAD, version="v2").interrupts
+    output = app.invoke(deciding(asked, APPROVE), THREAD, version="v2")
+
+    assert output.value["messages"][-1].text == "sent to Ann"
+    assert set(told) == {"savings"}
+
+
+def test_what_a_client_says_in_our_name_is_cut(tools, ran):
+    for sent, told in (("x" * 10_000, "x" * 200), ("", "This answer was used before")):
+        agent = the_agent(tools, checkpointer=InMemorySaver())
+        agent.invoke({"messages": [HumanMessage("Go.")]}, THREAD)
+        asked = agent.invoke(Command(resume={"tooltree_refused": sent}), THREAD, version="v2").interrupts
+        assert asked[0].value["problem"].startswith(told)
+        assert len(asked[0].value["problem"]) < 500
+    assert not ran
+
+
+def test_a_name_is_refused_only_where_all_guarded_nodes_tell_their_tools(tools):
+    reviewer = PlanReviewNode(EFFECTS)
+    reviewer.guard(ToolNode(tools))
+    reviewer.guard(RunnableLambda(lambda state: state))
+    graph = StateGraph(MessagesState)
+    graph.add_node("review", reviewer)
+    graph.add_edge(START, "review")
+    app = graph.compile(checkpointer=InMemorySaver())
+    message = AIMessage("", tool_calls=[call("send", "1", to="Ann")])
+    asked = app.invoke({"messages": [HumanMessage("Go."), message]}, THREAD, version="v2").interrupts
+    shred = {"type": "edit", "edited_action": {"name": "shred", "args": {}}}
+
+    assert not app.invoke(deciding(asked, shred), THREAD, version="v2").interrupts
 
 
 def test_an_approval_that_was_used_before_does_not_count_in_another_process(tools, ran):
