@@ -221,9 +221,9 @@ class Conversation:
             if is_observation(message):
                 answers.setdefault(message.tool_call_id, message)
             elif calls := calls_in(message):
-                found[:0] = [_step(call, answers.get(str(call["id"]))) for call in calls]
+                found += [_step(call, answers.get(str(call["id"]))) for call in reversed(calls)]
                 answers = {}
-        return found
+        return found[::-1]
 
     def since_request(self) -> Iterator[BaseMessage]:
         """The messages of the run, latest first."""

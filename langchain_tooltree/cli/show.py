@@ -2,13 +2,10 @@
 
 import argparse
 import shlex
-import shutil
-import sqlite3
 import sys
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from subprocess import list2cmdline
@@ -31,7 +28,7 @@ from langchain_tooltree.learning.experience import Experience
 from langchain_tooltree.learning.experience_page import MOST_RUNS, page_of_runs
 from langchain_tooltree.sitgraph.files import MANIFEST
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
-from langchain_tooltree.stores.chroma.connection import DATABASE
+from langchain_tooltree.stores.chroma.connection import DATABASE, copied_still
 from langchain_tooltree.text import counted, one_line
 from langchain_tooltree.tooltree.draw import recovery, to_mermaid, to_rich
 from langchain_tooltree.tooltree.saved import SEARCHING, read_search, undamaged
@@ -51,15 +48,6 @@ DRAWN: Mapping[str, Callable[[Mapping[str, Any]], str]] = {".html": to_html, ".s
 
 OPENS = {"darwin": "open", "win32": "explorer"}.get(sys.platform, "xdg-open")
 """The system's command that shows a page in a browser."""
-
-INDEXES = f"{'-'.join('?' * length for length in (8, 4, 4, 4, 12))}/*"
-"""The files of the indexes beside Chroma's database, in folders that are named by a UUID."""
-
-COPIES = 20
-"""Times that a store is copied at most until no index was written meanwhile, which takes milliseconds."""
-
-PAUSE = 0.05
-"""Seconds between them."""
 
 Pictures = Mapping[str, Callable[[], str]]
 Printed = Callable[[Mapping[str, Any], Terminal], None]
@@ -242,65 +230,15 @@ def reading(address: str, read: Callable[[BaseStore], Flow[T]]) -> T:
         ConfigurationError: If there is no store, or it does not answer.
     """
     try:
-        with _kept_still(address) as place, opened(place, exists=True) as store:
+        is_folder = "://" not in address and is_store(address)  # opening it writes to it, and keeps its agent out
+        still = copied_still(Path(address)) if is_folder else nullcontext(address)
+        with still as place, opened(place, exists=True) as store:
             return run_flow(read(Looked(store)))
     except (ToolTreeError, OSError, ImportError):
         raise
     except Exception as error:  # whatever a database raises
         msg = f"The store cannot be read ({' '.join(described(error).split())}). Does it run, and hold an experience?"
         raise ConfigurationError(msg) from error
-
-
-@contextmanager
-def _kept_still(address: str) -> Iterator[str]:
-    """Where a store can be read: of a folder, a copy, since opening it writes to it and keeps its agent out."""
-    folder = Path(address)
-    if "://" in address or not (folder / DATABASE).exists():
-        yield address
-        return
-    with TemporaryDirectory(prefix="tooltree-", ignore_cleanup_errors=True) as room:
-        for place in (Path(room) / str(attempt) for attempt in range(COPIES)):
-            place.mkdir()
-            if _copied(folder, place):
-                yield str(place)
-                return
-            shutil.rmtree(place)
-            time.sleep(PAUSE)
-    msg = f"{folder} is written to so much that it cannot be read. Try again later."
-    raise ConfigurationError(msg)
-
-
-def _copied(folder: Path, place: Path) -> bool:
-    """Copy database and indexes as they are at one moment; whether nothing was written to them meanwhile.
-
-    From the first read on until the end, a process that writes to the database waits, so that no index is ahead of it.
-    """
-    source, target = folder / DATABASE, place / DATABASE
-    try:
-        with closing(sqlite3.connect(f"{source.absolute().as_uri()}?mode=ro", uri=True)) as held:
-            held.execute("BEGIN")
-            try:
-                held.execute("SELECT 1 FROM sqlite_master").fetchone()
-                before = _stamps(folder)
-                with closing(sqlite3.connect(target)) as copy:
-                    held.backup(copy)
-            except sqlite3.OperationalError as error:
-                if error.sqlite_errorcode != sqlite3.SQLITE_READONLY_ROLLBACK:
-                    raise
-                before = _stamps(folder)  # a process was killed as it wrote: what it began is undone in the copy
-                for end in ("", "-journal"):
-                    shutil.copyfile(f"{source}{end}", f"{target}{end}")
-            for file in folder.glob(INDEXES):
-                (place / file.parent.name).mkdir(exist_ok=True)
-                shutil.copyfile(file, place / file.parent.name / file.name)
-            return _stamps(folder) == before
-    except FileNotFoundError:
-        return False
-
-
-def _stamps(folder: Path) -> list[tuple[Path, int, int]]:
-    files = ((file, file.stat()) for file in (folder / DATABASE, *sorted(folder.glob(INDEXES))))
-    return [(file, of.st_mtime_ns, of.st_size) for file, of in files]
 
 
 def namespaces_in(store: BaseStore) -> Flow[list[dict[str, Any]]]:

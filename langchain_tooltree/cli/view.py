@@ -130,11 +130,9 @@ class _Namespaces:
         if not name:
             return Served(self._version, partial(self._index, self._held))
         space = self._held.get(name)
-        return (
-            None
-            if space is None
-            else Served(self._version, partial(experience_page, self._options, space["namespace"]))
-        )
+        if space is None:
+            return None
+        return Served(self._version, partial(experience_page, self._options, space["namespace"]))
 
     def _look(self, store: BaseStore) -> Flow[None]:
         version = yield from _written(store)

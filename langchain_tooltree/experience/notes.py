@@ -12,7 +12,6 @@ from langchain_tooltree.experience.records import (
     beside,
     extras_of,
     part_of,
-    recalled_as,
     recalled_in,
 )
 from langchain_tooltree.experience.reference import ADVISED, NOTES, SUGGESTED
@@ -52,11 +51,12 @@ TipRuns = Iterable[tuple[str, Iterable[str]]]
 
 def with_recalled(record: AnyRecord, runs: Iterable[str], tips: Iterable[str], taken: TipRuns) -> AnyRecord:
     """A conversation that has gone on, with what was recalled in its earlier turns as well."""
-    taken_of = _taken([*taken, *taken_in(record.metadata)])
-    runs = dict.fromkeys([*runs, *recalled_in(record.metadata, "runs")])
-    tips = dict.fromkeys([*tips, *recalled_in(record.metadata, "tips")])
-    noted = {name: {**each, **taken_of} for name, each in recalled_as(runs, tips).items()}
-    return replace(record, metadata={**record.metadata, **noted})
+    runs = list(dict.fromkeys([*runs, *recalled_in(record.metadata, "runs")]))
+    tips = list(dict.fromkeys([*tips, *recalled_in(record.metadata, "tips")]))
+    if not runs and not tips:
+        return record
+    noted = {"runs": runs, "tips": tips, **_taken([*taken, *taken_in(record.metadata)])}
+    return replace(record, metadata={**record.metadata, RECALLED: noted})
 
 
 TAKEN_OF = "taken_of"

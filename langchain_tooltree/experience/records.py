@@ -372,12 +372,6 @@ RECALLED = "recalled"
 """Key of a record's metadata under which the ids of the runs and tips stand that were recalled for it."""
 
 
-def recalled_as(runs: Iterable[str], tips: Iterable[str]) -> dict[str, Any]:
-    """The metadata of a record with what was recalled for it; empty if nothing was."""
-    recalled = {"runs": list(runs), "tips": list(tips)}
-    return {RECALLED: recalled} if any(recalled.values()) else {}
-
-
 def recalled_in(metadata: Mapping[str, Any], kind: Literal["runs", "tips"]) -> tuple[str, ...]:
     """The ids of the runs or tips that were recalled for a run, by its metadata."""
     ids = mapping_in(metadata, RECALLED).get(kind)

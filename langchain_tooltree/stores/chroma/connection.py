@@ -11,10 +11,11 @@ import shutil
 import sqlite3
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -50,6 +51,8 @@ _KIND = "tooltree-{}-"  # with which the names of collections of a kind begin
 _HALF, _WHOLE = "-half", "-whole"  # end of the name of a copy that is being made, and of one that is complete
 _COPIED = 500  # rows at once: chromadb fails above some 30,000
 _BUSY = 60.0  # seconds to wait for the database
+_COPIES = 20  # times that a folder is copied at most until no index was written meanwhile, which takes milliseconds
+_PAUSE = 0.05  # seconds between them
 
 Labels = tuple[str, ...]
 """The labels of a namespace."""
@@ -177,21 +180,17 @@ class Connection:
         with contextlib.closing(sqlite3.connect(self.folder / DATABASE, timeout=_BUSY, isolation_level=None)) as opened:
             known = {row[0] for row in opened.execute("SELECT id FROM segments")}
             opened.execute("VACUUM")
-        for each in self._indexes():
+        for each in _indexes(self.folder):
             if each.name not in known:
                 shutil.rmtree(each, ignore_errors=True)
         self.blank()
 
     def blank(self) -> None:
         """Fill indexes that Chroma has not written yet with zeros: they hold whatever the process had in memory."""
-        for index in self._indexes():
+        for index in _indexes(self.folder):
             for name in () if (index / "index_metadata.pickle").exists() else ("data_level0.bin", "length.bin"):
                 with contextlib.suppress(FileNotFoundError):
                     (index / name).write_bytes(bytes((index / name).stat().st_size))
-
-    def _indexes(self) -> list[Path]:
-        found = [] if self.folder is None or not self.folder.is_dir() else self.folder.iterdir()  # it may be gone
-        return [each for each in found if _SEGMENT.fullmatch(each.name) and each.is_dir()]
 
     def recover(self) -> None:
         """Take the copies of a `vacuum` that was killed for what they are: whole ones for the collection."""
@@ -345,3 +344,65 @@ def _open(folder: Path, directory: str, client: ClientAPI | None) -> Connection:
         os.close(lock)  # and so unlock it
         raise
     return opened
+
+
+@contextlib.contextmanager
+def copied_still(folder: Path) -> Iterator[str]:
+    """A store's folder as it is at one moment, in a temporary copy, which others may open while it is written to.
+
+    Raises:
+        ConfigurationError: If it is written to without a pause.
+    """
+    with TemporaryDirectory(prefix="tooltree-", ignore_cleanup_errors=True) as room:
+        for place in (Path(room) / str(attempt) for attempt in range(_COPIES)):
+            place.mkdir()
+            if _copied_to(folder, place):
+                yield str(place)
+                return
+            shutil.rmtree(place)
+            time.sleep(_PAUSE)
+    msg = f"{folder} is written to so much that it cannot be read. Try again later."
+    raise ConfigurationError(msg)
+
+
+def _copied_to(folder: Path, place: Path) -> bool:
+    """Copy database and indexes; whether nothing was written to them meanwhile.
+
+    From the first read on until the end, a process that writes to the database waits, so that no index is ahead of it.
+    """
+    source, target = folder / DATABASE, place / DATABASE
+    try:
+        with contextlib.closing(sqlite3.connect(f"{source.absolute().as_uri()}?mode=ro", uri=True)) as held:
+            held.execute("BEGIN")
+            try:
+                held.execute("SELECT 1 FROM sqlite_master").fetchone()
+                before = _stamps(folder)
+                with contextlib.closing(sqlite3.connect(target)) as copy:
+                    held.backup(copy)
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode != sqlite3.SQLITE_READONLY_ROLLBACK:
+                    raise
+                before = _stamps(folder)  # a process was killed as it wrote: what it began is undone in the copy
+                for end in ("", "-journal"):
+                    shutil.copyfile(f"{source}{end}", f"{target}{end}")
+            for file in _index_files(folder):
+                (place / file.parent.name).mkdir(exist_ok=True)
+                shutil.copyfile(file, place / file.parent.name / file.name)
+            return _stamps(folder) == before
+    except FileNotFoundError:
+        return False
+
+
+def _indexes(folder: Path | None) -> list[Path]:
+    """The folders of Chroma's indexes."""
+    found = [] if folder is None or not folder.is_dir() else folder.iterdir()  # it may be gone
+    return [each for each in found if _SEGMENT.fullmatch(each.name) and each.is_dir()]
+
+
+def _index_files(folder: Path) -> list[Path]:
+    return sorted(file for index in _indexes(folder) for file in index.iterdir())
+
+
+def _stamps(folder: Path) -> list[tuple[Path, int, int]]:
+    files = ((file, file.stat()) for file in (folder / DATABASE, *_index_files(folder)))
+    return [(file, of.st_mtime_ns, of.st_size) for file, of in files]
