@@ -185,7 +185,7 @@ def list_files(ending: str = "", *, folder: str) -> str:
     """
     names, more = names_in(folder, (ending.lower().lstrip("*"),))
     lines = [f"{name} ({(Path(folder) / name).stat().st_size:,} bytes)" for name in names[:MAX_LISTED]]
-    lines += [f"[{len(names) - MAX_LISTED:,} more]"] * (len(names) > MAX_LISTED)
+    lines += [f"[{'over ' * bool(more)}{len(names) - MAX_LISTED:,} more]"] * (len(names) > MAX_LISTED)
     return "\n".join(lines + more) or "There are no such files."
 
 

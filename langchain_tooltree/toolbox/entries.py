@@ -186,7 +186,7 @@ def inside(folder: str, name: str) -> Path:
     except (OSError, RuntimeError) as error:  # a loop of links is a RuntimeError in Python 3.11 and 3.12
         names, others = names_in(folder)
         number = f"{'over ' * bool(others)}{len(names) - NAMED:,}"
-        more = f" and {number} more, which list_files names" if len(names) > NAMED else ""
+        more = f" and {number} more: list_files with an ending names them" if len(names) > NAMED else ""
         there = f" There are: {', '.join(names[:NAMED]) or 'none'}{more}."
         msg = f"There is no file {name!r} in the folder.{did_you_mean(name, names) or there}"
         raise RefusedError(msg) from error

@@ -48,9 +48,8 @@ THOUSANDS = re.compile(r"(?<![\w.])\d{1,3}(,\d{3})+(?!\d)")
 PAIRS = re.compile(r"\b(gcd|lcm|pow|binomial|nCr|mod|atan2|root)\(\d+,\d+\)")
 """Functions that need two numbers, so that a comma between these can be read in one way."""
 
-ALONE = " Solve one that has only one letter alone, then put what it gives into the others."
 COMMAS = "Write numbers without commas: 12000 and not 12,000. Put a space after a comma between arguments."
-PERCENT = "Write 15 % as 0.15, and a remainder by a number with a sign as 10 % (-3)."
+PERCENT = "% is the remainder. Write 15 % as 0.15, and a remainder by a number with a sign as 10 % (-3)."
 SIGNED = re.compile(r"%\s*[+-]")
 """A remainder by a number with a sign, or a percentage before a sum: people write 100 + 15% - 5."""
 
@@ -260,7 +259,7 @@ def solve_equations(equations: list[str], variables: list[str] | None = None) ->
     sympy = import_extra("sympy", "toolbox", "solve_equations")
     sides = [each.replace("==", "=").split("=") for each in equations]
     if not sides or any(len(each) != 2 for each in sides):  # noqa: PLR2004 - left and right
-        msg = "Each equation needs one '=', such as '2*x + 3 = 11'."
+        msg = "Each equation needs one '=', such as '2*x + 3 = 11', and stands by itself: ['x = 3', 'y = 2*x']."
         raise RefusedError(msg)
     differences = [parsed(left) - parsed(right) for left, right in sides]
     letters = sorted({each for difference in differences for each in difference.free_symbols}, key=str)
@@ -286,7 +285,9 @@ def solve_equations(equations: list[str], variables: list[str] | None = None) ->
     found = list(solutions[0]) if solutions and len(differences) == 1 else wanted
     sure = _all_are_found(differences, found, sympy)
     if not solutions:
-        return NONE if sure else f"{NONE_KNOWN}{ALONE * (len(differences) > 1)}"
+        single = [each for each, of in zip(equations, differences, strict=True) if len(of.free_symbols) == 1]
+        alone_first = f" Solve {single[0]!r} alone, then put that into the others." if single and len(sides) > 1 else ""
+        return NONE if sure else f"{NONE_KNOWN}{alone_first}"
     lines = [", ".join(f"{name} = {_number(value)}" for name, value in each.items()) for each in solutions]
     taken = "[e and E are Euler's number, I is the imaginary unit: write other letters for what you look for]"
     return "\n".join(lines + [MORE] * (not sure) + [taken] * any(map(CONSTANTS.search, equations)))

@@ -94,7 +94,7 @@ def convert_units(value: float, unit: str, to: str) -> str:
     return f"{value:.{DIGITS}g} {unit} = {converted:.{DIGITS}g} {to}"
 
 
-YEAR_FIRST = re.compile(r"\s*\d{4}([-/.])\d\d?\1\d\d?(?![\d-])")
+YEAR_FIRST = re.compile(r"(?<!\d)\d{4}([-/.])\d\d?\1\d\d?(?![\d-])")
 """A date that is read as year, month, day everywhere."""
 
 
@@ -107,7 +107,7 @@ def _moment(text: str) -> datetime:
             return cast("datetime", parser.isoparse(text.strip()))
     defaults = (datetime(1, 1, 1), datetime(2, 2, 2))  # noqa: DTZ001 - as local as the text
     orders: tuple[dict[str, bool], ...] = ({}, {"dayfirst": True}, {"yearfirst": True})
-    if YEAR_FIRST.match(text):
+    if YEAR_FIRST.search(text):
         orders = ({"yearfirst": True},)
     try:
         found = [parser.parse(text, default=day, tzinfos=_offset, **order) for order in orders for day in defaults]
@@ -182,7 +182,7 @@ def add_to_date(start: str, amount: int, unit: str = "days") -> str:
         msg = "That lies outside the years 1 to 9999."
         raise RefusedError(msg) from error
     whole = (moment.hour, moment.minute, moment.second) == (0, 0, 0) and ":" not in start
-    return f"{moment.date() if whole else moment.isoformat()} ({moment:%A}), counted from a {first:%A}"
+    return f"{moment.date() if whole else moment.isoformat()} ({moment:%A}), counted from {first.date()}, a {first:%A}"
 
 
 @entry("units", {"moment": "2026-07-01T09:00", "zone": "Europe/Berlin", "to": "Asia/Tokyo"}, packages=("dateutil",))
