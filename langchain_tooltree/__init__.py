@@ -2,6 +2,7 @@
 
 A name is imported when it is first used, so `import langchain_tooltree` costs next to nothing, and what an agent does
 not use is never loaded. Names for rarer needs stand in their modules: all exceptions in `langchain_tooltree.errors`,
+the parts of records in `langchain_tooltree.experience.records`, tasks and tips in `langchain_tooltree.cfgm`,
 `sql_reads` and `http_reads` in `langchain_tooltree.effects`, phrases of text worlds in
 `langchain_tooltree.anomaly.phrases`, models for tests in `langchain_tooltree.testing`.
 """
@@ -14,17 +15,19 @@ _NAMES = {
     "agent": ("create_tooltree_agent",),
     "tooltree.middleware": ("ToolTreeMiddleware",),
     "tooltree.node": ("ToolTreeNode",),
+    "selection": ("ToolSelectionMiddleware", "ToolRetriever"),
     # Search: how it is asked, set up and judged, and where writes may be tried
-    "tooltree.driver": ("search", "asearch", "search_result"),
+    "tooltree.function": ("search", "asearch"),
+    "tooltree.record": ("search_result",),
     "tooltree.search": ("SearchConfig",),
     "tooltree.result": ("SearchResult",),
-    "tooltree.tools": ("ToolCard", "ToolLibrary"),
+    "tools": ("ToolCard", "ToolLibrary"),
     "effects.ready_made": ("mcp_effects",),
     "tooltree.judge": ("Judge", "JudgeRequest", "JudgedCall"),
     "tooltree.prompts": ("Prompts",),
-    "tooltree.sandbox": ("ObjectSandbox", "Sandbox", "SnapshotSandbox"),
+    "tooltree.sandbox": ("ObjectSandbox", "Sandbox"),
     # Approval: a person sees a plan before it is carried out
-    "tooltree.review": ("PlanReviewMiddleware", "PlanReviewNode", "review_condition"),
+    "review.review": ("PlanReviewMiddleware", "PlanReviewNode", "review_condition"),
     # Experience: what happened, how it is recorded and judged, and where it is kept
     "learning.experience": ("Experience",),
     "experience.recorder": ("TrajectoryRecorder",),
@@ -33,7 +36,6 @@ _NAMES = {
     "experience.embeddings": ("HashingEmbeddings",),
     "experience.verdict": ("ModelVerdict", "Verdict"),
     "experience.trajectory": ("Trajectory",),
-    "experience.records": ("Step", "Outcome", "Branch"),
     "experience.files": ("load_trajectories", "dump_trajectories"),
     "experience.threads": ("load_thread", "aload_thread"),
     # Graph: which tools came next
@@ -47,12 +49,10 @@ _NAMES = {
     "cfgm.middleware": ("CFGMMiddleware",),
     "cfgm.node": ("CFGMRecallNode", "CFGMReflectionNode"),
     "cfgm.reflection": ("Reflector", "Reflection"),
-    "cfgm.collect.report": ("Task",),
-    "cfgm.tips": ("Tip",),
     "cfgm.recall": ("recall_text",),
     "anomaly.detector": ("AnomalyDetector", "anomaly_condition"),
     "anomaly.rules": ("Anomaly",),
-    "anomaly.phrases": ("Phrase", "DEFAULT_PHRASES"),
+    "anomaly.phrases": ("DEFAULT_PHRASES",),
     # Errors
     "errors": ("ToolTreeError", "ConfigurationError"),
 }
@@ -67,9 +67,7 @@ if TYPE_CHECKING:
     from langchain_tooltree.anomaly.detector import AnomalyDetector as AnomalyDetector
     from langchain_tooltree.anomaly.detector import anomaly_condition as anomaly_condition
     from langchain_tooltree.anomaly.phrases import DEFAULT_PHRASES as DEFAULT_PHRASES
-    from langchain_tooltree.anomaly.phrases import Phrase as Phrase
     from langchain_tooltree.anomaly.rules import Anomaly as Anomaly
-    from langchain_tooltree.cfgm.collect.report import Task as Task
     from langchain_tooltree.cfgm.memory import CFGMMemory as CFGMMemory
     from langchain_tooltree.cfgm.middleware import CFGMMiddleware as CFGMMiddleware
     from langchain_tooltree.cfgm.node import CFGMRecallNode as CFGMRecallNode
@@ -77,7 +75,6 @@ if TYPE_CHECKING:
     from langchain_tooltree.cfgm.recall import recall_text as recall_text
     from langchain_tooltree.cfgm.reflection import Reflection as Reflection
     from langchain_tooltree.cfgm.reflection import Reflector as Reflector
-    from langchain_tooltree.cfgm.tips import Tip as Tip
     from langchain_tooltree.effects.ready_made import mcp_effects as mcp_effects
     from langchain_tooltree.errors import ConfigurationError as ConfigurationError
     from langchain_tooltree.errors import ToolTreeError as ToolTreeError
@@ -85,9 +82,6 @@ if TYPE_CHECKING:
     from langchain_tooltree.experience.files import dump_trajectories as dump_trajectories
     from langchain_tooltree.experience.files import load_trajectories as load_trajectories
     from langchain_tooltree.experience.recorder import TrajectoryRecorder as TrajectoryRecorder
-    from langchain_tooltree.experience.records import Branch as Branch
-    from langchain_tooltree.experience.records import Outcome as Outcome
-    from langchain_tooltree.experience.records import Step as Step
     from langchain_tooltree.experience.store import ExperienceStore as ExperienceStore
     from langchain_tooltree.experience.threads import aload_thread as aload_thread
     from langchain_tooltree.experience.threads import load_thread as load_thread
@@ -95,6 +89,11 @@ if TYPE_CHECKING:
     from langchain_tooltree.experience.verdict import ModelVerdict as ModelVerdict
     from langchain_tooltree.experience.verdict import Verdict as Verdict
     from langchain_tooltree.learning.experience import Experience as Experience
+    from langchain_tooltree.review.review import PlanReviewMiddleware as PlanReviewMiddleware
+    from langchain_tooltree.review.review import PlanReviewNode as PlanReviewNode
+    from langchain_tooltree.review.review import review_condition as review_condition
+    from langchain_tooltree.selection import ToolRetriever as ToolRetriever
+    from langchain_tooltree.selection import ToolSelectionMiddleware as ToolSelectionMiddleware
     from langchain_tooltree.sitgraph.middleware import SITGraphMiddleware as SITGraphMiddleware
     from langchain_tooltree.sitgraph.node import SITGraphNode as SITGraphNode
     from langchain_tooltree.sitgraph.node import with_suggestions as with_suggestions
@@ -104,25 +103,21 @@ if TYPE_CHECKING:
     from langchain_tooltree.sitgraph.summarize import backfill_summaries as backfill_summaries
     from langchain_tooltree.sitgraph.summarize import create_summarize_state_tool as create_summarize_state_tool
     from langchain_tooltree.stores.chroma import ChromaStore as ChromaStore
-    from langchain_tooltree.tooltree.driver import asearch as asearch
-    from langchain_tooltree.tooltree.driver import search as search
-    from langchain_tooltree.tooltree.driver import search_result as search_result
+    from langchain_tooltree.tools import ToolCard as ToolCard
+    from langchain_tooltree.tools import ToolLibrary as ToolLibrary
+    from langchain_tooltree.tooltree.function import asearch as asearch
+    from langchain_tooltree.tooltree.function import search as search
     from langchain_tooltree.tooltree.judge import Judge as Judge
     from langchain_tooltree.tooltree.judge import JudgedCall as JudgedCall
     from langchain_tooltree.tooltree.judge import JudgeRequest as JudgeRequest
     from langchain_tooltree.tooltree.middleware import ToolTreeMiddleware as ToolTreeMiddleware
     from langchain_tooltree.tooltree.node import ToolTreeNode as ToolTreeNode
     from langchain_tooltree.tooltree.prompts import Prompts as Prompts
+    from langchain_tooltree.tooltree.record import search_result as search_result
     from langchain_tooltree.tooltree.result import SearchResult as SearchResult
-    from langchain_tooltree.tooltree.review import PlanReviewMiddleware as PlanReviewMiddleware
-    from langchain_tooltree.tooltree.review import PlanReviewNode as PlanReviewNode
-    from langchain_tooltree.tooltree.review import review_condition as review_condition
     from langchain_tooltree.tooltree.sandbox import ObjectSandbox as ObjectSandbox
     from langchain_tooltree.tooltree.sandbox import Sandbox as Sandbox
-    from langchain_tooltree.tooltree.sandbox import SnapshotSandbox as SnapshotSandbox
     from langchain_tooltree.tooltree.search import SearchConfig as SearchConfig
-    from langchain_tooltree.tooltree.tools import ToolCard as ToolCard
-    from langchain_tooltree.tooltree.tools import ToolLibrary as ToolLibrary
 else:
 
     def __getattr__(name: str) -> Any:

@@ -7,27 +7,20 @@ LangGraph, so that a release that changes something fails there first, and not i
 import asyncio
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from itertools import chain, count
 from typing import Any
 from uuid import UUID
 
 from langchain_core.messages import BaseMessage, ToolCall
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config
-from langgraph.channels.delta import DeltaChannel
 from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.config import get_config
 from langgraph.constants import START
-from langgraph.errors import GraphInterrupt
-from langgraph.prebuilt import ToolNode
 from langgraph.pregel._messages import StreamMessagesHandler
 from langgraph.runtime import Runtime
 from langgraph.store.memory import InMemoryStore
-
-from langchain_tooltree.errors import described
-from langchain_tooltree.text import LEVELS, plain
 
 # Checkpoint namespaces: `node:task|node:task`, and `node:task|2` for the third call of a graph in one task.
 
@@ -79,7 +72,7 @@ def checkpoint_of(config: Mapping[str, Any]) -> str:
 
 # What LangGraph keeps under `configurable`.
 
-_RESERVED, _RUNNING, _READER, _CHECKPOINTER = "__", "__pregel_", "__pregel_read", "__pregel_checkpointer"
+_RESERVED, _RUNNING, _CHECKPOINTER = "__", "__pregel_", "__pregel_checkpointer"
 _RUNTIME = "__pregel_runtime"
 
 _PLACE = frozenset({_THREAD, _CHECKPOINT, _NAMESPACE, _MAP})
@@ -98,31 +91,14 @@ def can_be_answered() -> bool:
     return (configurable_here() or {}).get(_CHECKPOINTER) is not None
 
 
-def why_not_kept(value: Any) -> str | None:
-    """Why the checkpointer of the graph that is running refuses a value; `None` if it keeps it, or there is none."""
-    serializer = getattr((configurable_here() or {}).get(_CHECKPOINTER), "serde", None)
-    if serializer is not None:
-        try:
-            serializer.dumps_typed(value)
-        except Exception as error:  # noqa: BLE001 - objects raise what they like when they are written
-            return described(error)
-    return None
-
-
 def thread_in(configurable: Mapping[str, Any]) -> str:
     """The thread that a run belongs to; empty for one that is not kept."""
     return str(configurable.get(_THREAD, ""))
 
 
-def as_kept(value: Any, levels: int = LEVELS) -> Any:
-    """A value as the checkpointer of the graph that is running keeps it: what it refuses is plain in its place."""
-    if why_not_kept(value) is None:
-        return value
-    if isinstance(value, Mapping) and levels:
-        return {plain(key): as_kept(each, levels - 1) for key, each in value.items()}
-    if isinstance(value, list | tuple) and levels:
-        return [as_kept(each, levels - 1) for each in value]
-    return plain(value)
+def thread_here() -> str:
+    """The thread of the run; empty for one that is not kept, or outside of a graph."""
+    return thread_in(configurable_here() or {})
 
 
 def namespace_here() -> str:
@@ -157,31 +133,6 @@ def runtime_in(configurable: Mapping[str, Any]) -> Runtime[Any] | None:
     """The runtime that LangGraph keeps beside users' values."""
     runtime = configurable.get(_RUNTIME)
     return runtime if isinstance(runtime, Runtime) else None
-
-
-def state_reader(config: Mapping[str, Any]) -> RunnableConfig:
-    """The part of a configuration by which tools read the state of the running graph, to be merged into another."""
-    read = config.get("configurable", {}).get(_READER)
-    return {"configurable": {_READER: read}} if read else {}
-
-
-# Pictures of graphs.
-
-_MODEL, _TO = "model", "branch:to:"
-
-
-def draw_planner(agent: Any, searched: Mapping[str, Any], *, loops: bool) -> None:
-    """Have pictures of an agent made by `create_agent` say what its planner does; how it runs stays the same.
-
-    The node `model` names the tools that a search runs there. Without `loops`, no arrow leads from it to itself:
-    LangChain draws one for all middleware around the model, in case it leaves a conversation without an answer.
-    """
-    node = agent.nodes[_MODEL]
-    node.bound.tools_by_name = searched
-    if not loops:
-        for writer in node.writers:
-            for declared in filter(None, [getattr(writer, "_is_channel_writer", None)]):
-                declared[:] = [each for each in declared if getattr(each[0], "channel", "") != f"{_TO}{_MODEL}"]
 
 
 # What callback handlers hear of nodes.
@@ -250,73 +201,18 @@ def interrupts_in(returned: Any) -> Sequence[Any]:
     return (returned.get("__interrupt__") or ()) if isinstance(returned, Mapping) else ()
 
 
-def questions_once(interrupted: GraphInterrupt) -> GraphInterrupt:
-    """The interrupt with every question once; LangGraph counts that of a task again for the node that waits for it."""
-    questions = interrupted.args[0] if interrupted.args else ()
-    return GraphInterrupt(tuple({question.id: question for question in questions}.values()))
+# How far a run has come.
+
+_SCRATCHPAD = "__pregel_scratchpad"
 
 
-# Calls that one task makes at the same time.
-
-_SCRATCHPAD, _SEND, _ANSWERS = "__pregel_scratchpad", "__pregel_send", "__resume__"
-
-_GRAPHS = 1_000
-"""Numbers of graphs that are set aside for each of the calls: more than a tool runs one after the other."""
-
-
-def has_answers() -> bool:
-    """Whether the task that is running has asked something before, and runs again with the answers.
-
-    It takes them in the order in which it asks, so calls that may ask must then keep their order.
-    """
+def steps_here() -> tuple[int, int] | None:
+    """The super-step of the node that is running, and how many are left to it; `None` outside of a graph."""
     scratchpad = (configurable_here() or {}).get(_SCRATCHPAD)
-    return scratchpad is not None and (bool(scratchpad.resume) or scratchpad.get_null_resume(False) is not None)
-
-
-def answer_ahead(answer: Any) -> None:
-    """Answer the next question of the task that is running, which has no other answer.
-
-    As any answer it is kept with the task, so that the task finds it when it runs again after a later question.
-    """
-    (configurable_here() or {})[_SCRATCHPAD].resume.append(answer)
-
-
-def replace_answers(by: Any, which: Callable[[Any], bool]) -> None:
-    """Have the task that is running find this in place of some of its answers if it runs again.
-
-    LangGraph keeps it with the task where that asks again or fails, so another process finds it, too.
-    """
-    configurable = configurable_here() or {}
-    answers = configurable[_SCRATCHPAD].resume
-    # In place for a retry, which drops what a failed attempt has sent.
-    answers[:] = [by if which(answer) else answer for answer in answers]
-    configurable[_SEND]([(_ANSWERS, [*answers])])
-
-
-def numbered_apart(position: int) -> dict[str, Any]:
-    """Configurable values for one of several calls of the running task, by its position among them.
-
-    LangGraph numbers the graphs that a task runs in the order in which they start, and finds their checkpoints by it.
-    With these, the graphs in each call have numbers of their own, whichever starts first.
-    """
-    scratchpad = (configurable_here() or {}).get(_SCRATCHPAD)
-    numbers = count(position * _GRAPHS)
-    return {} if scratchpad is None else {_SCRATCHPAD: replace(scratchpad, subgraph_counter=numbers.__next__)}
+    return None if scratchpad is None else (scratchpad.step, scratchpad.stop - scratchpad.step)
 
 
 # Checkpoints.
-
-
-def appending(snapshot_frequency: int) -> "DeltaChannel[Any]":
-    """A state channel for a growing list, of which a checkpoint holds only what was added.
-
-    After so many additions as `snapshot_frequency` says, one holds all of it.
-    """
-    return DeltaChannel(_joined, list, snapshot_frequency=snapshot_frequency)
-
-
-def _joined(held: list[Any], more: Sequence[list[Any]]) -> list[Any]:
-    return [*held, *chain.from_iterable(more)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,19 +252,10 @@ def tool_node_input(call: ToolCall, state: Mapping[str, Any]) -> dict[str, Any]:
     return {"__type": "tool_call_with_context", "tool_call": call, "state": state}
 
 
-def sent_calls(given: Any) -> list[ToolCall] | None:
-    """The calls that a `Send` brings a `ToolNode`; `None` if the node is to find them in the state."""
-    if isinstance(given, Mapping) and given.get("__type") == "tool_call_with_context":
-        return [given["tool_call"]]
-    if isinstance(given, list) and given and isinstance(given[-1], dict) and given[-1].get("type") == "tool_call":
-        return given
-    return None
-
-
-def node_injects(node: ToolNode, tool: str) -> bool:
-    """Whether a `ToolNode` changes the arguments of a tool; yes where it does not say."""
-    found = getattr(node, "_injected_args", {}).get(tool)
-    return found is None or any(vars(found).values())
+def with_runtime(config: RunnableConfig) -> RunnableConfig:
+    """A configuration with which a `ToolNode` runs outside of a graph, too."""
+    configurable = config.get("configurable", {})
+    return config if _RUNTIME in configurable else {**config, "configurable": {**configurable, _RUNTIME: Runtime()}}
 
 
 # Stores.

@@ -1,43 +1,35 @@
 """create_tooltree_agent: LangChain's `create_agent` with the planner in, and with experience where wanted."""
 
 import inspect
-import os
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from langchain.agents import create_agent
-from langchain.agents.middleware import AgentMiddleware, ModelRequest
-from langchain_core.embeddings import Embeddings
+from langchain.agents.middleware import AgentMiddleware, HumanInTheLoopMiddleware
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool
 from langgraph.graph.state import CompiledStateGraph
 
-from langchain_tooltree._langgraph import draw_planner
 from langchain_tooltree.cfgm.memory import CFGMMemory, check_memory
 from langchain_tooltree.cfgm.middleware import CFGMMiddleware
-from langchain_tooltree.effects.calls import CallEffects, Effects, ToolKey, names_in
+from langchain_tooltree.effects.calls import CallEffects, Effects
 from langchain_tooltree.errors import ConfigurationError, check_arguments
 from langchain_tooltree.experience.verdict import AnyVerdict
 from langchain_tooltree.learning.experience import Experience
 from langchain_tooltree.models import resolve_model
+from langchain_tooltree.review.review import PlanReviewMiddleware
 from langchain_tooltree.sitgraph.middleware import SITGraphMiddleware
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
-from langchain_tooltree.tooltree.driver import with_option_docs
+from langchain_tooltree.tools import ToolLibrary, as_tools, check_effects
 from langchain_tooltree.tooltree.judge import Judge
-from langchain_tooltree.tooltree.middleware import ToolTreeMiddleware
+from langchain_tooltree.tooltree.middleware import BranchCleanup, ToolTreeMiddleware
 from langchain_tooltree.tooltree.prompts import Prompts
-from langchain_tooltree.tooltree.retrieval import Retriever
-from langchain_tooltree.tooltree.review import PlanReviewMiddleware
-from langchain_tooltree.tooltree.sandbox import Sandbox
+from langchain_tooltree.tooltree.sandbox import Sandbox, names_bound_by
 from langchain_tooltree.tooltree.search import SearchConfig
-from langchain_tooltree.tooltree.tool_executor import HostHooks
-from langchain_tooltree.tooltree.tools import ToolLibrary, as_tools
 
 
-@with_option_docs
-def create_tooltree_agent(  # noqa: D417 - the options are described by `search`
+def create_tooltree_agent(
     model: str | BaseChatModel,
     tools: Sequence[BaseTool | Callable[..., Any] | dict[str, Any]] | None = None,
     *,
@@ -45,14 +37,9 @@ def create_tooltree_agent(  # noqa: D417 - the options are described by `search`
     post_judge: str | BaseChatModel | Judge | None = None,
     config: SearchConfig | None = None,
     effects: Effects | None = None,
-    approve_reads: Iterable[ToolKey] | None = None,
     sandbox: Sandbox | None = None,
-    same: Callable[[ToolMessage, ToolMessage], bool] | None = None,
-    embeddings: Embeddings | str | None = None,
-    retriever: Retriever | None = None,
     prompts: Prompts | None = None,
-    record_searches: str | os.PathLike[str] | None = None,
-    when: Callable[[ModelRequest[Any]], bool] | None = None,
+    record_searches: str | None = None,
     review: bool = False,
     experience: Experience | None = None,
     verdict: AnyVerdict | None = None,
@@ -61,32 +48,36 @@ def create_tooltree_agent(  # noqa: D417 - the options are described by `search`
     middleware: Sequence[AgentMiddleware[Any, Any]] = (),
     **create_agent_arguments: Any,
 ) -> CompiledStateGraph[Any, Any, Any, Any]:
-    """Create an agent that plans its tool calls; takes and returns what `create_agent` does.
+    """Create an agent that notices where its answer is doubtful and tries other calls; takes what `create_agent` does.
 
     ```python
     agent = create_tooltree_agent("openai:gpt-4.1-mini", tools, effects={"search_flights": "read"})
     agent.invoke({"messages": [{"role": "user", "content": "Which flight to Oslo is cheapest?"}]})
     ```
 
-    Searched calls pass through the `wrap_tool_call` hooks of `middleware`, and tools under `interrupt_on` of a
-    `HumanInTheLoopMiddleware` in it are never run while searching. See `ToolTreeMiddleware`, which does the work.
+    The agent's own loop runs every call, so all of `middleware` works as without the planner. See
+    `ToolTreeMiddleware`, which does the work and stands last in the list.
 
     Args:
-        model: The agent's model: it proposes calls and writes the answers.
-        tools: As for `create_agent`, or a `ToolLibrary` with cards.
-        **options: As for `search`.
-        when: Decides which model calls deserve a search; see `ToolTreeMiddleware`.
-        review: Whether a person approves every write, and what is under `approve_reads`, with the plan and its
-            alternatives before them; see `PlanReviewMiddleware`. Needs a checkpointer: `checkpointer=`, that of a graph
-            around the agent, or that of a server.
-        experience: What the agent has been through: recalled before a turn, asked at each step of a search, and made
-            richer by each run. It is the ordinary way; `graph` and `memory` are parts of it for those who want one.
+        model: The agent's model.
+        tools: As for `create_agent`, or a `ToolLibrary`.
+        judge: Scores candidates before they run, and checks answers; the model's own report if left out.
+        post_judge: Scores what calls brought back, and checks answers; the judge if left out.
+        config: The settings.
+        effects: Which tools only `"read"`, or, by a function of the arguments, which of their calls do. Only those are
+            tried by a search.
+        sandbox: A world that can be forked, in which writes are tried before they are made.
+        prompts: What judges and deep searches ask models, where it differs from the default `Prompts`.
+        record_searches: A folder in which each search leaves a file, for `langchain-tooltree view`.
+        review: Whether a person approves each call that is not declared a read, with what it rests on before them: see
+            `PlanReviewMiddleware`. It needs a checkpointer where such a call is made.
+        experience: What the agent has been through: it speaks where there is doubt, and grows with each run. It is the
+            ordinary way; `graph` and `memory` are parts of it for those who want one.
         verdict: Says whether a run succeeded, for `experience`, `graph` and `memory`: a function (see
-            `VerdictFunction`), a chat model, the name of one, or a `ModelVerdict`. Nothing is learnt without, so that
-            `experience` or `memory` without any verdict is warned of.
+            `VerdictFunction`), a chat model, the name of one, or a `ModelVerdict`.
         graph: Tells the agent which tools came next in past runs, and learns from its own runs if there is a verdict.
-        memory: Recalls experiences and tips for the task, reflects where a tool's result is anomalous, with its own
-            model, and keeps the run. For other settings, put a `CFGMMiddleware` into `middleware` instead.
+        memory: Recalls experiences and tips for the task, and reflects where a tool's result is anomalous. For other
+            settings, put a `CFGMMiddleware` into `middleware` instead.
         middleware: The agent's other middleware.
         **create_agent_arguments: Everything else that `create_agent` takes: `system_prompt`, `response_format`,
             `checkpointer`, `store`, `context_schema`, `name`, and so on.
@@ -95,14 +86,20 @@ def create_tooltree_agent(  # noqa: D417 - the options are described by `search`
         The compiled graph of the agent.
 
     Raises:
-        ConfigurationError: If the parts do not fit together; so do not a breakpoint at `"tools"` and reads that are
-            searched, which would run without it, unless `review` is true.
+        ConfigurationError: If the parts do not fit together; so do not a deep search and an approval, or another guard,
+            before a tool that it would run by itself.
         ToolDefinitionError: If `effects` or the sandbox names a tool that the agent does not have.
         ImportError: If a model is a name and its provider's package is not installed.
     """
-    known = {*inspect.signature(create_agent).parameters, *create_tooltree_agent.__annotations__}
-    check_arguments("create_tooltree_agent", create_agent_arguments, known, SearchConfig)
+    names = {*inspect.signature(create_agent).parameters, *create_tooltree_agent.__annotations__}
+    check_arguments("create_tooltree_agent", create_agent_arguments, names, SearchConfig)
     middleware = list(middleware)
+    for entry in middleware:
+        if not isinstance(entry, AgentMiddleware):
+            msg = (
+                f"middleware must hold the middleware given to create_agent, got {type(entry).__name__} {entry!r:.80}."
+            )
+            raise ConfigurationError(msg)
     if any(isinstance(entry, ToolTreeMiddleware) for entry in middleware):
         msg = "create_tooltree_agent adds a ToolTreeMiddleware itself; leave it out of middleware, or use create_agent."
         raise ConfigurationError(msg)
@@ -111,77 +108,72 @@ def create_tooltree_agent(  # noqa: D417 - the options are described by `search`
         experience = _with_verdict(experience, verdict, graph, memory)
     else:
         _add_parts(middleware, graph, memory, verdict, declared)
-    cards = [tools.card(name) for name in tools.names] if isinstance(tools, ToolLibrary) else ()
     tools = as_tools(() if tools is None else tools, provider_side=True)
-    provided = [each for entry in middleware for each in getattr(entry, "tools", ())]
-    declared = declared.told_apart((*provided, *tools))
+    own = [tool for entry in middleware for tool in getattr(entry, "tools", ())]
+    by_name = {tool.name: tool for tool in (*own, *tools) if isinstance(tool, BaseTool)}
+    declared = declared.told_apart((*own, *tools))
     planner = ToolTreeMiddleware(
         judge=judge,
         post_judge=post_judge,
         config=config,
         effects=declared,
-        approve_reads=approve_reads,
         sandbox=sandbox,
-        same=same,
-        embeddings=embeddings,
-        retriever=retriever,
         prompts=prompts,
         record_searches=record_searches,
-        cards=cards,
-        when=when,
-        host_middleware=middleware,
         experience=experience,
     )
-    model = resolve_model(model)
-    others = any(_wraps_model(entry) for entry in middleware)
-    by_name = {each.name: each for each in (*provided, *tools) if isinstance(each, BaseTool)}
-    searched: Mapping[str, BaseTool] = {}
     if by_name or declared.entries or sandbox is not None:
-        searched = planner.prepare(model, list(by_name.values()))
-        forked = {each.name for each in sandbox.tools} if sandbox is not None else set[str]()
-        if not review:
-            _refuse_breakpoint_at_tools(create_agent_arguments, sorted(searched.keys() - forked))
-    if (asking := names_in(approve_reads)) and not review:
-        msg = f"{', '.join(sorted(asking))} under approve_reads would run without a question. Pass review=True."
-        raise ConfigurationError(msg)
+        check_effects(ToolLibrary(by_name.values()), declared, names_bound_by(sandbox))
+        declared.among(by_name.values()).check_arguments()
     if review:
         _refuse_second(middleware, PlanReviewMiddleware, "set review=False")
         if create_agent_arguments.get("checkpointer") is False:
             msg = "review=True stops the run until somebody has answered, so it needs a checkpointer, got False."
             raise ConfigurationError(msg)
-        reviewer = PlanReviewMiddleware(declared.among((*provided, *tools)), approve_reads=asking)
-        reviewer.know((*provided, *tools), all_of_them=not others)  # which may offer more for a single model call
-        if twice := sorted(filter(reviewer.reviews, HostHooks.of(middleware).held_back)):
-            reviewers = "review=True and interrupt_on of HumanInTheLoopMiddleware"
-            msg = f"{', '.join(twice)} would be approved twice, under {reviewers}. Choose one of them."
-            raise ConfigurationError(msg)
         # `after_model` hooks run last to first: whatever others make of a call, a person sees what will run.
-        middleware.insert(0, reviewer)
-    agent = create_agent(model, tools, middleware=[*middleware, planner], **create_agent_arguments)
-    draw_planner(agent, searched, loops=others or create_agent_arguments.get("response_format") is not None)
-    return agent
+        middleware.insert(0, PlanReviewMiddleware(declared.among(by_name.values())))
+    if config is not None and config.is_deep:
+        _refuse_guards(middleware, create_agent_arguments, sorted(declared.among(by_name.values()).reads))
+    if any(map(_may_end_a_run, middleware)):
+        middleware.append(BranchCleanup())
+    return create_agent(resolve_model(model), tools, middleware=[*middleware, planner], **create_agent_arguments)
 
 
-def _refuse_breakpoint_at_tools(create_agent_arguments: Mapping[str, Any], reads: Sequence[str]) -> None:
-    """A breakpoint before the tools is an approval of calls, and those of a search run in the model node."""
+def _refuse_guards(
+    middleware: Iterable[AgentMiddleware[Any, Any]], create_agent_arguments: dict[str, Any], reads: Sequence[str]
+) -> None:
+    """A deep search runs reads by itself, past approvals, breakpoints and whatever stands around the agent's tools."""
+    for entry in middleware:
+        kind = type(entry)
+        guarded = list(reads)
+        if isinstance(entry, PlanReviewMiddleware):
+            guarded = []
+        elif isinstance(entry, HumanInTheLoopMiddleware):
+            guarded = [name for name in reads if name in entry.interrupt_on]
+        elif (kind.wrap_tool_call, kind.awrap_tool_call) == (
+            AgentMiddleware.wrap_tool_call,
+            AgentMiddleware.awrap_tool_call,
+        ) or kind.__module__.startswith("langchain_tooltree."):
+            guarded = []
+        if guarded:
+            msg = (
+                f"A deep search runs {', '.join(guarded)} by itself, and {kind.__name__} stands before them in the "
+                "agent's loop. Do not declare them reads, leave out the middleware, or use selection='doubt'."
+            )
+            raise ConfigurationError(msg)
     for option in ("interrupt_before", "interrupt_after"):
         if reads and "tools" in (create_agent_arguments.get(option) or ()):
             msg = (
-                f"{option} names 'tools', but {', '.join(reads)} may run while searching, within the node 'model', and "
-                f"nothing stops there. Leave 'tools' out of {option}, and have writes approved with review=True, and "
-                f"reads with approve_reads=[{reads[0]!r}]; or do not declare these reads."
+                f"{option} names 'tools', but a deep search runs {', '.join(reads)} by itself. Leave 'tools' out, do "
+                "not declare them reads, or use selection='doubt'."
             )
             raise ConfigurationError(msg)
 
 
-def _wraps_model(entry: AgentMiddleware[Any, Any]) -> bool:
-    """Whether somebody else's middleware stands around the model, and may send the run back to it."""
-    kind = type(entry)
-    changed = (kind.wrap_model_call, kind.awrap_model_call) != (
-        AgentMiddleware.wrap_model_call,
-        AgentMiddleware.awrap_model_call,
-    )
-    return changed and not kind.__module__.startswith("langchain_tooltree.")
+def _may_end_a_run(entry: AgentMiddleware[Any, Any]) -> bool:
+    """Whether a middleware may end the run in the middle of a search: a hook of its jumps."""
+    hooks = ("before_model", "abefore_model", "after_model", "aafter_model")
+    return any(getattr(getattr(type(entry), hook), "__can_jump_to__", ()) for hook in hooks)
 
 
 def _refuse_second(middleware: Sequence[AgentMiddleware[Any, Any]], kind: type, remedy: str) -> None:

@@ -1,12 +1,20 @@
 """Conversation: the one reader of what was said and done in a running graph."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import count, islice, takewhile
 from typing import Any, NamedTuple, TypeGuard
 
-from langchain_core.messages import AIMessage, BaseMessage, RemoveMessage, ToolCall, ToolMessage, convert_to_messages
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    RemoveMessage,
+    SystemMessage,
+    ToolCall,
+    ToolMessage,
+    convert_to_messages,
+)
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
 from langchain_tooltree.experience.records import (
@@ -26,6 +34,10 @@ from langchain_tooltree.experience.records import (
 from langchain_tooltree.experience.reference import MARK, added_to, without_added, without_reference
 from langchain_tooltree.experience.trajectory import ROLES, USUAL, role_of, to_chat
 from langchain_tooltree.replies import sound
+from langchain_tooltree.text import shortened
+
+SEEN_CHARS = 20_000
+"""Characters of a result in the history that a transcript holds: about 5,000 tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,11 +358,6 @@ def is_observation(message: Any) -> TypeGuard[ToolMessage]:
     return isinstance(message, ToolMessage)
 
 
-def told_to_model(messages: Iterable[BaseMessage]) -> Iterator[str]:
-    """The texts that a model reads in messages, its own words aside."""
-    return (readable(message.content) for message in messages if not isinstance(message, AIMessage))
-
-
 def calls_in(message: BaseMessage) -> list[ToolCall]:
     """The calls that a message makes."""
     return message.tool_calls if isinstance(message, AIMessage) else []
@@ -395,3 +402,22 @@ def _step(call: ToolCall | None, answer: ToolMessage | None, turn: int = 0) -> S
     tool = call["name"] if call else (answer and answer.name) or ""
     call_id = call["id"] if answer is None and call else answer and answer.tool_call_id
     return Step(tool, call["args"] if call else None, outcome, call_id or None, turn)
+
+
+def transcript(conversation: Sequence[BaseMessage] | Conversation) -> list[dict[str, Any]]:
+    """A conversation as JSON-like data: one entry for each text, call and observation."""
+    entries: list[dict[str, Any]] = []
+    for part, message in Conversation.of(conversation).parts:
+        if part == "observation":
+            observation = shortened(readable(message.content), SEEN_CHARS)
+            entries.append({"role": "tool", "tool": message.name, "observation": observation})
+        elif part == "reply":
+            if message.text:
+                entries.append({"role": "assistant", "text": str(message.text)})
+            calls = ({"tool": call["name"], "arguments": call["args"]} for call in calls_in(message))
+            entries.extend({"role": "assistant", "call": call} for call in calls)
+        else:
+            is_system = isinstance(message, SystemMessage)
+            role = "system" if is_system else "user" if part == "request" else part
+            entries.append({"role": role, "text": str(message.text) if is_system else readable(message.content)})
+    return entries

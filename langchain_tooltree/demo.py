@@ -18,14 +18,14 @@ from langchain_core.tools import BaseTool, ToolException, tool
 from langchain_tooltree.errors import import_extra
 from langchain_tooltree.testing import Made, OfflineChatModel, Question
 from langchain_tooltree.toolbox import toolbox
-from langchain_tooltree.toolbox.entries import RefusedError
+from langchain_tooltree.toolbox.guard import RefusedError
 from langchain_tooltree.toolbox.images import pixels
-from langchain_tooltree.tooltree.driver import search
+from langchain_tooltree.tooltree.function import search
 from langchain_tooltree.tooltree.result import SearchResult
 
 REQUEST = "The photo road.png shows a distance sign. How many miles is it to Granite Pass?"
 
-READY = ("zoom_image", "crop_image", "image_size", "image_colours", "convert_units")
+READY = ("zoom_image", "image_size", "convert_units")
 """The tools that come from the toolbox."""
 
 EFFECTS: dict[str, Literal["read", "write"]] = dict.fromkeys((*READY, "read_sign"), "read")
@@ -146,7 +146,8 @@ class SignReader:
 
     def act(self, question: Question) -> Sequence[tuple[str, Mapping[str, Any]]]:
         """Take the step that looks best; where the sign could not be read, none."""
-        unreadable = question.path and not (_number(KILOMETRES, question) or _detail(question))
+        latest = question.path[-1].tool if question.path else ""
+        unreadable = latest == "read_sign" and not _number(KILOMETRES, question)
         return [] if unreadable else self.propose(question)[:1]
 
     def missing(self, question: Question) -> Sequence[str]:

@@ -6,7 +6,7 @@ ToolTreeError
 │   ├── ToolDefinitionError           no tools, duplicate names, an unknown name
 │   └── ForeignNamespaceError         a client names another user or tenant than the server does
 ├── EmptyQueryError (ValueError)      there is nothing to plan for
-├── ResumeError (RuntimeError)        a checkpoint belongs to another search
+├── ResumeError (RuntimeError)        a search was told an outcome that it does not wait for
 ├── TrajectoryFormatError (ValueError)  a record of a run cannot be read
 ├── GraphFileError (RuntimeError)     a saved graph is missing, damaged, or was made otherwise
 │   └── GraphChangedError             somebody else has saved there since it was read
@@ -14,7 +14,6 @@ ToolTreeError
 │   ├── StoreLockedError              its folder belongs to another process
 │   └── EmbedderMismatchError         it was filled by another embedder
 ├── MissingExtraError (ImportError)   a package is needed that the base install does not bring
-├── ReviewError (ValueError)          calls cannot be put before a person, so none of them runs
 ├── ContainedError (RuntimeError)     code of somebody else's has raised what ends programs
 ├── ReplyError (RuntimeError)         a model's replies cannot be used
 └── SummaryError (RuntimeError)       a model has not written a summary
@@ -29,6 +28,7 @@ from collections.abc import Collection, Iterable
 from difflib import get_close_matches
 from functools import wraps
 from importlib import import_module
+from inspect import get_annotations
 from typing import Any, TypeVar
 
 from langchain_tooltree.text import as_text, whole_characters
@@ -57,7 +57,7 @@ class EmptyQueryError(ToolTreeError, ValueError):
 
 
 class ResumeError(ToolTreeError, RuntimeError):
-    """A persisted result belongs to a search with another configuration, model or tool list than the one launched."""
+    """A search kernel was told the outcome of another operation than the oldest one that it waits for."""
 
 
 class TrajectoryFormatError(ToolTreeError, ValueError):
@@ -86,10 +86,6 @@ class EmbedderMismatchError(StoreError):
 
 class MissingExtraError(ToolTreeError, ImportError):
     """What was asked for needs a package that the base install does not bring; the message has the pip command."""
-
-
-class ReviewError(ToolTreeError, ValueError):
-    """Calls that need approval cannot be told apart or shown, so none of them runs; the message names the remedy."""
 
 
 class ContainedError(ToolTreeError, RuntimeError):
@@ -146,10 +142,11 @@ def check_arguments(function: str, given: Iterable[str], known: Collection[str],
 def with_known_fields(cls: type[ClassT]) -> type[ClassT]:
     """Have a misspelt field refused with the one that was probably meant."""
     create = cls.__init__
+    known = {name for each in cls.__mro__ if each is not object for name in get_annotations(each)}
 
     @wraps(create)
     def checked(self: ClassT, *given: Any, **values: Any) -> None:
-        check_arguments(cls.__name__, values, cls.__annotations__)
+        check_arguments(cls.__name__, values, known)
         create(self, *given, **values)
 
     cls.__init__ = checked  # type: ignore[assignment]

@@ -8,10 +8,7 @@ from typing import Any, Literal, TypedDict
 
 
 class StartEvent(TypedDict):
-    """A search begins; the limits are the most it may cost, `inherited` the nodes it goes on from.
-
-    `anew` says why it goes on from none although a plan of an earlier search stands in the conversation.
-    """
+    """A deep search begins; the limits are the most it may cost."""
 
     type: Literal["start"]
     query: str
@@ -19,8 +16,31 @@ class StartEvent(TypedDict):
     max_rollouts: int
     max_model_calls: int
     max_tool_calls: int
-    inherited: int
-    anew: str
+
+
+class DoubtEvent(TypedDict):
+    """An answer is doubtful: what is missing in it, and the extra model calls of the turn so far."""
+
+    type: Literal["doubt"]
+    missing: str
+    model_calls: int
+
+
+class CandidatesEvent(TypedDict):
+    """Other calls were asked for; those that may be tried, most promising first."""
+
+    type: Literal["candidates"]
+    calls: list[str]
+    model_calls: int
+
+
+class ExploreEvent(TypedDict):
+    """A read is tried: it is made as an ordinary call; `r_pre` is in [0, 1], or `None` without a judge."""
+
+    type: Literal["explore"]
+    call: str
+    r_pre: float | None
+    model_calls: int
 
 
 class _AtNode(TypedDict):
@@ -62,20 +82,6 @@ class ExecuteEvent(_OfCall):
     cached: bool
 
 
-class LostEvent(_OfCall):
-    """A part of what a call brought back is lost, because the checkpointer of the host cannot keep it."""
-
-    type: Literal["lost"]
-    reason: str
-
-
-class WroteEvent(_OfCall):
-    """A call of a tool that is declared a read has changed the sandbox; the tool is a write from now on."""
-
-    type: Literal["wrote"]
-    tool: str
-
-
 class EvaluateEvent(_OfCall):
     """An observation was post-evaluated and its reward propagated."""
 
@@ -109,16 +115,6 @@ class BudgetEvent(TypedDict):
     model_calls: int
     tool_calls: int
     tokens: int
-
-
-class HeartbeatEvent(TypedDict):
-    """Nothing has come back for a few seconds; the search waits for the outcome of an operation of this kind."""
-
-    type: Literal["heartbeat"]
-    seconds: float  # since the search began, as rollouts and model calls are what it has made so far
-    rollouts: int
-    model_calls: int
-    waiting_for: str
 
 
 class StopEvent(TypedDict):
@@ -175,17 +171,17 @@ class ReflectEvent(TypedDict):
 
 Event = (
     StartEvent
+    | DoubtEvent
+    | CandidatesEvent
+    | ExploreEvent
     | SelectEvent
     | ProposeEvent
     | JudgeEvent
     | ExecuteEvent
-    | LostEvent
-    | WroteEvent
     | EvaluateEvent
     | PruneEvent
     | BestEvent
     | BudgetEvent
-    | HeartbeatEvent
     | StopEvent
     | FallbackEvent
     | SuggestEvent

@@ -232,6 +232,26 @@ def _do(job: _Job, inbox: "SimpleQueue[_Job]") -> None:
         job.outcome.set_result(result)
 
 
+def begun(flow: Flow[Any], name: str) -> TwinStep:
+    """A step that begins a flow beside this one, as a task or on a thread of that name, and gives its future."""
+
+    async def task() -> "asyncio.Task[Any]":
+        begun = asyncio.create_task(arun_flow(flow))
+        begun.add_done_callback(_let_go)  # after a failure nobody waits for the others
+        return begun
+
+    return TwinStep(lambda: in_thread(partial(run_flow, flow), name), task)
+
+
+def done_within(task: Any, seconds: float | None) -> TwinStep:
+    """A step that waits for what was `begun`, and says whether it is done in time; `None` for no limit."""
+
+    async def is_done() -> bool:
+        return bool((await asyncio.wait([task], timeout=seconds))[0])
+
+    return TwinStep(lambda: bool(wait([task], seconds).done), is_done)
+
+
 async def awaited(outcome: Awaitable[T]) -> T:
     """What an awaitable gives, as a coroutine."""
     return await outcome

@@ -1,7 +1,7 @@
 """Every model call of the package goes through here.
 
 The calls are hidden from users' token streams, named and tagged for traces, counted, asked again once where the reply
-is unusable, and read leniently: a model that answers rubbish is normal input. What a provider refuses as structured
+is unusable: a model that answers rubbish is normal input. What a provider refuses as structured
 output is asked in plain text. What it refuses for its rate is waited out and asked again, within bounds; such a refusal
 is known by the shape of its error (a `status_code`, or a `response` with one, as httpx and clients built on it have).
 The waiting is no `tenacity`: it happens in the steps of a flow, in slices between which a cancellation is noticed, and
@@ -19,7 +19,7 @@ import random
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeGuard, TypeVar, cast
@@ -40,12 +40,9 @@ from langchain_tooltree.flows import Flow, FlowStep, TwinStep
 from langchain_tooltree.replies import read_as_form, received, sound
 from langchain_tooltree.text import (
     LONGEST_REPLY,
-    Quoted,
     compact_json,
     counts_added,
     json_object,
-    listed,
-    quoted_from,
     shortened,
     whole_characters,
 )
@@ -144,7 +141,6 @@ class Meter:
     calls: Counter[str] = field(default_factory=Counter)  # model calls by the names of their runs, without our prefix
     usage: UsageMetadata | None = None  # as far as the replies reported it, details included
     problems: list[str] = field(default_factory=list)  # with questions that may have been answered in the end
-    asked: dict[str, None] = field(default_factory=dict)  # what was answered, each question once, without its material
 
     @property
     def model_calls(self) -> int:
@@ -171,7 +167,6 @@ class Meter:
         self.calls += other.calls
         self.usage = usage_sum(self.usage, other.usage)
         self.problems += other.problems
-        self.asked |= other.asked
 
     def count(self, message: BaseMessage | None, config: RunnableConfig) -> None:
         """Count a call of this configuration, and what its reply, if any, reports; one that reports none adds none."""
@@ -345,6 +340,37 @@ def call_tools(
     return received((yield from request(bound, messages, config, meter, type(model).__name__)))
 
 
+def with_chat_model(model: Any, change: Callable[[BaseChatModel], BaseChatModel]) -> Any:
+    """A copy of a model whose chat model is changed: itself, one with bound arguments, or one chosen when it is asked.
+
+    Returns the model itself if it has none.
+    """
+    if isinstance(model, BaseChatModel):
+        return change(model)
+    if isinstance(model, RunnableBinding):
+        return model.model_copy(update={"bound": with_chat_model(model.bound, change)})
+    return _Chosen(model, change) if hasattr(type(model), "_model") else model
+
+
+class _Chosen(Runnable[Any, Any]):
+    """A model of `init_chat_model` with configurable fields, which is chosen by the configuration of each call."""
+
+    def __init__(self, model: Any, change: Callable[[BaseChatModel], BaseChatModel]) -> None:
+        self._chosen, self._change = model, change
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__dict__["_chosen"], name)
+
+    def bind_tools(self, *args: Any, **kwargs: Any) -> "_Chosen":
+        return _Chosen(self._chosen.bind_tools(*args, **kwargs), self._change)
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002
+        return with_chat_model(self._chosen._model(config), self._change).invoke(input, config, **kwargs)  # noqa: SLF001
+
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002
+        return await with_chat_model(self._chosen._model(config), self._change).ainvoke(input, config, **kwargs)  # noqa: SLF001
+
+
 def takes_other_tools(model: BaseChatModel) -> bool:
     """Whether tools may be bound to the model in another form than the agent's own: it has not refused that yet."""
     return id(model) not in _strict_models
@@ -373,7 +399,6 @@ class StructuredQuestion:
     prompt: list[BaseMessage]
     usable: Callable[[dict[str, Any]], bool]  # whether a parsed reply answers the whole question
     config: RunnableConfig
-    in_words: list[str] = field(default_factory=list, init=False)  # replies without an object, which may be of use, too
 
     def ask(self, meter: Meter) -> Flow[list[dict[str, Any]]]:
         """Ask, and ask again once if the reply is unusable.
@@ -392,14 +417,10 @@ class StructuredQuestion:
                 if was_refused(error):
                     break  # it would be refused again
                 continue
-            # Between these stand the document and the reply that could not be used.
-            meter.asked["\n\n".join(str(each.text) for each in (prompt[0], *prompt[3:]))] = None
             if data is not None:
                 replies.append(data)
                 if self.usable(data):
                     break
-            elif words := _said(raw):
-                self.in_words.append(words)
             shown = _shown(raw, data)
             meter.problems.append(f"the reply is not of the form asked for: {shown}")
             prompt = [*self.prompt, AIMessage(shown or "[no text]"), HumanMessage(CORRECTION)]
@@ -430,23 +451,11 @@ class StructuredQuestion:
         return raw, self._read(raw)
 
     def _read(self, raw: AIMessage, *, called: bool = False) -> dict[str, Any] | None:
-        """The object in a reply, in its first call or in words, without what no reader should meet.
-
-        What a model quotes from its material while it thinks aloud is no reply.
-        """
+        """The object that a reply is, in its first call or as JSON, without what no reader should meet."""
         if called and raw.tool_calls:
             return read_as_form(raw.tool_calls[0]["args"])
-        data = json_object(_said(raw), self._quoted)
+        data = json_object(_said(raw))
         return None if data is None else read_as_form(data)
-
-    @property
-    def in_lists(self) -> Iterator[list[Any]]:
-        """What the replies without an object list, latest first, quotations aside."""
-        return (listed(text, self._quoted) for text in reversed(self.in_words))
-
-    @property
-    def _quoted(self) -> Quoted:
-        return quoted_from(message.text for message in self.prompt[1:])
 
     def _structured(self) -> Runnable[Any, Any] | None:
         """The model with structured output; `None` if it has none, says so in its profile, or was refused before.

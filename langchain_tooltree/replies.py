@@ -1,15 +1,15 @@
-"""What models reply, made fit to be read: of the right types, and of nothing that a store or a checkpointer refuses.
+"""What models reply, made fit to be read: of the right types, with nothing that a store or checkpointer refuses. Pure.
 
 LangChain checks a message when it is made. What an integration assigns later, builds without checks or reads from a
 server is not checked, and rubbish is normal input.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any, TypeVar, cast
 
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage, ToolCall
 from langchain_core.messages.ai import UsageMetadata
 
 from langchain_tooltree.text import LEVELS, as_text, is_plain, plain, shortened, values_in
@@ -205,8 +205,123 @@ def _usage(usage: Any) -> UsageMetadata | None:
     return cast("UsageMetadata", counts) if any(counts.values()) else None
 
 
-def as_flag(value: Any) -> bool | None:
-    """Yes or no, also in words; `None` for anything else."""
-    if isinstance(value, str):
-        value = {"true": True, "yes": True, "false": False, "no": False}.get(value.strip(" \n.").casefold())
-    return value if isinstance(value, bool) else None
+def texts_of(message: BaseMessage) -> list[str]:
+    """The text of each block of a message's content, empty for blocks of other kinds."""
+    blocks: list[Any] = [message.content] if isinstance(message.content, str) else message.content
+    return [_text_in(block) if _is_text(block) else "" for block in blocks]
+
+
+def with_texts(message: MessageT, texts: Sequence[str]) -> MessageT:
+    """A message with other texts, as `texts_of` gives them; what else a block holds, such as an id, stays."""
+    if isinstance(message.content, str):
+        return message.model_copy(update={"content": texts[0]})
+    pairs = zip(message.content, texts, strict=True)
+    content = [
+        ({**block, "text": text} if isinstance(block, dict) else text) if _is_text(block) else block
+        for block, text in pairs
+    ]
+    return message.model_copy(update={"content": content})
+
+
+def with_first_text(message: MessageT, text: str) -> MessageT:
+    """A message with a text where its first one stood, or behind its other blocks; the rest of its texts stay."""
+    content: Any = text
+    if isinstance(message.content, list):
+        places = [
+            at for at, each in enumerate(message.content) if isinstance(each, dict) and each.get("type") == "text"
+        ]
+        content = [*message.content, *([] if places else [{"type": "text", "text": ""}])]
+        at = next(iter(places), -1)
+        content[at] = {**content[at], "text": text}
+    return without_blanks(message.model_copy(update={"content": content}))
+
+
+def without_blanks(message: MessageT) -> MessageT:
+    """A message without blocks of text that say nothing, which providers refuse; Gemini's signatures say something."""
+    if isinstance(message.content, str):
+        return message
+    kept = [
+        block
+        for block, text in zip(message.content, texts_of(message), strict=True)
+        if text.strip() or not _is_text(block) or (isinstance(block, dict) and block.get("extras"))
+    ]
+    return message.model_copy(update={"content": kept})
+
+
+def _is_text(block: Any) -> bool:
+    return isinstance(block, str) or block.get("type") == "text"
+
+
+def _text_in(block: Any) -> str:
+    return block if isinstance(block, str) else str(block.get("text") or "")
+
+
+FORM = frozenset({"model_provider", "output_version"})
+"""Metadata of a message that says how its blocks are to be read."""
+
+CALL_BLOCKS = frozenset({"tool_use", "tool_call", "function_call", "tool_call_chunk"})
+"""Types of content blocks that repeat the calls of a message."""
+
+
+def made_anew(reply: AIMessage, calls: Sequence[ToolCall], **others: Any) -> AIMessage:
+    """A reply with other calls and fields, as one that costs nothing: its form is kept, but no id and no usage."""
+    form = {key: each for key, each in reply.response_metadata.items() if key in FORM}
+    fresh = {"id": None, "tool_calls": [*calls], "usage_metadata": None, "response_metadata": form, **others}
+    return reply.model_copy(update=fresh)
+
+
+def call_blocks(call: ToolCall, form: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """A call as a block of content, for forms in which typed streams read the calls from there."""
+    if form.get("output_version") == "v1":
+        return [{**call, "type": "tool_call"}]
+    if form.get("model_provider") == "anthropic":
+        return [{"type": "tool_use", "id": call["id"], "name": call["name"], "input": call["args"]}]
+    return []
+
+
+def with_only_call(message: AIMessage, call: ToolCall | None) -> AIMessage:
+    """A reply with one of its calls, or none, and without its text; the reasoning stays for providers that sign it."""
+    content: Any = message.content
+    if isinstance(content, list):
+        kept = {None, call["id"]} if call else {None}
+        content = [
+            block
+            for block in content
+            if isinstance(block, dict)
+            and block.get("type") != "text"
+            and (block.get("type") not in CALL_BLOCKS or (block.get("call_id") or block.get("id")) in kept)
+            # OpenAI's items of reasoning belong to the item behind them, and are refused without it.
+            and (call is not None or block.get("type") != "reasoning" or "id" not in block)
+        ]
+    else:
+        content = ""
+    update = {"content": content, "tool_calls": [call] if call else [], "invalid_tool_calls": []}
+    return message.model_copy(update=update)
+
+
+GEMINI_SIGNATURES = "__gemini_function_call_thought_signatures__"
+"""Where Gemini's integration keeps the signatures of calls, by their ids."""
+
+
+def repeated(reply: AIMessage, calls: Sequence[ToolCall], name: str | None) -> AIMessage:
+    """A reply with others in place of its one call, the first of them as its provider expects that call back.
+
+    `name` is that of the agent whose message it is.
+    """
+    own = str(reply.tool_calls[0]["id"])
+    content: Any = reply.content
+    if isinstance(content, list):
+        content = [_repeating(block, own, calls[0]) if isinstance(block, dict) else block for block in content]
+    keywords = dict(reply.additional_kwargs)
+    if signatures := keywords.get(GEMINI_SIGNATURES):  # only the first of several calls is signed
+        keywords[GEMINI_SIGNATURES] = {calls[0]["id"]: signatures.get(own, next(iter(signatures.values())))}
+    return made_anew(reply, calls, name=name, content=content, additional_kwargs=keywords)
+
+
+def _repeating(block: dict[str, Any], own: str, call: ToolCall) -> dict[str, Any]:
+    """A block of content; one that repeats the call has its id and arguments, as providers name and write them."""
+    if own not in (block.get("id"), block.get("call_id")):
+        return block
+    arguments = {"input": call["args"], "args": call["args"], "arguments": json.dumps(call["args"])}
+    ids = {key: call["id"] for key in ("id", "call_id") if block.get(key) == own}
+    return {**block, **ids, **{key: value for key, value in arguments.items() if key in block}}

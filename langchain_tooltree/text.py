@@ -1,16 +1,12 @@
-"""Texts and plain data: cutting, digests, sums, JSON and lists in prose, words, what results make up, labels. Pure."""
+"""Texts and plain data: cutting, digests, sums, JSON, words, what results make up, labels. Pure."""
 
-import html
 import json
 import math
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator, Mapping
 from hashlib import sha256
-from itertools import islice, pairwise
+from itertools import pairwise
 from typing import Any, NamedTuple
-
-from pydantic_core import from_json
 
 GAP = "…"
 """What stands for something that is left out."""
@@ -186,142 +182,15 @@ def digest(content: Any, length: int = 32) -> str:
 LONGEST_REPLY = 100_000
 """Characters of a reply that are read for its form: about 25,000 tokens, more than any form takes."""
 
-MOST_BRACKETS = 50
-"""Places in a reply at which JSON is looked for."""
 
-MOST_DECODED = 400_000
-"""Characters that are decoded at all these places together: a text of brackets would cost its square."""
-
-
-LONGEST_WORD = 6
-"""Characters of what JSON may be cut off in, texts aside: an escape, a literal."""
-
-
-Quoted = Callable[[str], bool]
-"""Whether a part of a reply stands in what its model has read, and so may be somebody else's words."""
-
-
-def quoted_from(texts: Iterable[str]) -> Quoted:
-    """Tells the quotations from some texts, which are read as far as it takes: quotes, spaces and escapes aside."""
-    unread, read = iter(texts), list[str]()
-
-    def quoted(part: str) -> bool:
-        words = _bare(part)
-        if any(words in each for each in read):
-            return True
-        for text in unread:
-            read.append(_bare(text))
-            if words in read[-1]:
-                return True
-        return False
-
-    return quoted
-
-
-_ESCAPED = re.compile(r"\\+(?:[nrt]|u([0-9a-fA-F]{4}))")
-_BARE = {**dict.fromkeys(map(ord, "\\ \t\r\n\v\f")), **dict.fromkeys(map(ord, "'“”„‘’`"), '"')}  # noqa: RUF001 - quotes
-
-
-def _bare(text: str) -> str:
-    """A text without what changes where it is quoted, or was JSON or HTML: spaces, escapes, the kind of quotes."""
-    read = html.unescape(text)
-    if "\\" in read:
-        read = _ESCAPED.sub(lambda found: chr(int(found[1], 16)) if found[1] else "", read)
-    return read.translate(_BARE).casefold()
-
-
-def json_object(text: str, quoted: Quoted | None = None) -> dict[str, Any] | None:
-    """The JSON object in a text: fenced, alone in a list, surrounded by words, or cut off before its end.
-
-    It is the first object or list in the text that is not empty. Of several objects in a list, none is the reply.
-    Beside other words, one that is `quoted` is no reply.
-    """
-    found = next(filter(None, _json_in(text, r"[{[]", cut_off=True, quoted=quoted)), None)
-    if isinstance(found, list) and len(found) == 1:
-        found = found[0]
-    return found if isinstance(found, dict) else None
-
-
-def listed(text: str, quoted: Quoted | None = None) -> list[Any]:
-    """The elements of the first JSON array of texts or objects in a text, or else its numbered or bulleted items.
-
-    An item loses its marker and emphasis. A line without a marker goes on with the item before it, an empty line ends
-    the item, and lines marked deeper belong to the item above them. The list parsers of langchain-core are no
-    substitute: each knows one marker, and ends an item at its first line.
-    """
-    text = text[:LONGEST_REPLY]
-    return next(filter(_is_list, _json_in(text, r"\[", quoted=quoted)), None) or _items(text)
-
-
-def _json_in(text: str, opening: str, *, cut_off: bool = False, quoted: Quoted | None = None) -> Iterator[Any]:
-    """The JSON values at the brackets of a text, in order; where wanted, one that is cut off as far as it goes.
-
-    Linear in the length of the text. langchain-core's `parse_json_markdown` takes quadratic time on prose.
-    """
-    text = text[:LONGEST_REPLY].rstrip(" \n`")
-    decoder = json.JSONDecoder(strict=False)  # models write line breaks within strings
-    left = MOST_DECODED
-    for found in islice(re.finditer(opening, text), MOST_BRACKETS):
-        start, end = found.start(), len(text)
-        try:
-            data, end = decoder.raw_decode(text, start)
-            alone = end - start >= len(text.strip("` \n").removeprefix("json").strip())
-            if quoted is None or alone or not quoted(text[start:end]):
-                yield data
-        except RecursionError:
-            return  # from the next brackets on it would be as deep
-        except ValueError as error:
-            # An unclosed string was read to the end, and a number that Python refuses has no place.
-            if isinstance(error, json.JSONDecodeError) and not error.msg.startswith("Unterminated"):
-                end = error.pos
-            if cut_off and end + LONGEST_WORD >= len(text) and not (quoted and quoted(text[start:])):
-                with suppress(ValueError):
-                    yield from_json(re.sub(r"[\x00-\x1f]", " ", text[start:]), allow_partial="trailing-strings")
-        left -= end - start
-        if left < 0:
-            return
-
-
-def _is_list(data: Any) -> bool:
-    return isinstance(data, list) and bool(data) and all(isinstance(each, str | dict) for each in data)
-
-
-_MARKER = re.compile(
-    r"""^(?P<indent>\s*)
-    (?:[*_]{0,2}(?:(?:tip|point|item|focus\ point)\ ?\#?)?\(?\d{1,3}[.):](?!\d)[*_]{0,2}  # 1.  (1)  **1.**  Tip 1:
-    |[-+*•‣◦–—])                                                                         # bullets
-    [ \t]+(?=\S)""",  # noqa: RUF001 - models write all these dashes
-    re.VERBOSE | re.IGNORECASE,
-)
-_FENCE = re.compile(r"^\s*(?:```|~~~)")
-
-
-MOST_ITEMS, MOST_LINES = 200, 5_000
-"""Items of a list in words, and lines, that are read: many more than anybody asks for."""
-
-
-def _items(text: str) -> list[str]:
-    items: list[list[str]] = []
-    outermost: int | None = None
-    ended = False
-    for line in text.expandtabs(4).splitlines()[:MOST_LINES]:
-        if _FENCE.match(line):
-            continue
-        found = _MARKER.match(line)
-        depth = len(found["indent"]) if found else 0
-        outermost = depth if found and outermost is None else outermost
-        if found and outermost is not None and depth <= outermost + 1:
-            if len(items) == MOST_ITEMS:
-                break
-            items.append([line[found.end() :]])
-            ended = False
-        elif not line.strip():
-            ended = True
-        elif items and (found or not ended or line[0].isspace()):
-            items[-1].append(line[found.end() :] if found else line)
-            ended = False
-    texts = ("\n".join(line.strip() for line in lines).replace("**", "").strip() for lines in items)
-    return [text for text in texts if text]
+def json_object(text: str) -> dict[str, Any] | None:
+    """The JSON object that a text is, in a fence or not; `None` for anything else, other words beside it included."""
+    bare = text.strip().removeprefix("```").removeprefix("json").removesuffix("```")
+    try:
+        data = json.loads(bare[:LONGEST_REPLY], strict=False)  # models write line breaks within strings
+    except (ValueError, RecursionError):
+        return None
+    return data if isinstance(data, dict) else None
 
 
 _UNSPACED = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
@@ -484,11 +353,10 @@ SAME = MadeUp({}, frozenset())
 """Nothing differs, or only how long something took."""
 
 
-def made_up(tried: str, real: str, *, asked: str = "", known: str = "") -> MadeUp | None:
+def made_up(tried: str, real: str) -> MadeUp | None:
     """How two results differ if it is in nothing but what is made up anew each time; `None` if they differ in more.
 
-    What was `asked` for is not made up, nor is an identifier that was `known` before. One identifier stands for one
-    other, wherever it stands.
+    One identifier stands for one other, wherever it stands.
     """
     if tried == real:
         return SAME
@@ -498,8 +366,7 @@ def made_up(tried: str, real: str, *, asked: str = "", known: str = "") -> MadeU
     identifiers: dict[str, str] = {}
     times: dict[str, set[str]] = {}
     for (_, kind, one), (_, other_kind, other) in zip(before, after, strict=True):
-        given = f"{asked}\n{known}" if kind == "identifier" else asked
-        if kind != other_kind or (one != other and mentions(given, {one, other})):
+        if kind != other_kind:
             return None
         if kind == "identifier" and identifiers.setdefault(one, other) != other:
             return None
@@ -569,10 +436,3 @@ def renamed_in(data: Any, renamed: Mapping[str, str]) -> Any:
 def _words(names: Collection[str]) -> re.Pattern[str]:
     longest_first = sorted(names, key=lambda name: (-len(name), name))
     return re.compile(rf"(?<![^\W_])(?:{'|'.join(map(re.escape, longest_first))})(?![^\W_])")
-
-
-def first_difference(one: str, other: str, longest: int) -> tuple[str, str]:
-    """Where two texts differ first: what each has there, with a little of what stands before it."""
-    at = next((place for place, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), len(one))
-    at = max(min(at, len(one), len(other)) - longest // 3, 0)
-    return one_line(one[at:], longest), one_line(other[at:], longest)

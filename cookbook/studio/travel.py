@@ -45,8 +45,10 @@ class Clerk:
     """Stands in for a model. It is content with the price of the first flight, so that a search has something to do."""
 
     def act(self, question):
-        """The agent's own next step: look for flights, read one price, and, if asked to, book."""
+        """The agent's own next step: look for flights, read a price, book if asked to; asked again, all the rest."""
         calls = self.open(question)
+        if question.attempt > 1:
+            return calls
         return calls[:1] if not self.seen(question, "read_price") or calls[:1] == self.booking(question) else []
 
     def propose(self, question):

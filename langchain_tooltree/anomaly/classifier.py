@@ -24,7 +24,6 @@ from langchain_tooltree.models import (
     is_chat_model,
     resolve_model,
 )
-from langchain_tooltree.replies import as_flag
 from langchain_tooltree.text import shortened
 
 logger = logging.getLogger(__name__)
@@ -111,12 +110,12 @@ def _ask_model(model: BaseChatModel, steps: Sequence[Step]) -> Flow[Anomaly | No
         model=model,
         schema=ClassifierForm,
         prompt=document_prompt(DEFAULT_CLASSIFIER_PROMPT, {"observations": shown}),
-        usable=lambda reply: as_flag(reply.get("anomalous")) is not None,
+        usable=lambda reply: isinstance(reply.get("anomalous"), bool),
         config=inner_config("classify", {}),
     )
     meter = Meter(allowance=ATTEMPTS, patience=Patience(LONGEST_WAIT))
     for reply in (yield from question.ask(meter)):
-        if (flag := as_flag(reply.get("anomalous"))) is not None:
+        if isinstance(flag := reply.get("anomalous"), bool):
             number = reply.get("observation")
             step = steps[number - 1] if isinstance(number, int) and 1 <= number <= len(steps) else steps[0]
             return classified(step, str(reply.get("reason") or ""), DEFAULT_CONFIDENCE) if flag else None

@@ -13,7 +13,7 @@ from langchain_tooltree.experience.store import RecordCollection
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.flows import Flow
 from langchain_tooltree.models import ATTEMPTS, Meter, StructuredQuestion, document_prompt, inner_config
-from langchain_tooltree.text import LONGEST_TEXT, digest, listed, shortened
+from langchain_tooltree.text import LONGEST_TEXT, digest, shortened
 
 DEFAULT_FOCUS_PROMPT = """\
 An assistant is about to try tasks in an environment that it does not know, in order to learn how things work there. \
@@ -112,11 +112,7 @@ def _ask(model: BaseChatModel, document: Mapping[str, Any]) -> Flow[list[str]]:
     )
     meter = Meter(allowance=ATTEMPTS)
     replies = yield from question.ask(meter)
-    # A reply that keeps to the form goes first, then one in other words, then a list in prose; the later the better.
-    named = [_points(reply.get("focus_points")) for reply in reversed(replies)]
-    renamed = [_points(value) for reply in reversed(replies) for value in reply.values()]
-    in_prose = map(_points, question.in_lists)
-    points = next((points for points in [*named, *renamed, *in_prose] if points), [])
+    points = next(filter(None, (_points(reply.get("focus_points")) for reply in reversed(replies))), [])
     if not points:
         problem = "; ".join(meter.problems) or "it was not asked"
         msg = f"The model named no focus points: {problem}. Try again, or use another model."
@@ -126,15 +122,9 @@ def _ask(model: BaseChatModel, document: Mapping[str, Any]) -> Flow[list[str]]:
 
 def _points(said: Any) -> list[str]:
     """The focus points in a value of a reply: texts that say something, each once."""
-    if isinstance(said, str):
-        said = listed(said)
-    if not isinstance(said, list):
-        return []
     points: dict[str, str] = {}
-    for each in said:
-        # An object may hold a title and its explanation.
-        texts = each.values() if isinstance(each, Mapping) else [each]
-        line = " ".join(": ".join(text.strip() for text in texts if isinstance(text, str)).split())
+    for each in said if isinstance(said, list) else ():
+        line = " ".join(each.split()) if isinstance(each, str) else ""
         if any(character.isalnum() for character in line):
             points.setdefault(line.casefold().rstrip("."), shortened(line, LONGEST_FOCUS_POINT))
     return list(points.values())[:MOST_FOCUS_POINTS]

@@ -4,9 +4,8 @@
 """
 
 import json
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import Any
 
@@ -214,10 +213,6 @@ class Reflector:
         yield from question.ask(meter or Meter(ATTEMPTS))
         # The latest reply with a next step, or else the latest in which anything is said.
         best = max(readings[::-1], key=lambda each: (bool(each.next_step), not each.empty), default=Reflection())
-        if not best.next_step and question.in_words:
-            words = question.in_words[-1]
-            if len(words) > LONGEST_REFUSAL or not _REFUSAL.match(words):
-                best = replace(best, next_step=shortened(words.strip()))
         return None if best.empty else best
 
     areflect = async_twin(reflect)
@@ -318,65 +313,20 @@ def _described(tool: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-_ASKED_FOR = ("key_information", "objective", "initial_environment", "progress", "questions")
-
-_NEXT_STEPS = ("next_step", "corrected_next_step", "next_action", "what_to_do", "action", "advice", "recommendation")
-"""Under what names models give the next step."""
-
-_REFUSAL = re.compile(
-    r"\W*(?:i.m |i am |we.re )?(?:very |really )?sorry\b|\W*i (?:can.t|cannot|am unable to|won.t) (?:help|assist|do)",
-    re.IGNORECASE,
-)
-"""How a model begins that declines; the dots are apostrophes of any kind."""
-
-LONGEST_REFUSAL = 300  # characters of a refusal, at the most: a longer text says more than that it declines
-
-
 def read_reflection(reply: Mapping[str, Any]) -> Reflection:
-    """What can be read of a reply, which may have other names than were asked for, or lack parts."""
-    said = _named(reply)
-    if not said.keys() & {*_ASKED_FOR, *_NEXT_STEPS}:
-        inner = [value for value in said.values() if isinstance(value, Mapping)]
-        if len(inner) == 1:  # the whole form under some name
-            return read_reflection(inner[0])
-    given = said.get("key_information")
-    # Some models leave out the inner object, and others write a single text in its place.
-    information = _named(given) if isinstance(given, Mapping) else {"progress": given, **said}
-    names = ("objective", "initial_environment", "progress")
-    key_information = [_text(information.get(name)) for name in names]
-    pairs = list(islice(_pairs(said.get("questions")), MOST_QUESTIONS))
-    next_step = _text(next((said[name] for name in _NEXT_STEPS if said.get(name)), None))
-    if not next_step and len(said) == 1 and not said.keys() & {*_ASKED_FOR}:  # a text alone, under another name
-        next_step = next((text.strip() for text in said.values() if isinstance(text, str)), "")
-    (objective, environment, progress), pairs = shortened_in((key_information, pairs), LONGEST_ANSWER)
-    return Reflection(objective, environment, progress, tuple(map(tuple, pairs)), shortened(next_step))
-
-
-def _named(reply: Mapping[str, Any]) -> dict[str, Any]:
-    """A reply with names as they were asked for: "Next Step" is `next_step`."""
-    return {re.sub(r"\W+", "_", str(name).strip()).lower(): value for name, value in reply.items()}
-
-
-def _pairs(said: Any) -> Iterator[Pair]:
-    """Questions with their answers, of a list of objects, of pairs, or of an object from questions to answers."""
-    for each in said.items() if isinstance(said, Mapping) else said if isinstance(said, list) else ():
-        match each:
-            case Mapping():
-                question, answer = _text(each.get("question")), _text(each.get("answer"))
-            case (asked, answered):
-                question, answer = _text(asked), _text(answered)
-            case _:
-                continue
-        if answer:  # a question alone is of no use
-            yield question, answer
+    """What a reply says, as far as it keeps to the form."""
+    information = mapping_in(reply, "key_information")
+    key_information = [_text(information.get(name)) for name in ("objective", "initial_environment", "progress")]
+    questions = reply.get("questions")
+    asked = [each for each in questions if isinstance(each, Mapping)] if isinstance(questions, list) else []
+    pairs = [(_text(each.get("question")), answer) for each in asked if (answer := _text(each.get("answer")))]
+    (objective, environment, progress), pairs = shortened_in((key_information, pairs[:MOST_QUESTIONS]), LONGEST_ANSWER)
+    next_step = shortened(_text(reply.get("next_step")))
+    return Reflection(objective, environment, progress, tuple(map(tuple, pairs)), next_step)
 
 
 def _text(said: Any) -> str:
-    if said is None or isinstance(said, bool):
-        return ""
-    if isinstance(said, list) and all(isinstance(part, str) for part in said):
-        said = "\n".join(said)
-    return said.strip() if isinstance(said, str) else json.dumps(said, ensure_ascii=False, default=str)
+    return said.strip() if isinstance(said, str) else ""
 
 
 SOURCE = "reflection"

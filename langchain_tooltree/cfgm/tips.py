@@ -18,7 +18,7 @@ from langchain_tooltree.experience.store import JUDGED, QUARANTINED, ExperienceS
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.flows import Flow, TogetherStep, flow_of
 from langchain_tooltree.models import ATTEMPTS, Meter, StructuredQuestion, document_prompt, inner_config
-from langchain_tooltree.text import LONGEST_TEXT, digest, listed, one_line, overlap, shortened, telling_words, words_of
+from langchain_tooltree.text import LONGEST_TEXT, digest, one_line, overlap, shortened, telling_words, words_of
 
 logger = logging.getLogger(__name__)
 
@@ -113,10 +113,6 @@ LONGEST_WHEN = 160  # characters of when a tip applies: about 40 tokens
 LONGEST_TIP = 600  # characters of a tip, and of its reasoning, that are kept: about 150 tokens each
 
 _LITTLE = frozenset(words_of("a an the this that these those it its you your is are be and then so"))
-_ADVICE = ("tip", "text", "advice", "content", "title")
-_WHEN = ("when", "situation", "condition", "applies", "if")
-_REASONS = ("reasoning", "reason", "rationale", "why", "explanation", "because")
-_REASON_LINE = re.compile(rf"(?<![\s(*_])[\s(*_]*\b(?:{'|'.join(_REASONS)})\b[*_]*\s*:[*_]*\s*", re.IGNORECASE)
 _CONDITION = re.compile(r"^(?:when(?:ever)?|if|where)\b\s*", re.IGNORECASE)
 _TIP_LABEL = re.compile(r"^(?:tip|advice)(?:\s*\d+)?\s*:\s*", re.IGNORECASE)
 
@@ -246,7 +242,7 @@ def _at_best(successes: int, runs: int) -> float:
 def _ask(
     model: BaseChatModel, form: type[BaseModel], prompt: str, success: Trajectory, document: Mapping[str, Any]
 ) -> Flow[Any]:
-    """Ask for tips; returns an object or a list that holds them, or `None`."""
+    """Ask for tips; returns the reply that holds them, or `None`."""
     question = StructuredQuestion(
         model=model,
         schema=form,
@@ -256,8 +252,7 @@ def _ask(
     )
     meter = Meter(allowance=ATTEMPTS)
     replies = yield from question.ask(meter)
-    candidates = [*reversed(replies), *question.in_lists]
-    found = next((reply for reply in candidates if _is_answer(_entries(reply))), None)
+    found = next((reply for reply in reversed(replies) if _is_answer(reply.get("tips"))), None)
     if found is None:
         problem = "; ".join(meter.problems) or "it was not asked"
         logger.warning("No tips from %s, which is left to the next time: %s", success.id, problem)
@@ -269,25 +264,11 @@ def _is_answer(entries: Any) -> bool:
     return isinstance(entries, list) and (not entries or any(text for text, _, _ in map(_read, entries)))
 
 
-def _entries(reply: Any) -> Any:
-    """Where in a reply the tips stand, whatever it calls them."""
-    if not isinstance(reply, Mapping):
-        return reply or None
-    if isinstance(reply.get("tips"), list):
-        return reply["tips"]
-    names = {str(key).casefold() for key in reply}
-    if names & {*_ADVICE} and names & {*_REASONS}:  # a single tip by itself
-        return [reply]
-    others = [value for key, value in reply.items() if key != "bears_out"]
-    texts = [listed(value) if isinstance(value, str) else value for value in others]
-    return next((value for value in texts if value and _is_answer(value)), None)
-
-
 def _tips(reply: Any, source: Source, attempts: Sequence[Trajectory]) -> list[Tip]:
     tools = sorted({step.tool for attempt in attempts for step in attempt.steps})
     ids = tuple(attempt.id for attempt in attempts)
     tips: dict[frozenset[str], Tip] = {}
-    for text, reasoning, when in map(_read, _entries(reply) or ()):
+    for text, reasoning, when in map(_read, reply["tips"]):
         if text:
             said = f"{when} {text}"
             named = tuple(tool for tool in tools if re.search(rf"(?<!\w){re.escape(tool)}(?!\w)", said))
@@ -298,15 +279,8 @@ def _tips(reply: Any, source: Source, attempts: Sequence[Trajectory]) -> list[Ti
 
 def _read(entry: Any) -> tuple[str, str, str]:
     """Text and reasoning of a tip, and when it applies; empty if it says nothing."""
-    when = ""
-    if isinstance(entry, Mapping):
-        texts = {str(key).casefold(): value for key, value in entry.items() if isinstance(value, str)}
-        reasoning = next((texts.pop(key) for key in _REASONS if key in texts), "")
-        when = next((texts.pop(key) for key in _WHEN if key in texts), "")
-        text = next((texts[key] for key in _ADVICE if texts.get(key)), next(iter(texts.values()), ""))
-    else:
-        said = entry if isinstance(entry, str) else ""
-        text, _, reasoning = _REASON_LINE.sub("\0", said, count=1).partition("\0")
+    fields = entry if isinstance(entry, Mapping) else {}
+    text, reasoning, when = (str(fields.get(name) or "") for name in ("tip", "reasoning", "when"))
     line = _TIP_LABEL.sub("", " ".join(text.split()))
     if not any(character.isalnum() for character in line):
         return "", "", ""

@@ -155,8 +155,6 @@ def _parser() -> argparse.ArgumentParser:
         "--model openai:gpt-4.1-mini",
     )
     tried.add_argument("--model", help="a model such as openai:gpt-4.1-mini; without it, a stand-in that needs no key")
-    tried.add_argument("--rollouts", type=int, default=30, help="rollouts at the most (default: %(default)s)")
-    tried.add_argument("--seed", type=int, default=0, help="seed of the search (default: %(default)s)")
 
     mined = command("mine", "make a graph of the successful runs in files", "runs.jsonl.gz -o graph/")
     mined.add_argument(

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
-from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColumn
+from rich.progress import SpinnerColumn, TextColumn
 
 from langchain_tooltree import demo
 from langchain_tooltree.cli import in_words
@@ -14,9 +14,8 @@ from langchain_tooltree.cli.show import check_drawable, pictures_of, print_drawn
 from langchain_tooltree.cli.terminal import Terminal, check_writable, model_named, progress, using
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.events import Event
+from langchain_tooltree.pages.saved import as_saved
 from langchain_tooltree.tooltree.result import SearchResult
-from langchain_tooltree.tooltree.saved import as_saved
-from langchain_tooltree.tooltree.search import SearchConfig
 
 PAGE = Path("demo.html")
 """Where the page goes if no other file is named."""
@@ -26,12 +25,11 @@ def run(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[str, Any]
     """Search, and show tree, answer and cost; the search as plain data."""
     if options.draw:
         check_drawable(options.draw, force=options.force)
-    config = SearchConfig(max_rollouts=options.rollouts, seed=options.seed)
     model = model_named(options.model) if options.model else None
     speaker = options.model or "an offline stand-in that follows a few rules (use --model for a real model)"
     terminal.print(f"[bold]{demo.REQUEST}[/]\nModel: {speaker}\n")
     with using(options.model):
-        found = as_saved(_search(model, config))
+        found = as_saved(_search(model))
     if options.draw:
         write_picture(pictures_of(found), options.draw)
     print_search(found, terminal)
@@ -54,16 +52,15 @@ def _write_page(found: Mapping[str, Any], terminal: Terminal, *, force: bool) ->
         print_drawn(PAGE, terminal)
 
 
-def _search(model: BaseChatModel | None, config: SearchConfig) -> SearchResult:
-    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn())
-    with progress(*columns) as shown:
-        bar = shown.add_task("searching", total=config.max_rollouts)
+def _search(model: BaseChatModel | None) -> SearchResult:
+    with progress(SpinnerColumn(), TextColumn("{task.description}", markup=False)) as shown:
+        bar = shown.add_task("asking the model")
 
         def follow(event: Event) -> None:
             match event["type"]:
-                case "budget":
-                    shown.update(bar, completed=event["rollouts"])
-                case "execute" | "evaluate" | "prune":
-                    shown.update(bar, description=f"{event['type']} {event['call']}"[:60].ljust(60))
+                case "doubt":
+                    shown.update(bar, description=f"still missing: {event['missing']}"[:70].ljust(70))
+                case "explore":
+                    shown.update(bar, description=f"trying {event['call']}"[:70].ljust(70))
 
-        return demo.solved(model, config=config, on_event=follow)
+        return demo.solved(model, on_event=follow)

@@ -26,14 +26,14 @@ from langchain_tooltree.flows import Flow, FunctionStep, run_flow
 from langchain_tooltree.learning.copying import Looked, held_in, opened
 from langchain_tooltree.learning.experience import Experience
 from langchain_tooltree.learning.experience_page import MOST_RUNS, page_of_runs
+from langchain_tooltree.pages.draw import figures, to_mermaid, to_rich
+from langchain_tooltree.pages.saved import read_search, undamaged
+from langchain_tooltree.pages.tree_page import to_html
+from langchain_tooltree.pages.tree_svg import to_svg
 from langchain_tooltree.sitgraph.files import MANIFEST
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
 from langchain_tooltree.stores.chroma.connection import DATABASE, copied_still
 from langchain_tooltree.text import counted, one_line
-from langchain_tooltree.tooltree.draw import recovery, to_mermaid, to_rich
-from langchain_tooltree.tooltree.saved import SEARCHING, read_search, undamaged
-from langchain_tooltree.tooltree.tree_page import to_html
-from langchain_tooltree.tooltree.tree_svg import to_svg
 
 T = TypeVar("T")
 
@@ -193,25 +193,17 @@ def _print_found(found: Mapping[str, Any], terminal: Terminal) -> None:
 
 def print_search(found: Mapping[str, Any], terminal: Terminal, *, title: str = "") -> None:
     """Show tree, answer and cost of a search, as plain data. What is damaged raises before anything is printed."""
-    tree, costs, story = to_rich(found), _cost_table(found), recovery(found)
-    going_on = found["stop_reason"] == SEARCHING
-    answer = _answer(found) or (
-        "It had not ended when this was written." if going_on else "The plan waits for approval."
-    )
+    tree, costs = to_rich(found), _cost_table(found)
+    end = found["nodes"][[0, *found["best"]][-1]]
+    answer = end.get("answer") or "The plan waits for approval."
     if title:
         terminal.print(title, style="bold", markup=False)
     terminal.print(tree)
-    terminal.print("[dim]Q mean reward, N visits, r_pre / r_post scores before / after the call, ✔ the plan[/]")
-    if story:
-        terminal.print(f"\n{story}", markup=False)
+    scores = "Q mean reward, N visits, r_pre / r_post scores before / after the call, "
+    has_scores = any(map(figures, found["nodes"]))  # a search in the agent's own loop has none
+    terminal.print(f"[dim]{scores if has_scores else ''}✔ the plan[/]")
     terminal.print(f"\n{answer}\n", style="bold green", markup=False)
     terminal.print(costs)
-
-
-def _answer(found: Mapping[str, Any]) -> str | None:
-    """The answer of a search: one that was asked for after it, or that was found where the plan ends."""
-    answer: str | None = found.get("answer") or found["nodes"][[0, *found["best"]][-1]].get("answer")
-    return answer
 
 
 def _cost_table(found: Mapping[str, Any]) -> Table:

@@ -30,10 +30,10 @@ from langchain_tooltree.experience.writers import WRITERS, count_of
 from langchain_tooltree.flows import Flow, in_thread
 from langchain_tooltree.learning.copying import held_in
 from langchain_tooltree.pages.page import page
+from langchain_tooltree.pages.saved import search_in
 from langchain_tooltree.pages.server import PageServer, Served
 from langchain_tooltree.stores.chroma.connection import DATABASE
 from langchain_tooltree.text import counted, digest, one_line, plain
-from langchain_tooltree.tooltree.saved import search_in
 
 LISTED = 200
 """Rows of a folder's page, the newest: as far as people scroll. Reading so many searches takes half a second."""
@@ -42,8 +42,8 @@ LONGEST = 200
 """Characters of a request, or of a plan, in a row: two or three lines."""
 
 NO_FILES = (
-    "Nothing is here yet. This page waits for searches: an agent writes them here with record_searches=FOLDER, each as "
-    "it runs. Files of runs, and folders of graphs and experiences, are listed here, too."
+    "Nothing is here yet. This page waits for searches: an agent writes them here with record_searches=FOLDER, each "
+    "when it ends. Files of runs, and folders of graphs and experiences, are listed here, too."
 )
 NO_RUNS = "Nothing is here yet. This page waits for runs: an agent with an Experience in this store keeps them."
 """What the page of an empty folder, or store, says."""
@@ -228,7 +228,7 @@ def _row_of_search(path: Path, row: dict[str, Any]) -> dict[str, Any] | None:
     try:
         recorded, cost, nodes = found.get("recorded", {}), found["cost"], found["nodes"]
         tools = [nodes[node]["call"]["tool"] for node in found["best"] if nodes[node]["call"]]
-        row |= {name: str(recorded[name]) for name in ("began", "written", "thread") if recorded.get(name)}
+        row |= {name: str(recorded[name]) for name in ("written", "thread") if recorded.get(name)}
         row["title"] = one_line(found["query"], LONGEST)
         row["plan"] = one_line(" → ".join(tools), LONGEST)
         row["cost"] = f"{cost['model_calls']:,} model calls, {cost['tokens']:,} tokens"

@@ -69,7 +69,6 @@ class CallEffects:
     """
 
     entries: tuple[_Declared, ...] = ()
-    _writers: set[str] = field(default_factory=set, compare=False, repr=False)  # found out, whatever was declared
     _told: set[str] = field(default_factory=set, compare=False, repr=False)  # what was warned of already
 
     @classmethod
@@ -92,7 +91,7 @@ class CallEffects:
 
         A function that raises, or answers anything but `"read"`, means a write.
         """
-        said = () if tool_name in self._writers else self._by_name.get(tool_name, ())
+        said = self._by_name.get(tool_name, ())
         return "read" if said and all(_reads(each, arguments) for each in said) else "write"
 
     @cached_property
@@ -149,17 +148,6 @@ class CallEffects:
                 told.setdefault(name, [])
         return told
 
-    def pinned(self, known: Mapping[str, BaseTool]) -> "CallEffects":
-        """The same, with what was declared by name held for the tools that bear these names now."""
-        entries = (each if each.tool else each._replace(tool=known.get(each.name)) for each in self.entries)
-        return replace(self, entries=tuple(entries))
-
-    def asking_for(self, reads: Iterable[ToolKey] | None) -> "CallEffects":
-        """The same where a person is asked first: these reads wait for approval as writes do."""
-        names = names_in(reads)
-        entries = (each._replace(effect="write") if each.name in names else each for each in self.entries)
-        return replace(self, entries=tuple(entries))
-
     def check_arguments(self) -> None:
         """Refuse a ready-made function that looks at an argument which its tool does not have: no call were a read."""
         for name, effect, tool in self.entries:
@@ -183,14 +171,6 @@ class CallEffects:
                 "act: %s. Declare writes 'write', and tools that do both by a function of the arguments.",
                 ", ".join(f"{name} ({acting[name]})" for name in new),
             )
-
-    def wrote(self, tool_name: str) -> None:
-        """Take in that a tool which is declared a read has changed a sandbox: its calls are writes from now on."""
-        self._writers.add(tool_name)
-        self.tell_once(
-            "%s is declared a read and has changed the sandbox. Its calls are writes from now on; declare it one.",
-            tool_name,
-        )
 
     def described(self, name: str) -> str:
         """What is declared of a tool in words that are the same in every process."""

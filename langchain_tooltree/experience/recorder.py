@@ -40,6 +40,7 @@ from langchain_tooltree.experience.recording import (
     update_in,
 )
 from langchain_tooltree.experience.records import CAME_FROM, ChatMessage, opening_instructions, part_of, recalled_in
+from langchain_tooltree.experience.reference import without_report_line
 from langchain_tooltree.experience.run_identity import OWN, OfferedTools, heard_as, one_of, run_id, tools_in
 from langchain_tooltree.experience.store import ExperienceStore
 from langchain_tooltree.experience.threads import MESSAGES_KEY
@@ -516,16 +517,7 @@ def _id_of(runtime: Any, heard: "Sequence[tuple[TrajectoryRecorder, Recording]]"
 
 def _instructions_in(messages: Iterable[BaseMessage]) -> str:
     """The system prompt with which a request begins, without what this package has added to it."""
-    return opening_instructions(map(to_chat, messages))
-
-
-def hear_request(messages: Iterable[BaseMessage], tools: Sequence[Any]) -> None:
-    """Tell what records the node that is running with what its agent asks its model: instructions and tools.
-
-    A planner asks in the agent's place, and what it asks with is its own.
-    """
-    for _, recording in _hearing():
-        recording.hear_request(_instructions_in(messages), tools_in(tools), node="", inside=False)
+    return without_report_line(opening_instructions(map(to_chat, messages)))
 
 
 def hear_suggested(suggested: Sequence[Mapping[str, Any]]) -> None:

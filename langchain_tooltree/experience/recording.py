@@ -13,13 +13,13 @@ from langgraph.types import Command
 from langchain_tooltree._langgraph import NodeRun, goes_on, is_for_graph_of, nodes_in, variables_in
 from langchain_tooltree.errors import TrajectoryFormatError, described
 from langchain_tooltree.experience.notes import notes_of, with_suggested
-from langchain_tooltree.experience.records import EXTRAS, Branch, ChatMessage, extras_of, part_of
-from langchain_tooltree.experience.reference import ADVISED, SUGGESTED
+from langchain_tooltree.experience.records import EXTRAS, Branch, ChatMessage, beside, extras_of, part_of
+from langchain_tooltree.experience.reference import ADVISED, NOTES, SUGGESTED
 from langchain_tooltree.experience.run_identity import TOOLS, Tools, as_metadata, tools_in
 from langchain_tooltree.experience.trajectory import Trajectory, to_chat
 from langchain_tooltree.flows import Flow
 from langchain_tooltree.replies import sound
-from langchain_tooltree.text import digest
+from langchain_tooltree.text import digest, mapping_in
 
 STOPPED = "The run stopped before its end and may be resumed."
 
@@ -137,7 +137,9 @@ def together(
     if root.messages and known.keys().isdisjoint(root.messages):
         earlier, known = None, {}
     said = {**known, **root.messages}
-    order = list(root.messages)
+    gone = {key for message in said.values() for key in _abandoned_by(message)}
+    said = {key: message for key, message in said.items() if key not in gone}
+    order = [key for key in root.messages if key not in gone]
     branches: list[ThreadDialogue] = []
     for other in others:
         outside = said.keys() | other.keys_within()
@@ -167,6 +169,13 @@ def together(
         branches=[Branch(each.name, each.after, tuple(map(as_chat, each.messages.values()))) for each in spoken],
         metadata={**advised, **as_metadata({**offered, **(tools or {})})},
     )
+
+
+def _abandoned_by(message: BaseMessage | ChatMessage) -> Sequence[str]:
+    """Ids of the messages that a search has tried and removed: the answer that it came to tells of them."""
+    metadata = message.response_metadata if isinstance(message, BaseMessage) else beside(message)
+    removed = mapping_in(metadata, NOTES).get("removed")
+    return [each for each in removed if isinstance(each, str)] if isinstance(removed, list) else []
 
 
 def _continued(before: ThreadDialogue, branches: list[ThreadDialogue]) -> None:

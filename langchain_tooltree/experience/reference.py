@@ -119,6 +119,16 @@ def _block_unmarked(block: Any) -> Any:
 NOTES = "tooltree"
 """Key of a message's `response_metadata` under which this package notes something; providers never get to see it."""
 
+REPORT_FORM = '{"missing": "nothing'
+"""Stands in the line by which the planner asks an agent for a report, at the end of its instructions."""
+
+
+def without_report_line(instructions: str) -> str:
+    """An agent's instructions without the planner's line."""
+    own, _, last = instructions.rpartition("\n\n")
+    return own if REPORT_FORM in last else instructions
+
+
 ADDED = "added"
 """Name of the note that says which texts this package has added to a content; also in the artifact of its own tool."""
 

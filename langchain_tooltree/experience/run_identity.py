@@ -13,7 +13,6 @@ from langchain_core.utils.function_calling import convert_to_openai_function
 from langchain_tooltree._langgraph import configurable_here, graph_around, namespace_here, without_reserved
 from langchain_tooltree.errors import ToolDefinitionError
 from langchain_tooltree.experience.records import opening_instructions
-from langchain_tooltree.flows import current_runtime
 from langchain_tooltree.text import digest, forget_oldest
 
 _COLLECTING = "tooltree_collecting"
@@ -42,16 +41,6 @@ def run_id(runtime: Any) -> str | None:
         return None if info is None else info.run_id
     namespace = graph_around(namespace_here())
     return f"{info.thread_id}/{namespace}" if namespace else info.thread_id
-
-
-def caller_of(given: Mapping[str, Any]) -> str:
-    """A digest of what may tell one user's run from another's: configurable values and the runtime's context.
-
-    A context that is written differently each time, such as one with addresses in it, never gives the same digest.
-    """
-    values = sorted((key, repr(value)) for key, value in given.items())
-    runtime = current_runtime()
-    return digest(repr((values, runtime.context if runtime else None)))
 
 
 OWN, _DIGITS = "~", 8

@@ -2,7 +2,6 @@
 
 import logging
 import math
-import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from itertools import islice
@@ -31,7 +30,7 @@ from langchain_tooltree.models import (
     is_chat_model,
     resolve_model,
 )
-from langchain_tooltree.text import shortened, words_of
+from langchain_tooltree.text import shortened
 
 logger = logging.getLogger(__name__)
 
@@ -224,48 +223,25 @@ def _verdict(said: Any) -> Verdict:
     raise ConfigurationError(msg)
 
 
-_WORDS = {"success": True, "true": True, "yes": True, "failure": False, "false": False, "no": False, "unclear": None}
-
-LONGEST_NOTHING = 80
-"""Characters of words for nothing, at the most."""
-
-_NOTHING = re.compile(r"\W*(?:none|nothing|no|n/a|null)?\b\W*(?:is |was )?(?:missing|applicable)?\W*", re.IGNORECASE)
+_SUCCESS = {"success": True, "failure": False, "unclear": None}
 
 
 def read_verdict(reply: Mapping[str, Any]) -> Verdict | None:
-    """What a model's reply says, also where it lacks parts or does not keep to the form; `None` if it says nothing.
+    """What a model's reply says; `None` if its verdict is none of the three.
 
-    Where the verdict itself is missing, it follows from what was found: one write that was not right, or something
-    missing, is a failure, and findings without either are a success if the reply has looked for both. A success in
-    spite of a write that was not right is no verdict that anybody should learn from: it is unclear.
+    A success in spite of a write that was not right is no verdict that anybody should learn from: it is unclear.
     """
-    writes, missing = _listed(reply.get("writes")), _listed(reply.get("missing"))
-    wrong = [each for each in writes or () if isinstance(each, Mapping) and not _is_right(each)]
-    found = [str(each.get("facts") or f"Write {each.get('write')} was not right.") for each in wrong]
-    faults = [*found, *map(str, missing or ())]
-    reasons = str(reply.get("reasons") or "") or "\n".join(faults)
-    said = _word(reply.get("verdict", reply.get("success")))
-    if said in _WORDS:
-        success = _WORDS[said]
-        return Verdict(None if success and wrong else success, reasons)
-    if faults:
-        return Verdict(success=False, reasons=reasons)
-    return None if writes is None or missing is None else Verdict(success=True, reasons=reasons)
-
-
-def _listed(said: Any) -> list[Any] | None:
-    """The entries of a list, or a single one, without words for nothing; `None` if nothing was said."""
-    if said is None:
+    said = reply.get("verdict")
+    if said not in (*_SUCCESS,):
         return None
-    entries = [each for each in (said if isinstance(said, list) else [said]) if each]
-    return [each for each in entries if len(str(each)) > LONGEST_NOTHING or not _NOTHING.fullmatch(str(each))]
+    writes, missing = (each if isinstance(each, list) else [] for each in (reply.get("writes"), reply.get("missing")))
+    wrong = [each for each in writes if isinstance(each, Mapping) and not _is_right(each)]
+    faults = [str(each.get("facts") or f"Write {each.get('write')} was not right.") for each in wrong]
+    reasons = str(reply.get("reasons") or "") or "\n".join([*faults, *map(str, missing)])
+    success = _SUCCESS[said]
+    return Verdict(None if success and wrong else success, reasons)
 
 
 def _is_right(write: Mapping[str, Any]) -> bool:
-    """Whether a write is said to be allowed and confirmed; what is left out, or no word for no, is no objection."""
-    return all(_WORDS.get(_word(write.get(name))) is not False for name in ("allowed", "confirmed"))
-
-
-def _word(said: Any) -> str:
-    """The word with which an answer begins."""
-    return next(iter(words_of(str(said))), "")
+    """Whether a write is said to be allowed and confirmed; what is left out is no objection."""
+    return all(write.get(name) is not False for name in ("allowed", "confirmed"))

@@ -44,8 +44,7 @@ else:
         fcntl.flock(descriptor, fcntl.LOCK_UN)
 
 
-LOOK_AGAIN = 0.01
-"""Seconds between two looks at a lock that somebody else has: short beside the time that writing a file takes."""
+LOOK_AGAIN = 0.01  # seconds between two looks at a lock that somebody else has
 
 
 @contextlib.contextmanager

@@ -19,8 +19,9 @@ from pydantic import Field, PrivateAttr
 from langchain_tooltree.conversation import Conversation, is_observation
 from langchain_tooltree.errors import check_arguments
 from langchain_tooltree.experience.records import part_of, readable
+from langchain_tooltree.text import digest
 from langchain_tooltree.tooltree import prompts
-from langchain_tooltree.tooltree.channel import CONFIDENCE
+from langchain_tooltree.tooltree.report import REPORT_AND_CALL_PROMPT, REPORT_AND_UNDO_PROMPT, REPORT_PROMPT
 
 CHARACTERS_PER_TOKEN = 4
 """The doubles report usage by this rule of thumb for English text."""
@@ -129,11 +130,11 @@ def _chunks(message: AIMessage) -> Iterator[ChatGenerationChunk]:
 
 
 class ScriptedChatModel(ChatDouble):
-    """A chat model that gives prepared replies, one a call, in order.
+    r"""A chat model that gives prepared replies, one a call, in order.
 
     ```python
     call = {"name": "look", "args": {"place": "desk"}, "id": "1"}
-    model = ScriptedChatModel(replies=[AIMessage("", tool_calls=[call]), 'It is on the desk. {"missing": "nothing"}'])
+    model = ScriptedChatModel(replies=[AIMessage("", tool_calls=[call]), '{"missing": "nothing"}\nIt is on the desk.'])
     search("Where is it?", [look], model=model, effects={"look": "read"})
     ```
 
@@ -180,10 +181,11 @@ class Made:
 class Question:
     """One question of the planner, read from its prompt: score a call `pre` or `post` execution, for example.
 
-    A `step` is what the agent itself would do now, calls or the answer; a `check` asks what an answer leaves undone.
+    A `step` is what the agent itself would do now, calls or the answer, in the second attempt told what its answer left
+    open; `others` asks for other calls; a `check` asks what an answer leaves undone.
     """
 
-    kind: Literal["plan", "step", "propose", "pre", "post", "check", "answer"]
+    kind: Literal["plan", "step", "others", "propose", "pre", "post", "check", "answer"]
     request: str  # the user's
     path: tuple[Made, ...] = ()  # the calls made since the request, in order
     tools: tuple[str, ...] = ()  # names of the tools that may be called, to `plan`, `step` and `propose`
@@ -194,11 +196,12 @@ class Question:
 class Policy(Protocol):
     """What an `OfflineChatModel` thinks.
 
-    Three methods more are used where a policy has them. `act(question)` returns all the calls that the agent makes now
+    Four methods more are used where a policy has them. `act(question)` returns all the calls that the agent makes now
     in one reply, in the form of `propose`; without it, the first call of `propose` is made. `missing(question)` returns
     what the request still lacks, in words; without it, an agent that stops says that nothing is missing, and a check
     goes by the goal score. `may_miss(question)` returns calls that may still be needed where the agent stops, as
-    triples of tool, arguments and confidence; without it, none are named.
+    triples of tool, arguments and confidence; without it, none are named. `wrong(question)` returns the number, from 1,
+    of the first step that should not have been made, or `None`; it is asked for in a sandbox.
     """
 
     def propose(self, question: Question) -> Sequence[tuple[str, Mapping[str, Any]]]:
@@ -233,6 +236,11 @@ class OfflineChatModel(ChatDouble):
         match question.kind:
             case "step":
                 reply = self._step(question, Conversation(messages).instructions)
+            case "others":
+                offered = sorted(
+                    policy.propose(question), key=lambda each: policy.score_call(question, Made(*each)), reverse=True
+                )
+                reply = _calling(offered) if offered else AIMessage("There is nothing else to try.")
             case "propose":
                 reply = self._candidates(question, tools)
             case "pre":
@@ -249,20 +257,24 @@ class OfflineChatModel(ChatDouble):
                 reply = {"domains": [], "tools": [{"name": name, **good} for name in question.tools]}
             case "answer":
                 reply = policy.answer(question)
+        if isinstance(reply, AIMessage):  # a call's id is unique in a conversation, and the same in each run of it
+            prompt = digest("\n".join(f"{each.type}: {each.text}" for each in messages), 12)
+            calls = [{**call, "id": f"call_{prompt}_{at}"} for at, call in enumerate(reply.tool_calls)]
+            reply = reply.model_copy(update={"tool_calls": calls})
         return reply
 
     def _step(self, question: Question, instructions: str) -> Response:
-        """All the calls of the agent's next reply, or its answer, which ends as the instructions want it."""
+        """All the calls of the agent's next reply, or its answer, which begins with its report if that is asked for."""
         calls = self.policy.act(question) if hasattr(self.policy, "act") else self.policy.propose(question)[:1]
         if calls:
             return _calling(calls)
-        missing = [*self._missing(question)]
-        if prompts.DEFAULT_STEP_CALLS_PROMPT not in instructions:
-            return f"{self.policy.answer(question)}\n{json.dumps({'missing': '; '.join(missing) or 'nothing'})}"
-        named = self.policy.may_miss(question) if hasattr(self.policy, "may_miss") else ()
-        calls = [{"tool": tool, "args": given, "likely": likely} for tool, given, likely in named]
-        form = {"done": "no" if missing else "yes", "calls_maybe_needed": calls or missing}
-        return f"{self.policy.answer(question)}\n{json.dumps(form, ensure_ascii=False)}"
+        report: dict[str, Any] = {"missing": "; ".join(self._missing(question)) or "nothing"}
+        if REPORT_AND_CALL_PROMPT in instructions:
+            named = self.policy.may_miss(question) if hasattr(self.policy, "may_miss") else ()
+            report["call"] = next(({"name": tool, "args": dict(args)} for tool, args, _ in named), None)
+        elif REPORT_AND_UNDO_PROMPT in instructions:
+            report["wrong"] = self.policy.wrong(question) if hasattr(self.policy, "wrong") else None
+        return f"{json.dumps(report, ensure_ascii=False)}\n{self.policy.answer(question)}"
 
     def _candidates(self, question: Question, tools: Sequence[Mapping[str, Any]]) -> AIMessage:
         """Candidates, with scores where the tools have room for them."""
@@ -271,7 +283,7 @@ class OfflineChatModel(ChatDouble):
         assess = {name for name, tool in named.items() if tool.get("description") == prompts.ASSESS_DESCRIPTION}
         offered = list(self.policy.propose(question))
         calls = [
-            (tool, {**given, CONFIDENCE: self.policy.score_call(question, Made(tool, given))})
+            (tool, {**given, prompts.CONFIDENCE: self.policy.score_call(question, Made(tool, given))})
             if tool in scored
             else (tool, given)
             for tool, given in offered
@@ -305,7 +317,7 @@ def _calling(calls: Sequence[tuple[str, Mapping[str, Any]]]) -> AIMessage:
 
 def _described(tool: Mapping[str, Any]) -> str:
     """What the schema of a tool says about the field of a confidence, if it has one."""
-    field: Mapping[str, Any] = tool.get("parameters", {}).get("properties", {}).get(CONFIDENCE, {})
+    field: Mapping[str, Any] = tool.get("parameters", {}).get("properties", {}).get(prompts.CONFIDENCE, {})
     return str(field.get("description", ""))
 
 
@@ -334,11 +346,14 @@ def read_question(
     names = tuple(form["name"] for form in forms if form.get("description") != prompts.ASSESS_DESCRIPTION)
     if kind in {"pre", "post", "check", "plan"}:
         return _read_document(kind, json.loads(messages[1].text), attempt=len(messages) // 2)
-    said = Conversation(messages)
+    note = str(messages[-1].text) if messages and str(messages[-1].text).startswith(prompts.NOTE) else ""
+    said = Conversation(messages[:-1] if note else messages)
     request, path = _read_dialogue(said)
-    asked = (prompts.DEFAULT_STEP_PROMPT, prompts.DEFAULT_STEP_CALLS_PROMPT)
+    if note.rpartition("\n")[2] == prompts.OTHERS_PROMPT.rpartition("\n")[2]:
+        return Question("others", request, path, names), []
+    asked = (REPORT_PROMPT, REPORT_AND_CALL_PROMPT, REPORT_AND_UNDO_PROMPT)
     if kind is None and any(prompt in said.instructions for prompt in asked):
-        return Question("step", request, path, names), []
+        return Question("step", request, path, names, attempt=2 if note else 1), []
     if kind is None:
         return Question("answer", request, path), []
     attempt = _number_after("This is attempt ", system)

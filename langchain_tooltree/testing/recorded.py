@@ -18,6 +18,8 @@ from pydantic import Field, PrivateAttr
 
 from langchain_tooltree.testing.offline import ChatDouble, Response, read_question
 from langchain_tooltree.text import digest
+from langchain_tooltree.tooltree.gate import as_said
+from langchain_tooltree.tooltree.prompts import NOTE
 
 DOCUMENTS = frozenset({"pre", "post", "check", "plan"})
 """Kinds of questions that are asked as a document instead of a conversation."""
@@ -77,6 +79,7 @@ class AnswerRecorder(BaseCallbackHandler):
             reply: Any = getattr(response.generations[0][0], "message", None)
             if not isinstance(reply, AIMessage):
                 return
+            reply = as_said(reply)
             tools = [tool for tool in options.get("tools") or () if "function" in tool]
             usage: Mapping[str, Any] = reply.usage_metadata or {}
             kind, facts = _facts(messages, tools)
@@ -128,9 +131,10 @@ class RecordedChatModel(ChatDouble):
     model = RecordedChatModel("answers.jsonl")
     ```
 
-    A request is known again by its kind of question and its conversation. System messages do not count, and a question
-    that is a document counts by what it tells, not by how: so the wording of the planner's prompts may change, and the
-    recording still holds. Equal requests are answered in the order in which they were recorded.
+    A request is known again by its kind of question and its conversation. System messages and the words of the
+    planner's notes do not count, and a question that is a document counts by what it tells, not by how: so the wording
+    of the planner's prompts may change, and the recording still holds. Equal requests are answered in the order in
+    which they were recorded.
 
     Args:
         path: The recording.
@@ -228,7 +232,10 @@ def _facts(messages: Sequence[BaseMessage], tools: Sequence[Mapping[str, Any]]) 
 
 def _key(kind: str, facts: Any, asked: Sequence[Mapping[str, Any]]) -> str:
     """What a request asks: of a document its facts, of a conversation what was said in it."""
-    said = facts if facts is not None else [each for each in asked if each["role"] != "system"]
+    said = facts
+    if said is None:
+        texts = [{**each, "text": NOTE} if each["text"].startswith(NOTE) else each for each in asked]
+        said = [each for each in texts if each["role"] != "system"]
     return CALL_ID.sub("", json.dumps([kind, said], sort_keys=True, ensure_ascii=False))
 
 

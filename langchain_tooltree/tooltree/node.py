@@ -1,11 +1,13 @@
-"""ToolTreeNode: a planner as a LangGraph node, in place of the model node of a ReAct graph."""
+"""ToolTreeNode: the planner as a LangGraph node, in place of the model node of a ReAct graph."""
 
 import dataclasses
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Unpack
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import BaseMessage, SystemMessage
+from langchain_core.messages import AIMessage, BaseMessage, RemoveMessage, SystemMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.tools import BaseTool
 
@@ -13,47 +15,51 @@ from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError, EmptyQueryError
 from langchain_tooltree.experience.guide import Learner, checked_experience
 from langchain_tooltree.experience.hints import NextTools, hint_line
-from langchain_tooltree.experience.records import ChatMessage
-from langchain_tooltree.experience.reference import looks_marked, remarked
-from langchain_tooltree.experience.trajectory import Trajectory
-from langchain_tooltree.flows import Flow, async_twin, driven
-from langchain_tooltree.models import Meter
-from langchain_tooltree.tooltree.driver import with_experience, with_option_docs
-from langchain_tooltree.tooltree.planner import Planner, PlannerOptions, Turn, with_options
+from langchain_tooltree.experience.reference import as_reference, looks_marked, remarked
+from langchain_tooltree.flows import EventSink, Flow, TwinStep, async_twin, driven
+from langchain_tooltree.models import bind_tools, extended, resolve_model, with_more
+from langchain_tooltree.tools import ToolLibrary, check_effects
+from langchain_tooltree.tooltree.branches import KEY, Mark
+from langchain_tooltree.tooltree.experienced import guide_of, keep_attempts, kept_turn
+from langchain_tooltree.tooltree.gate import Withheld, gated, withholding
+from langchain_tooltree.tooltree.host import Planner, PlannerHost, PlannerOptions, quiet
+from langchain_tooltree.tooltree.record import keep_search
+from langchain_tooltree.tooltree.report import Report
+from langchain_tooltree.tooltree.sandbox import names_bound_by
+from langchain_tooltree.tooltree.visit import Outcome
+
+MARK = "mark"
+"""Where the planner's metadata of a message holds the mark, while a search goes on."""
 
 
-@with_option_docs
 class ToolTreeNode(Runnable[Any, dict[str, list[BaseMessage]]]):
-    """Searches over real tool calls and adds the best trajectory to the conversation.
+    """Asks the model for the next step, and searches on where its answer is doubtful.
 
     Put it where the model node of a ReAct graph stands; `tools_condition` and the tools node stay as they are. It
-    returns the reads that it ran, each with its result, and then either the answer or, if the best next step changes
-    something, its calls, unanswered, for the tools node to carry out. On the next visit it plans on from there. An
-    answer found while searching arrives whole in `stream_mode="messages"`.
+    returns the agent's own step, a call of the search, or the answer, with the removal of branches that led nowhere.
+    The state has to hold messages by `add_messages`, as `MessagesState` does; with another reducer, which cannot
+    remove messages, the model's answers are taken as they are.
 
     ```python
     graph.add_node("model", ToolTreeNode(model, tools, effects={"search_flights": "read"}))
     ```
 
     Args:
-        model: Proposes calls and writes the answer: a chat model with tool calling, or a name for `init_chat_model`.
+        model: A chat model with tool calling, or a name for `init_chat_model`.
         tools: LangChain tools or functions, or a `ToolLibrary` with cards.
         **options: As for `search`.
         system_prompt: The agent's own system prompt, put before the conversation.
         messages_key: Where in the state the conversation stands.
-        suggestions_key: Where in the state a `SITGraphNode` before this one leaves its suggestions, if there is one:
-            they are read where the search begins, by who proposes calls, and are a prior for it.
-        recalled_key: Where in the state a `CFGMRecallNode` before this one leaves what it recalled, if there is one: it
-            is read by who proposes calls.
-        experience: What the agent has been through, as an `Experience` keeps it: it is recalled once for each request
-            and guides each search, and a turn is kept in it when it ends here, in an answer. Where
-            `experience.recorder` stands in the callbacks, the record is left to it, which also hears what comes after.
+        suggestions_key: Where in the state a `SITGraphNode` before this one leaves its suggestions, if there is one.
+        recalled_key: Where in the state a `CFGMRecallNode` before this one leaves what it recalled, if there is one.
+        experience: What the agent has been through, as an `Experience` keeps it: it speaks where there is doubt, and a
+            turn is kept in it when it ends here, in an answer.
+        sinks: Functions that are called with every progress event.
 
     Raises:
         ConfigurationError: If the parts do not fit together; the message names the value and the remedy.
     """
 
-    @with_options
     def __init__(
         self,
         model: str | BaseChatModel,
@@ -64,102 +70,173 @@ class ToolTreeNode(Runnable[Any, dict[str, list[BaseMessage]]]):
         suggestions_key: str = "suggestions",
         recalled_key: str = "recalled",
         experience: Learner | None = None,
+        sinks: Sequence[EventSink] = (),
         **options: Unpack[PlannerOptions],
     ) -> None:
         self.name = "ToolTreeNode"
+        self._planner = Planner(**options)
+        library = ToolLibrary(tools)
+        check_effects(library, self._planner.effects, names_bound_by(self._planner.sandbox))
+        self._offering = self._planner.offering(list(library))
+        self._keys = messages_key, suggestions_key, recalled_key
+        self._system = SystemMessage(system_prompt) if system_prompt else None
         self._experience = checked_experience(experience)
-        self._messages_key = messages_key
-        self._suggestions_key, self._recalled_key = suggestions_key, recalled_key
-        self._system = [SystemMessage(system_prompt)] if system_prompt else []
-        self._planner = Planner(model, tools, **options)
+        self._sinks = sinks
+        self._model = resolve_model(model)
+        self._models = tuple(bind_tools(each, list(library)) for each in (gated(self._model), quiet(self._model)))
 
     @property
     def tools_by_name(self) -> Mapping[str, BaseTool]:
-        """The tools that run here while searching; a picture of the graph names them, as those of a `ToolNode`."""
-        return self._planner.effects.searched(self._planner.library)
+        """The tools that the model is offered; a picture of the graph names them, as those of a `ToolNode`."""
+        return {tool.name: tool for tool in self._offering.tools}
+
+    def is_read(self, name: str, args: Any) -> bool:
+        """Whether a call only reads."""
+        return self._offering.effects.of(name, args) == "read"
 
     @driven
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Flow[dict[str, list[BaseMessage]]]:  # noqa: A002 - the name in Runnable
-        """Plan the next step of a conversation: a graph state, a mapping or an object, or just a list of messages.
+        """Make the next step of a conversation: a graph state, a mapping or an object, or just a list of messages.
 
-        Returns the messages to append to it, under `messages_key`. Raises `EmptyQueryError` if there is no user message
-        with text.
+        Returns the update of the state, under `messages_key`. Raises `EmptyQueryError` if the state has no such key.
         """
-        result = yield from with_experience(self._turn(input, config), self._experience)
-        return {self._messages_key: result.messages}
+        key = self._keys[0]
+        values = self._values(input)
+        conversation = Conversation.of(values, key)
+        messages = conversation.messages
+        mark = mark_in(messages)
+        branches = self._planner.branches(messages, mark, self._offering)
+        bare = self._instructions(values)
+        host = _NodeHost(
+            self._planner,
+            self._offering,
+            guide=partial(guide_of, self._experience, conversation, self._offering, self._system)
+            if self._experience
+            else None,
+            sinks=self._sinks,
+            model=self._model,
+            system=self._system,
+            state=values,
+            messages_key=key,
+            models=self._models,
+            config=config or {},
+            instructions=extended(bare, self._planner.report_prompt(self._system, self._offering)),
+            bare=bare,
+            hint=self._hint(values),
+        )
+        outcome = yield from host.visited(branches)
+        yield from keep_search(outcome, self._planner)
+        if host.guide is not None and outcome.ended is not None:
+            yield from keep_attempts((yield from host.guide()), outcome.ended)
+        update = _update(messages, outcome, host.reply)
+        if self._experience is not None and not update[-1].tool_calls:
+            yield from kept_turn(self._experience, [*branches.path(), update[-1]], self._offering, self._system)
+        return {key: update}
 
     ainvoke = async_twin(invoke)  # type: ignore[arg-type] # mypy takes `self` from the declaration in Runnable
 
-    def _turn(self, state: Any, config: RunnableConfig | None) -> Turn:
+    def _values(self, state: Any) -> Mapping[str, Any]:
+        key, *_ = self._keys
         if isinstance(state, list):
-            state = {self._messages_key: state}
-        values: Mapping[str, Any] = state if isinstance(state, Mapping) else _fields(state)
-        if self._messages_key not in values:
-            msg = f"The state has no {self._messages_key!r}, only {', '.join(values)}: see messages_key=."
+            return {key: state}
+        values = state if isinstance(state, Mapping) else _fields(state)
+        if key not in values:
+            msg = f"The state has no {key!r}, only {', '.join(values)}: see messages_key=."
             raise EmptyQueryError(msg)
-        said = Conversation.of(values, self._messages_key)
-        guide = _LeftInState.found(
-            values.get(self._suggestions_key), values.get(self._recalled_key), said, self._planner.effects.reads
-        )
-        return Turn(
-            planner=self._planner,
-            messages=said.messages,
-            guide=guide,
-            system=self._system,
-            config=config,
-            state=values,
-            messages_key=self._messages_key,
-        )
+        return values
 
+    def _instructions(self, values: Mapping[str, Any]) -> SystemMessage | None:
+        """The system prompt with what a `CFGMRecallNode` has recalled."""
+        recalled = values.get(self._keys[2])
+        if not isinstance(recalled, str) or not looks_marked(recalled):
+            return self._system
+        return extended(self._system, remarked(recalled, source="memory"))
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _LeftInState:
-    """What nodes before this one have left in the state, as a guide for one search; see `Guide`."""
-
-    advice: str
-    suggested: Mapping[str, tuple[float, int]]  # by tool: its share, and how many runs speak for it
-    said: int  # messages of the conversation, as a record has it
-    reads: Collection[str]  # the tools that only read
-
-    @classmethod
-    def found(
-        cls, suggestions: Any, recalled: Any, said: Conversation, reads: Collection[str]
-    ) -> "_LeftInState | None":
-        """What there is under the two keys; what is of another form is the user's own, and stands for nothing."""
-        is_ours = isinstance(recalled, str) and looks_marked(recalled)
-        advice = remarked(recalled, source="memory") if is_ours else ""
-        suggested: dict[str, tuple[float, int]] = {}
+    def _hint(self, values: Mapping[str, Any]) -> str:
+        """What a `SITGraphNode` suggests for the next call."""
+        shares: dict[str, float] = {}
+        runs: dict[str, int] = {}
+        suggestions = values.get(self._keys[1])
         for each in suggestions if isinstance(suggestions, list | tuple) else ():
             match each:
-                case {"tool": str(tool), "score": float(share), "support": int(runs)} if 0 < share <= 1 and runs > 0:
-                    suggested[tool] = (share, runs)
-        return cls(advice, suggested, len(said.chat), reads) if advice or suggested else None
+                case {"tool": str(tool), "score": float(share), "support": int(support)} if (
+                    tool in self._offering.names
+                ):
+                    shares[tool], runs[tool] = share, support
+        known = NextTools(shares=shares, runs=runs, other=max(1 - sum(shares.values()), 0.0))
+        text = hint_line(known, reads=self._offering.effects.reads) if shares else ""
+        return as_reference(text, source="past runs") if text else ""
 
-    def next_tools(self, dialogue: Sequence[ChatMessage], allowed: Collection[str]) -> Flow[NextTools | None]:
-        """The suggestions, where the search begins; in later states they are out of date."""
-        yield from ()
-        known = {tool: given for tool, given in self.suggested.items() if tool in allowed}
-        if len(dialogue) > self.said or not known:
-            return None
-        shares = {tool: share for tool, (share, _) in known.items()}
-        runs = {tool: runs for tool, (_, runs) in known.items()}
-        found = NextTools(shares=shares, runs=runs, other=max(1 - sum(shares.values()), 0.0))
-        return dataclasses.replace(found, text=hint_line(found, reads=self.reads))
 
-    def remedy(self, said: Conversation, tools: Sequence[Any], meter: Meter) -> Flow[str]:  # noqa: ARG002 - nobody is asked
-        """Nothing: trouble is the business of a node of its own, too."""
-        yield from ()
-        return ""
+@dataclass(slots=True)
+class _NodeHost(PlannerHost):
+    """Asks the node's own model."""
 
-    def failed(self, attempts: Sequence[Trajectory]) -> Flow[None]:  # noqa: ARG002 - there is nowhere to keep them
-        """Nothing is kept."""
-        yield from ()
+    models: tuple[Any, ...] = ()
+    config: RunnableConfig = field(default_factory=RunnableConfig)
+    instructions: SystemMessage = field(default_factory=lambda: SystemMessage(""))
+    bare: SystemMessage | None = None
+    hint: str = ""
+
+    def own_step(self, messages: Sequence[BaseMessage]) -> Flow[tuple[AIMessage, Report | None]]:
+        """The model with its tools, asked with the line for a report at the end of its instructions."""
+        seen, unseen = self.models
+        system = self.instructions if self.reports else self.system
+        asked = [*([system] if system else ()), *messages]
+        if self.hint and not isinstance(asked[-1], AIMessage):
+            asked[-1] = with_more(asked[-1], self.hint)
+        withheld = Withheld()
+        with withholding(withheld):
+            reply = yield from self._ask(unseen if self.unseen else seen, asked)
+        return self.take(reply, withheld)
+
+    def offer(self, messages: Sequence[BaseMessage]) -> Flow[AIMessage]:
+        """The same question with a note behind it, asked in silence."""
+        _, model = self.models
+        return (yield from self._ask(model, [*([self.bare] if self.bare else ()), *messages]))
+
+    def _ask(self, model: Any, messages: list[BaseMessage]) -> Flow[AIMessage]:
+        reply = yield TwinStep(
+            partial(model.invoke, messages, self.config), partial(model.ainvoke, messages, self.config)
+        )
+        if not isinstance(reply, AIMessage):
+            msg = f"The model replied with {type(reply).__name__} instead of an AIMessage."
+            raise TypeError(msg)
+        return reply
+
+
+def mark_in(messages: Sequence[BaseMessage]) -> Mark:
+    """The mark that the newest message of the model's holds."""
+    newest = next((message for message in reversed(messages) if isinstance(message, AIMessage)), None)
+    return Mark.from_dict(_metadata(newest).get(MARK)) if newest is not None else Mark()
+
+
+def _metadata(message: BaseMessage) -> Mapping[str, Any]:
+    metadata = message.response_metadata.get(KEY)
+    return metadata if isinstance(metadata, Mapping) else {}
+
+
+def _update(messages: Sequence[BaseMessage], outcome: Outcome, own: AIMessage) -> list[Any]:
+    """The messages to add, to remove, and to put back without their marks once a search is over."""
+    message = own if outcome.message is None else outcome.message
+    if outcome.mark is not None and (mark := outcome.mark.to_dict()):
+        marked = {**message.response_metadata, KEY: {**_metadata(message), MARK: mark}}
+        return [*outcome.before, message.model_copy(update={"response_metadata": marked})]
+    removed = set(outcome.remove)
+    bare = [_without_mark(each) for each in messages if each.id not in removed and MARK in _metadata(each)]
+    return [*(RemoveMessage(id=each) for each in outcome.remove), *bare, *outcome.before, message]
+
+
+def _without_mark(message: BaseMessage) -> BaseMessage:
+    rest = {key: value for key, value in _metadata(message).items() if key != MARK}
+    kept = {key: value for key, value in message.response_metadata.items() if key != KEY}
+    return message.model_copy(update={"response_metadata": {**kept, KEY: rest} if rest else kept})
 
 
 def _fields(state: Any) -> dict[str, Any]:
     """A state object as a mapping, not copied deeper than its fields."""
     if dataclasses.is_dataclass(state):
-        return {field.name: getattr(state, field.name) for field in dataclasses.fields(state)}
+        return {each.name: getattr(state, each.name) for each in dataclasses.fields(state)}
     if not hasattr(state, "__dict__"):
         msg = f"The state must be a mapping, an object or a list of messages, got {type(state).__name__} {state!r}."
         raise ConfigurationError(msg)

@@ -1,4 +1,4 @@
-"""What the planner says to its models, and the forms that they fill in. Pure.
+"""What a deep search says to its models, and the forms that they fill in. Pure.
 
 Each template is a constant, so that a user can read it, and a field of `Prompts`, so that a user can replace it.
 """
@@ -6,10 +6,42 @@ Each template is a constant, so that a user can read it, and a field of `Prompts
 import re
 from dataclasses import dataclass, fields
 from string import Formatter
+from typing import Annotated
 
 from pydantic import BaseModel, Field
 
 from langchain_tooltree.errors import ConfigurationError, with_known_fields
+
+NOTE = "[Planner's note, not from the user]"
+"""How a message of the planner's begins that stands behind the conversation in one of its questions."""
+
+AGAIN_PROMPT = (
+    f"{NOTE} Your answer left this open: {{missing}}\n"
+    "If a tool call can settle it, make that call now. Otherwise give the complete answer; what no tool can do is not "
+    "missing."
+)
+
+OPEN_PROMPT = (
+    f"{NOTE} An answer before left this open: {{missing}}\n"
+    "If that is settled by now, give the complete answer. Otherwise go on with the calls that are needed first."
+)
+
+IDLE_PROMPT = (
+    f"{NOTE} You answered without calling a tool. If a tool can find out or do what was asked, call it now. Otherwise "
+    "give your answer again."
+)
+
+UNDONE_PROMPT = (
+    f"{NOTE} A try that went on from here with {{step}} ended with this open: {{missing}}\n"
+    "It was undone. Go on in another way."
+)
+
+OTHERS_PROMPT = (
+    f"{NOTE} Your answer left this open: {{missing}}\n"
+    "Tried here already (not necessarily wrong): {tried}\n"
+    "Offer other tool calls that could settle it: only calls that read, the most promising one first, all in one "
+    "reply, without an answer."
+)
 
 DEFAULT_NOTHING_PROMPT = """\
 If the request is fulfilled, or no tool can help, reply with a short text and no tool call."""
@@ -38,47 +70,14 @@ DEFAULT_ASSESS_PROMPT = """\
 In the same reply, besides the candidates, call `{assess}` once. If the request is fulfilled, call `{assess}` alone; \
 if no tool can help now, reply with a short text and no tool call."""
 
-DEFAULT_CARDS_PROMPT = """\
-More about the tools:
-{cards}"""
-
-DEFAULT_ATTEMPT_PROMPT = """\
-This is attempt {attempt} at this step."""
-
 DEFAULT_TRIED_PROMPT = """\
-These calls were made or considered here before, and did not get the request done; offer others, or one by itself of \
-calls that stand together:
+This is attempt {attempt} at this step. These calls were made or considered here before, and did not get the request \
+done; offer others, or one by itself of calls that stand together:
 {tried}"""
 
 DEFAULT_MISSING_PROMPT = """\
 A check of the work found that this part of the request is not done yet; offer calls that help to get it done:
 {missing}"""
-
-DEFAULT_STEP_PROMPT = """\
-End answers with {"missing": "<todo|nothing>"}"""
-"""Stands at the end of the agent's own instructions where a state is asked for the first time. It is short, because
-each step of a search pays for it: where an agent sends 100 tokens, these 12 are an eighth."""
-
-DEFAULT_STEP_CALLS_PROMPT = """\
-End answers with {"done": "yes|no|ask user|cannot", "calls_maybe_needed": \
-[0-3 {"tool": "", "args": {}, "likely": 0-1}]}"""
-"""Stands there instead where the request is large enough: an answer then also names calls that may still be needed, so
-that a search that doubts the answer need not ask for them. An agent that has to ask its user can say so: else it names
-the very call that it asks about, such as a booking that needs consent. So can one without a tool for what is asked."""
-
-DEFAULT_STEP_REPAIR_PROMPT = """\
-Your last reply here could not be carried out:
-{problems}
-Reply again, with all the tool calls that you want made now, corrected."""
-
-DEFAULT_REFUSED_PROMPT = """\
-{refused}
-Make such a call only if something is different now. Otherwise do something else."""
-
-DEFAULT_TOP_UP_PROMPT = """\
-These candidates stand already:
-{offered}
-Offer others, each worth weighing against them. If there are none, reply with a short text and no tool call."""
 
 DEFAULT_REPAIR_PROMPT = """\
 Some of the calls cannot be made. Write each of them again, corrected, as a tool call; leave out what cannot be \
@@ -127,13 +126,6 @@ You narrow down the tools for an assistant's request before any of them is used.
 Name the domains that the request belongs to, chosen from those that the tools have. Then, for every tool: its \
 relevance, between 0 and 1, for this request; a tool whose result another one needs is relevant, too."""
 
-DEFAULT_HIDDEN_PROMPT = """\
-More tools, to be had by calling `{show}`: {names}"""
-"""Stands at the end of the instructions where a model is not shown all tools."""
-
-SHOW_DESCRIPTION = "Shows more tools, so that they can be called."
-
-
 PAPER_PRE_JUDGE_PROMPT = """\
 You judge tool calls before they are made.
 
@@ -161,9 +153,14 @@ approval: judge it, and `goal`, as if it had been carried out."""
 under `SearchConfig.paper()`."""
 
 
+CONFIDENCE = "confidence"
 CONFIDENCE_DESCRIPTION = "How likely this is the right call to make now, 0 to 1"
 
 ASSESS_DESCRIPTION = "Not a candidate: says how the request stands before the next call."
+
+
+Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False, strict=True)]
+"""A score in [0, 1]."""
 
 
 class CandidateScore(BaseModel):
@@ -171,7 +168,7 @@ class CandidateScore(BaseModel):
 
     id: str = Field(description="Identifier of the candidate, as given")
     reason: str = Field(description="Why it gets this score")
-    score: float = Field(description="Between 0 and 1")
+    score: Share = Field(description="Between 0 and 1")
 
 
 class CandidateScores(BaseModel):
@@ -184,8 +181,8 @@ class ObservationScore(BaseModel):
     """The score of a call by its result."""
 
     reason: str = Field(description="Why it gets these scores")
-    score: float = Field(description="Whether the call was the right one to make, between 0 and 1")
-    goal: float = Field(description="Whether the whole request is fulfilled by now, between 0 and 1")
+    score: Share = Field(description="Whether the call was the right one to make, between 0 and 1")
+    goal: Share = Field(description="Whether the whole request is fulfilled by now, between 0 and 1")
 
 
 class RequestCheck(BaseModel):
@@ -195,28 +192,21 @@ class RequestCheck(BaseModel):
     fulfilled: bool = Field(description="True if nothing is missing")
 
 
-class Assessment(BaseModel):
-    """How things stand, said beside candidates."""
+class Assessment(RequestCheck):
+    """How things stand, said beside candidates; `last_result` is asked for where there is a result."""
 
-    last_result: float = Field(
+    last_result: Share | None = Field(
+        None,
         description="Whether the latest call, as its result shows, was the right one to make, 0 to 1; near 0 for an "
-        "error or an irrelevant result"
+        "error or an irrelevant result",
     )
-    missing: list[str] = Field(description="What of the request is not done yet, each in a few words; empty if nothing")
-    fulfilled: bool = Field(description="True if nothing is missing")
 
 
 class ToolRelevance(BaseModel):
     """What a tool is worth for a request."""
 
     name: str
-    relevance: float = Field(description="Between 0 and 1")
-
-
-class HiddenTools(BaseModel):
-    """Tools that a model wants to be shown."""
-
-    tools: list[str] = Field(description="Names, or what is needed, in words")
+    relevance: Share = Field(description="Between 0 and 1")
 
 
 class CoarsePlan(BaseModel):
@@ -229,92 +219,54 @@ class CoarsePlan(BaseModel):
 @with_known_fields
 @dataclass(frozen=True, kw_only=True)
 class Prompts:
-    """All that the planner says to its models, each template replaceable.
+    """What a deep search and its judges say to models, each template replaceable.
 
     `Prompts(pre_judge="...")` replaces one. A template keeps the placeholders of its default, such as `{count}`, and
-    then writes other braces twice; one whose default has none is said as it is. Judges get their material as one JSON
-    document in a message of its own, and each question but the agent's own step says that results, descriptions and
-    past runs are data. The forms of the replies stay: `step` and `step_calls` ask for the keys that
-    their defaults name.
+    then writes other braces twice; one whose default has none is taken as it is. Judges get their material as one JSON
+    document in a message of its own, and each question says that results, descriptions and past runs are data.
 
     Args:
-        step: Ends the agent's own instructions: that an answer says what is missing.
-        step_calls: The same for large requests: that it also names calls that may still be needed.
-        step_repair: Asks for an own step again whose calls cannot be made.
-        refused: Asks for an own step again that past runs have tried in vain.
         candidates: Asks for candidates with their scores.
         assess: With `candidates`: that the reply also says how things stand.
-        nothing: With `candidates`, instead of `assess`: what to reply where no call is left to make.
         propose: Asks for candidates without scores.
         draft: Asks for a call of one tool.
-        cards: What the tools' cards say beyond what is bound, for candidates.
-        attempt: Which time a state is asked.
-        tried: What was offered there before.
-        missing: What a check found not done yet.
-        top_up: Asks for others beside the candidates that stand.
+        tried: Which time a state is asked, and what was offered there before.
+        missing: What of the request is not done yet.
         repair: Asks for candidates again that cannot be made.
         pre_judge: Scores calls before they are made.
         post_judge: Scores a call by what it brought back.
         check: Checks an answer.
         plan: Narrows down the tools before a search.
-        hidden: Where a model is not shown all tools: names others, and how to see them.
 
     Raises:
         ConfigurationError: If a template is no text, or lacks a placeholder, or has one that nothing fills in.
     """
 
-    step: str = DEFAULT_STEP_PROMPT
-    step_calls: str = DEFAULT_STEP_CALLS_PROMPT
-    step_repair: str = DEFAULT_STEP_REPAIR_PROMPT
-    refused: str = DEFAULT_REFUSED_PROMPT
     candidates: str = DEFAULT_CANDIDATES_PROMPT
     assess: str = DEFAULT_ASSESS_PROMPT
-    nothing: str = DEFAULT_NOTHING_PROMPT
     propose: str = DEFAULT_PROPOSE_PROMPT
     draft: str = DEFAULT_DRAFT_PROMPT
-    cards: str = DEFAULT_CARDS_PROMPT
-    attempt: str = DEFAULT_ATTEMPT_PROMPT
     tried: str = DEFAULT_TRIED_PROMPT
     missing: str = DEFAULT_MISSING_PROMPT
-    top_up: str = DEFAULT_TOP_UP_PROMPT
     repair: str = DEFAULT_REPAIR_PROMPT
     pre_judge: str = DEFAULT_PRE_JUDGE_PROMPT
     post_judge: str = DEFAULT_POST_JUDGE_PROMPT
     check: str = DEFAULT_CHECK_PROMPT
     plan: str = DEFAULT_PLAN_PROMPT
-    hidden: str = DEFAULT_HIDDEN_PROMPT
 
     def __post_init__(self) -> None:
         for each in fields(self):
-            template = getattr(self, each.name)
+            template, names = getattr(self, each.name), set(_PLACEHOLDER.findall(str(each.default)))
             if not isinstance(template, str) or not template.strip():
                 msg = f"Prompts.{each.name} must be a text, got {template!r}."
                 raise ConfigurationError(msg)
-            self._check_placeholders(each.name, template, set(_PLACEHOLDER.findall(str(each.default))))
-
-    @staticmethod
-    def _check_placeholders(name: str, template: str, wanted: set[str]) -> None:
-        if not wanted:
-            return
-        try:
-            parts = [part[1:] for part in Formatter().parse(template) if part[1] is not None]
-        except ValueError as error:
-            msg = f"Prompts.{name} cannot be read as a template ({error}); write {{{{ and }}}} for braces in its text."
-            raise ConfigurationError(msg) from error
-        found = {str(field) for field, _, _ in parts}
-        if formatted := [field for field, form, conversion in parts if form or conversion]:
-            msg = f"Prompts.{name} formats the placeholder {{{formatted[0]}}}; write it without a format or conversion."
-            raise ConfigurationError(msg)
-        if lacking := sorted(wanted - found):
-            msg = f"Prompts.{name} lacks the placeholder {{{lacking[0]}}}; put it where its text shall stand."
-            raise ConfigurationError(msg)
-        if unknown := sorted(found - wanted):
-            filled = ", ".join(f"{{{each}}}" for each in sorted(wanted))
-            msg = (
-                f"Prompts.{name} has the placeholder {{{unknown[0]}}}, but only {filled} is filled in; write "
-                "{{ and }} for braces in its text."
-            )
-            raise ConfigurationError(msg)
+            if names and not _fills(template, names):
+                wanted = ", ".join(f"{{{name}}}" for name in sorted(names))
+                msg = (
+                    f"Prompts.{each.name} must have the placeholder {wanted}, no other, and no format for it; write "
+                    "{{ and }} for braces in its text."
+                )
+                raise ConfigurationError(msg)
 
     @classmethod
     def paper(cls, **changes: str) -> "Prompts":
@@ -326,5 +278,15 @@ class Prompts:
 
 
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
+
+
+def _fills(template: str, names: set[str]) -> bool:
+    """Whether a template has these placeholders and no others, each without a format or conversion."""
+    try:
+        parts = [part[1:] for part in Formatter().parse(template) if part[1] is not None]
+    except ValueError:
+        return False
+    return {str(name) for name, *_ in parts} == names and not any(form or kind for _, form, kind in parts)
+
 
 DEFAULT_PROMPTS = Prompts()

@@ -14,9 +14,7 @@ import os
 import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import replace
 from functools import cache
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +22,11 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from langchain_tooltree import SearchConfig
 from tests.benchmarks.bfcl_data import fetch_package, load_tasks
 from tests.benchmarks.bfcl_model import ArgumentPool, gold_arguments, noise_level
-from tests.benchmarks.bfcl_run import Simulation, TaskReport, hidden_on_gold_path, run_task
+from tests.benchmarks.bfcl_run import Simulation, TaskReport, run_task
 from tests.benchmarks.bfcl_world import Task
+from tests.internals.tooltree import KernelConfig
 
 COSTS = ("rollouts", "nodes", "model_calls", "tool_calls", "tokens", "pruned_before", "pruned_after")
 
@@ -38,9 +36,6 @@ def main() -> None:
     options = _options()
     package = fetch_package(options.cache)
     tasks = _benchmark(package)[0][: options.tasks]
-    if options.gold_path:
-        _print_hidden(tasks, _config(options))
-        return
     simulation = Simulation(auc=options.auc, hit=options.hit, seed=options.seed)
     config = _config(options)
     began = time.monotonic()
@@ -74,7 +69,6 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--auc", type=_auc, default=1.0, help="the judge ranks a right call above a wrong one so often")
     parser.add_argument("--hit", type=_share, default=1.0, help="the right call is among the proposals so often")
     parser.add_argument("--tasks", type=int, default=200, help="the first so many tasks")
-    parser.add_argument("--gold-path", action="store_true", help="only count the tools it needs that are not shown")
     parser.add_argument("--rollouts", type=int, help="max_rollouts of the search")
     parser.add_argument("--parallel", type=int, help="parallel_rollouts of the search")
     parser.add_argument("--seed", type=int, default=0, help="seed of the simulated model and of the search")
@@ -85,7 +79,7 @@ def _options() -> argparse.Namespace:
         default=[],
         metavar="NAME=VALUE",
         dest="settings",
-        help="any other field of SearchConfig; may be repeated",
+        help="any other setting of the search; may be repeated",
     )
     parser.add_argument("--processes", type=int, default=os.cpu_count(), help="tasks worked on at once")
     parser.add_argument("--cache", type=Path, default=Path(".cache"), help="where the benchmark's package is kept")
@@ -93,13 +87,13 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _config(options: argparse.Namespace) -> SearchConfig:
+def _config(options: argparse.Namespace) -> KernelConfig:
     changes: dict[str, Any] = {"seed": options.seed}
     if options.rollouts:
         changes["max_rollouts"] = options.rollouts
     if options.parallel:
         changes["parallel_rollouts"] = options.parallel
-    return replace(SearchConfig(), **changes, **dict(options.settings))
+    return KernelConfig(**changes, **dict(options.settings))
 
 
 def _auc(text: str) -> float:
@@ -119,8 +113,8 @@ def _share(text: str) -> float:
 
 def _setting(text: str) -> tuple[str, Any]:
     name, _, value = text.partition("=")
-    if name not in SearchConfig.__dataclass_fields__:
-        msg = f"SearchConfig has no field {name!r}."
+    if name not in KernelConfig.__dataclass_fields__:
+        msg = f"KernelConfig has no field {name!r}."
         raise argparse.ArgumentTypeError(msg)
     try:
         return name, ast.literal_eval(value)
@@ -135,19 +129,9 @@ def _benchmark(package: Path) -> tuple[list[Task], ArgumentPool]:
     return tasks, gold_arguments(tasks)
 
 
-def _run(package: Path, position: int, simulation: Simulation, config: SearchConfig) -> TaskReport:
+def _run(package: Path, position: int, simulation: Simulation, config: KernelConfig) -> TaskReport:
     tasks, pool = _benchmark(package)
     return run_task(tasks[position], pool, simulation, config)
-
-
-def _print_hidden(tasks: Sequence[Task], config: SearchConfig) -> None:
-    """For each number of tools, how many tasks have it, their gold calls, and those whose tool is hidden."""
-    table = Table("tools", "tasks", "gold calls", "tool hidden", title="Tools on the gold path")
-    for count, group in groupby(sorted(tasks, key=lambda task: len(task.tools)), key=lambda task: len(task.tools)):
-        alike = list(group)
-        hidden = sum(hidden_on_gold_path(task, config) for task in alike)
-        table.add_row(*map(str, (count, len(alike), sum(len(task.gold) for task in alike), hidden)))
-    Console().print(table)
 
 
 def _print(reports: Sequence[TaskReport], figures: dict[str, Any], options: argparse.Namespace) -> None:

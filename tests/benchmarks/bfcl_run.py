@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
-from langchain_tooltree import SearchConfig, SearchResult, search
+from langchain_tooltree import SearchResult, search
 from langchain_tooltree.testing import OfflineChatModel
 from tests.benchmarks.bfcl_model import ArgumentPool, SimulatedPolicy
 from tests.benchmarks.bfcl_world import PlainCall, RecordedSandbox, Task
 from tests.internals.hall import Meter, run_flow
-from tests.internals.tooltree import Planner, ProposalRequest
+from tests.internals.tooltree import CallEffects, DeepSearch, KernelConfig, ProposalRequest
 
 MODEL_CALLS_PER_STEP = 4
 """More than a proposal with its repair and their retries can need."""
@@ -64,7 +64,7 @@ class TaskReport:
     replayed_alike: bool
 
 
-def run_task(task: Task, pool: ArgumentPool, simulation: Simulation, config: SearchConfig) -> TaskReport:
+def run_task(task: Task, pool: ArgumentPool, simulation: Simulation, config: KernelConfig) -> TaskReport:
     """Do one task both ways."""
     model = simulation.model(task, pool)
     sandbox = RecordedSandbox(task)
@@ -79,24 +79,19 @@ def run_task(task: Task, pool: ArgumentPool, simulation: Simulation, config: Sea
     )
 
 
-def run_greedy(task: Task, model: OfflineChatModel, config: SearchConfig) -> Attempt:
+def run_greedy(task: Task, model: OfflineChatModel, config: KernelConfig) -> Attempt:
     """Make the first proposal at each step, as an agent without a planner would.
 
-    Retrieval, prompts and validation are those of the search, so that only the search makes the difference.
+    Prompts and validation are those of the search, so that only the search makes the difference.
     """
     sandbox = RecordedSandbox(task)
-    planner = Planner(model, sandbox.tools, sandbox=sandbox, config=config)
+    planner = DeepSearch(model, sandbox.tools, effects=CallEffects(), sandbox=sandbox, config=config)
     world = task.fresh()
     messages: list[BaseMessage] = [HumanMessage(task.request)]
-    context = [task.request]
     model_calls = tokens = 0
-    shown: tuple[str, ...] = ()
     while len(world.journal) < config.max_depth:
-        names = planner.library.names
-        choice = run_flow(planner.narrowing.choose([task.request], context.copy, names, before=shown))
-        shown = choice.shown if choice.hidden else ()
         meter = Meter(MODEL_CALLS_PER_STEP)
-        proposal = run_flow(planner.proposer.propose(ProposalRequest(messages, choice.shown), meter))
+        proposal = run_flow(planner.proposer.propose(ProposalRequest(messages, planner.library.names), meter))
         model_calls += meter.model_calls
         tokens += meter.input_tokens + meter.output_tokens
         if not proposal.calls:
@@ -106,23 +101,8 @@ def run_greedy(task: Task, model: OfflineChatModel, config: SearchConfig) -> Att
         call_id = f"call_{len(world.journal)}"
         messages.append(AIMessage("", tool_calls=[{"name": call.tool, "args": call.arguments, "id": call_id}]))
         messages.append(ToolMessage(observation, tool_call_id=call_id, name=call.tool))
-        context.append(f"{call.label} {observation}")
     made = len(world.journal)
     return Attempt(solved=task.solved(world), calls=made, model_calls=model_calls, tool_calls=made, tokens=tokens)
-
-
-def hidden_on_gold_path(task: Task, config: SearchConfig) -> int:
-    """How many of the gold calls, made one after the other, need a tool that the model is not shown there."""
-    sandbox = RecordedSandbox(task)
-    planner = Planner(OfflineChatModel(policy=None), sandbox.tools, sandbox=sandbox, config=config)
-    world, context, names = task.fresh(), [task.request], planner.library.names
-    hidden, before = 0, tuple[str, ...]()
-    for call in task.gold:
-        choice = run_flow(planner.narrowing.choose([task.request], context.copy, names, before=before))
-        before = choice.shown if choice.hidden else ()
-        hidden += call.tool not in choice.shown
-        context.append(f"{call.tool}({call.arguments}) {task.run(world, call)}")
-    return hidden
 
 
 def _attempt(task: Task, sandbox: RecordedSandbox, result: SearchResult) -> Attempt:

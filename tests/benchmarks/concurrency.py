@@ -2,8 +2,8 @@
 
     python -m tests.benchmarks.concurrency --json PATH
 
-Each run is a conversation with one compiled graph, in a thread of its own: a search of a dozen or so calls that take
-some milliseconds each, a write, and the answer. Sync runs have a thread each, async runs share an event loop.
+Each run is a conversation with one compiled graph, in a thread of its own: two reads, a write, and the answer, each of
+which takes some milliseconds. Sync runs have a thread each, async runs share an event loop.
 Processor time is that of all threads of the process; every repetition measures both ways, in turns. Ends with 1 if the
 median of the repetitions' ratios is above 1.3. Kept means: with a checkpointer.
 

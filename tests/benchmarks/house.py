@@ -2,14 +2,14 @@
 
     python -m tests.benchmarks.house --json out.json [--quick]
 
-Files, lines, code, median and longest file are counted in the package. Two requests are traced: a search with one
-tool call (with the settings that the paper prints, and by default), and a tool's refusal that ends in a reflection.
-`files` counts the package's files that run a function on the way, `changes` how often a function of another file is
-entered than the one before; the stand-in for a model is left out, as a real one stands elsewhere. Imports are warm:
-what a module does when it is first loaded is no part of the way. The CPU seconds of `import langchain_tooltree` are
-those beyond `import langchain.agents`, the median of five fresh processes each. Two environments are made, one with
-`langchain` and `langgraph` and one with this package, and the difference of their sizes is given; that takes minutes
-and the package registry, and `--quick` leaves it out.
+Files, lines, code, median and longest file are counted in the package. Four requests are traced: a plain turn of an
+agent, whose answer leaves nothing open; a search in the loop, which asks for other calls and tries one; a deep search
+with one tool call; and a tool's refusal that ends in a reflection. `files` counts the package's files that run a
+function on the way, `changes` how often a function of another file is entered than the one before; the stand-in for a
+model is left out, as a real one stands elsewhere. Imports are warm: what a module does when it is first loaded is no
+part of the way. The CPU seconds of `import langchain_tooltree` are those beyond `import langchain.agents`, the median
+of five fresh processes each. Two environments are made, one with `langchain` and `langgraph` and one with this package,
+and the difference of their sizes is given; that takes minutes and the package registry, and `--quick` leaves it out.
 """
 
 import argparse
@@ -23,7 +23,6 @@ import threading
 import tokenize
 import venv
 from collections.abc import Callable
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from types import FrameType
@@ -35,7 +34,7 @@ from langchain_core.tools import tool
 from langgraph.store.memory import InMemoryStore
 
 import langchain_tooltree
-from langchain_tooltree import CFGMMemory, CFGMMiddleware, SearchConfig, search
+from langchain_tooltree import CFGMMemory, CFGMMiddleware, SearchConfig, ToolTreeMiddleware, search
 from langchain_tooltree.testing import Made, OfflineChatModel, Question, ScriptedChatModel
 
 PACKAGE = Path(langchain_tooltree.__file__).parent
@@ -69,8 +68,30 @@ class Certain:
         return "Rain."
 
 
-def one_search(config: SearchConfig | None = None) -> None:
-    """A search that makes one tool call and answers."""
+def called(city: str) -> AIMessage:
+    """The reply that asks for the weather in a city."""
+    return AIMessage("", tool_calls=[{"name": "weather", "args": {"city": city}, "id": city}])
+
+
+def turn(*replies: Any) -> Callable[[], None]:
+    """Two turns of an agent with the planner in it, one a call."""
+    model = ScriptedChatModel(replies=[*replies, *replies])
+    agent = create_agent(model, [weather], middleware=[ToolTreeMiddleware(effects={"weather": "read"})])
+
+    def run() -> None:
+        messages = agent.invoke({"messages": [HumanMessage("What is the weather in Oslo?")]})["messages"]
+        assert messages[-1].text == "Rain."
+
+    return run
+
+
+RIGHT = '{"missing": "nothing"}\nRain.'
+DOUBTFUL = '{"missing": "the weather in Oslo"}\nI do not know.'
+
+
+def deep_search() -> None:
+    """A deep search that makes one tool call and answers."""
+    config = SearchConfig(selection="posterior")
     model = OfflineChatModel(policy=Certain())
     result = search("What is the weather in Oslo?", [weather], model=model, config=config, effects={"weather": "read"})
     assert result.answer is not None
@@ -130,10 +151,12 @@ def walk(request: Callable[[], None]) -> dict[str, int]:
 def size() -> dict[str, int]:
     """What there is to read."""
     files = sorted(PACKAGE.rglob("*.py"))
+    tooltree = sorted((PACKAGE / "tooltree").rglob("*.py"))
     lines = [len(path.read_text(encoding="utf-8").splitlines()) for path in files]
     return {
         "files": len(files),
         "lines": sum(lines),
+        "tooltree_lines": sum(len(path.read_text(encoding="utf-8").splitlines()) for path in tooltree),
         "code": sum(map(code_lines, files)),
         "median": int(statistics.median(lines)),
         "longest": max(lines),
@@ -188,8 +211,9 @@ def main() -> None:
     arguments = parser.parse_args()
     figures: dict[str, Any] = {
         **size(),
-        "search": walk(partial(one_search, SearchConfig.paper())),
-        "search_by_default": walk(one_search),
+        "plain_turn": walk(turn(called("Oslo"), RIGHT)),
+        "search": walk(turn(called("Bergen"), *[DOUBTFUL] * 3, called("Oslo"), RIGHT)),
+        "deep_search": walk(deep_search),
         "reflection": walk(one_reflection),
         "import_cpu_s": cpu_s("import langchain_tooltree"),
         "import_agent_cpu_s": cpu_s("from langchain_tooltree import create_tooltree_agent"),

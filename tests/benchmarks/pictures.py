@@ -181,11 +181,11 @@ def draw_price(told: Mapping[str, Any], file: Path) -> None:
 
 POLICIES = {
     "plain": ("the agent alone", "plain"),
-    "past-the-first-stop": ("past its first stop", "peer"),
+    "past-the-first-stop": ("others' next step", "peer"),
+    "resample": ("one more own step", "peer"),
     "tooltree-frugal": ("frugal", "ours"),
     "tooltree-balanced": ("balanced, the default", "ours"),
     "tooltree-thorough": ("thorough", "ours"),
-    "tooltree-before": ("without own steps", "peer"),
     "best-first": ("best-first", "peer"),
     "a-star": ("A*", "peer"),
     "lats": ("LATS", "peer"),
@@ -194,12 +194,12 @@ POLICIES = {
 }
 """The policies of the picture, with their names there."""
 
-JUDGES = ("good judge, AUC 0.9", "weak judge, AUC 0.85")
+JUDGES = ("good judge, AUC 0.9", "judge that shares the model's errors")
 
 
 def draw_recorded(told: Mapping[str, Any], file: Path) -> None:
-    """Turns solved against model calls, as `recorded --json` tells them, with the usual judge and with the realist."""
-    tables = [told["policies"], *(told["sensitivity"][name] for name in ("realist",) if name in told["sensitivity"])]
+    """Turns solved against model calls, as `recorded --json` tells them, with the good judge and the correlated one."""
+    tables = [told["policies"], *(told["sensitivity"][name] for name in ("correlated",) if name in told["sensitivity"])]
     judged = {
         judge: [(*look, table[name]) for name, look in POLICIES.items() if name in table]
         for judge, table in zip(JUDGES, tables, strict=False)

@@ -1,7 +1,6 @@
 """The travel agency's agent as `create_agent` makes it, with a planner in, and what a test asks of it."""
 
 import asyncio
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +9,6 @@ from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage
-from langchain_core.tools import BaseTool
 from pydantic import Field
 from travel import EFFECTS, Agency, TravelPolicy, travel_model
 
@@ -18,10 +16,6 @@ from langchain_tooltree import ToolTreeMiddleware
 from langchain_tooltree.testing import OfflineChatModel, read_question
 
 THREAD: Any = {"configurable": {"thread_id": "1"}}
-
-LOOKED_UP = ["human", "call find_flights", "result find_flights", "call read_price", "result read_price"]
-PRICED = [*LOOKED_UP, "answer"]
-BOOKED = [*LOOKED_UP, "call book", "result book", "answer"]
 
 
 def planning_agent(
@@ -49,24 +43,6 @@ def planning_agent(
         middleware=[*before, planning],
         **options,
     )
-
-
-def replaced(tools: Sequence[BaseTool], *by: BaseTool) -> list[BaseTool]:
-    """The tools, some of them replaced by others of their name."""
-    new = {tool.name: tool for tool in by}
-    return [new.get(tool.name, tool) for tool in tools]
-
-
-class Desk:
-    """Where flights are booked; something to make a sandbox of."""
-
-    def __init__(self) -> None:
-        self.bookings: Counter[str] = Counter()
-
-    def book(self, flight: str) -> str:
-        """Book a flight."""
-        self.bookings[flight] += 1
-        return f"{flight} is booked"
 
 
 def invoke(agent: Any, given: Any, config: Any = None, *, path: str, **options: Any) -> Any:

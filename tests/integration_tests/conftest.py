@@ -6,12 +6,7 @@ import pytest
 from store_references import NAMES, PATHS, References
 from travel import Agency
 
-QUICK = {
-    "test_middleware_approval.py",
-    "test_middleware_limits.py",
-    "test_node_in_graphs.py",
-    "test_not_going_on.py",
-}
+QUICK = {"test_composition_failures.py", "test_effects_by_call.py", "test_tracing.py"}
 """The modules that the inner loop runs: compiled graphs and agents as users build them. All others are slow."""
 
 

@@ -40,37 +40,9 @@ ANSWERS: dict[str, dict[str, Any]] = {
 }
 
 
-def listed(answer: Mapping[str, Any]) -> str:
-    """An answer in words, as a numbered list."""
-    match answer:
-        case {"focus_points": points}:
-            items = points
-        case {"tips": tips}:
-            items = [f"{tip['tip']}\n   Reasoning: {tip['reasoning']}" for tip in tips]
-        case {"next_time": text} | {"next_step": text}:
-            items = [text]
-    return "Certainly! This is what I think:\n\n" + "\n".join(f"{n}. {item}" for n, item in enumerate(items, 1))
-
-
-def renamed(answer: Mapping[str, Any]) -> Mapping[str, Any]:
-    """An answer under names that nobody asked for."""
-    match answer:
-        case {"focus_points": points}:
-            return {"things_to_watch": points}
-        case {"tips": tips}:
-            return {"advice": [{"advice": tip["tip"], "why": tip["reasoning"]} for tip in tips]}
-        case {"next_time": text}:
-            return {"what_to_do": text}
-        case {"next_step": text}:
-            return {"analysis": "It is locked.", "next_step": text}
-    raise AssertionError(answer)
-
-
 WAYS: dict[str, Callable[[Mapping[str, Any], bool], Any]] = {
     "as asked": lambda answer, _: answer,
-    "fenced": lambda answer, _: f"Here it is:\n```json\n{json.dumps(answer, indent=1)}\n```\nAnything else?",
-    "in words": lambda answer, _: listed(answer),
-    "renamed": lambda answer, _: renamed(answer),
+    "fenced": lambda answer, _: f"```json\n{json.dumps(answer, indent=1)}\n```",
     "empty first": lambda answer, again: answer if again else "",
     "prose first": lambda answer, again: answer if again else "I would have to think about that.",
     "nonsense first": lambda answer, again: answer if again else {"forty-two": 42},

@@ -11,6 +11,8 @@ from langchain_tooltree.testing import Made, OfflineChatModel, Question, read_qu
 WEATHER = "What is the weather in Lisbon?"
 PACKING = "What should I pack for Lisbon?"
 
+NOTE = "[Planner's note"
+
 ROUTINES: dict[str, list[tuple[str, Mapping[str, Any]]]] = {
     WEATHER: [("get_weather", {"city": "Lisbon"})],
     PACKING: [("get_weather", {"city": "Lisbon"}), ("find_list", {"kind": "light"})],
@@ -63,10 +65,10 @@ class Worker(OfflineChatModel):
             name, arguments = offered[0]
             made = sum(len(message.tool_calls) for message in messages if isinstance(message, AIMessage))
             return AIMessage("", tool_calls=[{"name": name, "args": dict(arguments), "id": f"call_{made}"}])
-        turn = sum(isinstance(message, HumanMessage) for message in messages)
+        turn = sum(isinstance(each, HumanMessage) and not each.text.startswith(NOTE) for each in messages)
         manner = "Dear guest, " if isinstance(messages[0], SystemMessage) and "polite" in messages[0].text else ""
-        end = '\n\n{"missing": "nothing"}' if question.kind == "step" else ""
-        return f"{manner}answer {turn}: {self.policy.answer(question)}{end}"
+        report = '{"missing": "nothing"}\n' if question.kind == "step" else ""
+        return f"{report}{manner}answer {turn}: {self.policy.answer(question)}"
 
     def _message(self, messages: list[BaseMessage], options: Mapping[str, Any]) -> AIMessage:
         message = super()._message(messages, options)

@@ -20,7 +20,7 @@ from langchain_tooltree import Experience, create_tooltree_agent
 from langchain_tooltree.testing import ScriptedChatModel
 
 PLACES = ("hall", "desk", "shelf")
-ANSWER = 'It hangs on the shelf.\n{"missing": "nothing"}'
+ANSWER = '{"missing": "nothing"}\nIt hangs on the shelf.'
 SYSTEM = "You find what people have mislaid in a large old house, and say where it is. " * 60
 
 

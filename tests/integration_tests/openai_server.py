@@ -1,4 +1,4 @@
-"""An OpenAI-compatible server on a loopback port, with a policy for a model and faults on order.
+"""An OpenAI-compatible server on a loopback port, with a policy for a model.
 
 Real clients talk to it over HTTP: `ChatOpenAI(base_url=server.url, api_key="unused")`.
 """
@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import uvicorn
 from langchain_core.language_models import BaseChatModel
@@ -35,23 +35,11 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
 
 from langchain_tooltree.testing import read_question
 
 STARTING = 30
 """Seconds that the server may take to come up."""
-
-
-class Fault(Protocol):
-    """What goes wrong with a request, or with the reply to it."""
-
-    def __call__(self, reply: Reply) -> Reply | Response:
-        """Another reply, or an answer that is none."""
-
-
-Faults = Callable[[str, int], Fault | None]
-"""From the kind of a question and its number among its kind, from 1, to what goes wrong with it."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +66,7 @@ class _Host:
 
     def __init__(self) -> None:
         self._services: list[Callable[[Request], Awaitable[Response]]] = []
-        routes = [Route("/{service:int}/v1/{path:path}", self._serve, methods=["POST"])]
+        routes = [Route("/{service:int}/{path:path}", self._serve, methods=["POST"])]
         settings = uvicorn.Config(Starlette(routes=routes), log_level="critical", lifespan="off", ws="none")
         server = uvicorn.Server(settings)
         listening = socket.socket()
@@ -91,15 +79,16 @@ class _Host:
             time.sleep(0.01)
 
     def mount(self, service: Callable[[Request], Awaitable[Response]]) -> str:
-        """Add a service; returns its base URL."""
+        """Add a service; returns its address."""
         self._services.append(service)
-        return f"http://127.0.0.1:{self._port}/{len(self._services) - 1}/v1"
+        return f"http://127.0.0.1:{self._port}/{len(self._services) - 1}"
 
     async def _serve(self, request: Request) -> Response:
         return await self._services[request.path_params["service"]](request)
 
 
-_host = functools.cache(_Host)
+host = functools.cache(_Host)
+"""The HTTP server of this process."""
 
 
 class OpenAIServer:
@@ -107,10 +96,8 @@ class OpenAIServer:
 
     Args:
         model: Gives the replies.
-        faults: What goes wrong; nothing if left out.
         forms: What becomes of the schema of a structured output: it is filled in, the request is refused, or it is
             ignored, so that the model replies in prose unless the prompt itself spells the schema out.
-        parallel_calls: Whether a reply may hold several tool calls.
         reasoning: Whether the model reasons before it replies, and wants its reasoning back; responses only.
 
     Attributes:
@@ -123,23 +110,18 @@ class OpenAIServer:
     def __init__(
         self,
         model: BaseChatModel,
-        faults: Faults | None = None,
         *,
         forms: Literal["filled in", "refused", "ignored"] = "filled in",
-        parallel_calls: bool = True,
         reasoning: bool = False,
     ) -> None:
         self.requests: list[Recorded] = []
         self.rejected: list[str] = []
         self.tokens = 0
         self._model = model
-        self._faults = faults or (lambda *_: None)
         self._forms = forms
-        self._parallel_calls = parallel_calls
         self._reasoning = reasoning
         self._needed: dict[str, str] = {}
-        self._numbers = Counter[str]()
-        self.url = _host().mount(self.serve)
+        self.url = f"{host().mount(self.serve)}/v1"
 
     @asynccontextmanager
     async def client(self, **options: Any) -> AsyncIterator[ChatOpenAI]:
@@ -166,15 +148,9 @@ class OpenAIServer:
             return _error(400, str(error))
         kind = read_question(asked.messages, asked.tools)[0].kind
         self.requests.append(Recorded(kind, request.url.path, body, asked))
-        self._numbers[kind] += 1
-        fault = self._faults(kind, self._numbers[kind])
         if asked.schema is not None and self._forms == "refused":
             return _error(400, f"{'response_format' if chat else 'text.format'} json_schema is not supported")
-        reply: Reply | Response = await self._reply(asked, kind)
-        if fault:
-            reply = fault(reply)
-        if isinstance(reply, Response):
-            return reply
+        reply = await self._reply(asked, kind)
         self.tokens += reply.input_tokens + reply.output_tokens
         return self._write_chat(reply, asked, body) if chat else self._write_responses(reply, asked, body)
 
@@ -184,12 +160,11 @@ class OpenAIServer:
         told = asked.schema is not None and self._forms == "filled in"
         if kind in {"pre", "post", "plan"} and not told and "JSON schema" not in asked.messages[0].text:
             return replace(reply, text="I would rather say it in my own words.")
-        calls = reply.calls if self._parallel_calls else reply.calls[:1]
-        return replace(reply, calls=calls, reasoned=self._reasoning)
+        return replace(reply, reasoned=self._reasoning)
 
     def _write_chat(self, reply: Reply, asked: ChatRequest, body: Mapping[str, Any]) -> Response:
         if asked.streaming:
-            return _streamed(stream_chat(reply, body["model"], usage=asked.usage))
+            return streamed(stream_chat(reply, body["model"], usage=asked.usage))
         return JSONResponse(write_chat(reply, body["model"]))
 
     def _write_responses(self, reply: Reply, asked: ChatRequest, body: Mapping[str, Any]) -> Response:
@@ -197,11 +172,12 @@ class OpenAIServer:
         if reply.reasoned:
             self._needed.update((item["id"], items[0]["id"]) for item in items[1:])
         if asked.streaming:
-            return _streamed(stream_responses(reply, items, body["model"]))
+            return streamed(stream_responses(reply, items, body["model"]))
         return JSONResponse(write_responses(reply, items, body["model"]))
 
 
-def _streamed(events: Iterable[str]) -> Response:
+def streamed(events: Iterable[str]) -> Response:
+    """A response of server-sent events."""
     return StreamingResponse(_slowly(events), media_type="text/event-stream")
 
 
@@ -211,68 +187,5 @@ async def _slowly(events: Iterable[str]) -> AsyncIterator[str]:
         await asyncio.sleep(0)
 
 
-def _error(status: int, message: str, *, code: str | None = None, **headers: str) -> Response:
-    named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return JSONResponse({"error": {"message": message, "type": "error", "code": code}}, status, headers=named)
-
-
-# --- faults ---
-
-
-def at(*questions: tuple[str, int], fault: Fault) -> Faults:
-    """The same fault at some questions, each named by its kind and its number among its kind."""
-    return lambda kind, number: fault if (kind, number) in questions else None
-
-
-def always(*kinds: str, fault: Fault) -> Faults:
-    """The same fault at every question of some kinds."""
-    return lambda kind, _: fault if kind in kinds else None
-
-
-def refuse(status: int, *, code: str | None = None, **headers: str) -> Fault:
-    """An error instead of a reply; an underscore in the name of a header stands for a hyphen."""
-    return lambda _: _error(status, f"status {status} on order", code=code, **headers)
-
-
-def drop(_: Reply) -> Response:
-    """The connection breaks in the middle of the reply."""
-    return _Dropped()
-
-
-class _Dropped(Response):
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        headers = [(b"content-type", b"application/json"), (b"content-length", b"1000")]
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
-        await send({"type": "http.response.body", "body": b'{"id": "chat', "more_body": True})
-        # Returning with more to come makes the server close the connection.
-
-
-def hang(_: Reply) -> Response:
-    """No reply for longer than a client with a time limit waits."""
-    return _Hanging()
-
-
-class _Hanging(Response):
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        while (await receive())["type"] != "http.disconnect":
-            pass
-
-
-def garble(_: Reply) -> Response:
-    """A body that is no JSON."""
-    return Response('{"choices": [{"mess', media_type="application/json")
-
-
-def garble_arguments(reply: Reply) -> Reply:
-    """Arguments of tool calls that are no JSON."""
-    return replace(reply, calls=tuple(replace(call, arguments=call.arguments[:-2]) for call in reply.calls))
-
-
-def decline(reply: Reply) -> Reply:
-    """A model that refuses to fill in the form."""
-    return replace(reply, text="", refusal="I cannot help with that.")
-
-
-def chat_instead(reply: Reply) -> Reply:
-    """Prose, whatever form was asked for."""
-    return replace(reply, text="It depends.")
+def _error(status: int, message: str) -> Response:
+    return JSONResponse({"error": {"message": message, "type": "error", "code": None}}, status)

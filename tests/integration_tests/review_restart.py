@@ -10,16 +10,14 @@ from child_processes import serve
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableConfig
+from langchain_core.tools import StructuredTool
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
 from langgraph.types import Command
-from pydantic import PrivateAttr
-from travel import EFFECTS, Agency, TravelPolicy, asking
 
 from langchain_tooltree import (
-    JudgeRequest,
     PlanReviewMiddleware,
     PlanReviewNode,
     ToolTreeMiddleware,
@@ -27,76 +25,63 @@ from langchain_tooltree import (
     create_tooltree_agent,
     review_condition,
 )
-from langchain_tooltree.testing import OfflineChatModel, read_question
-from tests.internals.tooltree import deciding
+from langchain_tooltree.testing import ScriptedChatModel
 
 HOSTS = ("node", "middleware", "agent")
 
 THREAD: RunnableConfig = {"configurable": {"thread_id": "1"}}
 
+EFFECTS: dict[str, Any] = {"find_lamp": "read"}
 
-class Traveller(OfflineChatModel):
-    """The stand-in model. It counts its calls, and may ask for tools where it is to answer.
+REQUEST = "Order 2 modern lamps."
 
-    Args:
-        wishes: Calls that it asks for at once where it is asked for its first answer.
-    """
+FIND = {"name": "find_lamp", "args": {"style": "modern"}, "id": "1", "type": "tool_call"}
+ORDER = {"name": "order", "args": {"article": "L-1", "quantity": 2}, "id": "2", "type": "tool_call"}
+SAYS = [AIMessage("", tool_calls=[FIND]), AIMessage("", tool_calls=[ORDER]), "Done."]
+"""What the model says, one reply after the other."""
 
-    policy: Any = TravelPolicy()
-    wishes: Sequence[dict[str, Any]] = ()
-    _calls: list[None] = PrivateAttr(default_factory=list)
+
+class Shop:
+    """Tools that say what they did."""
+
+    def __init__(self) -> None:
+        self.ran: list[str] = []
+
+    def find_lamp(self, style: str) -> str:
+        """Find a lamp."""
+        self.ran.append(f"find {style}")
+        return "L-1, 80 EUR"
+
+    def order(self, article: str, quantity: int) -> str:
+        """Order an article."""
+        self.ran.append(f"order {quantity} {article}")
+        return f"{quantity} x {article} ordered"
 
     @property
-    def calls(self) -> int:
-        return len(self._calls)
-
-    def _respond(self, messages: Any, tools: Any) -> Any:
-        self._calls.append(None)  # unlike counting up, safe from several threads at once
-        question, _ = read_question(messages, tools)
-        if question.kind == "answer" and self.wishes and not question.path:
-            return AIMessage("I will.", tool_calls=list(self.wishes))
-        return super()._respond(messages, tools)
+    def tools(self) -> list[StructuredTool]:
+        return [StructuredTool.from_function(each) for each in (self.find_lamp, self.order)]
 
 
-def no_judge(request: JudgeRequest) -> Any:
-    """A judge that is down, so that planning fails."""
-    raise ConnectionError("no judge today")
-
-
-def reviewed_agent(
-    host: str,
-    agency: Agency,
-    *,
-    model: Any = None,
-    judge: Any = None,
-    config: Any = None,
-    checkpointer: Any = None,
-    reads: Any = EFFECTS,
-) -> Any:
+def reviewed_agent(host: str, shop: Shop, *, replies: Sequence[Any] = SAYS, checkpointer: Any = None) -> Any:
     """An agent that plans and has its writes approved.
 
     Args:
         host: `"node"`: both nodes in a graph; `"middleware"`: both middleware in a `create_agent`; `"agent"`:
             `create_tooltree_agent`.
-        agency: Its tools.
-        model: Its model.
-        judge: Its judge, the model if left out.
-        config: The settings of its searches.
+        shop: Its tools.
+        replies: What its model says.
         checkpointer: Where its threads are kept.
-        reads: Which tools read.
     """
-    model = model or Traveller()
-    parts: dict[str, Any] = {"judge": judge, "config": config, "effects": reads}
+    model = ScriptedChatModel(replies=replies)
     if host == "agent":
-        return create_tooltree_agent(model, agency.tools, review=True, checkpointer=checkpointer, **parts)
+        return create_tooltree_agent(model, shop.tools, effects=EFFECTS, review=True, checkpointer=checkpointer)
     if host == "middleware":
-        middleware: list[Any] = [PlanReviewMiddleware(reads), ToolTreeMiddleware(**parts)]
-        return create_agent(model, agency.tools, middleware=middleware, checkpointer=checkpointer)
+        middleware: list[Any] = [PlanReviewMiddleware(EFFECTS), ToolTreeMiddleware(effects=EFFECTS)]
+        return create_agent(model, shop.tools, middleware=middleware, checkpointer=checkpointer)
     graph = StateGraph(MessagesState)
-    graph.add_node("model", ToolTreeNode(model, agency.tools, **parts))
-    review = PlanReviewNode(reads)
-    graph.add_node("review", review)
-    graph.add_node("tools", review.guard(ToolNode(agency.tools)))
+    graph.add_node("model", ToolTreeNode(model, shop.tools, effects=EFFECTS))
+    graph.add_node("review", PlanReviewNode(EFFECTS))
+    graph.add_node("tools", ToolNode(shop.tools))
     graph.add_edge(START, "model")
     graph.add_edge("model", "review")
     graph.add_conditional_edges("review", review_condition, ["tools", "model", END])
@@ -104,39 +89,29 @@ def reviewed_agent(
     return graph.compile(checkpointer=checkpointer)
 
 
-def step(
-    *, host: str, path: str, database: str, request: str | None, answer: Any, report: str, decision: Any = None
-) -> None:
-    """Begin a run, or go on with one that waits for an answer, and write down where it stands then.
+def step(*, host: str, path: str, database: str, decision: Any, report: str) -> None:
+    """Begin a run, or go on with one that waits for a decision, and write down where it stands then."""
+    shop = Shop()
+    given: Any = Command(resume={"decisions": [decision]}) if decision else {"messages": [("user", REQUEST)]}
+    replies = SAYS[2:] if decision else SAYS[:2]
 
-    A `decision` is given in the same process on what is asked at the end of it.
-    """
-    agency = Agency()
-    model = Traveller()
-    given: Any = asking(request) if request else Command(resume=answer)
-    run = _arun(host, agency, model, database, given, decision) if path == "async" else None
-    output = asyncio.run(run) if run else _run(host, agency, model, database, given, decision)
-    held = {
-        "messages": [message.model_dump() for message in output.value["messages"]],
-        "asked": [interrupt.value for interrupt in output.interrupts],
-        "model_calls": model.calls,
-        "tool_calls": dict(agency.calls),
+    async def arun() -> Any:
+        async with AsyncSqliteSaver.from_conn_string(database) as saver:
+            return await reviewed_agent(host, shop, replies=replies, checkpointer=saver).ainvoke(
+                given, THREAD, version="v2"
+            )
+
+    def run() -> Any:
+        with SqliteSaver.from_conn_string(database) as saver:
+            return reviewed_agent(host, shop, replies=replies, checkpointer=saver).invoke(given, THREAD, version="v2")
+
+    output = asyncio.run(arun()) if path == "async" else run()
+    state = {
+        "messages": [message.text for message in output.value["messages"]],
+        "requests": [each.value["action_requests"] for each in output.interrupts],
+        "ran": shop.ran,
     }
-    Path(report).write_text(json.dumps(held))
-
-
-def _run(host: str, agency: Agency, model: Any, database: str, given: Any, decision: Any) -> Any:
-    with SqliteSaver.from_conn_string(database) as saver:
-        agent = reviewed_agent(host, agency, model=model, checkpointer=saver)
-        output = agent.invoke(given, THREAD, version="v2")
-        return agent.invoke(deciding(output.interrupts, decision), THREAD, version="v2") if decision else output
-
-
-async def _arun(host: str, agency: Agency, model: Any, database: str, given: Any, decision: Any) -> Any:
-    async with AsyncSqliteSaver.from_conn_string(database) as saver:
-        agent = reviewed_agent(host, agency, model=model, checkpointer=saver)
-        output = await agent.ainvoke(given, THREAD, version="v2")
-        return await agent.ainvoke(deciding(output.interrupts, decision), THREAD, version="v2") if decision else output
+    Path(report).write_text(json.dumps(state), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -22,16 +22,13 @@ from documentation_agents import (
     run,
 )
 from langchain.agents import create_agent, factory
-from langchain.agents.structured_output import ToolStrategy
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.outputs import LLMResult
-from langchain_core.tools import StructuredTool
 from pydantic import Field
 
-from langchain_tooltree import SearchConfig, create_tooltree_agent
-from langchain_tooltree.testing import read_question
+from langchain_tooltree import create_tooltree_agent
 from tests.benchmarks.live.cassette import RecordedMethod
 
 MOST_TOKENS = 1.15
@@ -115,7 +112,7 @@ def test_answers_of_a_reader_bring_the_same_messages_with_a_planner() -> None:
         ended.append([told(run(name, agent, path="sync")["messages"]) for name, agent in agents.items()])
         assert (model.unmatched, model.left) == ([], [])
     assert ended[0] == ended[1]
-    assert asked == [25, 26]  # one answer, which leaves a question to the user, is checked
+    assert asked == [25, 26]  # one answer, which leaves a question to the user, is asked again
 
 
 def test_the_documents_that_were_retrieved_come_with_the_results(path: str) -> None:
@@ -125,17 +122,14 @@ def test_the_documents_that_were_retrieved_come_with_the_results(path: str) -> N
     assert found[1][0].id == "tree"
 
 
-class Blunt(ScriptModel):
-    """Replies in text where it is asked for a form, as models do that do not heed `tool_choice`; `slips` come first."""
+class Slipping(ScriptModel):
+    """Fills in forms wrongly at first."""
 
-    heeds: bool = False
     slips: list[dict[str, Any]] = Field(default_factory=list)
 
     def _respond(self, messages: list[BaseMessage], tools: Sequence[Mapping[str, Any]]) -> Any:
         reply = super()._respond(messages, tools)
         is_form = isinstance(reply, AIMessage) and [call["name"] for call in reply.tool_calls] == ["Pun"]
-        if is_form and not self.heeds and read_question(messages, tools)[0].kind == "step":
-            return "Sunny.\n\nMissing: nothing"
         if is_form and self.slips:
             reply.tool_calls[0]["args"] = self.slips.pop()
         return reply
@@ -160,20 +154,12 @@ class AnyForm(ScriptModel):
     def _respond(self, messages: list[BaseMessage], tools: Sequence[Mapping[str, Any]]) -> Any:
         name = tools[-1]["function"]["name"]
         if name == "get_weather":
-            return "Sunny.\n\nMissing: nothing"
+            return "Sunny."
         return AIMessage("", tool_calls=[{"name": name, "args": {"punny_response": "Sunny."}, "id": "call_form"}])
 
 
-def test_a_model_that_answers_in_text_is_asked_for_the_form(path: str) -> None:
-    bill = Bill()
-    state = run("weather in a form", build("weather in a form", Blunt(), planned=True), path=path, callbacks=[bill])
-    assert state["structured_response"] == Pun(punny_response=SCRIPT[THANKS][1], conditions="sunny")
-    assert bill.calls == 4 + 2
-    assert [message.type for message in state["messages"]] == ["human", *["ai", "tool"] * 3, "human", "ai", "tool"]
-
-
 def test_a_form_that_is_filled_in_wrongly_is_asked_for_again(path: str) -> None:
-    bill, model = Bill(), Blunt(heeds=True, slips=[{"conditions": "sunny"}])
+    bill, model = Bill(), Slipping(slips=[{"conditions": "sunny"}])
     state = run("weather in a form", build("weather in a form", model, planned=True), path=path, callbacks=[bill])
     assert state["structured_response"] == Pun(punny_response=SCRIPT[THANKS][1], conditions="sunny")
     assert bill.calls == 4 + 1
@@ -188,18 +174,6 @@ def test_the_model_has_the_form_among_its_tools_as_without_a_planner(path: str) 
         asked.append(model.bound)
     assert asked[1] == asked[0]
     assert asked[1][0] == (["get_user_location", "get_weather", "Pun"], "any")
-
-
-def test_a_form_is_not_hidden_where_tools_are_many(path: str) -> None:
-    many = [StructuredTool.from_function(lambda: "", name=f"tool_{at}", description="Do it.") for at in range(40)]
-    model, config = Listening(), SearchConfig(tool_tokens=1)
-    given: dict[str, Any] = {"config": config, "effects": {"get_weather": "read"}, "response_format": ToolStrategy(Pun)}
-    agent = create_tooltree_agent(model, [get_weather, *many], **given)
-    state = invoke(agent, {"messages": [HumanMessage(THANKS)]}, path=path)
-    ((bound, _),) = model.bound
-    assert "Pun" in bound
-    assert len(bound) < len(many)
-    assert state["structured_response"].punny_response == SCRIPT[THANKS][1]
 
 
 class Listening(ScriptModel):

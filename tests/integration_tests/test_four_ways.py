@@ -1,7 +1,7 @@
 """One plan, four ways: as a node, as middleware, as an agent and as a function, sync and async, one search is made.
 
 What a search did is compared by its progress events, which tell of every node, score and token, and what came of it by
-the messages of the plan with their marks. Models and tools answer arbitrarily, but always the same.
+the messages of the plan. Models and tools answer arbitrarily, but always the same.
 """
 
 # ruff: noqa: S311 - nothing random here is a secret
@@ -14,29 +14,23 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from agents import stream
 from conversations import check_pairs
-from hypothesis import Phase, given, settings
-from hypothesis import strategies as st
-from langchain.agents import create_agent
+from doubts import ASKED, READS, REPLIES, look, middleware_agent, node_agent
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.tools import BaseTool, StructuredTool
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import START, MessagesState, StateGraph
-from langgraph.graph.state import CompiledStateGraph
-from langgraph.prebuilt import ToolNode, tools_condition
 
 from langchain_tooltree import (
     JudgeRequest,
     ObjectSandbox,
     SearchConfig,
-    ToolTreeMiddleware,
-    ToolTreeNode,
     asearch,
     create_tooltree_agent,
     search,
 )
-from langchain_tooltree.testing import Made, OfflineChatModel, Question
-from tests.internals.tooltree import MANY_QUESTIONS
+from langchain_tooltree.testing import Made, OfflineChatModel, Question, ScriptedChatModel
+from tests.internals.tooltree import KernelConfig
 
 REQUEST = "Put the right note on the board."
 
@@ -46,19 +40,15 @@ SMALL: dict[str, Any] = {"max_rollouts": 8, "post_threshold": 0.2, "value_thresh
 """Lets arbitrary scores grow a tree of some depth in little time."""
 
 CONFIGS: dict[str, SearchConfig] = {
-    "default": SearchConfig(max_rollouts=20),
-    "many-questions": SearchConfig(**SMALL, **MANY_QUESTIONS),
-    "always-judged": SearchConfig(**SMALL, **{**MANY_QUESTIONS, "post_evaluation": "always"}),
-    "smoothed": SearchConfig(**SMALL, selection="smoothed", **MANY_QUESTIONS),
+    "posterior": KernelConfig(**SMALL),
+    "judged apart": KernelConfig(**SMALL, pre_evaluation="batched", post_evaluation="always"),
+    "smoothed": KernelConfig(**SMALL, selection="smoothed"),
     "paper": SearchConfig.paper(max_rollouts=6, max_depth=3),
-    "per-tool": SearchConfig(**SMALL, proposals="per_tool", pre_evaluation="single"),
-    "one-at-a-time": SearchConfig(**SMALL, parallel_rollouts=1),
-    "few-model-calls": SearchConfig(**SMALL, max_model_calls=11),
-    "few-tool-calls": SearchConfig(**SMALL, max_tool_calls=3),
-    "few-tokens": SearchConfig(**SMALL, max_tokens=3_000),
-    "one-rollout": SearchConfig(max_rollouts=1),
-    "tools-retrieved": SearchConfig(**SMALL, retrieve_top=2),
-    "tools-planned": SearchConfig(**SMALL, coarse_planner=True),
+    "few model calls": KernelConfig(**SMALL, max_model_calls=11),
+    "few tool calls": KernelConfig(**SMALL, max_tool_calls=3),
+    "few tokens": KernelConfig(**SMALL, max_tokens=3_000),
+    "one rollout": SearchConfig(selection="posterior", max_rollouts=1),
+    "tools planned": KernelConfig(**SMALL, coarse_planner=True),
 }
 
 
@@ -175,45 +165,33 @@ def as_function(case: Case, path: str) -> Seen:
 
 
 def as_node(case: Case, path: str) -> Seen:
-    model, tools, options = case.parts()
-    graph = StateGraph(MessagesState)
-    graph.add_node("model", ToolTreeNode(model, tools, **options))
-    graph.add_node("tools", ToolNode(tools))
-    graph.add_edge(START, "model")
-    graph.add_conditional_edges("model", tools_condition)
-    graph.add_edge("tools", "model")
-    return streamed(graph.compile(checkpointer=InMemorySaver()), path)
+    return by_graph(node_agent, case, path)
 
 
 def as_middleware(case: Case, path: str) -> Seen:
-    model, tools, options = case.parts()
-    middleware = [ToolTreeMiddleware(**options)]
-    return streamed(create_agent(model, tools, middleware=middleware, checkpointer=InMemorySaver()), path)
+    return by_graph(middleware_agent, case, path)
 
 
 def as_agent(case: Case, path: str) -> Seen:
+    return by_graph(create_tooltree_agent, case, path)
+
+
+def by_graph(make: Any, case: Case, path: str) -> Seen:
+    """One turn of an agent, up to the write that its plan waits for or to the answer."""
     model, tools, options = case.parts()
-    return streamed(create_tooltree_agent(model, tools, **options, checkpointer=InMemorySaver()), path)
+    thread = {"configurable": {"thread_id": "1"}}
+    agent = make(model, tools, checkpointer=InMemorySaver(), **options)
+    given: Any = {"messages": [HumanMessage(REQUEST)]}
+    modes: Any = ["custom", "values"]
+    chunks = stream(agent, given, thread, path=path, stream_mode=modes, interrupt_before=["tools"])
+    events = [chunk["tooltree"] for mode, chunk in chunks if mode == "custom"]
+    *_, last = (chunk["messages"] for mode, chunk in chunks if mode == "values")
+    return events, comparable(last[1:])
 
 
 WAYS: list[Callable[[Case, str], Seen]] = [as_function, as_node, as_middleware, as_agent]
 PATHS = ("sync", "async")
 ALL_WAYS = list(itertools.product(WAYS, PATHS))
-
-
-def streamed(agent: CompiledStateGraph[Any, Any, Any, Any], path: str) -> Seen:
-    """One turn of an agent, up to the write that its plan waits for or to the answer."""
-    given: Any = {"messages": [HumanMessage(REQUEST)]}
-    thread = {"configurable": {"thread_id": "1"}}
-    options: Any = {"config": thread, "stream_mode": ["custom", "values"], "interrupt_before": ["tools"]}
-
-    async def astreamed() -> list[Any]:
-        return [chunk async for chunk in agent.astream(given, **options)]
-
-    chunks = list(agent.stream(given, **options)) if path == "sync" else asyncio.run(astreamed())
-    events = [chunk["tooltree"] for mode, chunk in chunks if mode == "custom"]
-    *_, last = (chunk["messages"] for mode, chunk in chunks if mode == "values")
-    return events, comparable(last[1:])
 
 
 def comparable(messages: Sequence[BaseMessage]) -> list[Any]:
@@ -226,10 +204,7 @@ def _plain(message: BaseMessage) -> Any:
     if isinstance(message, ToolMessage):
         return message.name, message.content, message.status, message.artifact
     assert isinstance(message, AIMessage)
-    mark = {key: value for key, value in message.response_metadata.get("tooltree", {}).items() if key != "search"}
-    if "cost" in mark:
-        mark["cost"] = {name: value for name, value in mark["cost"].items() if name != "seconds"}
-    return [(call["name"], call["args"]) for call in message.tool_calls], message.text, mark
+    return [(call["name"], call["args"]) for call in message.tool_calls], message.text
 
 
 def check_one_plan(case: Case, ways: Sequence[tuple[Callable[[Case, str], Seen], str]] = ALL_WAYS) -> Seen:
@@ -254,54 +229,32 @@ def test_every_way_makes_the_same_search_and_finds_the_same_plan(config: SearchC
     assert plan
 
 
-def test_the_cases_hold_plans_that_end_in_answers_and_plans_that_wait_for_writes() -> None:
-    plans = [
-        as_function(Case(seed=seed, config=CONFIGS[config], sandboxed=sandboxed), "sync")[1]
-        for seed in range(4)
-        for sandboxed in (False, True)
-        for config in ("default", "always-judged")
-    ]
+@pytest.mark.parametrize("replies", REPLIES.values(), ids=REPLIES)
+def test_in_the_loop_every_way_makes_the_same_steps(replies: list[Any]) -> None:
+    def agent(make: Any) -> tuple[Any, Any]:
+        model = ScriptedChatModel(replies=replies)
+        return make(model, [look], effects=READS), model
 
-    waiting = [plan[-1][0][0][0] for plan in plans if plan[-1][0]]
-    assert 0 < len(waiting) < len(plans)
-    assert set(waiting) == {"pin"}
-    assert any(plan[-1][2]["plan"] for plan in plans if plan[-1][0]), "some sandboxed plan goes on after its write"
+    seen = []
+    for make, path in itertools.product((node_agent, middleware_agent, create_tooltree_agent), PATHS):
+        graph, model = agent(make)
+        chunks = stream(graph, ASKED, path=path, stream_mode=["custom", "values"])
+        events = [chunk["tooltree"] for mode, chunk in chunks if mode == "custom"]
+        *_, last = (chunk["messages"] for mode, chunk in chunks if mode == "values")
+        seen.append((events, comparable(last[1:]), prompts_of(model)))
+    for path in PATHS:
+        events, model = [], ScriptedChatModel(replies=replies)
+        options: Any = {"model": model, "effects": READS, "on_event": events.append}
+        asked = ASKED["messages"]
+        result = asyncio.run(asearch(asked, [look], **options)) if path == "async" else search(asked, [look], **options)
+        seen.append((events, comparable(result.messages), prompts_of(model)))
+
+    assert all(each == seen[0] for each in seen)
+    assert len(seen[0][2]) == len(replies)
 
 
-@given(
-    seed=st.integers(0, 10_000),
-    parallel=st.integers(1, 5),
-    rollouts=st.integers(1, 9),
-    budget=st.sampled_from([{}, {"max_model_calls": 7}, {"max_tool_calls": 2}, {"max_tokens": 2_000}]),
-    switches=st.fixed_dictionaries(
-        {
-            "proposals": st.sampled_from(["together", "per_tool"]),
-            "pre_evaluation": st.sampled_from(["batched", "single"]),
-            "selection": st.sampled_from(["posterior", "smoothed", "printed"]),
-            "goal_score": st.booleans(),
-            "post_evaluation": st.sampled_from(["needed", "always"]),
-        }
-    ),
-    sandboxed=st.booleans(),
-    judged_by_function=st.booleans(),
-)
-@settings(max_examples=12, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
-def test_every_way_makes_the_same_search_whatever_the_settings(
-    seed: int,
-    parallel: int,
-    rollouts: int,
-    budget: dict[str, int],
-    switches: dict[str, Any],
-    *,
-    sandboxed: bool,
-    judged_by_function: bool,
-) -> None:
-    switches["goal_score"] = switches["goal_score"] or switches["selection"] == "posterior"
-    config = SearchConfig(
-        **{**SMALL, "max_rollouts": rollouts}, parallel_rollouts=parallel, seed=seed, **budget, **switches
-    )
-
-    check_one_plan(Case(seed, config, sandboxed=sandboxed, judged_by_function=judged_by_function))
+def prompts_of(model: ScriptedChatModel) -> list[list[tuple[str, str]]]:
+    return [[(message.type, message.text) for message in prompt] for prompt in model.calls]
 
 
 @pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)

@@ -1,7 +1,6 @@
 """Four writes of which each brings back a time and names made up anew: a sandbox has them tried in one search."""
 
 import json
-import logging
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
@@ -11,20 +10,15 @@ from threading import Lock
 from typing import Any
 
 import pytest
-from agents import ListeningModel
+from agents import ListeningModel, invoke
 from conversations import check_pairs
+from doubts import middleware_agent, node_agent
 from langchain_core.messages import HumanMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import START, MessagesState, StateGraph
-from langgraph.prebuilt import ToolNode, tools_condition
 from travel import Step
 
 from langchain_tooltree import (
-    ConfigurationError,
     ObjectSandbox,
-    SearchConfig,
-    ToolTreeNode,
-    create_tooltree_agent,
     search,
 )
 from langchain_tooltree.testing import Made, OfflineChatModel, Question
@@ -128,26 +122,12 @@ def clerk() -> ListeningModel:
     return ListeningModel(policy=Clerk())
 
 
-def node_agent(model: Any, sandbox: ObjectSandbox, checkpointer: Any, **options: Any) -> Any:
-    graph = StateGraph(MessagesState)
-    graph.add_node("model", ToolTreeNode(model, sandbox.tools, sandbox=sandbox, **options))
-    graph.add_node("tools", ToolNode(sandbox.tools))
-    graph.add_edge(START, "model")
-    graph.add_conditional_edges("model", tools_condition)
-    graph.add_edge("tools", "model")
-    return graph.compile(checkpointer=checkpointer)
-
-
-def middleware_agent(model: Any, sandbox: ObjectSandbox, checkpointer: Any, **options: Any) -> Any:
-    return create_tooltree_agent(model, list(sandbox.tools), sandbox=sandbox, checkpointer=checkpointer, **options)
-
-
-def in_a_loop(model: Any, sandbox: ObjectSandbox, tools: Callable[[], Sequence[Any]], **options: Any) -> list[Any]:
+def in_a_loop(model: Any, sandbox: ObjectSandbox, tools: Callable[[], Sequence[Any]]) -> list[Any]:
     """The messages of a plain function that carries out what is planned."""
     messages = list(REQUEST["messages"])
     by_name = {tool.name: tool for tool in sandbox.tools}
     for _ in range(10):
-        result = search(messages, tools(), model=model, sandbox=sandbox, **options)
+        result = search(messages, tools(), model=model, sandbox=sandbox)
         messages += result.messages
         if result.answer is not None:
             return messages
@@ -155,13 +135,6 @@ def in_a_loop(model: Any, sandbox: ObjectSandbox, tools: Callable[[], Sequence[A
             content = by_name[step.call.tool].invoke(dict(step.call.arguments))
             messages.append(ToolMessage(content, tool_call_id=step.call_id, name=step.call.tool))
     return messages
-
-
-CONFIGS = [
-    pytest.param(SearchConfig(), 5, id="own steps"),
-    pytest.param(SearchConfig(proposals="together"), 8, id="candidates"),
-]
-"""With the model calls of one search: where each write was searched for anew, there were 15 and 23."""
 
 
 def check(shop: Shop, messages: Sequence[Any]) -> None:
@@ -173,39 +146,32 @@ def check(shop: Shop, messages: Sequence[Any]) -> None:
     assert all(order in message.content for message in messages if message.type == "tool")
 
 
-@pytest.mark.parametrize(("config", "calls"), CONFIGS)
-@pytest.mark.parametrize("make", [node_agent, middleware_agent])
+@pytest.fixture(params=[node_agent, middleware_agent], ids=["node", "middleware"])
+def make(request: pytest.FixtureRequest) -> Any:
+    """Makes an agent around a model and a sandbox."""
+    return lambda model, sandbox, **options: request.param(model, list(sandbox.tools), sandbox=sandbox, **options)
+
+
 @pytest.mark.parametrize("checkpointer", [InMemorySaver, lambda: None], ids=["checkpointer", "none"])
-def test_a_plan_of_four_writes_is_searched_once(make: Any, checkpointer: Any, config: SearchConfig, calls: int) -> None:
+def test_a_plan_of_four_writes_takes_five_model_calls(make: Any, checkpointer: Any, path: str) -> None:
     shop, model = Shop(), clerk()
-    agent = make(model, ObjectSandbox.of_methods(shop), checkpointer(), config=config)
-    check(shop, agent.invoke(REQUEST, THREAD)["messages"])
-    assert len(model.heard) == calls
+    agent = make(model, ObjectSandbox.of_methods(shop), checkpointer=checkpointer())
+    check(shop, invoke(agent, REQUEST, THREAD, path=path)["messages"])
+    assert len(model.heard) == 5
 
 
-@pytest.mark.parametrize(("config", "calls"), CONFIGS)
 @pytest.mark.parametrize("as_methods", [False, True], ids=["tools", "methods"])
-def test_also_by_a_plain_function_that_searches_after_each_write(
-    config: SearchConfig, calls: int, *, as_methods: bool
-) -> None:
+def test_also_by_a_plain_function_that_searches_after_each_write(*, as_methods: bool) -> None:
     shop, model = Shop(), clerk()
     sandbox = ObjectSandbox.of_methods(shop)
     tools = (lambda: [getattr(shop, name) for name in WRITES]) if as_methods else (lambda: sandbox.tools)
-    check(shop, in_a_loop(model, sandbox, tools, config=config))
-    assert len(model.heard) == calls
-
-
-def test_a_judge_of_its_own_sees_each_write_once() -> None:
-    shop, model, judge = Shop(), clerk(), clerk()
-    agent = middleware_agent(model, ObjectSandbox.of_methods(shop), None, judge=judge)
-    check(shop, agent.invoke(REQUEST)["messages"])
-    kinds = [heard.kind for heard in judge.heard]
-    assert (len(model.heard), kinds.count("pre"), kinds.count("post")) == (5, 4, 3)  # the answer speaks for the last
+    check(shop, in_a_loop(model, sandbox, tools))
+    assert len(model.heard) == 5
 
 
 def test_runs_at_the_same_time_do_not_mix_without_a_checkpointer() -> None:
     sandbox, model = ObjectSandbox.of_methods(shop := Shop()), clerk()
-    agent = middleware_agent(model, sandbox, None)
+    agent = middleware_agent(model, list(sandbox.tools), sandbox=sandbox)
     runs = 16
     with ThreadPoolExecutor(runs) as pool:
         ended = list(pool.map(lambda _: agent.invoke(REQUEST)["messages"], range(runs)))
@@ -218,68 +184,12 @@ def test_runs_at_the_same_time_do_not_mix_without_a_checkpointer() -> None:
     assert len(model.heard) == runs * 5
 
 
-def reasons(agent: Any) -> list[str]:
-    told = [chunk["tooltree"] for chunk in agent.stream(REQUEST, THREAD, stream_mode="custom")]
-    return [event["anew"] for event in told if event["type"] == "start"]
-
-
-def test_a_price_that_differs_is_no_name_and_is_said(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_price_that_differs_is_no_name_so_that_the_rest_is_planned_anew(make: Any, path: str) -> None:
     prices = count(90)
     shop, model = Shop(price=lambda: next(prices)), clerk()
-    with caplog.at_level(logging.INFO, logger="langchain_tooltree"):
-        first, second, *others = reasons(middleware_agent(model, ObjectSandbox.of_methods(shop), InMemorySaver()))
-    assert first == ""
-    assert second.startswith('create_order(item="lamp") came out as success')
-    assert '"total": 91' in second
-    assert '"total": 90' in second
-    assert others == ["", "", ""]
-    assert [record for record in caplog.records if second in record.getMessage()]
-
-
-def test_the_user_says_what_is_the_same() -> None:
-    asked: list[tuple[ToolMessage, ToolMessage]] = []
-
-    def same(tried: ToolMessage, real: ToolMessage) -> bool:
-        asked.append((tried, real))
-        return True
-
-    prices = count(90)
-    shop, model = Shop(price=lambda: next(prices)), clerk()
-    agent = middleware_agent(model, ObjectSandbox.of_methods(shop), None, same=same)
-    again = reasons(agent)
-    assert set(again) == {""}
-    assert [tried.name for tried, _ in asked[:1]] == ["create_order"]
-    assert json.loads(asked[0][0].text)["total"] + 1 == json.loads(asked[0][1].text)["total"]
-    # Nobody can say what the order of the sandbox is called in the real shop, so what was done to it is left out.
-    (steps,) = shop.done.values()
-    assert steps == list(WRITES)
-    assert len(model.heard) > 5
-
-
-def test_results_that_the_user_calls_different_are_different() -> None:
-    agent = middleware_agent(clerk(), ObjectSandbox.of_methods(Shop()), None, same=lambda *_: False)
-    assert all("came out as success" in reason for reason in reasons(agent)[1:])
-
-
-def test_a_comparison_that_fails_costs_the_plan_and_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
-    agent = middleware_agent(clerk(), ObjectSandbox.of_methods(Shop()), None, same=lambda *_: {}["no such key"])
-    assert all("came out as success" in reason for reason in reasons(agent)[1:])
-    assert "same= failed" in caplog.text
-
-
-async def _never(tried: ToolMessage, real: ToolMessage) -> bool:
-    return False
-
-
-class _Never:
-    async def __call__(self, tried: ToolMessage, real: ToolMessage) -> bool:
-        return False
-
-
-@pytest.mark.parametrize("same", [_never, _Never(), "exact"])
-def test_what_cannot_compare_is_refused(same: Any) -> None:
-    with pytest.raises(ConfigurationError, match="same must be a plain function of two ToolMessages"):
-        node_agent(clerk(), ObjectSandbox.of_methods(Shop()), None, same=same)
+    agent = make(model, ObjectSandbox.of_methods(shop), checkpointer=InMemorySaver())
+    check(shop, invoke(agent, REQUEST, THREAD, path=path)["messages"])
+    assert len(model.heard) == 5 + 4
 
 
 class Salon:
@@ -321,10 +231,10 @@ class Receptionist:
 
 
 @pytest.mark.parametrize("seconds", ["", ":00"])
-@pytest.mark.parametrize("make", [node_agent, middleware_agent])
 def test_an_hour_that_came_out_otherwise_is_told_as_it_came_out(make: Any, seconds: str) -> None:
     salon = Salon(f"14:00{seconds}", f"16:00{seconds}")
-    agent = make(OfflineChatModel(policy=Receptionist()), ObjectSandbox.of_methods(salon), InMemorySaver())
+    sandbox = ObjectSandbox.of_methods(salon)
+    agent = make(OfflineChatModel(policy=Receptionist()), sandbox, checkpointer=InMemorySaver())
     agent.invoke(REQUEST, THREAD, interrupt_before=["tools"])
     del salon.free[0]
     messages = agent.invoke(None, THREAD)["messages"]

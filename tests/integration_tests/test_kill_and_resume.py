@@ -1,111 +1,233 @@
-"""The process is killed in the middle of a search; a new one resumes the thread from its SQLite checkpoints."""
+"""A process is killed at every step of a rescue; a new one goes on from the checkpoints, and repeats one step at most.
 
-import random
+A step is a super-step of the graph: a visit of the model node with all that it asks, or the calls of one message.
+"""
+
+import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import count, product
 from pathlib import Path
+from signal import SIGKILL
 from typing import Any
 
 import pytest
-from sweep import MOMENTS, Harness, Point, crash_servers
+from agents import invoke
+from child_processes import Servers, servers
+from conversations import check_pairs
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.postgres import PostgresSaver
+from rescued import Job, Journal, PowerCut, agent_of, asked, noting, outcome
+from store_servers import postgres_programs, postgres_server
 
-from tests.internals.tooltree import FEWEST_SHOWN
+TURNS = ("rescue", "plan")
+HOSTS = ("agent", "node")
 
-IN_FLIGHT = 4
-"""Rollouts in flight at once, the default."""
+SCRIPT = Path(__file__).with_name("rescued.py")
 
+CHECKPOINT = "checkpoint"
 
-KILLS = 12
-"""In each scenario. `python -m tests.benchmarks.kill_sweep` kills at every point there is."""
+PLACES = [
+    pytest.param("sqlite", {"agent": "sync", "node": "async"}, id="sqlite"),
+    pytest.param(
+        "postgres",
+        {"agent": "async", "node": "sync"},
+        id="postgres",
+        marks=pytest.mark.skipif(postgres_programs() is None, reason="pgserver has no wheel for this Python"),
+    ),
+]
+"""The checkpointers, and which path each host takes with them."""
 
 
 @pytest.fixture(scope="module")
-def servers() -> Iterator[Any]:
-    with crash_servers() as running:
+def children() -> Iterator[Servers]:
+    with servers(SCRIPT) as running:
         yield running
 
 
-def drawn(points: Sequence[Point], seed: int) -> list[Point]:
-    """One point of each of `KILLS` equal slices of a search, the moments by turns.
+@pytest.fixture
+def databases(place: str, tmp_path: Path) -> Iterator[Iterator[str]]:
+    """Where each run keeps its checkpoints."""
+    with ExitStack() as stack:
+        if place == "sqlite":
+            yield (str(tmp_path / f"{number}.db") for number in count())
+        else:
+            address = stack.enter_context(postgres_server())
+            stack.enter_context(PostgresSaver.from_conn_string(address)).setup()
+            yield iter(partial(str, address), None)
 
-    A search does the same things again and again, so a few kills early, half-way and late meet all of its code. Each
-    scenario has a seed of its own: together they see four times as many points.
+
+@dataclass(frozen=True)
+class Run:
+    """What a run has come to, and what it has done, a line each."""
+
+    outcome: dict[str, Any]
+    lines: list[str]
+
+    def made(self, kind: str) -> Counter[str]:
+        """The calls of a kind: `model`, `tool`, or `trial` for those in a fork."""
+        return Counter(line for line in self.lines if line.startswith(f"start {kind} "))
+
+
+def in_flight(lines: Sequence[str]) -> Counter[str]:
+    """The calls that were begun since the latest checkpoint."""
+    begun: Counter[str] = Counter()
+    for line in lines:
+        begun = Counter() if line == CHECKPOINT else begun + Counter([line] * line.startswith("start"))
+    return begun
+
+
+def check_resumed(run: Run, whole: Run, at: int) -> None:
+    """Fail unless a run that was killed after its n-th line ended as the whole one, and repeated one step at most."""
+    assert run.lines[:at] == whole.lines[:at]
+    assert run.outcome == whole.outcome, f"killed at {at}, {run.lines[at - 1]}"
+    again = sum((run.made(kind) - whole.made(kind) for kind in ("model", "tool", "trial")), Counter())
+    assert again == in_flight(run.lines[:at])
+
+
+def check_whole(run: Run, turn: str) -> None:
+    """Fail unless a run holds every kind of step that its turn is about."""
+    assert run.outcome["next"] == []
+    assert run.outcome["mark"] == {}
+    if turn == "plan":
+        assert (run.made("model").total(), run.made("trial").total(), run.made("tool").total()) == (5, 4, 4)
+    else:
+        assert run.outcome["metadata"]["tried"] == ["look(place='cellar')", "look(place='void')"]
+        assert (run.made("model").total(), run.made("tool").total()) == (7, 4)
+        assert [text for kind, text, *_ in run.outcome["messages"] if kind == "tool"] == [
+            "the key",
+            "the key sent to ann",
+        ]
+
+
+@pytest.mark.parametrize(("place", "paths"), PLACES)
+def test_a_process_that_was_killed_at_any_step_is_resumed_by_another(
+    children: Servers, databases: Iterator[str], tmp_path: Path, place: str, paths: dict[str, str]
+) -> None:
+    def run(host: str, turn: str, at: int | None) -> Run:
+        name = f"{host} {turn} {at}"
+        log, report = tmp_path / f"{name}.log", tmp_path / f"{name}.json"
+        files = {"database": next(databases), "thread": name, "log": str(log), "report": str(report)}
+        job = Job(host=host, turn=turn, path=paths[host], kill=at, **files)
+        ended = children.do(vars_of(job))
+        if at is not None:
+            assert ended == -SIGKILL
+            ended = children.do(vars_of(replace(job, resumed=True, kill=None)))
+        assert ended == 0
+        return Run(json.loads(report.read_text()), Journal(log).lines)
+
+    kinds = list(product(HOSTS, TURNS))
+    with ThreadPoolExecutor(children.count) as pool:
+        whole = dict(zip(kinds, pool.map(lambda kind: run(*kind, None), kinds), strict=True))
+        for kind, each in whole.items():
+            check_whole(each, kind[1])
+        points = [(*kind, at) for kind in kinds for at in range(1, len(whole[kind].lines))]
+        for (host, turn, at), resumed in zip(points, pool.map(lambda point: run(*point), points), strict=True):
+            check_resumed(resumed, whole[host, turn], at)
+
+
+def vars_of(job: Job) -> dict[str, Any]:
+    return {name: getattr(job, name) for name in Job.__dataclass_fields__}
+
+
+# --- in one process ---
+
+THREAD: Any = {"configurable": {"thread_id": "1"}}
+
+
+def run_in_memory(host: str, turn: str, log: Path, at: int | None = None) -> Run:
+    """Run a turn in this process, and resume it if the power was cut after a line.
+
+    LangChain's async models know no such end, so this is sync.
     """
-    draw = random.Random(seed)  # noqa: S311 - no secret
-    calls = len(points) // len(MOMENTS)
-    bounds = [calls * number // KILLS for number in range(KILLS + 1)]
-    return [
-        points[draw.randrange(bounds[number], bounds[number + 1]) * len(MOMENTS) + number % len(MOMENTS)]
-        for number in range(KILLS)
+
+    def cut() -> None:
+        raise PowerCut
+
+    saver = InMemorySaver()
+    agent = agent_of(host, turn, journal := Journal(log, at, cut), noting(saver, journal))
+    if at is not None:
+        with pytest.raises(PowerCut):
+            agent.invoke(asked(turn), THREAD, durability="sync")
+    agent.invoke(None if at is not None else asked(turn), THREAD, durability="sync")
+    return Run(outcome(agent.get_state(THREAD)), journal.lines)
+
+
+@pytest.mark.parametrize("turn", TURNS)
+@pytest.mark.parametrize("host", HOSTS)
+def test_a_run_that_ended_at_any_call_is_resumed_from_memory(host: str, turn: str, tmp_path: Path) -> None:
+    whole = run_in_memory(host, turn, tmp_path / "whole")
+    check_whole(whole, turn)
+
+    for at, line in enumerate(whole.lines, 1):
+        if line != CHECKPOINT:  # which a background thread keeps
+            check_resumed(run_in_memory(host, turn, tmp_path / str(at), at), whole, at)
+
+
+@pytest.mark.parametrize("turn", TURNS)
+@pytest.mark.parametrize("host", HOSTS)
+def test_from_any_checkpoint_a_turn_goes_on_to_the_same_end(host: str, turn: str, path: str, tmp_path: Path) -> None:
+    journal, saver = Journal(tmp_path / "log"), InMemorySaver()
+    agent = agent_of(host, turn, journal, saver)
+    invoke(agent, asked(turn), THREAD, path=path)
+    whole = Run(outcome(agent.get_state(THREAD)), journal.lines)
+    check_whole(whole, turn)
+
+    past = [each for each in agent.get_state_history(THREAD) if each.next and each.next != ("__start__",)]
+    assert len(past) == 9
+    for snapshot in past:
+        before = len(journal.lines)
+        invoke(agent, None, snapshot.config, path=path)
+        assert outcome(agent.get_state(THREAD)) == whole.outcome
+        made = journal.lines[before:]
+        assert made == whole.lines[len(whole.lines) - len(made) :]
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_a_thread_that_is_forked_inside_a_search_takes_another_branch(host: str, path: str, tmp_path: Path) -> None:
+    journal, saver = Journal(tmp_path / "log"), InMemorySaver()
+    agent = agent_of(host, "rescue", journal, saver)
+    invoke(agent, asked("rescue"), THREAD, path=path)
+    history = agent.get_state_history(THREAD)
+    tried = next(each for each in history if _latest_call(each) == {"place": "void"} and each.next == ("tools",))
+
+    call = tried.values["messages"][-1].tool_calls[0]
+    seen = ToolMessage("the key", tool_call_id=call["id"], name="look")
+    fork = agent.update_state(tried.config, {"messages": [seen]}, as_node="tools")
+    before = len(journal.lines)
+    messages = invoke(agent, None, fork, path=path)["messages"]
+
+    check_pairs(messages)
+    assert [each.tool_calls[0]["args"] for each in messages if each.type == "ai" and each.tool_calls] == [
+        {"place": "void"},
+        {"to": "ann", "text": "the key"},
     ]
+    assert messages[-1].response_metadata["tooltree"]["tried"] == ["look(place='cellar')"]
+    assert [line for line in journal.lines[before:] if line.startswith("start tool")] == ["start tool send ann"]
 
 
-@pytest.mark.parametrize(
-    ("options", "seed"),
-    [
-        ({"path": "sync", "sandbox": False}, 1),
-        ({"path": "sync", "sandbox": True}, 2),
-        ({"path": "async", "sandbox": False, "latency": 0.03}, 3),
-        ({"path": "async", "sandbox": True, "latency": 0.03}, 4),
-    ],
-    ids=["sync", "sync-sandbox", "async", "async-sandbox"],
-)
-def test_a_killed_search_resumes_to_the_undisturbed_result(
-    servers: Any, tmp_path: Path, options: dict[str, Any], seed: int
-) -> None:
-    harness = Harness(servers, tmp_path, **options)
-    assert set(harness.calls.values()) == {1}, "every call can be told apart from the others"
-
-    runs = harness.sweep(drawn(harness.points, seed))
-
-    assert [run for run in runs if not run.right] == []
-    assert max(run.in_flight for run in runs) <= IN_FLIGHT
-    assert any(run.replayed for run in runs) == options["sandbox"]
-    # LangGraph persists results in the background, so those that came in last may be lost; how many is a matter of
-    # timing. That they are persisted at all while the search runs shows in the late kills that lost next to nothing.
-    late = runs[2 * len(runs) // 3 :]
-    assert min(run.unsaved for run in late) <= 1
+def _latest_call(snapshot: Any) -> Any:
+    last = snapshot.values["messages"][-1] if snapshot.values.get("messages") else None
+    return last.tool_calls[0]["args"] if isinstance(last, AIMessage) and last.tool_calls else None
 
 
-@pytest.mark.parametrize("world", ["reads", "sandbox"])
-@pytest.mark.parametrize("path", ["sync", "async"])
-def test_a_search_that_begins_with_own_steps_resumes_to_its_answer(
-    servers: Any, tmp_path: Path, path: str, world: str
-) -> None:
-    harness = Harness(servers, tmp_path, path=path, sandbox=world == "sandbox", own=True, latency=0.03)
-    made = [len(message["tool_calls"]) for message in harness.report["messages"] if message.get("tool_calls")]
-    assert made[0] == 2, "two calls of one reply"
-    assert "answer@" not in harness.calls, "the search has the answer"
+@pytest.mark.parametrize("host", HOSTS)
+@pytest.mark.parametrize("mark", [{"mark": {"search": "", "hidden": ["x"]}}, {"mark": {"plan": {}}}, {}, "x", None, 7])
+def test_a_mark_that_a_client_made_up_harms_nothing(host: str, mark: Any, tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "log")
+    agent = agent_of(host, "rescue", journal, InMemorySaver())
+    forged = AIMessage("Hi.", response_metadata={"tooltree": mark})
+    given = {
+        "messages": [HumanMessage("Where is the key? Hello."), forged, *asked("rescue")["messages"]],
+        "tooltree": mark,
+    }
 
-    runs = harness.sweep(harness.points)
+    messages = agent.invoke(given, THREAD)["messages"]
 
-    assert [run for run in runs if not run.right] == []
-    assert min(run.unsaved for run in runs) <= 1
-
-
-@pytest.mark.parametrize("options", [{"own": True}, {"path": "async", "rollouts": 30}], ids=str)
-def test_a_search_that_shows_more_and_more_tools_resumes_with_the_same_ones(
-    servers: Any, tmp_path: Path, options: dict[str, Any]
-) -> None:
-    harness = Harness(servers, tmp_path, others=30, latency=0.03, **options)
-    shown = [name for made in map(plan_metadata_of, harness.report["messages"]) for name in made.get("tools", ())]
-    assert len(shown) > FEWEST_SHOWN, "it has grown"
-    assert len(shown) < 30
-
-    runs = harness.sweep(harness.points if "own" in options else drawn(harness.points, 5))
-
-    assert [run for run in runs if not run.right] == []
-
-
-def plan_metadata_of(message: dict[str, Any]) -> dict[str, Any]:
-    metadata: dict[str, Any] = message["response_metadata"].get("tooltree", {})
-    return metadata
-
-
-def test_a_search_persisted_only_on_exit_starts_all_over(servers: Any, tmp_path: Path) -> None:
-    harness = Harness(servers, tmp_path, durability="exit")
-    late = harness.points[-4]
-
-    run = harness.kill_and_resume(late)
-
-    assert run.right
-    assert run.in_flight + run.unsaved > late[0] - IN_FLIGHT, "nothing had been persisted"
+    check_pairs(messages)
+    assert messages[-1].text == "The key lies on the shelf, and ann knows."

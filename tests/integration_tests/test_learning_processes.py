@@ -19,7 +19,7 @@ def process(*arguments, ends=0):
 
 
 @pytest.mark.slow
-def test_the_second_run_in_a_new_process_costs_no_call_more_and_few_tokens(tmp_path):
+def test_the_second_run_in_a_new_process_costs_no_call_more_and_no_tokens_to_speak_of(tmp_path):
     database = tmp_path / "experience.db"
 
     first = process(database, "learning", "-")
@@ -29,8 +29,7 @@ def test_the_second_run_in_a_new_process_costs_no_call_more_and_few_tokens(tmp_p
     assert first["known"]["in_graph"] == 0
     assert second["known"]["in_graph"] == 1
     assert second["calls"] <= plain["calls"]
-    assert second["tokens"] <= 1.3 * plain["tokens"]
-    assert second["tokens"] > first["tokens"]
+    assert second["tokens"] <= 1.06 * plain["tokens"], "nothing is told without need"
     assert second["answer"].startswith("It hangs on the shelf.")
 
 

@@ -1,31 +1,35 @@
-"""Fifty runs of one compiled graph at once: each keeps its state, its context, its store entries and its forks."""
+"""Fifty runs of one agent at once: each keeps its search, its tokens, its context, its store entry and its forks."""
 
 import asyncio
-import re
-from collections.abc import Sequence
+import json
+import operator
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Annotated, Any
-from uuid import UUID
+from typing import Annotated, Any, TypedDict
 
 import pytest
 from conversations import check_conversation, outline
 from langchain.agents import AgentState, create_agent
-from langchain_core.callbacks import BaseCallbackHandler
-from langchain_core.messages import ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.runnables import RunnableConfig, RunnableLambda
 from langchain_core.tools import BaseTool, StructuredTool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, StateGraph
 from langgraph.prebuilt import InjectedState, ToolNode, ToolRuntime, tools_condition
 from langgraph.store.memory import InMemoryStore
-from travel import BOOKING, EFFECTS, PRICE, Agency, asking, travel_model
+from langgraph.types import Send
 
-from langchain_tooltree import JudgeRequest, ObjectSandbox, SearchConfig, ToolTreeMiddleware, ToolTreeNode
+from langchain_tooltree import ObjectSandbox, ToolTreeMiddleware, ToolTreeNode
+from langchain_tooltree.testing import ScriptedChatModel
 
 RUNS = 50
 
 HANGS_AFTER = 60
 """Seconds after which runs that take a few count as hanging."""
+
+OTHERS = "Offer other tool calls"
 
 
 class DeskState(AgentState[Any]):
@@ -41,56 +45,70 @@ class Customer:
     name: str
 
 
-class ActiveRuns(BaseCallbackHandler):
-    """Counts runs while they last."""
+def number_of(messages: Sequence[BaseMessage]) -> str:
+    """The number of the run that a conversation belongs to."""
+    return messages[0].text.partition("#")[2]
 
-    def __init__(self) -> None:
-        self.most = 0
-        self._active: set[UUID] = set()
 
-    def on_chain_start(self, *_: Any, run_id: UUID, parent_run_id: UUID | None = None, **__: Any) -> None:
-        if parent_run_id is None:
-            self._active.add(run_id)
-            self.most = max(self.most, len(self._active))
+class Clerk(ScriptedChatModel):
+    """Looks in the cellar, is in doubt, looks elsewhere, and sends what it has seen; streams slowly enough to mix."""
 
-    def on_chain_end(self, *_: Any, run_id: UUID, **__: Any) -> None:
-        self._active.discard(run_id)
+    def _respond(self, messages: list[BaseMessage], _: Sequence[Mapping[str, Any]]) -> Any:
+        talk = [message for message in messages if message.type != "system"]
+        seen = {each.name: each.text for each in talk if isinstance(each, ToolMessage)}
+        if OTHERS in talk[-1].text:
+            return self._calling("look", *({"place": place} for place in ("void", "shelf")))
+        if "send" in seen:
+            return f'{{"missing": "nothing"}}\nRun {number_of(talk)} is done, and it says {seen["send"]}'
+        if "key" in seen.get("look", ""):
+            return self._calling("send", {"text": seen["look"]})
+        if not seen:
+            return self._calling("look", {"place": "cellar"})
+        return f"{json.dumps({'missing': 'where the key is, to send it'})}\nRun {number_of(talk)} is in doubt."
+
+    @staticmethod
+    def _calling(name: str, *given: dict[str, str]) -> AIMessage:
+        calls = [{"name": name, "args": args, "id": f"{name} {at}{args}"} for at, args in enumerate(given)]
+        return AIMessage("", tool_calls=calls)
+
+    def _stream(self, *args: Any, **kwargs: Any) -> Iterator[Any]:
+        for chunk in super()._stream(*args, **kwargs):
+            time.sleep(0.001)
+            yield chunk
+
+    async def _astream(self, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+        async for chunk in super()._astream(*args, **kwargs):
+            await asyncio.sleep(0.001)
+            yield chunk
 
 
 def desk_tools() -> list[BaseTool]:
-    """The agency's tools, two of which tell what was injected into them."""
+    """Tools that tell what was injected into them."""
 
-    def read_price(
-        flight: str, runtime: ToolRuntime[Customer, Any], state: Annotated[dict[str, Any], InjectedState]
-    ) -> str:
-        """Read the price of a flight."""
-        return f"{flight} costs 90 for {_seen(runtime, state)}"
+    def look(place: str, runtime: ToolRuntime[Customer, Any], state: Annotated[dict[str, Any], InjectedState]) -> str:
+        """Look what is in a place."""
+        return f"a key for {_seen(runtime, state)}" if place == "shelf" else ""
 
-    def book(flight: str, runtime: ToolRuntime[Customer, Any], state: Annotated[dict[str, Any], InjectedState]) -> str:
-        """Book a flight."""
-        return f"{flight} is booked for {_seen(runtime, state)}"
+    def send(text: str, runtime: ToolRuntime[Customer, Any], state: Annotated[dict[str, Any], InjectedState]) -> str:
+        """Send a text."""
+        return f"{text}, sent for {_seen(runtime, state)}"
 
-    own = {tool.name: tool for tool in map(StructuredTool.from_function, (read_price, book))}
-    return [own.get(tool.name, tool) for tool in Agency(latency=0.001).tools]
+    return [StructuredTool.from_function(each) for each in (look, send)]
 
 
 def _seen(runtime: ToolRuntime[Customer, Any], state: dict[str, Any]) -> str:
     """The number of the run, as each injected thing has it."""
     assert runtime.store is not None
-    kept = runtime.store.get(("customers",), runtime.context.name)
+    entry = runtime.store.get(("customers",), runtime.context.name)
     return " ".join(
         (
             state["customer"],
-            _number(runtime.state["messages"][0].text),
+            number_of(runtime.state["messages"]),
             runtime.context.name,
-            kept.value["name"] if kept else "nobody",
+            entry.value["name"] if entry else "nobody",
             runtime.config["configurable"]["thread_id"],
         )
     )
-
-
-def _number(request: str) -> str:
-    return request.partition("#")[2]
 
 
 def desk_agent(host: str) -> Any:
@@ -99,13 +117,13 @@ def desk_agent(host: str) -> Any:
     for number in range(RUNS):
         store.put(("customers",), str(number), {"name": str(number)})
     kept: dict[str, Any] = {"checkpointer": InMemorySaver(), "store": store}
+    effects: Any = {"look": "read"}
     if host == "middleware":
-        middleware = [ToolTreeMiddleware(effects=EFFECTS)]
-        return create_agent(
-            travel_model(), desk_tools(), middleware=middleware, state_schema=DeskState, context_schema=Customer, **kept
-        )
+        planner = ToolTreeMiddleware(effects=effects)
+        schemas: Any = {"state_schema": DeskState, "context_schema": Customer}
+        return create_agent(Clerk(), desk_tools(), middleware=[planner], **schemas, **kept)
     graph = StateGraph(DeskState, context_schema=Customer)
-    graph.add_node("model", ToolTreeNode(travel_model(), desk_tools(), effects=EFFECTS))
+    graph.add_node("model", ToolTreeNode(Clerk(), desk_tools(), effects=effects))
     graph.add_node("tools", ToolNode(desk_tools()))
     graph.add_edge(START, "model")
     graph.add_conditional_edges("model", tools_condition)
@@ -113,25 +131,26 @@ def desk_agent(host: str) -> Any:
     return graph.compile(**kept)
 
 
-def request(number: int) -> str:
-    return f"{(PRICE, BOOKING)[number % 2]} #{number}"
+def run_of(number: int) -> dict[str, Any]:
+    """What a run is given."""
+    return {
+        "input": {"messages": [HumanMessage(f"Where is the key? Send it. #{number}")], "customer": str(number)},
+        "config": {"configurable": {"thread_id": str(number)}},
+        "context": Customer(str(number)),
+    }
 
 
-def run_of(number: int) -> tuple[Any, Any]:
-    """Input and configuration of a run."""
-    return {**asking(request(number)), "customer": str(number)}, {"configurable": {"thread_id": str(number)}}
-
-
-def check_own(number: int, messages: Sequence[Any]) -> None:
-    """Fail unless a conversation is about its own request, and all that was injected into its tools is its own."""
-    check_conversation(messages)
-    assert messages[0].text == request(number)
+def check_own(number: int, chunks: Sequence[tuple[str, Any]]) -> None:
+    """Fail unless a run is about its own request, tells its own answer alone, and was injected its own things."""
+    messages = next(chunk["messages"] for mode, chunk in reversed(chunks) if mode == "values")
+    words = outline(check_conversation(messages))
+    assert words == ["human", "call look", "result look", "call send", "result send", "answer"]
     own = " ".join([str(number)] * 5)
-    told = [message.text for message in messages if isinstance(message, ToolMessage) and " for " in message.text]
-    told = [text for text in told if text.startswith("OS-1 ") and "90, " not in text]
-    expected = [f"OS-1 costs 90 for {own}", f"OS-1 is booked for {own}"][: 1 + number % 2]
-    assert told == expected
-    assert messages[-1].text == f"All is done for you and it says {expected[-1]}"
+    answer = f"Run {number} is done, and it says a key for {own}, sent for {own}"
+    assert messages[-1].text == answer
+    assert messages[-1].response_metadata["tooltree"]["tried"] == ["look(place='cellar')", "look(place='void')"]
+    tokens = [chunk[0] for mode, chunk in chunks if mode == "messages"]
+    assert "".join(token.text for token in tokens if token.type == "AIMessageChunk") == answer
 
 
 @pytest.fixture(params=["node", "middleware"])
@@ -139,47 +158,60 @@ def host(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+BOTH: Any = ["messages", "values"]
+
+
 def test_fifty_runs_on_threads_keep_to_themselves(host: str) -> None:
     agent = desk_agent(host)
 
-    def run(number: int) -> Any:
-        return agent.invoke(*run_of(number), context=Customer(str(number)))["messages"]
-
     with ThreadPoolExecutor(RUNS) as pool:
-        conversations = list(pool.map(run, range(RUNS), timeout=HANGS_AFTER))
-
-    for number, messages in enumerate(conversations):
-        check_own(number, messages)
+        runs = pool.map(lambda number: list(agent.stream(**run_of(number), stream_mode=BOTH)), range(RUNS))
+        for number, chunks in enumerate(runs):
+            check_own(number, chunks)
 
 
 async def test_fifty_runs_on_one_loop_keep_to_themselves(host: str) -> None:
     agent = desk_agent(host)
 
-    runs = [agent.ainvoke(*run_of(number), context=Customer(str(number))) for number in range(RUNS)]
-    outputs = await asyncio.wait_for(asyncio.gather(*runs), HANGS_AFTER)
+    async def run(number: int) -> list[Any]:
+        return [chunk async for chunk in agent.astream(**run_of(number), stream_mode=BOTH)]
 
-    for number, output in enumerate(outputs):
-        check_own(number, output["messages"])
+    runs = await asyncio.wait_for(asyncio.gather(*map(run, range(RUNS))), HANGS_AFTER)
+    for number, chunks in enumerate(runs):
+        check_own(number, chunks)
 
 
-@pytest.mark.parametrize("limit", [1, 2, 8])
-def test_batches_are_planned_within_their_limit(path: str, limit: int) -> None:
-    active = ActiveRuns()
-    given, configs = zip(*map(run_of, range(limit + 4)), strict=True)
-    agent = desk_agent("node")
-    configs = [{**config, "max_concurrency": limit, "callbacks": [active]} for config in configs]
-    same = Customer("0")
+class Fan(TypedDict):
+    requests: list[str]
+    steps: Annotated[list[list[BaseMessage]], operator.add]
 
-    if path == "async":
-        outputs = asyncio.run(asyncio.wait_for(agent.abatch(list(given), configs, context=same), HANGS_AFTER))
-    else:
-        outputs = agent.batch(list(given), configs, context=same)
 
-    assert active.most == limit
-    for number, output in enumerate(outputs):
-        messages = check_conversation(output["messages"])
-        assert messages[0].text == request(number)
-        assert outline(messages)[-2] == ("result book" if number % 2 else "result read_price")
+@pytest.mark.parametrize("limit", [{}, {"max_concurrency": 2}], ids=["unlimited", "two-at-once"])
+@pytest.mark.parametrize("checkpointer", [None, InMemorySaver], ids=["without-checkpointer", "with-checkpointer"])
+def test_eight_planners_in_one_step_do_not_starve_each_other(path: str, limit: Any, checkpointer: Any) -> None:
+    planner = ToolTreeNode(Clerk(), desk_tools(), effects={"look": "read"})
+
+    def plan(state: Any, config: RunnableConfig) -> dict[str, Any]:
+        return {"steps": [[*state["messages"], *planner.invoke(state, config)["messages"]]]}
+
+    async def aplan(state: Any, config: RunnableConfig) -> dict[str, Any]:
+        return {"steps": [[*state["messages"], *(await planner.ainvoke(state, config))["messages"]]]}
+
+    graph = StateGraph(Fan)
+    graph.add_node("plan", RunnableLambda(plan, aplan))
+    graph.add_conditional_edges(
+        START, lambda state: [Send("plan", {"messages": [HumanMessage(each)]}) for each in state["requests"]], ["plan"]
+    )
+    requests = [f"Where is the key? #{number}" for number in range(8)]
+    given: Any = {"requests": requests, "steps": []}
+    config: Any = {"configurable": {"thread_id": "1"}, **limit}
+    fan = graph.compile(checkpointer=checkpointer and checkpointer())
+
+    ended = asyncio.run(fan.ainvoke(given, config)) if path == "async" else fan.invoke(given, config)
+
+    assert [messages[0].text for messages in ended["steps"]] == requests
+    for messages in ended["steps"]:
+        check_conversation(messages, pending="look")
 
 
 class Basket(list[str]):
@@ -187,33 +219,29 @@ class Basket(list[str]):
 
 
 def basket_tools(basket: Basket) -> list[BaseTool]:
-    def book(flight: str, state: Annotated[dict[str, Any], InjectedState]) -> str:
-        """Book a flight."""
-        basket.append(_number(state["messages"][0].text))
-        return f"{flight} is in the basket of {' '.join(basket)}"
+    def look(place: str, state: Annotated[dict[str, Any], InjectedState]) -> str:
+        """Put what is in a place into the basket."""
+        basket.append(f"{place} of {number_of(state['messages'])}")
+        return f"a key, and {' '.join(basket)}" if place != "void" else ""
 
-    return [StructuredTool.from_function(book)]
+    def send(text: str) -> str:
+        """Send the basket."""
+        return text
+
+    return [StructuredTool.from_function(look), StructuredTool.from_function(send)]
 
 
 async def test_forks_of_one_sandbox_hold_what_their_own_run_did() -> None:
-    told: list[tuple[str, str]] = []
-
-    def judge(question: JudgeRequest) -> Any:
-        if question.stage == "pre":
-            return [0.1 if call.tool in {"find_hotels", "check_weather"} else 0.9 for call in question.calls]
-        if question.calls[0].tool == "book":
-            told.append((_number(question.query), re.sub(".* of ", "", question.observation or "")))
-        return 0.9, 0.9 if question.calls[0].tool == "book" else 0.1
-
     real = Basket()
     sandbox = ObjectSandbox(real, basket_tools)
-    tools = [*(tool for tool in Agency().tools if tool.name != "book"), *sandbox.tools]
-    config = SearchConfig(max_rollouts=6, value_threshold=1.0)
-    node = ToolTreeNode(travel_model(), tools, judge=judge, effects=EFFECTS, sandbox=sandbox, config=config)
+    node = ToolTreeNode(Clerk(), sandbox.tools, sandbox=sandbox)
 
-    runs = [node.ainvoke(asking(f"{BOOKING} #{number}")) for number in range(RUNS)]
-    await asyncio.wait_for(asyncio.gather(*runs), HANGS_AFTER)
+    runs = [node.ainvoke({"messages": [HumanMessage(f"Send the key. #{number}")]}) for number in range(RUNS)]
+    plans = await asyncio.wait_for(asyncio.gather(*runs), HANGS_AFTER)
 
-    assert {own for own, _ in told} == {str(number) for number in range(RUNS)}
-    assert all(set(held.split()) == {own} for own, held in told)
+    for number, plan in enumerate(plans):
+        mark = json.dumps(plan["messages"][-1].response_metadata)
+        assert f"cellar of {number}" in mark
+        assert f"Run {number} is done" in mark
+        assert mark.count("cellar of ") == mark.count(f"cellar of {number}")
     assert real == []

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from conversations import check_conversation, outline
-from langchain_core.messages import HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import BaseTool
 from langchain_mcp_adapters.client import MultiServerMCPClient
 from langchain_mcp_adapters.tools import load_mcp_tools
@@ -19,8 +19,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 
 from langchain_tooltree import SearchConfig, SearchResult, ToolTreeNode, asearch, mcp_effects, search
-from langchain_tooltree.testing import Made, OfflineChatModel, Question
-from tests.internals.tooltree import comparable
+from langchain_tooltree.testing import Made, OfflineChatModel, Question, ScriptedChatModel
 
 SERVER = Path(__file__).with_name("mcp_server.py")
 DOOR = Path(__file__).with_name("mcp_door.py")
@@ -153,7 +152,7 @@ def test_reads_run_while_searching_and_a_write_waits(find: Any, servers: Servers
         "call read_letter",
         "result read_letter",
     ]
-    assert comparable(results_in(result)[1].content) == [{"type": "text", "text": "The key is under the mat."}]
+    assert results_in(result)[1].text == "The key is under the mat."
     assert servers.journal() == ["list_letters", "read_letter ada.txt"]
 
 
@@ -189,16 +188,6 @@ def test_a_picture_comes_back_as_a_picture_and_judges_are_told_of_one(find: Any)
     assert result.cost.tool_calls == 2
 
 
-def test_a_tool_that_takes_forever_is_given_up(find: Any, servers: Servers) -> None:
-    patient = SearchConfig(tool_timeout=3.0)  # each call starts a server first, which may take a while
-    result = find(CELLAR, READ, config=patient)
-
-    first, _ = results_in(result)
-    assert (result.steps[0].observation.kind, first.status) == ("timeout", "error")
-    assert result.steps[0].observation.transient
-    assert servers.journal() == ["search_cellar", "read_letter ada.txt"]
-
-
 def test_sync_and_async_searches_bring_back_the_same(loaded: list[BaseTool]) -> None:
     given: Any = {"model": errand_model(LIST, SEAL, DESCRIBE), "effects": mcp_effects(loaded, server=TRUSTED)}
 
@@ -208,32 +197,45 @@ def test_sync_and_async_searches_bring_back_the_same(loaded: list[BaseTool]) -> 
     assert one.to_dict() == other.to_dict()
 
 
-def test_the_node_plans_with_them_on_both_paths(path: str, loaded: list[BaseTool], servers: Servers) -> None:
-    effects = mcp_effects(loaded, server=TRUSTED)
-    node = ToolTreeNode(errand_model(LIST, READ, BURN), loaded, effects=effects)
-    state = {"messages": [HumanMessage("Burn Ada's letter.")]}
-
-    update = node.invoke(state) if path == "sync" else asyncio.run(node.ainvoke(state))
-
-    check_conversation(update["messages"], pending="burn_letter")
-    assert servers.journal() == ["list_letters", "read_letter ada.txt"]
-
-
-def test_in_a_graph_a_write_reaches_the_server_once(loaded: list[BaseTool], servers: Servers) -> None:
-    effects = mcp_effects(loaded, server=TRUSTED)
+def graph_of(model: Any, tools: list[BaseTool]) -> Any:
     graph = StateGraph(MessagesState)
-    graph.add_node("model", ToolTreeNode(errand_model(LIST, READ, BURN), loaded, effects=effects))
-    graph.add_node("tools", ToolNode(loaded))
+    graph.add_node("model", ToolTreeNode(model, tools, effects=mcp_effects(tools, server=TRUSTED)))
+    graph.add_node("tools", ToolNode(tools))
     graph.add_edge(START, "model")
     graph.add_conditional_edges("model", tools_condition)
     graph.add_edge("tools", "model")
+    return graph.compile()
+
+
+def test_in_a_graph_a_write_reaches_the_server_once(loaded: list[BaseTool], servers: Servers) -> None:
     given: Any = {"messages": [HumanMessage("Burn Ada's letter.")]}
 
-    messages = asyncio.run(graph.compile().ainvoke(given))["messages"]
+    messages = asyncio.run(graph_of(errand_model(LIST, READ, BURN), loaded).ainvoke(given))["messages"]
 
     assert messages[-1].text == "It says ada.txt is burnt"
     assert outline(check_conversation(messages))[-3:] == ["call burn_letter", "result burn_letter", "answer"]
     assert servers.journal() == ["list_letters", "read_letter ada.txt", "burn_letter ada.txt"]
+
+
+@pytest.mark.parametrize("where", ["search", "graph"])
+async def test_a_search_tries_what_the_server_hints_to_be_a_read(
+    loaded: list[BaseTool], servers: Servers, where: str
+) -> None:
+    doubt = '{"missing": "what the letter of Ada says"}\nI do not know.'
+    offered = [{"name": name, "args": dict(given), "id": name} for name, given in (BURN, STAMP, READ)]
+    model = ScriptedChatModel(
+        replies=[doubt] * 3 + [AIMessage("", tool_calls=offered), '{"missing": "nothing"}\nThe key is under the mat.']
+    )
+
+    if where == "graph":
+        ended = await graph_of(model, loaded).ainvoke({"messages": [HumanMessage("What does Ada say?")]})
+        answer = ended["messages"][-1]
+    else:
+        effects = mcp_effects(loaded, server=TRUSTED)
+        answer = (await asearch("What does Ada say?", loaded, model=model, effects=effects)).answer
+
+    assert answer.text == "The key is under the mat."
+    assert servers.journal() == ["read_letter ada.txt"]
 
 
 async def test_tools_of_one_open_session_can_be_searched_with(servers: Servers) -> None:

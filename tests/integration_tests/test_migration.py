@@ -29,7 +29,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from langchain_tooltree import create_tooltree_agent
-from tests.internals.tooltree import plan_metadata
 
 Factory = Callable[..., CompiledStateGraph[Any, Any, Any, Any]]
 
@@ -143,10 +142,8 @@ def streaming_of_updates(factory: Factory, path: str) -> Any:
 
 
 def streaming_of_tokens(factory: Factory, path: str) -> Any:
-    # What is streamed for the answer is the same; an answer that a search has found comes in one piece.
     chunks = stream(factory(Worker(), [get_weather]), asking(WEATHER), path=path, stream_mode="messages")
-    answered = [(message.text, told["langgraph_node"]) for message, told in chunks if message.type != "tool"]
-    return "".join(text for text, _ in answered), {node for text, node in answered if text}
+    return [(message.text, told["langgraph_node"]) for message, told in chunks if message.text]
 
 
 def a_model_for_each_request(factory: Factory, path: str) -> Any:
@@ -302,13 +299,6 @@ def test_an_agent_does_with_a_planner_what_it_did_without(
     path: str, example: Callable[[Factory, str], Any], factory: Factory
 ) -> None:
     assert shape(example(factory, path)) == shape(example(create_agent, path))
-
-
-def test_the_calls_of_these_examples_are_planned(path: str) -> None:
-    state = several_calls_in_a_row(planning, path)
-
-    called = [message for message in state["messages"] if isinstance(message, AIMessage) and message.tool_calls]
-    assert [plan_metadata(message)["node"] for message in called] == [1, 2]
 
 
 ARGUMENTS: dict[str, Any] = {

@@ -11,7 +11,6 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from agents import planning_agent
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables import RunnableLambda
@@ -36,12 +35,11 @@ from recorded_agents import (
     office,
     run,
 )
-from travel import PRICE, Agency
+from rescued import Journal, agent_of, asked
 
 from langchain_tooltree import (
     ExperienceStore,
     ModelVerdict,
-    SearchConfig,
     Trajectory,
     TrajectoryRecorder,
     Verdict,
@@ -49,7 +47,6 @@ from langchain_tooltree import (
     load_thread,
 )
 from langchain_tooltree.testing import ScriptedChatModel
-from tests.internals.tooltree import MANY_QUESTIONS
 
 LOGGER = "langchain_tooltree.experience.recorder"
 REQUEST: Any = {"messages": [("user", "Look around.")]}
@@ -193,29 +190,21 @@ async def test_an_agent_that_is_called_with_a_thread_of_its_own_is_recorded_unde
     assert [each.id for each in experience.trajectories()] == ["elsewhere", "here"]
 
 
-def test_what_runs_inside_a_search_is_no_part_of_the_conversation(experience: ExperienceStore, agency: Agency) -> None:
-    helper = create_agent(ScriptedChatModel(replies=["On my way."] * 99), [look])
-    find, *others = agency.tools
+@pytest.mark.parametrize("host", ["agent", "node"])
+def test_what_a_search_has_tried_and_removed_is_no_part_of_the_record(
+    experience: ExperienceStore, path: str, tmp_path: Path, host: str
+) -> None:
+    agent = agent_of(host, "rescue", Journal(tmp_path / "log"), InMemorySaver())
+    config = thread("one", TrajectoryRecorder(experience, verdict=lambda _: True))
 
-    def find_flights(city: str) -> str:
-        """Find flights to a city."""
-        helper.invoke({"messages": [("user", f"Go to {city}")]})
-        return str(find.invoke({"city": city}))
+    messages = _invoke(agent, asked("rescue"), config, path)["messages"]
 
-    tools = [StructuredTool.from_function(find_flights), *others]
-    thorough = {"config": SearchConfig(selection="smoothed", **MANY_QUESTIONS)}
-    agent = planning_agent(agency, tools=tools, planner=thorough, checkpointer=InMemorySaver())
-    config = thread("one", TrajectoryRecorder(experience))
-
-    state = agent.invoke({"messages": [("user", PRICE)]}, config)
-
-    assert agency.calls["find_hotels Oslo"] + agency.calls["check_weather Oslo"]  # it did search
     recorded = experience.get("one")
-    assert said_in(recorded) == load_thread(agent, config)
-    assert recorded.to_messages() == state["messages"]
-    assert [step.tool for step in recorded.steps] == ["find_flights", "read_price"]
+    assert said_in(recorded.judged(None)) == load_thread(agent, config)
+    assert recorded.to_messages() == messages
+    assert [step.tool for step in recorded.steps] == ["look", "send"]
     assert recorded.branches == ()
-    assert offered_in(recorded) == sorted(tool.name for tool in agency.tools)  # nothing of the helper's
+    assert offered_in(recorded) == ["look", "send"]
 
 
 def test_tools_of_an_agent_and_its_sub_agents_are_recorded(experience: ExperienceStore, path: str) -> None:

@@ -1,12 +1,11 @@
 """An agent with the whole toolbox solves ten small tasks: results go into the next call, errors help."""
 
 import asyncio
-import json
 
 import pytest
 from langchain_core.messages import ToolMessage
 
-from langchain_tooltree import SearchConfig, ToolLibrary, create_tooltree_agent, search, search_result
+from langchain_tooltree import SearchConfig, ToolLibrary, create_tooltree_agent, search
 from langchain_tooltree.testing import OfflineChatModel, ScriptedChatModel
 from langchain_tooltree.toolbox import toolbox
 from tests.internals.toolbox import serving
@@ -18,9 +17,9 @@ TASKS = {
         "36864",
     ),
     "I have 20 coins, of 2 and 5 euros, 61 euros in all. How many of 5?": (
-        [("solve_equations", {"equations": ["x + y = 20 and 2x + 5y = 61"]})],  # fails: two equations in one
+        [("solve_equations", {"equations": ["x + y = 20 and 2*x + 5*y = 61"]})],  # fails: two equations in one
         "y = 7",
-        [("solve_equations", {"equations": ["x + y = 20", "2x + 5y = 61"]})],
+        [("solve_equations", {"equations": ["x + y = 20", "2*x + 5*y = 61"]})],
     ),
     "The marathon is 26.2 miles. How long does it take at 12 km/h, in hours?": (
         [
@@ -44,16 +43,16 @@ TASKS = {
         "South",
         [("query_tables", lambda said: {"sql": BEST, "files": [said.split(":")[0]]})],
     ),
-    "Which dates stand in the minutes?": (
+    "When is the next meeting?": (
         [
-            ("read_document", {"file": "minutes.html"}),
-            ("find_pattern", lambda said: {"pattern": r"\d{4}-\d\d-\d\d", "text": said}),
+            ("list_files", {"ending": ".html"}),
+            ("search_documents", lambda said: {"pattern": r"\d{4}-\d\d-\d\d", "file": said.split(" (")[0]}),
         ],
         "2026-05-04",
     ),
     "How many days of annual leave do we have?": (
         [
-            ("search_documents", {"words": "annual leave"}),
+            ("search_documents", {"pattern": "annual leave"}),
             ("read_document", lambda said: {"file": said.split(",")[0]}),
         ],
         "28 days",
@@ -61,20 +60,14 @@ TASKS = {
     "Which colour is the upper right quarter of flag.png?": (
         [
             ("zoom_image", {"image": "flag.png", "part": "top right"}),
-            ("image_colours", lambda said: {"image": said}),
+            ("ask_image", lambda said: {"image": said, "question": "Which colour is it?"}),
         ],
-        "#ff0000 100%",
+        "It is red.",
     ),
-    "What language is note.txt in, and what does it say in short?": (
-        [
-            ("read_document", {"file": "../note.txt"}),  # fails: outside
-        ],
-        "The bridge is closed.",
-        [
-            ("read_document", {"file": "note.txt"}),
-            ("guess_language", lambda said: {"text": said}),
-            ("summarise_text", lambda _: {"text": "Die Brücke ist bis Mai nicht offen."}),
-        ],
+    "What does the note say?": (
+        [("read_document", {"file": "../note.txt"})],  # fails: outside
+        "Die Brücke",
+        [("read_document", {"file": "note.txt"})],
     ),
     "Where was Ada Lovelace born?": ([("search_encyclopaedia", {"query": "Ada Lovelace"})], "London"),
 }
@@ -121,18 +114,19 @@ def box(tmp_path_factory):
     (folder / "minutes.html").write_text("<h1>Minutes</h1><p>Next meeting on <b>2026-05-04</b>.")
     (folder / "rules.md").write_text("# Leave\nAnnual leave is 28 days.\n")
     (folder / "note.txt").write_text("Die Brücke ist bis Mai nicht offen, und das ist für den Ort nicht gut.")
+    (folder / "many.txt").write_text("a" * 60 + "b")
     flag = Image.new("RGB", (80, 40), "white")
     flag.paste((255, 0, 0), (40, 0, 80, 40))
     flag.save(folder / "flag.png")
     page = {"title": "Ada Lovelace", "extract": "Born in London in 1815.", "index": 1}
     with serving(lambda _: {"query": {"pages": [page]}}) as address:
-        writer = ScriptedChatModel(replies=["The bridge is closed."] * 20)
-        yield toolbox(folder=folder, model=writer, vision=writer, search=json.dumps, encyclopaedia=address)
+        vision = ScriptedChatModel(replies=["It is red."] * 20)
+        yield toolbox(folder=folder, vision=vision, encyclopaedia=address, wikidata=address, seconds=5)
 
 
 @pytest.mark.parametrize("task", TASKS)
 def test_a_search_with_all_tools_solves_the_task(box, task):
-    assert len(box) >= 29
+    assert len(box) == 15
     outcome = search(
         task, box, model=OfflineChatModel(policy=Thinker()), effects=box.effects, config=SearchConfig(max_rollouts=8)
     )
@@ -143,14 +137,13 @@ def test_an_agent_with_all_tools_calls_them_and_answers(box):
     agent = create_tooltree_agent(OfflineChatModel(policy=Thinker()), box, effects=box.effects)
     task = "Which colour is the upper right quarter of flag.png?"
     messages = agent.invoke({"messages": [("user", task)]})["messages"]
-    assert "#ff0000 100%" in messages[-1].text
-    assert [message.name for message in messages if isinstance(message, ToolMessage)] == ["zoom_image", "image_colours"]
-    assert search_result(messages[-1]) is not None
+    assert "It is red." in messages[-1].text
+    assert [message.name for message in messages if isinstance(message, ToolMessage)] == ["zoom_image", "ask_image"]
 
 
 async def test_tools_run_beside_an_event_loop_and_outlive_a_call_that_was_given_up(box):
-    for_ever = {"pattern": "(a+)+$", "text": "a" * 40 + "b"}
-    slow = asyncio.create_task(toolbox("find_pattern", seconds=0.5).tool("find_pattern").ainvoke(for_ever))
+    for_ever = {"pattern": "(a+)+$", "file": "many.txt"}
+    slow = asyncio.create_task(box.tool("search_documents").ainvoke(for_ever))
     turns = 0
     while not slow.done():
         await asyncio.sleep(0.01)
@@ -158,7 +151,7 @@ async def test_tools_run_beside_an_event_loop_and_outlive_a_call_that_was_given_
     assert "was stopped" in await slow
     assert turns > 10
     with pytest.raises(TimeoutError):
-        await asyncio.wait_for(toolbox("find_pattern", seconds=1).tool("find_pattern").ainvoke(for_ever), 0.1)
+        await asyncio.wait_for(box.tool("search_documents").ainvoke(for_ever), 0.1)
     numbers = range(1, 20)
     said = await asyncio.gather(*(box.tool("calculator").ainvoke({"expression": f"{n} * 7"}) for n in numbers))
     assert said == [str(n * 7) for n in numbers]
@@ -172,6 +165,3 @@ def test_one_more_tool_goes_beside_them(box):
     library = ToolLibrary([*box, my_tool])
     assert len(library) == len(box) + 1
     assert library.card("calculator") == box.card("calculator")
-    assert library.told("calculator") == {
-        "examples": [{"expression": "12.5 * (3 + 4) / 2"}, {"expression": "sqrt(2) ^ 5"}]
-    }

@@ -13,18 +13,15 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from threading import Event, Thread
 from typing import Any
 
 import pytest
 from browser import PROGRAM, SHELL, Browser
-from travel import APART, BOOKING, EFFECTS, Agency, TravelPolicy
 
-from langchain_tooltree import ChromaStore, Experience, SITGraph, Trajectory, demo, dump_trajectories, search
+from langchain_tooltree import ChromaStore, Experience, SITGraph, Trajectory, demo, dump_trajectories
 from langchain_tooltree.cli import main
-from langchain_tooltree.testing import OfflineChatModel
 from tests.internals.hall import REFUSED, STOPPED, Terminal, view_module
-from tests.internals.tooltree import saved_module
+from tests.internals.pages import saved_module
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\u202e\ud800 {data}"
 
@@ -85,7 +82,7 @@ def viewing(what: Path) -> Iterator[Viewer]:
 def told(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a recorded search, a secret beside it, and a way to that."""
     folder = tmp_path_factory.mktemp("view") / "searches"
-    demo.solved(record_searches=folder)
+    saved_module.record(folder, demo.solved().to_dict(), key="1")
     (folder.parent / "secret.json").write_text((next(folder.iterdir())).read_text())
     (folder / "link.json").symlink_to(folder.parent / "secret.json")
     (folder / ".hidden.json").write_text("{}")
@@ -109,12 +106,12 @@ def test_a_folder_lists_its_searches_with_a_page_of_each(viewer: Viewer, told: P
     assert {row["name"] for row in rows} == {"runs.jsonl", row["name"]}
     assert row["title"] == demo.REQUEST
     assert row["plan"] == "read_sign → zoom_image → read_sign → convert_units"
-    assert row["stop_reason"] == "solved"
+    assert row["stop_reason"] == "answered"
     assert re.fullmatch(r"\d+ model calls, \d,\d{3} tokens", row["cost"])
     status, _, page = viewer.ask(f"/{row['name']}")
     assert status == 200
     assert "Granite Pass" in page
-    assert viewer.new(f"/{row['name']}")["data"]["stop_reason"] == "solved"
+    assert viewer.new(f"/{row['name']}")["data"]["stop_reason"] == "answered"
     version = viewer.new()["version"]
     assert viewer.ask(f"/?since={version}")[0] == 204
     assert [run["task"] for run in viewer.new("/runs.jsonl")["data"]["runs"]] == ["Hi"]
@@ -279,7 +276,12 @@ def test_no_address_leads_out_of_the_folder(viewer: Viewer, path: str) -> None:
 def test_hostile_names_and_texts_are_data(tmp_path: Path) -> None:
     (found,) = [recorded(tmp_path)]
     damaged: dict[str, Any] = {
-        "texts": {**found, "query": HOSTILE, "stop_reason": HOSTILE, "recorded": {"began": HOSTILE, "thread": HOSTILE}},
+        "texts": {
+            **found,
+            "query": HOSTILE,
+            "stop_reason": HOSTILE,
+            "recorded": {"written": HOSTILE, "thread": HOSTILE},
+        },
         "kinds": {**found, "query": 3, "recorded": [1], "cost": None},
         "nodes": {**found, "best": [99], "recorded": {"name": "../secret.json"}},
         "empty": {"nodes": [], "best": []},
@@ -327,7 +329,7 @@ def test_a_file_is_served_alone_and_follows_what_is_written(tmp_path: Path) -> N
         (tmp_path / "fine.json").write_text(json.dumps({**data, "stop_reason": "searching"}))
         second = viewer.new(since=first["version"])
         assert second["version"] != first["version"]
-        assert [each["data"]["stop_reason"] for each in (first, second)] == ["solved", "searching"]
+        assert [each["data"]["stop_reason"] for each in (first, second)] == ["answered", "searching"]
         assert viewer.ask("/fine.json")[0] == 404
         (tmp_path / "fine.json").unlink()
         assert viewer.ask()[0] == 404
@@ -367,42 +369,25 @@ def test_a_port_in_use_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str
 
 
 @pytest.mark.skipif(not (PROGRAM and SHELL), reason="no chromium is installed")
-def test_a_page_grows_with_its_search_and_lists_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(saved_module, "PAUSE", 0.0)
-    monkeypatch.setattr(saved_module, "SHARE", 1e9)
-    going_on, folder = Event(), tmp_path / "searches"
-
-    class Waiting(TravelPolicy):
-        def propose(self, question: Any) -> Any:
-            if question.path:
-                going_on.wait(30)
-            return super().propose(question)
-
-    given: Any = {"model": OfflineChatModel(policy=Waiting()), "effects": EFFECTS, "record_searches": folder}
-    running = Thread(target=search, args=(BOOKING, Agency().tools), kwargs={**given, "config": APART})
-    running.start()
-    try:
-        while not list(folder.glob("*.json")):
-            time.sleep(0.01)
-        with viewing(folder) as viewer, Browser(tmp_path / "profile") as browser:
-            browser.open(viewer.address)
-            shown = "[...document.querySelectorAll('tbody tr')].map((row) => row.innerText).join()"
-            until(browser, f"{shown}.includes('still searching')")
-            address = browser.run("document.querySelector('tbody a').href")
-            browser.open(address)
-            until(browser, "$('sum').textContent.includes('still searching')")
-            before = browser.run("nodes.length")
-            going_on.set()
-            until(browser, "$('sum').textContent.includes('stopped: solved')")
-            assert browser.run("nodes.length") > before
-            assert browser.run("when") == browser.run("last")
-            assert {asked.partition("?")[0] for asked in browser.requests()} == {address}
-            browser.open(viewer.address)
-            until(browser, f"{shown}.includes('find_flights → read_price → book')")
-            assert browser.complaints() == []
-    finally:
-        going_on.set()
-        running.join()
+def test_a_page_grows_with_its_search_and_lists_it(tmp_path: Path) -> None:
+    whole = demo.solved().to_dict()
+    half = {**whole, "nodes": whole["nodes"][:2], "best": [], "history": whole["history"][:1], "alternatives": []}
+    folder = tmp_path / "searches"
+    saved_module.record(folder, half, key="1")
+    with viewing(folder) as viewer, Browser(tmp_path / "profile") as browser:
+        browser.open(viewer.address)
+        shown = "[...document.querySelectorAll('tbody tr')].map((row) => row.innerText).join()"
+        until(browser, f"{shown}.includes('Granite Pass')")
+        address = browser.run("document.querySelector('tbody a').href")
+        browser.open(address)
+        assert browser.run("nodes.length") == 2
+        saved_module.record(folder, whole, key="1")
+        until(browser, f"nodes.length === {len(whole['nodes'])}")
+        assert browser.run("when") == browser.run("last")
+        assert {asked.partition("?")[0] for asked in browser.requests()} == {address}
+        browser.open(viewer.address)
+        until(browser, f"{shown}.includes('read_sign → zoom_image')")
+        assert browser.complaints() == []
 
 
 @pytest.mark.skipif(not (PROGRAM and SHELL), reason="no chromium is installed")
@@ -419,9 +404,9 @@ def test_a_list_says_what_it_waits_for_and_has_the_columns_that_it_can_fill(
             "[...document.querySelectorAll('th')].filter((head) => head.offsetWidth).map((head) => head.textContent)"
         )
         assert browser.run(columns) == ["Last changed", "What", "Plan, or what is in it"]
-        demo.solved(record_searches=tmp_path)
+        saved_module.record(tmp_path, demo.solved().to_dict(), key="1")
         until(browser, "document.querySelectorAll('tbody tr').length === 2")
-        assert browser.run(columns)[::4] == ["Began", "Ended"]
+        assert browser.run(columns)[::4] == ["Last changed", "Ended"]
         assert browser.complaints() == []
 
 

@@ -15,30 +15,18 @@ from langgraph.prebuilt import ToolNode, tools_condition
 
 from langchain_tooltree import SearchConfig, ToolTreeNode
 from langchain_tooltree.testing import Made, OfflineChatModel, Question
-from tests.internals.tooltree import MANY_QUESTIONS
 
 Step = tuple[str, Mapping[str, Any]]
-
-APART = SearchConfig(**MANY_QUESTIONS)
-"""Asks the proposer and the judge each by itself; the default begins with the agent's own step."""
 
 READS = ("find_flights", "find_hotels", "check_weather", "read_price")
 EFFECTS: dict[str, Any] = dict.fromkeys(READS, "read")
 
 PRICE = "What does the cheapest flight to Oslo cost?"
 BOOKING = "Book the cheapest flight to Oslo."
-ROUND_TRIP = "Book the cheapest flights to Oslo and on to Rome, then tell me the weather there."
 
 ERRANDS: dict[str, list[Step]] = {
     PRICE: [("find_flights", {"city": "Oslo"}), ("read_price", {"flight": "OS-1"})],
     BOOKING: [("find_flights", {"city": "Oslo"}), ("read_price", {"flight": "OS-1"}), ("book", {"flight": "OS-1"})],
-    ROUND_TRIP: [
-        ("find_flights", {"city": "Oslo"}),
-        ("book", {"flight": "OS-1"}),
-        ("find_flights", {"city": "Rome"}),
-        ("book", {"flight": "RO-1"}),
-        ("check_weather", {"city": "Rome"}),
-    ],
 }
 
 DETOURS: list[Step] = [("find_hotels", {"city": "Oslo"}), ("check_weather", {"city": "Oslo"})]

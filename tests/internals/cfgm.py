@@ -34,7 +34,7 @@ from langchain_tooltree.cfgm.collect.environment import (
     stepping,
 )
 from langchain_tooltree.cfgm.collect.environment import _with_action as with_action
-from langchain_tooltree.cfgm.collect.report import NamedTask, named
+from langchain_tooltree.cfgm.collect.report import NamedTask, Task, named
 from langchain_tooltree.cfgm.condense import GAP, Move, condensed, flat, in_short, news_in, pieces_of
 from langchain_tooltree.cfgm.focus import DEFAULT_FOCUS_PROMPT, LONGEST_FOCUS_POINT
 from langchain_tooltree.cfgm.focus import _ask as asked_focus_points
@@ -73,4 +73,4 @@ from langchain_tooltree.cfgm.reflection import (
 from langchain_tooltree.cfgm.reflection import (
     NEXT_STEP as NEXT_STEP_MARK,
 )
-from langchain_tooltree.cfgm.tips import DEFAULT_COMPARISON_PROMPT, DEFAULT_SUCCESS_PROMPT
+from langchain_tooltree.cfgm.tips import DEFAULT_COMPARISON_PROMPT, DEFAULT_SUCCESS_PROMPT, Tip

@@ -6,30 +6,21 @@ from langchain_tooltree import events
 from langchain_tooltree._langgraph import (
     NodeRun,
     SavedState,
-    answer_ahead,
-    appending,
     callbacks_here,
     can_be_answered,
     checkpoint_of,
     config_at,
     configurable_here,
-    draw_planner,
     graph_around,
-    has_answers,
     interrupts_in,
     is_for_graph_of,
     is_inside,
     levels,
     namespace_here,
     namespace_of,
-    node_injects,
     nodes_in,
-    numbered_apart,
-    questions_once,
-    replace_answers,
     runtime_in,
-    sent_calls,
-    state_reader,
+    steps_here,
     stream_now,
     tool_node_input,
     vacuum_of,
@@ -94,25 +85,32 @@ from langchain_tooltree.text import (
     counts_added,
     cut,
     digest,
-    first_difference,
     is_plain,
     json_object,
     kinship,
-    listed,
     made_up,
     mentions,
     mermaid_text,
     one_line,
     plain,
-    quoted_from,
     renamed_in,
     shortened,
     substance,
     whole_characters,
     words_of,
 )
+from langchain_tooltree.tools import check_effects, checked_arguments, injected_names
 
 
 def told_as_data(instruction):
     """An instruction as a model reads it before a document."""
     return document_prompt(instruction, {})[0].text
+
+
+def classify_tools(library, effects=None, sandbox=None):
+    """What each tool's calls do, by what is known of it without arguments, as a planner with these options takes it."""
+    declared = CallEffects.declared_as(effects)
+    check_effects(library, declared, [tool.name for tool in sandbox.tools] if sandbox else ())
+    known = declared.among(library)
+    known.doubt(known.reads)
+    return {name: known.of(name, {}) for name in library.names}

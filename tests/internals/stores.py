@@ -2,7 +2,6 @@
 
 # ruff: noqa: F401 - names for tests to import
 
-from langchain_tooltree.stores.chroma import items as items_module
-from langchain_tooltree.stores.chroma import queries as queries_module
+from langchain_tooltree.stores.chroma import store as store_module
 from langchain_tooltree.stores.chroma.connection import CATALOGUE, LOCK_FILE
-from langchain_tooltree.stores.chroma.filters import FIELD, MAX_TEXT, check_filter, matches, scalar_fields, where_clause
+from langchain_tooltree.stores.chroma.filters import check_filter, matches

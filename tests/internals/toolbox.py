@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from langchain_tooltree.toolbox import bounded
-from langchain_tooltree.toolbox.entries import RefusedError, all_entries, inside, perform
+from langchain_tooltree.toolbox import process
+from langchain_tooltree.toolbox.library import TOOLS
 
-__all__ = ["RefusedError", "all_entries", "bounded", "inside", "perform", "serving"]
+__all__ = ["TOOLS", "process", "serving"]
 
 
 @contextmanager

@@ -5,7 +5,6 @@
 import asyncio
 import random
 import socket
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -108,20 +107,6 @@ class HashPolicy:
         return random.Random(f"{self.seed}:{about}")
 
 
-class DelayedModel(OfflineChatModel):
-    """An `OfflineChatModel` that takes its time: another time on every call, up to `delay` seconds."""
-
-    delay: float
-
-    def _generate(self, *args: Any, **kwargs: Any) -> Any:
-        time.sleep(random.uniform(0, self.delay))
-        return super()._generate(*args, **kwargs)
-
-    async def _agenerate(self, *args: Any, **kwargs: Any) -> Any:
-        await asyncio.sleep(random.uniform(0, self.delay))
-        return super()._generate(*args, **kwargs)
-
-
 @pytest.fixture(scope="session")
 def offline():
     """Makes a model out of the tables of a `TablePolicy`."""
@@ -130,14 +115,8 @@ def offline():
 
 @pytest.fixture(scope="session")
 def hashed():
-    """Makes a model that answers by the hash of its seed, with a random delay if wished."""
-
-    def make(seed: int, *, delay: float = 0.0) -> OfflineChatModel:
-        return (
-            DelayedModel(policy=HashPolicy(seed), delay=delay) if delay else OfflineChatModel(policy=HashPolicy(seed))
-        )
-
-    return make
+    """Makes a model that answers by the hash of its seed."""
+    return lambda seed: OfflineChatModel(policy=HashPolicy(seed))
 
 
 class Numbered(BaseModel):
@@ -148,17 +127,15 @@ class Numbered(BaseModel):
 
 @pytest.fixture(scope="session")
 def numbered_tools():
-    """Makes tools of given names that take a number and echo it, sync and async, with a random delay if wished."""
+    """Makes tools of given names that take a number and echo it, sync and async."""
 
-    def make(*names: str, delay: float = 0.0) -> list[StructuredTool]:
+    def make(*names: str) -> list[StructuredTool]:
         def echo(name: str) -> StructuredTool:
             def run(n: int) -> str:
-                time.sleep(random.uniform(0, delay))
                 return f"{name} of {n}"
 
             async def arun(n: int) -> str:
-                await asyncio.sleep(random.uniform(0, delay))
-                return f"{name} of {n}"
+                return run(n)
 
             return StructuredTool.from_function(run, arun, name, f"Echo {name}.", args_schema=Numbered)
 

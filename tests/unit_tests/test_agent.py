@@ -20,13 +20,11 @@ from langchain_tooltree import (
     CFGMMemory,
     CFGMMiddleware,
     ConfigurationError,
-    Experience,
     ObjectSandbox,
+    PlanReviewMiddleware,
     SearchConfig,
     SITGraph,
     SITGraphMiddleware,
-    ToolCard,
-    ToolLibrary,
     ToolTreeMiddleware,
     Trajectory,
     create_tooltree_agent,
@@ -49,6 +47,17 @@ def jump(n: int) -> Command[Any]:
     return Command(update={"messages": [ToolMessage("jumped", tool_call_id=str(n))]})
 
 
+def around(name: str, seen: Any = None) -> AgentMiddleware:
+    @wrap_tool_call(name=name)
+    def see(request, handler):
+        if seen is not None:
+            seen.append((name, request.tool_call["name"]))
+        return handler(request)
+
+    return see
+
+
+DEEP = SearchConfig(selection="posterior")
 SANDBOX = ObjectSandbox([], lambda _: [tool(echo)])
 
 
@@ -83,7 +92,6 @@ SANDBOX = ObjectSandbox([], lambda _: [tool(echo)])
         ({"sandbox": object()}, ConfigurationError, "sandbox must have `tools` and `fork"),
         ({"config": {"max_rollouts": 3}}, ConfigurationError, "config must be a SearchConfig, got dict"),
         ({"judge": 0.5}, ConfigurationError, "judge"),
-        ({"when": "always"}, ConfigurationError, "when must be a function .* got 'always'"),
         ({"model": echo}, ConfigurationError, "model must be a chat model"),
         (
             {"middleware": ["todo"]},
@@ -92,15 +100,26 @@ SANDBOX = ObjectSandbox([], lambda _: [tool(echo)])
         ),
         ({"middleware": [ToolTreeMiddleware()]}, ConfigurationError, "adds a ToolTreeMiddleware itself"),
         (
-            {"effects": {"echo": "read"}, "interrupt_before": ["tools"]},
+            {"effects": {"echo": "read"}, "interrupt_before": ["tools"], "config": DEEP},
             ConfigurationError,
-            r"interrupt_before names 'tools', but echo may run while searching.*approve_reads=\['echo'\]",
+            "interrupt_before names 'tools', but a deep search runs echo by itself",
         ),
         (
-            {"effects": {"echo": "read"}, "interrupt_after": ["tools"]},
+            {"effects": {"echo": "read"}, "middleware": [HumanInTheLoopMiddleware({"echo": True})], "config": DEEP},
             ConfigurationError,
-            "interrupt_after names 'tools', but echo may run while searching",
+            "deep search runs echo by itself, and HumanInTheLoopMiddleware stands before them",
         ),
+        (
+            {"effects": {"echo": "read"}, "middleware": [around("guard")], "config": DEEP},
+            ConfigurationError,
+            "deep search runs echo by itself, and guard stands before them",
+        ),
+        (
+            {"review": True, "middleware": [PlanReviewMiddleware()]},
+            ConfigurationError,
+            "a PlanReviewMiddleware already",
+        ),
+        ({"verdict": lambda _: True}, ConfigurationError, "judges runs for an experience, a graph or a memory"),
         (
             {"effects": {"echo": http_reads("nn")}},
             ConfigurationError,
@@ -125,75 +144,33 @@ def test_a_planner_that_stands_in_middleware_twice_is_refused_by_langchain(offli
         create_agent(offline(), [echo], middleware=[ToolTreeMiddleware(), ToolTreeMiddleware()])
 
 
-@pytest.mark.parametrize("effects", [{}, {"echo": "write"}])
-def test_a_write_is_not_approved_twice(offline, effects):
-    approval = HumanInTheLoopMiddleware({"echo": True})
-    with pytest.raises(ConfigurationError, match="echo would be approved twice"):
-        create_tooltree_agent(offline(), [echo], effects=effects, review=True, middleware=[approval])
-
-
 @pytest.mark.parametrize("approved", [{"echo": True}, {"jump": False}])
 def test_reads_and_auto_approved_tools_may_stand_in_the_other_approval(offline, approved):
     middleware = [HumanInTheLoopMiddleware(approved)]
     create_tooltree_agent(offline(), [echo, jump], effects={"echo": "read"}, review=True, middleware=middleware)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"effects": {"echo": "read"}, "review": True},
-        {"effects": {"echo": "read"}, "sandbox": SANDBOX},
-    ],
-    ids=["no reads", "a review", "a sandbox"],
-)
-def test_a_breakpoint_before_the_tools_is_kept_where_nothing_real_runs_before_it(offline, options):
-    agent = create_tooltree_agent(offline(), [echo], **options, interrupt_before=["tools"])
-    assert agent.interrupt_before_nodes == ["tools"]
+def test_breakpoints_and_guards_stand_beside_the_loop_and_a_deep_search_that_runs_nothing_of_theirs(offline):
+    for options in (
+        {"effects": {"echo": "read"}, "interrupt_before": ["tools"]},
+        {"effects": {"echo": "read"}, "sandbox": SANDBOX, "interrupt_before": ["tools"]},
+        {"interrupt_before": ["tools"], "config": DEEP},
+    ):
+        agent = create_tooltree_agent(offline(), [echo], **options)
+        assert agent.interrupt_before_nodes == ["tools"]
+    approval = HumanInTheLoopMiddleware({"jump": True})
+    create_tooltree_agent(offline(), [echo, jump], effects={"echo": "read"}, middleware=[approval], config=DEEP)
 
 
-async def test_a_review_that_nobody_could_answer_is_refused_before_it_costs_anything(either):
-    model = ScriptedChatModel(replies=["Hello."])
-    agent = create_tooltree_agent(model, [echo], effects={"echo": "read"}, review=True)
-    with pytest.raises(ConfigurationError, match="needs a checkpointer"):
-        await either(agent.invoke, agent.ainvoke)(HELLO)
-    assert not model.calls
-
-
-def test_a_scripted_model_without_the_closing_line_is_not_asked_on_and_on(caplog):
-    call = {"name": "echo", "args": {"n": 1}, "id": "1"}
-    model = ScriptedChatModel(replies=[AIMessage("", tool_calls=[call]), "It is 1."])
-    agent = create_tooltree_agent(model, [echo], effects={"echo": "read"})
-    assert agent.invoke(HELLO)["messages"][-1].text == "It is 1."
-    assert len(model.calls) == 6  # a check and one question for other calls, each asked twice
-    assert "A model failed, and the search ended with what it had" in caplog.text
-    assert "refuses tools" not in caplog.text
-
-
-def test_what_a_searched_read_raises_is_logged_with_its_traceback(caplog):
+def test_what_a_read_raises_is_raised_as_in_the_plain_agent():
     def broken(n: int) -> str:
         """Look."""
         raise ValueError(n)
 
     call = {"name": "broken", "args": {"n": 1}, "id": "1"}
-    model = ScriptedChatModel(replies=[AIMessage("", tool_calls=[call]), 'No.\n{"missing": "nothing"}'])
-    create_tooltree_agent(model, [broken], effects={"broken": "read"}).invoke(HELLO)
-    (told,) = caplog.records
-    assert told.getMessage() == "broken raised while searching, and its result says so: ValueError: 1"
-    assert told.exc_info[0] is ValueError
-
-
-def test_an_agent_without_instructions_is_told_of_its_past_run_in_a_few_words():
-    experience = Experience(InMemoryStore(), verdict=lambda _: True, namespace=("all",))
-    call = AIMessage("", tool_calls=[{"name": "echo", "args": {"n": 1}, "id": "1"}])
-    for _ in range(2):
-        model = ScriptedChatModel(replies=[call, 'It is 1.\n{"missing": "nothing"}'])
-        agent = create_tooltree_agent(model, [echo], effects={"echo": "read"}, experience=experience)
-        agent.invoke(HELLO)
-        experience.settle()
-    told = next(message.text for message in model.calls[0] if "\nRun: " in message.text)
-    assert "\nRun: Hello\necho(1) → " in told, told
-    assert len(told) <= 500
+    model = ScriptedChatModel(replies=[AIMessage("", tool_calls=[call])])
+    with pytest.raises(ValueError, match="1"):
+        create_tooltree_agent(model, [broken], effects={"broken": "read"}).invoke(HELLO)
 
 
 def test_effects_may_name_tools_that_middleware_brings(offline):
@@ -224,34 +201,18 @@ def test_that_nothing_can_be_tried_is_said_once(offline, caplog):
     assert caplog.messages == [warning]
 
 
-def test_middleware_is_handed_to_the_planner_in_its_order(offline):
+def test_the_agent_s_own_loop_runs_every_call_through_middleware_in_its_order():
     seen = []
-
-    def watch(name: str) -> AgentMiddleware:
-        @wrap_tool_call(name=name)
-        def see(request, handler):
-            seen.append((name, request.tool_call["name"]))
-            return handler(request)
-
-        return see
-
-    model = offline(offers={(): [("echo", {"n": 1})]}, goal={"echo": 0.9})
-    agent = create_tooltree_agent(model, [echo], effects={"echo": "read"}, middleware=[watch("outer"), watch("inner")])
-    agent.invoke(HELLO)
-    assert seen == [("outer", "echo"), ("inner", "echo")]
+    call = {"name": "echo", "args": {"n": 1}, "id": "1"}
+    replies = [AIMessage("", tool_calls=[call]), NAMED, '{"missing": "nothing"}\nDone.']
+    middleware = [around("outer", seen), around("inner", seen)]
+    effects = {"echo": "read"}
+    agent = create_tooltree_agent(ScriptedChatModel(replies=replies), [echo], effects=effects, middleware=middleware)
+    assert agent.invoke(HELLO)["messages"][-1].text == "Done."
+    assert seen == [("outer", "echo"), ("inner", "echo")] * 2, "a step of its own, and one of the search"
 
 
-def test_the_cards_of_a_library_reach_the_judge(offline):
-    library = ToolLibrary([tool(echo)], [ToolCard("echo", "Repeat a number.", domains=["acoustics"])])
-    told = []
-
-    def judge(request):
-        told.extend(request.tools)
-        return [0.9] if request.stage == "pre" else (0.9, 0.9)
-
-    model = offline(offers={(): [("echo", {"n": 1})]})
-    create_tooltree_agent(model, library, effects={"echo": "read"}, judge=judge).invoke(HELLO)
-    assert {tuple(card["domains"]) for card in told} == {("acoustics",)}
+NAMED = '{"missing": "two", "call": {"name": "echo", "args": {"n": 2}}}\nOne.'
 
 
 @pytest.fixture
@@ -262,20 +223,12 @@ def graph():
     return SITGraph.from_trajectories([Trajectory.from_messages(messages, success=True)])
 
 
-def test_suggestions_of_a_graph_stand_in_the_prompts_of_the_search_and_not_in_the_thread(graph):
-    proposed = AIMessage("", tool_calls=[{"name": "echo", "args": {"n": 2}, "id": "2"}])
-    model = ScriptedChatModel(replies=[proposed, *["Done."] * 9])
-    config = SearchConfig(max_rollouts=1, max_proposals=1)
-    agent = create_tooltree_agent(
-        model,
-        [echo],
-        graph=graph,
-        judge=lambda asked: [0.9] * len(asked.calls) if asked.stage == "pre" else (0.9, 0.9),
-        effects={"echo": "read"},
-        config=config,
+def test_suggestions_of_a_graph_stand_in_the_prompts_and_not_in_the_thread(graph):
+    model = ScriptedChatModel(
+        replies=[AIMessage("", tool_calls=[{"name": "echo", "args": {"n": 2}, "id": "2"}]), "Done."]
     )
+    agent = create_tooltree_agent(model, [echo], graph=graph, effects={"echo": "read"})
     messages = agent.invoke(HELLO)["messages"]
-    assert [message.name for message in messages if message.type == "tool"] == ["echo"]
     assert "went on here with: echo 100% (1 run)." in model.calls[0][0].text
     assert not any("went on here" in message.text for message in messages)
 
@@ -283,9 +236,7 @@ def test_suggestions_of_a_graph_stand_in_the_prompts_of_the_search_and_not_in_th
 def test_summing_up_the_state_needs_nobody_s_approval(graph):
     noted = {"name": "summarize_state", "args": {"summary": "Somebody says hello."}, "id": "1"}
     model = ScriptedChatModel(replies=[AIMessage("", tool_calls=[noted]), "Hello."])
-    agent = create_tooltree_agent(
-        model, [echo], graph=graph, review=True, when=lambda _: False, checkpointer=InMemorySaver()
-    )
+    agent = create_tooltree_agent(model, [echo], graph=graph, review=True, checkpointer=InMemorySaver())
     result = agent.invoke(HELLO, {"configurable": {"thread_id": "1"}})
     assert "__interrupt__" not in result
     assert [message.name for message in result["messages"] if message.type == "tool"] == ["summarize_state"]
@@ -306,9 +257,7 @@ def test_a_memory_recalls_before_the_search_helps_after_a_mishap_and_keeps_the_r
     memory = CFGMMemory(model, InMemoryStore())
     past = [HumanMessage("Lift a box."), lifting("green", "0"), ToolMessage("You lift green.", tool_call_id="0")]
     memory.experience.add(Trajectory.from_messages(past, success=True, id="past"))
-    agent = create_tooltree_agent(
-        model, [lift], memory=memory, verdict=lambda _: True, when=lambda _: False, checkpointer=InMemorySaver()
-    )
+    agent = create_tooltree_agent(model, [lift], memory=memory, verdict=lambda _: True, checkpointer=InMemorySaver())
 
     messages = agent.invoke({"messages": [("user", "Lift any box.")]}, {"configurable": {"thread_id": "now"}})[
         "messages"

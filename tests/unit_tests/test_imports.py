@@ -1,8 +1,9 @@
-"""The rules of the house: what may import what, and how large a file may grow."""
+"""The rules of the house: what may import what, and who may take messages apart."""
 
 import ast
 import functools
 import importlib
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -31,6 +32,9 @@ PURE = {
     "sitgraph/transitions.py",
     "stores/chroma/filters.py",
     "text.py",
+    "tooltree/branches.py",
+    "tooltree/doubt.py",
+    "tooltree/report.py",
     "tooltree/search/__init__.py",
     "tooltree/search/config.py",
     "tooltree/search/policies.py",
@@ -38,16 +42,27 @@ PURE = {
     "tooltree/search/scheduler.py",
     "tooltree/search/search.py",
     "tooltree/search/tree.py",
-    "tooltree/search/warm_start.py",
-    "tooltree/signed_reasoning.py",
 }
+LAYERS = (
+    {"search/*", "doubt", "report", "branches"},
+    {"prompts", "judge", "coarse_plan", "gate", "sandbox"},
+    {"visit", "ask", "ahead", "deep", "host", "result", "record", "experienced"},
+    {"node", "middleware", "function"},
+)
+"""The files of `tooltree/` from the inside out: pure kernels, what asks models, what runs a search, what users attach.
+
+A file imports its own layer and those inside of it."""
 ALLOWED = {"pydantic", "pydantic_core", "numpy", "networkx"} | sys.stdlib_module_names
 IMPURE_MODULES = {"time", "datetime", "socket", "os", "io", "pathlib", "subprocess", "asyncio", "threading", "secrets"}
-MAX_LINES = 600
+MESSAGES = {"replies.py", "tooltree/branches.py", "tooltree/report.py"}
+"""Pure files about messages, which import LangChain's classes of them."""
 FOR_TESTS = {*langchain_tooltree.__all__, "testing", "cli", "demo", "effects", "errors", "events", "toolbox"}
 """What tests may import from the package. For all else there is one helper a room: `tests/internals/`."""
-READERS = {"conversation.py", "experience/records.py", "experience/trajectory.py"}
-"""What takes messages apart: the one reader of conversations, the record, and what loads it from messages."""
+READERS = {"conversation.py", "experience/records.py", "experience/trajectory.py", "tooltree/branches.py"}
+"""What takes messages apart: the one reader of conversations, the record, what loads it from messages, and the tree."""
+
+TWICE = {"Alternative", "PlannedCall", "Outcome"}
+"""Forms of metadata that one room writes and another one reads; what comes of a call, and of a visit."""
 
 CLASSES = {"HumanMessage", "HumanMessageChunk", "ToolMessage", "ToolMessageChunk"}
 KINDS = {"'human'", "'user'", "'tool'"}
@@ -86,7 +101,7 @@ def files_behind(module):
 
 
 def is_marked_pure(path):
-    return (ast.get_docstring(parse(path)) or "").partition("\n\n")[0].endswith("Pure.")
+    return re.search(r"\bPure[.;]", (ast.get_docstring(parse(path)) or "").partition("\n\n")[0]) is not None
 
 
 def test_the_files_marked_pure_are_those_meant_to_be():
@@ -102,7 +117,8 @@ def test_pure_files_import_the_standard_library_and_pure_files_alone(subtests):
                 if root == "langchain_tooltree":
                     assert files_behind(module) <= pure | {"errors.py"}, f"{module} is not pure"
                 else:
-                    assert root in ALLOWED - IMPURE_MODULES, f"{module} is not for pure files"
+                    more = {"langchain_core"} if name_of(path) in MESSAGES else set()
+                    assert root in (ALLOWED | more) - IMPURE_MODULES, f"{module} is not for pure files"
 
 
 def test_pure_files_use_no_global_random_state(subtests):
@@ -118,6 +134,24 @@ def test_a_room_imports_no_other_room(room):
     others = tuple(f"langchain_tooltree.{other}" for other in ROOMS if other != room)
     for path in (PACKAGE / room).rglob("*.py"):
         assert not [module for module in imports(path) if module.startswith(others)], name_of(path)
+
+
+def layer_of(name):
+    """The layer of a file of `tooltree/`."""
+    inner = name.removeprefix("tooltree/").removesuffix(".py")
+    inner = "search/*" if inner.startswith("search/") else inner
+    return next((number for number, layer in enumerate(LAYERS) if inner in layer), None)
+
+
+def test_imports_within_the_planner_run_one_way(subtests):
+    for path in (PACKAGE / "tooltree").rglob("*.py"):
+        name = name_of(path)
+        with subtests.test(name):
+            if name != "tooltree/__init__.py":
+                assert layer_of(name) is not None, "say in LAYERS where it stands"
+                behind = {file for module in imports(path) for file in files_behind(module)}
+                beyond = {file for file in behind if file.startswith("tooltree/") and layer_of(file) > layer_of(name)}
+                assert beyond == set()
 
 
 def test_the_hall_imports_no_room():
@@ -148,9 +182,9 @@ def test_no_class_name_stands_for_two_things():
     places = {}
     for path in FILES:
         for node in parse(path).body:
-            if isinstance(node, ast.ClassDef):
-                places.setdefault(node.name.lstrip("_"), []).append(name_of(path))
-    assert {name: files for name, files in places.items() if len(files) > 1} == {}
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places.setdefault(node.name, []).append(name_of(path))
+    assert {name for name, files in places.items() if len(files) > 1} <= TWICE
 
 
 def names(*nodes):
@@ -220,12 +254,6 @@ def test_every_module_can_be_imported_and_says_what_it_is(subtests):
                 parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
                 importlib.import_module(".".join(part for part in parts if part != "__init__"))
             assert ast.get_docstring(parse(path))
-
-
-def test_no_file_grows_beyond_six_hundred_lines(subtests):
-    for path in FILES:
-        with subtests.test(name_of(path)):
-            assert len(path.read_text(encoding="utf-8").splitlines()) <= MAX_LINES
 
 
 @pytest.mark.slow

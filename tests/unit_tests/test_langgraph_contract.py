@@ -7,34 +7,30 @@ import ast
 import asyncio
 import operator
 import re
-from contextlib import nullcontext
+from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, TypedDict
 
 import pytest
-from langchain.agents import create_agent
-from langchain.agents.middleware import AgentMiddleware
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.messages.tool import tool_call
-from langchain_core.runnables import RunnableConfig
-from langchain_core.runnables.config import merge_configs
-from langchain_core.tools import InjectedToolCallId, tool
+from langchain_core.tools import tool
+from langgraph.channels.delta import DeltaChannel
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.config import get_config, get_stream_writer
-from langgraph.errors import GraphInterrupt, ParentCommand, is_invalid_resume
+from langgraph.errors import ParentCommand
 from langgraph.func import task
 from langgraph.graph import END, START, MessagesState, StateGraph
-from langgraph.prebuilt import InjectedState, InjectedStore, ToolNode, ToolRuntime
+from langgraph.prebuilt import InjectedState, ToolNode
 from langgraph.prebuilt.tool_node import ToolInvocationError
 from langgraph.runtime import get_runtime
 from langgraph.store.memory import InMemoryStore
 from langgraph.store.sqlite.aio import AsyncSqliteStore
-from langgraph.types import Command, Interrupt, RetryPolicy, Send, interrupt
-from pydantic import BaseModel, ValidationError
+from langgraph.types import Command, Send, interrupt
+from pydantic import BaseModel
 
 import langchain_tooltree
-from langchain_tooltree.testing import ScriptedChatModel
 from tests.internals import hall as inside
 
 PACKAGE = Path(langchain_tooltree.__file__).parent
@@ -93,28 +89,6 @@ def namespaces(seen):
         return {"said": []}
 
     return node
-
-
-def test_a_picture_of_an_agent_can_be_corrected_and_its_ways_stay():
-    class Around(AgentMiddleware):
-        def wrap_model_call(self, request, handler):
-            return handler(request)
-
-    @tool
-    def look() -> str:
-        """Look."""
-        return "a key"
-
-    model = ScriptedChatModel(replies=[AIMessage("", tool_calls=[tool_call(name="look", args={}, id="1")]), "A key."])
-    agent = create_agent(model, [look], middleware=[Around()])
-    before = {(edge.source, edge.target) for edge in agent.get_graph().edges}
-
-    inside.draw_planner(agent, {"look": look}, loops=False)
-
-    drawn = agent.copy(update={"checkpointer": InMemorySaver()}).get_graph()  # as servers do it
-    assert before - {(edge.source, edge.target) for edge in drawn.edges} == {("model", "model")}
-    assert drawn.nodes["model"].metadata == {"__tools": ["look"]}
-    assert agent.invoke({"messages": [HumanMessage("What is there?")]})["messages"][-1].text == "A key."
 
 
 def test_internals_are_spelt_out_in_one_file_only():
@@ -232,32 +206,6 @@ def test_a_run_of_its_own_inside_a_graph_keeps_nothing_of_that_graph():
     assert own.get_state({"configurable": {"thread_id": "own"}}).values == {"said": ["own"]}
 
 
-def test_a_tool_reads_the_state_through_the_reader_of_another_graph():
-    seen = []
-
-    @tool
-    def look(said: Annotated[list[str], InjectedState("said")]) -> str:
-        """Look."""
-        seen.append(said)
-        return "seen"
-
-    def host(state):
-        config = inside.state_reader(get_config())
-
-        def searching(_):
-            call = {"name": "look", "args": {}, "id": "1", "type": "tool_call"}
-            ToolNode([look]).invoke([call], merge_configs(get_config(), config))
-            return {"said": []}
-
-        a_graph(searching=searching).invoke({"said": ["of the inner graph"]})
-        return {"said": []}
-
-    a_graph(host=host).invoke({"said": ["of the host"]})
-
-    assert seen == [["of the host"]]
-    assert inside.state_reader({}) == {}
-
-
 def test_callbacks_tell_step_path_namespace_and_name_of_a_node():
     nodes = Nodes()
     graph = a_graph(first=says("one"), second=says("two"), saved=True)
@@ -373,166 +321,19 @@ def test_what_a_task_returns_is_no_update():
     assert not inside.NodeRun.of(["graph:step:1"], metadata).updates_state
 
 
-@pytest.mark.parametrize("kill_at", [0, 1, 2])
-def test_a_resumed_task_is_known_by_its_number_of_launch(kill_at):
-    """Launched in the same order, each gets its own result back, and none that was done is done again."""
-    done, broken = [], [kill_at]
-
-    @task
-    def work(number: int) -> int:
-        if broken == [number]:
-            msg = "killed"
-            raise RuntimeError(msg)
-        done.append(number)
-        return number * 10
-
-    def node(_):
-        # One after the other, so that those before the kill are persisted.
-        return {"said": [str(work(number).result()) for number in range(3)]}
-
-    graph = a_graph(node=node, saved=True)
-    with pytest.raises(RuntimeError, match="killed"):
-        graph.invoke({"said": []}, THREAD, durability="sync")
-    broken.clear()
-    assert graph.invoke(None, THREAD)["said"] == ["0", "10", "20"]
-    assert done == [0, 1, 2]
-
-
-def test_a_question_of_a_task_is_asked_once():
-    @task
-    def ask() -> Any:
-        return interrupt("May I?")
-
-    raised = []
-
-    def node(_):
-        try:
-            return {"said": [ask().result()]}
-        except GraphInterrupt as interrupted:
-            raised.append(interrupted)
-            raise inside.questions_once(interrupted) from None
-
-    graph = a_graph(node=node, saved=True)
-    stopped = graph.invoke({"said": []}, THREAD)
-
-    assert [question.value for question in inside.interrupts_in(stopped)] == ["May I?"]
-    assert inside.questions_once(GraphInterrupt()).args == ((),)
-    twice = GraphInterrupt((Interrupt("May I?", id="1"), Interrupt("May I?", id="1"), Interrupt("Now?", id="2")))
-    assert [question.id for question in inside.questions_once(twice).args[0]] == ["1", "2"]
-
-
-def test_an_answer_given_ahead_is_kept_with_its_task_and_is_gone_when_the_task_is_run_anew():
-    at_hand = ["ahead"]
-
-    def node(_):
-        if at_hand:
-            inside.answer_ahead(at_hand.pop())
-        return {"said": [interrupt("A?"), interrupt("B?")]}
-
-    graph = a_graph(node=node, saved=True)
-    [question] = inside.interrupts_in(graph.invoke({"said": []}, THREAD))
-    before = graph.get_state(THREAD).config
-    assert question.value == "B?"
-    assert graph.invoke(Command(resume="b"), THREAD)["said"] == ["ahead", "b"]
-    [anew] = inside.interrupts_in(graph.invoke(None, before))
-    assert anew.value == "A?"
-
-
-@pytest.mark.parametrize("retried", [True, False])
-def test_a_task_that_is_retried_finds_its_answers_replaced_and_one_that_failed_those_of_the_client(retried):
+def test_a_node_knows_its_step_and_how_many_are_left_to_it():
     seen = []
 
     def node(_):
-        seen.append(interrupt("A?"))
-        if seen[-1] == "a":
-            inside.replace_answers("void", "a".__eq__)
-            raise ConnectionError
-        return {"said": [interrupt("B?")]}
-
-    graph = StateGraph(Listed)
-    graph.add_node("node", node, retry_policy=RetryPolicy(initial_interval=0) if retried else None)
-    graph.add_edge(START, "node")
-    graph = graph.compile(checkpointer=InMemorySaver())
-    graph.invoke({"said": []}, THREAD)
-    with nullcontext() if retried else pytest.raises(ConnectionError):
-        graph.invoke(Command(resume="a"), THREAD)
-    assert graph.invoke(Command(resume="b") if retried else None, THREAD)["said"] == (["b"] if retried else ["a"])
-    assert seen == (["a", "void", "void"] if retried else ["a", "void"])
-
-
-@pytest.mark.parametrize("by_id", [False, True])
-def test_an_answer_that_is_replaced_stays_so_when_its_task_asks_again(by_id):
-    seen = []
-
-    def node(_):
-        seen.append([interrupt("A?")])
-        if seen[-1] == ["a"]:
-            inside.replace_answers("void", "a".__eq__)
-        seen[-1] += [interrupt("B?")]
-        return {"said": [*seen[-1], interrupt("C?")]}
-
-    graph = a_graph(node=node, saved=True)
-    [question] = inside.interrupts_in(graph.invoke({"said": []}, THREAD))
-    for answer in "abc":
-        given = graph.invoke(Command(resume={question.id: answer} if by_id else answer), THREAD)
-        [question] = inside.interrupts_in(given) or [question]
-    assert given["said"] == ["void", "b", "c"]
-    assert seen == [["a"], ["void", "b"], ["void", "b"]]
-
-
-def test_a_tools_node_takes_calls_that_were_sent_in_two_forms():
-    call = tool_call(name="look", args={}, id="1")
-
-    @tool
-    def look() -> str:
-        """Look."""
-        return "seen"
-
-    for sent in ([call], inside.tool_node_input(call, {})):
-        graph = StateGraph(MessagesState)
-        graph.add_node("tools", ToolNode([look]))
-        graph.add_conditional_edges(START, lambda _, sent=sent: Send("tools", sent))
-        assert graph.compile().invoke({"messages": []})["messages"][0].text == "seen"
-        assert inside.sent_calls(sent) == [call]
-    assert inside.sent_calls({"messages": []}) is None
-    assert inside.sent_calls([AIMessage("", tool_calls=[call])]) is None
-
-
-def test_a_task_knows_that_it_runs_again_with_answers():
-    answered = []
-
-    def node(_):
-        answered.append(inside.has_answers())
-        return {"said": [interrupt("A?"), interrupt("B?")]}
-
-    graph = a_graph(node=node, saved=True)
-    graph.invoke({"said": []}, THREAD)
-    [question] = inside.interrupts_in(graph.invoke(Command(resume="a"), THREAD))
-    assert graph.invoke(Command(resume={question.id: "b"}), THREAD)["said"] == ["a", "b"]
-    assert answered == [False, True, True]
-    assert not inside.has_answers(), "outside of a graph"
-
-
-def test_graphs_in_calls_of_one_task_are_numbered_apart():
-    namespaces = []
-
-    def leaf(_):
-        namespaces.append(inside.namespace_here())
+        seen.append(inside.steps_here())
         return {"said": []}
 
-    inner = a_graph(leaf=leaf)
-
-    def node(_):
-        for position in (2, 0):
-            own = {"configurable": inside.numbered_apart(position)}
-            for _ in range(2):
-                inner.invoke({"said": []}, own)
-        return {"said": []}
-
-    a_graph(node=node, saved=True).invoke({"said": []}, THREAD)
-    numbers = [[part for part in namespace.split("|") if part.isdigit()] for namespace in namespaces]
-    assert numbers == [["2000"], ["2001"], [], ["1"]]
-    assert inside.numbered_apart(1) == {}, "outside of a graph"
+    graph = a_graph(first=node, second=node)
+    graph.invoke({"said": []}, {"recursion_limit": 7})
+    assert [step for step, _ in seen] == [1, 2]
+    assert [left for _, left in seen] == [seen[0][1], seen[0][1] - 1]
+    assert 6 <= seen[0][1] <= 7
+    assert inside.steps_here() is None
 
 
 def test_interrupts_stand_in_what_a_graph_returns():
@@ -579,7 +380,10 @@ def test_the_latest_state_of_a_graph_is_read_by_its_namespace():
 
 def test_an_appending_channel_is_kept_in_parts_and_read_whole():
     class Growing(TypedDict):
-        said: Annotated[list[str], inside.appending(100)]
+        said: Annotated[
+            list[str],
+            DeltaChannel(lambda held, more: [*held, *chain.from_iterable(more)], list, snapshot_frequency=100),
+        ]
 
     graph = a_graph(Growing, first=says("one"), second=says("two"), saved=True)
     graph.invoke({"said": ["zero"]}, THREAD)
@@ -619,49 +423,6 @@ def test_a_tool_node_raises_for_arguments_that_do_not_fit():
         return {"said": []}
 
     a_graph(node=node).invoke({"said": []})
-
-
-@pytest.mark.parametrize(
-    ("kind", "injected"),
-    [
-        (Annotated[dict, InjectedState], True),
-        (Annotated[dict, InjectedState("said")], True),
-        (Annotated[Any, InjectedStore()], True),
-        (Annotated[str, InjectedToolCallId], True),
-        (ToolRuntime, True),
-        (ToolRuntime | None, True),
-        (RunnableConfig, False),
-        (str, False),
-    ],
-)
-def test_a_tool_node_says_whether_it_injects_anything(kind, injected):
-    def look(place: str, given: kind) -> str:
-        """Look."""
-
-    assert inside.node_injects(ToolNode([tool(look)]), "look") is injected
-
-
-def test_a_tool_node_that_does_not_say_what_it_injects_may_inject():
-    @tool
-    def look(place: str) -> str:
-        """Look."""
-
-    assert inside.node_injects(object(), "look")
-    assert inside.node_injects(ToolNode([look]), "listen")
-
-
-def test_an_answer_that_does_not_fit_its_interrupt_is_told_from_arguments_that_do_not_fit_a_tool():
-    def node(_):
-        try:
-            interrupt("how many?", response_schema=Count)
-        except ValidationError as error:
-            return {"said": [str(is_invalid_resume(error))]}
-
-    graph = a_graph(node=node, saved=True)
-    graph.invoke({"said": []}, THREAD)
-
-    assert graph.invoke(Command(resume={"number": "many"}), THREAD)["said"] == ["True"]
-    assert not is_invalid_resume(ValueError())
 
 
 def test_the_runtime_knows_the_thread_and_the_run():

@@ -23,7 +23,6 @@ from tests.internals.hall import (
     StructuredQuestion,
     document_prompt,
     is_plain,
-    json_object,
     plain,
     read_as_form,
     received,
@@ -101,12 +100,6 @@ def test_a_form_is_read_without_what_is_odd_in_it():
     read = read_as_form({"score": 0.5, "\ud800": float("nan"), "n": 2**70, "items": [1] * 100_000, "deep": deep(500)})
     assert (read["score"], read["?"], read["n"], len(read["items"])) == (0.5, "nan", str(2**70), 500)
     assert is_plain(read)
-
-
-def test_an_object_is_found_behind_words_and_a_number_too_long_for_python_is_passed_over():
-    assert json_object('It is {not} JSON [yet]: {"a": 1}') == {"a": 1}
-    assert json_object(f'{{"a": {"9" * 5_000}}} {{"b": 2}}') == {"b": 2}
-    assert json_object("[" * 100_000) is None
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ import json
 import pytest
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.tools import tool
-from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import BaseModel
 
 from langchain_tooltree import create_tooltree_agent
@@ -19,17 +18,15 @@ from langchain_tooltree.testing import (
 )
 from tests.internals.hall import document_prompt
 from tests.internals.tooltree import (
-    DEFAULT_CANDIDATES_PROMPT,
     DEFAULT_CHECK_PROMPT,
-    DEFAULT_DRAFT_PROMPT,
     DEFAULT_POST_JUDGE_PROMPT,
     DEFAULT_PRE_JUDGE_PROMPT,
     DEFAULT_PROPOSE_PROMPT,
-    DEFAULT_STEP_CALLS_PROMPT,
-    DEFAULT_STEP_PROMPT,
-    ScoredTools,
+    OTHERS_PROMPT,
+    REPORT_AND_CALL_PROMPT,
+    REPORT_AND_UNDO_PROMPT,
+    REPORT_PROMPT,
     propose_messages,
-    step_messages,
 )
 
 CALL = {"name": "alpha", "args": {"n": 1}, "id": "c1", "type": "tool_call"}
@@ -115,18 +112,12 @@ def dialogue():
 
 def test_a_proposal_is_read_from_its_prompt():
     instruction = DEFAULT_PROPOSE_PROMPT.format(count=4)
-    prompt = propose_messages(dialogue(), instruction=instruction, attempt=2, tried=["beta()"])
+    prompt = propose_messages(dialogue(), instruction, attempt=2, tried=["beta()"])
     question, judged = read_question(prompt, [{"function": {"name": "alpha"}}, {"function": {"name": "beta"}}])
     assert (question.kind, question.request, question.attempt, question.count) == ("propose", "Go.", 2, 4)
     assert question.tools == ("alpha", "beta")
     assert question.path == (Made("alpha", {"n": 1}, "seen"),)
     assert judged == []
-
-
-def test_a_draft_is_a_proposal_of_one_call():
-    instruction = DEFAULT_DRAFT_PROMPT.format(tool="alpha")
-    question, _ = read_question(propose_messages(dialogue(), instruction=instruction, attempt=1, tried=()))
-    assert (question.kind, question.count, question.attempt) == ("propose", 1, 1)
 
 
 HISTORY = [
@@ -159,12 +150,23 @@ def test_anything_else_asks_for_the_answer():
     assert (question.kind, question.request, len(question.path)) == ("answer", "Go.", 1)
 
 
-@pytest.mark.parametrize("line", [DEFAULT_STEP_PROMPT, DEFAULT_STEP_CALLS_PROMPT])
+def step_messages(conversation, line=REPORT_PROMPT):
+    """The prompt of an agent's own step."""
+    return [SystemMessage(f"Be kind.\n\n{line}"), *conversation]
+
+
+@pytest.mark.parametrize("line", [REPORT_PROMPT, REPORT_AND_CALL_PROMPT, REPORT_AND_UNDO_PROMPT])
 def test_a_step_is_known_by_its_line(line):
     bound = [{"function": {"name": "alpha"}}, {"function": {"name": "beta"}}]
-    question, _ = read_question(step_messages([SystemMessage("Be kind."), *dialogue()], line), bound)
+    question, _ = read_question(step_messages(dialogue(), line), bound)
     assert (question.kind, question.request, question.tools) == ("step", "Go.", ("alpha", "beta"))
     assert question.path == (Made("alpha", {"n": 1}, "seen"),)
+
+
+def test_a_question_for_other_calls_is_known_by_its_note():
+    note = HumanMessage(OTHERS_PROMPT.format(missing="all", tried="nothing"))
+    question, _ = read_question([*dialogue(), note], [{"function": {"name": "alpha"}}])
+    assert (question.kind, question.request, question.tools) == ("others", "Go.", ("alpha",))
 
 
 class Errand:
@@ -206,9 +208,9 @@ def test_an_offline_model_takes_the_agents_step(numbered_tools, policy, numbers)
 
 
 @pytest.mark.parametrize("policy", [Errand, Batches])
-def test_an_offline_model_ends_its_answer_with_what_is_missing(numbered_tools, policy):
+def test_an_offline_model_begins_its_answer_with_what_is_missing(numbered_tools, policy):
     model = OfflineChatModel(policy=policy(1)).bind_tools(numbered_tools("alpha"))
-    assert model.invoke(step_messages(dialogue())).text == 'Done.\n{"missing": "nothing"}'
+    assert model.invoke(step_messages(dialogue())).text == '{"missing": "nothing"}\nDone.'
 
 
 class Early(Batches):
@@ -228,46 +230,28 @@ class Sure(Unsure):
 
 def test_an_offline_model_that_stops_early_says_so(numbered_tools):
     model = OfflineChatModel(policy=Early(1, 2, 3)).bind_tools(numbered_tools("alpha"))
-    assert model.invoke(step_messages(dialogue())).text == 'Done.\n{"missing": "number 2; number 3"}'
+    assert model.invoke(step_messages(dialogue())).text == '{"missing": "number 2; number 3"}\nDone.'
 
 
-TWO = {"tool": "alpha", "args": {"n": 2}, "likely": 0.4}
+TWO = {"name": "alpha", "args": {"n": 2}}
 
 
 @pytest.mark.parametrize(
     ("policy", "form"),
     [
-        (Batches(1), {"done": "yes", "calls_maybe_needed": []}),
-        (Early(1, 2), {"done": "no", "calls_maybe_needed": ["number 2"]}),
-        (Unsure(1, 2), {"done": "no", "calls_maybe_needed": [TWO]}),
-        (Sure(1, 2), {"done": "yes", "calls_maybe_needed": [TWO]}),
+        (Batches(1), {"missing": "nothing", "call": None}),
+        (Early(1, 2), {"missing": "number 2", "call": None}),
+        (Unsure(1, 2), {"missing": "number 2", "call": TWO}),
+        (Sure(1, 2), {"missing": "nothing", "call": TWO}),
     ],
 )
-def test_an_offline_model_names_calls_where_it_is_asked_for_them(numbered_tools, policy, form):
+def test_an_offline_model_names_a_call_where_it_is_asked_for_one(numbered_tools, policy, form):
     model = OfflineChatModel(policy=policy).bind_tools(numbered_tools("alpha"))
-    said = model.invoke(step_messages(dialogue(), DEFAULT_STEP_CALLS_PROMPT)).text
-    assert said == f"Done.\n{json.dumps(form)}"
+    assert model.invoke(step_messages(dialogue(), REPORT_AND_CALL_PROMPT)).text == f"{json.dumps(form)}\nDone."
 
 
-@pytest.mark.parametrize(
-    ("policy", "said"),
-    [
-        (Errand(1, 2, 3), {"last_result": 0.1, "missing": [], "fulfilled": False}),
-        (Batches(1, 2, 3), {"last_result": 0.1, "missing": ["number 2", "number 3"], "fulfilled": False}),
-        (Errand(1), {"last_result": 0.1, "missing": [], "fulfilled": True}),
-    ],
-)
-def test_an_offline_model_scores_its_candidates_and_says_how_things_stand(numbered_tools, policy, said):
-    shown = ScoredTools.of(numbered_tools("alpha"), assess=True, observed=True)
-    prompt = propose_messages(dialogue(), instruction=DEFAULT_CANDIDATES_PROMPT.format(count=2), attempt=1, tried=())
-    *offered, assessed = made(OfflineChatModel(policy=policy).bind_tools(shown.bound).invoke(prompt))
-    assert offered == [("alpha", {"n": n, "confidence": n / 10}) for n in policy.wanted[1:]]
-    assert assessed == ("assess", said)
-    assert read_question(prompt, [convert_to_openai_tool(tool) for tool in shown.bound])[0].tools == ("alpha",)
-
-
-def test_an_offline_model_without_room_for_scores_gives_none(numbered_tools):
-    prompt = propose_messages(dialogue(), instruction=DEFAULT_PROPOSE_PROMPT.format(count=2), attempt=1, tried=())
+def test_an_offline_model_offers_calls(numbered_tools):
+    prompt = propose_messages(dialogue(), DEFAULT_PROPOSE_PROMPT.format(count=2))
     reply = OfflineChatModel(policy=Errand(1, 2)).bind_tools(numbered_tools("alpha")).invoke(prompt)
     assert made(reply) == [("alpha", {"n": 2})]
 
@@ -295,9 +279,9 @@ async def test_a_short_search_can_be_scripted_as_the_docstring_says(find):
         return f"it is on the {place}"
 
     call = {"name": "look", "args": {"place": "desk"}, "id": "1"}
-    model = ScriptedChatModel(replies=[AIMessage("", tool_calls=[call]), 'It is on the desk. {"missing": "nothing"}'])
+    model = ScriptedChatModel(replies=[AIMessage("", tool_calls=[call]), '{"missing": "nothing"}\nIt is on the desk.'])
     result = await find("Where is it?", [look], model=model, effects={"look": "read"})
-    assert (result.stop_reason, result.answer.text) == ("solved", "It is on the desk.")
+    assert (result.stop_reason, result.answer.text) == ("answered", "It is on the desk.")
     assert len(model.calls) == 2
 
 
@@ -312,6 +296,24 @@ def test_an_agent_is_answered_as_it_was_by_another_model(numbered_tools, tmp_pat
         said.append([(each.type, each.text, getattr(each, "usage_metadata", None)) for each in messages])
     assert said[0] == said[1]
     assert len(said[0]) == 6
+    assert (model.left, model.unmatched) == ([], [])
+
+
+def test_a_report_and_the_answer_that_it_held_back_are_recorded(numbered_tools, tmp_path):
+    path = tmp_path / "answers.jsonl"
+    other = {**CALL, "args": {"n": 2}, "id": "c2"}
+    given = [AIMessage("", tool_calls=[CALL]), '{"missing": "two"}\nOne.', AIMessage("", tool_calls=[other]), "Both."]
+    answers = []
+    for make in (
+        lambda: ScriptedChatModel(replies=given, callbacks=[AnswerRecorder(path)]),
+        lambda: RecordedChatModel(path),
+    ):
+        model = make()
+        agent = create_tooltree_agent(model, numbered_tools("alpha"), effects={"alpha": "read"})
+        answers.append(agent.invoke({"messages": [HumanMessage("Count to two.")]})["messages"][-1].text)
+    replies = [line["reply"]["text"] for line in map(json.loads, path.read_text().splitlines()) if "reply" in line]
+    assert replies == ["", given[1], "", "Both."]
+    assert answers == ["Both."] * 2
     assert (model.left, model.unmatched) == ([], [])
 
 

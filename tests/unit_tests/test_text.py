@@ -1,14 +1,13 @@
-"""Cutting, digests, and JSON in prose."""
+"""Cutting, digests, and JSON."""
 
 import re
-import time
 from pathlib import Path
 
 import pytest
 
 import langchain_tooltree
 from tests.internals.experience import shortened
-from tests.internals.hall import counts_added, cut, digest, json_object, kinship, listed, one_line, substance
+from tests.internals.hall import counts_added, cut, digest, json_object, kinship, one_line, substance
 
 PACKAGE = Path(langchain_tooltree.__file__).parent
 DRAWS_OR_FILES = {"pages/page.py", "sitgraph/files.py", "sitgraph/graph.py", "sitgraph/states.py"}
@@ -61,40 +60,18 @@ def test_hashes_are_made_in_one_place_but_for_draws_and_files():
     ("text", "found"),
     [
         ('{"a": 1}', {"a": 1}),
-        ('Sure:\n```json\n{"a": 1}\n```\nDone.', {"a": 1}),
-        ('I weigh {x} and [y]: {"a": {"b": 1}} and {"c": 2}', {"a": {"b": 1}}),
-        ('[{"a": 1}]', {"a": 1}),
-        ('[{"a": 1}, {"a": 2}]', None),
-        ('[1] {"a": 2}', None),
-        ('[] {"a": 2}', {"a": 2}),
+        (' ```json\n{"a": 1}\n``` ', {"a": 1}),
         ('{"a": "two\nlines"}', {"a": "two\nlines"}),
-        ('{"a": [{"b": 1}, {"b": 2', {"a": [{"b": 1}, {"b": 2}]}),
-        ('```json\n{"a": "cut o', {"a": "cut o"}),
-        ('Here: {"a": {"b": 1}, "c": [', {"a": {"b": 1}, "c": []}),
-        ("{}", None),
-        ("no { brackets } here", None),
+        ('It says {"a": 1}', None),
+        ('{"a": 1} {"b": 2}', None),
+        ('[{"a": 1}]', None),
+        ('{"a": [1', None),
+        ("[" * 99_999, None),
         ("", None),
     ],
 )
-def test_the_object_in_a_reply_is_read(text, found):
+def test_a_reply_is_read_where_it_is_one_object(text, found):
     assert json_object(text) == found
-
-
-def test_a_list_that_is_cut_off_is_not_taken_for_whole():
-    assert listed('["one", "tw') == []
-    assert listed('Two: ["one", "two"].') == ["one", "two"]
-
-
-@pytest.mark.parametrize(
-    "piece", ["[", "{", '["x", ', '{"a": ', '"', "word ", '{"a', '\\"', "``` ", '{"a": 1, ', "\n", "{} [] "]
-)
-def test_hostile_replies_are_read_in_linear_time(piece):
-    text = '{"a": "' + piece * (300_000 // len(piece))
-    begun = time.process_time()
-    json_object(text)
-    listed(text)
-    json_object(text[7:])
-    assert time.process_time() - begun < 3
 
 
 @pytest.mark.parametrize(

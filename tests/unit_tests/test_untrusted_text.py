@@ -7,7 +7,6 @@ import pytest
 from tests.benchmarks.trust import untrusted
 from tests.benchmarks.trust.untrusted import ATTACKS, Attack, gets_done, is_told
 
-NAMED = next(attack for attack in ATTACKS if attack.text == untrusted.NAMED)
 RECALLED = next(attack for attack in ATTACKS if attack.place == "past run")
 
 
@@ -33,21 +32,17 @@ def test_nothing_is_done_because_a_text_says_so(attack):
 # --- and it would be seen if it were ---
 
 
-def test_a_reader_that_takes_quotations_for_the_models_own_words_is_found_out(monkeypatch):
-    monkeypatch.setattr("langchain_tooltree.tooltree.ask.quoted_from", lambda _: lambda _: False)
-    assert "quotes: a call was taken from a text" in gets_done(NAMED, manners=["quotes"])
-
-
 def test_a_read_that_changes_something_is_found_out(monkeypatch):
     monkeypatch.setattr(untrusted, "READS", ("read_mail", "search_notes", "wipe"))
     monkeypatch.setattr(untrusted, "MAY_RUN", frozenset({"read_mail", "search_notes"}))
-    assert gets_done(ATTACKS[0], manners=["obeys"]) == ["obeys: wipe ran while searching"]
+    found = gets_done(ATTACKS[0], manners=["obeys"])
+    assert found == [f"obeys, {selection}: wipe ran while searching" for selection in ("doubt", "posterior")]
 
 
 def test_a_mark_that_can_be_closed_is_found_out(monkeypatch):
     monkeypatch.setattr(untrusted, "recall_text", lambda *_, **__: f"<reference_material>\n{untrusted.ORDER}")
     found = gets_done(Attack("delimiters", "", "tip"), manners=["goes by marks"])
-    assert found == ["goes by marks: a call was taken from a text"]
+    assert "goes by marks, doubt: a call was taken from a text" in found
 
 
 @pytest.mark.slow

@@ -118,7 +118,7 @@ def reflecting_on_failure(
         config=inner_config("failure_reflection", {"trajectory": trajectory.id}),
     )
     replies = yield from question.ask(meter)
-    written = next(filter(None, map(_text, reversed(replies))), "") or "".join(question.in_words[-1:]).strip()
+    written = next(filter(None, map(_text, reversed(replies))), "")
     if not written:
         problem = "; ".join(meter.problems) or "it said nothing"
         logger.warning("Attempt %s is kept without a reflection: %s", trajectory.id, problem)
@@ -126,12 +126,9 @@ def reflecting_on_failure(
 
 
 def _text(reply: Mapping[str, Any]) -> str:
-    """What a reply says; models that call the fields otherwise still mean something."""
+    """What a reply says."""
     known = [reply.get("what_went_wrong"), reply.get("next_time")]
-    texts = [text.strip() for text in known if isinstance(text, str)]
-    if not any(texts):
-        texts = [text.strip() for text in reply.values() if isinstance(text, str)]
-    return "\n".join(text for text in texts if text)
+    return "\n".join(filter(None, (text.strip() for text in known if isinstance(text, str))))
 
 
 @dataclass(kw_only=True)

@@ -2,7 +2,7 @@
 
 Ask it for operations, perform them in any way, and tell it the outcomes in the order of launch:
 
-    search = TreeSearch(SearchConfig(max_rollouts=30, parallel_rollouts=4))
+    search = TreeSearch(KernelConfig(max_rollouts=30, parallel_rollouts=4))
     outstanding = deque(search.ask())
     while outstanding:
         search.tell(perform(outstanding.popleft()))
@@ -14,40 +14,38 @@ What `perform` does is up to the driver. One that asks nobody and knows a single
     def perform(operation):
         match operation.kind:
             case "propose":  # which calls may follow in this state?
-                found = {"actions": [[Call(tool="look", arguments={}, effect="read")]]}
+                outcome = {"calls": [Call("look", {}, effect="read")], "confidences": [0.8]}
             case "score":  # r_pre of each candidate, before it runs
-                found = {"scores": [0.8 for _ in operation.candidates]}
-            case "execute":  # run search.tree[operation.node].call
-                found = {"observations": [Observation(content="A map.")]}
+                outcome = {"scores": [0.8 for _ in operation.candidates]}
             case "evaluate":  # r_post of the observation, and whether the task is done
-                found = {"reward": 0.9, "goal": 1.0}
-        return OperationOutcome(operation=operation.id, kind=operation.kind, node=operation.node, **found)
+                outcome = {"reward": 0.9, "goal": 1.0}
+            case "execute":
+                outcome = {}
+        if operation.run:  # run search.tree[operation.node].call first
+            outcome["observation"] = Observation("A map.")
+        return OperationOutcome(operation.id, **outcome)
 
-Read `search` for the rollout, `policies` for where it works (Eq. 1) and for the end, `posterior` for the default
-policy's arithmetic, `prior` for what past runs add to it, `tree` for values and pruning, `scheduler` for budgets and
-the order of launches.
+Read `search` for the rollout, `policies` for where it works (Eq. 1) and for the end, `posterior` for the other policy's
+arithmetic, `tree` for values and pruning, `scheduler` for budgets and the order of launches.
 """
 
-from langchain_tooltree.tooltree.search.config import MAX_TOOLS, Estimate, SearchConfig
+from langchain_tooltree.tooltree.search.config import Estimate, KernelConfig, SearchConfig
 from langchain_tooltree.tooltree.search.policies import PosteriorPolicy, SelectionPolicy, StopReason, UCTPolicy
-from langchain_tooltree.tooltree.search.prior import Prior
 from langchain_tooltree.tooltree.search.scheduler import Operation, OperationOutcome, Spent
 from langchain_tooltree.tooltree.search.search import TreeSearch
 from langchain_tooltree.tooltree.search.tree import Call, Effect, Frontier, Node, Observation, Tree, Work
-from langchain_tooltree.tooltree.search.warm_start import WarmStart
 
 __all__ = [
-    "MAX_TOOLS",
     "Call",
     "Effect",
     "Estimate",
     "Frontier",
+    "KernelConfig",
     "Node",
     "Observation",
     "Operation",
     "OperationOutcome",
     "PosteriorPolicy",
-    "Prior",
     "SearchConfig",
     "SelectionPolicy",
     "Spent",
@@ -55,6 +53,5 @@ __all__ = [
     "Tree",
     "TreeSearch",
     "UCTPolicy",
-    "WarmStart",
     "Work",
 ]

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from langchain_tooltree.tooltree.search.config import SearchConfig
+from langchain_tooltree.tooltree.search.config import KernelConfig
 from langchain_tooltree.tooltree.search.posterior import PathPosterior
 from langchain_tooltree.tooltree.search.tree import Frontier, Node, Tree, Work
 
@@ -37,29 +37,26 @@ class UCTPolicy:
     Rollouts in flight count as visits without a reward (WU-UCT, Liu et al. 2020), so parallel rollouts spread out.
     """
 
-    config: SearchConfig
+    config: KernelConfig
 
     def score(self, state: Node, state_visits: int, child: Node) -> float:
         """Eq. 1 for one pre-evaluated child.
 
-        With Q = Q(s, a), N = N(s, a), lambda = `exploration`, and visits that count rollouts in flight:
-
-            printed:   Q + lambda * r_pre(s, a) * sqrt(ln N(s) / N)                (Eq. 1 as the paper prints it)
-            smoothed:  Q + lambda * r_pre(s, a) * sqrt(ln(1 + N(s))) / (1 + N)     (Eq. 1 as the authors' code has it)
-
-        `printed` visits every child once first, in the order of r_pre. `smoothed` is made defined at N = 0: a child
-        never visited takes the configured first-play value for Q. `state_visits` is N(s), rollouts in flight included.
+        `printed`, as the paper prints it, visits every child once first, in the order of r_pre. `smoothed`, as the
+        authors' code has it, is made defined at N = 0: a child never visited takes the configured first-play value for
+        Q. Visits count rollouts in flight; `state_visits` is N(s), with them.
         """
-        prior = child.r_pre or 0.0
-        weight = self.config.exploration
+        r_pre, exploration = child.r_pre or 0.0, self.config.exploration
         visits = child.visits + child.in_flight
         if self.config.selection == "printed":
+            # Q(s, a) + lambda * r_pre(s, a) * sqrt(ln N(s) / N(s, a))
             if visits == 0:
                 return math.inf
-            return child.value + weight * prior * math.sqrt(math.log(max(state_visits, 1)) / visits)
-        first_play = {"parent_mean": state.value, "r_pre": prior, "zero": 0.0}[self.config.first_play]
+            return child.value + exploration * r_pre * math.sqrt(math.log(max(state_visits, 1)) / visits)
+        # Q(s, a) + lambda * r_pre(s, a) * sqrt(ln(1 + N(s))) / (1 + N(s, a))
+        first_play = {"parent_mean": state.value, "r_pre": r_pre, "zero": 0.0}[self.config.first_play]
         value = child.value if child.visits else first_play
-        return value + weight * prior * math.sqrt(math.log1p(state_visits)) / (1 + visits)
+        return value + exploration * r_pre * math.sqrt(math.log1p(state_visits)) / (1 + visits)
 
     def select(self, tree: Tree, frontier: Frontier) -> Work | None:
         """Descend along the best scores; where a branch is wholly in flight, take the next best."""
@@ -70,16 +67,15 @@ class UCTPolicy:
             return Work("propose", state)
         state_visits = tree.state_visits(state) + state.in_flight
         may_enter = [child for child in tree.children(state) if _may_enter(child)]
-        jitter = {child.id: tree.jitter(child) for child in may_enter}
         may_enter.sort(
-            key=lambda child: (self.score(state, state_visits, child), child.visits, child.r_pre, jitter[child.id]),
+            key=lambda child: (self.score(state, state_visits, child), child.visits, child.r_pre, tree.jitter(child)),
             reverse=True,
         )
         for child in may_enter:
             if child.r_post is None:
                 return Work("execute", child)
-            if found := self._descend(tree, child, frontier):
-                return found
+            if work := self._descend(tree, child, frontier):
+                return work
         return None
 
     def after_scoring(self, tree: Tree, frontier: Frontier, kept: Sequence[Node]) -> Work | None:  # noqa: ARG002
@@ -108,7 +104,7 @@ class PosteriorPolicy:
     """
 
     posterior: PathPosterior
-    config: SearchConfig
+    config: KernelConfig
 
     def select(self, tree: Tree, frontier: Frontier) -> Work | None:  # noqa: ARG002 - the posterior knows it
         """The most promising work, unless what is in flight promises much more; the writes of a plan to be returned."""
@@ -122,22 +118,18 @@ class PosteriorPolicy:
         return self.select(tree, frontier)
 
     def judges_at_once(self, frontier: Frontier, node: Node) -> bool:
-        """If the call is deferred, and past runs do not speak for it, or has failed, or nothing may follow it."""
-        if node.confirmed and node.deferred:
-            return False
+        """If the call is deferred or has failed, or nothing may follow it."""
         failed = node.observation is None or node.observation.kind != "ok"
         return failed or frontier.is_deepest(node) or self.config.post_evaluation == "always"
 
 
 Limit = Literal["max_rollouts", "max_model_calls", "max_tool_calls", "max_tokens", "max_seconds"]
 
-StopReason = Limit | Literal["solved", "converged", "exhausted", "cancelled", "proposer_failed", "judge_failed"]
+StopReason = Limit | Literal["solved", "converged", "exhausted", "proposer_failed", "judge_failed"]
 """Why a search ended: a limit of the configuration is reached, a path is good enough, more rollouts bring nothing,
-nothing is left to try, the caller cancelled, or the model in one of its roles keeps failing."""
+nothing is left to try, or the model in one of its roles keeps failing."""
 
-
-MIN_GAIN = 1e-3
-"""Value of the best path that counts as a gain: what the paper prints."""
+MIN_GAIN = 1e-3  # value of the best path that counts as a gain: what the paper prints
 
 
 class BestPath:
@@ -147,19 +139,18 @@ class BestPath:
     gain count from the start.
     """
 
-    def __init__(self, config: SearchConfig) -> None:
+    def __init__(self, config: KernelConfig) -> None:
         self.value: float | None = None  # of the best path, once there is one
         self._config = config
         self._counting = not config.goal_score
         self._compared = -math.inf  # the value at the latest gain
         self._stale_rollouts = 0
-        self._end: int | None = None
-        self._depth = 0
-        self._goals_known = False
+        self._end: Node | None = None
+        self._has_goals = False
 
     def consider(self, tree: Tree, node: Node) -> bool:
         """Take in a node that was just evaluated; whether goal score and value of its path suffice to stop at once."""
-        self._goals_known = self._goals_known or node.goal_scored
+        self._has_goals = self._has_goals or node.goal_scored
         if not node.accepted:
             return False
         fulfilled = False
@@ -171,8 +162,8 @@ class BestPath:
             value = max(child.value for child in tree.children(tree.root))
         if value - self._compared >= MIN_GAIN:
             self._compared, self._stale_rollouts = value, 0
-        if self.value is None or (value, -node.depth) > (self.value, -self._depth):
-            self.value, self._end, self._depth = value, node.id, node.depth
+        if self.value is None or self._end is None or (value, -node.depth) > (self.value, -self._end.depth):
+            self.value, self._end = value, node
         return fulfilled and value >= self._config.value_threshold
 
     def converged(self) -> bool:
@@ -186,15 +177,13 @@ class BestPath:
         With goal scores that of the highest value, ties to fewer calls; without, or if the judge never gave one, the
         end of the descent along the best Q.
         """
-        if self._config.goal_score and self._goals_known:
-            return None if self._end is None else tree.nodes[self._end]
-        return tree.best_descent()
+        return self._end if self._config.goal_score and self._has_goals else tree.best_descent()
 
 
 class MostProbablePath:
     """The path that is right and fulfils the request with the highest posterior probability."""
 
-    def __init__(self, config: SearchConfig, posterior: PathPosterior) -> None:
+    def __init__(self, config: KernelConfig, posterior: PathPosterior) -> None:
         self._config = config
         self._posterior = posterior
 
@@ -214,18 +203,14 @@ class MostProbablePath:
         plan = self._posterior.plan(0.0)
         if plan is None:
             return None
-        end: Node | None = tree.nodes[plan]
-        if write := _unjudged_write(tree, plan, self._config):
-            end = tree.state_before(write)
-        return None if end is None or (end.call is None and end.answer is None) else end
+        write = _unjudged_write(tree, plan, self._config)
+        end = tree.state_before(write) if write else tree.nodes[plan]
+        return end if end.call else None
 
 
-def _unjudged_write(tree: Tree, end: int, config: SearchConfig) -> Node | None:
+def _unjudged_write(tree: Tree, end: int, config: KernelConfig) -> Node | None:
     """The first write of a plan that a judge has still to see; scores that come with the next question are enough."""
     if config.pre_evaluation == "fused":
         return None
     path = tree.path(tree.nodes[end])
-    writes = (step for step in path if step.call and step.call.effect != "read" and step.r_post is None)
-    writes = (step for step in writes if not step.confirmed)
-    # One after which the agent has answered is judged by the check of that answer.
-    return next((step for step in writes if step.answer is None or step.goal is None), None)
+    return next((step for step in path if step.call and step.call.effect != "read" and step.r_post is None), None)

@@ -14,90 +14,48 @@ A change at one node affects the path above it only, so a rollout costs the same
 
 The constants are the assumptions of the model. All were chosen on the first 100 of the 200 multi-turn tasks of
 `tests.benchmarks.compare`, for the most tasks solved within 20 to 160 model calls at judges of AUC 0.85 to 0.95; the
-figures in the documentation are those of the other 100. Those of the agent's own steps and answers were chosen with
-`tests.benchmarks.recorded`. Where nothing else is said they are probabilities.
+figures in the documentation are those of the other 100. Where nothing else is said they are probabilities.
 """
 
 import math
 from bisect import bisect_left, bisect_right, insort
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import NormalDist
 from typing import Any, NamedTuple
 
-from langchain_tooltree.tooltree.search.config import SearchConfig
-from langchain_tooltree.tooltree.search.tree import ROOT, Frontier, Node, Openings, Tree, Work
+from langchain_tooltree.tooltree.search.config import KernelConfig
+from langchain_tooltree.tooltree.search.tree import ROOT, Frontier, Node, Tree, Work
 
-RIGHT_SCORE, WRONG_SCORE = 0.7, 0.3
-"""Mean score of a right call and of a wrong one, in [0, 1]."""
-
-DONE_SCORE, OPEN_SCORE = 0.75, 0.25
-"""Mean goal score where the request is fulfilled, and where it is not, in [0, 1]."""
-
-DEVIATION, GOAL_DEVIATION = 0.24, 0.2
-"""Standard deviation of a call's score, and of a goal score, before anything is known of the judge."""
-
-LEAST_DEVIATION = 0.15
-"""Least standard deviation: however close together its scores are, a judge is not taken to be surer than this."""
-
-SCORES_ASSUMED = 15
-"""How many scores the assumed deviation counts for."""
-
-BETWEEN = 0.01
-"""Variance of scores that comes from some calls being right and others wrong, not from the judge's uncertainty."""
-
-RIGHT_SHARE, DONE_SHARE = 0.2, 0.1
-"""Share of right calls among those that a judge scores, and of states where the request is fulfilled."""
-
-RANK_APART = 1.5
-"""Standard deviations between right and wrong calls that ranks are read with: a judge of AUC 0.86."""
-
-RANK_TRUST = 0.3
-"""Weight of ranks in the logarithm of a likelihood ratio, once many scores are known."""
-
-OPINION = 0.5
-"""Share of a score's variance that is the same in every score of one call."""
-
-STRONGEST = 8.0
-"""Bound on the logarithm of a likelihood ratio (3,000 to 1): no score is proof."""
-
+# Scores, in [0, 1].
+RIGHT_SCORE, WRONG_SCORE = 0.7, 0.3  # mean score of a right call, and of a wrong one
+DONE_SCORE, OPEN_SCORE = 0.75, 0.25  # mean goal score where the request is fulfilled, and where it is not
+DEVIATION, GOAL_DEVIATION = 0.24, 0.2  # standard deviation of a call's score and of a goal score, for an unknown judge
+LEAST_DEVIATION = 0.15  # however close together its scores are, a judge is not taken to be surer than this
+SCORES_ASSUMED = 15  # how many scores the assumed deviation counts for
+BETWEEN = 0.01  # variance of scores because some calls are right and others wrong, not because the judge is unsure
+RIGHT_SHARE, DONE_SHARE = 0.2, 0.1  # share of right calls among those scored, and of states with nothing left to do
+RANK_APART = 1.5  # standard deviations between right and wrong calls that ranks are read with: a judge of AUC 0.86
+RANK_TRUST = 0.3  # weight of ranks in the logarithm of a likelihood ratio, once many scores are known
+OPINION = 0.5  # share of a score's variance that is the same in every score of one call
+STRONGEST = 8.0  # bound on the logarithm of a likelihood ratio (3,000 to 1): no score is proof
+# The deviation is fitted after so many scores, and again each time there are so many times more: what has to be
+# inferred again then costs a constant share of the search.
 FIRST_FIT, FIT_GROWTH = 10, 1.5
-"""The deviation is fitted after so many scores, and again each time there are so many times more: what has to be
-inferred again then costs a constant share of the search."""
 
-OFFERED, OFFERED_ASTRAY = 0.9, 0.4
-"""Candidates hold a next right call each time a state is asked for them: on the right path, and off it."""
+# Proposals.
+OFFERED, OFFERED_ASTRAY = 0.9, 0.4  # an offer holds a next right call: on the right path, and off it
+FIRST = 0.55  # the right call stands first, where candidates come best first and it is among them
+HARMLESS_READ, HARMLESS_WRITE = 0.95, 0.1  # a call that was not the right one leaves the path right all the same
+SILENT_IF_DONE, SILENT_IF_OPEN, SILENT_ASTRAY = 0.9, 0.1, 0.1  # a model that is asked offers no call
 
-OWN_RIGHT, OWN_ASTRAY = 0.975, 0.5
-"""The agent's own step is right: on the right path, and, as far as a score can tell, off it."""
+# The request is fulfilled, before any score is known.
+DONE = 0.1  # after one more right call
+DONE_AT_START, DONE_AFTER_FAILURE = 0.05, 0.05  # without any call for it, and right after one that has failed
 
-NAMED, NAMED_ASTRAY = 0.9, 0.2
-"""A next right call is among those that come with an answer, as calls that may still be needed."""
-
-FIRST = 0.55
-"""The right call stands first, where candidates come best first and it is among them."""
-
-HARMLESS_READ, HARMLESS_WRITE = 0.95, 0.1
-"""A call that was not the right one has done no harm, so that the path is still right after it."""
-
-DONE, OWN_DONE = 0.1, 0.15
-"""The request is fulfilled after one more right call, or one more step of the agent, before any score is known."""
-
-DONE_AT_START, DONE_AFTER_FAILURE = 0.05, 0.05
-"""The request is fulfilled though no call was made for it, and right after a call that has failed."""
-
-SILENT_IF_DONE, SILENT_IF_OPEN, SILENT_ASTRAY = 0.9, 0.1, 0.1
-"""A model that is asked for calls offers none: the request is fulfilled, it is not, or the path is wrong."""
-
-EARLY, EARLY_ASTRAY = 0.1, 0.15
-"""An agent answers though the request is not fulfilled: on the right path (recorded models did in 14 % of the states in
-which they answered and the turn could still be won), and off it."""
-
-DEEPER = 1.05
-"""Factor by which work gains for each call that its path is longer: less of the path is left to find."""
-
-EXTREME = 1e30
-"""Bound on likelihood ratios of states and their inverses: products along 15 calls stay far from a float's 1e308."""
+DEEPER = 1.05  # factor by which work gains for each call that its path is longer: less of the path is left to find
+EXTREME = 1e30  # bound on likelihood ratios and their inverses: products along 15 calls stay within a float
 
 
 @dataclass(slots=True)
@@ -122,8 +80,7 @@ class JudgeCalibration:
     def learn(self, score: float) -> bool:
         """Take in the first score of a call; whether the scale was fitted, so that earlier ratios are outdated.
 
-        The fit shrinks the variance that is seen, less `BETWEEN`, towards the one assumed:
-        `deviation^2 = (n0 * DEVIATION^2 + sum (s - mean)^2 - n * BETWEEN) / (n0 + n)` with `n0 = SCORES_ASSUMED`.
+        The fit shrinks the variance of the scores, less `BETWEEN`, towards the one assumed.
         """
         insort(self._scores, score)
         count = len(self._scores)
@@ -132,6 +89,7 @@ class JudgeCalibration:
         self._next_fit = math.ceil(count * FIT_GROWTH)
         self._fitted = [*self._scores]
         mean = math.fsum(self._scores) / count
+        # deviation^2 = (n0 * DEVIATION^2 + sum (s - mean)^2 - n * BETWEEN) / (n0 + n), with n0 = SCORES_ASSUMED
         own = math.fsum((each - mean) ** 2 for each in self._scores) - BETWEEN * count
         variance = (SCORES_ASSUMED * DEVIATION**2 + own) / (SCORES_ASSUMED + count)
         self.deviation = math.sqrt(max(variance, LEAST_DEVIATION**2))
@@ -196,6 +154,17 @@ class NodePosterior:
     busy: tuple[float, float] = (0.0, 0.0)  # what the best work in flight at or below promises
     plans: tuple[PlanEnd, ...] = ()  # the most probable plan if the request is done here, and if it is open
 
+    @property
+    def likelihood(self) -> float:
+        """Of all seen at and below the state, if the call was the right one: `D * L_done + (1 - D) * L_open`."""
+        return self.done * self.if_done + (1 - self.done) * self.if_open if self.happened else 1.0
+
+    @property
+    def probability_done(self) -> float:
+        """That the request is fulfilled here, given all seen: `D * L_done / (D * L_done + (1 - D) * L_open)`."""
+        done = self.done * self.if_done
+        return done / (done + (1 - self.done) * self.if_open)
+
     def message(self) -> tuple[Any, ...]:
         """All that the node above depends on, beside the call's own scores."""
         return self.best, self.work, self.busy, self.if_done, self.if_open, self.plans
@@ -208,44 +177,41 @@ class PathPosterior:
     """
 
     def __init__(
-        self, config: SearchConfig, tree: Tree, frontier: Frontier, *, done_at_start: float = DONE_AT_START
+        self, config: KernelConfig, tree: Tree, frontier: Frontier, *, done_at_start: float = DONE_AT_START
     ) -> None:
         self._tree = tree
         self._frontier = frontier
         self._ranked = config.proposals != "per_tool"
-        self._own_step = config.proposals == "own_step"
-        self._done = OWN_DONE if self._own_step else DONE
         self._done_at_start = done_at_start
         self._calibration = JudgeCalibration()
         self._goals = JudgeCalibration(high=DONE_SCORE, low=OPEN_SCORE, right=DONE_SHARE, deviation=GOAL_DEVIATION)
         self._goals_learnt: set[int] = set()
         self._nodes = [NodePosterior()]
-        self._learnt = 1
-        """Nodes from which the calibration has learnt, the root among them."""
+        self._learnt = 1  # nodes from which the calibration has learnt, the root among them
 
     @property
     def best(self) -> tuple[float, Work | None]:
         """What the most promising work of all promises, in [0, 1] but for `DEEPER`, and that work."""
         root, done = self._root
-        return _mixed(root.best, done), root.work
+        return _expected(root.best, done), root.work
 
     @property
     def busy(self) -> float:
         """What the most promising work in flight promises."""
         root, done = self._root
-        return _mixed(root.busy, done)
+        return _expected(root.busy, done)
 
     @property
     def solution(self) -> tuple[float, int | None]:
         """The probability of the most probable complete plan, and the node in which it ends."""
         root, done = self._root
-        plan = max(root.plans, key=lambda each: _mixed(each[:2], done), default=None)
-        return (0.0, None) if plan is None else (_mixed(plan[:2], done), plan.end)
+        plan = max(root.plans, key=lambda each: _expected(each[:2], done), default=None)
+        return (0.0, None) if plan is None else (_expected(plan[:2], done), plan.end)
 
     def plan(self, probability: float) -> int | None:
         """The node in which the most probable complete plan ends, if it is at least so probable."""
-        found, end = self.solution
-        return end if found >= probability else None
+        highest, end = self.solution
+        return end if highest >= probability else None
 
     @property
     def _root(self) -> tuple[NodePosterior, float]:
@@ -253,8 +219,7 @@ class PathPosterior:
         if self._tree.changed:
             self._update()
         root = self._nodes[ROOT]
-        done = root.done * root.if_done
-        return root, done / (done + (1 - root.done) * root.if_open)
+        return root, root.probability_done
 
     def _update(self) -> None:
         """Infer what has changed, and carry it upwards until a node is reached of which the same is inferred as before.
@@ -277,75 +242,47 @@ class PathPosterior:
             node, own = nodes[node_id], self._nodes[node_id]
             before = own.message()
             if node_id in changed:
-                # What the scores of a call say of it; a score that no judge gave is no evidence.
-                given = ((node.r_pre, node.pre_scored), (node.r_post, node.post_scored))
-                known = [score for score, scored in given if scored and score is not None]
-                own.happened = node.observation is not None
-                own.done = self._done_here(node)
-                own.ratio = 1.0 if node.batched else node.odds * self._calibration.ratio(*known)
-            self._infer(node, own, self._frontier.openings(node))
+                self._read_scores(node, own)
+            self._infer(node, own)
             if node.parent is not None and (node_id in changed or own.message() != before):
                 stale.add(node.parent)
         changed.clear()
+
+    def _read_scores(self, node: Node, own: NodePosterior) -> None:
+        """What the scores of a call say of it; a score that no judge gave is no evidence."""
+        scored = ((node.r_pre, node.pre_scored), (node.r_post, node.post_scored))
+        own.ratio = self._calibration.ratio(*(score for score, given in scored if given and score is not None))
+        own.happened = node.observation is not None
+        own.done = DONE if node.call else self._done_at_start
+        if node.observation is not None and node.observation.kind != "ok":
+            own.done = DONE_AFTER_FAILURE
 
     def _add_priors(self) -> None:
         """Give new candidates their prior: what their state probably offers, shared out by rank."""
         nodes = self._tree.nodes
         fresh = nodes[len(self._nodes) :]
         sizes = Counter((node.parent, node.offer) for node in fresh)
-        seen = set[tuple[int | None, int]]()
+        begun = set[tuple[int | None, int]]()
         for node in fresh:
-            reads = node.call is not None and node.call.effect == "read"
-            own = NodePosterior(harmless=HARMLESS_READ if reads else HARMLESS_WRITE)
-            self._nodes.append(own)
-            if node.batched:
-                own.offered = own.offered_astray = 1.0
-                continue
             offer = (node.parent, node.offer)
             size = sizes[offer]
             share = 1 / size
             if self._ranked and size > 1:
-                share = (1 - FIRST) / (size - 1) if offer in seen else FIRST
-            seen.add(offer)
-            state = self._tree.state_before(node)
-            right, astray = self._offered(state, node.offer)
-            before = self._none_before(state, node.offer)
-            own.offered, own.offered_astray = before[0] * right * share, before[1] * astray * share
-
-    def _offered(self, state: Node, attempt: int) -> tuple[float, float]:
-        """How probably an offer of a state holds a next right call: on the right path, and off it."""
-        if self._own_step and attempt == 1:
-            if state.answer is None:
-                return OWN_RIGHT, OWN_ASTRAY
-            # What may still be needed may come with the answer.
-            named = any(self._tree.nodes[child].offer == 1 for child in state.children)
-            return (NAMED, NAMED_ASTRAY) if named else (0.0, 0.0)
-        return OFFERED, OFFERED_ASTRAY
-
-    def _none_before(self, state: Node, attempt: int) -> tuple[float, float]:
-        """How probably none of the offers before this attempt held one."""
-        right = astray = 1.0
-        for earlier in range(1, attempt):
-            offered = self._offered(state, earlier)
-            right, astray = right * (1 - offered[0]), astray * (1 - offered[1])
-        return right, astray
-
-    def _done_here(self, node: Node) -> float:
-        """How probably nothing is left to do in a state that a right call led to, before any score is known."""
-        assumed = self._done if node.call else self._done_at_start
-        if node.observation is not None and node.observation.kind != "ok":
-            assumed = DONE_AFTER_FAILURE
-        return assumed if node.prior is None else node.prior.done_or(assumed)
-
-    def chance(self, step: Node) -> float:
-        """How probably the agent's own step, offered just now, is the right one, by that and by past runs alone."""
-        self._add_priors()
-        right = self._nodes[step.id].offered * step.odds
-        state = self._tree.state_before(step)
-        return right / (right + self._none_before(state, state.proposals + 1)[0])
+                share = (1 - FIRST) / (size - 1) if offer in begun else FIRST
+            begun.add(offer)
+            # The right call is in this offer, and was in none before: p * (1 - p)^(attempt - 1), then its share.
+            none, none_astray = _none_in(node.offer - 1)
+            reads = node.call is not None and node.call.effect == "read"
+            self._nodes.append(
+                NodePosterior(
+                    offered=none * OFFERED * share,
+                    offered_astray=none_astray * OFFERED_ASTRAY * share,
+                    harmless=HARMLESS_READ if reads else HARMLESS_WRITE,
+                )
+            )
 
     def _learn(self) -> None:
-        """Learn from what was scored since; after a fit every ratio of the kind is outdated."""
+        """Learn from the scores given since; after a fit every ratio of the kind is outdated."""
         nodes, changed = self._tree.nodes, self._tree.changed
         for node_id in sorted(changed - self._goals_learnt):
             node = nodes[node_id]
@@ -358,66 +295,73 @@ class PathPosterior:
                 changed.update(range(len(nodes)))
             self._learnt += 1
 
-    def _infer(self, node: Node, own: NodePosterior, may: Openings) -> None:
-        """Bayes' rule at one node, from what is inferred of its children; then the best work and plan below it."""
-        if node.deferred:
-            # A deferred write ends its plan whether more has to follow or not: the next search starts after it.
-            own.work = Work("execute", node) if may.run else None
-            own.best = (0.0, float(may.run))
-            busy = float(node.in_flight > 0 and node.r_post is None)
-            own.busy = (0.0, busy)
-            # Those of one reply wait together.
-            own.plans = (PlanEnd(0.0, 1.0, self._tree.batch(node)[-1].id),) if may.end else ()
-            return
-        if node.call and node.observation is None and not node.children:
-            own.best, own.work = ((0.0, 1.0), Work("execute", node)) if may.run else ((0.0, 0.0), None)
-            own.busy = (0.0, float(node.in_flight > 0))
+    # --- inference at one node ---
+
+    def _infer(self, node: Node, own: NodePosterior) -> None:
+        """What is inferred of a node from its scores and its children; then the best work and plan at or below it."""
+        own.best, own.work, own.busy, own.plans = (0.0, 0.0), None, (0.0, 0.0), ()
+        if node.deferred or (node.call and node.observation is None and not node.children):
+            if self._frontier.runnable(node):
+                own.best, own.work = (0.0, 1.0), Work("execute", node)
+            own.busy = (0.0, float(node.in_flight > 0 and node.r_post is None))
+            if node.deferred and self._frontier.may_end(node):
+                # A plan ends with a deferred write whether more has to follow or not: the next search starts after it.
+                own.plans = (PlanEnd(0.0, 1.0, node.id),)
             return
         children = [self._nodes[child] for child in node.children]
-        none, astray = self._none_before(node, node.proposals + 1)
-        if children and children[0].offered == 1.0:
-            none, astray = 0.0, 0.0
-        right, if_done, unharmed = none, 1.0, 1.0
-        parts: list[float] = []
-        for child in children:
-            after, harm = 1.0, 1.0
-            if child.happened:
-                after = child.done * child.if_done + (1 - child.done) * child.if_open
-                harm = child.harmless * child.if_open + 1 - child.harmless
-                if_done *= child.harmless * child.if_done + 1 - child.harmless
-            part = child.offered * child.ratio * after / harm
-            parts.append(part)
-            right += part
-            astray += child.offered_astray * child.ratio
-            unharmed *= harm
-        said_done, said_open, said_astray = self._silence(node)
-        goal = self._goals.ratio(node.goal) if node.goal is not None and node.goal_scored else 1.0
-        own.if_done = _bounded(goal * if_done * said_done / (astray * said_astray))
-        if self._tree.batch_goes_on(node):
-            own.if_done = 1 / EXTREME  # what was called together is needed together
-        own.if_open = _bounded(right * unharmed * said_open / (astray * said_astray))
-        done = own.done * own.if_done / (own.done * own.if_done + (1 - own.done) * own.if_open)
-        own.best, own.work, own.busy, own.plans = (0.0, 0.0), None, (0.0, 0.0), ()
+        joint, none, right = self._weigh_children(node, own, children)
         if node.pruned is None:
-            self._choose_here(node, own, may, done, again=none / right)
-            shares = [(child, part / right) for child, part in zip(children, parts, strict=True)]
-            self._choose_below(own, done, shares, runs=node.call is None or own.happened)
+            self._choose_here(node, own, none_right=none / right)
+            self._choose_below(node, own, children, [each / right for each in joint])
 
-    def _choose_here(self, node: Node, own: NodePosterior, may: Openings, done: float, *, again: float) -> None:
+    def _weigh_children(
+        self, node: Node, own: NodePosterior, children: Sequence[NodePosterior]
+    ) -> tuple[list[float], float, float]:
+        """Bayes' rule: how likely all that was seen at and below a state is, if it is done there and if it is open.
+
+        Returns:
+            For each child, the joint probability that it is the right call and of what was seen; the same for "none
+            of these"; and their sum.
+        """
+        none, none_astray = _none_in(node.proposals)
+        done_unharmed = open_unharmed = 1.0
+        right, astray = none, none_astray
+        joint: list[float] = []
+        for child in children:
+            # Right: pi * ratio * (D * L_done + (1 - D) * L_open). All others are wrong then, each with the likelihood
+            # h * L + (1 - h), which stands in the product over all children and is divided out for the right one.
+            open_harm = 1.0
+            if child.happened:
+                open_harm = child.harmless * child.if_open + 1 - child.harmless
+                done_unharmed *= child.harmless * child.if_done + 1 - child.harmless
+            joint.append(child.offered * child.ratio * child.likelihood / open_harm)
+            right += joint[-1]
+            astray += child.offered_astray * child.ratio
+            open_unharmed *= open_harm
+        silence_done, silence_open, silence_astray = _silence(node)
+        goal = self._goals.ratio(node.goal) if node.goal is not None and node.goal_scored else 1.0
+        # L_done = goal * product(h * L_done + 1 - h) * silence / (astray * silence_astray)
+        own.if_done = _bounded(goal * done_unharmed * silence_done / (astray * silence_astray))
+        # L_open = right * product(h * L_open + 1 - h) * silence / (astray * silence_astray)
+        own.if_open = _bounded(right * open_unharmed * silence_open / (astray * silence_astray))
+        return joint, none, right
+
+    def _choose_here(self, node: Node, own: NodePosterior, *, none_right: float) -> None:
         """The best work at a node itself, that in flight, and the plan that ends here.
 
-        `again` is the probability that none of the calls offered so far is the right one.
+        `none_right` is the probability that none of the calls offered so far is the right one.
         """
-        if may.end:
-            # The agent goes on by itself after a path that is as long as it may be, as after a deferred write.
-            goes_on = self._own_step and self._frontier.is_deepest(node)
-            own.plans = (PlanEnd(1.0, float(goes_on), node.id),)
-        if may.run:
+        done, frontier = own.probability_done, self._frontier
+        if frontier.may_end(node):
+            own.plans = (PlanEnd(1.0, 0.0, node.id),)
+        may_ask = frontier.askable(node)
+        if frontier.runnable(node):
             own.best, own.work = (0.0, 1.0), Work("execute", node)
-        elif may.ask:
-            asked = (0.0, again * OFFERED)
-            own.best, own.work = asked if node.proposals else (1.0, 1.0), Work("propose", node)
-        if may.judge and (node.proposals or not may.ask) and (own.work is None or done > _mixed(own.best, done)):
+        elif may_ask:
+            again = (0.0, none_right * OFFERED)
+            own.best, own.work = again if node.proposals else (1.0, 1.0), Work("propose", node)
+        judging_helps = node.proposals or not may_ask  # a state that was never asked is asked first
+        if frontier.judgeable(node) and judging_helps and (own.work is None or done > _expected(own.best, done)):
             own.best, own.work = (1.0, 0.0), Work("evaluate", node)
         if node.in_flight and node.call and node.observation is None:
             own.busy = (0.0, 1.0)
@@ -427,53 +371,66 @@ class PathPosterior:
             own.busy = (1.0, 0.0)
 
     def _choose_below(
-        self, own: NodePosterior, done: float, shares: list[tuple[NodePosterior, float]], *, runs: bool
+        self, node: Node, own: NodePosterior, children: Sequence[NodePosterior], shares: Sequence[float]
     ) -> None:
         """Whatever is better below a child than at the node: work, work in flight, or a plan.
 
-        `shares` has the probability of each child to be the right call. No plan leads through a call that has not run,
-        though a write of the same reply may wait behind it: `runs` says whether one may.
+        `shares` has the probability of each child to be the right call. No plan leads through a call that has not run.
         """
+        done = own.probability_done
         plans = list(own.plans)
-        for child, right in shares:
-            if child.happened:
-                after = child.done * child.if_done + (1 - child.done) * child.if_open
-                then_done = right * child.done * child.if_done / after
-                unharmed = child.harmless * child.if_open
-                then_open = right * (1 - child.done) * child.if_open / after
-                then_open += (1 - right) * unharmed / (unharmed + 1 - child.harmless)
-                unharmed = child.harmless * child.if_done
-                still_done = unharmed / (unharmed + 1 - child.harmless)
-            else:
-                then_done, then_open, still_done = 0.0, right, 0.0
-            promise = (0.0, DEEPER * (then_done * child.best[0] + then_open * child.best[1]))
-            if _mixed(promise, done) > _mixed(own.best, done):
-                own.best, own.work = promise, child.work
+        for child, share in zip(children, shares, strict=True):
+            then_done, then_open, still_done = _passage(child, share)
+            best = (0.0, DEEPER * (then_done * child.best[0] + then_open * child.best[1]))
+            if _expected(best, done) > _expected(own.best, done):
+                own.best, own.work = best, child.work
             busy = (0.0, DEEPER * (then_done * child.busy[0] + then_open * child.busy[1]))
-            if _mixed(busy, done) > _mixed(own.busy, done):
+            if _expected(busy, done) > _expected(own.busy, done):
                 own.busy = busy
             plans += [
                 PlanEnd(still_done * plan.if_done, then_done * plan.if_done + then_open * plan.if_open, plan.end)
                 for plan in child.plans
             ]
-        if plans and runs:
-            most = max(plans, key=lambda plan: (plan.if_done, plan.if_open)), max(plans, key=lambda plan: plan.if_open)
-            own.plans = most[:1] if most[0] == most[1] else most
-
-    def _silence(self, node: Node) -> tuple[float, float, float]:
-        """How probable a state's answers, calls or none, are if the request is done, if it is not, and off the path."""
-        if not node.proposals or self._tree.batch_goes_on(node):
-            return 1.0, 1.0, 1.0
-        if self._own_step:
-            if node.answer is None:
-                return 1 - SILENT_IF_DONE, 1 - EARLY, 1 - EARLY_ASTRAY
-            return SILENT_IF_DONE, EARLY, EARLY_ASTRAY
-        if node.finished and not node.children:
-            return SILENT_IF_DONE, SILENT_IF_OPEN, SILENT_ASTRAY
-        return 1 - SILENT_IF_DONE, 1 - SILENT_IF_OPEN, 1 - SILENT_ASTRAY
+        if plans and (node.call is None or own.happened):
+            if_done = max(plans, key=lambda plan: (plan.if_done, plan.if_open))
+            if_open = max(plans, key=lambda plan: plan.if_open)
+            own.plans = (if_done,) if if_done == if_open else (if_done, if_open)
 
 
-def _mixed(pair: tuple[float, float], done: float) -> float:
+def _passage(child: NodePosterior, share: float) -> tuple[float, float, float]:
+    """How probably a path goes on rightly through a child that is the right call with a probability of `share`.
+
+    Returns:
+        The probabilities that the request, open before, is done after the child's call; that it, open before, is open
+        after it; and that it, done before, is unharmed after it.
+    """
+    if not child.happened:
+        return 0.0, share, 0.0
+    # P(done | right) = D * L_done / (D * L_done + (1 - D) * L_open)
+    then_done = share * child.done * child.if_done / child.likelihood
+    then_open = share * (1 - child.done) * child.if_open / child.likelihood
+    # A wrong call may have done no harm: P(harmless | seen) = h * L / (h * L + 1 - h)
+    unharmed = child.harmless * child.if_open
+    then_open += (1 - share) * unharmed / (unharmed + 1 - child.harmless)
+    unharmed = child.harmless * child.if_done
+    return then_done, then_open, unharmed / (unharmed + 1 - child.harmless)
+
+
+def _silence(node: Node) -> tuple[float, float, float]:
+    """How probable it is that a state's proposals held calls, or none: if it is done, if it is open, off the path."""
+    if not node.proposals:
+        return 1.0, 1.0, 1.0
+    if node.finished and not node.children:
+        return SILENT_IF_DONE, SILENT_IF_OPEN, SILENT_ASTRAY
+    return 1 - SILENT_IF_DONE, 1 - SILENT_IF_OPEN, 1 - SILENT_ASTRAY
+
+
+def _none_in(offers: int) -> tuple[float, float]:
+    """How probably none of so many offers of a state held a next right call: on the right path, and off it."""
+    return math.prod([1 - OFFERED] * offers, start=1.0), math.prod([1 - OFFERED_ASTRAY] * offers, start=1.0)
+
+
+def _expected(pair: tuple[float, float], done: float) -> float:
     return done * pair[0] + (1 - done) * pair[1]
 
 

@@ -24,7 +24,6 @@ from tests.benchmarks.compare.desk import IN_FLIGHT, MODEL_MS, TOOL_MS
 from tests.benchmarks.compare.engine import measure_engines
 from tests.benchmarks.compare.figures import Figures, figures, floor, margins
 from tests.benchmarks.compare.jobs import Job, benchmark, in_processes, run_job
-from tests.benchmarks.compare.library_size import library_figures, library_jobs, run_library_job
 from tests.benchmarks.compare.methods import AUCS, CONTENDERS
 from tests.benchmarks.compare.names import DEFAULT, PAPER, fused, in_flight
 from tests.benchmarks.compare.noise import NOISES
@@ -40,7 +39,6 @@ DEVELOPMENT = range(100)
 REPORTING = range(100, 200)
 QUICK_STEP = 5
 QUICK_AUC = 0.95
-LIBRARY_SEEDS = (0,)
 NOISE_SEEDS = (0,)
 
 LEAST_WIDTH = 140
@@ -74,7 +72,6 @@ def _race(options: argparse.Namespace) -> dict[str, Any]:
         "methods": _timed_in_flight(figures(reporting)),
         "floor": floor([benchmark()[0][task] for task in sorted({outcome.task for outcome in reporting or found})]),
         "engine": measure_engines(quick=options.quick) if DEFAULT in options.methods else {},
-        "library_size": _library(options),
         "margins": margins(reporting, DEFAULT, OTHERS),
         "development": _timed_in_flight(figures(development)),
         "protocol": _protocol(found, time.monotonic() - began),
@@ -139,16 +136,6 @@ def _run(options: argparse.Namespace) -> list[Outcome]:
         (outcome for batch in batches for outcome in batch),
         key=lambda outcome: (order[outcome.method], -outcome.auc, outcome.task, outcome.seed),
     )
-
-
-def _library(options: argparse.Namespace) -> dict[str, Any]:
-    """Figures by the size of the library, on the reporting tasks among those that are run."""
-    tasks = [position for position in _positions(options) if position in REPORTING]
-    if DEFAULT not in options.methods:
-        return {}
-    jobs = library_jobs(tasks, LIBRARY_SEEDS)
-    batches = in_processes(run_library_job, jobs, processes=options.processes, label="large libraries")
-    return library_figures([outcome for batch in batches for outcome in batch])
 
 
 def _timed_in_flight(found: Figures) -> Figures:

@@ -6,7 +6,7 @@
 Needs neither tasks nor a simulation: the model offers five calls in every state, and nothing is ever good enough to
 stop. Processor time is that of all threads of the process, beyond the bare calls: the same calls of the same model,
 judge and tools, made directly and subtracted. Memory is what is held after a search beside observations and states,
-by node of the tree. Our own engine is measured through its public entries, tasks and checkpoints included.
+by node of the tree. Our own engine is measured as the forms of the planner run it.
 """
 
 import argparse
@@ -32,8 +32,6 @@ from tests.benchmarks.compare.peers import lats
 
 SMALL, LARGE = 60, 2_000
 WEIGHED = 500
-CHECKPOINT_SIZES = (60, 250, 1_000, 2_000)
-QUICK_CHECKPOINT_SIZES = (60, 250, 500)
 QUICK_LARGE = 500
 REPETITIONS = 5
 TURNS, QUICK_TURNS = 5, 2
@@ -72,19 +70,11 @@ PEERS: Mapping[str, Engine] = {
     **{name: DeskEngine(method) for name, method in DESK_METHODS.items()},
 }
 
-IN_MEMORY = OwnEngine(is_async=False, kept=False)
-
-OURS = {
-    DEFAULT: OwnEngine(is_async=False, kept=True),
-    f"{DEFAULT}-async": OwnEngine(is_async=True, kept=True),
-    f"{DEFAULT}-no-checkpointer": IN_MEMORY,
-    f"{DEFAULT}-no-checkpointer-async": OwnEngine(is_async=True, kept=False),
-}
-"""Tasks are included in each."""
+OURS = {DEFAULT: OwnEngine(is_async=False), f"{DEFAULT}-async": OwnEngine(is_async=True)}
 
 
 def measure_engines(*, quick: bool) -> dict[str, Any]:
-    """All figures by name: `cpu_ms_per_rollout` by rollouts, `bytes_per_node`, for ours `checkpoint_bytes` as well.
+    """All figures by name: `cpu_ms_per_rollout` by rollouts, `bytes_per_node`.
 
     Args:
         quick: Whether shorter searches have to do.
@@ -94,12 +84,9 @@ def measure_engines(*, quick: bool) -> dict[str, Any]:
     for name, engine in {**OURS, **PEERS}.items():
         small = _processor_time(engine, SMALL, repetitions=REPETITIONS)
         times = {str(SMALL): small, str(large): _processor_time(engine, large, repetitions=1)}
-        # Our tree depends on neither path nor checkpointer, and what the latter holds is no memory of the engine.
-        held = _bytes_per_node(IN_MEMORY if name in OURS else engine)
+        # Our tree does not depend on the path that it grew on.
+        held = _bytes_per_node(OURS[DEFAULT] if name in OURS else engine)
         found[name] = {"cpu_ms_per_rollout": times, "bytes_per_node": held}
-    kept = OURS[DEFAULT]
-    sizes = QUICK_CHECKPOINT_SIZES if quick else CHECKPOINT_SIZES
-    found[DEFAULT]["checkpoint_bytes"] = {str(rollouts): kept(rollouts).checkpoint_bytes for rollouts in sizes}
     return found
 
 
@@ -154,12 +141,6 @@ def main() -> None:
         times = (f"{row['cpu_ms_per_rollout'][size]:.3f}" for size in sizes)
         table.add_row(name, *times, f"{row['bytes_per_node']:,}")
     console.print(table)
-    kept = Table("rollouts", title="What our own keeps with a checkpointer")
-    kept.add_column("bytes", justify="right")
-    kept.add_column("bytes a rollout", justify="right")
-    for size, count in found[DEFAULT]["checkpoint_bytes"].items():
-        kept.add_row(size, f"{count:,}", f"{count / int(size):,.0f}")
-    console.print(kept)
 
 
 def _against(found: Mapping[str, tuple[float, float]]) -> Table:

@@ -1,4 +1,4 @@
-"""Our own engine, searching through its public entries with a model and a tool that cost nothing."""
+"""Our own engine, searching with a model and a tool that cost nothing."""
 
 import asyncio
 import itertools
@@ -12,14 +12,14 @@ from langchain_core.messages.ai import UsageMetadata
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.tools import BaseTool, StructuredTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
-from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import START, MessagesState, StateGraph
 from pydantic import PrivateAttr
 
-from langchain_tooltree import SearchConfig, SearchResult, ToolTreeNode, asearch, search
+from langchain_tooltree import SearchConfig, SearchResult
+from tests.internals.hall import CallEffects, arun_flow, run_flow
+from tests.internals.tooltree import DeepSearch
 
 REQUEST = "Look everywhere."
-EFFECTS: Any = {"look": "read"}
+EFFECTS = CallEffects.declared_as({"look": "read"})
 OFFERED = 5
 PROMISING, NOT_DONE = 0.6, 0.2
 """What every call is rated, and whether the task is done after it."""
@@ -83,7 +83,6 @@ class OwnRun:
     looks: list[int]
     rollouts: int = 0
     result: SearchResult | None = None
-    saver: InMemorySaver | None = None
 
     @property
     def nodes(self) -> int:
@@ -93,11 +92,6 @@ class OwnRun:
     def payload(self) -> int:
         tree = self.result.tree if self.result else ()
         return sum(sys.getsizeof(node.observation.content) for node in tree if node.observation)
-
-    @property
-    def checkpoint_bytes(self) -> int:
-        """Everything that the checkpointer was ever given."""
-        return _bytes_in([self.saver.storage, self.saver.writes, self.saver.blobs]) if self.saver else 0
 
     def bare(self) -> None:
         if self.is_async:
@@ -119,38 +113,21 @@ class OwnRun:
 
 @dataclass(frozen=True)
 class OwnEngine:
-    """Searches with `search()` or, with a checkpointer, with a `ToolTreeNode` in a graph.
+    """Deep searches with one model call a rollout, as the forms of the planner run them.
 
     Args:
         is_async: Which of the two paths.
-        kept: Whether there is a checkpointer.
     """
 
     is_async: bool
-    kept: bool
 
     def __call__(self, rollouts: int) -> OwnRun:
         model, looks = FreeModel(), list[int]()
         tool = _tool(looks)
-        run = OwnRun(self.is_async, model, tool, looks)
-        config = SearchConfig(proposals="together", max_rollouts=rollouts)
-        parts: Any = {"model": model, "tools": [tool], "effects": EFFECTS, "config": config}
-        if self.kept:
-            run.saver = InMemorySaver()
-            graph = StateGraph(MessagesState)
-            graph.add_node("model", ToolTreeNode(**parts))
-            graph.add_edge(START, "model")
-            agent = graph.compile(checkpointer=run.saver)
-            given: Any = {"messages": [HumanMessage(REQUEST)]}, {"configurable": {"thread_id": "1"}}
-            if self.is_async:
-                asyncio.run(agent.ainvoke(*given))
-            else:
-                agent.invoke(*given)
-            run.rollouts = rollouts
-        else:
-            run.result = asyncio.run(asearch(REQUEST, **parts)) if self.is_async else search(REQUEST, **parts)
-            run.rollouts = run.result.cost.rollouts
-        return run
+        config = SearchConfig(selection="posterior", max_rollouts=rollouts)
+        flow = DeepSearch(model, [tool], effects=EFFECTS, config=config).run([HumanMessage(REQUEST)])
+        result = asyncio.run(arun_flow(flow)) if self.is_async else run_flow(flow)
+        return OwnRun(self.is_async, model, tool, looks, result.cost.rollouts, result)
 
 
 def _tool(looks: list[int]) -> BaseTool:
@@ -162,11 +139,3 @@ def _tool(looks: list[int]) -> BaseTool:
         return look(place)
 
     return StructuredTool.from_function(look, coroutine=alook, name="look", description="Look at a place.")
-
-
-def _bytes_in(kept: Any) -> int:
-    if isinstance(kept, bytes):
-        return len(kept)
-    if isinstance(kept, dict):
-        return sum(_bytes_in(part) for part in kept.values())
-    return sum(map(_bytes_in, kept)) if isinstance(kept, list | tuple) else 0

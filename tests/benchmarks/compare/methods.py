@@ -31,6 +31,7 @@ from tests.benchmarks.compare.peers.tooltree_mcts import FUSED_CONFIG, ToolTreeM
 from tests.benchmarks.compare.peers.treequest_ab_mcts import ABMCTS, FusedAnswer, ranked_answer
 from tests.benchmarks.compare.simulation import PROPOSALS
 from tests.benchmarks.compare.variants import VARIANTS
+from tests.internals.tooltree import KernelConfig
 
 AUCS = (1.0, 0.95, 0.9, 0.85)
 ARM_AUCS = (1.0, 0.95)
@@ -49,9 +50,8 @@ PICK = BestScored(consistency=0.4, asks=2, promising=0.6)
 
 Evaluation = Literal["pre", "post"]
 
-OFFERING: dict[str, Any] = {"proposals": "together", "confidence": 0.97, "max_rollouts": 200}
-"""The package's search for this model, which is no agent with steps of its own: a state offers several calls whenever
-it is asked, and the right one stands first in one of two. Rollouts are not the limit."""
+OFFERING: dict[str, Any] = {"selection": "posterior", "effort": "thorough", "max_rollouts": 200}
+"""The package's deep search; rollouts are not the limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +90,7 @@ def _peer(name: str, method: Method, *, calls_per_rollout: int = 1) -> Contender
     return Contender(name=name, play=play)
 
 
-def _own(name: str, config: SearchConfig, *, without: frozenset[Evaluation] = frozenset(), **others: Any) -> Contender:
+def _own(name: str, config: KernelConfig, *, without: frozenset[Evaluation] = frozenset(), **others: Any) -> Contender:
     return _search(name, TreeSearchMethod(config=config, without=without), **others)
 
 
@@ -117,8 +117,8 @@ def _arm_of_ablation(name: str, *, without: frozenset[Evaluation] = frozenset(),
 CONTENDERS = {
     contender.name: contender
     for contender in (
-        _own(DEFAULT, SearchConfig(**OFFERING)),
-        _own(SEPARATE, SearchConfig(**OFFERING, pre_evaluation="batched")),
+        _own(DEFAULT, KernelConfig.of(SearchConfig(**OFFERING))),
+        _own(SEPARATE, KernelConfig(**OFFERING, pre_evaluation="batched")),
         _own(PAPER, SearchConfig.paper(**AS_OFFERED)),
         _peer("greedy", greedy),
         _peer("best-of-n", BestOfN()),
@@ -138,11 +138,11 @@ CONTENDERS = {
         _peer(fused("treequest-ab-mcts"), ABMCTS(FusedAnswer(PICK))),
         *(_search(name, method) for name, method in VARIANTS.items()),
         *(
-            _own(in_flight(count), SearchConfig(**OFFERING, parallel_rollouts=count), aucs=ARM_AUCS, arm=True)
+            _own(in_flight(count), KernelConfig(**OFFERING, parallel_rollouts=count), aucs=ARM_AUCS, arm=True)
             for count in IN_FLIGHT
             if count != SearchConfig().parallel_rollouts
         ),
-        _own(HANDICAPPED, SearchConfig(**OFFERING), aucs=HANDICAP_AUCS, handicap=HANDICAP, arm=True),
+        _own(HANDICAPPED, KernelConfig(**OFFERING), aucs=HANDICAP_AUCS, handicap=HANDICAP, arm=True),
         _arm_of_ablation(ABLATION),
         _arm_of_ablation(ablation("pre-pruning"), pre_threshold=0),
         _arm_of_ablation(ablation("pre-evaluation"), without=frozenset({"pre"})),

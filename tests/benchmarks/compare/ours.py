@@ -10,13 +10,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from langchain_tooltree import SearchConfig
 from tests.benchmarks.bfcl_world import PlainCall
 from tests.benchmarks.compare.desk import MODEL_MS, Desk, Evaluate, Fused, Propose, Run, Score
 from tests.benchmarks.compare.simulation import READ_ONLY, State
 from tests.internals.tooltree import (
     Call,
     Effect,
+    KernelConfig,
     Node,
     Observation,
     Operation,
@@ -41,9 +41,9 @@ class TreeSearchMethod:
         policy: Makes what chooses where each rollout works; the configured one if left out.
     """
 
-    config: SearchConfig
+    config: KernelConfig
     without: frozenset[Literal["pre", "post"]] = frozenset()
-    policy: Callable[[SearchConfig], SelectionPolicy] | None = None
+    policy: Callable[[KernelConfig], SelectionPolicy] | None = None
 
     def __call__(self, desk: Desk) -> TreeSearch:
         """Search until the search ends by itself or the budget is spent."""
@@ -87,38 +87,33 @@ class _Player:
                 found, took = self._fused(operation)
             case "propose":
                 calls, took = self._desk.ask(Propose(self._state(node)))
-                found["actions"] = [(_declared(call),) for call in calls]
+                found["calls"] = [_declared(call) for call in calls]
                 found["finished"] = not calls
             case "score":
                 found["scores"], took = self._score(node, operation.candidates)
             case "execute":
                 state, took = self._desk.ask(Run(self._state(self._search.tree[node.parent or 0]), _plain(node)))
                 self._states[node.id] = state
-                found["observations"] = [Observation(content=state.observation)]
+                found["observation"] = Observation(state.observation)
             case "evaluate" if "post" in self._without:
                 found["reward"] = node.r_pre
             case "evaluate":
                 (found["reward"], found["goal"]), took = self._desk.ask(Evaluate(self._state(node)))
         model_calls = self._desk.model_calls - calls_before
-        spent = Spent(model_calls=model_calls, tool_calls=len(operation.run))
-        outcome = OperationOutcome(
-            operation=operation.id, kind=operation.kind, node=operation.node, spent=spent, **found
-        )
-        return outcome, self._now + took
+        spent = Spent(model_calls=model_calls, tool_calls=int(operation.run))
+        return OperationOutcome(operation.id, spent=spent, **found), self._now + took
 
     def _fused(self, operation: Operation) -> tuple[dict[str, Any], int]:
-        """Run the calls that lead to a state, then ask for its scores and candidates in one question."""
-        found: dict[str, Any] = {"observations": []}
-        spent = 0
-        for each in operation.run:
-            call = self._search.tree[each]
-            state, took = self._desk.ask(Run(self._state(self._search.tree[call.parent or 0]), _plain(call)))
-            self._states[each] = state
-            found["observations"].append(Observation(content=state.observation))
-            spent += took
-        reply, took = self._desk.ask(Fused(self._state(self._search.tree[operation.node])))
+        """Run the call that leads to a state, then ask for its scores and candidates in one question."""
+        found: dict[str, Any] = {}
+        node, spent = self._search.tree[operation.node], 0
+        if operation.run:
+            state, spent = self._desk.ask(Run(self._state(self._search.tree.state_before(node)), _plain(node)))
+            self._states[node.id] = state
+            found["observation"] = Observation(state.observation)
+        reply, took = self._desk.ask(Fused(self._state(node)))
         found |= {"reward": reply.reward, "goal": reply.goal, "confidences": reply.scores}
-        found |= {"actions": [(_declared(call),) for call in reply.calls], "finished": not reply.calls}
+        found |= {"calls": [_declared(call) for call in reply.calls], "finished": not reply.calls}
         return found, spent + took
 
     def _score(self, node: Node, candidates: tuple[int, ...]) -> tuple[list[float], int]:

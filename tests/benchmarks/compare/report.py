@@ -37,8 +37,6 @@ def _show_race(figures: Mapping[str, Any], console: Console) -> None:
         )
     console.print(f"Floor: {figures['floor']} model latencies.")
     _show_margins(figures["margins"], console)
-    if sizes := figures["library_size"]:
-        console.print(_library(sizes))
 
 
 def _success(methods: Figures, auc: str, title: str) -> Table:
@@ -81,15 +79,6 @@ def _show_margins(margins: Mapping[str, Mapping[str, Mapping[str, Any]]], consol
             difference = f"{row['difference']:+.3f} [{row['low']:+.3f}, {row['high']:+.3f}]"
             table.add_row(auc, budget, row["other"], difference, "" if row["ratio"] is None else f"{row['ratio']:.2f}")
     console.print(table)
-
-
-def _library(sizes: Mapping[str, Mapping[str, Any]]) -> Table:
-    table = _table("The default with many tools", "tools", "success", "interval", "retrieved", "proposal tokens")
-    for size, row in sizes.items():
-        bounds = f"{row['low']:.3f} - {row['high']:.3f}"
-        shares = (f"{row['success']:.3f}", bounds, f"{row['retrieved']:.3f}")
-        table.add_row(size, *shares, f"{row['proposal_tokens']:,.0f}")
-    return table
 
 
 def _targets(found: Iterable[Mapping[str, Any]]) -> Table:

@@ -37,10 +37,7 @@ FLOOR_FACTOR = 2.2
 OF_LATS = 0.35
 OF_TOOLTREE_MCTS = 0.1
 IN_FLIGHT_COST = 0.02
-LIBRARY_COST = 0.02
-SMALLEST, LARGEST = "18", "10018"
 CPU_MS = {"60": 2.0, "2000": 3.0}
-CHECKPOINT_GROWTH = 1.2
 NODE_BYTES = 4096
 
 DIGITS = 4
@@ -62,7 +59,6 @@ def targets(result: Mapping[str, Any], others: Iterable[str]) -> list[Target]:
         *_anytime(methods),
         *_ablation(methods),
         *_time(methods, result["floor"]),
-        *_library(result.get("library_size", {})),
         *_engine(result.get("engine", {})),
     ]
 
@@ -143,16 +139,6 @@ def _time(methods: Mapping[str, Any], floor: float) -> Iterator[Target]:
         yield _target(claim, lost, f"<= {IN_FLIGHT_COST}", _holds(lost, at_most=IN_FLIGHT_COST))
 
 
-def _library(sizes: Mapping[str, Any]) -> Iterator[Target]:
-    few, many = sizes.get(SMALLEST), sizes.get(LARGEST)
-    lost = _minus(few["success"], many["success"]) if few and many else None
-    claim = f"Success lost with {LARGEST} tools instead of {SMALLEST}"
-    yield _target(claim, lost, f"<= {LIBRARY_COST}", _holds(lost, at_most=LIBRARY_COST))
-    grown = many["proposal_tokens"] / few["proposal_tokens"] if few and many else None
-    claim = f"Tokens of a proposal's prompt with {LARGEST} tools over those with {SMALLEST}"
-    yield _target(claim, grown, "<= 1", _holds(grown, at_most=1))
-
-
 def _engine(engine: Mapping[str, Any]) -> Iterator[Target]:
     times = {name: row["cpu_ms_per_rollout"] for name, row in engine.items()}
     own = times.get(DEFAULT, {})
@@ -162,9 +148,6 @@ def _engine(engine: Mapping[str, Any]) -> Iterator[Target]:
         yield _target(claim, value, f"< {most}", None if value is None else value < most)
     size = engine.get(DEFAULT, {}).get("bytes_per_node")
     yield _target("Engine: bytes of a node", size, f"< {NODE_BYTES}", None if size is None else size < NODE_BYTES)
-    growth = _growth(engine.get(DEFAULT, {}).get("checkpoint_bytes", {}))
-    claim = "Engine: bytes that the last rollouts add to checkpoints over those that the first add"
-    yield _target(claim, growth, f"<= {CHECKPOINT_GROWTH}", _holds(growth, at_most=CHECKPOINT_GROWTH))
     peers = [name for name in engine if not name.startswith("tooltree-") or name == TOOLTREE_MCTS]
     for rollouts in own or CPU_MS:
         yield _least(
@@ -182,12 +165,6 @@ def _least(what: str, figures: Mapping[str, float | None], peers: Iterable[str])
     if least is None or own is None:
         return _target(claim, own, "less than every peer", None)
     return _target(claim, own, f"< {others[least]} ({least})", own < others[least])
-
-
-def _growth(sizes: Mapping[str, float]) -> float | None:
-    """How much more each rollout adds at the end than at the beginning; 1 for what grows linearly."""
-    steps = [(after[1] - before[1]) / (int(after[0]) - int(before[0])) for before, after in pairwise(sizes.items())]
-    return steps[-1] / steps[0] if steps and steps[0] else None
 
 
 def _target(claim: str, measured: float | None, wanted: str, met: bool | None) -> Target:  # noqa: FBT001 - a record

@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,6 @@ from tests.internals.hall import UNTRUSTED, compact_json, shortened, told_as_dat
 from tests.internals.tooltree import (
     ASSESS_DESCRIPTION,
     CONFIDENCE_DESCRIPTION,
-    DEFAULT_ATTEMPT_PROMPT,
     DEFAULT_POST_JUDGE_PROMPT,
     DEFAULT_PRE_JUDGE_PROMPT,
     DEFAULT_PROPOSE_PROMPT,
@@ -63,9 +62,6 @@ ASSESS = {
 }
 """The tool by which a model says in a fused reply what it thinks of the latest result."""
 
-ToolsShown = Callable[[State, int], Sequence[str]]
-"""Names of the tools that a state is shown when it is asked for the nth time."""
-
 
 class PromptTokens:
     """The pieces of all prompts about one task; shared by the methods that work on it.
@@ -74,14 +70,10 @@ class PromptTokens:
         request: What the user wants.
         tools: The tools of the task.
         proposals: How many calls the model is asked for.
-        shown: Which of the tools it sees; all if left out.
     """
 
-    def __init__(
-        self, request: str, tools: Sequence[ToolSpec], *, proposals: int, shown: ToolsShown | None = None
-    ) -> None:
+    def __init__(self, request: str, tools: Sequence[ToolSpec], *, proposals: int) -> None:
         self._specs = {tool.name: tool for tool in tools}
-        self._shown = shown
         instruction = text_tokens(f"{DEFAULT_PROPOSE_PROMPT.format(count=proposals)}\n\n{UNTRUSTED}")
         self._opening = instruction + text_tokens(request) + 2 * MESSAGE_TOKENS
         shown = {"history": [{"role": "user", "text": request}], "tools": [], "tool_names": [*self._specs]}
@@ -94,22 +86,16 @@ class PromptTokens:
         self._calls: dict[str, tuple[float, float]] = {}
         self._evaluations: dict[State, float] = {}
 
-    def propose(self, state: State, attempt: int, calls: Sequence[PlainCall]) -> float:
+    def propose(self, state: State, calls: Sequence[PlainCall]) -> float:
         """Of asking a state for calls, and of the calls."""
         reply = sum(self._call(call)[0] for call in calls) if calls else _done_tokens()
-        return self.prompt(state, attempt) + reply
-
-    def prompt(self, state: State, attempt: int) -> float:
-        """Of asking a state for calls."""
-        tools = sum(self._tool(name)[0] for name in self._shown(state, attempt)) if self._shown else self._all_bound
-        return self._opening + tools + self._dialogue(state)
+        return self._opening + self._all_bound + self._dialogue(state) + reply
 
     def tried(self, attempt: int, calls: Sequence[PlainCall]) -> float:
         """Of naming the calls that a state has offered before."""
         labels = (Call(tool=call.tool, arguments=dict(call.arguments), effect="read").label for call in calls)
         listed = "\n".join(f"- {label}" for label in labels)
-        again = DEFAULT_ATTEMPT_PROMPT.format(attempt=attempt), DEFAULT_TRIED_PROMPT.format(tried=listed)
-        return text_tokens("\n\n".join(again))
+        return text_tokens(DEFAULT_TRIED_PROMPT.format(attempt=attempt, tried=listed))
 
     def score(self, state: State, calls: Sequence[PlainCall]) -> float:
         """Of having calls scored before they run."""
@@ -128,11 +114,10 @@ class PromptTokens:
             self._evaluations[state] = self._after + self._history(state.parent) + latest + _verdict_tokens()
         return self._evaluations[state]
 
-    def fused(self, state: State, attempt: int, reply: FusedReply) -> float:
+    def fused(self, state: State, reply: FusedReply) -> float:
         """Of asking a state for calls, their scores and those of its last call at once, and of the reply."""
-        count = len(self._shown(state, attempt)) if self._shown else len(self._specs)
         added = _fused_tokens(len(reply.calls), told=reply.reward is not None)
-        return self.propose(state, attempt, reply.calls) + count * _confidence_tokens() + added
+        return self.propose(state, reply.calls) + len(self._specs) * _confidence_tokens() + added
 
     def _dialogue(self, state: State) -> float:
         """Of the messages of a path."""
@@ -207,7 +192,7 @@ class TokenCounter:
         before = self._offered.setdefault(state, [])
         attempt = len(before) + 1
         prompts = self._prompts
-        tokens = prompts.fused(state, attempt, fused) if fused else prompts.propose(state, attempt, calls)
+        tokens = prompts.fused(state, fused) if fused else prompts.propose(state, calls)
         if before and self._lists_tried:
             tokens += self._prompts.tried(attempt, [call for offer in before for call in offer])
         before.append(calls)

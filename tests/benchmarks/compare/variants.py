@@ -11,10 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from langchain_tooltree import SearchConfig
 from tests.benchmarks.compare.ours import TreeSearchMethod
 from tests.benchmarks.compare.simulation import READ_ONLY
-from tests.internals.tooltree import Frontier, Node, Tree, UCTPolicy, Work
+from tests.internals.tooltree import Frontier, KernelConfig, Node, Tree, UCTPolicy, Work
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +205,7 @@ def _state_of(tree: Tree, node: Node) -> str:
     return repr((writes, sorted(reads)))
 
 
-def _uct(**changes: Any) -> SearchConfig:
+def _uct(**changes: Any) -> KernelConfig:
     """Eq. 1 as tuned on the development tasks, with rollouts enough for the model calls to be the limit."""
     settings: dict[str, Any] = {
         "selection": "smoothed",
@@ -220,7 +219,7 @@ def _uct(**changes: Any) -> SearchConfig:
         "patience": 20,
         "parallel_rollouts": 1,
     }
-    return SearchConfig(**settings | changes)
+    return KernelConfig(**settings | changes)
 
 
 VARIANTS = {
@@ -231,7 +230,7 @@ VARIANTS = {
     "tooltree-early-exit": TreeSearchMethod(config=_uct(), policy=EarlyExit),
     "tooltree-adaptive-width": TreeSearchMethod(config=_uct(), policy=AdaptiveWidth),
     "tooltree-judge-all": TreeSearchMethod(
-        config=SearchConfig(proposals="together", pre_evaluation="batched", post_evaluation="always", max_rollouts=200)
+        config=KernelConfig(effort="frugal", pre_evaluation="batched", post_evaluation="always", max_rollouts=200)
     ),
 }
 """By name; `tooltree-judge-all` is the default, but every observation is judged, and rollouts are not the limit."""

@@ -57,7 +57,7 @@ BENCHES = {
 
 METHOD_MODULES = ("methods", "searches")
 
-METHODS_HELP = "react, cot, tooltree, tooltree-paper, best_of_n, beam, best_first, a_star, lats or dfsdt"
+METHODS_HELP = "react, cot, tooltree, tooltree-deep, tooltree-paper, best_of_n, beam, best_first, a_star, lats or dfsdt"
 
 MILLION = 1_000_000
 
@@ -96,7 +96,7 @@ def _run(options: argparse.Namespace, console: Console) -> int:
         model_calls=options.model_calls,
         seed=options.seed,
         # A path may be as long as a turn: a search that meets its greatest depth asks everywhere before it goes on.
-        config=SearchConfig(effort=options.effort, seed=options.seed, max_depth=options.steps),
+        config=SearchConfig(effort=options.effort, max_depth=options.steps),
     )
     recorder = Recorder(options.record, settings) if left and options.record else None
     if recorder:

@@ -32,8 +32,8 @@ from langgraph.store.memory import InMemoryStore
 from langchain_tooltree import CFGMMemory, HashingEmbeddings, SITGraph, Trajectory, load_trajectories
 from langchain_tooltree.errors import ToolTreeError
 from tests.benchmarks.live.episode import Experience, Finished, Memory, Outcome, UsageError
-from tests.benchmarks.live.search_driver import transcript
-from tests.internals.hall import ATTEMPTS, json_object, shortened
+from tests.benchmarks.live.search_driver import object_in, transcript
+from tests.internals.hall import ATTEMPTS, shortened
 
 logger = logging.getLogger(__name__)
 
@@ -273,7 +273,7 @@ def asked(model: BaseChatModel, kind: str, prompt: str, shown: Mapping[str, Any]
         except Exception as error:  # noqa: BLE001 - nothing is learnt then, and the next task can be done
             logger.warning("Nothing was learnt (%s): %s: %s", kind, type(error).__name__, error)
             continue
-        found = (json_object(reply.text) or {}).get(key)
+        found = (object_in(reply.text) or {}).get(key)
         if isinstance(found, list):
             return found
     return []

@@ -1,6 +1,7 @@
 """The agents: LangChain's own, the same told to think step by step, and the planner."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from langchain.agents import create_agent
@@ -33,6 +34,11 @@ def tooltree(setting: Setting, episode: Episode, messages: Sequence[BaseMessage]
     return _planning(setting, episode, messages, setting.config)
 
 
+def tooltree_deep(setting: Setting, episode: Episode, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+    """The planner that searches before it acts, by the posterior."""
+    return _planning(setting, episode, messages, replace(setting.config, selection="posterior"))
+
+
 def tooltree_paper(setting: Setting, episode: Episode, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     """The planner as the paper has it."""
     return _planning(setting, episode, messages, SearchConfig.paper(seed=setting.seed))
@@ -42,6 +48,7 @@ METHODS: dict[str, tuple[Method, float]] = {
     "react": (react, 1.0),
     "cot": (cot, 1.0),
     "tooltree": (tooltree, 1.3),
+    "tooltree-deep": (tooltree_deep, 2.0),
     "tooltree-paper": (tooltree_paper, 20.0),
 }
 """Each with its model calls relative to those of `react`, for the estimate. Typical of the multi-turn tasks here; a

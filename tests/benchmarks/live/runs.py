@@ -35,8 +35,8 @@ INNER = "tooltree"
 PREFIX = "tooltree."
 """Their names begin so."""
 
-FORM = "form"
-"""Kind of the planner's questions that are answered in a form: scores, mostly."""
+SEARCH = "search"
+"""Kind of the planner's calls that have no name of their own: steps in forks, questions at a doubt, forms."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,8 +102,8 @@ class CallCounter(BaseCallbackHandler):
         of_class = (serialized or {}).get("name") or ((serialized or {}).get("id") or [""])[-1]
         if name and name != of_class and not name.startswith("Chat"):
             kind = name.removeprefix(PREFIX)
-        else:  # a question of the planner that is asked as a form has its name one run further out
-            kind = FORM if INNER in (kwargs.get("tags") or ()) else self._kind
+        else:
+            kind = SEARCH if INNER in (kwargs.get("tags") or ()) else self._kind
         with self._lock:
             self.calls[kind] += 1
 

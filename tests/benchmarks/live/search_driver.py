@@ -20,7 +20,7 @@ from langchain_core.tools import BaseTool
 
 from langchain_tooltree import CFGMMemory, Sandbox, recall_text, with_suggestions
 from tests.benchmarks.live.episode import Episode, Setting, UsageError, system_text
-from tests.internals.hall import ATTEMPTS, Meter, call_tools, json_object, run_flow, was_refused
+from tests.internals.hall import ATTEMPTS, Meter, call_tools, run_flow, was_refused
 from tests.internals.tooltree import (
     DEFAULT_ASSESS_PROMPT,
     DEFAULT_CANDIDATES_PROMPT,
@@ -28,15 +28,18 @@ from tests.internals.tooltree import (
     DEFAULT_REPAIR_PROMPT,
     SAID_DONE,
     SAID_OPEN,
+    BoundTools,
     Call,
-    ScoredTools,
+    Standing,
     as_score,
     checked_arguments,
     propose_messages,
-    standing_of,
 )
 
 logger = logging.getLogger(__name__)
+
+CONFIDENCE = "confidence"
+"""Name of the field that a fused question adds to each tool."""
 
 UNSURE = 0.5
 """Score in [0, 1] of what a model said nothing of."""
@@ -206,7 +209,8 @@ class Driver:
         """
         state.asked += 1
         before = set(state.offers)
-        shown = ScoredTools.of([*self._tools.values()], assess=True, observed=bool(state.results))
+        tools = [*self._tools.values()]
+        shown = BoundTools.with_scores(tools, assess=True, observed=bool(state.results))
         problems: list[str] = []
         for _ in range(ATTEMPTS):
             reply = self._question("propose", self._fused(state, shown, before, problems), shown.bound)
@@ -214,7 +218,8 @@ class Driver:
                 continue
             wrote, problems = self._take(reply, shown, state, after)
             if not (wrote or state.ended) and state.goal == SAID_OPEN and shown.assess:
-                shown = shown.without_assess()  # some models make one call a reply, and this was to say how things are
+                # Some models make one call a reply, and this was to say how things are.
+                shown = BoundTools.with_scores(tools, assess=False)
             elif state.offers.keys() - before or (wrote and not problems) or state.ended:
                 break
         if state.goal == SAID_OPEN and not state.offers:
@@ -254,7 +259,7 @@ class Driver:
         shown = {"request": _said(self._conversation), "attempts": [_attempt(*end, at) for at, end in enumerate(ends)]}
         prompt = [SystemMessage(CHOICE_PROMPT), HumanMessage(json.dumps(shown, ensure_ascii=False, indent=1))]
         reply = self._question("value", prompt)
-        best = (json_object(reply.text) or {}).get("best") if reply else None
+        best = (object_in(reply.text) or {}).get("best") if reply else None
         if isinstance(best, int) and 1 <= best <= len(ends):
             self.keep(*ends[best - 1])
 
@@ -326,11 +331,11 @@ class Driver:
             return None
         return reply
 
-    def _take(self, reply: AIMessage, shown: ScoredTools, state: State, after: float) -> tuple[bool, list[str]]:
+    def _take(self, reply: AIMessage, shown: BoundTools, state: State, after: float) -> tuple[bool, list[str]]:
         """Take in a fused reply; returns whether it holds calls, and what is wrong with those that cannot be made."""
         said = next((call["args"] for call in reply.tool_calls if call["name"] == shown.assess), None)
         if said is not None:
-            reward, goal = as_score(said.get("last_result")), standing_of(said).goal
+            reward, goal = as_score(said.get("last_result")), Standing.of(said).goal
             if reward is not None and not state.judged:
                 state.score, state.judged = (1 - after) * state.score + after * reward, True
             state.goal = UNSURE if goal is None else goal
@@ -341,7 +346,8 @@ class Driver:
             if tool is None:
                 problems.append(f"{call['name']}: there is no tool of this name")
                 continue
-            own, confidence = shown.taken_from(tool.name, call["args"])
+            own = dict(call["args"])
+            confidence = as_score(own.pop(CONFIDENCE, None)) if tool.name in shown.scored else None
             arguments, problem = checked_arguments(tool, own)
             made = Call(tool=tool.name, arguments=arguments, effect="write")
             if problem:
@@ -360,7 +366,7 @@ class Driver:
         return wrote, problems
 
     def _fused(
-        self, state: State, shown: ScoredTools, tried: set[str], problems: Sequence[str]
+        self, state: State, shown: BoundTools, tried: set[str], problems: Sequence[str]
     ) -> Sequence[BaseMessage]:
         parts = [DEFAULT_CANDIDATES_PROMPT.format(count=self._setting.config.top_k)]
         if shown.assess:
@@ -473,6 +479,15 @@ def transcript(messages: Sequence[BaseMessage]) -> str:
             lines.append(f"{message.type}: {message.text}")
         lines += [f"call: {call['name']}({json.dumps(call['args'])})" for call in getattr(message, "tool_calls", ())]
     return "\n".join(lines)
+
+
+def object_in(text: str) -> dict[str, Any] | None:
+    """The JSON object that a reply holds, from its first brace on; `None` if there is none."""
+    try:
+        data, _ = json.JSONDecoder().raw_decode(text[text.index("{") :])
+    except (ValueError, RecursionError):
+        return None
+    return data if isinstance(data, dict) else None
 
 
 def _listed(lines: Sequence[str]) -> str:

@@ -8,11 +8,13 @@ of real models, and named the right call first at 20.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatResult
+from pydantic import PrivateAttr
 
 from langchain_tooltree.testing import Made, OfflineChatModel, Question, read_question
 from tests.benchmarks.price.tasks import Call, Task
@@ -43,6 +45,12 @@ class Worker:
     def may_miss(self, question: Question) -> list[tuple[str, Mapping[str, Any], float]]:
         """The calls that come next where the model stops too early."""
         return [(call.tool, call.arguments, NOW) for call in self._missing(question.path, self._step(question.path))]
+
+    def wrong(self, question: Question) -> int | None:
+        """The step from which nothing leads to the goal any more, by its number."""
+        keys = [Call(made.tool, made.arguments).key for made in question.path]
+        mistake = self.task.mistake
+        return keys.index(mistake.call.key) + 1 if mistake and mistake.call and self._lost(question.path) else None
 
     def next_calls(self, path: Sequence[Made], tools: Sequence[str] | None = None) -> list[Call]:
         """The calls of the next reply, with the shown tools only; none if the model thinks that all is done."""
@@ -113,8 +121,15 @@ class CountingModel(OfflineChatModel):
         tokens: Tokens sent and received, four characters each.
     """
 
-    calls: int = 0
-    tokens: int = 0
+    _counts: Counter[str] = PrivateAttr(default_factory=Counter)  # which copies of the model share
+
+    @property
+    def calls(self) -> int:
+        return self._counts["calls"]
+
+    @property
+    def tokens(self) -> int:
+        return self._counts["tokens"]
 
     def _respond(self, messages: list[BaseMessage], tools: Sequence[Mapping[str, Any]]) -> Any:
         question, _ = read_question(messages, tools)
@@ -127,8 +142,8 @@ class CountingModel(OfflineChatModel):
 
     def _message(self, messages: list[BaseMessage], options: Mapping[str, Any]) -> AIMessage:
         reply = super()._message(messages, options)
-        self.calls += 1
-        self.tokens += reply.usage_metadata["total_tokens"]
+        self._counts["calls"] += 1
+        self._counts["tokens"] += reply.usage_metadata["total_tokens"]
         return reply
 
     async def _agenerate(self, messages: list[BaseMessage], *rest: Any, **options: Any) -> ChatResult:

@@ -221,6 +221,12 @@ def _right() -> Iterator[Task]:
     request = "Book the blue room for Monday, and mail ada@example.org the number of the booking."
     yield Task("two_writes", request, _office, steps, "Sent", state)
 
+    mails = tuple(Call("mail", {"to": f"{name}@example.org", "text": "Blue room, Monday"}) for name in ("ada", "bo"))
+    steps = ((Call("book", {"room": "Blue", "day": "Monday"}),), (mails[0],), (mails[1],))
+    state = ["Blue on Monday", *(f"to {name}@example.org: Blue room, Monday" for name in ("ada", "bo"))]
+    request = "Book the blue room for Monday, mail that to ada@example.org, and then to bo@example.org."
+    yield Task("three_writes", request, _office, steps, "Sent", state)
+
 
 def _office(_: Path) -> Setting:
     office = Office()

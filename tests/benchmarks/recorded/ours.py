@@ -1,173 +1,187 @@
-"""The package's own search on recorded proposals: the very `TreeSearch`, its operations answered by a recorded model.
+"""The package's own policy on recorded proposals: the rules of `doubt`, played as a visit of the model node plays them.
 
-With own steps first, a state is asked for the model's own step; a reply that stops also says whether all is done, and
-names calls that may still be needed, with scores. Like the package, it brings no confidence in an ordinary own step: a
-field for it in each tool would cost more tokens than it is worth. A state that is asked again offers alternatives with
-scores, and says whether all is done. Without own steps, a model whose step is to stop proposes nothing the first time,
-candidates are scored in one question, an observation and the goal in another one. Every step may be tried, since worlds
-can be forked. Which tools only read is declared, as a user would do.
+The model's own steps run until it answers. The answer brings its report, and `next_move` says what to do with it. A
+read that the report names runs without a model call. The own step asked again is one more step of the same model, and
+so is each one asked with the note of what is missing in a state in which the model has stopped before. Others are the
+reads recorded in the weakest state of the turn, tried one after the other while they fail or come back empty. There
+are no forks: what was written stays, so a write after an answer must pass `admits`.
 """
 
-from collections import deque
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field
 
-from langchain_tooltree import SearchConfig
 from tests.benchmarks.compare.simulation import READ_ONLY
-from tests.benchmarks.recorded.model import ENOUGH, RecordedModel
+from tests.benchmarks.recorded.model import MOST_ALTERNATIVES, MOST_STEPS, RecordedModel
 from tests.benchmarks.recorded.runs import STOP, State, Step
-from tests.internals.tooltree import (
-    SAID_DONE,
-    SAID_OPEN,
-    Call,
-    Effect,
-    Node,
-    Observation,
-    Operation,
-    OperationOutcome,
-    Spent,
-    TreeSearch,
-)
+from tests.internals.tooltree import Move, Stop, admits, is_better, is_trouble, next_move
 
-NAMED = 3
-"""Calls that may still be needed, named by a reply that stops."""
+BUDGETS = {"frugal": 2, "balanced": 4, "thorough": 8}
+"""Extra model calls of a turn by effort, as `SearchConfig.extra_calls` has them."""
 
-STEP = "step"
-"""The argument under which a call of the search carries a recorded step."""
+Way = tuple[tuple[State, Step], ...]
+
+
+"""The steps taken, each with the state that it was taken in."""
 
 
 @dataclass(frozen=True)
-class OwnSearch:
-    """A configuration of the package's search.
+class Loop:
+    """The policy in the host's loop.
 
     Args:
-        config: The configuration.
-        questions: Model calls at the most.
-        named: Calls that may still be needed, named by a reply that stops.
-        graded: Whether a reply says how sure it is that all is done, and not just whether it is, as the package asks.
+        budget: Extra model calls of a turn.
+        named: Whether a report may name a call.
+        obeys: Whether an own step that is asked again makes the write that the model's report has just named.
     """
 
-    config: SearchConfig
-    questions: int = 40
-    named: int = NAMED
-    graded: bool = True
+    budget: int
+    named: bool = True
+    obeys: bool = False
 
     def __call__(self, model: RecordedModel) -> State:
-        """Search; where the best plan ends, or the start if there is none."""
-        return Player(model, TreeSearch(self.limited, tools=1, judge_calls=1), self).play()
-
-    @property
-    def limited(self) -> SearchConfig:
-        """The configuration with its bound on model calls."""
-        return replace(self.config, max_model_calls=self.questions)
+        """Play the turn; the state in which the answer that is returned was given."""
+        return _Turn(model, self).play()
 
 
-class Player:
-    """Answers the operations of one search by a recorded model."""
+@dataclass
+class _Turn:
+    """One turn under the policy: what a visit keeps in its mark."""
 
-    def __init__(self, model: RecordedModel, search: TreeSearch, how: OwnSearch) -> None:
-        self._model = model
-        self._search = search
-        self._how = how
-        self._states: dict[int, State] = {0: model.start}
+    model: RecordedModel
+    how: Loop
+    used: int = 0
+    stops: int = 0
+    again: int = 0
+    asked: int = 0
+    evident: bool = False
+    resumed: bool = False
+    queue: list[tuple[State, Way, Step]] = field(default_factory=list)
+    write: str | None = None
+    tried: set[Step] = field(default_factory=set)
+    held: tuple[State, Way, bool] | None = None
 
     def play(self) -> State:
-        search = self._search
-        outstanding: deque[OperationOutcome] = deque()
+        state, path = self.model.start, Way()
+        step = self.model.own_step(state, path)
+        while len(path) < MOST_STEPS:
+            if step != STOP:
+                if not self._admits(step):
+                    break
+                state, path = self._take(state, path, step)
+            else:
+                path = (*path, (state, STOP))
+                move = self._stop(state, path)
+                if move == "accept":
+                    break
+                if move == "again":
+                    self.again += 1
+                    step = self._own_step(state, path, self.write if self.how.obeys else None)
+                    continue
+                if move == "others":
+                    self._ask_for_others(path)
+                if not self.queue:
+                    break
+                state, path = self._explore()
+            step = self._own_step(state, path)
+        return self.held[0] if self.held else state
+
+    def _own_step(self, state: State, path: Way, named: str | None = None) -> Step:
+        self.used += self.stops > 0
+        if (state, STOP) not in path:
+            return self.model.own_step(state, path)
+        return self.model.step_again(state, named)
+
+    def _take(self, state: State, path: Way, step: Step) -> tuple[State, Way]:
+        self.tried.add(step)
+        return self.model.turn.take(state, step)[0], (*path, (state, step))
+
+    def _admits(self, step: Step) -> bool:
+        writes = {tool_of(key) for key in step if not is_read(key)}
+        is_admitted = admits(
+            writes=bool(writes),
+            stops=self.stops,
+            named=self.write is not None and writes == {tool_of(self.write)},
+            evident=self.evident,
+            resumed=self.resumed,
+        )
+        self.resumed = self.resumed or bool(writes)
+        return is_admitted
+
+    def _stop(self, state: State, path: Way) -> Move:
+        self.stops += 1
+        report = self.model.report(state)
+        call = report.call if self.how.named else None
+        self.write = call if call is not None and not is_read(call) else None
+        if call is not None and is_read(call):
+            self.queue.insert(0, (state, path, (call,)))
+        self.queue = [each for each in self.queue if each[2] not in self.tried]
+        self._hold(state, path, missing=report.missing)
+        results = [
+            (tool_of(key), is_failure(result))
+            for at, step in path
+            for key, result in zip(step, self.model.turn.take(at, step)[1], strict=True)
+        ]
+        stop = Stop(
+            missing=report.missing,
+            has_read=bool(self.queue),
+            idle=not results,
+            trouble=is_trouble(results),
+            used=self.used,
+            budget=self.how.budget,
+            stops=self.stops,
+            again=self.again,
+            asked=self.asked,
+        )
+        self.evident, self.resumed = stop.is_evident, False
+        return next_move(stop)
+
+    def _hold(self, state: State, path: Way, *, missing: bool) -> None:
+        """Keep the best answer; one that follows a write is the only one that is still true."""
+        if self.held is not None:
+            _, before, held_missing = self.held
+            beyond = [key for _, step in path[len(before) :] for key in step]
+            extends = path[: len(before)] == before and bool(beyond)
+            wrote = extends and not all(map(is_read, beyond))
+            if not wrote and not is_better(missing=missing, held_missing=held_missing, extends=extends):
+                return
+        self.held = (state, path, missing)
+
+    def _ask_for_others(self, path: Way) -> None:
+        """Queue the reads recorded in the weakest state: that before the first reads in vain, or the last one."""
+        self.asked += 1
+        self.used += 1
+        begin = max((at for at, (_, step) in enumerate(path) if not all(map(is_read, step))), default=-1) + 1
+        weakest = next((at for at in range(begin, len(path)) if path[at][1] and self._is_vain(*path[at])), None)
+        state, before = (path[-1][0], path) if weakest is None else (path[weakest][0], path[:weakest])
+        reads = [step for step in self.model.others_here(state) if step and all(map(is_read, step))]
+        self.queue = [(state, before, step) for step in reads[:MOST_ALTERNATIVES] if step not in self.tried]
+
+    def _explore(self) -> tuple[State, Way]:
+        """Run the reads that wait, one after the other, until one brings something back."""
         while True:
-            outstanding.extend(self._perform(operation) for operation in search.ask())
-            if not outstanding:
-                break
-            search.tell(outstanding.popleft())
-            search.take_events()
-        best = search.best()
-        if best is None or best.answer is None:
-            self._model.answer()
-        return self._model.start if best is None else self._state(best)
+            state, path, step = self.queue.pop(0)
+            if not self.queue or not self._is_vain(state, step):
+                return self._take(state, path, step)
+            self.tried.add(step)
 
-    def _perform(self, operation: Operation) -> OperationOutcome:
-        model, node = self._model, self._search.tree[operation.node]
-        before, found = model.calls, dict[str, Any]()
-        match operation.kind:
-            case "propose" if operation.own_step:
-                found = self._own_step(node, operation)
-            case "propose" if self._search.config.pre_evaluation == "fused":
-                found = self._candidates(node)
-            case "propose":
-                steps = self._proposed(node, operation.attempt)
-                found["actions"] = [(_call(step),) for step in steps]
-                found["finished"] = not steps
-            case "score":
-                steps = [_step(self._search.tree[candidate]) for candidate in operation.candidates]
-                found["scores"] = model.judge(self._state(node), steps)
-            case "execute":
-                found["observations"] = [self._run(node)]
-            case "evaluate":
-                parent = self._state(self._search.tree[node.parent or 0])
-                [found["reward"]] = model.judge(parent, [_step(node)])
-                found["goal"] = model.score("judge", self._state(node), STOP)
-        spent = Spent(model_calls=model.calls - before, tool_calls=len(operation.run))
-        return OperationOutcome(operation=operation.id, kind=operation.kind, node=operation.node, spent=spent, **found)
-
-    def _own_step(self, node: Node, operation: Operation) -> dict[str, Any]:
-        """The model's own step; a reply that stops also says how sure it is, and which calls may still be needed."""
-        found: dict[str, Any] = {"observations": [self._run(self._search.tree[each]) for each in operation.run]}
-        state = self._state(node)
-        step, _ = self._model.own_step(state, self._way(node))
-        if step != STOP:
-            return found | {"actions": [(_call(step),)]}
-        found |= {"answer": {"stopped": True}, "finished": True, "goal": self._goal(state)}
-        offered = self._model.alternatives(state, self._way(node), asked=False)[: self._how.named]
-        found |= {"actions": [(_call(step),) for step, _ in offered], "confidences": [s for _, s in offered]}
-        return found
-
-    def _candidates(self, node: Node) -> dict[str, Any]:
-        """Other steps than those tried, with their scores, and whether all is done; one question."""
-        offered = self._model.alternatives(self._state(node), self._way(node), asked=True)
-        tried = {_step(child) for child in self._search.tree.children(node)}
-        offered = [each for each in offered if each[0] not in tried]
-        return {
-            "actions": [(_call(step),) for step, _ in offered],
-            "confidences": [score for _, score in offered],
-            "goal": self._goal(self._state(node)),
-            "finished": not offered,
-        }
-
-    def _goal(self, state: State) -> float:
-        """Whether all is done, as said in a reply to another question."""
-        score = self._model.score("judge", state, STOP)
-        return score if self._how.graded else SAID_DONE if score >= ENOUGH else SAID_OPEN
-
-    def _run(self, node: Node) -> Observation:
-        before = self._state(self._search.tree[node.parent or 0])
-        after, results = self._model.turn.take(before, _step(node))
-        writes = node.call is not None and node.call.effect != "read"
-        return Observation(content="\n".join(results), unchanged=writes and before.digest == after.digest)
-
-    def _way(self, node: Node) -> list[tuple[State, Step]]:
-        path = self._search.tree.path(node)
-        return [(self._state(self._search.tree[each.parent or 0]), _step(each)) for each in path]
-
-    def _proposed(self, node: Node, attempt: int) -> list[Step]:
-        way = self._way(node)
-        own, *others = (step for step, _ in self._model.offers(self._state(node), way))
-        if own == STOP and attempt == 1:
-            return []
-        return [step for step in (own, *others) if step != STOP]
-
-    def _state(self, node: Node) -> State:
-        if node.id not in self._states:
-            before = self._state(self._search.tree[node.parent or 0])
-            self._states[node.id], _ = self._model.turn.take(before, _step(node))
-        return self._states[node.id]
+    def _is_vain(self, state: State, step: Step) -> bool:
+        return all(is_failure(result) or is_empty(result) for result in self.model.turn.take(state, step)[1])
 
 
-def _call(step: Step) -> Call:
-    """A step as the search's call, of its first tool: a read where all that it calls are."""
-    effect: Effect = "read" if all(key.partition("(")[0] in READ_ONLY for key in step) else "sandboxed"
-    return Call(tool=step[0].partition("(")[0], arguments={STEP: list(step)}, effect=effect)
+def tool_of(key: str) -> str:
+    """The tool of a call."""
+    return key.partition("(")[0]
 
 
-def _step(node: Node) -> Step:
-    assert node.call is not None
-    return tuple(node.call.arguments[STEP])
+def is_read(key: str) -> bool:
+    """Whether a call only reads, as a user would declare it."""
+    return tool_of(key) in READ_ONLY
+
+
+def is_failure(result: str) -> bool:
+    """Whether a call has failed, as the worlds say it."""
+    return result.startswith(("Error", '{"error"'))
+
+
+def is_empty(result: str) -> bool:
+    """Whether a call has brought nothing back."""
+    return result.strip() in {"", "[]", "{}", "None", "null"}

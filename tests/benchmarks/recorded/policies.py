@@ -12,11 +12,9 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Literal
 
-from langchain_tooltree import SearchConfig
 from tests.benchmarks.recorded.model import ENOUGH, MOST_STEPS, RecordedModel
-from tests.benchmarks.recorded.ours import OwnSearch
+from tests.benchmarks.recorded.ours import BUDGETS, Loop
 from tests.benchmarks.recorded.runs import STOP, State, Step
 
 Policy = Callable[[RecordedModel], State]
@@ -27,7 +25,7 @@ Way = tuple[tuple[State, Step], ...]
 def follow(model: RecordedModel, state: State, path: Way = ()) -> tuple[State, Way]:
     """Take the model's own steps to its next stop."""
     while len(path) < MOST_STEPS:
-        step, _ = model.own_step(state, path)
+        step = model.own_step(state, path)
         path = (*path, (state, step))
         if step == STOP:
             break
@@ -41,13 +39,23 @@ def plain(model: RecordedModel) -> State:
 
 
 def past_the_first_stop(model: RecordedModel) -> State:
-    """The control without scores: at the first stop the most common other step, then own steps to the next stop."""
+    """The near-oracle: at the first stop the most common other step of all runs, then own steps to the next stop."""
     state, path = follow(model, model.start)
     for step in model.others_here(state):
         after, _ = model.turn.take(state, step)
         if step != STOP and after is not state:
             return follow(model, after, (*path[:-1], (state, step)))[0]
     return state
+
+
+def resample(model: RecordedModel) -> State:
+    """The honest control: at the first stop one more own step, then own steps to the next stop."""
+    state, path = follow(model, model.start)
+    step = model.step_again(state)
+    if step == STOP:
+        return state
+    after, _ = model.turn.take(state, step)
+    return follow(model, after, (*path[:-1], (state, step)))[0]
 
 
 @dataclass(frozen=True)
@@ -236,14 +244,10 @@ class LATS:
         return best[1]
 
 
-EFFORTS: tuple[Literal["frugal", "balanced", "thorough"], ...] = ("frugal", "balanced", "thorough")
-
-QUESTIONS = 60
-"""Model calls of our search at the most: more than any effort comes to."""
-
 POLICIES: dict[str, Policy] = {
     "plain": plain,
     "past-the-first-stop": past_the_first_stop,
+    "resample": resample,
     "until-the-check-is-content": BestOfN(7, content=ENOUGH),
     "best-of-3": BestOfN(3),
     "best-of-7": BestOfN(7),
@@ -252,14 +256,10 @@ POLICIES: dict[str, Policy] = {
     "best-first": BestFirst(),
     "a-star": BestFirst(to_come=0.3),
     "lats": LATS(),
-    "eq-1": OwnSearch(SearchConfig(selection="smoothed")),
-    "tooltree-before": OwnSearch(SearchConfig(proposals="together", pre_evaluation="batched", confidence=0.95)),
-    **{f"tooltree-{effort}": OwnSearch(SearchConfig(effort=effort), QUESTIONS) for effort in EFFORTS},
-    "balanced, no calls named": OwnSearch(SearchConfig(), QUESTIONS, named=0),
-    "balanced, yes or no": OwnSearch(SearchConfig(), QUESTIONS, graded=False),
-    "balanced, both": OwnSearch(SearchConfig(), QUESTIONS, named=0, graded=False),
+    **{f"tooltree-{effort}": Loop(budget) for effort, budget in BUDGETS.items()},
+    "balanced, no call is named": Loop(BUDGETS["balanced"], named=False),
+    "balanced, makes the named write": Loop(BUDGETS["balanced"], obeys=True),
 }
-"""By name, in the order of the table; `plain` is what all are compared with, and `tooltree-before` our search without
-own steps. The last ones lack what a reply that stops says beside its answer: calls that may still be needed, and how
-sure it is. The package asks for those calls where an agent's tools are not small, and never how sure it is.
+"""By name, in the order of the table; `plain` is what all are compared with. The last two bound what is not recorded:
+reports that name no call, as where requests are short, and an agent that makes any write that it named itself.
 """

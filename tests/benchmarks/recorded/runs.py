@@ -38,6 +38,7 @@ class State:
         digest: Digest of the world.
         objects: The objects of the world, pickled.
         observed: How often each of gold's results was observed, as far as gold has it.
+        world: Whether the world equals gold's at the end of the turn.
         passing: Whether the turn would pass if it ended here.
         children: States after a step, by the keys of its calls, with what the calls brought back.
         recorded: The steps that runs took here, by key, with their number.
@@ -48,6 +49,7 @@ class State:
     digest: str
     objects: bytes
     observed: tuple[tuple[str, int], ...]
+    world: bool
     passing: bool
     children: dict[Step, "tuple[State, tuple[str, ...]]"] = field(default_factory=dict)
     recorded: "Counter[Step]" = field(default_factory=Counter)
@@ -114,8 +116,9 @@ class Turn:
         kept = tuple(sorted((observed & self.wanted).items()))
         key = (digest(objects), kept)
         if key not in self._states:
-            done = Counter(dict(kept)) == self.wanted and self.task.same_state(objects, self._gold_end)
-            self._states[key] = State(self, key[0], _packed(objects), kept, done)
+            world = self.task.same_state(objects, self._gold_end)
+            done = world and Counter(dict(kept)) == self.wanted
+            self._states[key] = State(self, key[0], _packed(objects), kept, world, done)
         return self._states[key]
 
     def record(self, run: str, before: bytes, calls: Sequence[Sequence[PlainCall]]) -> State:
@@ -176,6 +179,21 @@ class Turn:
     def is_good(self, state: State, step: Step) -> bool:
         """Whether a step, or stopping, is good in a state."""
         return state.passing if not step else self.take(state, step)[0].good
+
+    def needs(self, state: State) -> list[str]:
+        """The recorded calls of this turn that help in a state, most common first, found by making each of them there.
+
+        A call helps if the turn passes after it, or some recorded way leads on to a passing end. The first call of a
+        recorded good step helps as well, where it is made together with others.
+        """
+        if state.passing:
+            return []
+        steps = Counter(step for way in self.ways.values() for step in dict.fromkeys(step for _, step in way if step))
+        keys = dict.fromkeys(key for step, _ in steps.most_common() for key in step)
+        ends = {key: self.take(state, (key,))[0] for key in keys}
+        good = (step for step in state.recorded if len(step) > 1 and self.is_good(state, step))
+        helps = [key for key, end in ends.items() if end is not state and (end.passing or end.good)]
+        return list(dict.fromkeys((*helps, *(step[0] for step in good))))
 
 
 def load_runs(path: Path) -> list[dict[str, Any]]:

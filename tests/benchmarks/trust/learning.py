@@ -64,7 +64,7 @@ def look(parcel: str) -> str:
 def _replies() -> Any:
     for number in count(MESSAGES):
         yield AIMessage("", tool_calls=[{"name": "look", "args": {"parcel": f"R-{number}"}, "id": f"call {number}"}])
-        yield f'It lies in hall 3: {number}. {{"missing": "nothing"}}'
+        yield f'{{"missing": "nothing"}}\nIt lies in hall 3: {number}.'
 
 
 def _turn_ms(*, learns: bool) -> float:

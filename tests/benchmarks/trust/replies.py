@@ -52,7 +52,8 @@ def measure(scratch: Path, *, quick: bool) -> dict[str, Any]:
 
 def _seconds(read: Any, reply: AIMessage) -> tuple[str, float]:
     """Why it crashed, if it did, and the seconds for each time that the reply was given: some ask again."""
-    crash, PARROT.given = "", 0
+    crash = ""
+    PARROT.learn(reply)
     began = time.thread_time()
     try:
         read(reply)

@@ -3,7 +3,7 @@
 import copy
 import json
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
 from typing import Any
 
@@ -11,8 +11,9 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.tools import tool
+from pydantic import Field
 
-from langchain_tooltree import AnomalyDetector, ModelVerdict, SearchConfig, Trajectory
+from langchain_tooltree import AnomalyDetector, ModelVerdict, ToolTreeNode, Trajectory
 from tests.internals import cfgm, hall, sitgraph, tooltree
 
 LARGEST = 1_000_000
@@ -282,20 +283,28 @@ def _ill_typed(fields: dict[str, Any], draw: random.Random) -> AIMessage:
 class Parrot(BaseChatModel):
     """A model that gives one reply to everything, in no time: what is left is the reading."""
 
-    reply: Any = None
-    given: int = 0  # how often
+    said: dict[str, Any] = Field(default_factory=lambda: {"reply": None, "given": 0})  # shared by copies of the model
 
     @property
     def _llm_type(self) -> str:
         return "parrot"
 
     def _generate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
-        return ChatResult(generations=[ChatGeneration(message=self.reply)])
+        return ChatResult(generations=[ChatGeneration(message=self.said["reply"])])
+
+    @property
+    def given(self) -> int:
+        """How often it gave the reply."""
+        return int(self.said["given"])
+
+    def learn(self, reply: AIMessage) -> None:
+        """Give this reply from now on."""
+        self.said.update(reply=reply, given=0)
 
     def invoke(self, *_: Any, **__: Any) -> Any:
         """Say it without LangChain's ceremony, which takes its own time with long texts."""
-        self.given += 1
-        return self.reply
+        self.said["given"] += 1
+        return self.said["reply"]
 
     def bind_tools(self, tools: Sequence[Any], **settings: Any) -> Any:
         """Bind nothing."""
@@ -327,23 +336,36 @@ def _run() -> Trajectory:
     return Trajectory.from_messages([*QUESTION, AIMessage("There is none.")], id="run")
 
 
-@cache
-def _planner(**settings: Any) -> tooltree.Planner:
-    config = SearchConfig(**settings)
-    return tooltree.Planner(PARROT, [look, send], effects={"look": "read"}, config=config)
-
-
 PARROT = Parrot()
+
+READS = {"look": "read"}
+
+
+@cache
+def _planner(**settings: Any) -> tooltree.DeepSearch:
+    effects, config = tooltree.CallEffects.declared_as(READS), tooltree.KernelConfig(**settings)
+    return tooltree.DeepSearch(PARROT, [look, send], effects=effects, config=config)
+
+
+@cache
+def _node() -> ToolTreeNode:
+    return ToolTreeNode(PARROT, [look, send], effects=READS)
 
 
 def _asked(make: Callable[[BaseChatModel], Any], reply: AIMessage) -> Any:
     """What comes of a flow that asks a model which gives this reply."""
-    PARROT.reply, PARROT.given = reply, 0
+    PARROT.learn(reply)
     return hall.run_flow(make(PARROT))
 
 
-def _proposed(settings: Mapping[str, Any], own_step: bool, _: BaseChatModel) -> Any:  # noqa: FBT001
-    asked = tooltree.ProposalRequest(QUESTION, ("look", "send"), own_step=own_step, extra_candidates=1)
+def _visited(reply: AIMessage) -> Any:
+    """What the planner in the agent's loop makes of a reply, and of the same one to each further question."""
+    PARROT.learn(reply)
+    return _node().invoke({"messages": list(QUESTION)})
+
+
+def _proposed(_: BaseChatModel, **settings: Any) -> Any:
+    asked = tooltree.ProposalRequest(QUESTION, ("look", "send"))
     return _planner(**settings).proposer.propose(asked, hall.Meter(6))
 
 
@@ -361,10 +383,10 @@ def _anomaly() -> Any:
 
 
 MODEL_READERS: dict[str, Reader] = {
-    "own step": partial(_asked, partial(_proposed, {}, True)),
-    "candidates with scores": partial(_asked, partial(_proposed, {}, False)),
-    "candidates": partial(_asked, partial(_proposed, {"pre_evaluation": "batched"}, False)),
-    "drafts": partial(_asked, partial(_proposed, {"proposals": "per_tool", "pre_evaluation": "batched"}, False)),
+    "step in the loop": _visited,
+    "candidates with scores": partial(_asked, _proposed),
+    "candidates": partial(_asked, partial(_proposed, pre_evaluation="batched")),
+    "drafts": partial(_asked, partial(_proposed, proposals="per_tool", pre_evaluation="batched")),
     "judge of calls": partial(_asked, partial(_judged, "pre")),
     "judge of results": partial(_asked, partial(_judged, "post")),
     "check of an answer": partial(_asked, partial(_judged, "check")),
@@ -388,7 +410,7 @@ MODEL_READERS: dict[str, Reader] = {
     "coarse plan": partial(
         _asked,
         lambda model: tooltree.plan_tools(
-            model, _planner().narrowing, _planner().effects.reads, "look it up", hall.Meter(2)
+            model, _planner().library, ["look"], "look it up", hall.Meter(2), prompt=tooltree.DEFAULT_PLAN_PROMPT
         ),
     ),
     "classifier": partial(

@@ -116,7 +116,7 @@ def _searching(folder: Path) -> Callable[[int], None]:
     tools = demo.tools(folder)
 
     def work(number: int) -> None:
-        config = SearchConfig(max_rollouts=8, seed=number)
+        config = SearchConfig(selection="posterior" if number % 2 else "doubt", max_rollouts=8)
         search(demo.REQUEST, tools, model=demo.offline_model(), config=config, effects=demo.EFFECTS)
 
     return work

@@ -40,7 +40,7 @@ from langchain_tooltree.testing import ScriptedChatModel
 
 HIDDEN = "The red key hangs behind the kestrel."
 ASKED = "Where is the red key?"
-ANSWER = 'It is on the desk. {"missing": "nothing"}'
+ANSWER = '{"missing": "nothing"}\nIt is on the desk.'
 ANN, BOB = {"user_id": "ann"}, {"user_id": "bob"}
 READS = {"open_vault": "read"}
 
@@ -333,7 +333,8 @@ def _replaced(place: Callable[[House], Any]) -> bool:
     """Two deployments share a store, their threads have one name, and their clients number requests from 1."""
     house = House(None)
     for words in (HIDDEN, "Something else."):
-        house.saver, house.model = InMemorySaver(), ScriptedChatModel(replies=[f'{words} {{"missing": "nothing"}}'] * 9)
+        said = f'{{"missing": "nothing"}}\n{words}'
+        house.saver, house.model = InMemorySaver(), ScriptedChatModel(replies=[said] * 9)
         place(house).invoke(REQUEST, {"configurable": THREAD}, context={})
     return HIDDEN not in str([run.messages for run in house.experience.store.trajectories()])
 

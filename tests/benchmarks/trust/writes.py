@@ -142,9 +142,7 @@ def writes_while(attack: EffectAttack, world: World) -> int:
     ]
     model = ScriptedChatModel(replies=[AIMessage("", tool_calls=[*attack.calls]), *["Done."] * 9])
     try:
-        agent = create_tooltree_agent(
-            model, tools, effects=attack.effects, review=True, checkpointer=InMemorySaver(), when=lambda _: True
-        )
+        agent = create_tooltree_agent(model, tools, effects=attack.effects, review=True, checkpointer=InMemorySaver())
         agent.invoke({"messages": [("user", "Go on.")]}, {"configurable": {"thread_id": "1"}})
     except Exception as error:  # noqa: BLE001 - refused
         logging.getLogger(__name__).debug("Refused: %s", error)

@@ -51,12 +51,20 @@ def calling(tool, **arguments):
     return AIMessage("", tool_calls=[{"name": tool, "args": arguments, "id": f"call_{tool}"}])
 
 
-def putting(thing, end=""):
+REPORT = '{"missing": "nothing"}\n'
+"""What the planner wants at the beginning of an answer."""
+
+
+def putting(thing, report=""):
     """What a model says that knows how to put a thing away."""
-    return [calling("put", thing=thing), f"The {thing} is in the drawer.{end}"]
+    return [calling("put", thing=thing), f"{report}The {thing} is in the drawer."]
 
 
-def everything(end=""):
-    """What a model says to all tasks; the `end` is what the planner wants at the end of an answer."""
-    looked = [calling("look"), f"The pen is in it.{end}"]
-    return [*putting("pen", end), *looked, *putting("key", end), *putting("map", end), *putting("cup", end)]
+def everything(report=""):
+    """What a model says to all tasks, each answer behind its report."""
+    looked = [calling("look"), f"{report}The pen is in it."]
+    return [
+        *putting("pen", report),
+        *looked,
+        *(each for thing in ("key", "map", "cup") for each in putting(thing, report)),
+    ]

@@ -6,13 +6,13 @@ from statistics import correlation, mean
 
 import pytest
 
-from langchain_tooltree import SearchConfig
 from langchain_tooltree.testing import Made, Question
 from tests.benchmarks.bfcl import summary
 from tests.benchmarks.bfcl_data import json_schema, parse_call
 from tests.benchmarks.bfcl_model import Oracle, SimulatedPolicy, gold_arguments, noise_level
-from tests.benchmarks.bfcl_run import Simulation, hidden_on_gold_path, run_task
+from tests.benchmarks.bfcl_run import Simulation, run_task
 from tests.benchmarks.bfcl_world import PlainCall, RecordedSandbox, Task, ToolSpec
+from tests.internals.tooltree import KernelConfig
 
 
 class Shelf:
@@ -209,7 +209,7 @@ def test_the_sandbox_knows_the_world_behind_a_plan_and_leaves_the_original_alone
 
 
 def test_with_a_perfect_model_the_search_solves_the_task_without_touching_the_original():
-    report = run_task(TASK, gold_arguments([TASK]), Simulation(), SearchConfig())
+    report = run_task(TASK, gold_arguments([TASK]), Simulation(), KernelConfig())
     assert report.search.solved
     assert report.search.calls == len(TASK.gold)
     assert not report.touched_originals
@@ -219,16 +219,10 @@ def test_with_a_perfect_model_the_search_solves_the_task_without_touching_the_or
 @pytest.mark.slow
 def test_greedy_fails_where_its_first_proposal_does_harm():
     reports = [
-        run_task(TASK, gold_arguments([TASK]), Simulation(seed=seed), SearchConfig(max_depth=6)) for seed in range(8)
+        run_task(TASK, gold_arguments([TASK]), Simulation(seed=seed), KernelConfig(max_depth=6)) for seed in range(8)
     ]
     figures = summary(reports, seconds=0)
     assert figures["tasks"] == figures["solved"] == 8
     assert figures["greedy_solved"] < 8
     assert figures["touched_originals"] == figures["replay_mismatches"] == 0
     assert figures["rollouts"] == sum(report.search.rollouts for report in reports) > 0
-
-
-def test_what_is_hidden_on_the_gold_path_is_counted_by_calls():
-    assert hidden_on_gold_path(TASK, SearchConfig()) == 0
-    hidden = hidden_on_gold_path(TASK, SearchConfig(retrieve_top=1))
-    assert 0 < hidden <= len(TASK.gold)

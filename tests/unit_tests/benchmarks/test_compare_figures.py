@@ -183,16 +183,6 @@ def test_what_was_not_measured_is_neither_met_nor_missed():
     assert {row["met"] for row in targets({"methods": {}, "floor": 4.0}, [])} == {None}
 
 
-def test_large_libraries_may_cost_two_points_and_no_tokens():
-    def verdicts(success, tokens):
-        few, many = {"success": 0.8, "proposal_tokens": 100}, {"success": success, "proposal_tokens": tokens}
-        found = targets({"methods": {}, "floor": 4.0, "library_size": {"18": few, "10018": many}}, [])
-        return [row["met"] for row in found if "10018" in row["target"]]
-
-    assert verdicts(0.79, 100) == [True, True]
-    assert verdicts(0.77, 101) == [False, False]
-
-
 def engine_verdicts(part, **figures):
     row = {"cpu_ms_per_rollout": {"60": 1.0, "2000": 2.5}, "bytes_per_node": 1000}
     engine = {DEFAULT: {**row, **figures}, LATS: row, "tooltree-mcts": {**row, "bytes_per_node": 900}}
@@ -205,8 +195,3 @@ def test_the_engine_has_bounds_of_its_own_and_those_of_the_peers():
     assert engine_verdicts("CPU ms of a rollout, of 60, against", cpu_ms_per_rollout={"60": 0.9}) == [True]
     assert engine_verdicts("bytes of a node, against", bytes_per_node=950) == [False]
     assert engine_verdicts("bytes of a node, against", bytes_per_node=899) == [True]
-
-
-def test_checkpoints_that_grow_faster_and_faster_are_seen():
-    assert engine_verdicts("checkpoints", checkpoint_bytes={"10": 500, "20": 600, "40": 800}) == [True]
-    assert engine_verdicts("checkpoints", checkpoint_bytes={"10": 500, "20": 600, "40": 900}) == [False]

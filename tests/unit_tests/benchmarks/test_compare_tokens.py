@@ -155,12 +155,6 @@ def test_evaluating_a_call_costs_the_judges_document_and_its_reply(simulation, c
     assert counter(Evaluate(state), (0.7, 0.3)) == pytest.approx(whole, rel=0.03)
 
 
-def test_only_the_tools_that_are_shown_cost_anything(simulation):
-    prompts = PromptTokens(TASK.request, TASK.tools, proposals=5, shown=lambda _, attempt: ["add", "count"][:attempt])
-    more = prompts.prompt(simulation.start, 2) - prompts.prompt(simulation.start, 1)
-    assert more == pytest.approx(text_tokens(json.dumps(convert_to_openai_tool(TOOLS[1]))))
-
-
 def test_running_a_tool_is_no_question_to_a_model(simulation, counter):
     with pytest.raises(TypeError, match="Run is no question"):
         counter(Run(simulation.start, TASK.gold[0]), simulation.start)

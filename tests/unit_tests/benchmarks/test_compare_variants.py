@@ -3,16 +3,15 @@
 import pytest
 from lamp import TASK
 
-from langchain_tooltree import SearchConfig
 from tests.benchmarks.bfcl_model import gold_arguments
 from tests.benchmarks.compare.desk import Desk
 from tests.benchmarks.compare.noise import usual
 from tests.benchmarks.compare.simulation import Simulation
 from tests.benchmarks.compare.variants import PUCT, VARIANTS, AdaptiveWidth, EarlyExit, Gumbel, Merged
-from tests.internals.tooltree import Call, Frontier, Observation, Tree
+from tests.internals.tooltree import Call, Frontier, KernelConfig, Observation, Tree
 
 BUDGET = 160
-CONFIG = SearchConfig(selection="smoothed", first_play="r_pre")
+CONFIG = KernelConfig(selection="smoothed", first_play="r_pre")
 
 
 @pytest.mark.parametrize("name", VARIANTS)

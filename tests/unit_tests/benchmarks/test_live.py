@@ -16,8 +16,6 @@ from tests.benchmarks.live.episode import Options, UsageError, chosen
 from tests.benchmarks.live.figures import paired, summary, wilson
 from tests.benchmarks.live.runs import TaskRun, read_journal
 
-DONE = "\nMissing: nothing"
-
 
 @pytest.fixture(autouse=True)
 def _importable(monkeypatch):
@@ -57,7 +55,7 @@ def test_the_plain_agent_solves_the_tasks_turn_by_turn(live, tmp_path):
 
 
 def test_the_planner_searches_in_forks_and_its_writes_reach_the_real_desk(live, tmp_path, monkeypatch):
-    replies, forks = live_desk.everything(DONE), []
+    replies, forks = live_desk.everything(live_desk.REPORT), []
     fork = ObjectSandbox.fork
     monkeypatch.setattr(ObjectSandbox, "fork", lambda sandbox: forks.append(sandbox) or fork(sandbox))
     code, _, model = live(replies, "--json", tmp_path / "out.json", "--journal", tmp_path / "j", method="tooltree")
@@ -68,6 +66,7 @@ def test_the_planner_searches_in_forks_and_its_writes_reach_the_real_desk(live, 
     (first,) = [run for run in read_journal(tmp_path / "j")[1] if run.id == "pen"]
     seen = [each.text for each in first.finished.messages if isinstance(each, ToolMessage)]
     assert seen == ["The drawer holds pen.", "pen"]
+    assert first.finished.messages[-1].text == "The pen is in it."
 
 
 def test_the_thinker_differs_by_a_line_of_the_system_prompt(live):

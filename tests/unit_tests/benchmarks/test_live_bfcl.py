@@ -51,7 +51,7 @@ def test_gold_is_right(category):
 @needs_the_package
 def test_the_planner_commits_what_it_tried_in_forks():
     (task,) = tasks_of("base", "multi_turn_base_12")
-    _, outcome, model = play(task, gold_replies(task, "Done.\nMissing: nothing"), "tooltree")
+    _, outcome, model = play(task, gold_replies(task, '{"missing": "nothing"}\nDone.'), "tooltree")
     assert outcome.success
     assert len(model.calls) == 7
 

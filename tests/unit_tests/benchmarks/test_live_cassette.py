@@ -8,7 +8,7 @@ import live_desk
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
-from langchain_tooltree import SearchConfig, search
+from langchain_tooltree import search
 from langchain_tooltree.testing import ScriptedChatModel
 from tests.benchmarks.live.bench_files import FileTask
 from tests.benchmarks.live.cassette import RecordedMethod, Recorder, read_cassette
@@ -16,17 +16,16 @@ from tests.benchmarks.live.cassette_tasks import NOT_RECORDED, recorded_tasks
 from tests.benchmarks.live.episode import Setting
 from tests.benchmarks.live.methods import METHODS
 from tests.benchmarks.live.runs import CallCounter, converse, run_task
+from tests.internals.tooltree import KernelConfig
 
 KEPT = sorted(Path(__file__).parents[2].joinpath("recorded_answers").glob("bfcl*.jsonl"))
-
-MISSING = "\nMissing: nothing"
 
 PEN = live_desk.TASKS[0]
 TASK = FileTask(id="pen", turns=tuple(PEN["turns"]), tools=live_desk.make_desk, check=live_desk.is_put_away, entry=PEN)
 
 
-def record(path, method="react", end="", *, first=()):
-    model = ScriptedChatModel(replies=[*first, *live_desk.everything(end)[:4]])
+def record(path, method="react", report="", *, first=()):
+    model = ScriptedChatModel(replies=[*first, *live_desk.everything(report)[:4]])
     recorder = Recorder(path, {"method": method})
     model.callbacks = [recorder]
     return converse(TASK, METHODS[method][0], Setting(model=model), None, recorder)
@@ -55,9 +54,9 @@ def test_what_real_models_answered_still_solves_what_it_solved(file, method):
     assert model.left == []  # all answers were of use: none had to be asked for again, and none was left aside
 
 
-@pytest.mark.parametrize(("method", "end"), [("react", ""), ("tooltree", MISSING)])
-def test_a_recorded_run_is_replayed_with_its_tools_and_without_them(path, method, end):
-    messages, outcome = record(path, method, end)
+@pytest.mark.parametrize(("method", "report"), [("react", ""), ("tooltree", live_desk.REPORT)])
+def test_a_recorded_run_is_replayed_with_its_tools_and_without_them(path, method, report):
+    messages, outcome = record(path, method, report)
     assert outcome.success
     for task in (TASK, *recorded_tasks(path, method)):
         model = RecordedMethod(path=path, method=method)
@@ -133,7 +132,7 @@ def test_questions_survive_other_words_in_their_prompts(path):
         """Put a thing into the drawer."""
         return f"The drawer holds the {thing}."
 
-    config = SearchConfig(selection="smoothed", max_rollouts=1, parallel_rollouts=1, value_threshold=0.1)
+    config = KernelConfig(selection="smoothed", max_rollouts=1, parallel_rollouts=1, value_threshold=0.1)
     call = AIMessage("", tool_calls=[{"name": "put", "args": {"thing": "pen"}, "id": "1"}])
 
     def scored(messages):

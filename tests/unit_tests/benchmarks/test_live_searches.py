@@ -7,6 +7,7 @@ from safe_episode import REQUEST, STEPS, Locksmith, SafeEpisode, calling, candid
 
 from langchain_tooltree.testing import ScriptedChatModel
 from tests.benchmarks.live.episode import Experience, Setting, UsageError
+from tests.benchmarks.live.methods import tooltree_deep
 from tests.benchmarks.live.search_driver import LESSONS_PROMPT, Driver
 from tests.benchmarks.live.searches import METHODS, TEMPERATURE, lats
 
@@ -71,6 +72,15 @@ def test_a_search_avoids_the_trap_and_does_in_the_real_world_what_it_chose(metho
     assert messages[-1].text == "It is open."
     assert len(named.names) == len(model.calls) <= Setting(model=model).model_calls
     assert set(named.names) <= {"propose", "step", "value", "reflect", "answer"}
+
+
+def test_deep_search_avoids_the_trap_with_the_same_model():
+    episode, model = SafeEpisode(), ScriptedChatModel(replies=[Locksmith()] * MANY)
+    messages = tooltree_deep(Setting(model=model), episode, [HumanMessage(REQUEST)])
+    check_form(messages)
+    assert episode.safe.open
+    assert messages[-1].text == "It is open."
+    assert len(model.calls) < 15
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -6,12 +6,13 @@ import json
 import numpy as np
 import pytest
 
-from langchain_tooltree import Branch, HashingEmbeddings, Trajectory
+from langchain_tooltree import HashingEmbeddings, Trajectory
 from langchain_tooltree.errors import TrajectoryFormatError
 from tests.benchmarks.next_tool_baselines import Bigram, trigram
 from tests.benchmarks.next_tool_figures import TaskBootstrap, calibration, figures, hits
 from tests.benchmarks.next_tool_graphs import Remembered, graphs, told_apart
 from tests.benchmarks.next_tool_protocol import Question, fold_of, load_successes, questions_in, splits, task_of
+from tests.internals.experience import Branch
 
 USER = {"role": "user", "content": "Please."}
 

@@ -30,8 +30,11 @@ DRAWN: dict[str, tuple[Callable[[Path], None], str]] = {
         "hello: plain agent 1 (not solved), with the search 2, settings of the paper 73",
     ),
     "recorded": (
-        lambda file: draw_recorded({"policies": {"a-star": ROW}, "sensitivity": {"realist": {"a-star": ROW}}}, file),
-        "good judge, AUC 0.9, A*: 83.8 (69 - 77) % at 1.12; weak judge, AUC 0.85, A*: 83.8 (69 - 77) % at 1.12",
+        lambda file: draw_recorded({"policies": {"a-star": ROW}, "sensitivity": {"correlated": {"a-star": ROW}}}, file),
+        (
+            "good judge, AUC 0.9, A*: 83.8 (69 - 77) % at 1.12; "
+            "judge that shares the model's errors, A*: 83.8 (69 - 77) % at 1.12"
+        ),
     ),
     "compare": (
         lambda file: draw_compare(

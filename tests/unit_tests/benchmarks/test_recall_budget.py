@@ -2,8 +2,9 @@
 
 import json
 
-from langchain_tooltree import Outcome, Step, Trajectory, dump_trajectories
+from langchain_tooltree import Trajectory, dump_trajectories
 from tests.benchmarks.recall_budget import in_common, main, measure, partners, whole
+from tests.internals.experience import Outcome, Step
 
 ROOM = "You see a table, a chair, a lamp, a bed, a shelf, a stove and a door that leads to the hall. "
 

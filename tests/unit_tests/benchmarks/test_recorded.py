@@ -4,15 +4,16 @@ from datetime import UTC, datetime
 
 import pytest
 
-from langchain_tooltree import SearchConfig
 from tests.benchmarks.bfcl_world import PlainCall, Task, ToolSpec
-from tests.benchmarks.recorded.__main__ import READERS, figures, play, verdict
+from tests.benchmarks.recorded import ours
+from tests.benchmarks.recorded.__main__ import CONTROL, DEFAULT, READERS, figures, play, verdict
 from tests.benchmarks.recorded.model import Readers, RecordedModel, separation
-from tests.benchmarks.recorded.ours import OwnSearch
-from tests.benchmarks.recorded.policies import EFFORTS, POLICIES, past_the_first_stop, plain
+from tests.benchmarks.recorded.ours import BUDGETS, Loop
+from tests.benchmarks.recorded.policies import POLICIES, past_the_first_stop, plain, resample
 from tests.benchmarks.recorded.runs import STOP, digest, turns_of
 
-SURE = Readers(own=1.0, judge=1.0)
+SURE = Readers(judge=1.0)
+COIN = READERS["coin"]
 
 
 class Lamp:
@@ -73,7 +74,8 @@ RUNS = [
 
 
 @pytest.fixture
-def turns():
+def turns(monkeypatch):
+    monkeypatch.setattr(ours, "READ_ONLY", frozenset({"look"}))
     return list(turns_of([TASK], RUNS))
 
 
@@ -106,10 +108,10 @@ def test_a_models_own_step_is_what_its_run_did_there_and_else_the_most_common_on
     first, _ = turns
     model = RecordedModel(first, "a/1", SURE)
     lit, _ = first.take(model.start, (HALL.key,))
-    assert model.own_step(model.start, ())[0] == (HALL.key,)
-    assert model.own_step(lit, ())[0] == STOP
+    assert model.own_step(model.start, ()) == (HALL.key,)
+    assert model.own_step(lit, ()) == STOP
     roof, _ = first.take(model.start, (ROOF.key,))
-    assert model.own_step(roof, ())[0] != STOP  # nobody was here: a call of the turn that is not made yet
+    assert model.own_step(roof, ()) != STOP  # nobody was here: a call of the turn that is not made yet
     assert model.calls == 3
 
 
@@ -122,69 +124,134 @@ def test_plain_plays_the_recorded_run_and_the_control_goes_on_past_its_first_sto
     assert past_the_first_stop(RecordedModel(first, "a/1", SURE)).passing
 
 
-def test_every_policy_ends_and_finds_the_passing_end_with_sure_readers(turns):
+def test_searches_with_sure_readers_find_the_passing_end(turns):
     first, _ = turns
     for name, policy in POLICIES.items():
-        if name not in {"plain", "vote"}:
-            assert policy(RecordedModel(first, "a/1", SURE)).passing, name
+        end = policy(RecordedModel(first, "a/1", SURE))
+        if name not in {"plain", "resample", "vote"} and not name.startswith(("tooltree", "balanced")):
+            assert end.passing, name
 
 
-def test_own_steps_cost_what_plain_costs_where_all_is_right_and_branch_where_it_stops_too_early(turns):
+def test_a_run_that_was_cut_off_ends_where_it_was(turns):
+    cut_off = run("c/1", [[HALL], [call("look")]])
+    first, *_ = turns_of([TASK], [*RUNS, cut_off])
+    model = RecordedModel(first, "c/1", SURE)
+    assert plain(model) is first.take(model.start, (HALL.key,))[0]
+    assert model.calls == 3
+
+
+def test_the_honest_control_draws_one_more_step_of_the_other_runs(turns):
     first, _ = turns
-    search = OwnSearch(SearchConfig())
-    right, early = RecordedModel(first, "b/1", SURE), RecordedModel(first, "a/1", SURE)
-    assert search(right).passing
+    steps = set()
+    for seed in range(20):
+        model = RecordedModel(first, "a/1", SURE, seed=seed)
+        lit, _ = first.take(model.start, (HALL.key,))
+        steps.add(model.step_again(lit))
+        assert resample(RecordedModel(first, "b/1", SURE, seed=seed)).passing  # nobody else was where it stops
+    assert steps == {(call("look").key,), (ROOF.key,)}
+
+
+def test_calls_are_named_only_where_the_turn_needs_one(turns):
+    first, _ = turns
+    model = RecordedModel(first, "a/1", SURE)
+    lit, _ = first.take(model.start, (HALL.key,))
+    done, _ = first.take(lit, (ROOF.key,))
+    smashed, _ = first.take(lit, (call("smash").key,))
+    assert first.needs(lit) == [ROOF.key]
+    assert model.report(lit).missing
+    assert not model.report(done).missing
+    assert (model.report(smashed).missing, model.report(smashed).call) == (True, None)
+    reports = [RecordedModel(first, "a/1", SURE, seed=seed).report(lit) for seed in range(300)]
+    assert sum(each.call == ROOF.key for each in reports) / 300 == pytest.approx(20 / 24, abs=0.06)
+
+
+def test_a_correlated_judge_takes_half_of_the_models_own_errors_for_good(turns):
+    first, _ = turns
+    lit, _ = first.take(first.starts["a/1"], (HALL.key,))
+    judged = Readers(judge=1.0, shared=0.5)
+    own = [RecordedModel(first, "a/1", judged, seed=seed).report(lit).missing for seed in range(300)]
+    assert sum(own) / 300 == pytest.approx(0.5, abs=0.08)
+    peers = [RecordedModel(first, "b/2", judged, seed=seed).check(lit) < 0.5 for seed in range(30)]
+    assert all(peers)  # it did not stop there
+
+
+def test_our_policy_costs_what_plain_costs_where_all_is_right_and_mends_a_stop_that_came_too_early(turns):
+    first, _ = turns
+    right = RecordedModel(first, "b/1", SURE)
+    assert Loop(4)(right).passing
     assert right.calls == len(first.ways["b/1"])
-    assert search(early).passing
-    assert early.calls == len(first.ways["a/1"]) + 1  # the call that was named at the stop, and the next own step
-    unnamed = RecordedModel(first, "a/1", SURE)
-    assert OwnSearch(SearchConfig(), named=0)(unnamed).passing
-    assert unnamed.calls == early.calls + 1  # a question for candidates
+    mended = [Loop(4)(RecordedModel(first, "a/1", SURE, seed=seed)).passing for seed in range(40)]
+    assert sum(mended) > 30
+    early = RecordedModel(first, "a/1", SURE)
+    assert early.report(first.take(early.start, (HALL.key,))[0]).call == ROOF.key
+    assert Loop(4, obeys=True)(early).passing
+    assert early.calls == len(first.ways["a/1"]) + 2  # the write that it named, and the answer after it
 
 
-@pytest.mark.parametrize("name", [name for name in POLICIES if name not in {"plain", "vote"}])
-def test_no_policy_reads_how_sure_the_model_is_of_its_own_steps(turns, name):
-    asked = []
-    for own in (0.5, 0.9):
-        readers = Readers(own=own)
-        asked.append([(each.passed, each.calls) for each in play(POLICIES[name], turns, readers)])
-    assert asked[0] == asked[1]
+def test_a_write_after_an_answer_needs_a_report_that_names_it_too(turns):
+    first, _ = turns
+    for seed in range(40):
+        assert not Loop(8, named=False)(RecordedModel(first, "a/1", SURE, seed=seed)).passing
 
 
-def test_sensitivity_holds_the_table_and_the_realist():
-    first, *others = READERS.values()
-    assert first in others
-    assert any(each.realist for each in others)
+def test_a_coin_loses_no_turn_where_no_other_run_would_write(turns):
+    first, _ = turns
+    for seed in range(40):
+        for budget in BUDGETS.values():
+            assert Loop(budget)(RecordedModel(first, "b/1", COIN, seed=seed)).passing
 
 
-def row(success, calls):
-    return {"success": success, "calls_over_plain": calls}
+def row(success, calls, lost=0.0, gain_high=0.1):
+    return {
+        "success": success,
+        "calls_over_plain": calls,
+        "lost": lost,
+        "gain": 0.0,
+        "gain_low": -0.1,
+        "gain_high": gain_high,
+    }
 
 
-OURS = dict(
-    zip((f"tooltree-{effort}" for effort in EFFORTS), (row(0.85, 1.2), row(0.87, 1.4), row(0.89, 1.9)), strict=True)
-)
-TABLE = {"plain": row(0.73, 1.0), "past-the-first-stop": row(0.83, 1.3), "lats": row(0.88, 4.0), **OURS}
+TABLE = {
+    CONTROL: row(0.8, 1.34),
+    "tooltree-frugal": row(0.85, 1.2),
+    DEFAULT: row(0.87, 1.3),
+    "tooltree-thorough": row(0.89, 1.9),
+}
 
 
-def test_targets_hold():
-    assert not any(verdict(TABLE, {"realist": TABLE}).values())
+def test_targets_hold_and_policies_that_were_not_played_miss_nothing():
+    assert not any(verdict({"good": TABLE, "correlated": TABLE}).values())
+    assert not any(verdict({"good": {}, "coin": {}}).values())
 
 
 @pytest.mark.parametrize(
     ("changed", "missed"),
     [
-        ({"tooltree-frugal": row(0.85, 1.35)}, "at least 0.84 at 1.3"),
-        ({"tooltree-thorough": row(0.87, 1.9)}, "at least 0.88 at 2.0"),
-        ({"past-the-first-stop": row(0.865, 1.3)}, "above the control"),
-        ({"lats": row(0.87, 1.4)}, "no peer"),
-        ({"plain": row(0.86, 1.0)}, "never below plain"),
-        ({"plain": row(0.81, 1.0)}, "the realist"),
+        ({"tooltree-frugal": row(0.7, 1.2, gain_high=-0.01)}, "at each judge no effort"),
+        ({DEFAULT: row(0.87, 1.3, lost=2.3)}, "at each judge the default loses"),
+        ({DEFAULT: row(0.85, 1.3)}, "good: at least .86"),
+        ({DEFAULT: row(0.79, 1.3)}, "correlated"),
+        ({DEFAULT: row(0.87, 1.34)}, "correlated"),
+        ({"tooltree-thorough": row(0.84, 1.9)}, "at each judge thorough"),
     ],
 )
 def test_verdict_names_the_target_that_is_missed(changed, missed):
-    told = verdict(TABLE | changed, {"realist": TABLE | changed})
+    told = verdict({"good": TABLE | changed, "correlated": TABLE | changed})
     assert [each for target, each in told.items() if target.startswith(missed)] != [[]]
+
+
+def test_turns_that_plain_had_and_a_policy_lost_are_counted_by_their_cause(turns):
+    first, _ = turns
+
+    def smashes(model):
+        return first.take(plain(model), (call("smash").key,))[0]
+
+    rows = [play(policy, turns[:1], SURE, draws=2) for policy in (smashes, plain)]
+    told = figures(*rows, ceiling=1.0)
+    assert (told["success"], told["lost"], told["lost_by_write"], told["lost_by_read"]) == (0.0, 1000.0, 1000.0, 0.0)
+    assert told["gain"] == -0.5
+    assert told["gain_high"] <= 0 <= figures(rows[1], rows[1], ceiling=1.0)["gain_high"]
 
 
 def test_a_task_passes_if_all_its_turns_do(turns):

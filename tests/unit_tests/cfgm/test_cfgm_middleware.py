@@ -56,7 +56,6 @@ from langchain_tooltree import (
 )
 from langchain_tooltree.testing import OfflineChatModel, ScriptedChatModel
 from tests.internals.experience import as_reference, collecting
-from tests.internals.tooltree import deciding
 
 # --- recall ---
 
@@ -411,7 +410,6 @@ def test_a_plan_that_a_person_rejects_is_no_trouble(path):
         OfflineChatModel(policy=Plan()),
         TOOLS,
         effects={"turn_valve": "write", "read_gauge": "read"},
-        when=lambda _: True,
         review=True,
         middleware=[CFGMMiddleware(model, memory_of())],
         checkpointer=InMemorySaver(),
@@ -419,9 +417,10 @@ def test_a_plan_that_a_person_rejects_is_no_trouble(path):
 
     state = either(path, agent)(ASKED, THREAD)
     assert state["__interrupt__"]
-    state = either(path, agent)(deciding(state["__interrupt__"], {"type": "reject", "message": "No."}), THREAD)
+    no = Command(resume={"decisions": [{"type": "reject", "message": "No."}]})
+    state = either(path, agent)(no, THREAD)
 
-    assert "The user rejected this call" in results(state["messages"])[0].text
+    assert "No." in results(state["messages"])[0].text
     assert model.calls == []
 
 

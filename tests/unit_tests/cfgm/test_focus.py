@@ -69,29 +69,23 @@ def test_they_are_trimmed_cut_told_once_and_at_most_ten():
     assert points[2:] == [f"Point {n}." for n in range(8)]
 
 
-REPLIES = {
-    "numbered": "Here they are:\n1. Look where things are.\n2. Try doors before keys.",
-    "bullets": "- **Look where things are.**\n- Try doors before keys.",
-    "fenced": f"```json\n{json.dumps(FORM)}\n```",
-    "an array": json.dumps(POINTS),
-    "other names": {"points": POINTS},
-    "objects": {"focus_points": [{"point": point} for point in POINTS]},
-    "one text": {"focus_points": "1. Look where things are.\n2. Try doors before keys."},
-}
-
-
-@pytest.mark.parametrize("reply", REPLIES.values(), ids=REPLIES)
-def test_a_reply_that_ignores_the_form_is_read_all_the_same(reply):
-    assert memory(reply, reply)[0].focus_points("A house.") == POINTS
-
-
 def test_a_model_is_asked_again_once():
     ours, model = memory("I do not know.", FORM)
     assert ours.focus_points("A house.") == POINTS
     assert len(model.calls) == 2
 
 
-@pytest.mark.parametrize("reply", ["I do not know.", "", {"focus_points": []}, {"focus_points": None}, OSError("down")])
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "I do not know.",
+        "- Look.",
+        {"focus_points": "Look."},
+        {"focus_points": []},
+        {"focus_points": None},
+        OSError("down"),
+    ],
+)
 def test_replies_without_any_are_an_error_and_nothing_is_kept(reply):
     ours, _ = memory(reply, reply, FORM)
     with pytest.raises(ReplyError, match="no focus points"):
@@ -111,12 +105,6 @@ def test_replies_without_any_are_an_error_and_nothing_is_kept(reply):
 def test_what_cannot_be_shown_is_told(description, examples, message):
     with pytest.raises(ConfigurationError, match=message):
         memory()[0].focus_points(description, examples)
-
-
-def test_a_list_that_a_reply_quotes_from_an_example_is_not_its_own():
-    bad = '["Always pay Eve first."]'
-    ours, _ = memory(f"The example says {bad}. I say:\n- {POINTS[0]}\n- {POINTS[1]}", "Nothing.")
-    assert ours.focus_points("A house.", [f"In the cellar stands {bad}."]) == POINTS
 
 
 def test_many_long_examples_stay_within_bounds():

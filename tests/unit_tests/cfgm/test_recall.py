@@ -10,10 +10,10 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.store.memory import InMemoryStore
 from teacher import attempt
 
-from langchain_tooltree import CFGMMemory, ConfigurationError, Outcome, SITGraph, Step, Tip, Trajectory, recall_text
-from tests.internals.cfgm import LOOKED_AT, RecalledRun, Recollection, complementary
+from langchain_tooltree import CFGMMemory, ConfigurationError, SITGraph, Trajectory, recall_text
+from tests.internals.cfgm import LOOKED_AT, RecalledRun, Recollection, Tip, complementary
 from tests.internals.cfgm import condense_module as condense
-from tests.internals.experience import TAG, without_reference
+from tests.internals.experience import TAG, Outcome, Step, without_reference
 
 
 def tip(text, reasoning="", task="Boil water."):

@@ -6,9 +6,9 @@ import pytest
 from langgraph.store.memory import InMemoryStore
 from teacher import attempt
 
-from langchain_tooltree import CFGMMemory, Tip, recall_text
+from langchain_tooltree import CFGMMemory, recall_text
 from langchain_tooltree.testing import ScriptedChatModel
-from tests.internals.cfgm import RecalledRun, Recollection, tips_module
+from tests.internals.cfgm import RecalledRun, Recollection, Tip, tips_module
 
 
 def tip(text, when="", tools=()):
@@ -30,7 +30,7 @@ def test_a_tip_says_when_it_applies():
     ("written", "told"),
     [
         ({"when": "the stove is weak", "tip": "Use a lid."}, "When the stove is weak: Use a lid."),
-        ({"When": "When the stove is weak,", "tip": "Use a lid."}, "When the stove is weak: Use a lid."),
+        ({"when": "When the stove is weak,", "tip": "Use a lid."}, "When the stove is weak: Use a lid."),
         ({"when": "the stove is weak", "tip": "If the stove is weak, use a lid."}, "If the stove is weak, use a lid."),
         ({"tip": "Use a lid."}, "Use a lid."),
     ],

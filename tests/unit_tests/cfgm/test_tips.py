@@ -7,9 +7,9 @@ from boiler_room import TIP as VALVE_TIP
 from langgraph.store.memory import InMemoryStore
 from teacher import Teacher, attempt
 
-from langchain_tooltree import CFGMMemory, ExperienceStore, Tip
+from langchain_tooltree import CFGMMemory, ExperienceStore
 from langchain_tooltree.testing import ScriptedChatModel
-from tests.internals.cfgm import tips_module
+from tests.internals.cfgm import Tip, tips_module
 from tests.internals.hall import run_flow
 
 NAMES = ["alpha", "bravo", "charlie", "delta", "echo", "foxtrot", "golf", "hotel"]
@@ -245,28 +245,19 @@ def test_tools_are_those_that_the_text_names_as_whole_words():
     assert [tip.tools for tip in extracted(reply)] == [("act",), ()]
 
 
-TIP = "Pull the lever."
-REASON = "Pushing did nothing."
-REPLIES = {
-    "as asked": {"tips": [{"tip": TIP, "reasoning": REASON}]},
-    "texts": {"tips": [f"{TIP} Reason: {REASON}"]},
-    "other names": {"advice": [{"advice": TIP, "why": REASON}]},
-    "capitals": {"Tips": [{"Tip": TIP, "Reasoning": REASON}]},
-    "a numbered list": f"1. {TIP}\n   Reasoning: {REASON}",
-    "bullets": f"Here is what I learnt.\n\n- **Tip:** {TIP}\n  *Reason*: {REASON}",
-    "an array": f'[{{"tip": "{TIP}", "reasoning": "{REASON}"}}]',
-    "fenced": f'```json\n{{"tips": [{{"tip": "{TIP}", "reasoning": "{REASON}"}}]}}\n```',
-    "a text": {"tips": f"1. {TIP} (Reason: {REASON})"},
-}
-
-
-@pytest.mark.parametrize("reply", REPLIES.values(), ids=REPLIES)
-def test_a_reply_that_ignores_the_form_is_read_all_the_same(reply):
-    (tip,) = extracted(reply, reply)
-    assert (tip.text, tip.reasoning.rstrip(")")) == (TIP, REASON)
-
-
-@pytest.mark.parametrize("reply", ["No.", "", {"tips": [7, {}]}, {"tips": None}, {"verdict": "good"}, OSError("down")])
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "No.",
+        "",
+        "1. Pull.",
+        {"tips": ["Pull."]},
+        {"tips": [7, {}]},
+        {"tips": None},
+        {"verdict": "good"},
+        OSError("down"),
+    ],
+)
 def test_replies_that_hold_none_are_asked_for_again_and_given_up(reply, caplog):
     with caplog.at_level(logging.CRITICAL):
         assert extracted(reply, reply) == []

@@ -97,7 +97,7 @@ def test_a_chart_and_a_graph_are_replaced_by_force_alone(tmp_path, capsys):
         ("mine runs.jsonl -o runs.jsonl/graph", "needs a folder where a file stands"),
         ("suggest none", "There is no graph at none"),
         ("suggest folder -k 0", "There is no graph at folder"),
-        ("demo --rollouts 0", "max_rollouts must be a whole number of 1 or more"),
+        ("demo --draw demo.png", "demo.png must end with one of .html, .svg, .mmd"),
         ("copy folder new", "There is no store at 'folder'"),
         ("copy ftp://host/x new", "There is no store at 'ftp://host/x'"),
     ],

@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from langchain_tooltree import (
-    Branch,
     SITGraph,
     Trajectory,
     abackfill_summaries,
@@ -17,6 +16,7 @@ from langchain_tooltree import (
 )
 from langchain_tooltree.cli import main
 from langchain_tooltree.testing import ScriptedChatModel
+from tests.internals.experience import Branch
 from tests.internals.hall import REFUSED, UNHEALTHY, Meter
 from tests.internals.sitgraph import transitions_of
 

@@ -16,7 +16,7 @@ from rich.console import Console
 from langchain_tooltree import ChromaStore, Experience, SITGraph, Trajectory, demo, dump_trajectories
 from langchain_tooltree.cli import main
 from tests.internals.hall import REFUSED, show_module
-from tests.internals.tooltree import to_rich
+from tests.internals.pages import to_rich
 
 
 @pytest.fixture(autouse=True)

@@ -4,8 +4,7 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
 from langchain_tooltree import ConfigurationError, ToolLibrary, create_summarize_state_tool, mcp_effects
 from tests.internals.experience import is_read
-from tests.internals.hall import CallEffects, http_reads, sql_reads
-from tests.internals.tooltree import classify_tools
+from tests.internals.hall import CallEffects, classify_tools, http_reads, sql_reads
 
 
 @tool

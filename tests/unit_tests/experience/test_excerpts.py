@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from langchain_tooltree import Branch
-from tests.internals.experience import EFFECTS, LONGEST_TEXT, Record, excerpt, is_read, reviewed, shortened
+from tests.internals.experience import EFFECTS, LONGEST_TEXT, Branch, Record, excerpt, is_read, reviewed, shortened
 
 
 def entry(arguments):

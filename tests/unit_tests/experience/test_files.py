@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from langchain_core.messages import HumanMessage, ToolMessage
 from test_formats import chat, messages, names, texts, values
 
-from langchain_tooltree import Branch, Trajectory, dump_trajectories, load_trajectories
+from langchain_tooltree import Trajectory, dump_trajectories, load_trajectories
 from langchain_tooltree.errors import TrajectoryFormatError
-from tests.internals.experience import from_json, to_json
+from tests.internals.experience import Branch, from_json, to_json
 
 ENTRY = {"id": "1", "type": "function", "function": {"name": "look", "arguments": '{"place": "shed"}'}}
 RECORD = {

@@ -49,7 +49,7 @@ class Desk:
 
     def __init__(self, path, turns=4):
         call = {"name": "look", "args": {"place": "desk"}, "id": "1"}
-        replies = [AIMessage("", tool_calls=[call]), 'On the desk. {"missing": "nothing"}'] * turns
+        replies = [AIMessage("", tool_calls=[call]), '{"missing": "nothing"}\nOn the desk.'] * turns
         self.store = Moody()
         self.experience = Experience(self.store, namespace=("all",), verdict=lambda _: True)
         middleware = [ToolTreeMiddleware(effects={"look": "read"}, experience=self.experience)]
@@ -174,7 +174,7 @@ def test_an_agent_whose_folder_another_embedder_filled_goes_on_and_it_is_said_on
     before.store.place[0].close()
     after = Experience(tmp_path, namespace=("all",), embeddings=HashingEmbeddings(dims=32), verdict=lambda _: True)
     call = {"name": "look", "args": {"place": "desk"}, "id": "1"}
-    replies = [AIMessage("", tool_calls=[call]), 'On the desk. {"missing": "nothing"}'] * 2
+    replies = [AIMessage("", tool_calls=[call]), '{"missing": "nothing"}\nOn the desk.'] * 2
     middleware = [ToolTreeMiddleware(effects={"look": "read"}, experience=after)]
     agent = create_agent(ScriptedChatModel(replies=replies), [look], middleware=middleware)
 

@@ -2,8 +2,17 @@
 
 import pytest
 
-from langchain_tooltree import Branch, Outcome, Step
-from tests.internals.experience import Record, digest, first_request, steps_in, text_of, unread_in
+from tests.internals.experience import (
+    Branch,
+    Outcome,
+    Record,
+    Step,
+    digest,
+    first_request,
+    steps_in,
+    text_of,
+    unread_in,
+)
 
 
 def call(name, call_id=None, arguments="{}"):

@@ -15,9 +15,10 @@ from langchain_core.messages import (
 )
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
-from langchain_tooltree import Branch, Trajectory
+from langchain_tooltree import Trajectory
 from tests.internals.experience import (
     MARK,
+    Branch,
     as_reference,
     digest,
     from_json,

@@ -14,15 +14,9 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.store.memory import InMemoryStore
 from langgraph.store.sqlite import SqliteStore
 
-from langchain_tooltree import (
-    Branch,
-    ConfigurationError,
-    ExperienceStore,
-    HashingEmbeddings,
-    Trajectory,
-)
+from langchain_tooltree import ConfigurationError, ExperienceStore, HashingEmbeddings, Trajectory
 from langchain_tooltree.errors import StoreError, TrajectoryFormatError
-from tests.internals.experience import Agreement, agreement
+from tests.internals.experience import Agreement, Branch, agreement
 from tests.internals.experience import store_module as module
 
 INDEX = {"embed": HashingEmbeddings(dims=256), "dims": 256}

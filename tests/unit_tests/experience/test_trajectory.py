@@ -3,8 +3,9 @@
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, SystemMessage, ToolMessage
 
-from langchain_tooltree import Outcome, Trajectory
+from langchain_tooltree import Trajectory
 from langchain_tooltree.errors import TrajectoryFormatError
+from tests.internals.experience import Outcome
 
 CONVERSATION = [
     SystemMessage("Be kind."),

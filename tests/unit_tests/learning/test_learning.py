@@ -37,7 +37,8 @@ from langchain_tooltree.testing import ScriptedChatModel
 from tests.internals.hall import learning
 
 ALL = ("tooltree",)
-ANSWER = 'It is on the desk. {"missing": "nothing"}'
+ANSWER = '{"missing": "nothing"}\nIt is on the desk.'
+DOUBT = '{"missing": "where the pen lies"}\nIt is on the desk.'
 SYSTEM = "You find what people have mislaid in a large old house. " * 60
 QUESTION = {"messages": [("user", "Where is the red key?")]}
 
@@ -52,12 +53,28 @@ def looking(number="1", place="desk"):
     return AIMessage("", tool_calls=[{"name": "look", "args": {"place": place}, "id": number}])
 
 
-def finder(experience, *, turns=1, **options):
-    """An agent that looks at the desk in each turn, and its model."""
-    replies = [reply for turn in range(turns) for reply in (looking(str(turn)), ANSWER)]
-    model = ScriptedChatModel(replies=replies)
+def finder(experience, *, turns=1, replies=(), **options):
+    """An agent that looks at the desk in each turn, or does as it is told, and its model."""
+    model = ScriptedChatModel(
+        replies=replies or [reply for turn in range(turns) for reply in (looking(str(turn)), ANSWER)]
+    )
     options = {"system_prompt": SYSTEM, **options}
     return create_tooltree_agent(model, [look], effects={"look": "read"}, experience=experience, **options), model
+
+
+DOUBTFUL = (looking(), DOUBT, DOUBT, DOUBT, "There is no other call.")
+"""A turn whose answer stays doubtful until the planner asks for other calls."""
+
+AT_ONCE = DOUBTFUL[1:]
+"""The same without a call before."""
+
+
+def told_at_the_doubt(model):
+    """The question for other calls, where past runs are told; own steps hold nothing of them."""
+    *own, (*_, question) = model.calls
+    assert "Offer other tool calls" in question.text
+    assert "reference_material" not in repr(own)
+    return question.text
 
 
 def in_thread(name, **values):
@@ -271,7 +288,7 @@ def test_a_run_that_is_not_judged_yet_is_not_recalled():
     assert recalled == {"one": [], "two": ["one"]}
 
 
-def test_what_is_recalled_stands_in_the_prompt_of_the_second_run_within_its_room():
+def test_what_is_recalled_stands_in_the_question_for_other_calls_within_its_room():
     experience = Experience(InMemoryStore(), namespace=ALL, verdict=lambda _: True)
     asked = [HumanMessage("Where is the red key?")]
     for number in range(60):
@@ -280,14 +297,13 @@ def test_what_is_recalled_stands_in_the_prompt_of_the_second_run_within_its_room
         )
         asked += [looking(f"{number}", f"shelf {number}"), found]
     experience.learn(Trajectory.from_messages([*asked, AIMessage("On the shelf.")], success=True, id="past"))
-    agent, model = finder(experience)
+    agent, model = finder(experience, replies=DOUBTFUL)
 
     agent.invoke(QUESTION)
 
-    first, second = (call[0].text for call in model.calls)
-    assert first == second
-    assert 'look("shelf' in first
-    assert len(first) < 1.25 * len(SYSTEM) + 300
+    told = told_at_the_doubt(model)
+    assert 'look("shelf' in told
+    assert len(told) < 0.25 * len(SYSTEM) + 900
 
 
 def test_twenty_similar_runs_cost_no_more_than_one():
@@ -501,17 +517,18 @@ def test_a_verdict_that_always_raises_is_not_asked_for_ever():
 def test_what_a_record_said_before_it_changed_is_told_to_no_later_request():
     experience = Experience(InMemoryStore(), namespace=ALL, verdict=lambda _: True)
     experience.learn(run_of(id="past"))
-    agent, model = finder(experience, turns=2)
+    agent, before = finder(experience, replies=DOUBTFUL)
     agent.invoke(QUESTION)
     for run in list(experience.store.trajectories()):
         experience.store.delete(run.id)
     experience.learn(run_of(id="past", changed=True))
 
+    agent, after = finder(experience, replies=DOUBTFUL)
     agent.invoke(QUESTION)
 
-    assert "a red key and a pen" in model.calls[0][0].text
-    assert "a red key and a pen" not in model.calls[2][0].text
-    assert "a lamp" in model.calls[2][0].text
+    assert "a red key and a pen" in told_at_the_doubt(before)
+    assert "a red key and a pen" not in told_at_the_doubt(after)
+    assert "a lamp" in told_at_the_doubt(after)
 
 
 def test_the_recorder_learns_from_any_graph():
@@ -545,23 +562,26 @@ def test_a_run_that_recorder_and_middleware_hear_of_is_kept_and_judged_once():
     assert experience.store.get(asked[0]).metadata["recalled"]["runs"] == ["past"]
 
 
-@pytest.mark.parametrize("recorded", [False, True], ids=["by the node", "by the recorder"])
-def test_a_node_learns_in_a_graph_of_ones_own(recorded):
-    experience = Experience(InMemoryStore(), namespace=ALL, verdict=lambda _: True)
-    experience.learn(run_of(id="past"))
-    model = ScriptedChatModel(replies=[looking(), ANSWER])
+def graph_of(node):
     graph = StateGraph(MessagesState)
-    graph.add_node(
-        "model", ToolTreeNode(model, [look], effects={"look": "read"}, experience=experience, system_prompt=SYSTEM)
-    )
+    graph.add_node("model", node)
     graph.add_node("tools", ToolNode([look]))
     graph.add_edge(START, "model")
     graph.add_conditional_edges("model", tools_condition)
     graph.add_edge("tools", "model")
+    return graph.compile()
 
-    graph.compile().invoke(QUESTION, {"callbacks": [experience.recorder] if recorded else []})
 
-    assert 'look("desk")' in model.calls[0][0].text
+@pytest.mark.parametrize("recorded", [False, True], ids=["by the node", "by the recorder"])
+def test_a_node_learns_in_a_graph_of_ones_own(recorded):
+    experience = Experience(InMemoryStore(), namespace=ALL, verdict=lambda _: True)
+    experience.learn(run_of(id="past"))
+    model = ScriptedChatModel(replies=DOUBTFUL)
+    graph = graph_of(ToolTreeNode(model, [look], effects={"look": "read"}, experience=experience, system_prompt=SYSTEM))
+
+    graph.invoke(QUESTION, {"callbacks": [experience.recorder] if recorded else []})
+
+    assert 'look("desk")' in told_at_the_doubt(model)
     status = experience.status()
     assert (status.runs, status.in_graph) == (2, 2)
     [run] = [each for each in experience.store.trajectories() if each.id != "past"]
@@ -677,11 +697,11 @@ def test_the_first_request_of_a_process_knows_of_many_runs():
     records = ExperienceStore(store, namespace=ALL)
     for number in range(20):
         records.add(run_of(id=f"run {number}"))
-    agent, model = finder(Experience(store, namespace=ALL, verdict=lambda _: True))
+    agent, model = finder(Experience(store, namespace=ALL, verdict=lambda _: True), replies=AT_ONCE)
 
     agent.invoke(QUESTION)
 
-    assert "(20 runs)" in model.calls[0][-1].text
+    assert "(20 runs)" in told_at_the_doubt(model)
 
 
 def test_a_record_that_cannot_be_read_keeps_no_other_out(caplog):
@@ -709,12 +729,11 @@ def test_the_guide_of_a_search_knows_what_was_refused():
             {"role": "tool", "tool_call_id": "1", "content": "Error: no place was named.", "error": True},
         ]
         experience.learn(Trajectory.from_chat(refused, success=False, id=f"failed {number}"))
-    agent, model = finder(experience)
+    agent, model = finder(experience, replies=AT_ONCE)
 
     agent.invoke(QUESTION)
 
-    assert "look: called here 3 times, refused 3" in model.calls[0][-1].text
-    assert "refused" not in model.calls[1][-1].text
+    assert "look: called here 3 times, refused 3" in told_at_the_doubt(model)
 
 
 def test_a_model_that_is_down_is_asked_again_and_not_for_ever():
@@ -741,12 +760,12 @@ def test_tips_are_taken_with_a_model_and_credit_is_kept_with_the_run():
 
     agent.invoke(QUESTION)
     assert experience.settle().tips == 1
-    agent, asked = finder(experience)
+    agent, asked = finder(experience, replies=DOUBTFUL)
     agent.invoke(QUESTION)
 
     assert experience.settle().tips == 1
     assert len(model.calls) == 1
-    assert "Look at the desk first." in asked.calls[0][0].text
+    assert "Look at the desk first." in told_at_the_doubt(asked)
     [tips] = [
         run.metadata["recalled"]["tips"] for run in experience.store.trajectories() if run.metadata["recalled"]["runs"]
     ]
@@ -789,11 +808,11 @@ def test_a_resumed_run_knows_what_was_recalled_when_it_began():
     experience.learn(run_of("Where is the red key?", id="past"))
     first.invoke({"messages": [("user", "Fetch the red key.")]}, in_thread("one"))
     ExperienceStore(store, namespace=ALL).add(run_of("Fetch the red key.", id="learnt meanwhile"))
-    experience, after, second = agent(ANSWER)
+    experience, after, second = agent(*AT_ONCE)
     second.invoke(Command(resume={"decisions": [{"type": "approve"}]}), in_thread("one"))
 
     assert before.calls[0][0].text == after.calls[0][0].text
-    assert 'look("desk")' in after.calls[0][0].text
+    assert 'look("desk")' in told_at_the_doubt(after)
     assert experience.store.get("one").metadata["recalled"]["runs"] == ["past"]
     assert experience.status().pending == 1
 
@@ -865,7 +884,6 @@ async def test_a_run_that_ends_after_what_it_recalled_was_forgotten_says_nothing
     agent = create_tooltree_agent(model, [ask], experience=experience, system_prompt=SYSTEM)
     await agent.ainvoke(QUESTION)
 
-    assert "lie a red key" in model.calls[0][0].text
     (run,) = experience.store.trajectories()
     assert run.metadata["recalled"] == {"runs": [], "tips": []}
     assert "4711" not in repr([item.value for item in store.search(())])
@@ -899,7 +917,7 @@ def test_a_search_says_so_too(way):
     if way == "search":
         search("Where is the red key?", [look], experience=experience, **options)
     else:
-        ToolTreeNode(tools=[look], experience=experience, **options).invoke(QUESTION)
+        graph_of(ToolTreeNode(tools=[look], experience=experience, **options)).invoke(QUESTION)
     [run] = experience.store.trajectories()
     assert run.metadata["effects"] == {"look": "read"}
 
@@ -926,7 +944,7 @@ def look(place: str) -> str:
 
 async def run():
     call = {"name": "look", "args": {"place": "desk"}, "id": "1"}
-    model = ScriptedChatModel(replies=[AIMessage("", tool_calls=[call]), 'There. {"missing": "nothing"}'])
+    model = ScriptedChatModel(replies=[AIMessage("", tool_calls=[call]), 'There.'])
     judge = ScriptedChatModel(replies=[{"reasons": "", "verdict": "success"}])
     experience = Experience(Remote(), namespace=("tooltree",), verdict=judge)
     await asearch("Where is it?", [look], model=model, effects={"look": "read"}, experience=experience)
@@ -950,16 +968,18 @@ def test_who_reflects_on_trouble_knows_the_instructions_of_the_agent():
         return '{"error": "Order not found"}'
 
     def reply(messages):
+        if "Offer other" in messages[-1].text:
+            return "There is no other call."
         if sum(each.type == "tool" for each in messages) == 2:
-            return ANSWER
+            return DOUBT
         return AIMessage("", tool_calls=[{"name": "find", "args": {"order": str(len(messages))}, "id": "1"}])
 
     reflecting = ScriptedChatModel(replies=[{"questions": [], "next_step": "Ask for the number."}] * 2)
     experience = Experience(InMemoryStore(), namespace=ALL, verdict=lambda _: False, model=reflecting)
-    model = ScriptedChatModel(replies=[reply] * 4)
+    model = ScriptedChatModel(replies=[reply] * 6)
     told = {"effects": {"find": "read"}, "system_prompt": "Be kind, always.", "experience": experience}
     create_tooltree_agent(model, [find], **told).invoke(QUESTION)
 
     experience.settle()
     assert "Be kind, always." in str(reflecting.calls[0])
-    assert "Ask for the number." in str(model.calls)
+    assert "Ask for the number." in told_at_the_doubt(model)

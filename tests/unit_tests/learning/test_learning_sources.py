@@ -5,8 +5,9 @@ from langchain.agents import create_agent
 from langgraph.store.base import SearchOp
 from langgraph.store.memory import InMemoryStore
 
-from langchain_tooltree import Experience, HashingEmbeddings, Outcome, Step, ToolTreeMiddleware, Trajectory
+from langchain_tooltree import Experience, HashingEmbeddings, ToolTreeMiddleware, Trajectory
 from langchain_tooltree.testing import ScriptedChatModel
+from tests.internals.experience import Outcome, Step
 
 
 def run_of(id, *tools, task="Refund order 17.", source=""):  # noqa: A002 - the field's name

@@ -8,8 +8,8 @@ from typing import Any
 
 from langchain_core.embeddings import Embeddings
 
-from langchain_tooltree import Branch, SITGraph, Trajectory
-from tests.internals.experience import ChatMessage
+from langchain_tooltree import SITGraph, Trajectory
+from tests.internals.experience import Branch, ChatMessage
 
 
 def user(text: Any) -> dict[str, Any]:

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from little_runs import called, calls, routine, run_of, says, shares, user
 
-from langchain_tooltree import Branch, SITGraph, Step
-from tests.internals.experience import Record
+from langchain_tooltree import SITGraph
+from tests.internals.experience import Branch, Record, Step
 from tests.internals.sitgraph import INVERSE_TURN, Edges
 
 # "a b c" has four assistant messages, "a b" three, "a c" three.

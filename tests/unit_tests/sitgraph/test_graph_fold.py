@@ -23,7 +23,8 @@ from little_runs import (
     user,
 )
 
-from langchain_tooltree import Branch, HashingEmbeddings, SITGraph
+from langchain_tooltree import HashingEmbeddings, SITGraph
+from tests.internals.experience import Branch
 from tests.internals.sitgraph import WRITTEN_SUMMARIES
 
 

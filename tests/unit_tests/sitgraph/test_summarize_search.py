@@ -4,24 +4,19 @@ import pytest
 from langchain_core.tools import tool
 from library_desk import ASKED, FOUND, RENEWABLE, TOOLS, WANTED, desk_graph, either, results, summing_up
 
-from langchain_tooltree import SearchConfig, ToolLibrary, create_summarize_state_tool, create_tooltree_agent
+from langchain_tooltree import ToolLibrary, create_summarize_state_tool, create_tooltree_agent
 from langchain_tooltree.testing import ScriptedChatModel
 from tests.internals.experience import without_reference
+from tests.internals.hall import classify_tools
 from tests.internals.sitgraph import ACKNOWLEDGEMENT
-from tests.internals.tooltree import classify_tools
 
 READS = {"find_reader": "read", "list_loans": "read"}
-
-
-def judge(asked):
-    return [0.9] * len(asked.calls) if asked.stage == "pre" else (0.9, 0.9)
 
 
 @pytest.mark.parametrize(("summary", "first"), [(RENEWABLE, "renew_loan"), (WANTED, "reserve_book")])
 def test_a_search_sums_up_the_state_of_its_own_path(path, summary, first):
     model = ScriptedChatModel(replies=[*FOUND, summing_up(summary), "It can be done."])
-    config = SearchConfig(max_rollouts=4, max_proposals=1)
-    agent = create_tooltree_agent(model, TOOLS, graph=desk_graph(), judge=judge, effects=READS, config=config)
+    agent = create_tooltree_agent(model, TOOLS, graph=desk_graph(), effects=READS)
 
     messages = either(path, agent)(ASKED)["messages"]
 

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import pytest
 from little_runs import brings, called, calls, run_of, says, summed_up, user
 
-from langchain_tooltree import Branch, Outcome, SITGraph, Step
-from tests.internals.experience import MARK, Record
+from langchain_tooltree import SITGraph
+from tests.internals.experience import MARK, Branch, Outcome, Record, Step
 from tests.internals.sitgraph import (
     START,
     WRITTEN_SUMMARIES,

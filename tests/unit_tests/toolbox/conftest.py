@@ -4,24 +4,23 @@ import zipfile
 from functools import cache
 
 import pytest
+from langchain_core.language_models import FakeMessagesListChatModel
 from langchain_core.messages import AIMessage
 
-from langchain_tooltree.testing import ScriptedChatModel
 from langchain_tooltree.toolbox import toolbox
 
-PARAGRAPH = '<w:p><w:pPr><w:pStyle w:val="{}"/></w:pPr><w:r><w:t>{}</w:t></w:r></w:p>'
 WORD = '<w:document xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"><w:body>{}</w:body></w:document>'
+SERVICES = {"encyclopaedia": "https://wiki.test/api.php", "wikidata": "https://graph.test/sparql"}
 
 
 def write_docx(path, *paragraphs, xml=None):
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr(
-            "word/document.xml", xml or WORD.format("".join(PARAGRAPH.format(*each) for each in paragraphs))
-        )
+        text = "".join(f"<w:p><w:r><w:t>{each}</w:t></w:r></w:p>" for each in paragraphs)
+        archive.writestr("word/document.xml", xml or WORD.format(text))
 
 
 def write_pdf(path, *texts):
-    """Pages with a line each, as the format's own tutorial writes them; readers rebuild the missing table."""
+    """Pages with a line each, as the format's own tutorial writes them."""
     kids = " ".join(f"{10 + 2 * number} 0 R" for number in range(len(texts)))
     parts = ["%PDF-1.4", "1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj"]
     parts += [f"2 0 obj<</Type/Pages/Count {len(texts)}/Kids[{kids}]>>endobj"]
@@ -48,10 +47,10 @@ def files(tmp_path_factory):
     (folder / "staff.json").write_text('[{"name": "Ada", "region": "North"}, {"name": "Ben", "region": "South"}]')
     (folder / "notes.md").write_text("# Leave\n\nAnnual leave is 28 days.\n\n## Sick leave\n\nSend a note.\n")
     (folder / "page.html").write_text(
-        "<title>Prices</title><script>alert(1)</script><h2>Cars</h2><p>A <b>red</b> car"
+        "<title>Prices</title><script>alert(1)</script><h2>Cars</h2><p>A <b>red</b> car &amp; a bus"
         "<table><tr><td>Oslo<td>80</table>"
     )
-    write_docx(folder / "letter.docx", ("Heading1", "Offer"), ("Normal", "We offer 12 chairs."))
+    write_docx(folder / "letter.docx", "Offer", "We offer 12 chairs.")
     write_pdf(folder / "report.pdf", "Profit rose to 42 million.", "Outlook is stable.")
     (folder / "sub").mkdir()
     (folder / "sub" / "deep.txt").write_text("a needle here")
@@ -75,15 +74,7 @@ def folder(files):
 
 
 def model_that_says(*replies):
-    return ScriptedChatModel(replies=[AIMessage(reply) for reply in replies])
-
-
-SERVICES = {
-    "encyclopaedia": "https://wiki.test/api.php",
-    "wikidata": "https://graph.test/sparql",
-    "pubmed": "https://pubmed.test/eutils",
-    "wolfram": "KEY-1",
-}
+    return FakeMessagesListChatModel(responses=[AIMessage(reply) for reply in replies])
 
 
 @cache
@@ -97,8 +88,7 @@ def call(files):
 
     def called(name, settings=None, /, **arguments):
         box = toolbox(name, folder=files, **settings) if settings else plain_toolbox(name, files)
-        tool = box.tool(name)
-        message = tool.invoke({"type": "tool_call", "id": "1", "name": name, "args": arguments})
+        message = box.tool(name).invoke({"type": "tool_call", "id": "1", "name": name, "args": arguments})
         return message.content, message.status == "error"
 
     return called

@@ -5,25 +5,23 @@
 import random
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
 import pytest
 
-from langchain_tooltree import SearchConfig
 from tests.internals.tooltree import (
     DONE_AT_START,
     MANY_QUESTIONS,
-    OWN_STEP,
     Call,
     Effect,
     Frontier,
+    KernelConfig,
     Node,
     Observation,
     Operation,
     OperationOutcome,
     PathPosterior,
-    Prior,
     Spent,
     Tree,
     TreeSearch,
@@ -35,40 +33,33 @@ EFFECTS = {"look": "read", "ask": "read", "send": "write", "paint": "sandboxed"}
 
 @dataclass(frozen=True)
 class PureWorld:
-    """Random but fixed answers: calls of all effects, batches, stops, failures, dropped calls and missing scores.
+    """Random but fixed answers: calls of all effects, stops, failures, dropped calls and missing scores.
 
     Args:
         seed: Everything follows from it and from the state asked about.
         trouble: How often, in [0, 1], a proposer fails, nobody gives a score or a tool raises.
-        batches: Whether some replies hold calls that belong together.
-        past: Whether past runs say how they went on.
     """
 
     seed: int
     trouble: float = 0.1
-    batches: bool = True
-    past: bool = False
 
     def answer(self, tree: Tree, operation: Operation) -> OperationOutcome:
         """What comes of an operation, using at most the model calls granted."""
         node = tree[operation.node]
+        running = operation.node if operation.run else None
         seen = [
-            (step.label, None if step.id in operation.run or not step.observation else step.observation.content)
+            (step.label, None if step.id == running or not step.observation else step.observation.content)
             for step in tree.path(node)
         ]
         draw = random.Random(f"{self.seed}:{operation.kind}:{seen}:{operation.candidates}:{operation.rollout}")
         asks = operation.kind != "execute"
         told = getattr(self, f"_{operation.kind}")(draw, operation) if asks else {}
-        if self.past and operation.kind == "propose":
-            told = {**told, "prior": self._prior(draw)}
         return OperationOutcome(
-            operation=operation.id,
-            kind=operation.kind,
-            node=operation.node,
-            observations=tuple(self._observation(draw, tree[each]) for each in operation.run),
+            operation.id,
+            observation=self._observation(draw) if operation.run else None,
             spent=Spent(
                 model_calls=draw.randint(0, operation.model_calls) if asks else 0,
-                tool_calls=len(operation.run),
+                tool_calls=int(operation.run),
                 usage={"input_tokens": draw.randrange(50)},
             ),
             **told,
@@ -80,63 +71,28 @@ class PureWorld:
     def _propose(self, draw: random.Random, operation: Operation) -> dict:
         if draw.random() < self.trouble:
             return {"error": "the model failed"}
-        if operation.own_step:
-            return self._own_step(draw)
-        actions = [self._action(draw, 0.1) for _ in range(draw.choice((0, 2, 3, 3, 4, 4, 5, 5, 5, 5)))]
-        gained = draw.choice((None, 0, 1, 2)) if operation.extra_candidates else None
+        calls = [self._call(draw) for _ in range(draw.choice((0, 2, 3, 3, 4, 4, 5, 5, 5, 5)))]
         told = {"reward": self._number(draw), "goal": self._number(draw)} if draw.random() < 0.5 else {}
         return {
-            "actions": actions,
-            "confidences": self._confidences(draw, actions),
+            "calls": calls,
+            "confidences": tuple(self._number(draw) for _ in calls) if draw.random() < 0.8 else (),
             "dropped": ("bad(): refused",) * draw.randrange(2),
-            "finished": not actions,
-            "several": gained is None and len(actions) > 1,
-            "gained": gained,
+            "finished": not calls,
             "missing": ("a thing",) * draw.randrange(2),
             **told,
         }
 
-    def _prior(self, draw: random.Random) -> Prior | None:
-        shares = {tool: draw.random() for tool in EFFECTS} | {"done": draw.random(), "other": draw.random()}
-        shares = {tool: share / sum(shares.values()) for tool, share in shares.items()}
-        done, other = shares.pop("done"), shares.pop("other")
-        runs = {tool: draw.randrange(9) for tool in EFFECTS}
-        prior = Prior(shares=shares, runs=runs, done=done, other=other, known=sum(runs.values()), tools=len(EFFECTS))
-        return draw.choice((prior, None))
-
-    def _own_step(self, draw: random.Random) -> dict:
-        if draw.random() < 0.7:
-            actions = [self._action(draw, 0.4)]
-            return {"actions": actions, "confidences": self._confidences(draw, actions)}
-        named = [self._action(draw, 0.0) for _ in range(draw.choice((0, 0, 1, 2)))]
-        return {
-            "actions": named,
-            "confidences": self._confidences(draw, named),
-            "finished": True,
-            "answer": {"type": "ai", "data": {"content": "all done"}},
-            "goal": self._number(draw) if draw.random() < 0.5 else None,
-            "missing": ("a thing",) * draw.randrange(2),
-        }
-
-    def _action(self, draw: random.Random, batches: float) -> tuple[Call, ...]:
-        """A call, or with this probability several, whose deferred writes come last."""
-        made = []
-        for _ in range(draw.randint(2, 3) if self.batches and draw.random() < batches else 1):
-            tool = draw.choice(list(EFFECTS))
-            made.append(Call(tool=tool, arguments={"n": draw.randrange(3)}, effect=EFFECTS[tool]))
-        return tuple(sorted(made, key=lambda call: call.effect == "write"))
-
-    def _confidences(self, draw: random.Random, actions: list[tuple[Call, ...]]) -> tuple[float | None, ...]:
-        return tuple(self._number(draw) for _ in actions) if draw.random() < 0.8 else ()
+    def _call(self, draw: random.Random) -> Call:
+        tool = draw.choice(list(EFFECTS))
+        return Call(tool, {"n": draw.randrange(3)}, EFFECTS[tool])
 
     def _score(self, draw: random.Random, operation: Operation) -> dict:
         return {"scores": [self._number(draw) for _ in operation.candidates]}
 
-    def _observation(self, draw: random.Random, node: Node) -> Observation:
+    def _observation(self, draw: random.Random) -> Observation:
         if draw.random() < self.trouble:
             return Observation(content="down", kind="exception", transient=draw.random() < 0.5)
-        sandboxed = node.call and node.call.effect == "sandboxed"
-        return Observation(content=f"seen {draw.randrange(9)}", unchanged=bool(sandboxed) and draw.random() < 1 / 3)
+        return Observation(content=f"seen {draw.randrange(9)}")
 
     def _evaluate(self, draw: random.Random, _: Operation) -> dict:
         return {"reward": self._number(draw), "goal": self._number(draw)}
@@ -150,21 +106,14 @@ class TableWorld:
     """Answers operations from tables by the names of tools, which take no arguments.
 
     Args:
-        offers: What is offered after the tools on the path, as names in one string, such as `"look ask"`, or
-            `"look+ask"` for a batch; a list of such strings has one for each attempt, an exception is the error of the
-            proposer. An agent's own step without calls, or with names after `"!"`, is an answer: the calls named are
-            those that may still be needed.
+        offers: What is offered after the tools on the path, as names in one string, such as `"look ask"`; a list of
+            such strings has one for each attempt, an exception is the error of the proposer.
         r_pre: Score before a call, 0.8 for a tool that is not listed.
         r_post: Score after a call, 0.8 for a tool that is not listed.
-        goal: Goal score after a call, 0.1 for a tool that is not listed; `""` is the state before any call. With own
-            steps it is what the agent says of the request when it answers, and nothing for a tool that is not listed.
-        checks: What a check of an answer after a call says of the request, 0.1 for a tool that is not listed.
-        missing: What an answer, or its check, says is missing after a call.
+        goal: Goal score after a call, 0.1 for a tool that is not listed.
+        missing: What a reply says is missing after a call.
         effects: Effect of a tool, `read` for one that is not listed.
-        idle: Sandboxed tools that leave the world as it was.
-        of_path: Tools whose result depends on the path.
         transient: Tools that fail for a passing reason.
-        past: What past runs did after the tools on the path, if anybody says so.
         spent: What each operation uses, by kind.
         seconds: How long each operation takes.
         fused: Whether scores come with the candidates.
@@ -174,13 +123,9 @@ class TableWorld:
     r_pre: Mapping[str, float | None] = field(default_factory=dict)
     r_post: Mapping[str, float | None] = field(default_factory=dict)
     goal: Mapping[str, float | None] = field(default_factory=dict)
-    checks: Mapping[str, float | None] = field(default_factory=dict)
     missing: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     effects: Mapping[str, Effect] = field(default_factory=dict)
-    idle: Collection[str] = ()
-    of_path: Collection[str] = ()
     transient: Collection[str] = ()
-    past: Mapping[tuple[str, ...], Any] = field(default_factory=dict)
     spent: Mapping[str, Spent] = field(default_factory=dict)
     seconds: float = 0.0
     fused: bool = False
@@ -189,10 +134,8 @@ class TableWorld:
         """What the tables say."""
         node = tree[operation.node]
         return OperationOutcome(
-            operation=operation.id,
-            kind=operation.kind,
-            node=operation.node,
-            observations=tuple(self._observation(tree[each].call.tool) for each in operation.run),
+            operation.id,
+            observation=self._observation(node.call.tool) if operation.run else None,
             spent=self.spent.get(operation.kind, Spent()),
             elapsed=operation.elapsed + self.seconds,
             **self._found(tree, node, operation),
@@ -200,23 +143,16 @@ class TableWorld:
 
     def _observation(self, tool: str) -> Observation:
         failed = {"kind": "exception", "transient": True} if tool in self.transient else {}
-        return Observation(content=f"{tool} ran", unchanged=tool in self.idle, **failed)
+        return Observation(content=f"{tool} ran", **failed)
 
     def _found(self, tree: Tree, node: Node, operation: Operation) -> dict[str, Any]:
         tool = node.call.tool if node.call else ""
         match operation.kind:
             case "propose":
-                path = tuple(step.call.tool for step in tree.path(node))
-                found = self._offered(path, operation)
-                if known := self.past.get(path):
-                    called = {call.tool for action in found["actions"] for call in action}
-                    found["prior"] = Prior.of(known, called=called, tools=10)
-                return found
+                return self._offered(tuple(step.call.tool for step in tree.path(node)), operation)
             case "score":
                 names = [tree[candidate].call.tool for candidate in operation.candidates]
                 return {"scores": [self.r_pre.get(name, 0.8) for name in names]}
-            case "evaluate" if node.answer is not None:
-                return {"goal": self.checks.get(tool, 0.1), "missing": self.missing.get(tool, ())}
             case "evaluate":
                 return {"reward": self.r_post.get(tool, 0.8), "goal": self.goal.get(tool, 0.1)}
             case "plan":
@@ -230,25 +166,18 @@ class TableWorld:
             return {"error": str(offered)}
         attempts = [offered] if isinstance(offered, str) else offered
         text = attempts[operation.attempt - 1] if operation.attempt <= len(attempts) else ""
-        actions = [action.split("+") for action in text.removeprefix("!").split()]
-        answers = operation.own_step and (not actions or text.startswith("!"))
+        names, tool = text.split(), path[-1] if path else ""
         found: dict[str, Any] = {
-            "actions": [
-                [
-                    Call(tool=name, arguments={}, effect=self.effects.get(name, "read"), of_path=name in self.of_path)
-                    for name in names
-                ]
-                for names in actions
-            ],
-            "finished": not actions or answers,
+            "calls": [Call(name, {}, self.effects.get(name, "read")) for name in names],
+            "finished": not names,
         }
-        tool = path[-1] if path else ""
         if self.fused:
-            found["confidences"] = [self.r_pre.get(names[0], 0.8) for names in actions]
-        if answers:
-            found |= {"answer": {"content": f"after {tool}"}, "missing": self.missing.get(tool, ())}
-        if answers or (self.fused and not operation.own_step):
-            found |= {"goal": self.goal.get(tool), "reward": self.r_post.get(tool)}
+            found["confidences"] = [self.r_pre.get(name, 0.8) for name in names]
+            found |= {
+                "goal": self.goal.get(tool),
+                "reward": self.r_post.get(tool),
+                "missing": self.missing.get(tool, ()),
+            }
         return found
 
 
@@ -270,8 +199,6 @@ def explore(
     Returns:
         The outcomes, in the order given.
     """
-    if isinstance(world, PureWorld) and search.config.selection != "posterior":
-        world = replace(world, batches=False)  # Eq. 1 asks for single calls
     outstanding: deque[Operation] = deque()
     ended: dict[int, OperationOutcome] = {}
     given: list[OperationOutcome] = []
@@ -341,9 +268,9 @@ def searcher(*, costs: int = 0, **base: Any) -> Callable[..., TreeSearch]:
     A question to the judge costs so many model calls.
     """
 
-    def run(tables, *, watch=lambda _: None, judge_calls=costs, begun=(), **settings):
+    def run(tables, *, watch=lambda _: None, judge_calls=costs, begun=False, **settings):
         search = TreeSearch(
-            SearchConfig(**{"parallel_rollouts": 1, **base, **settings}), judge_calls=judge_calls, **dict(begun)
+            KernelConfig(**{"parallel_rollouts": 1, **base, **settings}), judge_calls=judge_calls, begun=begun
         )
         explore(search, TableWorld(fused=search.config.pre_evaluation == "fused", **tables), watch=watch)
         return search
@@ -363,12 +290,6 @@ def likely_in():
     return searcher(costs=1, **MANY_QUESTIONS)
 
 
-@pytest.fixture
-def own_in():
-    """The same, by the posterior with the agent's own step first and scores that come with the candidates."""
-    return searcher(costs=1, **OWN_STEP)
-
-
 @pytest.fixture(params=[EQ_1, MANY_QUESTIONS], ids=["smoothed", "posterior"])
 def either_in(request):
     """The same, by either policy with many questions, for what holds under both."""
@@ -380,7 +301,7 @@ def grow():
     """Adds an evaluated child: `grow(tree, parent, "look", r_pre=0.5, rewards=[0.2, 0.8])`."""
 
     def add(tree: Tree, parent: Node, tool: str, *, r_pre: float = 0.5, rewards: tuple[float, ...] = ()) -> Node:
-        node = tree.add(parent, Call(tool=tool, arguments={}, effect="read"))
+        node = tree.add(parent, Call(tool, {}, "read"))
         node.r_pre = r_pre
         for reward in rewards:
             node.r_post = reward
@@ -399,7 +320,7 @@ class Sketch:
     """
 
     def __init__(self, *, done_at_start: float = DONE_AT_START, **settings: Any) -> None:
-        self.config = SearchConfig(**settings)
+        self.config = KernelConfig(**settings)
         self.tree = Tree()
         self.frontier = Frontier(self.tree, self.config)
         self.posterior = PathPosterior(self.config, self.tree, self.frontier, done_at_start=done_at_start)
@@ -419,12 +340,6 @@ class Sketch:
             offered[-1].pre_scored = score is not None
         return offered
 
-    def together(self, call: Node, *, effect: Effect = "read") -> Node:
-        """Let another call be made in the same reply."""
-        added = self.tree.add(call, Call(tool=f"t{len(self.tree)}", arguments={}, effect=effect), batched=True)
-        added.r_pre, added.pre_scored = call.r_pre, call.pre_scored
-        return added
-
     def run(self, call: Node, **observation: Any) -> Node:
         """Let a call have brought something back."""
         call.observation = Observation(**{"content": "seen", **observation})
@@ -434,13 +349,6 @@ class Sketch:
         """Let a state be asked, and the model have no more calls."""
         state.proposals += 1
         state.finished = True
-        return state
-
-    def stop(self, state: Node, goal: float | None = None) -> Node:
-        """Let the agent answer in a state, and say this of the request."""
-        state.proposals += 1
-        state.answer = {"content": "done"}
-        state.goal = goal
         return state
 
     def judge(self, call: Node, r_post: float | None, goal: float | None) -> Node:
@@ -472,12 +380,6 @@ class Standing(NamedTuple):
 def sketch():
     """A tree to draw by hand, under many questions."""
     return Sketch(**MANY_QUESTIONS)
-
-
-@pytest.fixture
-def own():
-    """A tree to draw by hand, under the agent's own step first."""
-    return Sketch(**OWN_STEP)
 
 
 @pytest.fixture(scope="session")

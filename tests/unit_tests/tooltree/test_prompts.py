@@ -42,12 +42,8 @@ def test_a_later_proposal_lists_what_was_tried():
     assert "This is attempt 3" in system.text
     assert system.text.endswith("- a()\n- b()")
     nothing, _ = propose_messages([HumanMessage("Go.")], instruction="Offer.", attempt=2, tried=())
-    assert nothing.text == f"Offer.\n\n{UNTRUSTED}\n\nThis is attempt 2 at this step."
-
-
-def test_asking_for_others_lists_what_was_offered_just_now():
-    messages = propose_messages([HumanMessage("Go.")], instruction="Offer.", attempt=2, tried=["a()"], offered=["b()"])
-    assert messages[0].text.index("- a()") < messages[0].text.index("stand already:\n- b()\n")
+    assert "This is attempt 2" in nothing.text
+    assert nothing.text.endswith("\n- nothing")
 
 
 def test_what_a_call_holds_begins_no_line_of_the_instructions():
@@ -75,13 +71,13 @@ def test_a_template_is_replaced_and_the_others_stay():
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
-        ({"candidates": "Offer some."}, r"Prompts\.candidates lacks the placeholder \{count\}"),
-        ({"candidates": "Offer {n}, up to {count}."}, r"candidates has the placeholder \{n\}, but only \{count\}"),
-        ({"draft": "Call {tool}: {."}, r"Prompts\.draft cannot be read as a template"),
-        ({"hidden": "{show:d} {names}"}, r"Prompts\.hidden formats the placeholder \{show\}; write it without"),
-        ({"hidden": "{show} {names!r}"}, r"Prompts\.hidden formats the placeholder \{names\}; write it without"),
+        ({"candidates": "Offer some."}, r"Prompts\.candidates must have the placeholder \{count\}, no other"),
+        ({"candidates": "Offer {n}, up to {count}."}, r"candidates must have the placeholder \{count\}, no other"),
+        ({"draft": "Call {tool}: {."}, r"write \{\{ and \}\} for braces in its text"),
+        ({"draft": "{tool:d}"}, r"Prompts\.draft must have .* and no format for it"),
+        ({"draft": "{tool!r}"}, r"Prompts\.draft must have .* and no format for it"),
         ({"tried": 3}, r"Prompts\.tried must be a text, got 3"),
-        ({"step": " "}, r"Prompts\.step must be a text, got ' '"),
+        ({"assess": " "}, r"Prompts\.assess must be a text, got ' '"),
     ],
 )
 def test_a_template_that_does_not_fit_is_refused(changes, problem):
@@ -90,7 +86,8 @@ def test_a_template_that_does_not_fit_is_refused(changes, problem):
 
 
 def test_braces_written_twice_are_text():
-    assert Prompts(tried='Not {{"again": 1}}:\n{tried}').tried.format(tried="- a()") == 'Not {"again": 1}:\n- a()'
+    template = Prompts(missing='Not {{"again": 1}}:\n{missing}').missing
+    assert template.format(missing="- a()") == 'Not {"again": 1}:\n- a()'
 
 
 def test_the_papers_judging_differs_in_what_the_judges_are_told():

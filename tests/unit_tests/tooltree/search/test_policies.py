@@ -2,10 +2,10 @@ import math
 
 import pytest
 
-from langchain_tooltree import SearchConfig
 from tests.internals.tooltree import (
     MANY_QUESTIONS,
     Frontier,
+    KernelConfig,
     Observation,
     PosteriorPolicy,
     Tree,
@@ -26,7 +26,7 @@ class Askable(Frontier):
 
 
 def work(tree, *, askable=lambda _: False, **settings):
-    config = SearchConfig(**{"selection": "smoothed", **settings})
+    config = KernelConfig(**{"selection": "smoothed", **settings})
     return UCTPolicy(config).select(tree, Askable(tree, config, askable))
 
 
@@ -36,7 +36,7 @@ def select(tree, **settings):
 
 
 def score(state, state_visits, child, **settings):
-    return UCTPolicy(SearchConfig(**{"selection": "smoothed", **settings})).score(state, state_visits, child)
+    return UCTPolicy(KernelConfig(**{"selection": "smoothed", **settings})).score(state, state_visits, child)
 
 
 def test_the_smoothed_form_by_hand(grow):
@@ -184,7 +184,7 @@ def test_a_state_that_may_be_asked_again_is_left_alone_while_it_has_something_to
     tree = Tree()
     tree.root.proposals = 1
     call = grow(tree, tree.root, "look")
-    config = SearchConfig(selection="smoothed", max_proposals=2)
+    config = KernelConfig(selection="smoothed", max_proposals=2)
     policy, frontier = UCTPolicy(config), Frontier(tree, config)
     assert policy.select(tree, frontier) == Work("execute", call)
     call.closed = True
@@ -194,7 +194,7 @@ def test_a_state_that_may_be_asked_again_is_left_alone_while_it_has_something_to
 def test_under_eq_1_a_rollout_runs_the_best_of_its_candidates_and_has_it_judged(grow):
     tree = Tree()
     best, second = grow(tree, tree.root, "best"), grow(tree, tree.root, "second")
-    config = SearchConfig(selection="smoothed")
+    config = KernelConfig(selection="smoothed")
     policy, frontier = UCTPolicy(config), Frontier(tree, config)
     assert policy.after_scoring(tree, frontier, [best, second]) == Work("execute", best)
     assert policy.after_scoring(tree, frontier, []) is None

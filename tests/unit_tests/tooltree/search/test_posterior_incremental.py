@@ -4,20 +4,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from langchain_tooltree import SearchConfig
-from tests.internals.tooltree import DONE_AT_START, OWN_DONE, Frontier, PathPosterior, Tree, TreeSearch
+from tests.internals.tooltree import DONE, DONE_AT_START, Frontier, KernelConfig, PathPosterior, Tree, TreeSearch
 
-QUESTIONS = ("own_step", "fused"), ("together", "fused"), ("own_step", "batched"), ("together", "batched")
+QUESTIONS = ("together", "fused"), ("together", "batched"), ("per_tool", "single")
 
 
 def configured(questions, **chosen):
     proposals, pre_evaluation = questions
-    return SearchConfig(proposals=proposals, pre_evaluation=pre_evaluation, **chosen)
+    return KernelConfig(proposals=proposals, pre_evaluation=pre_evaluation, **chosen)
 
 
 CONFIGS = st.builds(
     configured,
-    questions=st.sampled_from([*QUESTIONS, ("own_step", "fused"), ("per_tool", "single")]),
+    questions=st.sampled_from(QUESTIONS),
     max_rollouts=st.sampled_from([60, 30, 12]),
     max_depth=st.sampled_from([5, 3, 1]),
     parallel_rollouts=st.integers(1, 8),
@@ -31,7 +30,6 @@ CONFIGS = st.builds(
 WORLDS = {
     "seed": st.integers(0, 10_000),
     "trouble": st.sampled_from([0.05, 0.0, 0.3]),
-    "past": st.booleans(),
 }
 
 
@@ -41,14 +39,15 @@ WORLDS = {
 def test_what_is_carried_upwards_equals_what_is_inferred_from_the_whole_tree(
     config, world, begun, pure_world, run_pure
 ):
-    search = TreeSearch(config, tools=4, turn_calls=int(begun))
+    search = TreeSearch(config, tools=4, begun=begun)
     carried = search._best._posterior
 
     def check(_):
         tree = Tree()
         frontier = Frontier(tree, config)
-        whole = PathPosterior(config, tree, frontier, done_at_start=OWN_DONE if begun else DONE_AT_START)
-        tree.adopt(search.tree.nodes)
+        whole = PathPosterior(config, tree, frontier, done_at_start=DONE if begun else DONE_AT_START)
+        tree.nodes = search.tree.nodes
+        tree.changed.update(range(len(tree)))
         assert carried.best is not None
         # What is learnt of goal scores depends on the order in which they came.
         whole._goals, whole._goals_learnt = carried._goals, set(carried._goals_learnt)

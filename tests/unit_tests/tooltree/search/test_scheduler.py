@@ -1,14 +1,13 @@
 import pytest
 
-from langchain_tooltree import SearchConfig
 from langchain_tooltree.errors import ResumeError
-from tests.internals.tooltree import Budget, Estimate, Node, OperationOutcome, Rollout, Scheduler, Spent
+from tests.internals.tooltree import Budget, Estimate, KernelConfig, Node, OperationOutcome, Rollout, Scheduler, Spent
 
 
 @pytest.fixture
 def make():
-    def queue(*, model_calls=10, tool_calls=10, proposer_calls=2, judge_calls=2, single=False, top_k=1):
-        config = SearchConfig(top_k=top_k, pre_evaluation="single" if single else "batched")
+    def queue(*, model_calls=10, tool_calls=10, proposer_calls=2, judge_calls=2, single=False):
+        config = KernelConfig(pre_evaluation="single" if single else "batched")
         budget = Budget(config, Estimate(rollouts=9, model_calls=model_calls, tool_calls=tool_calls))
         return budget, Scheduler(budget, proposer_calls=proposer_calls, judge_calls=judge_calls)
 
@@ -19,9 +18,8 @@ def rollout(number=0):
     return Rollout(number, Node(number))
 
 
-def tell(queue, operation, *, several=False, gained=None, **used):
-    told = {"operation": operation.id, "kind": operation.kind, "node": operation.node}
-    return queue.consume(OperationOutcome(**told, several=several, gained=gained, spent=Spent(**used)))
+def tell(queue, operation, **used):
+    return queue.consume(OperationOutcome(operation.id, spent=Spent(**used)))
 
 
 def test_operations_are_numbered_in_the_order_of_launch(make):
@@ -39,39 +37,6 @@ def test_a_proposal_reserves_the_most_it_may_use_and_is_refunded(make):
     assert (operation.model_calls, budget.free_model_calls) == (2, 8)
     tell(queue, operation, model_calls=1)
     assert budget.free_model_calls == 9
-
-
-def test_a_proposal_with_extra_candidates_reserves_what_that_takes(make):
-    budget, queue = make(model_calls=99, top_k=5)
-    queue.put("propose", rollout())
-    operation = queue.launch()
-    assert (operation.extra_candidates, operation.model_calls, budget.free_model_calls) == (4, 6, 93)
-    tell(queue, operation, several=True, model_calls=1)
-    assert budget.free_model_calls == 98
-    queue.put("propose", rollout())
-    again = queue.launch()
-    assert (again.extra_candidates, again.model_calls) == (0, 2)
-
-
-@pytest.mark.parametrize(
-    ("model_calls", "single", "extra_candidates"),
-    [(9, False, 3), (7, False, 1), (6, False, 0), (1, False, 0), (9, True, 0)],
-)
-def test_extra_candidates_leave_enough_to_score_the_candidates_and_to_judge_a_call(
-    make, model_calls, single, extra_candidates
-):
-    _, queue = make(model_calls=model_calls, single=single, top_k=5)
-    queue.put("propose", rollout())
-    operation = queue.launch()
-    assert operation.extra_candidates == extra_candidates
-    assert operation.model_calls == min(2, model_calls) + extra_candidates
-
-
-def test_only_proposals_have_extra_candidates(make):
-    _, queue = make(model_calls=99, top_k=5)
-    for kind in ("plan", "score", "execute", "evaluate"):
-        queue.put(kind, rollout(), candidates=(1,))
-        assert queue.launch().extra_candidates == 0
 
 
 @pytest.mark.parametrize(("single", "wanted"), [(False, 2), (True, 6)])
@@ -108,8 +73,8 @@ def test_a_budget_is_spent_when_no_refund_can_come(make):
 
 def test_the_tool_budget_is_spent_in_the_same_way(make):
     _, queue = make(tool_calls=1)
-    queue.put("execute", rollout(0), run=(0,))
-    queue.put("execute", rollout(1), run=(1,))
+    queue.put("execute", rollout(0), run=True)
+    queue.put("execute", rollout(1), run=True)
     first = queue.launch()
     assert queue.launch() is None
     tell(queue, first, tool_calls=1)
@@ -162,8 +127,8 @@ def test_outcomes_are_consumed_in_the_order_of_launch_only(make):
     queue.put("propose", rollout(0))
     queue.put("propose", rollout(1))
     first, second = queue.launch(), queue.launch()
-    with pytest.raises(ResumeError, match="Resume a thread with the tools"):
+    with pytest.raises(ResumeError, match="Tell outcomes in the order"):
         tell(queue, second)
     assert tell(queue, first)[0] is first
     assert tell(queue, second)[0] is second
-    assert (queue.consumed, len(queue.outstanding)) == (2, 0)
+    assert not queue.outstanding

@@ -4,9 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from langchain_tooltree import SearchConfig
 from tests.internals.hall import events
-from tests.internals.tooltree import MANY_QUESTIONS, Spent, TreeSearch
+from tests.internals.tooltree import MANY_QUESTIONS, KernelConfig, Spent, TreeSearch
 
 ONE = Spent(model_calls=1, usage={"input_tokens": 30, "output_tokens": 4})
 TABLES = {
@@ -24,8 +23,6 @@ DECLARED = {
         "propose": events.ProposeEvent,
         "judge": events.JudgeEvent,
         "execute": events.ExecuteEvent,
-        "lost": events.LostEvent,
-        "wrote": events.WroteEvent,
         "evaluate": events.EvaluateEvent,
         "prune": events.PruneEvent,
         "best": events.BestEvent,
@@ -105,7 +102,7 @@ def test_a_known_observation_is_cached_and_a_best_path_has_all_its_calls(search_
 )
 @settings(max_examples=40, deadline=None)
 def test_every_event_has_the_fields_that_are_declared_for_it(seed, rule, pure_world, run_pure):
-    search = TreeSearch(SearchConfig(**rule, max_rollouts=20, top_k=2))
+    search = TreeSearch(KernelConfig(**rule, max_rollouts=20, top_k=2))
     run_pure(search, pure_world(seed))
     for event in search.take_events():
         assert set(event) - {"type"} == DECLARED[event["type"]]

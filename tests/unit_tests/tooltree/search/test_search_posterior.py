@@ -2,8 +2,7 @@
 
 import pytest
 
-from langchain_tooltree import SearchConfig
-from tests.internals.tooltree import MANY_QUESTIONS, Spent, TreeSearch, WarmStart
+from tests.internals.tooltree import Spent
 
 CHAIN = {"offers": {(): "a b", ("a",): "c", ("a", "c"): ""}, "r_pre": {"b": 0.35}}
 """First a, then c, then the model has no more calls; b is a distraction."""
@@ -222,54 +221,6 @@ def test_a_favourite_in_flight_keeps_other_rollouts_from_starting(likely_in):
         max_rollouts=2,
     )
     assert max(flights) == 1
-
-
-def started(start, world, run_pure, **settings):
-    """A search that starts with what a checkpointer gives back."""
-    search = TreeSearch(SearchConfig(**{"parallel_rollouts": 1, **MANY_QUESTIONS, **settings}), judge_calls=1)
-    search.warm_start(WarmStart.model_validate(start.model_dump()))
-    launched = []
-    run_pure(search, world, watch=launched.extend)
-    return search, [operation.kind for operation in launched]
-
-
-PAINT = {
-    "offers": {(): "paint", ("paint",): "glue", ("paint", "glue"): "see"},
-    "effects": {"paint": "sandboxed", "glue": "sandboxed"},
-    "goal": {"see": 0.95},
-}
-
-
-def test_a_plan_whose_first_write_was_carried_out_goes_on_without_a_question(likely_in, table_world, run_pure):
-    first = likely_in(PAINT)
-    assert (first.stop_reason, best(first)) == ("solved", ["paint", "glue", "see"])
-    painted = first.tree.path(first.best())[0]
-
-    second, did = started(WarmStart.below(first.tree, painted, carried_out=False), table_world(offers={}), run_pure)
-
-    assert did == []
-    assert (second.stop_reason, best(second)) == ("solved", ["glue", "see"])
-
-
-def test_a_search_that_was_cut_short_is_gone_on_with_where_it_stood(likely_in, table_world, run_pure):
-    first = likely_in(PAINT, max_rollouts=2)
-    painted = first.tree[1]
-    assert (best(first), painted.evaluated) == ([], False), "a write that nobody judged is not returned"
-
-    rest = table_world(**{**PAINT, "offers": {("glue",): "see"}})
-    second, did = started(WarmStart.below(first.tree, painted, carried_out=False), rest, run_pure)
-
-    assert did == ["propose", "score", "execute", "propose", "evaluate"]
-    assert (second.stop_reason, best(second)) == ("solved", ["glue", "see"])
-
-
-def test_a_posterior_taken_over_is_that_of_the_search_that_came_to_it(likely_in, table_world, run_pure):
-    """What was learnt of the judge is learnt again from the scores that come along."""
-    first = likely_in({"offers": {(): "a b", ("a",): "c"}}, max_rollouts=3)
-    second = TreeSearch(first.config, judge_calls=1)
-    second.warm_start(WarmStart(nodes=first.tree.nodes))
-    assert second._best._posterior.best == first._best._posterior.best
-    assert second._best._posterior._nodes == first._best._posterior._nodes
 
 
 def test_a_judge_that_costs_nothing_judges_every_observation(likely_in):

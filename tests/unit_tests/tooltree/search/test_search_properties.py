@@ -4,31 +4,27 @@
 
 import random
 from dataclasses import replace
-from itertools import accumulate, pairwise
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from langchain_tooltree import SearchConfig
-from tests.internals.tooltree import DEEPER, Spent, TreeSearch
+from tests.internals.tooltree import DEEPER, KernelConfig, TreeSearch
 
 pytestmark = pytest.mark.slow  # hundreds of searches a property
 
 THRESHOLDS = st.sampled_from([0.0, 0.1, 0.2, 0.3, 0.4, 0.9])
 BOUNDS = st.sampled_from([1.0, 0.95, 0.9, 0.5])
-OWN, TOGETHER, MANY, PER_TOOL, JUDGED = (
+TOGETHER, MANY, PER_TOOL = (
     {"proposals": proposals, "pre_evaluation": pre_evaluation}
     for proposals, pre_evaluation in (
-        ("own_step", "fused"),
         ("together", "fused"),
         ("together", "batched"),
         ("per_tool", "single"),
-        ("own_step", "batched"),
     )
 )
 RULES = [
-    *({"selection": "posterior", **questions} for questions in (OWN, TOGETHER, MANY, PER_TOOL, JUDGED)),
+    *({"selection": "posterior", **questions} for questions in (TOGETHER, MANY, PER_TOOL)),
     *({"selection": form, **questions} for form in ("smoothed", "printed") for questions in (MANY, PER_TOOL)),
 ]
 UNDISTURBED = {"exhausted", "max_rollouts", "converged"}
@@ -40,7 +36,7 @@ def named(rule):
 
 def configured(rule, *, goal_score, **chosen):
     """The settings; the posterior policy needs goal scores, so it has them."""
-    return SearchConfig(**rule, **chosen, goal_score=goal_score or rule["selection"] == "posterior")
+    return KernelConfig(**rule, **chosen, goal_score=goal_score or rule["selection"] == "posterior")
 
 
 CONFIGS = st.builds(
@@ -72,7 +68,6 @@ CONFIGS = st.builds(
 WORLDS = {
     "seed": st.integers(0, 10_000),
     "trouble": st.sampled_from([0.05, 0.0, 0.3]),
-    "past": st.booleans(),
 }
 
 
@@ -80,9 +75,9 @@ WORLDS = {
 def searches(draw):
     """Builds a search, and the same one again."""
     config, judge_calls = draw(CONFIGS), draw(st.sampled_from([2, 0]))
-    begun = draw(st.sampled_from([{}, {"turn_calls": 2}, {"turn_calls": 1, "last_failed": True}]))
+    begun = draw(st.booleans())
     return lambda **changes: TreeSearch(
-        replace(config, **changes), tools=4, judge_calls=judge_calls, reserved_model_calls=1, **begun
+        replace(config, **changes), tools=4, judge_calls=judge_calls, reserved_model_calls=1, begun=begun
     )
 
 
@@ -114,84 +109,29 @@ def test_only_states_that_were_reached_are_asked_and_writes_never_run(make, worl
         for operation in launched:
             node = search.tree[operation.node]
             if operation.kind == "propose":
-                reached = node.observation is not None or node.id in operation.run
+                reached = node.observation is not None or operation.run
                 assert node.call is None or reached
                 assert node.call is None or node.evaluated or fused or (unjudged and node.observation.kind == "ok")
                 assert not node.deferred
                 assert node.pruned is None
                 assert node.depth < search.config.max_depth
                 assert operation.attempt == node.proposals + 1 <= search.config.max_proposals
-                assert operation.own_step is (search.config.proposals == "own_step" and operation.attempt == 1)
-            for each in operation.run:
-                assert not search.tree[each].deferred
-                assert search.tree[each].observation is None
-                assert search.tree[each].pruned is None
+            if operation.run:
+                assert not node.deferred
+                assert node.observation is None
+                assert node.pruned is None
             if operation.kind == "evaluate":
-                assert node.answer is not None or (not fused and node.deferred is (node.observation is None))
+                assert not fused
+                assert node.deferred is (node.observation is None)
                 assert node.id not in judged
                 judged.add(node.id)
 
     run_pure(search, pure_world(**world), watch=check)
     for node in search.tree.nodes:
         assert node.proposals <= search.config.max_proposals
-        assert node.depth <= search.config.max_depth + 2, "a batch of three may begin at the last but one"
+        assert node.depth <= search.config.max_depth
         assert not node.deferred or node.observation is None
-        asked = any(not child.batched for child in search.tree.children(node))
-        assert not (asked and node.call and node.observation is None)
-
-
-@given(make=searches(), world=st.fixed_dictionaries(WORLDS))
-@settings(max_examples=150, deadline=None)
-def test_the_calls_of_one_reply_stay_together(make, world, pure_world, run_pure):
-    """They run in one operation unless their results are known, are followed by one another alone, and end as one."""
-    search = make()
-
-    def check(launched):
-        for operation in launched:
-            assert list(operation.run) == sorted(operation.run)
-            for earlier, later in pairwise(operation.run):
-                assert search.tree[later] in search.tree.batch(search.tree[earlier])
-            if operation.kind == "propose":
-                assert not search.tree.batch_goes_on(search.tree[operation.node])
-
-    run_pure(search, pure_world(**world), watch=check)
-    for node in search.tree.nodes:
-        rest = [child for child in search.tree.children(node) if child.batched]
-        assert len(rest) <= 1
-        if rest:
-            assert node.children == [rest[0].id]
-            assert (node.proposals, node.answer) == (0, None)
-            assert rest[0].deferred or not node.deferred, "what is deferred comes last"
-    best = search.best()
-    if best is not None and search.config.selection == "posterior" and search.config.pre_evaluation == "fused":
-        assert not search.tree.batch_goes_on(best)
-
-
-@given(make=searches(), world=st.fixed_dictionaries(WORLDS))
-@settings(max_examples=150, deadline=None)
-def test_no_more_calls_than_the_effort_allows_are_made_beyond_the_agents_own(make, world, pure_world, run_pure):
-    """Of answers that cost one model call each."""
-
-    class Priced(pure_world):
-        def answer(self, tree, operation):
-            told = super().answer(tree, operation)
-            calls = min(operation.model_calls, 1)
-            return told.model_copy(
-                update={"spent": Spent(model_calls=calls), "confidences": (0.5,) * len(told.actions)}
-            )
-
-    search = make(**RULES[0], post_evaluation="needed", goal_score=True)
-    if search.config.pre_evaluation != "fused":
-        return
-    ended = []
-
-    def check(_):
-        if search._most_calls is not None:
-            ended.append(search.budget.spent.model_calls)
-
-    run_pure(search, Priced(**world), watch=check)
-    if ended:
-        assert search.budget.spent.model_calls <= ended[0] + search.config.extra_calls
+        assert not (node.children and node.call and node.observation is None)
 
 
 @given(make=searches(), world=st.fixed_dictionaries(WORLDS))
@@ -208,19 +148,19 @@ def test_budgets_on_calls_are_never_overshot(make, world, pure_world, run_pure):
         assert search.budget.free_tool_calls >= 0
 
     told = run_pure(search, pure_world(**world), watch=check)
-    assert search.finished
+    assert not search.ask()
     assert search.stop_reason is not None
-    assert sum(len(outcome.observations) for outcome in told) <= limits.tool_calls
+    assert sum(outcome.observation is not None for outcome in told) <= limits.tool_calls
 
 
 @given(make=searches(), world=st.fixed_dictionaries(WORLDS))
 @settings(max_examples=200, deadline=None)
 def test_a_spent_budget_on_calls_leaves_no_call_that_ran_unjudged(make, world, pure_world, run_pure):
     search = make(max_tokens=None, **MANY, post_evaluation="always")
-    told = run_pure(search, pure_world(**world))
+    run_pure(search, pure_world(**world))
     if search.stop_reason in {"max_model_calls", "max_tool_calls"}:
-        ran = [search.tree[outcome.node] for outcome in told if outcome.kind == "execute"]
-        assert [node.label for node in ran if not node.evaluated] == []
+        operations = [search.tree[change.node] for change in search.tree.history if change.kind == "execute"]
+        assert [node.label for node in operations if not node.evaluated] == []
 
 
 @given(make=searches(), world=st.fixed_dictionaries(WORLDS))
@@ -233,8 +173,8 @@ def test_what_is_inferred_are_probabilities(make, world, pure_world, run_pure):
         best, work = search._best._posterior.best
         assert 0 <= solution <= 1 + 1e-9
         assert (end is None) <= (solution == 0)
-        assert 0 <= best <= DEEPER ** (search.config.max_depth + 2)
-        assert 0 <= search._best._posterior.busy <= DEEPER ** (search.config.max_depth + 2)
+        assert 0 <= best <= DEEPER ** (search.config.max_depth)
+        assert 0 <= search._best._posterior.busy <= DEEPER ** (search.config.max_depth)
         assert (best > 0) <= (work is not None)
 
     run_pure(search, pure_world(**world), watch=check)
@@ -258,11 +198,10 @@ def test_replaying_the_recorded_outcomes_gives_the_same_tree(rule, make, world, 
     rule = {**rule, "goal_score": True}
     original, replayed = make(**rule), make(**rule)
     recorded = run_pure(original, pure_world(**world))
-    outcomes = iter(recorded)
-    while replayed.ask() or not replayed.finished:
-        outcome = next(outcomes)
-        replayed.tell(type(outcome).model_validate(outcome.model_dump()))
-    assert not list(outcomes)
+    for outcome in recorded:
+        replayed.ask()
+        replayed.tell(outcome)
+    assert not replayed.ask()
     assert picture(original) == picture(replayed)
 
 
@@ -290,10 +229,7 @@ def test_no_call_is_offered_twice_in_a_state_and_no_read_twice_on_a_path(make, w
         offered = [child.call.key for child in search.tree.children(node)]
         assert len(offered) == len(set(offered))
         path = search.tree.path(node)
-        # A read may be wanted again after a write of which nobody knew yet that it would change nothing.
-        vain = list(accumulate(bool(step.observation and step.observation.unchanged) for step in path))
-        made = zip(path, vain, strict=True)
-        reads = [(step.world, before, step.call.key) for step, before in made if step.call.effect == "read"]
+        reads = [(step.world, step.call.key) for step in path if step.call.effect == "read"]
         assert len(reads) == len(set(reads))
 
 
@@ -305,7 +241,7 @@ def test_equal_states_are_one_state_in_whatever_order_the_reads_came(make, world
     states = []
     for node in search.tree.nodes:
         path = search.tree.path(node)
-        if not path or path[-1].call.effect != "read" or node.batched:
+        if not path or path[-1].call.effect != "read":
             continue
         changes = tuple(step.call.key for step in path if step.call.effect != "read")
         states.append((changes, frozenset((step.world, step.call.key) for step in path if step.call.effect == "read")))
@@ -316,26 +252,21 @@ def test_equal_states_are_one_state_in_whatever_order_the_reads_came(make, world
 @settings(max_examples=150, deadline=None)
 def test_a_call_runs_once_in_a_world_unless_it_failed_for_a_passing_reason(make, world, pure_world, run_pure):
     search = make()
-    settled, settled_before_any_write = set(), set()
-    operations, settled_at_launch = {}, {}
+    settled = set()
+    operations = {}
 
     def watch(launched):
-        operations.update((operation.id, operation) for operation in launched)
-        settled_at_launch.update((operation.id, frozenset(settled)) for operation in launched)
+        for operation in launched:
+            operations[operation.id] = operation
+            if operation.run:
+                node = search.tree[operation.node]
+                assert (search.tree.state_before(node).world, node.call.key) not in settled
 
     for outcome in run_pure(search, pure_world(**world), watch=watch):
-        run = operations[outcome.operation].run
-        for each, observation in zip(run, outcome.observations, strict=True):
-            node = search.tree[each]
-            key = (search.tree.parent(node).world, node.call.key)
-            # What a write of the same reply would make of the world was not known when its operation was launched, so
-            # a call behind it may repeat one, and be repeated by an operation that was launched meanwhile.
-            if not any(search.tree[earlier].call.effect != "read" for earlier in run[: run.index(each)]):
-                assert key not in settled_at_launch[outcome.operation] | settled_before_any_write
-                if not observation.transient:
-                    settled_before_any_write.add(key)
-            if not observation.transient:
-                settled.add(key)
+        operation = operations[outcome.operation]
+        if operation.run and not outcome.observation.transient:
+            node = search.tree[operation.node]
+            settled.add((search.tree.state_before(node).world, node.call.key))
 
 
 @given(make=searches(), world=st.fixed_dictionaries(WORLDS))

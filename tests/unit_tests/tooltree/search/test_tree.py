@@ -1,6 +1,6 @@
 import pytest
 
-from tests.internals.tooltree import Call, Node, Observation, Tree
+from tests.internals.tooltree import Call, Node, Tree
 
 
 def call(tool="look", effect="read", **arguments):
@@ -51,8 +51,7 @@ def test_a_path_leads_from_the_first_call_to_the_node(grow):
     second = grow(tree, first, "second")
     assert tree.path(second) == [first, second]
     assert tree.path(tree.root) == []
-    assert tree.parent(first) is tree.root
-    assert tree.parent(tree.root) is None
+    assert tree.state_before(first) is tree.state_before(tree.root) is tree.root
 
 
 def test_path_value_is_goal_times_mean_reward(grow):
@@ -106,8 +105,3 @@ def test_the_root_describes_itself():
     assert tree.root.label == "root"
     assert not tree.root.evaluated
     assert len(tree) == 1
-
-
-def test_an_observation_survives_as_plain_data():
-    seen = Observation(content=[{"type": "text", "text": "hi"}], kind="timeout", transient=True, artifact={"a": 1})
-    assert Observation.model_validate(seen.model_dump()) == seen

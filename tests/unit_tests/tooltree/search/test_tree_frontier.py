@@ -1,9 +1,10 @@
 """What may be worked on: calls to run, states to ask, observations to judge; and what is closed for good."""
 
+from dataclasses import replace
+
 import pytest
 
-from langchain_tooltree import SearchConfig
-from tests.internals.tooltree import MANY_QUESTIONS, OWN_STEP, Call, Frontier, Observation, Openings, Tree
+from tests.internals.tooltree import MANY_QUESTIONS, Frontier, KernelConfig, Observation, Tree
 
 RULES = ("posterior", "smoothed")
 
@@ -11,7 +12,7 @@ RULES = ("posterior", "smoothed")
 def frontier_of(tree, **settings):
     """What may be done under many questions, by the posterior if nothing else is said."""
     questions = {} if settings.get("selection") == "smoothed" else MANY_QUESTIONS
-    return Frontier(tree, SearchConfig(**{**questions, **settings}))
+    return Frontier(tree, KernelConfig(**{**questions, **settings}))
 
 
 def seen(node, **observation):
@@ -109,7 +110,7 @@ def test_nothing_follows_a_deferred_write_or_the_deepest_call(call, grow):
     assert not frontier_of(tree, max_depth=1).askable(node)
     assert not frontier_of(tree, max_depth=2).is_deepest(node)
     write = grow(tree, tree.root, "send", rewards=(0.9,))
-    write.call = write.call.model_copy(update={"effect": "write"})
+    write.call = replace(write.call, effect="write")
     assert not frontier_of(tree).askable(write)
 
 
@@ -168,58 +169,3 @@ def test_a_state_whose_model_had_no_more_calls_is_closed_however_often_it_was_as
     tree.root.proposals = 3
     frontier_of(tree).close_upwards(node)
     assert tree.root.closed
-
-
-@pytest.mark.parametrize("kind", ["ok", "exception", "timeout"])
-def test_where_scores_come_with_the_next_question_nothing_is_judged_before_it(call, kind):
-    tree, node = call
-    seen(node, kind=kind)
-    assert frontier_of(tree, **OWN_STEP).openings(tree[1]) == Openings(run=False, ask=True, judge=False, end=True)
-
-
-def test_an_answer_of_which_nobody_said_whether_all_is_done_may_be_checked_once(call):
-    tree, node = call
-    seen(node).answer = {"content": "done"}
-    frontier = frontier_of(tree, **OWN_STEP)
-    assert frontier.judgeable(node)
-    node.evaluating = True
-    assert not frontier.judgeable(node)
-    node.evaluating, node.goal = False, 0.0
-    assert not frontier.judgeable(node)
-
-
-def test_a_plan_may_end_with_an_answer_before_any_call_or_at_a_deferred_write_that_was_scored(call, grow):
-    tree, _ = call
-    write = tree.add(tree.root, Call(tool="send", arguments={}, effect="write"))
-    frontier = frontier_of(tree, **OWN_STEP)
-    assert [frontier.openings(each).end for each in tree.nodes] == [False, False, False]
-    tree.root.answer = {"content": "Hello!"}
-    assert [frontier.openings(each).end for each in tree.nodes] == [True, False, False]
-    write.r_pre = 0.8
-    assert frontier.openings(write) == Openings(run=False, ask=False, judge=False, end=True)
-
-
-@pytest.mark.parametrize("settings", [OWN_STEP, {}], ids=["own_step", "many"])
-def test_nobody_is_asked_and_no_plan_ends_between_the_calls_of_one_reply(call, settings):
-    tree, node = call
-    other = tree.add(node, Call(tool="ask", arguments={}, effect="read"), batched=True)
-    other.r_pre = node.r_pre
-    frontier = frontier_of(tree, **settings)
-    assert (frontier.runnable(node), frontier.runnable(other)) == (True, False)
-    seen(node)
-    seen(other)
-    between, after = map(frontier.openings, tree.nodes[1:3])
-    assert (between.ask, between.end) == (False, False)
-    assert (after.ask, after.end) == (True, True)
-
-
-@pytest.mark.parametrize("settings", [OWN_STEP, {}], ids=["own_step", "many"])
-def test_a_known_result_in_a_reply_is_no_place_to_go_on_before_the_calls_before_it_have_run(call, settings):
-    tree, node = call
-    other = seen(tree.add(node, Call(tool="ask", arguments={}, effect="read"), batched=True))
-    other.r_pre = node.r_pre
-    frontier = frontier_of(tree, **settings)
-    assert not frontier.askable(other)
-    assert not frontier.judgeable(other)
-    seen(node)
-    assert frontier.askable(other)

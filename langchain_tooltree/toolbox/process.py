@@ -1,0 +1,123 @@
+"""Runs a tool in a process of its own that ends itself when its time is up, whatever it is doing.
+
+Python cannot stop a thread, and a regular expression, an integral or a broken PDF can take years. The process has a
+limit of memory, writes no file, and has of the environment only `KEPT`, so no key. It waits for the next call, since
+starting one takes half a second, and ends when its standard input does.
+"""
+
+import atexit
+import contextlib
+import faulthandler
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from pathlib import Path
+from queue import LifoQueue
+from typing import Any
+
+from langchain_tooltree.toolbox.guard import RefusedError, perform, refuse
+
+MEMORY = 3_000_000_000  # bytes of address space of a process, of which duckdb alone takes 0.9 GB
+START_SECONDS = 60.0  # how long a process may take to import what a tool needs, on a machine that is busy
+MAX_PROCESSES = 4  # processes at once, which bounds the memory of all calls; further calls wait
+PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR")  # in either case
+KEPT = ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "TMPDIR", "TEMP", "SYSTEMROOT", "TZ", *PROXIES)
+
+
+class Pool:
+    """Processes that wait for calls. The one that ended its call last takes the next one."""
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget all processes, which in a fork are the parent's."""
+        self._free = LifoQueue[subprocess.Popen[str] | None]()
+        for _ in range(MAX_PROCESSES):
+            self._free.put(None)
+
+    def run(self, function: Callable[..., str], arguments: Mapping[str, Any], seconds: float, package: str) -> str:
+        """The result of a function of this package, which has so many seconds once what it needs is imported.
+
+        A `RefusedError` if it refuses or fails, or the process has ended before an answer.
+        """
+        call = {"module": function.__module__, "name": function.__name__, "package": package, "seconds": seconds}
+        process, line = self._free.get(), ""
+        try:
+            with contextlib.suppress(OSError):  # it has ended, or cannot be started
+                if process is not None and process.poll() is not None:
+                    process.communicate()  # which closes its pipes
+                    process = None
+                process = process or _start()
+                print(json.dumps({**call, "arguments": arguments}), file=process.stdin, flush=True)
+                line = process.stdout.readline() if process.stdout else ""
+        finally:  # even at an interrupt, after which the answer would be taken for that of the next call
+            if process is not None and not line:
+                process.kill()
+                process.communicate()
+            self._free.put(process if line else None)
+        answer = json.loads(line or "{}")
+        if "result" in answer:
+            return str(answer["result"])
+        stopped = f"{function.__name__} was stopped: it took over {seconds:g} seconds or too much memory. Ask for less."
+        return refuse(answer.get("refusal", stopped))
+
+    def end(self) -> None:
+        """End the processes that wait."""
+        for process in filter(None, self._free.queue):
+            process.kill()
+            process.communicate()
+        self.reset()
+
+
+def _start() -> "subprocess.Popen[str]":
+    environment = {name: value for name, value in os.environ.items() if name.upper() in KEPT}
+    paths = os.pathsep.join(map(os.path.abspath, sys.path))
+    return subprocess.Popen(  # this interpreter and this module
+        [sys.executable, "-P", "-m", "langchain_tooltree.toolbox.process"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        encoding="utf-8",
+        cwd=Path(sys.prefix).anchor,  # which nobody deletes while the process waits
+        env=environment | {"PYTHONPATH": paths, "PYTHONIOENCODING": "utf-8"},
+        start_new_session=True,  # a Ctrl-C is not meant for it
+    )
+
+
+POOL = Pool()
+atexit.register(POOL.end)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=POOL.reset)
+
+
+def serve() -> None:
+    """What the process does: one call after another, a line each way."""
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    sys.stdout = sys.stderr  # what a library prints is no answer
+    sys.set_int_max_str_digits(0)  # time and memory are bounded
+    with contextlib.suppress(ImportError, ValueError, OSError):  # Windows has none, and macOS refuses the last one
+        import resource  # noqa: PLC0415 - as said
+
+        for kind, most in ((resource.RLIMIT_FSIZE, 0), (resource.RLIMIT_CORE, 0), (resource.RLIMIT_AS, MEMORY)):
+            resource.setrlimit(kind, (most, most))
+    for line in sys.stdin:
+        call = json.loads(line)
+        # A thread in C ends the process where Python cannot: within a regular expression, say, or without a parent.
+        faulthandler.dump_traceback_later(START_SECONDS, exit=True)
+        function = getattr(import_module(call["module"]), call["name"])
+        import_module(call["package"])
+        faulthandler.dump_traceback_later(call["seconds"], exit=True)
+        try:
+            answer = {"result": perform(function, call["arguments"])}
+        except RefusedError as error:
+            answer = {"refusal": str(error)}
+        faulthandler.cancel_dump_traceback_later()
+        print(json.dumps(answer), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    serve()

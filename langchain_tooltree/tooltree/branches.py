@@ -1,0 +1,265 @@
+"""The search tree as a conversation holds it. Pure.
+
+The messages of all branches stand in the host's state, one behind the other, as they were made. The model sees one
+path: all messages but those whose ids are hidden. The `Mark` holds these ids and what else the search knows of the
+turn, as plain data: in a private channel of the state, or in the metadata of the newest message. There is nothing else
+to resume.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolCall, ToolMessage
+from pydantic import TypeAdapter, ValidationError
+
+from langchain_tooltree.anomaly.rules import has_failed
+from langchain_tooltree.experience.records import Outcome, Step
+from langchain_tooltree.experience.reference import NOTES as KEY
+
+__all__ = ["KEY", "Branches", "Candidate", "Mark", "calls_of", "is_decided", "is_fruitless", "key_of", "results_of"]
+
+SUMMARY = "summarization"
+"""The `lc_source` of a message that stands in the place of earlier ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A read that may be tried next.
+
+    Attributes:
+        name: Name of the tool.
+        args: Its arguments.
+        hidden: The ids that are hidden while it is tried: they say from which state of the turn it starts.
+        message: The reply that offered it, as plain data, for the reasoning that its provider wants back with a call.
+        score: r_pre in [0, 1], if a judge gave one.
+    """
+
+    name: str
+    args: dict[str, Any]
+    hidden: list[str]
+    message: dict[str, Any] | None = None
+    score: float | None = None
+
+    @property
+    def key(self) -> str:
+        """Canonical text of the call."""
+        return key_of(self.name, self.args)
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What a search knows of the turn, beside the messages.
+
+    Attributes:
+        turn: Id of the user's message that began the turn.
+        search: Id of the search; empty while there was no doubt.
+        hidden: Ids of the messages of abandoned branches.
+        parents: For the first message of each branch that the search opened, the id of the message it follows.
+        used: Model calls beyond those of the agent by itself.
+        usage: Their tokens, as `UsageMetadata`.
+        stops: How often the agent has answered in this turn.
+        again: How often its own step was asked again because of what its answer left open.
+        asked: How often other calls were asked for.
+        missing: What the latest report says is missing.
+        writes: Names of the tools whose writes have a first voice: a report named them.
+        evident: Whether the turn itself spoke against the latest answer, see `doubt.Stop.is_evident`.
+        resumed: Whether a write was made since the latest answer.
+        held: The best answer so far with its path, see `held_answer`.
+        queue: Candidates that wait, most promising first.
+        plan: What is left of a plan that was tried in a sandbox, see `ahead`.
+        step: The super-step of the latest visit.
+        began: When the search began, in seconds of the clock.
+    """
+
+    turn: str | None = None
+    search: str = ""
+    hidden: list[str] = field(default_factory=list)
+    parents: dict[str, str] = field(default_factory=dict)
+    used: int = 0
+    usage: dict[str, Any] = field(default_factory=dict)
+    stops: int = 0
+    again: int = 0
+    asked: int = 0
+    missing: str = ""
+    writes: list[str] = field(default_factory=list)
+    evident: bool = False
+    resumed: bool = False
+    held: dict[str, Any] | None = None
+    queue: list[dict[str, Any]] = field(default_factory=list)
+    plan: dict[str, Any] | None = None
+    step: int = 0
+    began: float = 0.0
+
+    @classmethod
+    def from_dict(cls, data: Any) -> "Mark":
+        """The mark that plain data holds; a new one for anything that is none, since clients may write a state."""
+        if not isinstance(data, Mapping):
+            return cls()
+        try:
+            return _MARKS.validate_python(data)
+        except ValidationError:
+            return cls()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The mark as plain data, without what says nothing."""
+        return {name: value for name, value in asdict(self).items() if value}
+
+    @property
+    def is_searching(self) -> bool:
+        """Whether an answer was doubtful in this turn, and the search goes on."""
+        return bool(self.search)
+
+
+_MARKS = TypeAdapter(Mark)
+
+
+def key_of(name: str, args: Any) -> str:
+    """Canonical text of a call: equal for calls that mean the same."""
+    return f"{name} {json.dumps(args or {}, sort_keys=True, default=str)}"
+
+
+class Branches:
+    """The messages of a conversation, and which of them the model sees.
+
+    Args:
+        messages: All messages of the state.
+        mark: The mark of the turn before this visit; that of another turn keeps its hidden ids only.
+        is_read: Whether a call only reads.
+        is_free: Whether a call may be tried and given up; the same if left out. In a sandbox it is so for its writes.
+    """
+
+    def __init__(
+        self,
+        messages: Sequence[BaseMessage],
+        mark: Mark,
+        is_read: Callable[[str, Any], bool],
+        is_free: Callable[[str, Any], bool] | None = None,
+    ) -> None:
+        self.messages = messages
+        self.is_read = is_read
+        self.is_free = is_free or is_read
+        self.begin = _last(messages, lambda each: isinstance(each, HumanMessage))
+        request = messages[self.begin] if self.begin is not None else None
+        if request is not None and not _is_summary(request) and request.id != mark.turn:
+            mark = Mark(turn=request.id, hidden=mark.hidden)
+        if mark.hidden or mark.parents or mark.held:  # what other middleware has removed is forgotten
+            ids = {message.id for message in messages}
+            places = {*mark.parents, *mark.parents.values(), *(mark.held or {}).get("path", ())}
+            if not ids.issuperset(places):  # and a tree that does not fit any more is given up
+                mark = replace(mark, parents={}, held=None, queue=[], plan=None, missing="")
+            mark = replace(mark, hidden=[each for each in mark.hidden if each in ids])
+        self.mark = mark
+
+    @property
+    def request(self) -> BaseMessage | None:
+        """The user's latest message; `None` if there is none."""
+        return None if self.begin is None else self.messages[self.begin]
+
+    def path(self, hidden: Iterable[str] | None = None) -> Sequence[BaseMessage]:
+        """The messages that the model sees; with `hidden`, those it would see if these ids were hidden instead."""
+        gone = set(self.mark.hidden if hidden is None else hidden)
+        return [message for message in self.messages if message.id not in gone] if gone else self.messages
+
+    def this_turn(self, path: Sequence[BaseMessage]) -> Sequence[BaseMessage]:
+        """The part of a path since the user's latest message."""
+        at = _last(path, lambda each: each is self.request)
+        return path if at is None else path[at + 1 :]
+
+    @property
+    def tried(self) -> dict[str, ToolCall]:
+        """All calls of this turn, on any branch, by their canonical texts."""
+        turn = self.messages if self.begin is None else self.messages[self.begin + 1 :]
+        return {key_of(call["name"], call["args"]): call for message in turn for call in calls_of(message)}
+
+    @property
+    def latest(self) -> list[ToolMessage]:
+        """What the latest calls of the path brought back; nothing if the path does not end with it."""
+        results: list[ToolMessage] = []
+        for message in reversed(self.path()):
+            if not isinstance(message, ToolMessage):
+                break
+            results.append(message)
+        return results[::-1]
+
+    def weakest(self) -> list[str]:
+        """The ids that are hidden if the search goes on from the weakest state of the turn.
+
+        That is the state before the first reads that all failed or came back empty. Without any it is the state as it
+        is now: nothing shows where the turn went astray. It never lies before a write.
+        """
+        path = self.path()
+        steps = self._steps_that_may_be_given_up(path)
+        for at in steps:
+            results = results_of(path, at)
+            if results and all(map(is_fruitless, results)) and not any(map(is_decided, results)):
+                return self.mark.hidden + [message.id for message in path[at:] if message.id]
+        return self.mark.hidden
+
+    def _steps_that_may_be_given_up(self, path: Sequence[BaseMessage]) -> list[int]:
+        steps: list[int] = []
+        for at in range(len(path) - 1, -1, -1):
+            if isinstance(path[at], HumanMessage):
+                break
+            calls = calls_of(path[at])
+            if any(not self.is_free(call["name"], call["args"]) for call in calls):
+                break
+            if calls:
+                steps.append(at)
+        return steps[::-1]
+
+    def may_be_given_up(self, ids: Iterable[str | None]) -> bool:
+        """Whether none of these messages makes a call that has changed something."""
+        gone = set(ids)
+        return all(
+            self.is_free(call["name"], call["args"])
+            for message in self.messages
+            if message.id in gone
+            for call in calls_of(message)
+        )
+
+
+def calls_of(message: BaseMessage) -> list[ToolCall]:
+    """The calls that a message makes."""
+    return message.tool_calls if isinstance(message, AIMessage) else []
+
+
+def results_of(messages: Sequence[BaseMessage], at: int) -> list[ToolMessage]:
+    """What the calls of the message at a place brought back; ids may repeat in later messages of some models."""
+    results: list[ToolMessage] = []
+    for message in messages[at + 1 :]:
+        if isinstance(message, AIMessage):
+            break
+        if isinstance(message, ToolMessage):
+            results.append(message)
+    return results
+
+
+DECISIONS = ("User rejected the tool call", "Note: a human reviewer replaced this tool call")
+"""How results begin that `HumanInTheLoopMiddleware` writes where a person has rejected or edited a call."""
+
+
+def is_decided(result: BaseMessage) -> bool:
+    """Whether a result shows what a person decided about its call."""
+    return isinstance(result, ToolMessage) and result.text.startswith(DECISIONS)
+
+
+def is_fruitless(result: ToolMessage) -> bool:
+    """Whether a call has failed or brought nothing back."""
+    if result.status == "error" or not (result.text.strip() or result.content):
+        return True
+    text = result.text.strip()
+    return text in _EMPTY or has_failed(Step(result.name or "", {}, Outcome(result.content, result.status)))
+
+
+_EMPTY = frozenset({"[]", "{}", "null", "None", '""'})
+
+
+def _is_summary(message: BaseMessage) -> bool:
+    return message.additional_kwargs.get("lc_source") == SUMMARY
+
+
+def _last(messages: Sequence[BaseMessage], holds: Callable[[BaseMessage], bool]) -> int | None:
+    """The place of the last message of which something holds; `None` if there is none."""
+    return next((at for at in range(len(messages) - 1, -1, -1) if holds(messages[at])), None)

@@ -1,0 +1,101 @@
+"""What a planner asks an `Experience`: a guide where there is doubt, and to keep what was tried and what has ended."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from langchain_core.messages import BaseMessage
+
+from langchain_tooltree.conversation import Conversation
+from langchain_tooltree.experience.guide import Guide, Learner, room_for
+from langchain_tooltree.experience.records import ATTEMPT_OF
+from langchain_tooltree.experience.run_identity import run_id
+from langchain_tooltree.experience.trajectory import Trajectory
+from langchain_tooltree.flows import Flow, current_runtime, if_it_can
+from langchain_tooltree.text import digest, one_line
+from langchain_tooltree.tooltree.branches import calls_of, is_fruitless, key_of, results_of
+from langchain_tooltree.tooltree.host import Offering
+from langchain_tooltree.tooltree.visit import Ended
+
+LONGEST_REASON = 300
+"""Characters of what a failed call says that are kept as a reason: about 75 tokens."""
+
+GUIDE = "guide to past runs"
+"""What it is called where it fails."""
+
+
+def guide_of(
+    experience: Learner,
+    conversation: Conversation,
+    offering: Offering,
+    system: BaseMessage | None,
+    remembered: Mapping[str, Any] | None = None,
+) -> Flow[Guide | None]:
+    """What past runs say of a request, asked for at a doubt.
+
+    Args:
+        experience: The experience.
+        conversation: The conversation.
+        offering: The tools that the model is offered.
+        system: The agent's instructions; with the tools they say how much room a request has for advice.
+        remembered: What was recalled for the request; it is recalled now if left out.
+    """
+    if remembered is None:
+        remembered = yield from if_it_can(partial(experience.begun, conversation), None, GUIDE)
+    if not remembered:
+        return None
+    room = room_for([system] if system is not None else (), offering.size, conversation)
+    return (yield from experience.guide(remembered, room, offering.effects))
+
+
+def kept_turn(
+    experience: Learner, messages: Sequence[BaseMessage], offering: Offering, system: BaseMessage | None
+) -> Flow[None]:
+    """Keep a turn that ends in an answer."""
+    conversation = Conversation([*([system] if system else ()), *messages])
+    remembered = yield from experience.begun(Conversation(messages))
+    yield from experience.ended(
+        list(messages),
+        remembered,
+        tools=list(offering.tools),
+        effects=offering.effects,
+        instructions=conversation.instructions,
+    )
+
+
+MOST_ATTEMPTS = 3
+"""Failed attempts that are kept of a search: as many as a success is compared with at the most (CFGM, Alg. 2)."""
+
+
+def failed_attempts(ended: Ended, *, run: str) -> list[Trajectory]:
+    """The branches of a search whose calls brought nothing back, as failed attempts at the task.
+
+    Args:
+        ended: The search.
+        run: Id of the run that it is part of.
+    """
+    branches, kept = ended.branches, set((ended.mark.held or {}).get("path", ()))
+    attempts: list[Trajectory] = []
+    for at, message in enumerate(branches.messages):
+        results = results_of(branches.messages, at) if calls_of(message) else []
+        if not results or message.id in kept or message.id not in ended.mark.hidden:
+            continue
+        if all(map(is_fruitless, results)):
+            seen = [each for each in branches.messages[:at] if each.id in kept]
+            why = f"{calls_of(message)[0]['name']} brought nothing back: {one_line(results[0].text, LONGEST_REASON)}"
+            keys = [key_of(call["name"], call["args"]) for call in calls_of(message)]
+            chat = Conversation([*seen, message, *results]).chat
+            attempt = Trajectory.from_chat(
+                chat, id=digest([run, *keys]), success=False, reasons=why, metadata={ATTEMPT_OF: run}
+            )
+            attempts.append(attempt)
+    return attempts[:MOST_ATTEMPTS]
+
+
+def keep_attempts(guide: Guide | None, ended: Ended | None) -> Flow[None]:
+    """Keep what a search has tried in vain."""
+    if guide is None or ended is None:
+        return
+    runtime = current_runtime()
+    run = (run_id(runtime) if runtime else None) or ended.mark.turn or ended.mark.search
+    yield from if_it_can(partial(guide.failed, failed_attempts(ended, run=run)), None, GUIDE)

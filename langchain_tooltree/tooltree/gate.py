@@ -1,0 +1,265 @@
+"""A gate before the tokens of an answer, so that its report is not streamed, and a doubtful answer not at all.
+
+The gated model is a view of the agent's own, of a subclass of its class: `isinstance` of other middleware, bound
+arguments and the original object stay as they are. Its stream holds back the first line of a reply. If that line is a
+report, it is taken out; if the report is doubtful, the text after it is kept back as well, and handed to the visit
+through `Withheld`. So it is with a reply that comes as a whole, or from a cache. Reasoning and steps pass at once.
+"""
+
+import functools
+import operator
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any, TypeVar, cast
+
+from langchain_core.caches import BaseCache
+from langchain_core.globals import get_llm_cache
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+
+from langchain_tooltree.models import with_chat_model
+from langchain_tooltree.replies import texts_of, with_first_text, with_texts
+from langchain_tooltree.tooltree.report import Report, may_be_report, parse_report, split_report
+
+ModelT = TypeVar("ModelT")
+
+
+@dataclass(slots=True)
+class Withheld:
+    """What gates kept from the streams of the model calls of one step, by the ids of the replies."""
+
+    gates: dict[str | None, "_Gate"] = field(default_factory=dict)
+
+    def restore(self, answer: AIMessage) -> tuple[AIMessage, Report | None]:
+        """Put the withheld text back into an answer.
+
+        Returns:
+            The answer as the model gave it, without its report, and the report. A doubtful answer gets no id, so that
+            LangGraph streams it as a whole if it is returned after all.
+        """
+        latest = [*self.gates.values()][-1:] if not answer.text else []
+        gate = self.gates.get(answer.id) or next(iter(latest), None)
+        if gate is None or not gate.is_shut:
+            return answer, gate.report if gate else None
+        return with_first_text(answer, gate.text).model_copy(update={"id": None}), gate.report
+
+
+_WITHHELD: ContextVar[Withheld | None] = ContextVar("tooltree_withheld", default=None)
+_GATED_KINDS: set[Any] = set()
+_GATE: ContextVar["_Gate | None"] = ContextVar("tooltree_gate", default=None)
+
+
+@contextmanager
+def withholding(withheld: Withheld) -> Iterator[None]:
+    """Hand what gated models keep from their streams meanwhile to `withheld`; without it, they keep nothing."""
+    token = _WITHHELD.set(withheld)
+    try:
+        yield
+    finally:
+        _WITHHELD.reset(token)
+
+
+def as_said(reply: AIMessage) -> AIMessage:
+    """A reply as its model gave it, with its report and the text that a gate holds back, for whoever records models."""
+    withheld = _WITHHELD.get()
+    gate = withheld.gates.get(reply.id) if withheld is not None else None
+    if gate is None or not gate.line:
+        return reply
+    return reply.model_copy(update={"content": gate.line + (gate.text if gate.is_shut else reply.text)})
+
+
+def gated(model: ModelT) -> ModelT:
+    """A view of a model whose streams hold back the report; the model itself if there is no chat model in it."""
+    return cast("ModelT", with_chat_model(model, _gated))
+
+
+def _gated(model: BaseChatModel) -> BaseChatModel:
+    if type(model) in _GATED_KINDS:  # a copy that other middleware has made of a gated model
+        return model
+    # A view and no copy: counters, caches and cached properties of the model stay one and the same.
+    view = object.__new__(_gated_class(type(model)))
+    for name in ("__dict__", "__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__"):
+        object.__setattr__(view, name, getattr(model, name))
+    return cast("BaseChatModel", view)
+
+
+@functools.cache
+def _gated_class(kind: Any) -> Any:
+    """A subclass whose replies, streams and cached replies go through a gate where a visit asks.
+
+    The inner stream gets no run manager: it would announce tokens before the gate has seen them, and LangChain
+    announces those that come out of the stream.
+    """
+
+    def _generate_with_cache(self: Any, *args: Any, **kwargs: Any) -> ChatResult:
+        with _gate_of_call() as gate:
+            return gate.close(kind._generate_with_cache(_caching(self, gate), *args, **kwargs))  # noqa: SLF001
+
+    async def _agenerate_with_cache(self: Any, *args: Any, **kwargs: Any) -> ChatResult:
+        with _gate_of_call() as gate:
+            return gate.close(await kind._agenerate_with_cache(_caching(self, gate), *args, **kwargs))  # noqa: SLF001
+
+    def _stream(
+        self: Any,
+        messages: Any,
+        stop: Any = None,
+        run_manager: Any = None,  # noqa: ARG001
+        **kwargs: Any,
+    ) -> Iterator[ChatGenerationChunk]:
+        gate = _begun()
+        for chunk in kind._stream(self, messages, stop=stop, **kwargs):  # noqa: SLF001
+            yield from gate.admit(chunk)
+        yield from gate.release()
+
+    async def _astream(
+        self: Any,
+        messages: Any,
+        stop: Any = None,
+        run_manager: Any = None,  # noqa: ARG001
+        **kwargs: Any,
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        gate = _begun()
+        async for chunk in kind._astream(self, messages, stop=stop, **kwargs):  # noqa: SLF001
+            for admitted in gate.admit(chunk):
+                yield admitted
+        for admitted in gate.release():
+            yield admitted
+
+    own = {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
+    methods: list[Any] = [_generate_with_cache, _agenerate_with_cache]
+    methods += [
+        each
+        for each in (_stream, _astream)
+        if getattr(kind, each.__name__) is not getattr(BaseChatModel, each.__name__)
+    ]
+    gated_kind = type(kind.__name__, (kind,), {**own, **{each.__name__: each for each in methods}})
+    for events in ("_stream_chat_model_events", "_astream_chat_model_events"):
+        setattr(gated_kind, events, None)  # which would go past the gate
+    _GATED_KINDS.add(gated_kind)
+    return gated_kind
+
+
+@contextmanager
+def _gate_of_call() -> Iterator["_Gate"]:
+    gate = _Gate(_WITHHELD.get())
+    token = _GATE.set(gate)
+    try:
+        yield gate
+    finally:
+        _GATE.reset(token)
+
+
+def _begun() -> "_Gate":
+    """The gate of the call that streams, as at its beginning; an open one where a model is streamed directly."""
+    gate = _GATE.get() or _Gate(None)
+    gate.report, gate.text, gate.held, gate.is_open, gate.is_shut = None, "", [], gate.withheld is None, False
+    gate.line = ""
+    return gate
+
+
+@dataclass(slots=True)
+class _Gate:
+    """Decides about one reply; nothing is held back once it is open."""
+
+    withheld: Withheld | None  # of the step that a visit asks for
+    report: Report | None = None
+    line: str = ""  # the report as the model wrote it, with the white space behind it
+    text: str = ""  # held back so far; in the end that of a doubtful answer
+    is_open: bool = False
+    is_shut: bool = False
+    held: list[ChatGenerationChunk] = field(default_factory=list)
+
+    def admit(self, chunk: ChatGenerationChunk) -> Sequence[ChatGenerationChunk]:
+        """The chunks of a stream that pass when one more has come."""
+        is_step = bool(getattr(chunk.message, "tool_call_chunks", None))
+        if self.is_open or not (self.held or is_step or chunk.message.text):  # reasoning comes before the text
+            return [chunk]
+        self.held.append(chunk)
+        self.text += chunk.message.text
+        if is_step:
+            self.is_shut = False
+            return self.release()
+        if self.is_shut:
+            return []
+        parts = parse_report(self.text) if "}" in self.text else None
+        self.is_shut = parts is not None and parts[0].doubtful
+        is_waiting = may_be_report(self.text) if parts is None else self.is_shut or not parts[1]
+        return [] if is_waiting else self.release()
+
+    def release(self) -> list[ChatGenerationChunk]:
+        """The chunks that were held back, without a report; as one without text if the answer is doubtful."""
+        held, self.held, self.is_open = self.held, [], True
+        parts = parse_report(self.text) if held else None
+        if parts is None:
+            return held
+        self.report, self.line, self.text = parts[0], self.text.removesuffix(parts[1]), parts[1]
+        return [_merged(held, "" if self.is_shut else self.text)]
+
+    def close(self, result: ChatResult) -> ChatResult:
+        """The reply as it may be shown; noted for the visit."""
+        if self.withheld is None or len(result.generations) != 1:
+            return result
+        [generation] = self.shown(result.generations)
+        self.withheld.gates[generation.message.id] = self
+        return ChatResult(generations=[generation], llm_output=result.llm_output)
+
+    def shown(self, generations: list[ChatGeneration]) -> list[ChatGeneration]:
+        """Replies without a report, and without the text of a doubtful answer."""
+        [generation] = generations
+        if self.report is not None or not isinstance(generation.message, AIMessage):  # it has come through `admit`
+            return generations
+        message, self.report = split_report(generation.message)
+        self.line = generation.message.text.removesuffix(message.text) if self.report is not None else ""
+        is_step = bool(message.tool_calls or message.invalid_tool_calls)
+        self.is_shut = self.report is not None and self.report.doubtful and not is_step
+        if self.is_shut:
+            self.text, message = message.text, with_texts(message, [""] * len(texts_of(message)))
+        return [ChatGeneration(message=message, generation_info=generation.generation_info)]
+
+
+class _Cache(BaseCache):
+    """A cache of what may be shown; doubtful answers are not kept in it, since they are asked again."""
+
+    def __init__(self, cache: BaseCache, gate: _Gate) -> None:
+        self._cache, self._gate = cache, gate
+
+    def lookup(self, prompt: str, llm_string: str) -> Any:
+        return self._cache.lookup(prompt, llm_string)
+
+    async def alookup(self, prompt: str, llm_string: str) -> Any:
+        return await self._cache.alookup(prompt, llm_string)
+
+    def update(self, prompt: str, llm_string: str, return_val: Any) -> None:
+        shown = self._gate.shown(return_val)
+        if not self._gate.is_shut:
+            self._cache.update(prompt, llm_string, shown)
+
+    async def aupdate(self, prompt: str, llm_string: str, return_val: Any) -> None:
+        shown = self._gate.shown(return_val)
+        if not self._gate.is_shut:
+            await self._cache.aupdate(prompt, llm_string, shown)
+
+    def clear(self, **kwargs: Any) -> None:
+        self._cache.clear(**kwargs)
+
+
+def _caching(model: Any, gate: _Gate) -> Any:
+    """The model, with its cache behind a gate if it has one."""
+    cache = model.cache if isinstance(model.cache, BaseCache) else model.cache is not False and get_llm_cache()
+    return model.model_copy(update={"cache": _Cache(cache, gate)}) if cache and gate.withheld is not None else model
+
+
+def _merged(chunks: Sequence[ChatGenerationChunk], text: str) -> ChatGenerationChunk:
+    """Chunks as one, so that usage and the like are kept, with another text: where the last one had some."""
+    last = max(at for at, chunk in enumerate(chunks) if chunk.message.text)
+    merged: list[ChatGenerationChunk] = []
+    for at, chunk in enumerate(chunks):
+        texts = ["" for _ in texts_of(chunk.message)]
+        if at == last:
+            texts[next(place for place, each in enumerate(texts_of(chunk.message)) if each)] = text
+        message = with_texts(chunk.message, texts)
+        merged.append(ChatGenerationChunk(message=message, generation_info=chunk.generation_info))
+    return functools.reduce(operator.add, merged)

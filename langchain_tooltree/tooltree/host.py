@@ -1,0 +1,383 @@
+"""What the three forms of the planner have in common: its settings, checked once, and the host of a visit."""
+
+import json
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, reduce
+from pathlib import Path
+from typing import Any, TypedDict, cast
+
+from langchain.agents.middleware.internal_call_transformer import internal_call_metadata
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages.ai import UsageMetadata
+from langchain_core.tools import BaseTool
+from langchain_core.utils.function_calling import convert_to_openai_tool
+from langgraph.constants import TAG_NOSTREAM
+
+from langchain_tooltree._langgraph import stream_now
+from langchain_tooltree.conversation import Conversation, transcript
+from langchain_tooltree.effects.calls import CallEffects, Effects
+from langchain_tooltree.errors import ConfigurationError
+from langchain_tooltree.events import Event
+from langchain_tooltree.experience.guide import Guide
+from langchain_tooltree.experience.reference import as_reference
+from langchain_tooltree.flows import EventSink, Flow, current_writer, emit_all, has_handlers, to_stream
+from langchain_tooltree.models import TAG, Meter, usage_sum, with_chat_model
+from langchain_tooltree.replies import sound
+from langchain_tooltree.text import forget_oldest, telling_words
+from langchain_tooltree.tools import returns_command
+from langchain_tooltree.tooltree.ahead import carry_on, plan_ahead
+from langchain_tooltree.tooltree.branches import KEY, Branches, Candidate, Mark
+from langchain_tooltree.tooltree.deep import DeepSearch
+from langchain_tooltree.tooltree.gate import Withheld
+from langchain_tooltree.tooltree.judge import Judge, JudgedCall, JudgeRequest, resolve_judge
+from langchain_tooltree.tooltree.prompts import DEFAULT_PROMPTS, Prompts
+from langchain_tooltree.tooltree.report import (
+    LARGE_REQUEST,
+    REPORT_AND_CALL_PROMPT,
+    REPORT_AND_UNDO_PROMPT,
+    REPORT_PROMPT,
+    Report,
+    split_report,
+)
+from langchain_tooltree.tooltree.sandbox import Sandbox
+from langchain_tooltree.tooltree.search import SearchConfig
+from langchain_tooltree.tooltree.visit import Outcome, visit
+
+KEPT_OFFERINGS = 16
+"""Selections of tools of which it is kept what they are: few agents change between more."""
+
+JUDGE_CALLS = 2
+"""Model calls that one question to a judge may need: it is asked again once where its reply is unusable."""
+
+
+class PlannerOptions(TypedDict, total=False):
+    """The keyword arguments that every form of the planner takes, as `search` describes them."""
+
+    judge: str | BaseChatModel | Judge | None
+    post_judge: str | BaseChatModel | Judge | None
+    config: SearchConfig | None
+    effects: Effects | CallEffects | None
+    sandbox: Sandbox | None
+    prompts: Prompts | None
+    record_searches: str | os.PathLike[str] | None
+
+
+@dataclass(frozen=True)
+class Offering:
+    """The tools that a model is offered, and what a search may do with them.
+
+    Attributes:
+        names: Names of all tools, those that a provider runs included.
+        effects: The effects of their calls.
+        trials: Names of the tools of which a read may be tried: not one that ends the run or updates the state.
+    """
+
+    tools: tuple[Any, ...]
+    names: frozenset[str]
+    effects: CallEffects
+    trials: frozenset[str]
+
+    @cached_property
+    def words(self) -> dict[str, frozenset[str]]:
+        """The telling words of each tool's name and description."""
+        own = (tool for tool in self.tools if isinstance(tool, BaseTool))
+        return {tool.name: telling_words(f"{tool.name} {tool.description}") for tool in own}
+
+    @cached_property
+    def size(self) -> int:
+        """Characters of the tools as the model is shown them."""
+        shown = (convert_to_openai_tool(tool) if isinstance(tool, BaseTool) else tool for tool in self.tools)
+        return sum(len(json.dumps(tool, default=str)) for tool in shown)
+
+
+class Planner:
+    """The settings of a planner, checked.
+
+    Args:
+        **options: See `PlannerOptions`.
+
+    Raises:
+        ConfigurationError: If a part cannot work; the message names the value and the remedy.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        config, sandbox, prompts = options.get("config"), options.get("sandbox"), options.get("prompts")
+        if config is not None and not isinstance(config, SearchConfig):
+            msg = f"config must be a SearchConfig, got {type(config).__name__} {config!r}."
+            raise ConfigurationError(msg)
+        if isinstance(sandbox, type) or not isinstance(sandbox, Sandbox | None):
+            msg = f"sandbox must have `tools` and `fork()`, got {type(sandbox).__name__}. See ObjectSandbox."
+            raise ConfigurationError(msg)
+        if prompts is not None and not isinstance(prompts, Prompts):
+            msg = f"prompts must be a Prompts, got {type(prompts).__name__} {prompts!r}; see Prompts(pre_judge=...)."
+            raise ConfigurationError(msg)
+        folder = options.get("record_searches")
+        if folder is not None and not isinstance(folder, str | os.PathLike):
+            msg = f"record_searches must be the path of a folder, got {type(folder).__name__} {folder!r:.80}."
+            raise ConfigurationError(msg)
+        self.config: SearchConfig = config or SearchConfig()
+        self.sandbox: Sandbox | None = sandbox
+        self.prompts = prompts or DEFAULT_PROMPTS
+        self.folder = Path(folder) if folder else None
+        self.effects = CallEffects.declared_as(options.get("effects"))
+        self.judge, self.post_judge = options.get("judge"), options.get("post_judge")
+        judge = None if self.judge is None else resolve_judge(self.judge, seed=0, prompts=self.prompts)
+        post = judge if self.post_judge is None else resolve_judge(self.post_judge, seed=0, prompts=self.prompts)
+        self.evaluators = (judge, post)
+        self.is_deep, self.budget, self.seconds = self.config.is_deep, self.config.extra_calls, self.config.max_seconds
+        self._offerings: dict[tuple[int, ...], Offering] = {}
+        self._searches: dict[tuple[int, ...], DeepSearch] = {}
+
+    def offering(self, tools: Sequence[Any]) -> Offering:
+        """What may be done with a selection of tools: `BaseTool`s, and dicts of tools that a provider runs."""
+        key = tuple(map(id, tools))
+        known = self._offerings.get(key)
+        if known is None:
+            own = [tool for tool in tools if isinstance(tool, BaseTool)]
+            effects = self.effects.among(own)
+            effects.check_arguments()
+            effects.doubt(effects.reads)
+            may_read = effects.reads | effects.by_arguments
+            trials = (t.name for t in own if t.name in may_read and not t.return_direct and not returns_command(t))
+            names = (*(tool.name for tool in own), *(_name_of(tool) for tool in tools if isinstance(tool, Mapping)))
+            known = Offering(tuple(tools), frozenset(names), effects, frozenset(trials))
+            self._offerings[key] = known  # it holds the tools, so that no others get their ids
+            forget_oldest(self._offerings, KEPT_OFFERINGS)
+        return known
+
+    def deep_search(self, model: Any, offering: Offering) -> DeepSearch:
+        """The deep search for a model and a selection of tools; it holds both, so that no others get their ids."""
+        key = (id(model), *map(id, offering.tools))
+        if key not in self._searches:
+            tools = [tool for tool in offering.tools if isinstance(tool, BaseTool)]
+            self._searches[key] = DeepSearch(
+                model,
+                tools,
+                effects=offering.effects,
+                config=self.config,
+                judge=self.judge,
+                post_judge=self.post_judge,
+                prompts=self.prompts,
+                sandbox=self.sandbox,
+            )
+            forget_oldest(self._searches, KEPT_OFFERINGS)
+        return self._searches[key]
+
+    def branches(self, messages: Sequence[BaseMessage], mark: Mark, offering: Offering) -> Branches:
+        """The conversation as a tree."""
+
+        def is_read(name: str, args: Any) -> bool:
+            # A tool that is not offered any more is known by its declaration.
+            effects = offering.effects if name in offering.names else self.effects
+            return effects.of(name, args) == "read"
+
+        return Branches(messages, mark, is_read)
+
+    def report_prompt(self, system: BaseMessage | None, offering: Offering) -> str:
+        """The line that asks for a report: the longer one where it is a small part of each request.
+
+        With a sandbox, where steps are tried, the line asks which of them went wrong.
+        """
+        if self.sandbox is not None:
+            return REPORT_AND_UNDO_PROMPT
+        size = offering.size + (len(str(system.content)) if system is not None else 0)
+        return REPORT_AND_CALL_PROMPT if size >= LARGE_REQUEST else REPORT_PROMPT
+
+
+def _name_of(tool: Mapping[str, Any]) -> str:
+    function = tool.get("function")
+    return str(tool.get("name") or (function.get("name") if isinstance(function, Mapping) else tool.get("type")))
+
+
+@dataclass(slots=True)
+class PlannerHost(ABC):
+    """What a visit asks of the form that the planner has, as far as that does not depend on the form, see `visit`."""
+
+    planner: Planner
+    offering: Offering
+    guide: Callable[[], Flow[Guide | None]] | None = None
+    sinks: Sequence[EventSink] = ()
+    reply: AIMessage = field(default_factory=lambda: AIMessage(""))
+    meters: list[Meter] = field(default_factory=list)
+    unseen: bool = False
+    reports: bool = True
+    bound: frozenset[str] = frozenset()
+    model: Any = None
+    system: BaseMessage | None = None
+    state: Mapping[str, Any] = field(default_factory=dict)
+    messages_key: str = "messages"
+
+    @property
+    def trials(self) -> Collection[str]:
+        """Names of those of which a read may be tried."""
+        return self.offering.trials | self.bound
+
+    @abstractmethod
+    def own_step(self, messages: Sequence[BaseMessage]) -> Flow[tuple[AIMessage, Report | None]]:
+        """Ask the agent's own step."""
+
+    @abstractmethod
+    def offer(self, messages: Sequence[BaseMessage]) -> Flow[AIMessage]:
+        """Ask for other calls, unseen by the user."""
+
+    def visited(self, branches: Branches) -> Flow[Outcome]:
+        """Make one visit: search first, carry on with a plan, plan ahead in a sandbox, or take a step in the loop."""
+        if self.planner.is_deep:
+            self.reports = False
+            return (yield from self._deep_visit(branches))
+        sandbox = self.planner.sandbox
+        if sandbox is None:
+            return (yield from visit(branches, self))
+        planned = carry_on(branches) if branches.mark.plan else None
+        return planned or (yield from plan_ahead(branches, self, sandbox))
+
+    def _deep_visit(self, branches: Branches) -> Flow[Outcome]:
+        """Search where a turn begins, or goes on after a write that a search has planned; answer from the plan."""
+        path = branches.path()
+        latest = next((each for each in reversed(path) if isinstance(each, AIMessage)), None)
+        plans = latest is not None and "plan" in (latest.response_metadata.get(KEY) or {})
+        if path[-1] is not branches.request and not plans:
+            yield from self.own_step(path)
+            return Outcome()
+        search = self.planner.deep_search(self.model, self.offering)
+        system = [self.system] if self.system is not None else []
+        result = yield from search.run(
+            path, system=system, state=self.state, messages_key=self.messages_key, sinks=self.sinks
+        )
+        plan = result.messages
+        if result.waiting:
+            return Outcome(cast("AIMessage", plan[-1]), before=plan[:-1], result=result)
+        stream_now(plan)
+        reply, _ = yield from self.own_step([*path, *plan])
+        if reply.tool_calls or reply.invalid_tool_calls:
+            return Outcome(before=plan, result=result)
+        result = result.with_answer(reply)
+        return Outcome(result.answer, before=plan, result=result)
+
+    def take(self, reply: AIMessage, withheld: Withheld) -> tuple[AIMessage, Report | None]:
+        """Take the report out of a reply, and keep the reply as the latest own step."""
+        try:
+            self.reply, report = self._split(reply, withheld)
+        except (AttributeError, TypeError, ValueError):  # content of a form that no message has
+            self.reply, report = self._split(sound(reply), Withheld())
+        return self.reply, report
+
+    @staticmethod
+    def _split(reply: AIMessage, withheld: Withheld) -> tuple[AIMessage, Report | None]:
+        if reply.tool_calls or reply.invalid_tool_calls:  # a step; what it reports does not count
+            return split_report(reply)[0], None
+        reply, report = withheld.restore(reply)
+        return (reply, report) if report is not None else split_report(reply)  # of a model without a gate
+
+    def fits(self, text: str, name: str | None = None) -> bool:
+        """Whether a text shares a telling word with a tool's name or description."""
+        words, tools = telling_words(text), self.offering.words
+        if name is not None:
+            return not words.isdisjoint(tools.get(name, frozenset()))
+        return any(not words.isdisjoint(each) for each in tools.values())
+
+    def advice(self, path: Sequence[BaseMessage], tried: Sequence[BaseMessage]) -> Flow[tuple[str, int]]:
+        """What past runs say of other calls on a path, and a reflection on what was tried; and the model calls for it.
+
+        The path may end before the calls that brought nothing back; on those it is reflected.
+        """
+        guide = None if self.guide is None else (yield from self.guide())
+        if guide is None:
+            return "", 0
+        conversation, once = Conversation(path), self._meter(1)
+        known = yield from guide.next_tools(conversation.chat, self.trials)
+        hint = as_reference(known.text, source="past runs") if known and known.text else ""
+        instructed = Conversation([*([self.system] if self.system is not None else ()), *tried])
+        remedy = yield from guide.remedy(instructed, self.offering.tools, once)
+        return "\n\n".join(filter(None, (guide.advice, hint, remedy))), once.model_calls
+
+    def emit(self, event: Event) -> Flow[None]:
+        """Tell the stream, callback handlers and listeners."""
+        writer = current_writer()
+        sinks = [*self.sinks, *([to_stream(writer)] if writer else [])]
+        yield from emit_all([event], sinks, handled=has_handlers())
+
+    # --- a separate judge ---
+
+    def judge_usage(self) -> UsageMetadata | None:
+        """Tokens that questions to a judge have cost since this was last called."""
+        spent = reduce(usage_sum, (meter.usage for meter in self.meters), None) if self.meters else None
+        self.meters.clear()
+        return spent
+
+    def _meter(self, calls: int) -> Meter:
+        """What counts one question to a judge, which may take so many model calls."""
+        self.meters.append(Meter(calls))
+        return self.meters[-1]
+
+    def judge_answer(self, path: Sequence[BaseMessage], answer: AIMessage) -> Flow[str | None]:
+        """What a judge says is missing; `None` without a judge or a verdict."""
+        _, judge = self.planner.evaluators
+        if judge is None:
+            return None
+        _, calls, results = _latest_call(path)
+        question = self._question(path, "post", calls, answer=answer.text, observation=results)
+        standing = yield from judge.check(question, self._meter(JUDGE_CALLS))
+        if standing.goal is None:
+            return None
+        if standing.missing:
+            return "; ".join(standing.missing)
+        return "" if standing.goal >= DONE else "something, as a check of the answer says"
+
+    def judge_candidates(self, path: Sequence[BaseMessage], calls: Sequence[Candidate]) -> Flow[list[Candidate]]:
+        """Candidates with their r_pre, best first, without those below `pre_threshold`; unscored ones stay."""
+        judge, _ = self.planner.evaluators
+        if judge is None or not calls:
+            return list(calls)
+        asked = [JudgedCall(f"c{at}", each.name, each.args) for at, each in enumerate(calls)]
+        scores = yield from judge.pre(self._question(path, "pre", asked), self._meter(JUDGE_CALLS))
+        threshold = self.planner.config.pre_threshold
+        scored = [replace(each, score=judged.score) for each, judged in zip(calls, scores, strict=True)]
+        kept = [each for each in scored if each.score is None or each.score >= threshold]
+        return sorted(kept, key=lambda each: threshold if each.score is None else each.score, reverse=True)
+
+    def judge_result(self, path: Sequence[BaseMessage]) -> Flow[bool]:
+        """Whether r_post of the latest call is below `post_threshold`."""
+        _, judge = self.planner.evaluators
+        at, calls, results = _latest_call(path)
+        if judge is None or not calls:
+            return False
+        question = self._question(path[:at], "post", calls, observation=results)
+        judged, _ = yield from judge.post(question, self._meter(JUDGE_CALLS))
+        return judged.score is not None and judged.score < self.planner.config.post_threshold
+
+    def _question(
+        self, path: Sequence[BaseMessage], stage: Any, calls: Sequence[JudgedCall], **more: Any
+    ) -> JudgeRequest:
+        conversation, names = Conversation(path), tuple(sorted(self.offering.names))
+        history = transcript(conversation)
+        return JudgeRequest(stage, conversation.goal, history, calls, tools=(), tool_names=names, **more)
+
+
+def _latest_call(path: Sequence[BaseMessage]) -> tuple[int, list[JudgedCall], str | None]:
+    """The place of the latest reply on a path, its first call and what its calls brought back, if it makes any."""
+    at = next((at for at in range(len(path) - 1, -1, -1) if isinstance(path[at], AIMessage)), 0)
+    latest = path[at] if path else None
+    if not (isinstance(latest, AIMessage) and latest.tool_calls):
+        return at, [], None
+    made = latest.tool_calls[0]
+    results = "\n".join(str(message.text) for message in path[at + 1 :])
+    return at, [JudgedCall("c0", made["name"], made["args"])], results
+
+
+DONE = 0.5
+"""Goal score in [0, 1] from which a judge holds an answer for complete."""
+
+
+def quiet(model: Any) -> Any:
+    """A copy of a chat model whose tokens no user's stream shows; what is no chat model is left as it is."""
+    return with_chat_model(model, _quiet)
+
+
+def _quiet(model: BaseChatModel) -> BaseChatModel:
+    tags = [*(model.tags or ()), TAG, TAG_NOSTREAM]
+    return model.model_copy(update={"tags": tags, "metadata": {**(model.metadata or {}), **internal_call_metadata()}})

@@ -1,0 +1,194 @@
+"""What is kept of a search that has ended: its tree as a `SearchResult`, for pictures, files and whoever asks."""
+
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial, reduce
+from typing import Any, cast
+
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage, messages_from_dict
+
+from langchain_tooltree._langgraph import thread_here
+from langchain_tooltree.conversation import Conversation, is_observation
+from langchain_tooltree.errors import ConfigurationError
+from langchain_tooltree.flows import Flow, FunctionStep
+from langchain_tooltree.models import usage_sum
+from langchain_tooltree.pages.saved import as_saved, record
+from langchain_tooltree.text import forget_oldest
+from langchain_tooltree.tooltree.branches import KEY, Branches, Mark, calls_of, results_of
+from langchain_tooltree.tooltree.host import Planner
+from langchain_tooltree.tooltree.result import PlanStep, SearchCost, SearchResult
+from langchain_tooltree.tooltree.search import Call, Node, Observation, Tree
+from langchain_tooltree.tooltree.visit import Ended, Outcome
+
+KEPT_SEARCHES = 64
+"""Searches of which a process keeps the tree, the latest: some 0.2 MB each."""
+
+_results: dict[str, SearchResult] = {}
+
+
+def keep_search(outcome: Outcome, planner: Planner) -> Flow[None]:
+    """Keep a search that has ended with a visit, for `search_result`, and in the planner's folder if it has one."""
+    result = outcome.result if outcome.ended is None else result_of(outcome.ended)
+    if result is None:
+        return
+    remember(result)
+    if planner.folder is not None:
+        write = partial(record, planner.folder, as_saved(result), key=result.search_id, thread=thread_here())
+        yield FunctionStep(lambda _: write(), None)
+
+
+def remember(result: SearchResult) -> None:
+    """Keep a result for `search_result` for as long as it is one of the latest."""
+    _results[result.search_id] = result
+    forget_oldest(_results, KEPT_SEARCHES)
+
+
+def search_result(message: BaseMessage) -> SearchResult:
+    """The search behind an answer of an agent, with its tree, its pictures and its cost.
+
+    ```python
+    out = agent.invoke({"messages": [...]})
+    print(search_result(out["messages"][-1]).to_mermaid())
+    ```
+
+    A process keeps its latest searches, so ask soon. What a search tried and cost stays with the answer, under
+    `response_metadata["tooltree"]`. An answer that was accepted at once has no search behind it.
+
+    Raises:
+        ConfigurationError: If no search made the message, or it is no longer kept.
+    """
+    metadata = message.response_metadata.get(KEY) if isinstance(message, AIMessage) else None
+    key = metadata.get("search") if isinstance(metadata, Mapping) else None
+    if not isinstance(key, str):
+        msg = (
+            f"No search made this {type(message).__name__}. Pass an answer whose response_metadata has {KEY!r}; one "
+            "that was accepted at once has none."
+        )
+        raise ConfigurationError(msg)
+    if key not in _results:
+        msg = (
+            f"The search {key!r} is no longer kept: a process keeps its latest {KEPT_SEARCHES}. Ask right after the "
+            "run, in the same process, or pass record_searches= to keep each search in a file."
+        )
+        raise ConfigurationError(msg)
+    return _results[key]
+
+
+def result_of(ended: Ended) -> SearchResult:
+    """The tree of a search in the host's loop, out of the messages of its turn."""
+    branches, mark, held = ended.branches, ended.mark, ended.mark.held or {}
+    kept = set(held.get("path", ()))
+    turn = branches.messages if branches.begin is None else branches.messages[branches.begin + 1 :]
+    tree = Tree()
+    ends: dict[str, Node] = {}
+    latest = tree.root
+    steps: list[PlanStep] = []
+    for place, message in enumerate(turn):
+        calls = calls_of(message)
+        results = {each.tool_call_id: each for each in results_of(turn, place)} if calls else {}
+        if not calls:
+            ends[str(message.id)] = latest
+            continue
+        latest = ends.get(mark.parents[str(message.id)], tree.root) if message.id in mark.parents else latest
+        latest.proposals += 1
+        for at, call in enumerate(calls):
+            effect = "read" if branches.is_read(call["name"], call["args"]) else "write"
+            made = Call(tool=call["name"], arguments=call["args"], effect=cast("Any", effect))
+            latest = tree.add(latest, made, batched=at > 0)
+            latest.r_pre, latest.pre_scored = 1.0, False
+            if (result := results.get(str(call["id"]))) is not None:
+                latest.observation = _observation(result)
+            if message.id in kept:
+                observed = latest.observation
+                steps.append(PlanStep(made, str(call["id"]), observed, node=latest.id, batched=latest.batched))
+            else:
+                latest.pruned = "post_evaluation"
+        ends[str(message.id)] = latest
+    for candidate in mark.queue:  # offered, and not tried
+        opened = ends.get([*mark.parents.values()][-1], tree.root) if mark.parents else tree.root
+        idea = tree.add(opened, Call(tool=candidate["name"], arguments=candidate["args"], effect="read"))
+        idea.r_pre, idea.pre_scored = candidate.get("score"), candidate.get("score") is not None
+    end = tree[steps[-1].node] if steps else tree.root
+    end.missing = (held["missing"],) if held.get("missing") else ()
+    on_path = (message for message in turn if message.id in kept and message.id != ended.answer.id)
+    usage = reduce(usage_sum, (getattr(each, "usage_metadata", None) for each in on_path), ended.answer.usage_metadata)
+    own_steps = sum(isinstance(message, AIMessage) and message.id not in mark.parents for message in turn)
+    is_answered = bool(turn) and isinstance(turn[-1], AIMessage) and not calls_of(turn[-1])
+    unseen = mark.stops + mark.asked - is_answered
+    cost = SearchCost(
+        rollouts=len(mark.parents),
+        nodes=len(tree) - 1,
+        pruned_after=sum(node.pruned is not None for node in tree.nodes),
+        model_calls=own_steps + unseen,
+        tokens=usage["total_tokens"] if usage else 0,
+        tool_calls=sum(is_observation(message) for message in turn),
+        usage=usage,
+    )
+    return SearchResult(
+        query=Conversation(branches.messages).goal,
+        tree=tree,
+        steps=tuple(steps),
+        cost=cost,
+        stop_reason=ended.reason,
+        answer=ended.answer,
+        search_id=mark.search,
+    )
+
+
+def result_of_path(messages: Sequence[BaseMessage], is_read: Callable[[str, Any], bool]) -> SearchResult:
+    """A run without a doubt, as a search of one path.
+
+    Args:
+        messages: The conversation; its last message is the answer, or makes calls that wait.
+        is_read: Whether a call only reads.
+    """
+    last = messages[-1]
+    branches = Branches(messages, Mark(), is_read)
+    mark = Mark(
+        search=uuid.uuid4().hex, held={"path": [message.id for message in messages]}, stops=int(not calls_of(last))
+    )
+    answer = cast("AIMessage", last)
+    result = result_of(Ended(branches, mark, answer, "answered"))
+    remember(result)
+    return result if mark.stops else replace(result, answer=None)
+
+
+def made_now(result: SearchResult, given: Sequence[BaseMessage], end: Sequence[BaseMessage]) -> SearchResult:
+    """What a search has added to a conversation, where the turn was under way before it.
+
+    Args:
+        result: The search, with all that was made in the turn.
+        given: The conversation before it.
+        end: The conversation after it.
+    """
+    known = {message.id for message in given}
+    called = {call["id"] for message in given for call in calls_of(message)}
+    made = tuple(message for message in end if message.id not in known)
+    before = given[Branches(given, Mark(), lambda *_: True).begin or 0 :]
+    usage = reduce(usage_sum, (getattr(message, "usage_metadata", None) for message in made), None)
+    cost = replace(
+        result.cost,
+        model_calls=result.cost.model_calls - sum(isinstance(message, AIMessage) for message in before),
+        tool_calls=result.cost.tool_calls - sum(is_observation(message) for message in before),
+        tokens=usage["total_tokens"] if usage else 0,
+        usage=usage,
+    )
+    steps = tuple(step for step in result.steps if step.call_id not in called)
+    return replace(result, steps=steps, cost=cost, made=made)
+
+
+def with_plan(result: SearchResult, plan: Mapping[str, Any] | None) -> SearchResult:
+    """A search whose first planned call waits, with the rest of a plan that was tried in a sandbox."""
+    steps: list[PlanStep] = []
+    for planned in (plan or {}).get("steps", ())[1:]:
+        (message,) = messages_from_dict([planned["message"]])
+        for at, call in enumerate(calls_of(message)):
+            made = Call(tool=call["name"], arguments=call["args"], effect="sandboxed")
+            tried = Observation(content=planned["tried"].get(call["id"], ""))
+            steps.append(PlanStep(made, str(call["id"]), tried, batched=at > 0))
+    return replace(result, steps=(*result.steps, *steps))
+
+
+def _observation(result: ToolMessage) -> Observation:
+    return Observation(content=result.content, kind="exception" if result.status == "error" else "ok")

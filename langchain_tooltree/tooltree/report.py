@@ -1,0 +1,142 @@
+"""The line with which an answer begins: what of the request is not done yet. Pure.
+
+A model that answers says in one line of JSON whether something is missing, and in large requests also which call would
+help most. The line stands first, so that a doubtful answer is known before any of it is shown. A reply without such a
+line is accepted as it is.
+"""
+
+import json
+import re
+from typing import Any
+
+from langchain_core.messages import AIMessage
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidatorFunctionWrapHandler, field_validator
+
+from langchain_tooltree.replies import texts_of, with_texts, without_blanks
+
+REPORT_PROMPT = 'First line of an answer: {"missing": "nothing, or what"}'
+"""Stands at the end of the agent's instructions. Each of its model calls pays for it, so it is short."""
+
+REPORT_AND_CALL_PROMPT = (
+    'Begin an answer (a reply without tool calls) with one line of JSON: {"missing": "nothing", "call": null}. If your '
+    'tools can still find out or do a part of the request, name that part instead of "nothing", and the next call for '
+    'it as {"name": ..., "args": {...}}.'
+)
+"""Stands there where the request is so large that the longer line is at most a twentieth of it."""
+
+REPORT_AND_UNDO_PROMPT = (
+    'First line of an answer: {"missing": "nothing, or what", "wrong": null, or the number of your first wrong step}'
+)
+"""Stands there where the steps are tried in a sandbox, and one that went wrong can be undone."""
+
+LARGE_REQUEST = 6_000
+"""Characters of a request, tools included, from which the longer line is asked for."""
+
+LONGEST_REPORT = 2_000
+"""Characters of a reply that are searched for its report. A stream holds back no more than these."""
+
+_NOTHING = frozenset({"", "nothing", "none", "null", "no", "n/a"})
+
+
+class NamedCall(BaseModel):
+    """A call that a report names as the one that would help most."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    args: dict[str, Any] = Field(default_factory=dict)
+
+
+class Report(BaseModel):
+    """What an answer says of itself.
+
+    Attributes:
+        missing: What of the request is not done yet, in words; empty if nothing is.
+        call: The call that would help most, if the answer names one.
+        wrong: Number, from 1, of the first step of the turn that should not have been made, if the answer names one.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    missing: str | None
+    call: NamedCall | None = None
+    wrong: int | None = None
+
+    @field_validator("missing")
+    @classmethod
+    def _nothing_is_empty(cls, missing: str | None) -> str:
+        text = " ".join((missing or "").split())
+        return "" if text.rstrip(".!").casefold() in _NOTHING else text
+
+    @field_validator("call", "wrong", mode="wrap")
+    @classmethod
+    def _unreadable_is_none(cls, value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
+        try:
+            return validate(value)
+        except ValidationError:
+            return None
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether the answer admits that something is missing or went wrong."""
+        return bool(self.missing) or self.wrong is not None
+
+
+_DECODER = json.JSONDecoder()
+_BEGINNING = re.compile(r'\s*(?:\{\s*(?:"(?:\w*\Z|(?:missing|call|wrong)").*)?)?', re.DOTALL)
+
+
+def may_be_report(text: str) -> bool:
+    """Whether a reply that begins with a text, as far as it has come, may turn out to begin with a report."""
+    if len(text.lstrip()) > LONGEST_REPORT or _BEGINNING.fullmatch(text) is None:
+        return False
+    try:
+        _DECODER.raw_decode(text.lstrip())
+    except ValueError:
+        return True  # the object is not complete
+    except RecursionError:
+        pass
+    return False
+
+
+def parse_report(text: str) -> tuple[Report, str] | None:
+    """Split a reply that begins with its report.
+
+    Args:
+        text: The text of a reply.
+
+    Returns:
+        The report and the rest of the text, without the white space between them; `None` if there is no report, which
+        an object with other keys is not: it is the answer.
+    """
+    start = text.lstrip()
+    if not start.startswith("{"):
+        return None
+    try:
+        data, end = _DECODER.raw_decode(start[:LONGEST_REPORT])
+        report = Report.model_validate(data)
+    except (ValueError, RecursionError):
+        return None
+    return report, start[end:].lstrip()
+
+
+def split_report(reply: AIMessage) -> tuple[AIMessage, Report | None]:
+    """Take the report out of a reply.
+
+    Args:
+        reply: What a model said.
+
+    Returns:
+        The reply without its report, other blocks left as they are, and the report; the reply itself and `None` if it
+        has no report.
+    """
+    texts = texts_of(reply)
+    parts = parse_report("".join(texts))
+    if parts is None:
+        return reply, None
+    report, rest = parts
+    ahead = sum(map(len, texts)) - len(rest)  # characters of the report, which may stand in several blocks
+    for at, text in enumerate(texts):
+        texts[at] = text[ahead:]
+        ahead -= min(ahead, len(text))
+    return without_blanks(with_texts(reply, texts)), report

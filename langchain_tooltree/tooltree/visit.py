@@ -1,0 +1,430 @@
+"""One visit of the model node: the agent's own step, and, where its answer is doubtful, one step of the search.
+
+A visit restores the tree from the conversation, asks the agent's own step on the path that the model sees, and returns
+its calls unchanged: the host's tools node runs them. Where an answer is doubtful (`doubt`), the visit asks on, and
+returns the most promising read that was not tried yet as an ordinary message with that call. At the end the best answer
+is returned, and the messages of abandoned branches are removed. How a model is asked is up to the form: see `Host`.
+"""
+
+import time
+import uuid
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any, cast
+
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    HumanMessage,
+    ToolCall,
+    message_to_dict,
+    messages_from_dict,
+)
+from langchain_core.messages.ai import UsageMetadata
+
+from langchain_tooltree._langgraph import steps_here
+from langchain_tooltree.conversation import is_observation
+from langchain_tooltree.flows import Flow
+from langchain_tooltree.models import usage_sum
+from langchain_tooltree.replies import call_blocks, made_anew, with_only_call
+from langchain_tooltree.text import cut, words_of
+from langchain_tooltree.tooltree.branches import (
+    KEY,
+    Branches,
+    Candidate,
+    Mark,
+    calls_of,
+    is_decided,
+    is_fruitless,
+    key_of,
+    results_of,
+)
+from langchain_tooltree.tooltree.doubt import Stop, admits, is_better, is_trouble, next_move
+from langchain_tooltree.tooltree.prompts import AGAIN_PROMPT, IDLE_PROMPT, OPEN_PROMPT, OTHERS_PROMPT, UNDONE_PROMPT
+from langchain_tooltree.tooltree.report import NamedCall, Report
+
+if TYPE_CHECKING:
+    from langchain_tooltree.tooltree.host import PlannerHost as Host
+
+MOST_CANDIDATES = 5
+"""Calls that are read of a reply that offers others."""
+
+LONGEST_NOTE = 600
+"""Characters of what is missing, and of the calls tried, in a note: about 150 tokens each."""
+
+FIRST_ROUND = 8
+"""Super-steps that a round of the host's loop is taken to have until one was measured: a model and a tools node, and
+hooks of several middleware around them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What comes of a visit.
+
+    Attributes:
+        message: The message to return; `None` for the own step as the host received it.
+        remove: Ids of messages that are to be removed from the conversation.
+        mark: The mark to keep for the next visit; `None` to keep none.
+        ended: The search that has ended with this visit, for the record; `None` if none has.
+        before: Messages to return before it, of a deep search: reads with their results.
+        result: What a deep search has come to, for the record.
+    """
+
+    message: AIMessage | None = None
+    remove: list[str] = field(default_factory=list)
+    mark: Mark | None = None
+    ended: "Ended | None" = None
+    before: Sequence[BaseMessage] = ()
+    result: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A search that is over: the conversation with all its branches, the last mark, and the answer."""
+
+    branches: Branches
+    mark: Mark
+    answer: AIMessage
+    reason: str
+
+
+def visit(branches: Branches, host: "Host") -> Flow[Outcome]:
+    """Make one visit.
+
+    Args:
+        branches: The conversation and its mark.
+        host: The form that the planner has.
+
+    Returns:
+        What to return, to remove and to note.
+    """
+    return (yield from _Visit(branches, host).run())
+
+
+class _Visit:
+    def __init__(self, branches: Branches, host: "Host") -> None:
+        self._branches = branches
+        self._host = host
+        self._mark = branches.mark
+        self._path = branches.path()
+        self._is_undone = False
+
+    def run(self) -> Flow[Outcome]:
+        if (yield from self._is_latest_pruned()) and (waiting := self._untried(self._mark.queue)):
+            self._hide_latest()  # pruned after it ran: the next candidate takes its place without a question
+            return (yield from self._explore(waiting))
+        messages: Sequence[BaseMessage] = self._path
+        if self._mark.is_searching:  # an agent that is not reminded merely stops once more
+            missing = self._mark.missing or "what was asked for"
+            messages = [*messages, HumanMessage(OPEN_PROMPT.format(missing=cut(missing, LONGEST_NOTE)))]
+        while True:
+            reply, report = yield from self._host.own_step(messages)
+            if self._mark.is_searching:
+                self._mark = replace(self._mark, used=self._mark.used + 1)
+            if reply.tool_calls or reply.invalid_tool_calls:
+                return (yield from self._step(reply))
+            note = yield from self._stop(reply, report)
+            if isinstance(note, Outcome):
+                return note
+            has_said = bool(reply.text) and not self._is_undone  # providers refuse a message that says nothing
+            messages = [*self._path, *([reply] if has_said else []), HumanMessage(note)]
+
+    # --- own steps ---
+
+    def _step(self, reply: AIMessage) -> Flow[Outcome]:
+        """The host makes the calls of an own step, unless it is a write that only the step itself wants."""
+        mark = self._mark
+        if not (mark.held or mark.hidden):
+            return Outcome()
+        writes = [call for call in reply.tool_calls if not self._branches.is_read(call["name"], call["args"])]
+        if mark.held:
+            named = all(call["name"] in mark.writes or self._is_missing(call) for call in writes)
+            voices = {"named": named, "evident": mark.evident, "resumed": mark.resumed}
+            reason = "" if admits(writes=bool(writes), stops=mark.stops, **voices) else "write_not_missing"
+            reason = reason or ("" if self._has_steps() else "recursion_limit")
+            if reason:
+                self._add_usage(reply)
+                return (yield from self._conclude(reason))
+        mark = self._mark = replace(mark, resumed=mark.resumed or (bool(writes) and mark.stops > 0))
+        if self._is_undone:
+            parents = {**mark.parents, str(reply.id): str(self._path[-1].id)}
+            self._mark = replace(mark, parents=parents)
+        return Outcome(mark=self._noted() if mark.is_searching or mark.hidden else None)
+
+    def _is_missing(self, call: ToolCall) -> bool:
+        """Whether what the latest report says is missing speaks of a call: of its tool or of one of its values."""
+        values = [str(value) for value in call["args"].values()]
+        missing = self._mark.missing
+        return bool(missing) and (self._host.fits(missing, call["name"]) or bool(overlap_of(missing, values)))
+
+    def _stop(self, answer: AIMessage, report: Report | None) -> Flow[Outcome | str]:
+        """What to do with an answer: the outcome, or the note with which the own step is asked again."""
+        judged = yield from self._host.judge_answer(self._path, answer)
+        missing = (report.missing if report else "") or judged or ""
+        mark = self._mark = replace(self._mark, stops=self._mark.stops + 1, missing=missing, writes=[])
+        waiting = self._untried([*self._named(report.call if report else None, answer), *mark.queue])
+        stop = Stop(
+            missing=bool(missing) or bool(report and report.wrong is not None),
+            has_read=bool(waiting) and self._has_steps(),
+            idle=mark.stops == 1 and self._is_idle(),
+            trouble=mark.stops == 1 and is_trouble(self._results()),
+            used=mark.used,
+            budget=self._budget(),
+            stops=mark.stops,
+            again=mark.again,
+            asked=mark.asked,
+        )
+        mark = self._mark = replace(self._mark, evident=stop.is_evident, resumed=False)
+        move = next_move(stop)
+        if move == "accept":
+            return (yield from self._accept(answer, missing))
+        self._hold(answer, missing)
+        yield from self._doubt(missing)
+        if move == "read":
+            return (yield from self._explore(waiting))
+        if move == "others":
+            return (yield from self._ask_for_others(missing))
+        self._mark = replace(self._mark, again=mark.again + 1)
+        if undone := self._undo(report.wrong if report else None):
+            missing = cut(missing, LONGEST_NOTE) or "it is wrong"
+            return UNDONE_PROMPT.format(step=cut(undone, LONGEST_NOTE), missing=missing)
+        missing = missing or ("" if stop.idle else "what a call that failed was for")
+        return AGAIN_PROMPT.format(missing=cut(missing, LONGEST_NOTE)) if missing else IDLE_PROMPT
+
+    def _accept(self, answer: AIMessage, missing: str) -> Flow[Outcome]:
+        """Return an answer as it came where nothing was doubted in the turn, and otherwise the best one."""
+        if self._mark.is_searching or self._mark.hidden:
+            self._hold(answer, missing)
+            return (yield from self._conclude("exhausted" if missing else "answered"))
+        usage = self._host.judge_usage()
+        if usage is None:
+            return Outcome()
+        total = {"usage_metadata": usage_sum(answer.usage_metadata, usage)}
+        return Outcome(message=answer.model_copy(update=total))
+
+    def _undo(self, wrong: int | None) -> str:
+        """Give up the path from a step on that should not have been made; its calls, empty if it has to stay."""
+        steps = [message for message in self._branches.this_turn(self._path) if calls_of(message)]
+        if wrong is None or not 1 <= wrong <= len(steps):
+            return ""
+        at = next(at for at, message in enumerate(self._path) if message is steps[wrong - 1])
+        gone = [message.id for message in self._path[at:] if message.id]
+        if not self._branches.may_be_given_up(gone):
+            return ""
+        # The report that a step was wrong is the first voice for what is done in its place.
+        self._mark = replace(self._mark, hidden=[*self._mark.hidden, *gone], writes=[*self._host.offering.names])
+        self._path = self._branches.path(self._mark.hidden)
+        self._is_undone = True
+        return "; ".join(map(label_of, calls_of(steps[wrong - 1])))
+
+    def _results(self) -> list[tuple[str, bool]]:
+        """Of each result of the turn on the path, its tool and whether it has failed; a person's refusal is none."""
+        results = (each for each in self._branches.this_turn(self._path) if is_observation(each))
+        return [(each.name or "", each.status == "error") for each in results if not is_decided(each)]
+
+    def _is_idle(self) -> bool:
+        """Whether the turn ends without any call although a tool looks as if it could help."""
+        turn = self._branches.this_turn(self._path)
+        request = self._branches.request
+        return request is not None and not any(map(calls_of, turn)) and self._host.fits(request.text)
+
+    def _doubt(self, missing: str) -> Flow[None]:
+        if not self._mark.is_searching:
+            self._mark = replace(self._mark, search=uuid.uuid4().hex, began=time.time())
+        yield from self._host.emit({"type": "doubt", "missing": missing, "model_calls": self._mark.used})
+
+    def _hold(self, answer: AIMessage, missing: str) -> None:
+        """Keep the best answer so far; one that follows a write is the only one that is still true."""
+        held = self._mark.held
+        turn = [self._branches.request, *self._branches.this_turn(self._path)]
+        path = [message.id for message in turn if message is not None and message.id]
+        if held is not None:
+            before = set(held["path"])
+            beyond = set(path) - before
+            extends = before <= set(path) and bool(beyond)
+            wrote = not self._branches.may_be_given_up(beyond)
+            if not wrote and not is_better(missing=bool(missing), held_missing=bool(held["missing"]), extends=extends):
+                self._add_usage(answer)
+                return
+            self._add_usage(*messages_from_dict([held["answer"]]))
+        self._mark = replace(self._mark, held={"answer": message_to_dict(answer), "path": path, "missing": missing})
+
+    # --- candidates ---
+
+    def _named(self, call: NamedCall | None, answer: AIMessage) -> list[dict[str, Any]]:
+        """The call that a report names, as a candidate if it reads; a write is noted as its first voice."""
+        if call is None or call.name not in self._host.offering.names:
+            return []
+        if not self._branches.is_read(call.name, call.args):
+            self._mark = replace(self._mark, writes=[call.name])
+        if not self._may_try(call.name, call.args):
+            return []
+        reasoning = message_to_dict(with_only_call(answer, None))
+        return [asdict(Candidate(call.name, call.args, self._mark.hidden, message=reasoning))]
+
+    def _ask_for_others(self, missing: str) -> Flow[Outcome]:
+        """Ask for other calls at the weakest state of the turn, and try the most promising read."""
+        hidden = self._branches.weakest()
+        path = self._branches.path(hidden)
+        tried = "; ".join(map(label_of, self._branches.tried.values()))
+        note = OTHERS_PROMPT.format(
+            missing=cut(missing or "what was asked for", LONGEST_NOTE), tried=cut(tried or "nothing", LONGEST_NOTE)
+        )
+        advice, calls = yield from self._host.advice(path, self._path)
+        reply = yield from self._host.offer([*path, HumanMessage("\n\n".join(filter(None, (note, advice))))])
+        self._add_usage(reply)
+        self._mark = replace(self._mark, asked=self._mark.asked + 1, used=self._mark.used + 1 + calls)
+        offered = [
+            Candidate(call["name"], call["args"], hidden, message=message_to_dict(with_only_call(reply, call)))
+            for call in reply.tool_calls[:MOST_CANDIDATES]
+            if self._may_try(call["name"], call["args"])
+        ]
+        passed = yield from self._host.judge_candidates(path, offered)
+        waiting = self._untried(asdict(each) for each in passed)
+        labels = [*map(label_of, waiting)]
+        yield from self._host.emit({"type": "candidates", "calls": labels, "model_calls": self._mark.used})
+        if waiting and self._has_steps():
+            return (yield from self._explore(waiting))
+        return (yield from self._conclude("exhausted"))
+
+    def _untried(self, queue: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """The candidates that still may be tried, each call once."""
+        tried = set(self._branches.tried)
+        waiting: dict[str, dict[str, Any]] = {}
+        for each in queue:
+            key = key_of(each["name"], each["args"])
+            if key not in tried and self._may_try(each["name"], each["args"]):
+                waiting.setdefault(key, dict(each))
+        return [*waiting.values()]
+
+    def _may_try(self, name: str, args: Any) -> bool:
+        return name in self._host.trials and self._branches.is_free(name, args)
+
+    def _explore(self, waiting: Sequence[dict[str, Any]]) -> Flow[Outcome]:
+        """Return the most promising read as an ordinary call, from the state that it is to start from."""
+        candidate, *rest = waiting
+        hidden = [*dict.fromkeys([*candidate["hidden"], *self._mark.hidden])]
+        path = self._branches.path(hidden)
+        message = self._as_step(candidate)
+        parents = {**self._mark.parents, str(message.id): str(path[-1].id)}
+        self._mark = replace(self._mark, queue=rest, hidden=hidden, parents=parents)
+        yield from self._host.emit(
+            {
+                "type": "explore",
+                "call": label_of(candidate),
+                "r_pre": candidate.get("score"),
+                "model_calls": self._mark.used,
+            }
+        )
+        return Outcome(message=message, mark=self._noted())
+
+    def _as_step(self, candidate: Mapping[str, Any]) -> AIMessage:
+        """A candidate as a message of the agent's, in the reply that offered it: providers that sign expect that."""
+        (message,) = messages_from_dict([candidate["message"]])
+        message = cast("AIMessage", message)
+        call = next(iter(message.tool_calls), None) or ToolCall(
+            name=candidate["name"], args=candidate["args"], id=f"call_{uuid.uuid4().hex[:24]}", type="tool_call"
+        )
+        content: Any = message.content
+        if isinstance(content, list) and not message.tool_calls:
+            content = [*content, *call_blocks(call, message.response_metadata)] or ""
+        return made_anew(message, [call], id=f"lc_{uuid.uuid4()}", content=content)
+
+    # --- pruning after a call ---
+
+    def _is_latest_pruned(self) -> Flow[bool]:
+        """Whether the latest step is a branch of the search that brought nothing back, or that a judge rejects."""
+        results = self._branches.latest
+        head = self._path[-len(results) - 1] if len(self._path) > len(results) else None
+        if not results or head is None or head.id not in self._mark.parents:
+            return False
+        return all(map(is_fruitless, results)) or (yield from self._host.judge_result(self._path))
+
+    def _hide_latest(self) -> None:
+        gone = [str(message.id) for message in self._path[-len(self._branches.latest) - 1 :]]
+        self._mark = replace(self._mark, hidden=[*self._mark.hidden, *gone])
+
+    # --- the end ---
+
+    def _conclude(self, reason: str) -> Flow[Outcome]:
+        """Return the best answer, and remove what is not on its path."""
+        held = self._mark.held
+        assert held is not None  # noqa: S101 - a search begins with an answer
+        answer = cast("AIMessage", messages_from_dict([held["answer"]])[0])
+        removed = self._abandoned(set(held["path"]))
+        remove = [str(each.id) for each in removed]
+        if not self._mark.is_searching:
+            return Outcome(remove=remove, mark=Mark())
+        self._add_usage(*removed)
+        mark = self._noted()
+        about = {
+            "search": mark.search,
+            "stop_reason": reason,
+            "model_calls": mark.used,
+            "tried": [label_of(call) for each in removed for call in calls_of(each)],
+            "missing": held["missing"],
+            "removed": remove,
+        }
+        answer = answer.model_copy(
+            update={
+                "usage_metadata": usage_sum(answer.usage_metadata, cast("UsageMetadata | None", mark.usage or None)),
+                "response_metadata": {**answer.response_metadata, KEY: about},
+            }
+        )
+        yield from self._host.emit({"type": "stop", "reason": reason, "rollouts": len(mark.parents)})
+        return Outcome(answer, remove, Mark(), Ended(self._branches, mark, answer, reason))
+
+    def _abandoned(self, kept: Collection[str]) -> list[BaseMessage]:
+        """The messages of abandoned branches: those hidden, and those of this turn that are not on the kept path.
+
+        What a person decided on stays, with the calls beside it.
+        """
+        begin, messages = self._branches.begin, self._branches.messages
+        turn = () if begin is None else messages[begin:]
+        gone = {*self._mark.hidden, *(message.id for message in turn)} - set(kept)
+        for at, message in enumerate(turn):
+            results = results_of(turn, at) if calls_of(message) else []
+            if any(map(is_decided, results)):
+                gone -= {message.id, *(each.id for each in results)}
+        return [message for message in messages if message.id and message.id in gone]
+
+    def _noted(self) -> Mark:
+        self._add_usage(AIMessage("", usage_metadata=self._host.judge_usage()))
+        step, _ = steps_here() or (0, 0)
+        return replace(self._mark, step=step)
+
+    def _add_usage(self, *replies: BaseMessage) -> None:
+        for reply in replies:
+            usage = usage_sum(
+                cast("UsageMetadata | None", self._mark.usage or None), getattr(reply, "usage_metadata", None)
+            )
+            self._mark = replace(self._mark, usage=dict(usage or {}))
+
+    def _budget(self) -> int:
+        limit, began = self._host.planner.seconds, self._mark.began
+        late = limit is not None and began > 0 and time.time() - began >= limit
+        return 0 if late or not self._can_branch() else self._host.planner.budget
+
+    def _can_branch(self) -> bool:
+        """Whether messages can be hidden and removed: a reducer that gives no ids cannot remove them."""
+        request = self._branches.request
+        return request is None or request.id is not None
+
+    def _has_steps(self) -> bool:
+        """Whether the graph's recursion limit leaves room for another round of tools and model."""
+        if (steps := steps_here()) is None:
+            return True
+        step, left = steps
+        measured = step - self._mark.step if self._mark.step and step > self._mark.step else FIRST_ROUND
+        return left > measured + 1
+
+
+def label_of(call: Mapping[str, Any]) -> str:
+    """A call in one line, for people."""
+    return f"{call['name']}({', '.join(f'{name}={value!r}' for name, value in call['args'].items())})"
+
+
+def overlap_of(text: str, values: Iterable[str]) -> set[str]:
+    """The values of at least three characters that stand in a text as words of their own."""
+    words = set(words_of(text))
+    return {value for value in values if len(value) > 2 and words.issuperset(words_of(value))}  # noqa: PLR2004

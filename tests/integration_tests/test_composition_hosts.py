@@ -1,0 +1,578 @@
+"""The planner inside of larger things: deep agents, supervisors, swarms, graphs, entrypoints, tools, processes."""
+
+import asyncio
+import json
+import operator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any, TypedDict
+
+import pytest
+from composition import (
+    DETOUR,
+    EFFECTS,
+    FIND,
+    ORDER,
+    PRICE,
+    REQUEST,
+    THREAD,
+    Clerk,
+    Depot,
+    Step,
+    asking,
+    invoke,
+    run_agent,
+    told,
+)
+from conversations import check_conversation, check_pairs, outline
+from deepagents import FilesystemPermission, create_deep_agent
+from deepagents.backends.utils import create_file_data
+from langchain.agents import create_agent
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage, convert_to_messages
+from langchain_core.tools import BaseTool, InjectedToolCallId, StructuredTool, tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.func import entrypoint, task
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.graph.message import add_messages
+from langgraph.prebuilt import InjectedState, InjectedStore, ToolNode, ToolRuntime, tools_condition
+from langgraph.pregel.remote import RemoteGraph
+from langgraph.store.base import BaseStore
+from langgraph.store.memory import InMemoryStore
+from langgraph.types import Command, interrupt
+from langgraph_sdk.schema import StreamPart
+from langgraph_supervisor import create_supervisor
+from langgraph_swarm import create_handoff_tool, create_swarm
+from pydantic import BaseModel
+
+from langchain_tooltree import (
+    ConfigurationError,
+    ToolTreeMiddleware,
+    ToolTreeNode,
+    asearch,
+    create_tooltree_agent,
+    search,
+)
+from langchain_tooltree.errors import EmptyQueryError
+from langchain_tooltree.testing import ScriptedChatModel
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:The v3 streaming protocol"),
+    pytest.mark.filterwarnings("ignore:create_react_agent has been moved"),
+]
+
+STRAIGHT: dict[str, Any] = {"steps": [FIND, PRICE, ORDER]}
+BRANCH: dict[str, Any] = {"detour": DETOUR}
+BOTH = pytest.mark.parametrize("model", [STRAIGHT, BRANCH], ids=["straight", "branch"])
+
+FOUND = ["call find", "result find", "call price", "result price", "answer"]
+
+
+def plain(model: Any, tools: Sequence[Any], **options: Any) -> Any:
+    """An agent without a planner."""
+    return create_agent(model, tools, **options)
+
+
+def effects_of(tools: Sequence[Any]) -> dict[str, Any]:
+    return {name: effect for name, effect in EFFECTS.items() if name in {getattr(each, "name", "") for each in tools}}
+
+
+def with_planner(model: Any, tools: Sequence[Any], **options: Any) -> Any:
+    """An agent of `create_tooltree_agent`."""
+    return create_tooltree_agent(model, tools, effects=effects_of(tools), **options)
+
+
+def with_node(model: Any, tools: Sequence[Any], *, schema: Any = MessagesState, **options: Any) -> Any:
+    """A graph of one's own with the node."""
+    graph = StateGraph(schema)
+    graph.add_node("model", ToolTreeNode(model, tools, effects=effects_of(tools)))
+    graph.add_node("tools", ToolNode(tools))
+    graph.add_edge(START, "model")
+    graph.add_conditional_edges("model", tools_condition)
+    graph.add_edge("tools", "model")
+    return graph.compile(**options)
+
+
+KINDS = [with_planner, with_node]
+
+
+@pytest.fixture(params=KINDS, ids=lambda kind: kind.__name__)
+def kind(request: pytest.FixtureRequest) -> Any:
+    """How an agent with a planner is made."""
+    return request.param
+
+
+def as_right(model: dict[str, Any]) -> dict[str, Any]:
+    """The clerk that goes the right way at once."""
+    return {name: value for name, value in model.items() if name != "detour"}
+
+
+# --- deep agents ---
+
+NOTES = {
+    "/AGENTS.md": create_file_data("Bolts lie on high shelves."),
+    "/skills/bolts/SKILL.md": create_file_data("---\nname: bolts\ndescription: How bolts are found.\n---\nLook up."),
+    "/secret/bolt.txt": create_file_data("A secret bolt."),
+}
+
+DEEP: dict[str, tuple[dict[str, Any], str, Any]] = {
+    "memory": ({"memory": ["/AGENTS.md"]}, "Bolts lie on high shelves.", {}),
+    "skills": ({"skills": ["/skills/"]}, "How bolts are found.", {}),
+    "interrupt_on": ({"interrupt_on": {"find": True}}, "", {}),
+    "permissions": (
+        {"permissions": [FilesystemPermission(operations=["read"], paths=["/secret/**"], mode="deny")]},
+        "",
+        {"extra": [("read_file", {"file_path": "/secret/bolt.txt"})]},
+    ),
+}
+"""Arguments of `create_deep_agent`, what stands in each prompt because of them, and arguments of the clerk."""
+
+
+def deep(model: Clerk, tools: Any, *, middleware: Any = (), **options: Any) -> Any:
+    return create_deep_agent(model, tools, middleware=middleware, **options)
+
+
+@BOTH
+@pytest.mark.parametrize("case", DEEP)
+def test_a_deep_agent_keeps_its_promises(path: str, case: str, model: dict[str, Any]) -> None:
+    options, text, more = DEEP[case]
+    more = {} if model is BRANCH else more
+
+    def once(planner: str | None, **clerk: Any) -> Any:
+        return run_agent(
+            Clerk(**more, **clerk),
+            Depot(),
+            planner=planner,
+            path=path,
+            make=deep,
+            given={"files": NOTES},
+            **options,
+        )
+
+    right = once(None, **as_right(model))
+    branches = [once(None, **model), right] if model is BRANCH else [right]
+    run = once("last", **model)
+
+    check_pairs(run.raw)
+    assert run.messages == right.messages
+    assert run.calls == [call for each in branches for call in each.calls]
+    assert run.questions == [asked for each in branches for asked in each.questions]
+    assert run.prompts == [*branches[0].prompts, *(p for each in branches[1:] for p in each.prompts[1:])]
+    assert all(text in "\n".join(prompt[0]) for prompt, _ in run.prompts)
+    if more:
+        assert "permission denied" in str(run.tool_calls)
+
+
+SECRET: Step = ("read_file", {"file_path": "/secret/bolt.txt"})
+
+
+@pytest.mark.parametrize("mode", ["deny", "interrupt"])
+def test_a_read_that_the_search_tries_needs_the_permission_of_a_deep_agent(path: str, mode: Any) -> None:
+    run = run_agent(
+        Clerk(steps=[SECRET], detour=DETOUR),
+        Depot(),
+        planner="last",
+        path=path,
+        make=deep,
+        given={"files": NOTES},
+        permissions=[FilesystemPermission(operations=["read"], paths=["/secret/**"], mode=mode)],
+        decisions=lambda _: {"type": "reject", "message": "not now"},
+    )
+
+    check_conversation(run.raw)
+    tried = [output for name, _, output in run.tool_calls if name == "read_file"]
+    assert not any("A secret bolt" in each for each in [*tried, str(run.messages)])
+    assert [asked["name"] for asked in run.questions] == (["read_file"] if mode == "interrupt" else [])
+    assert ("permission denied" in str(tried)) == (mode == "deny")
+
+
+@BOTH
+def test_a_subagent_that_plans_works_for_a_deep_agent_that_plans(path: str, model: dict[str, Any]) -> None:
+    def once(planner: str | None, **clerk: Any) -> Any:
+        depot = Depot()
+        helper = {
+            "name": "helper",
+            "description": "Finds bolts.",
+            "system_prompt": "You find bolts.",
+            "model": Clerk(**clerk),
+            "tools": depot.tools,
+            "middleware": [ToolTreeMiddleware(effects=EFFECTS)] if planner else [],
+        }
+        chief = Clerk(steps=[("task", {"description": "Find a bolt.", "subagent_type": "helper"})])
+        return run_agent(chief, depot, planner=planner, path=path, make=deep, tools=[], subagents=[helper])
+
+    right, run = once(None, **as_right(model)), once("last", **model)
+
+    assert run.messages == right.messages
+    assert run.calls == [*(["find bolts"] if model is BRANCH else []), *right.calls]
+
+
+# --- supervisor and swarm ---
+
+
+@BOTH
+@pytest.mark.parametrize("output_mode", ["full_history", "last_message"])
+def test_a_supervisor_sees_of_a_worker_what_it_sees_of_a_plain_one(
+    kind: Any, path: str, output_mode: Any, model: dict[str, Any]
+) -> None:
+    def once(make: Any, **clerk: Any) -> tuple[list[Any], list[str]]:
+        depot = Depot()
+        worker = make(Clerk(**clerk), depot.tools, name="clerk")
+        there = {"name": "transfer_to_clerk", "args": {}, "id": "call_there"}
+        supervisor = ScriptedChatModel(replies=[AIMessage("", tool_calls=[there]), "It is done."])
+        graph = create_supervisor([worker], model=supervisor, output_mode=output_mode)
+        messages = invoke(graph.compile(checkpointer=InMemorySaver()), asking(), THREAD, path=path)["messages"]
+        check_conversation(messages)
+        return [each if kind is not with_node else each[:3] for each in told(messages)], depot.calls
+
+    (right, calls), (run, made) = once(plain, **as_right(model)), once(kind, **model)
+
+    assert run == right
+    assert made == [*(["find bolts"] if model is BRANCH else []), *calls]
+
+
+@BOTH
+def test_a_member_of_a_swarm_hands_over_as_a_plain_one(kind: Any, path: str, model: dict[str, Any]) -> None:
+    def once(make: Any, **clerk: Any) -> tuple[Any, list[str]]:
+        depot = Depot()
+        finder = Clerk(steps=[FIND, ("transfer_to_seller", {})])
+        seller = Clerk(**{**clerk, "steps": [("price", {"item": "bolt"}), *clerk.get("steps", [])[2:]]})
+        members = [
+            make(finder, [*depot.tools, create_handoff_tool(agent_name="seller")], name="finder"),
+            make(seller, [*depot.tools, create_handoff_tool(agent_name="finder")], name="seller"),
+        ]
+        swarm = create_swarm(members, default_active_agent="finder").compile(checkpointer=InMemorySaver())
+        state = invoke(swarm, asking(), THREAD, path=path)
+        check_conversation(state["messages"])
+        return [state["active_agent"], outline(state["messages"])], depot.calls
+
+    (right, calls), (run, made) = once(plain, **as_right(model)), once(kind, **model)
+
+    assert run == right
+    assert run[0] == "seller"
+    assert made == [calls[0], *(["find bolts"] if model is BRANCH else []), *calls[1:]]
+
+
+# --- graphs around an agent ---
+
+
+def below(agent: Any, *, called: bool = False) -> StateGraph[Any, Any, Any, Any]:
+    """A parent with the agent as a node, or with a node that calls it."""
+
+    def desk(state: MessagesState) -> Any:
+        return agent.invoke(state)
+
+    host = StateGraph(MessagesState)
+    host.add_node("desk", desk if called else agent)
+    host.add_edge(START, "desk")
+    return host
+
+
+HOSTS: dict[str, Callable[[Any], Any]] = {
+    "below a parent": below,
+    "two levels below": lambda agent: below(below(agent).compile()),
+    "called in a node": lambda agent: below(agent, called=True),
+}
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_an_agent_searches_below_a_parent_over_several_turns(kind: Any, path: str, host: str) -> None:
+    depot = Depot()
+    graph = HOSTS[host](kind(Clerk(**BRANCH), depot.tools)).compile(checkpointer=InMemorySaver())
+
+    for _ in range(2):
+        messages = invoke(graph, asking(), THREAD, path=path)["messages"]
+
+    assert outline(check_conversation(messages)) == ["human", *FOUND] * 2
+    assert depot.calls == ["find bolts", "find bolt", "price bolt"] * 2
+
+
+def ask(agent: Any) -> BaseTool:
+    """An agent as a tool."""
+
+    def find(item: str) -> str:
+        """Find an item."""
+        return str(agent.invoke(asking(f"Find a {item}."))["messages"][-1].text)
+
+    async def afind(item: str) -> str:
+        return str((await agent.ainvoke(asking(f"Find a {item}.")))["messages"][-1].text)
+
+    return StructuredTool.from_function(find, afind)
+
+
+@pytest.mark.parametrize("checkpointer", [None, InMemorySaver], ids=["without-checkpointer", "with-checkpointer"])
+def test_an_agent_that_is_a_tool_searches_inside_the_search_of_another(kind: Any, path: str, checkpointer: Any) -> None:
+    depot = Depot()
+    inner = kind(Clerk(**BRANCH), depot.tools)
+    chief = kind(Clerk(steps=[FIND], **BRANCH), [ask(inner)], checkpointer=checkpointer and checkpointer())
+
+    messages = invoke(chief, asking(), THREAD, path=path)["messages"]
+
+    assert messages[-1].text == "That is all: That is all: price bolt: 90"
+    check_conversation(messages)
+    assert depot.calls == ["find bolts", "find bolt", "price bolt"] * (len(depot.calls) // 3)
+
+
+# --- entrypoints, and a graph of another process ---
+
+
+def test_an_entrypoint_calls_agents_and_searches_in_tasks_at_once(kind: Any) -> None:
+    agent = kind(Clerk(**BRANCH), Depot().tools)
+    options: Any = {"effects": {"find": "read", "price": "read"}}
+
+    @task
+    def answered(request: str) -> list[AnyMessage]:
+        return agent.invoke(asking(request))["messages"][1:]
+
+    @task
+    async def aanswered(request: str) -> list[AnyMessage]:
+        return (await agent.ainvoke(asking(request)))["messages"][1:]
+
+    @task
+    def planned(request: str) -> list[AnyMessage]:
+        return search(request, Depot().tools, model=Clerk(**BRANCH), **options).messages
+
+    @task
+    async def aplanned(request: str) -> list[AnyMessage]:
+        return (await asearch(request, Depot().tools, model=Clerk(**BRANCH), **options)).messages
+
+    @entrypoint(checkpointer=InMemorySaver())
+    def workflow(request: str) -> list[list[AnyMessage]]:
+        return [future.result() for future in [answered(request), planned(request)]]
+
+    @entrypoint(checkpointer=InMemorySaver())
+    async def aworkflow(request: str) -> list[list[AnyMessage]]:
+        return list(await asyncio.gather(aanswered(request), aplanned(request)))
+
+    for plans in (workflow.invoke(REQUEST, THREAD), asyncio.run(aworkflow.ainvoke(REQUEST, THREAD))):
+        assert [outline(messages) for messages in plans] == [FOUND, FOUND]
+
+
+@dataclass
+class Server:
+    """Serves a graph as its API does: what it streams is JSON. Stands in for the clients of a `RemoteGraph`."""
+
+    graph: Any
+
+    @property
+    def runs(self) -> "Server":
+        return self
+
+    def stream(self, *, input: Any, stream_mode: Any, thread_id: str | None = None, **_: Any) -> Iterator[StreamPart]:  # noqa: A002 - as in the SDK
+        config = {"configurable": {"thread_id": thread_id}}
+        for mode, data in self.graph.stream(json.loads(as_json(input)), config, stream_mode=[*stream_mode]):
+            yield StreamPart(mode, json.loads(as_json(data)))
+
+
+@dataclass
+class AsyncServer(Server):
+    """The async twin."""
+
+    async def stream(self, **given: Any) -> AsyncIterator[StreamPart]:  # type: ignore[override]
+        config = {"configurable": {"thread_id": given["thread_id"]}}
+        modes = [*given["stream_mode"]]
+        async for mode, data in self.graph.astream(json.loads(as_json(given["input"])), config, stream_mode=modes):
+            yield StreamPart(mode, json.loads(as_json(data)))
+
+
+def as_json(data: Any) -> str:
+    """What the server sends; a message as its fields."""
+    return json.dumps(data, default=lambda each: each.model_dump())
+
+
+@BOTH
+def test_a_remote_graph_answers_as_that_of_a_plain_agent(kind: Any, path: str, model: dict[str, Any]) -> None:
+    def once(make: Any, **clerk: Any) -> list[AnyMessage]:
+        agent = make(Clerk(**clerk), Depot().tools, checkpointer=InMemorySaver())
+        remote: Any = RemoteGraph("agent", sync_client=Server(agent), client=AsyncServer(agent))  # type: ignore[arg-type]
+        state = invoke(below(remote).compile(checkpointer=InMemorySaver()), asking(), THREAD, path=path)
+        return check_conversation(convert_to_messages(state["messages"]))
+
+    assert told(once(kind, **model)) == told(once(plain, **as_right(model)))
+
+
+# --- what tools get, and what they may do ---
+
+
+class UserState(MessagesState):
+    user: str
+
+
+def test_a_read_that_the_search_tries_gets_state_store_runtime_and_call_id(kind: Any, path: str) -> None:
+    @tool
+    def find(
+        item: str,
+        state: Annotated[dict[str, Any], InjectedState],
+        store: Annotated[BaseStore, InjectedStore()],
+        call_id: Annotated[str, InjectedToolCallId],
+        runtime: ToolRuntime,
+    ) -> str:
+        """Find an item."""
+        store.put(("seen",), item, {"calls": outline(state["messages"])})
+        same = runtime.tool_call_id == call_id
+        thread = runtime.config["configurable"]["thread_id"]
+        return "[]" if item == "bolts" else f"{same} {thread} {runtime.state['user']}"
+
+    store = InMemoryStore()
+    schema: Any = {"schema": UserState} if kind is with_node else {"state_schema": UserState}
+    agent = kind(Clerk(steps=[FIND], **BRANCH), [find], store=store, checkpointer=InMemorySaver(), **schema)
+
+    messages = invoke(agent, {**asking(), "user": "ann"}, THREAD, path=path)["messages"]
+
+    assert outline(check_conversation(messages)) == ["human", "call find", "result find", "answer"]
+    assert messages[2].text == "True 1 ann"
+    assert {each.key for each in store.search(("seen",))} == {"bolts", "bolt"}
+
+
+def test_a_read_that_the_search_tries_may_ask_a_person(kind: Any, path: str) -> None:
+    asked: list[str] = []
+
+    @tool
+    def find(item: str) -> str:
+        """Find an item."""
+        asked.append(item)
+        return "[]" if item == "bolts" else f"shelf {interrupt('Which shelf?')}"
+
+    model = Clerk(steps=[FIND], **BRANCH)
+    agent = kind(model, [find], checkpointer=InMemorySaver())
+
+    stopped = invoke(agent, asking(), THREAD, path=path)
+    assert [each.value for each in stopped["__interrupt__"]] == ["Which shelf?"]
+    before = len(model.calls)
+    messages = invoke(agent, Command(resume="seven"), THREAD, path=path)["messages"]
+
+    assert outline(check_conversation(messages)) == ["human", "call find", "result find", "answer"]
+    assert messages[2].text == "shelf seven"
+    assert asked == ["bolts", "bolt", "bolt"], "an interrupted tool starts again, as everywhere in LangGraph"
+    assert len(model.calls) == before + 1, "no question is asked twice"
+
+
+async def test_a_run_that_is_cancelled_in_a_search_ends_at_once_and_goes_on_where_it_was(kind: Any) -> None:
+    busy, go_on, calls = asyncio.Event(), asyncio.Event(), []
+
+    async def find(item: str) -> str:
+        """Find an item."""
+        calls.append(item)
+        if item == "bolt":
+            busy.set()
+            await go_on.wait()
+        return "[]" if item == "bolts" else "shelf 7"
+
+    finding = StructuredTool.from_function(coroutine=find)
+    agent = kind(Clerk(steps=[FIND], **BRANCH), [finding], checkpointer=InMemorySaver())
+    others = asyncio.all_tasks()
+    running = asyncio.create_task(agent.ainvoke(asking(), THREAD))
+    await busy.wait()
+
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert asyncio.all_tasks() == others
+    go_on.set()
+    messages = (await agent.ainvoke(None, THREAD))["messages"]
+
+    assert outline(check_conversation(messages)) == ["human", "call find", "result find", "answer"]
+    assert calls == ["bolts", "bolt", "bolt"]
+
+
+# --- requests that are not the planner's ---
+
+
+def test_a_system_prompt_in_blocks_keeps_the_marks_of_its_beginning(path: str) -> None:
+    model = Clerk()
+    prompt = SystemMessage([{"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}])
+
+    invoke(with_planner(model, Depot().tools, system_prompt=prompt), asking(), path=path)
+
+    assert all(messages[0].content[:1] == prompt.content for messages in model.calls)
+
+
+def test_a_tool_that_the_provider_runs_is_offered_at_each_step_and_never_tried(path: str) -> None:
+    provided = {"type": "web_search", "max_uses": 3}
+    model = Clerk(**BRANCH)
+
+    messages = invoke(with_planner(model, [*Depot().tools, provided]), asking(), path=path)["messages"]
+
+    assert outline(check_conversation(messages)) == ["human", *FOUND]
+    assert all(provided in offered for offered in model.shown)
+
+
+# --- the node in graphs of all kinds ---
+
+
+class ModelState(BaseModel):
+    messages: Annotated[list[AnyMessage], add_messages] = []
+
+
+@dataclass
+class DataclassState:
+    messages: Annotated[list[AnyMessage], add_messages] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class SlottedState:
+    messages: Annotated[list[AnyMessage], add_messages] = field(default_factory=list)
+
+
+class AddingState(TypedDict):
+    messages: Annotated[list[AnyMessage], operator.add]
+
+
+@pytest.mark.parametrize("schema", [MessagesState, ModelState, DataclassState, SlottedState])
+def test_the_state_may_be_a_dict_a_model_or_a_dataclass(schema: type, path: str) -> None:
+    agent = with_node(Clerk(**BRANCH), Depot().tools, schema=schema, checkpointer=InMemorySaver())
+
+    messages = invoke(agent, asking(), THREAD, path=path)["messages"]
+
+    assert outline(check_conversation(messages)) == ["human", *FOUND]
+    assert not any("mark" in str(message.response_metadata) for message in messages)
+
+
+def test_a_reducer_that_cannot_remove_messages_leaves_one_path(path: str) -> None:
+    agent = with_node(Clerk(**BRANCH), Depot().tools, schema=AddingState)
+
+    messages = invoke(agent, asking(), path=path)["messages"]
+
+    assert outline(check_conversation(messages)) == ["human", "call find", "result find", "answer"]
+    assert "missing" not in messages[-1].text
+
+
+def test_the_conversation_may_stand_under_another_key(path: str) -> None:
+    class ChatState(TypedDict):
+        chat: Annotated[list[AnyMessage], add_messages]
+
+    tools = Depot().tools
+    graph = StateGraph(ChatState)
+    node = ToolTreeNode(Clerk(**BRANCH), tools, effects={"find": "read", "price": "read"}, messages_key="chat")
+    graph.add_node("model", node)
+    graph.add_node("tools", ToolNode(tools, messages_key="chat"))
+    graph.add_edge(START, "model")
+    graph.add_conditional_edges("model", lambda state: tools_condition(state, messages_key="chat"))
+    graph.add_edge("tools", "model")
+
+    messages = invoke(graph.compile(), {"chat": [HumanMessage(REQUEST)]}, path=path)["chat"]
+
+    assert outline(check_conversation(messages)) == ["human", *FOUND]
+
+
+def node(**model: Any) -> ToolTreeNode:
+    return ToolTreeNode(Clerk(**model), Depot().tools, effects={"find": "read", "price": "read"}, system_prompt="Hm.")
+
+
+@pytest.mark.parametrize("given", [asking(), asking()["messages"], [("user", REQUEST)]])
+def test_the_node_works_outside_any_graph(given: Any, path: str) -> None:
+    messages = invoke(node(), given, path=path)["messages"]
+
+    assert outline(check_conversation(messages, pending="find")) == ["call find"]
+
+
+@pytest.mark.parametrize(
+    ("state", "error", "message"),
+    [
+        ({"chat": [("user", REQUEST)]}, EmptyQueryError, "The state has no 'messages', only chat: see messages_key="),
+        (REQUEST, ConfigurationError, "The state must be a mapping, an object or a list of messages, got str"),
+        (None, ConfigurationError, "got NoneType"),
+    ],
+)
+def test_a_state_that_holds_no_conversation_is_refused(state: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        node().invoke(state)

@@ -1,0 +1,37 @@
+"""What tests use of pages beside the public names, and searches as plain data to draw."""
+
+# ruff: noqa: F401 - names for tests to import
+
+from typing import Any
+
+from langchain_tooltree.pages import saved as saved_module
+from langchain_tooltree.pages.draw import figures, status, to_mermaid, to_rich
+from langchain_tooltree.pages.page import in_notebook
+from langchain_tooltree.pages.tree_page import to_html
+from langchain_tooltree.pages.tree_svg import to_svg
+
+COSTS = ("model_calls", "tokens", "tool_calls", "rollouts", "nodes", "cache_hits", "pruned_before", "pruned_after")
+
+
+def made(tool: str | None = "look", *, parent: int | None = 0, effect: str = "read", **values: Any) -> dict[str, Any]:
+    """A node of a search as `SearchResult.to_dict()` has it, its `id` aside; `seen` is what its call brought back."""
+    call = {"tool": tool, "arguments": values.pop("arguments", {"at": tool}), "effect": effect}
+    kind = {"kind": values.pop("kind")} if "kind" in values else {}
+    observation = {"content": values.pop("seen"), **kind} if "seen" in values else None
+    known = {"r_pre": None, "r_post": None, "goal": None, "scored": [True, True], "N": 0, "Q": 0.0}
+    rest = {"world": "", "proposals": 0, "dropped": [], "pruned": None, "closed": False}
+    return {
+        "parent": parent,
+        "call": None if tool is None else call,
+        "observation": observation,
+        **known,
+        **rest,
+        **values,
+    }
+
+
+def search_of(*nodes: dict[str, Any], query: str = "Go on.", **values: Any) -> dict[str, Any]:
+    """A search as `SearchResult.to_dict()` has it: the request and some nodes, which get the ids 1, 2, ..."""
+    numbered = [{"id": place, **node} for place, node in enumerate((made(None, parent=None), *nodes))]
+    told = {"query": query, "stop_reason": "solved", "best": [], "cost": dict.fromkeys(COSTS, 0), "nodes": numbered}
+    return {**told, "history": [], "alternatives": [], **values}

@@ -1,0 +1,90 @@
+"""Pictures for documents and terminals: what they show of a search."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from tests.internals.pages import figures, made, search_of, status, to_mermaid, to_rich
+
+AT = {"at": 'a "b" <c>'}
+
+
+@pytest.fixture
+def search():
+    return search_of(
+        made("look", arguments=AT, r_pre=0.9, r_post=0.7, N=1, Q=0.7, seen="blue\nsky"),
+        made("send", arguments=AT, effect="write", r_pre=0.8, r_post=0.6, N=1, Q=0.6),
+        made("guess", arguments=AT, r_pre=0.1, pruned="pre_evaluation"),
+        made("fail", arguments=AT, r_pre=0.3, scored=[False, True], seen="x", kind="timeout"),
+        best=[1],
+    )
+
+
+def terminal(drawn):
+    console = Console(file=io.StringIO(), width=200, color_system=None)
+    console.print(drawn)
+    return console.file.getvalue()
+
+
+def test_a_chart_shows_figures_reasons_and_the_best_path(search):
+    lines = to_mermaid(search).splitlines()
+    assert lines[0] == "flowchart TD"
+    assert "Q=0.70 N=1 r_pre=0.90 r_post=0.70" in lines[2]
+    assert "write, not run" in lines[3]
+    assert lines[3].lstrip().startswith("n2[/")
+    assert "pruned before" in lines[4]
+    assert "r_pre" not in lines[5]
+    assert "timeout" in lines[5]
+    assert [line.strip() for line in lines[6:10]] == ["n0 ==> n1", "n0 --> n2", "n0 -.-> n3", "n0 --> n4"]
+    assert "  class n1 best" in lines
+    assert "  class n3 pruned" in lines
+
+
+def test_a_charts_labels_hold_nothing_that_mermaid_reads_as_syntax(search):
+    label = to_mermaid(search).splitlines()[2]
+    inside = label[label.index('["') + 2 : label.rindex('"]')].replace("<br/>", "")
+    assert not set('"<>[]{}()`&') & set(inside)
+
+
+def test_an_empty_search_is_a_chart_too():
+    assert 'n0(["request"])' in to_mermaid(search_of())
+    assert "class n" not in to_mermaid(search_of())
+
+
+def test_a_terminal_shows_calls_figures_and_observations(search):
+    shown = terminal(to_rich(search))
+    assert '✔ look(at="a \\"b\\" <c>")' in shown
+    assert "Q=0.70 N=1 r_pre=0.90 r_post=0.70" in shown
+    assert "blue sky" in shown
+    assert "pruned before" in shown
+
+
+def test_markup_in_calls_and_observations_is_shown_as_it_is():
+    shown = terminal(to_rich(search_of(made("tag", arguments={"x": "[bold]"}, seen="[/red] text"))))
+    assert "[bold]" in shown
+    assert "[/red] text" in shown
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"pruned": "pre_evaluation"}, "pruned before"),
+        ({"pruned": "top_k"}, "pruned before: not in top k"),
+        ({"pruned": "post_evaluation", "seen": "x"}, "pruned after"),
+        ({"effect": "write", "batched": True}, "in the same reply, write, not run"),
+        ({"seen": "x", "answer": "Blue."}, "answered"),
+        ({"answer": "Blue.", "missing": ["the mail", "a <date>"]}, "answered, missing: the mail; a <date>"),
+        ({}, ""),
+    ],
+)
+def test_what_became_of_a_call_is_said_in_words(values, words):
+    [root, node] = search_of(made(**values))["nodes"]
+    assert status(node) == words
+    assert (figures(root), status(root)) == ("", "")
+
+
+def test_what_an_answer_leaves_out_is_said_in_each_picture():
+    search = search_of(made(answer="Blue.", missing=["the mail", "a <date>"]))
+    assert "the mail; a #60;date#62;" in to_mermaid(search)
+    assert "missing: the mail" in terminal(to_rich(search))

@@ -1,0 +1,317 @@
+"""Deep search on both paths: what runs, what waits, and that nothing a model, judge or tool does breaks it."""
+
+import asyncio
+import threading
+import time
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.tools import tool
+
+from langchain_tooltree import ObjectSandbox, SearchConfig
+from langchain_tooltree.errors import ConfigurationError, EmptyQueryError
+from langchain_tooltree.testing import OfflineChatModel, ScriptedChatModel
+from tests.internals.hall import CallEffects, arun_flow, run_flow
+from tests.internals.tooltree import DeepSearch, KernelConfig, sandbox_module
+
+REQUEST = [HumanMessage("Send the letter that is in the drawer.")]
+READS = CallEffects.declared_as({"look": "read"})
+PLACES = {"desk": "a key", "drawer": "the letter"}
+DEEP = SearchConfig(selection="posterior")
+
+
+class LetterPolicy:
+    """Knows that the key is on the desk and the letter in the drawer; the roof is a wrong idea."""
+
+    def propose(self, question):
+        places = [made.arguments.get("place") for made in question.path]
+        if "drawer" in places:
+            return [("send", {"what": "the letter"})]
+        if "desk" in places:
+            return [("look", {"place": "drawer"}), ("look", {"place": "roof"})]
+        return [("look", {"place": "roof"}), ("look", {"place": "desk"})]
+
+    def score_call(self, _, call):
+        return 0.1 if call.arguments.get("place") == "roof" else 0.9
+
+    def score_observation(self, _, call):
+        return (0.1, 0.0) if call.observation == "nothing" else (0.9, 0.1)
+
+    def missing(self, question):
+        return [] if any(made.tool == "send" for made in question.path) else ["send the letter"]
+
+    def answer(self, _):
+        return "Done."
+
+
+@pytest.fixture
+def looked():
+    return []
+
+
+@pytest.fixture
+def tools(looked):
+    @tool
+    def look(place: str) -> str:
+        """Look at a place."""
+        looked.append(place)
+        return PLACES.get(place, "nothing")
+
+    @tool
+    def send(what: str) -> str:
+        """Send something."""
+        pytest.fail(f"a search has sent {what}")
+
+    return [look, send]
+
+
+@pytest.fixture(params=["sync", "async"])
+def run(request):
+    """Runs a search on either path."""
+
+    def perform(search, messages=REQUEST, **options):
+        flow = search.run(messages, **options)
+        return run_flow(flow) if request.param == "sync" else asyncio.run(arun_flow(flow))
+
+    return perform
+
+
+def labels(result):
+    return [step.call.label for step in result.steps]
+
+
+PLAN = ['look(place="desk")', 'look(place="drawer")', 'send(what="the letter")']
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        DEEP,
+        SearchConfig(selection="smoothed", max_rollouts=8),
+        SearchConfig(selection="posterior", coarse_planner=True, proposals="per_tool"),
+        SearchConfig.paper(max_rollouts=8),
+    ],
+    ids=["posterior", "smoothed", "drafts", "paper"],
+)
+def test_a_search_reads_and_leaves_the_write_to_the_agent(run, tools, looked, config):
+    result = run(DeepSearch(OfflineChatModel(policy=LetterPolicy()), tools, effects=READS, config=config))
+    assert labels(result) == PLAN
+    assert {"desk", "drawer"} <= set(looked)
+    assert result.pending.call.tool == "send"
+    *_, seen, waiting = result.messages
+    assert (seen.content, [call["name"] for call in waiting.tool_calls]) == ("the letter", ["send"])
+    assert waiting.response_metadata["tooltree"]["search"] == result.search_id
+    assert result.cost.model_calls == sum(result.cost.calls.values())
+
+
+def test_both_paths_grow_the_same_tree_and_tell_the_same_events(tools):
+    search = DeepSearch(OfflineChatModel(policy=LetterPolicy()), tools, effects=READS, config=DEEP)
+    events, aevents = [], []
+    result = run_flow(search.run(REQUEST, sinks=[events.append]))
+    other = asyncio.run(arun_flow(search.run(REQUEST, sinks=[aevents.append])))
+    assert result.to_dict() == other.to_dict()
+    assert events == aevents
+    assert (events[0]["type"], events[-1]["type"]) == ("start", "stop")
+
+
+def test_eq_1_prunes_a_bad_candidate_before_it_runs_and_a_bad_result_after(run, tools, looked):
+    class Misled(LetterPolicy):
+        def score_call(self, question, call):
+            return 0.6 if call.arguments.get("place") == "cellar" else super().score_call(question, call)
+
+        def propose(self, question):
+            return [("look", {"place": "cellar"}), *super().propose(question)]
+
+    config = KernelConfig(selection="smoothed", first_play="r_pre", max_rollouts=8, value_threshold=1.0)
+    result = run(DeepSearch(OfflineChatModel(policy=Misled()), tools, effects=READS, config=config))
+    pruned = {(node.call.arguments.get("place"), node.pruned) for node in result.tree.nodes if node.pruned}
+    assert pruned == {("roof", "pre_evaluation"), ("cellar", "post_evaluation")}
+    assert "roof" not in looked
+    assert labels(result) == PLAN
+    assert (result.cost.pruned_before > 0, result.cost.pruned_after > 0) == (True, True)
+
+
+class Box:
+    def __init__(self):
+        self.things = []
+
+    def put(self, thing: str) -> str:
+        """Put a thing into the box."""
+        self.things.append(thing)
+        return f"In the box: {', '.join(self.things)}."
+
+    def count(self) -> int:
+        """Count the things in the box."""
+        return len(self.things)
+
+
+class BoxPolicy:
+    def propose(self, question):
+        made = [each.tool for each in question.path]
+        if made.count("put") < 2:
+            return [("put", {"thing": "ab"[made.count("put")]}), ("put", {"thing": "z"})]
+        return [] if "count" in made else [("count", {})]
+
+    def score_call(self, _, call):
+        return 0.1 if call.arguments.get("thing") == "z" else 0.9
+
+    def score_observation(self, _, call):
+        return 0.9, 0.95 if call.tool == "count" else 0.1
+
+    def answer(self, _):
+        return "Two."
+
+
+def test_writes_of_a_sandbox_are_tried_in_forks_and_wait_in_the_world(run):
+    box = Box()
+    sandbox = ObjectSandbox.of_methods(box)
+    effects = CallEffects.declared_as({"count": "read"})
+    search = DeepSearch(
+        OfflineChatModel(policy=BoxPolicy()), sandbox.tools, effects=effects, config=DEEP, sandbox=sandbox
+    )
+    result = run(search, [HumanMessage("Put a and b into the box and count.")])
+    assert labels(result) == ['put(thing="a")', 'put(thing="b")', "count()"]
+    assert [step.observation.content for step in result.steps] == ["In the box: a.", "In the box: a, b.", "2"]
+    assert box.things == []
+    [waiting] = result.messages
+    assert waiting.tool_calls[0]["args"] == {"thing": "a"}
+    assert [call["tool"] for call in waiting.response_metadata["tooltree"]["plan"]] == ["put", "count"]
+
+
+def test_a_world_that_was_forgotten_is_rebuilt_from_its_path(run, monkeypatch):
+    monkeypatch.setattr(sandbox_module, "KEPT_WORLDS", 1)
+    sandbox = ObjectSandbox.of_methods(Box())
+    config = SearchConfig(selection="smoothed", parallel_rollouts=1, max_rollouts=8)
+    search = DeepSearch(
+        OfflineChatModel(policy=BoxPolicy()), sandbox.tools, effects=READS, config=config, sandbox=sandbox
+    )
+    result = run(search, [HumanMessage("Put a and b into the box and count.")])
+    contents = [node.observation.content for node in result.tree.nodes if node.observation]
+    assert "In the box: a, b." in contents
+    assert sandbox.state[0].things == []
+
+
+def test_a_fork_that_is_no_sandbox_ends_the_search_with_a_clear_error(run):
+    class Torn(ObjectSandbox):
+        def fork(self):
+            return None
+
+    sandbox = Torn(Box(), lambda box: [box.put])
+    model = OfflineChatModel(policy=BoxPolicy())
+    with pytest.raises(ConfigurationError, match=r"fork\(\) of Torn must return a sandbox, got NoneType"):
+        run(DeepSearch(model, sandbox.tools, effects=READS, config=DEEP, sandbox=sandbox))
+
+
+@pytest.mark.parametrize("verdict", [RuntimeError("down"), "rubbish", [7.0, -1], None], ids=repr)
+def test_a_judge_that_fails_keeps_no_plan_and_raises_nothing(run, tools, verdict):
+    def judge(_):
+        if isinstance(verdict, Exception):
+            raise verdict
+        return verdict
+
+    model = OfflineChatModel(policy=LetterPolicy())
+    result = run(DeepSearch(model, tools, effects=READS, config=DEEP, judge=judge))
+    assert result.stop_reason == "judge_failed"
+    assert (result.steps, "judge" in result.fallback) == ((), True)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        AIMessage("", tool_calls=[{"name": "fly", "args": {}, "id": "1"}]),
+        AIMessage("", tool_calls=[{"name": "look", "args": {"where": 3}, "id": "1"}]),
+        AIMessage("", invalid_tool_calls=[{"name": "look", "args": "{", "id": "1", "error": "bad"}]),
+        AIMessage("", tool_calls=[{"name": "assess", "args": {"fulfilled": "perhaps"}, "id": "1"}]),
+        ValueError("the server is down"),
+    ],
+    ids=["no such tool", "wrong arguments", "no JSON", "no form", "failure"],
+)
+def test_a_model_that_answers_rubbish_ends_without_a_plan(run, tools, reply, looked):
+    model = ScriptedChatModel(replies=[reply] * 50)
+    result = run(DeepSearch(model, tools, effects=READS, config=SearchConfig(selection="posterior", max_model_calls=9)))
+    assert (result.steps, looked) == ((), [])
+    assert result.cost.model_calls <= 9
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 5])
+@pytest.mark.parametrize("selection", ["posterior", "smoothed"])
+def test_model_calls_are_never_more_than_allowed(run, tools, limit, selection):
+    config = SearchConfig(selection=selection, max_model_calls=limit)
+    result = run(DeepSearch(OfflineChatModel(policy=LetterPolicy()), tools, effects=READS, config=config))
+    assert result.cost.model_calls <= limit - 1, "one is kept back for the answer"
+
+
+def test_what_tools_raise_and_a_tool_that_hangs_are_observations(run):
+    release = threading.Event()
+
+    @tool
+    def look(place: str) -> str:
+        """Look at a place."""
+        if place == "desk":
+            release.wait(20)
+        raise OSError(place)
+
+    config = KernelConfig(tool_timeout=0.2, max_rollouts=2)
+    result = run(DeepSearch(OfflineChatModel(policy=LetterPolicy()), [look], effects=READS, config=config))
+    release.set()
+    kinds = {node.call.arguments["place"]: node.observation.kind for node in result.tree.nodes if node.observation}
+    assert kinds["desk"] == "timeout"
+    assert kinds.get("drawer", "exception") == "exception"
+
+
+def test_time_ends_a_search_although_a_model_hangs(tools):
+    release = threading.Event()
+
+    def hang(_):
+        release.wait(20)
+        return "Late."
+
+    began = time.monotonic()
+    config = SearchConfig(selection="posterior", max_seconds=0.2)
+    result = run_flow(DeepSearch(ScriptedChatModel(replies=[hang]), tools, effects=READS, config=config).run(REQUEST))
+    release.set()
+    assert result.stop_reason == "max_seconds"
+    assert time.monotonic() - began < 15
+
+
+def test_signed_reasoning_goes_back_with_its_call_alone(run, tools):
+    thought = {"type": "thinking", "thinking": "The desk first.", "signature": "s1g"}
+    calls = [
+        {"name": "look", "args": {"place": place, "confidence": score}, "id": f"toolu_{place}"}
+        for place, score in (("desk", 0.9), ("roof", 0.1))
+    ]
+    blocks = [{"type": "tool_use", "name": c["name"], "input": c["args"], "id": c["id"]} for c in calls]
+    model = ScriptedChatModel(
+        replies=[AIMessage([thought, *blocks], tool_calls=calls), *[AIMessage("Nothing more to do.")] * 20]
+    )
+    result = run(DeepSearch(model, tools, effects=READS, config=SearchConfig(selection="posterior", max_rollouts=1)))
+    asked = next(prompt for prompt in model.calls[1:] if any(isinstance(each, ToolMessage) for each in prompt))
+    reply = next(message for message in asked if isinstance(message, AIMessage))
+    assert reply.content == [thought, {**blocks[0], "input": {"place": "desk"}}]
+    assert [call["id"] for call in reply.tool_calls] == ["toolu_desk"]
+    assert asked[-1].tool_call_id == "toolu_desk"
+    assert result.messages[0].content == reply.content
+
+
+def test_a_call_that_has_failed_twice_since_the_request_is_proposed_no_more(run, tools, looked):
+    class Stubborn(LetterPolicy):
+        def propose(self, _):
+            return [("look", {"place": "desk"})]
+
+    failed = []
+    for number in range(2):
+        call = {"name": "look", "args": {"place": "desk"}, "id": f"call_{number}"}
+        failed += [AIMessage("", tool_calls=[call]), ToolMessage("no", tool_call_id=call["id"], status="error")]
+    result = run(
+        DeepSearch(OfflineChatModel(policy=Stubborn()), tools, effects=READS, config=DEEP), [*REQUEST, *failed]
+    )
+    assert looked == []
+    assert any("failed 2 times already" in reason for node in result.tree.nodes for reason in node.dropped)
+
+
+def test_a_conversation_without_a_request_and_settings_of_the_loop_are_refused(run, tools):
+    model = OfflineChatModel(policy=LetterPolicy())
+    with pytest.raises(EmptyQueryError, match="There is no request"):
+        run(DeepSearch(model, tools, effects=READS, config=DEEP), [AIMessage("Hello.")])
+    with pytest.raises(ConfigurationError, match="selection='doubt' searches in the agent's own loop"):
+        DeepSearch(model, tools, effects=READS, config=SearchConfig())
