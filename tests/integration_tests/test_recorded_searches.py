@@ -25,7 +25,8 @@ from travel import EFFECTS, PRICE, Agency, travel_model
 from langchain_tooltree import SearchConfig, search
 DEEP = SearchConfig(selection="smoothed")
 while True:
-    search(PRICE, Agency(latency=0.05).tools, model=travel_model(), effects=EFFECTS, config=DEEP, record_searches={folder!r})
+    given = dict(model=travel_model(), effects=EFFECTS, config=DEEP)
+    search(PRICE, Agency(latency=0.05).tools, record_searches={folder!r}, **given)
 """
 
 
