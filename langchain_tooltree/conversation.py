@@ -33,7 +33,7 @@ from langchain_tooltree.experience.records import (
 )
 from langchain_tooltree.experience.reference import MARK, added_to, without_added, without_reference
 from langchain_tooltree.experience.trajectory import ROLES, USUAL, role_of, to_chat
-from langchain_tooltree.replies import sound
+from langchain_tooltree.replies import calls_in, sound
 from langchain_tooltree.text import shortened
 
 SEEN_CHARS = 20_000
@@ -356,11 +356,6 @@ class Conversation:
 def is_observation(message: Any) -> TypeGuard[ToolMessage]:
     """Whether something is what a tool call brought back."""
     return isinstance(message, ToolMessage)
-
-
-def calls_in(message: BaseMessage) -> list[ToolCall]:
-    """The calls that a message makes."""
-    return message.tool_calls if isinstance(message, AIMessage) else []
 
 
 class _Said(NamedTuple):

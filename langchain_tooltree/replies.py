@@ -205,6 +205,11 @@ def _usage(usage: Any) -> UsageMetadata | None:
     return cast("UsageMetadata", counts) if any(counts.values()) else None
 
 
+def calls_in(message: BaseMessage) -> list[ToolCall]:
+    """The calls that a message makes."""
+    return message.tool_calls if isinstance(message, AIMessage) else []
+
+
 def texts_of(message: BaseMessage) -> list[str]:
     """The text of each block of a message's content, empty for blocks of other kinds."""
     blocks: list[Any] = [message.content] if isinstance(message.content, str) else message.content

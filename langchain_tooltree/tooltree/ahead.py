@@ -20,8 +20,9 @@ from langgraph.prebuilt import ToolNode
 from langchain_tooltree._langgraph import tool_node_input, with_runtime
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.flows import Flow, TwinStep
+from langchain_tooltree.replies import calls_in
 from langchain_tooltree.text import made_up, renamed_in
-from langchain_tooltree.tooltree.branches import Branches, Mark, calls_of, results_of
+from langchain_tooltree.tooltree.branches import Branches, Mark, results_of
 from langchain_tooltree.tooltree.sandbox import Sandbox, names_bound_by
 from langchain_tooltree.tooltree.visit import Outcome, visit
 
@@ -104,8 +105,8 @@ def _plan_of(path: Sequence[BaseMessage]) -> list[dict[str, Any]]:
     """The steps of a path with what they brought back; those whose calls all failed are left out."""
     steps: list[dict[str, Any]] = []
     for at, message in enumerate(path):
-        results = results_of(path, at) if calls_of(message) else []
-        if calls_of(message) and not (results and all(each.status == "error" for each in results)):
+        results = results_of(path, at) if calls_in(message) else []
+        if calls_in(message) and not (results and all(each.status == "error" for each in results)):
             tried = {each.tool_call_id: each.text for each in results}
             steps.append({"message": message_to_dict(message), "tried": tried})
     return steps

@@ -17,8 +17,9 @@ from pydantic import TypeAdapter, ValidationError
 from langchain_tooltree.anomaly.rules import has_failed
 from langchain_tooltree.experience.records import Outcome, Step
 from langchain_tooltree.experience.reference import NOTES as KEY
+from langchain_tooltree.replies import calls_in
 
-__all__ = ["KEY", "Branches", "Candidate", "Mark", "calls_of", "is_decided", "is_fruitless", "key_of", "results_of"]
+__all__ = ["KEY", "Branches", "Candidate", "Mark", "is_decided", "is_fruitless", "key_of", "results_of"]
 
 SUMMARY = "summarization"
 """The `lc_source` of a message that stands in the place of earlier ones."""
@@ -42,11 +43,6 @@ class Candidate:
     message: dict[str, Any] | None = None
     score: float | None = None
 
-    @property
-    def key(self) -> str:
-        """Canonical text of the call."""
-        return key_of(self.name, self.args)
-
 
 @dataclass(frozen=True, slots=True)
 class Mark:
@@ -66,7 +62,7 @@ class Mark:
         writes: Names of the tools whose writes have a first voice: a report named them.
         evident: Whether the turn itself spoke against the latest answer, see `doubt.Stop.is_evident`.
         resumed: Whether a write was made since the latest answer.
-        held: The best answer so far with its path, see `held_answer`.
+        held: The best answer so far, the ids on its path, and what it leaves open.
         queue: Candidates that wait, most promising first.
         plan: What is left of a plan that was tried in a sandbox, see `ahead`.
         step: The super-step of the latest visit.
@@ -171,7 +167,7 @@ class Branches:
     def tried(self) -> dict[str, ToolCall]:
         """All calls of this turn, on any branch, by their canonical texts."""
         turn = self.messages if self.begin is None else self.messages[self.begin + 1 :]
-        return {key_of(call["name"], call["args"]): call for message in turn for call in calls_of(message)}
+        return {key_of(call["name"], call["args"]): call for message in turn for call in calls_in(message)}
 
     @property
     def latest(self) -> list[ToolMessage]:
@@ -182,6 +178,11 @@ class Branches:
                 break
             results.append(message)
         return results[::-1]
+
+    def results(self, path: Sequence[BaseMessage]) -> list[tuple[str, bool]]:
+        """Of each result of the turn on a path, its tool and whether it has failed; a person's refusal is none."""
+        results = (each for each in self.this_turn(path) if isinstance(each, ToolMessage))
+        return [(each.name or "", each.status == "error") for each in results if not is_decided(each)]
 
     def weakest(self) -> list[str]:
         """The ids that are hidden if the search goes on from the weakest state of the turn.
@@ -202,7 +203,7 @@ class Branches:
         for at in range(len(path) - 1, -1, -1):
             if isinstance(path[at], HumanMessage):
                 break
-            calls = calls_of(path[at])
+            calls = calls_in(path[at])
             if any(not self.is_free(call["name"], call["args"]) for call in calls):
                 break
             if calls:
@@ -216,13 +217,8 @@ class Branches:
             self.is_free(call["name"], call["args"])
             for message in self.messages
             if message.id in gone
-            for call in calls_of(message)
+            for call in calls_in(message)
         )
-
-
-def calls_of(message: BaseMessage) -> list[ToolCall]:
-    """The calls that a message makes."""
-    return message.tool_calls if isinstance(message, AIMessage) else []
 
 
 def results_of(messages: Sequence[BaseMessage], at: int) -> list[ToolMessage]:

@@ -12,10 +12,12 @@ from langchain_tooltree.experience.records import ATTEMPT_OF
 from langchain_tooltree.experience.run_identity import run_id
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.flows import Flow, current_runtime, if_it_can
+from langchain_tooltree.replies import calls_in
 from langchain_tooltree.text import digest, one_line
-from langchain_tooltree.tooltree.branches import calls_of, is_fruitless, key_of, results_of
-from langchain_tooltree.tooltree.host import Offering
-from langchain_tooltree.tooltree.visit import Ended
+from langchain_tooltree.tooltree.branches import is_fruitless, key_of, results_of
+from langchain_tooltree.tooltree.host import Offering, PlannerHost
+from langchain_tooltree.tooltree.record import keep_search
+from langchain_tooltree.tooltree.visit import Ended, Outcome
 
 LONGEST_REASON = 300
 """Characters of what a failed call says that are kept as a reason: about 75 tokens."""
@@ -77,13 +79,13 @@ def failed_attempts(ended: Ended, *, run: str) -> list[Trajectory]:
     branches, kept = ended.branches, set((ended.mark.held or {}).get("path", ()))
     attempts: list[Trajectory] = []
     for at, message in enumerate(branches.messages):
-        results = results_of(branches.messages, at) if calls_of(message) else []
+        results = results_of(branches.messages, at) if calls_in(message) else []
         if not results or message.id in kept or message.id not in ended.mark.hidden:
             continue
         if all(map(is_fruitless, results)):
             seen = [each for each in branches.messages[:at] if each.id in kept]
-            why = f"{calls_of(message)[0]['name']} brought nothing back: {one_line(results[0].text, LONGEST_REASON)}"
-            keys = [key_of(call["name"], call["args"]) for call in calls_of(message)]
+            why = f"{calls_in(message)[0]['name']} brought nothing back: {one_line(results[0].text, LONGEST_REASON)}"
+            keys = [key_of(call["name"], call["args"]) for call in calls_in(message)]
             chat = Conversation([*seen, message, *results]).chat
             attempt = Trajectory.from_chat(
                 chat, id=digest([run, *keys]), success=False, reasons=why, metadata={ATTEMPT_OF: run}
@@ -92,10 +94,12 @@ def failed_attempts(ended: Ended, *, run: str) -> list[Trajectory]:
     return attempts[:MOST_ATTEMPTS]
 
 
-def keep_attempts(guide: Guide | None, ended: Ended | None) -> Flow[None]:
-    """Keep what a search has tried in vain."""
-    if guide is None or ended is None:
+def keep_ended(outcome: Outcome, host: PlannerHost) -> Flow[None]:
+    """Keep a search that has ended with a visit: its tree, and with experience what it has tried in vain."""
+    yield from keep_search(outcome, host.planner)
+    guide = (yield from host.guide()) if host.guide is not None and outcome.ended is not None else None
+    if guide is None or outcome.ended is None:
         return
-    runtime = current_runtime()
-    run = (run_id(runtime) if runtime else None) or ended.mark.turn or ended.mark.search
-    yield from if_it_can(partial(guide.failed, failed_attempts(ended, run=run)), None, GUIDE)
+    runtime, mark = current_runtime(), outcome.ended.mark
+    run = (run_id(runtime) if runtime else None) or mark.turn or mark.search
+    yield from if_it_can(partial(guide.failed, failed_attempts(outcome.ended, run=run)), None, GUIDE)

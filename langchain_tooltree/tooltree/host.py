@@ -128,7 +128,6 @@ class Planner:
         judge = None if self.judge is None else resolve_judge(self.judge, seed=0, prompts=self.prompts)
         post = judge if self.post_judge is None else resolve_judge(self.post_judge, seed=0, prompts=self.prompts)
         self.evaluators = (judge, post)
-        self.is_deep, self.budget, self.seconds = self.config.is_deep, self.config.extra_calls, self.config.max_seconds
         self._offerings: dict[tuple[int, ...], Offering] = {}
         self._searches: dict[tuple[int, ...], DeepSearch] = {}
 
@@ -226,7 +225,7 @@ class PlannerHost(ABC):
 
     def visited(self, branches: Branches) -> Flow[Outcome]:
         """Make one visit: search first, carry on with a plan, plan ahead in a sandbox, or take a step in the loop."""
-        if self.planner.is_deep:
+        if self.planner.config.is_deep:
             self.reports = False
             return (yield from self._deep_visit(branches))
         sandbox = self.planner.sandbox

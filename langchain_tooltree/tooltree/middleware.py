@@ -18,10 +18,9 @@ from langchain_tooltree.experience.run_identity import OfferedTools, heard_as
 from langchain_tooltree.flows import Flow, TwinStep, arun_flow, async_twin, driven, run_flow
 from langchain_tooltree.models import extended
 from langchain_tooltree.tooltree.branches import KEY, Mark
-from langchain_tooltree.tooltree.experienced import guide_of, keep_attempts
+from langchain_tooltree.tooltree.experienced import guide_of, keep_ended
 from langchain_tooltree.tooltree.gate import Withheld, gated, withholding
 from langchain_tooltree.tooltree.host import Offering, Planner, PlannerHost, PlannerOptions, quiet
-from langchain_tooltree.tooltree.record import keep_search
 from langchain_tooltree.tooltree.report import Report
 from langchain_tooltree.tooltree.visit import Outcome
 
@@ -109,9 +108,8 @@ class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
             handler=handler,
         )
         outcome = yield from host.visited(branches)
-        yield from keep_search(outcome, self._planner)
-        if guide is not None and outcome.ended is not None:
-            yield from keep_attempts((yield from guide()), outcome.ended)
+        if outcome.is_over:
+            yield from keep_ended(outcome, host)
         return _response(host.response, outcome)
 
     @staticmethod

@@ -20,10 +20,9 @@ from langchain_tooltree.flows import EventSink, Flow, TwinStep, async_twin, driv
 from langchain_tooltree.models import bind_tools, extended, resolve_model, with_more
 from langchain_tooltree.tools import ToolLibrary, check_effects
 from langchain_tooltree.tooltree.branches import KEY, Mark
-from langchain_tooltree.tooltree.experienced import guide_of, keep_attempts, kept_turn
+from langchain_tooltree.tooltree.experienced import guide_of, keep_ended, kept_turn
 from langchain_tooltree.tooltree.gate import Withheld, gated, withholding
 from langchain_tooltree.tooltree.host import Planner, PlannerHost, PlannerOptions, quiet
-from langchain_tooltree.tooltree.record import keep_search
 from langchain_tooltree.tooltree.report import Report
 from langchain_tooltree.tooltree.sandbox import names_bound_by
 from langchain_tooltree.tooltree.visit import Outcome
@@ -125,9 +124,8 @@ class ToolTreeNode(Runnable[Any, dict[str, list[BaseMessage]]]):
             hint=self._hint(values),
         )
         outcome = yield from host.visited(branches)
-        yield from keep_search(outcome, self._planner)
-        if host.guide is not None and outcome.ended is not None:
-            yield from keep_attempts((yield from host.guide()), outcome.ended)
+        if outcome.is_over:
+            yield from keep_ended(outcome, host)
         update = _update(messages, outcome, host.reply)
         if self._experience is not None and not update[-1].tool_calls:
             yield from kept_turn(self._experience, [*branches.path(), update[-1]], self._offering, self._system)

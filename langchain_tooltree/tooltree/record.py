@@ -14,8 +14,9 @@ from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.flows import Flow, FunctionStep
 from langchain_tooltree.models import usage_sum
 from langchain_tooltree.pages.saved import as_saved, record
+from langchain_tooltree.replies import calls_in
 from langchain_tooltree.text import forget_oldest
-from langchain_tooltree.tooltree.branches import KEY, Branches, Mark, calls_of, results_of
+from langchain_tooltree.tooltree.branches import KEY, Branches, Mark, results_of
 from langchain_tooltree.tooltree.host import Planner
 from langchain_tooltree.tooltree.result import PlanStep, SearchCost, SearchResult
 from langchain_tooltree.tooltree.search import Call, Node, Observation, Tree
@@ -85,7 +86,7 @@ def result_of(ended: Ended) -> SearchResult:
     latest = tree.root
     steps: list[PlanStep] = []
     for place, message in enumerate(turn):
-        calls = calls_of(message)
+        calls = calls_in(message)
         results = {each.tool_call_id: each for each in results_of(turn, place)} if calls else {}
         if not calls:
             ends[str(message.id)] = latest
@@ -114,7 +115,7 @@ def result_of(ended: Ended) -> SearchResult:
     on_path = (message for message in turn if message.id in kept and message.id != ended.answer.id)
     usage = reduce(usage_sum, (getattr(each, "usage_metadata", None) for each in on_path), ended.answer.usage_metadata)
     own_steps = sum(isinstance(message, AIMessage) and message.id not in mark.parents for message in turn)
-    is_answered = bool(turn) and isinstance(turn[-1], AIMessage) and not calls_of(turn[-1])
+    is_answered = bool(turn) and isinstance(turn[-1], AIMessage) and not calls_in(turn[-1])
     unseen = mark.stops + mark.asked - is_answered
     cost = SearchCost(
         rollouts=len(mark.parents),
@@ -146,7 +147,7 @@ def result_of_path(messages: Sequence[BaseMessage], is_read: Callable[[str, Any]
     last = messages[-1]
     branches = Branches(messages, Mark(), is_read)
     mark = Mark(
-        search=uuid.uuid4().hex, held={"path": [message.id for message in messages]}, stops=int(not calls_of(last))
+        search=uuid.uuid4().hex, held={"path": [message.id for message in messages]}, stops=int(not calls_in(last))
     )
     answer = cast("AIMessage", last)
     result = result_of(Ended(branches, mark, answer, "answered"))
@@ -163,7 +164,7 @@ def made_now(result: SearchResult, given: Sequence[BaseMessage], end: Sequence[B
         end: The conversation after it.
     """
     known = {message.id for message in given}
-    called = {call["id"] for message in given for call in calls_of(message)}
+    called = {call["id"] for message in given for call in calls_in(message)}
     made = tuple(message for message in end if message.id not in known)
     before = given[Branches(given, Mark(), lambda *_: True).begin or 0 :]
     usage = reduce(usage_sum, (getattr(message, "usage_metadata", None) for message in made), None)
@@ -183,7 +184,7 @@ def with_plan(result: SearchResult, plan: Mapping[str, Any] | None) -> SearchRes
     steps: list[PlanStep] = []
     for planned in (plan or {}).get("steps", ())[1:]:
         (message,) = messages_from_dict([planned["message"]])
-        for at, call in enumerate(calls_of(message)):
+        for at, call in enumerate(calls_in(message)):
             made = Call(tool=call["name"], arguments=call["args"], effect="sandboxed")
             tried = Observation(content=planned["tried"].get(call["id"], ""))
             steps.append(PlanStep(made, str(call["id"]), tried, batched=at > 0))

@@ -3,7 +3,8 @@
 A visit restores the tree from the conversation, asks the agent's own step on the path that the model sees, and returns
 its calls unchanged: the host's tools node runs them. Where an answer is doubtful (`doubt`), the visit asks on, and
 returns the most promising read that was not tried yet as an ordinary message with that call. At the end the best answer
-is returned, and the messages of abandoned branches are removed. How a model is asked is up to the form: see `Host`.
+is returned, and the messages of abandoned branches are removed. How a model is asked is up to the form: see
+`PlannerHost`.
 """
 
 import time
@@ -23,17 +24,15 @@ from langchain_core.messages import (
 from langchain_core.messages.ai import UsageMetadata
 
 from langchain_tooltree._langgraph import steps_here
-from langchain_tooltree.conversation import is_observation
 from langchain_tooltree.flows import Flow
 from langchain_tooltree.models import usage_sum
-from langchain_tooltree.replies import call_blocks, made_anew, with_only_call
+from langchain_tooltree.replies import call_blocks, calls_in, made_anew, with_only_call
 from langchain_tooltree.text import cut, words_of
 from langchain_tooltree.tooltree.branches import (
     KEY,
     Branches,
     Candidate,
     Mark,
-    calls_of,
     is_decided,
     is_fruitless,
     key_of,
@@ -44,7 +43,7 @@ from langchain_tooltree.tooltree.prompts import AGAIN_PROMPT, IDLE_PROMPT, OPEN_
 from langchain_tooltree.tooltree.report import NamedCall, Report
 
 if TYPE_CHECKING:
-    from langchain_tooltree.tooltree.host import PlannerHost as Host
+    from langchain_tooltree.tooltree.host import PlannerHost
 
 MOST_CANDIDATES = 5
 """Calls that are read of a reply that offers others."""
@@ -77,6 +76,11 @@ class Outcome:
     before: Sequence[BaseMessage] = ()
     result: Any = None
 
+    @property
+    def is_over(self) -> bool:
+        """Whether a search has ended with the visit."""
+        return self.ended is not None or self.result is not None
+
 
 @dataclass(frozen=True, slots=True)
 class Ended:
@@ -88,7 +92,7 @@ class Ended:
     reason: str
 
 
-def visit(branches: Branches, host: "Host") -> Flow[Outcome]:
+def visit(branches: Branches, host: "PlannerHost") -> Flow[Outcome]:
     """Make one visit.
 
     Args:
@@ -102,7 +106,7 @@ def visit(branches: Branches, host: "Host") -> Flow[Outcome]:
 
 
 class _Visit:
-    def __init__(self, branches: Branches, host: "Host") -> None:
+    def __init__(self, branches: Branches, host: "PlannerHost") -> None:
         self._branches = branches
         self._host = host
         self._mark = branches.mark
@@ -167,7 +171,7 @@ class _Visit:
             missing=bool(missing) or bool(report and report.wrong is not None),
             has_read=bool(waiting) and self._has_steps(),
             idle=mark.stops == 1 and self._is_idle(),
-            trouble=mark.stops == 1 and is_trouble(self._results()),
+            trouble=mark.stops == 1 and is_trouble(self._branches.results(self._path)),
             used=mark.used,
             budget=self._budget(),
             stops=mark.stops,
@@ -204,7 +208,7 @@ class _Visit:
 
     def _undo(self, wrong: int | None) -> str:
         """Give up the path from a step on that should not have been made; its calls, empty if it has to stay."""
-        steps = [message for message in self._branches.this_turn(self._path) if calls_of(message)]
+        steps = [message for message in self._branches.this_turn(self._path) if calls_in(message)]
         if wrong is None or not 1 <= wrong <= len(steps):
             return ""
         at = next(at for at, message in enumerate(self._path) if message is steps[wrong - 1])
@@ -215,18 +219,13 @@ class _Visit:
         self._mark = replace(self._mark, hidden=[*self._mark.hidden, *gone], writes=[*self._host.offering.names])
         self._path = self._branches.path(self._mark.hidden)
         self._is_undone = True
-        return "; ".join(map(label_of, calls_of(steps[wrong - 1])))
-
-    def _results(self) -> list[tuple[str, bool]]:
-        """Of each result of the turn on the path, its tool and whether it has failed; a person's refusal is none."""
-        results = (each for each in self._branches.this_turn(self._path) if is_observation(each))
-        return [(each.name or "", each.status == "error") for each in results if not is_decided(each)]
+        return "; ".join(map(label_of, calls_in(steps[wrong - 1])))
 
     def _is_idle(self) -> bool:
         """Whether the turn ends without any call although a tool looks as if it could help."""
         turn = self._branches.this_turn(self._path)
         request = self._branches.request
-        return request is not None and not any(map(calls_of, turn)) and self._host.fits(request.text)
+        return request is not None and not any(map(calls_in, turn)) and self._host.fits(request.text)
 
     def _doubt(self, missing: str) -> Flow[None]:
         if not self._mark.is_searching:
@@ -361,7 +360,7 @@ class _Visit:
             "search": mark.search,
             "stop_reason": reason,
             "model_calls": mark.used,
-            "tried": [label_of(call) for each in removed for call in calls_of(each)],
+            "tried": [label_of(call) for each in removed for call in calls_in(each)],
             "missing": held["missing"],
             "removed": remove,
         }
@@ -383,7 +382,7 @@ class _Visit:
         turn = () if begin is None else messages[begin:]
         gone = {*self._mark.hidden, *(message.id for message in turn)} - set(kept)
         for at, message in enumerate(turn):
-            results = results_of(turn, at) if calls_of(message) else []
+            results = results_of(turn, at) if calls_in(message) else []
             if any(map(is_decided, results)):
                 gone -= {message.id, *(each.id for each in results)}
         return [message for message in messages if message.id and message.id in gone]
@@ -401,9 +400,9 @@ class _Visit:
             self._mark = replace(self._mark, usage=dict(usage or {}))
 
     def _budget(self) -> int:
-        limit, began = self._host.planner.seconds, self._mark.began
+        limit, began = self._host.planner.config.max_seconds, self._mark.began
         late = limit is not None and began > 0 and time.time() - began >= limit
-        return 0 if late or not self._can_branch() else self._host.planner.budget
+        return 0 if late or not self._can_branch() else self._host.planner.config.extra_calls
 
     def _can_branch(self) -> bool:
         """Whether messages can be hidden and removed: a reducer that gives no ids cannot remove them."""
