@@ -8,7 +8,6 @@ kept on the way: a search that is interrupted starts again.
 
 import copy
 import logging
-import math
 import time
 import uuid
 from collections import Counter, deque
@@ -45,7 +44,7 @@ from langchain_tooltree.flows import (
     has_handlers,
     to_stream,
 )
-from langchain_tooltree.models import AGENT_NAME, Meter, Patience, inner_marks, resolve_model
+from langchain_tooltree.models import AGENT_NAME, Meter, inner_marks, resolve_model
 from langchain_tooltree.text import shortened
 from langchain_tooltree.tool_runs import ToolStep
 from langchain_tooltree.tools import ToolLibrary, injected_names
@@ -263,10 +262,8 @@ class _Run:
 
     def _perform(self, operation: Operation) -> Flow[OperationOutcome]:
         """Carry out one operation."""
-        config, search = self._planner.config, self._search
-        began = time.monotonic()
-        deadline = began + (config.max_seconds or math.inf) - operation.elapsed
-        meter = Meter(operation.model_calls, Patience(deadline=deadline))
+        search, began = self._search, time.monotonic()
+        meter = Meter(operation.model_calls)
         node = self._tree[operation.node]
         observation = (yield from self._run(node, operation)) if operation.run else None
         facts: dict[str, Any] = {}

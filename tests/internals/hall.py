@@ -55,15 +55,9 @@ from langchain_tooltree.learning.copying import copied
 from langchain_tooltree.models import (
     ATTEMPTS,
     CORRECTION,
-    FIRST_BACK_OFF,
-    LONGEST_BACK_OFF,
-    MAX_WAIT,
-    SHORTEST_WAIT,
     UNTRUSTED,
     Meter,
-    Patience,
     StructuredQuestion,
-    ask_patiently,
     bind_tools,
     call_tools,
     document_prompt,
@@ -71,7 +65,6 @@ from langchain_tooltree.models import (
     http_status,
     inner_config,
     resolve_model,
-    seconds_to_wait,
     was_refused,
 )
 from langchain_tooltree.replies import read_as_form, received, sound
