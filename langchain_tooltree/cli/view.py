@@ -168,7 +168,7 @@ def _name_of(namespace: Sequence[str]) -> str:
 
 def _index_page(name: str, rows: list[dict[str, Any]], more: int, none_yet: str) -> str:
     title = f"In {Path(name).name or name}"
-    return page("index.html", title, plain({"name": name, "entries": rows[:LISTED], "more": more, "none": none_yet}))
+    return page("list", title, plain({"name": name, "entries": rows[:LISTED], "more": more, "none": none_yet}))
 
 
 class _Shelf:

@@ -1,4 +1,4 @@
-"""A run as a page to read: what the page is given of it. The page itself is `pages/trajectory.html`."""
+"""A run as a page to read: what the page is given of it. `pages/` shows it."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -48,7 +48,7 @@ TIMES = ("timestamp", "created_at")
 def to_html(run: Record) -> str:
     """A run as one page without references to elsewhere."""
     longest = longest_text(texts_of(run), ROOM, LEAST_TEXT)
-    return page("trajectory.html", f"Run: {one_line(run.task, MAX_LABEL)}", plain(run_data(run, longest)))
+    return page("run", f"Run: {one_line(run.task, MAX_LABEL)}", plain(run_data(run, longest)))
 
 
 def run_data(run: Record, longest: int) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What was learnt in one namespace as a page to read: what the page is given. The page is `pages/experience.html`."""
+"""What was learnt in one namespace as a page to read: what the page is given. `pages/` shows it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -62,7 +62,7 @@ def page_of(learnt: Learnt) -> Flow[str]:
 
     def with_runs(runs: list[Trajectory]) -> str:
         rows = {"runs": _runs(runs, entries, dates)}
-        return page("experience.html", f"Experience: {one_line('/'.join(place), MAX_LABEL)}", plain(data | rows))
+        return page("experience", f"Experience: {one_line('/'.join(place), MAX_LABEL)}", plain(data | rows))
 
     text: str = yield FunctionStep(with_runs, runs)  # a thousand dialogues take a second
     return text
@@ -78,7 +78,7 @@ def page_of_runs(name: str, runs: Sequence[Trajectory], outcomes: Mapping[str, i
         "runs": _runs([*reversed(runs)], entries, {}),
         "left_out": total - len(runs),
     }
-    return page("experience.html", f"Runs: {one_line(name, MAX_LABEL)}", plain(data))
+    return page("experience", f"Runs: {one_line(name, MAX_LABEL)}", plain(data))
 
 
 def _runs(

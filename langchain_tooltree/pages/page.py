@@ -1,10 +1,10 @@
-"""Fills the template of a page: one file that holds its data, its script and its style, and asks nobody for more."""
+"""Fills the template of all pages: one file that holds its data, its script and its style, and asks nobody for more."""
 
 import base64
 import hashlib
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from html import escape
 from importlib.resources import files
 from typing import Any
@@ -18,8 +18,8 @@ MAX_TITLE = 120
 MAX_IN_NOTEBOOK = 300_000
 """Characters of a page that a notebook shows and saves: about 100 calls. A picture stands for longer ones."""
 
-_INCLUDED = re.compile(r"(?:/\*|<!--) include ([a-z.]+) (?:\*/|-->)\n")
-"""Where the text of another file in this folder stands, which several pages share."""
+_INCLUDED = re.compile(r"/\* include ([a-z.]+) \*/\n")
+"""Where the text of another file in this folder stands."""
 
 _DATA = re.compile(r'<script type="application/json" id="data">(.*?)</script>', re.DOTALL)
 _POLICY = re.compile(r'<meta http-equiv="Content-Security-Policy" content="([^"]*)">')
@@ -27,19 +27,27 @@ _POLICY = re.compile(r'<meta http-equiv="Content-Security-Policy" content="([^"]
 _INLINE = re.compile(r"<(script|style)>(.*?)</\1>", re.DOTALL)
 
 
-def page(template: str, title: str, data: Any) -> str:
-    """A template with its data, as a page that runs its own script alone and may send nothing anywhere.
+def page(kind: str, title: str, data: Mapping[str, Any]) -> str:
+    """Data as a page that runs its own script alone and may send nothing anywhere.
 
-    `template` is the name of a file in this folder. In it, `{title}`, `{policy}` and `{data}` are filled in.
+    Args:
+        kind: What the data is of, which chooses the view in the page's script: `search`, `graph`, `run`, `experience`
+            or `list`.
+        title: The title of the page's window.
+        data: What the page shows.
     """
-    text = _INCLUDED.sub(lambda found: _read(found[1]), _read(template))
-    hashes = {kind: _hash(inside) for kind, inside in _INLINE.findall(text)}
+    text = _INCLUDED.sub(lambda include: _read(include[1]), _read("page.html"))
+    hashes = {tag: _hash(inside) for tag, inside in _INLINE.findall(text)}
     policy = (
         f"default-src 'none'; script-src '{hashes['script']}'; style-src '{hashes['style']}'; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
-    parts = {"{title}": escape(visible(cut(title, MAX_TITLE))), "{policy}": policy, "{data}": as_json(data)}
-    return re.sub("|".join(map(re.escape, parts)), lambda found: parts[found[0]], text)
+    parts = {
+        "{title}": escape(visible(cut(title, MAX_TITLE))),
+        "{policy}": policy,
+        "{data}": as_json({**data, "kind": kind}),
+    }
+    return re.sub("|".join(map(re.escape, parts)), lambda place: parts[place[0]], text)
 
 
 def followed(page: str, version: str) -> str:

@@ -1,4 +1,4 @@
-"""A search as a page to explore: what the page is given of each call. The page itself is `pages/search.html`."""
+"""A search as a page to explore: what the page is given of each call. `page.html` shows it."""
 
 import json
 from collections import Counter
@@ -29,7 +29,7 @@ def to_html(found: Mapping[str, Any]) -> str:
         "history": found["history"],
         "nodes": [_shown(node, longest) for node in nodes],
     }
-    return page("search.html", f"Search: {one_line(found['query'], MAX_LABEL)}", plain(data))
+    return page("search", f"Search: {one_line(found['query'], MAX_LABEL)}", plain(data))
 
 
 def _texts(node: Mapping[str, Any]) -> list[str]:

@@ -1,4 +1,4 @@
-"""A tool graph as a page to explore: what the page is given of each edge. The page itself is `pages/graph.html`."""
+"""A tool graph as a page to explore: what the page is given of each edge. `pages/` shows it."""
 
 from collections import Counter
 
@@ -63,7 +63,7 @@ def to_html(graph: Graph, alpha: float) -> str:
         "left_out": len(every) - len(kept),
         "named": [one_line(run, MAX_NAME) for run in runs],
     }
-    return page("graph.html", f"Tool graph of {len(graph)} runs", plain(data))
+    return page("graph", f"Tool graph of {len(graph)} runs", plain(data))
 
 
 def _edges(graph: Graph, alpha: float) -> list[tuple[int, int, float, float, int, int, int]]:

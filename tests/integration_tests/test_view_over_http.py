@@ -149,32 +149,29 @@ def test_a_folder_lists_graphs_and_experiences_too_and_nothing_is_written_there(
 def test_a_file_of_runs_grows_in_the_browser_and_who_reads_goes_on_reading(
     tmp_path: Path, runs: list[Trajectory]
 ) -> None:
-    file, rows = tmp_path / "runs.jsonl", "document.querySelectorAll('.run').length"
+    file, rows = tmp_path / "runs.jsonl", "document.querySelectorAll('td a').length"
     dump_trajectories(runs, file)
     first, *later = file.read_text().splitlines(keepends=True)
     file.write_text(first)
     with viewing(file) as viewer, Browser(tmp_path / "profile") as browser:
         browser.open(viewer.address)
-        assert browser.run("[$('title').innerText, $('tipped').hidden, $('followed').hidden]") == [
-            "What was done",
-            True,
-            True,
-        ]
+        headings = "[...document.querySelectorAll('h1, h2')].map((each) => each.textContent)"
+        assert browser.run(headings) == ["What was done", "Runs"]
         browser.run("$('find').value = 'do', $('find').dispatchEvent(new Event('input'))")
-        browser.run("document.querySelector('.run').focus()")
+        browser.run("document.querySelector('td a').focus()")
         with file.open("a") as lines:
             lines.write("".join(later))
         until(browser, f"{rows} === 2")  # of three, one is not about what is looked for
-        assert browser.run("document.activeElement.dataset.run") == runs[0].id
+        assert browser.run("document.activeElement.dataset.key") == runs[0].id
         browser.press("Enter")
-        until(browser, "!$('one').hidden")
+        until(browser, "document.activeElement.id === 'title'")
         dump_trajectories([runs[1], runs[2], runs[0].judged(False, "Too slow.")], file)
-        until(browser, "$('run').innerText.includes('Too slow.')")
+        until(browser, "$('body').innerText.includes('Too slow.')")
         browser.run("renew = () => { throw new Error('an odd one'); }")
         dump_trajectories(runs, file)
-        until(browser, "$('one').innerText.includes('What is new cannot be shown (Error: an odd one)')")
+        until(browser, "document.body.innerText.includes('What is new cannot be shown (Error: an odd one)')")
         file.write_text("{]")
-        until(browser, "$('one').innerText.includes('is not JSON')")
+        until(browser, "document.body.innerText.includes('is not JSON')")
 
 
 @pytest.mark.skipif(not (PROGRAM and SHELL), reason="no chromium is installed")
@@ -189,16 +186,16 @@ def test_a_graph_grows_in_the_browser_and_what_was_chosen_and_filtered_stays(
         graph = SITGraph.load(folder)
         graph.add(runs[0])
         graph.save(folder)
-        until(browser, "drawn.length === 1 && $('details').innerText.includes('Where runs begin')")
-        browser.run("$('tool').value = 'look', filter(), show(edges[0]), x0 -= 50, draw()")
-        before = browser.run("[x0 + size * chosen.source.x, y0 + size * chosen.source.y]")
+        until(browser, "view.lines.length === 1 && $('details').innerText.includes('Where runs begin')")
+        browser.run("$('find').value = 'look', find(), nextMatch(), moved = true, x0 -= 50, draw()")
+        before = browser.run("[x0 + size * selected.x, y0 + size * selected.y]")
         for run in (runs[1], calling("Write it.", "write")):
             graph.add(run)
         graph.save(folder)
-        until(browser, "tools.length === 3")
-        assert browser.run("[named(chosen), chosen.count, matching.length, edges.length]") == ["start → look", 2, 1, 2]
-        assert browser.run("[x0 + size * chosen.source.x, y0 + size * chosen.source.y]") == pytest.approx(before)
-        assert "Followed\t2 times" in browser.run("$('details').innerText")
+        until(browser, "data.tools.length === 3")
+        assert browser.run("[selected.name, selected.count, matches.length, view.lines.length]") == ["look", 2, 1, 2]
+        assert browser.run("[x0 + size * selected.x, y0 + size * selected.y]") == pytest.approx(before)
+        assert "called 2 times" in browser.run("$('details').innerText").lower()
         assert browser.complaints() == []
 
 
@@ -380,10 +377,10 @@ def test_a_page_grows_with_its_search_and_lists_it(tmp_path: Path) -> None:
         until(browser, f"{shown}.includes('Granite Pass')")
         address = browser.run("document.querySelector('tbody a').href")
         browser.open(address)
-        assert browser.run("nodes.length") == 2
+        assert browser.run("data.nodes.length") == 2
         saved_module.record(folder, whole, key="1")
-        until(browser, f"nodes.length === {len(whole['nodes'])}")
-        assert browser.run("when") == browser.run("last")
+        until(browser, f"data.nodes.length === {len(whole['nodes'])}")
+        assert browser.run("view.when") == browser.run("view.last")
         assert {asked.partition("?")[0] for asked in browser.requests()} == {address}
         browser.open(viewer.address)
         until(browser, f"{shown}.includes('read_sign → zoom_image')")
@@ -396,10 +393,10 @@ def test_a_list_says_what_it_waits_for_and_has_the_columns_that_it_can_fill(
 ) -> None:
     with viewing(tmp_path) as viewer, Browser(tmp_path.parent / f"{tmp_path.name} profile") as browser:
         browser.open(viewer.address)
-        assert "record_searches" in browser.run("$('sum').textContent")
-        assert browser.run("document.querySelector('table').offsetHeight") == 0
+        assert "record_searches" in browser.run("$('summary').textContent")
+        assert browser.run("document.querySelectorAll('table').length") == 0
         dump_trajectories(runs, tmp_path / "runs.jsonl")
-        until(browser, "document.querySelector('table').offsetHeight > 0")
+        until(browser, "document.querySelectorAll('table').length === 1")
         columns = (
             "[...document.querySelectorAll('th')].filter((head) => head.offsetWidth).map((head) => head.textContent)"
         )
