@@ -164,7 +164,7 @@ class SignReader:
                 ("convert_units", {"value": kilometres, "unit": "km", "to": "nautical_mile"}),
                 ("save_note", {"text": f"Granite Pass: {kilometres:g} km"}),
             ]
-        photo = _detail(question) or PHOTO
+        photo = next((made.observation for made in question.path if made.tool == "zoom_image"), None) or PHOTO
         return [
             ("read_sign", {"image": photo}),
             ("zoom_image", {"image": PHOTO, "part": "top left"}),
@@ -200,14 +200,8 @@ class SignReader:
 
 def _number(pattern: str, question: Question) -> float | None:
     """The number that was observed last."""
-    seen = (re.search(pattern, made.observation or "") for made in reversed(question.path))
-    return next((float(found[1]) for found in seen if found), None)
-
-
-def _detail(question: Question) -> str | None:
-    """The detail of the photo that was zoomed in on first."""
-    seen = (re.search(r"^road\.png#\S+", made.observation or "") for made in question.path)
-    return next((found[0] for found in seen if found), None)
+    matches = (re.search(pattern, made.observation or "") for made in reversed(question.path))
+    return next((float(match[1]) for match in matches if match), None)
 
 
 def solved(model: BaseChatModel | None = None, **settings: Any) -> SearchResult:

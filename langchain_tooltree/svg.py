@@ -5,17 +5,13 @@ They refer to nothing outside themselves, and the same picture has the same byte
 
 import re
 import unicodedata
-from collections.abc import Container, Iterable
-from typing import Literal
+from collections.abc import Iterable
 from xml.etree import ElementTree as ET
 
 from langchain_tooltree.text import GAP, digest
 
-EM = 0.61
-"""Width of a character in its font's size, in the usual fixed-width fonts."""
-
-EM_IN_TEXT = 0.55
-"""The same of other fonts: a wide one such as DejaVu Sans needs 0.53 on average."""
+EM, EM_CODE = 0.55, 0.61
+"""Width of a character in its font's size: of a wide font such as DejaVu Sans, and of the usual fixed-width ones."""
 
 LINE = 1.28
 """Height of a line in its font's size."""
@@ -30,8 +26,6 @@ _JOINERS = {"\N{ZERO WIDTH JOINER}", "\N{ZERO WIDTH NON-JOINER}"}  # emoji and P
 _REFUSED = {"Cc", "Cf", "Cs", "Co"}  # control, format, lone surrogates, private
 _NONE = {"\ufffe", "\uffff"}  # no characters, and XML refuses them; other unassigned ones may be of a newer Unicode
 
-Anchor = Literal["start", "middle", "end"]
-
 COLOURS = {
     "page": ("fill:#ffffff;stroke:#d1d9e0", "fill:#0d1117;stroke:#3d444d"),
     "ink": ("fill:#1f2328", "fill:#f0f6fc"),
@@ -41,8 +35,6 @@ COLOURS = {
     "open": ("fill:#7d4e00", "fill:#e3b341"),
     "box": ("fill:#f6f8fa;stroke:#848d97", "fill:#151b23;stroke:#656c76"),
     "best": ("fill:#dafbe1;stroke:#1a7f37;stroke-width:2.5", "fill:#12261e;stroke:#3fb950;stroke-width:2.5"),
-    "other": ("fill:#fbefff;stroke:#8250df;stroke-width:2", "fill:#1f1733;stroke:#be8fff;stroke-width:2"),
-    "second": ("fill:none;stroke:#8250df", "fill:none;stroke:#be8fff"),
     "out": ("fill:none;stroke:#848d97;stroke-dasharray:4 3", "fill:none;stroke:#656c76;stroke-dasharray:4 3"),
     "line": ("fill:none;stroke:#848d97", "fill:none;stroke:#656c76"),
     "way": ("fill:none;stroke:#1a7f37", "fill:none;stroke:#3fb950"),
@@ -53,14 +45,7 @@ COLOURS = {
 }
 """What each class of elements looks like, in light and in dark. Contrast: 4.5 or more of texts, 3 of lines."""
 
-RARE = {"other", "second"}
-"""Looks that few pictures have: the others do without their rules."""
-
-FONTS = (
-    "text{font-family:ui-sans-serif,system-ui,sans-serif}",
-    ".code{font-family:ui-monospace,monospace}",
-    ".b{font-weight:600}",
-)
+FONTS = {"text": "ui-sans-serif,system-ui,sans-serif", ".code": "ui-monospace,monospace"}
 
 
 def visible(text: str) -> str:
@@ -70,18 +55,11 @@ def visible(text: str) -> str:
 
 def visible_lines(text: str) -> str:
     """The same of a text that may have several lines, such as a terminal shows: line ends and tabs stay."""
-    return text if text.isprintable() else re.sub(r"[^\n\t]+", lambda found: visible(found[0]), text)
+    return text if text.isprintable() else re.sub(r"[^\n\t]+", lambda part: visible(part[0]), text)
 
 
 def _refused(character: str) -> bool:
     return character in _NONE or (unicodedata.category(character) in _REFUSED and character not in _JOINERS)
-
-
-def _cell(character: str) -> int:
-    """How many cells wide a character is: two in East Asia and for emoji, none for accents."""
-    if unicodedata.combining(character) or character in _JOINERS or unicodedata.category(character) == "Mn":
-        return 0
-    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
 def wrapped(text: str, width: float, lines: int = 1, *, size: float = 11, code: bool = False) -> list[str]:
@@ -89,28 +67,21 @@ def wrapped(text: str, width: float, lines: int = 1, *, size: float = 11, code: 
 
     A line ends behind a word if it can. `code` is set in a fixed-width font.
     """
-    room = max(2, int(width / (size * (EM if code else EM_IN_TEXT))))
+    room = max(2, int(width / (size * (EM_CODE if code else EM))))
     left = visible(" ".join(text[:MOST_READ].split()))
-    found: list[str] = []
-    while left and len(found) < lines:
-        line = _beginning(left, room)
-        if line != left and len(found) < lines - 1:
-            at = line.rfind(" ") if left[len(line)] != " " else len(line)
-            line = line[:at] if at > 1 else line  # an arrow alone is no line
+    if any(unicodedata.east_asian_width(each) in "WF" for each in left):  # which are two characters wide
+        room = max(2, room // 2)
+    made: list[str] = []
+    while left and len(made) < lines:
+        line = left[:room]
+        if line != left and len(made) < lines - 1:
+            at = left.rfind(" ", 0, room + 1)
+            line = left[:at] if at > 1 else line  # an arrow alone is no line
         elif line != left or len(text) > MOST_READ:
-            line = _beginning(left, room - 1).rstrip() + GAP
-        found.append(line)
+            line = left[: room - 1].rstrip() + GAP
+        made.append(line)
         left = left[len(line) :].lstrip()
-    return found
-
-
-def _beginning(text: str, room: int) -> str:
-    """As much of a text as there is room for."""
-    for place, character in enumerate(text):
-        room -= _cell(character)
-        if room < 0:
-            return text[:place]
-    return text
+    return made
 
 
 class Picture:
@@ -130,8 +101,7 @@ class Picture:
 
     def box(self, x: float, y: float, width: float, height: float, look: str, *, round_by: float = 6) -> None:
         """A box with rounded corners."""
-        place = {"x": x, "y": y, "width": width, "height": height, "rx": round_by}
-        self._add("rect", look, **place)
+        self._add("rect", look, x=x, y=y, width=width, height=height, rx=round_by)
 
     def circle(self, x: float, y: float, radius: float, look: str) -> None:
         """A filled circle."""
@@ -145,7 +115,7 @@ class Picture:
         """What an SVG path surrounds."""
         self._add("path", look).set("d", around)
 
-    def text(self, x: float, y: float, text: str, look: str, *, size: float = 11, anchor: Anchor = "start") -> None:
+    def text(self, x: float, y: float, text: str, look: str, *, size: float = 11, anchor: str = "start") -> None:
         """A text of one line, by its baseline; it has to be `visible`, as the lines of `wrapped` are."""
         element = self._add("text", look, x=x, y=y, font_size=size)
         if anchor != "start":
@@ -169,27 +139,21 @@ class Picture:
         name = f"tt-{digest([self._title, self._description, body], 10)}"  # several may stand in one page
         wide, high = _number(width), _number(height)
         size = {"width": wide, "height": high, "viewBox": f"0 0 {wide} {high}"}
-        named = {"class": name, "role": "img", "aria-labelledby": f"{name}-t {name}-d"}
-        root = ET.Element("svg", {"xmlns": "http://www.w3.org/2000/svg", **size, **named})
+        names = {"class": name, "role": "img", "aria-labelledby": f"{name}-t {name}-d"}
+        root = ET.Element("svg", {"xmlns": "http://www.w3.org/2000/svg", **size, **names})
         ET.SubElement(root, "title", {"id": f"{name}-t"}).text = self._title
         ET.SubElement(root, "desc", {"id": f"{name}-d"}).text = self._description
-        drawn = {look for each in self._body.iter() for look in each.get("class", "").split()}
-        ET.SubElement(root, "style").text = _style(f".{name}", COLOURS.keys() - (RARE - drawn))
+        light, dark = (
+            "".join(f".{name} .{look}{{{colours[which]}}}" for look, colours in COLOURS.items()) for which in (0, 1)
+        )
+        fonts = "".join(f".{name} {what}{{font-family:{font}}}" for what, font in FONTS.items())
+        style = f"{fonts}.{name} .b{{font-weight:600}}{light}@media(prefers-color-scheme:dark){{{dark}}}"
+        ET.SubElement(root, "style").text = style
         inside = {"x": "0.5", "y": "0.5", "width": _number(width - 1), "height": _number(height - 1), "rx": "8"}
         ET.SubElement(root, "rect", {"class": "page", **inside})
         root.append(self._body)
         ET.indent(root, space="")
         return ET.tostring(root, encoding="unicode") + "\n"
-
-
-def _style(within: str, looks: Container[str]) -> str:
-    """The style of one picture, which says nothing about the page around it."""
-
-    def rules(which: int) -> str:
-        return "".join(f"{within} .{look}{{{colours[which]}}}" for look, colours in COLOURS.items() if look in looks)
-
-    fonts = "".join(f"{within} {rule}" for rule in FONTS)
-    return f"{fonts}{rules(0)}@media(prefers-color-scheme:dark){{{rules(1)}}}"
 
 
 def _number(value: float) -> str:
@@ -200,9 +164,3 @@ def _number(value: float) -> str:
 def path(*parts: str | tuple[float, float]) -> str:
     """An SVG path of its letters and points."""
     return " ".join(part if isinstance(part, str) else f"{_number(part[0])} {_number(part[1])}" for part in parts)
-
-
-def level_curve(start: tuple[float, float], end: tuple[float, float]) -> str:
-    """The path of a line that leaves and arrives level."""
-    middle = (start[0] + end[0]) / 2
-    return path("M", start, "C", (middle, start[1]), (middle, end[1]), end)

@@ -5,8 +5,6 @@ from contextlib import ExitStack
 from dataclasses import asdict
 from typing import Any
 
-from rich.progress import SpinnerColumn, TextColumn
-
 from langchain_tooltree.cli import INCOMPLETE
 from langchain_tooltree.cli.terminal import Terminal, embeddings_named, progress
 from langchain_tooltree.errors import ConfigurationError, ToolTreeError, described
@@ -16,28 +14,23 @@ from langchain_tooltree.learning.copying import copied, opened
 
 def run(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[str, Any], int]:
     """Copy what is missing, and with `--force` what differs."""
-    ends = [
-        (options.source, embeddings_named(options.source_embeddings), True),
-        (options.target, embeddings_named(options.embeddings), False),
-    ]
-    with ExitStack() as stores, progress(TextColumn("{task.description} {task.completed}"), SpinnerColumn()) as shown:
-        bar = shown.add_task("runs copied:")
+    embedders = embeddings_named(options.source_embeddings), embeddings_named(options.embeddings)
+    with ExitStack() as stores, progress("copying"):
         try:
-            source, target = (
-                stores.enter_context(opened(address, embedder, exists=exists)) for address, embedder, exists in ends
-            )
-            told = run_flow(copied(source, target, force=options.force, on_run=lambda: shown.advance(bar)))
+            source = stores.enter_context(opened(options.source, embedders[0], exists=True))
+            target = stores.enter_context(opened(options.target, embedders[1]))
+            report = run_flow(copied(source, target, force=options.force))
         except (ToolTreeError, OSError, ImportError):
             raise
         except Exception as error:  # whatever a database raises
             reason = " ".join(described(error).split())
             msg = f"The copy has stopped ({reason}). What is copied stays; the same command goes on from there."
             raise ConfigurationError(msg) from error
-    terminal.print(
-        f"{told.runs} runs copied, {told.there} were there already; {told.others} tips and other notes copied."
+    terminal.say(
+        f"{report.runs} runs copied, {report.there} were there already; {report.others} tips and other notes copied."
     )
-    if told.differing:
-        terminal.print(f"Left alone: {told.differing} runs and notes that differ in DST. --force replaces them.")
-    if told.unread:
-        terminal.print(f"Left out, since they cannot be read: {told.unread} runs.")
-    return asdict(told), INCOMPLETE if told.unread or told.differing else 0
+    if report.differing:
+        terminal.say(f"Left alone: {report.differing} runs and notes that differ in DST. --force replaces them.")
+    if report.unread:
+        terminal.say(f"Left out, since they cannot be read: {report.unread} runs.")
+    return asdict(report), INCOMPLETE if report.unread or report.differing else 0

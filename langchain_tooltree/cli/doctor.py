@@ -3,7 +3,7 @@
 import argparse
 import importlib
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -16,49 +16,46 @@ from langchain_tooltree.sitgraph.sit_graph import SITGraph
 
 def run(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[str, Any], int]:
     """Compare, and show what was found."""
-    tools = _imported(options.tools)
+    tools = _tools_at(options.tools)
     report = SITGraph.load(options.graph, embeddings=embeddings_named(options.embeddings), verify=True).drift(tools)
-    terminal.print("The files are as they were written.")
-    for line in _findings(report):
-        terminal.print(line, markup=False)
+    terminal.say("\n".join(["The files are as they were written.", *_findings(report)]))
     return {"healthy": report.healthy, **asdict(report)}, 0 if report.healthy else UNHEALTHY
 
 
-def _findings(report: DriftReport) -> Iterator[str]:
-    if report.healthy:
-        taken = "" if report.unknown else ", and take what they took"
-        yield f"All tools that the graph knows are there{taken}."
-    if report.unknown:
-        names = ", ".join(report.unknown)
-        yield f"Not compared: the runs do not tell what {names} took. A recorder tells it, or 'tools' in the records."
-    if report.removed:
-        lost = f"{report.lost:.0%} of all transitions lead there"
-        yield f"Removed, never suggested: {', '.join(report.removed)} ({lost})."
+def _findings(report: DriftReport) -> list[str]:
+    names = {name: ", ".join(tools) for name, tools in asdict(report).items() if isinstance(tools, tuple)}
+    taken = "" if report.unknown else ", and take what they took"
+    lost = f"{report.lost:.0%} of all transitions lead there"
+    findings = [
+        (report.healthy, f"All tools that the graph knows are there{taken}."),
+        (report.unknown, f"Not compared: the runs do not tell what {names['unknown']} took."),
+        (report.removed, f"Removed, never suggested: {names['removed']} ({lost})."),
+        (report.changed, f"Changed, still suggested: {names['changed']} take other arguments than before."),
+        (report.dead_ends, f"Nothing to suggest after: {names['dead_ends']}; only removed tools came next."),
+        (report.added, f"New, not yet known to the graph: {names['added']}."),
+    ]
     for old, new in report.renamed.items():
         remedy = f"SITGraph.renamed({{{old!r}: {new!r}}})"
-        yield f"Probably renamed: {old} is now {new}; both take the same arguments. {remedy} follows it."
-    if report.changed:
-        yield f"Changed, still suggested: {', '.join(report.changed)} take other arguments than before."
-    if report.dead_ends:
-        yield f"Nothing to suggest after: {', '.join(report.dead_ends)}; only removed tools came next."
-    if report.added:
-        yield f"New, not yet known to the graph: {', '.join(report.added)}."
+        findings.append(
+            (True, f"Probably renamed: {old} is now {new}; both take the same arguments. {remedy} follows it.")
+        )
+    return [text for holds, text in findings if holds]
 
 
-def _imported(place: str) -> list[Any]:
+def _tools_at(place: str) -> list[Any]:
     """The list of tools at `MODULE:NAME`, looked for in the current folder as well."""
-    module, colon, name = place.partition(":")
-    if not (module and colon and name):
-        msg = f"--tools must be MODULE:NAME, such as my_agent:tools, got {place!r}."
-        raise ConfigurationError(msg)
+    module, _, name = place.partition(":")
     if "" not in sys.path:
         sys.path.insert(0, "")
     try:
-        found = getattr(importlib.import_module(module), name, None)
+        tools = getattr(importlib.import_module(module), name, None)
     except (Exception, SystemExit) as error:  # whatever a user's module does
-        msg = f"{module} cannot be imported from here ({described(error)}). Run the command where your agent starts."
+        msg = (
+            f"{module!r} cannot be imported from here ({described(error)}). --tools is MODULE:NAME, such as "
+            "my_agent:tools; run the command where your agent starts."
+        )
         raise ConfigurationError(msg) from error
-    if isinstance(found, str | Mapping) or not isinstance(found, Iterable):
-        msg = f"{place} is no list of tools: {found!r:.80}."
+    if isinstance(tools, str | Mapping) or not isinstance(tools, Iterable):
+        msg = f"{place} is no list of tools: {tools!r:.80}. Pass MODULE:NAME, such as my_agent:tools."
         raise ConfigurationError(msg)
-    return list(found)
+    return list(tools)

@@ -10,14 +10,13 @@ from functools import partial
 from pathlib import Path
 from subprocess import list2cmdline
 from tempfile import TemporaryDirectory
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from langgraph.store.base import BaseStore
-from rich.progress import SpinnerColumn, TextColumn
-from rich.table import Table
+from rich.console import RenderableType
 from rich.text import Text
 
-from langchain_tooltree.cli.terminal import Terminal, check_writable, embeddings_named, ids, progress, table
+from langchain_tooltree.cli.terminal import Terminal, check_free, embeddings_named, table
 from langchain_tooltree.errors import ConfigurationError, ToolTreeError, described
 from langchain_tooltree.experience.files import load_trajectories
 from langchain_tooltree.experience.store import TASKS, ExperienceStore, entry_of, listing
@@ -43,34 +42,56 @@ SHOWN = 40
 LONGEST = 60
 """Characters of a task or of the tools of a run in a row: with what stands beside them, it stays on one line of 100."""
 
-DRAWN: Mapping[str, Callable[[Mapping[str, Any]], str]] = {".html": to_html, ".svg": to_svg, ".mmd": to_mermaid}
+SEARCH_DRAWINGS = {".html": to_html, ".svg": to_svg, ".mmd": to_mermaid}
 """How a search is drawn, by the ending of the file."""
+
+COSTS = ("rollouts", "nodes", "pruned_before", "pruned_after", "model_calls", "tokens", "tool_calls", "cache_hits")
+SCORES = "Q mean reward, N visits, r_pre / r_post scores before / after the call, "
 
 OPENS = {"darwin": "open", "win32": "explorer"}.get(sys.platform, "xdg-open")
 """The system's command that shows a page in a browser."""
 
-Pictures = Mapping[str, Callable[[], str]]
-Printed = Callable[[Mapping[str, Any], Terminal], None]
+Drawings = Mapping[str, Callable[[], str]]
 
-OUTCOMES = {True: "success", False: "failure", None: "unknown"}
+
+class Look(NamedTuple):
+    """What something is: as plain data, as what is printed, and how it is drawn, by the ending of the file."""
+
+    report: dict[str, Any]
+    printed: Sequence[RenderableType]
+    drawings: Drawings
 
 
 def run(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[str, Any], int]:
     """Tell what it is, and show it."""
     if options.draw:
         check_drawable(options.draw, force=options.force)
-    told, printed, pictures = looked_at(options)
+    look = look_at(options.what, options.embeddings)
+    terminal.print(*look.printed, sep="\n")
     if options.draw:
-        write_picture(pictures, options.draw)
-    if not options.mermaid:
-        printed(told, terminal)
-        print_drawn(options.draw, terminal)
-    elif ".mmd" in pictures:
-        terminal.print(pictures[".mmd"](), markup=False, highlight=False, emoji=False, soft_wrap=True)
-    else:
-        msg = f"There is no chart of {options.what}: --mermaid is for graphs and searches."
+        draw(look.drawings, options.draw, terminal)
+    return look.report, 0
+
+
+def look_at(what: str, embeddings: str | None) -> Look:
+    """What stands at a path or an address."""
+    path = Path(what)
+    if is_store(what):
+        return _look_at_store(what, embeddings)
+    if is_graph(path):
+        return _look_at_graph(path, embeddings)
+    if path.is_dir():
+        msg = (
+            f"{path} is a folder without a graph or a store. Pass one that SITGraph.save or ChromaStore has filled, or "
+            f"a file in it; `langchain-tooltree view {path}` lists the searches and runs in a folder."
+        )
         raise ConfigurationError(msg)
-    return told, 0
+    if search := read_search(path):
+        with undamaged(path):
+            printed = [Text(f"{search['query']}\n", "bold"), *printed_search(search)]
+        drawings = {ending: undamaged(path)(drawing) for ending, drawing in drawings_of(search).items()}
+        return Look({"kind": "search", **search}, printed, drawings)
+    return _look_at_runs(path)
 
 
 def is_store(what: str | Path) -> bool:
@@ -78,33 +99,35 @@ def is_store(what: str | Path) -> bool:
     return "://" in str(what) or (Path(what) / DATABASE).exists()
 
 
-def opens_alone(what: str | Path) -> bool:
-    """Whether it is one thing, a store or a graph, and no folder of others."""
-    return is_store(what) or (Path(what) / MANIFEST).exists()
+def is_graph(what: str | Path) -> bool:
+    """Whether it is the folder of a graph."""
+    return (Path(what) / MANIFEST).exists()
 
 
-def looked_at(options: argparse.Namespace) -> tuple[dict[str, Any], Printed, Pictures]:
-    """What was given, as plain data; how it is printed, and how it is drawn."""
-    path = Path(options.what)
-    if is_store(options.what):
-        spaces = reading(options.what, namespaces_in)
-        told = {"kind": "experience", "namespaces": spaces}
-        return told, _print_experience, {".html": partial(_only_page, spaces, options)}
-    if (path / MANIFEST).exists():
-        graph = SITGraph.load(path, embeddings=embeddings_named(options.embeddings))
-        page = partial(_page_by, graph.to_html)
-        return _graph(graph), _print_graph, {".html": page, ".mmd": graph.to_mermaid, ".svg": graph.to_svg}
-    if path.is_dir():
-        msg = (
-            f"{path} is a folder without a graph or a store. Pass one that SITGraph.save or ChromaStore has filled, or "
-            f"a file in it; `langchain-tooltree view {path}` lists the searches and runs in a folder."
-        )
+def drawings_of(search: Mapping[str, Any]) -> Drawings:
+    """How a search, as plain data, is drawn to files, by their endings."""
+    return {ending: partial(way, search) for ending, way in SEARCH_DRAWINGS.items()}
+
+
+def check_drawable(path: Path, *, force: bool) -> None:
+    """Refuse, before any work, a file that nothing can be drawn to."""
+    check_free(path, force=force)
+    if path.suffix not in SEARCH_DRAWINGS:
+        msg = f"{path} must end with one of {', '.join(SEARCH_DRAWINGS)}: the ending says how it is drawn."
         raise ConfigurationError(msg)
-    if found := read_search(path):
-        pictures = {ending: undamaged(path)(draw) for ending, draw in pictures_of(found).items()}
-        return {"kind": "search", **found}, undamaged(path)(_print_found), pictures
-    runs, latest, outcomes = _trajectories(path)
-    return runs, _print_trajectories, {".html": partial(page_of_runs, path.name, [*latest.values()], outcomes)}
+
+
+def draw(drawings: Drawings, path: Path, terminal: Terminal) -> None:
+    """Draw to a file, as its ending says, and say where it is."""
+    if path.suffix not in drawings:
+        ways = (
+            f"It can be drawn to {' or '.join(drawings)}." if drawings else "`langchain-tooltree view` shows its parts."
+        )
+        msg = f"This cannot be drawn to {path.name}. {ways}"
+        raise ConfigurationError(msg)
+    path.write_text(drawings[path.suffix]().rstrip("\n") + "\n", encoding="utf-8")
+    command = (list2cmdline if sys.platform == "win32" else shlex.join)([OPENS, str(path)])
+    terminal.say(f"\nA page to explore:\n\n{command}" if path.suffix == ".html" else f"Drawn to {path}")
 
 
 def _page_by(write: Callable[[Path], None]) -> str:
@@ -115,107 +138,34 @@ def _page_by(write: Callable[[Path], None]) -> str:
         return file.read_text(encoding="utf-8")
 
 
-def _only_page(namespaces: Sequence[Mapping[str, Any]], options: argparse.Namespace) -> str:
-    if len(namespaces) == 1:
-        return experience_page(options, namespaces[0]["namespace"])
-    msg = (
-        f"The store holds {len(namespaces)} namespaces, and a page shows one. `langchain-tooltree view` shows all, and "
-        "Experience(...).within(...).to_html(...) writes the page of one."
+def printed_search(search: Mapping[str, Any]) -> list[RenderableType]:
+    """Tree, answer and cost of a search, as plain data."""
+    answer = search["nodes"][[0, *search["best"]][-1]].get("answer") or "The plan waits for approval."
+    scores = SCORES if any(map(figures, search["nodes"])) else ""  # a search in the agent's own loop has none
+    costs = ", ".join(f"{search['cost'][name]:,} {name.replace('_', ' ')}" for name in COSTS)
+    return [
+        to_rich(search),
+        Text(f"{scores}✔ the plan", "dim"),
+        Text(f"\n{answer}\n", "bold green"),
+        Text(f"{costs}. Stopped: {search['stop_reason']}."),
+    ]
+
+
+def _look_at_graph(path: Path, embeddings: str | None) -> Look:
+    graph = SITGraph.load(path, embeddings=embeddings_named(embeddings))
+    found = sorted(graph.to_networkx().edges(data=True), key=lambda edge: (-edge[2]["count"], edge[0], edge[1]))
+    edges = [{"after": source, "comes": target, **figures} for source, target, figures in found]
+    names = ("after", "comes", "weight", "count", "states", "summaries")
+    rows = [{**edge, "after": edge["after"] or "(start)", "weight": f"{edge['weight']:.2f}"} for edge in edges[:SHOWN]]
+    printed = (
+        table(names, ([row[name] for name in names] for row in rows)),
+        f"{counted(len(graph), 'run')}, {counted(len(edges), 'edge')}; {len(rows)} of them are shown.",
     )
-    raise ConfigurationError(msg)
+    drawings: Drawings = {".html": partial(_page_by, graph.to_html), ".svg": graph.to_svg, ".mmd": graph.to_mermaid}
+    return Look({"kind": "graph", "runs": len(graph), "edges": edges}, printed, drawings)
 
 
-def experience_page(options: argparse.Namespace, namespace: Sequence[str]) -> str:
-    """The page of one namespace of the store at an address."""
-    embeddings = embeddings_named(options.embeddings)
-
-    def drawn(store: BaseStore) -> Flow[str]:
-        experience = Experience(ExperienceStore(store, namespace=namespace), embeddings=embeddings)
-        text: str = yield FunctionStep(_page_by, experience.to_html)
-        return text
-
-    return reading(options.what, drawn)
-
-
-def pictures_of(found: Mapping[str, Any]) -> Pictures:
-    """How a search, as plain data, is drawn to files, by their endings."""
-    return {ending: partial(draw, found) for ending, draw in DRAWN.items()}
-
-
-def check_drawable(path: Path, *, force: bool) -> None:
-    """Refuse, before any work, a file that no picture can be written to."""
-    check_writable(path, force=force)
-    if path.suffix not in DRAWN:
-        msg = f"{path} must end with one of {', '.join(DRAWN)}: the ending says how it is drawn."
-        raise ConfigurationError(msg)
-
-
-def write_picture(pictures: Pictures, path: Path) -> None:
-    """Draw to a file, as its ending says."""
-    if path.suffix not in pictures:
-        msg = f"This cannot be drawn to {path.name}. It can be drawn to {' or '.join(pictures)}."
-        raise ConfigurationError(msg)
-    text = pictures[path.suffix]()
-    path.write_text(text if text.endswith("\n") else f"{text}\n", encoding="utf-8")
-
-
-def print_drawn(path: Path | None, terminal: Terminal) -> None:
-    """Say where the picture is, if one was drawn."""
-    if path:
-        command = (list2cmdline if sys.platform == "win32" else shlex.join)([OPENS, str(path)])
-        told = f"\nA page to explore:\n\n{command}" if path.suffix == ".html" else f"Drawn to {path}"
-        terminal.print(told, markup=False, highlight=False, soft_wrap=True)
-
-
-def _graph(graph: SITGraph) -> dict[str, Any]:
-    edges = sorted(graph.to_networkx().edges(data=True), key=lambda edge: (-edge[2]["count"], edge[0], edge[1]))
-    return {
-        "kind": "graph",
-        "runs": len(graph),
-        "edges": [{"after": source, "comes": target, **figures} for source, target, figures in edges],
-    }
-
-
-def _print_graph(told: Mapping[str, Any], terminal: Terminal) -> None:
-    edges = told["edges"]
-    rows = table("after", "comes", "weight", "times", "states", "summaries")
-    for edge in edges[:SHOWN]:
-        figures = (f"{edge['weight']:.2f}", *(str(edge[name]) for name in ("count", "states", "summaries")))
-        rows.add_row(*map(Text, (edge["after"] or "(start)", edge["comes"], *figures)))
-    terminal.print(rows)
-    some = f"; the {SHOWN} followed most are shown" if len(edges) > SHOWN else ""
-    terminal.print(f"{counted(told['runs'], 'run')}, {counted(len(edges), 'edge')}{some}.")
-
-
-def _print_found(found: Mapping[str, Any], terminal: Terminal) -> None:
-    print_search(found, terminal, title=f"{found['query']}\n")
-
-
-def print_search(found: Mapping[str, Any], terminal: Terminal, *, title: str = "") -> None:
-    """Show tree, answer and cost of a search, as plain data. What is damaged raises before anything is printed."""
-    tree, costs = to_rich(found), _cost_table(found)
-    end = found["nodes"][[0, *found["best"]][-1]]
-    answer = end.get("answer") or "The plan waits for approval."
-    if title:
-        terminal.print(title, style="bold", markup=False)
-    terminal.print(tree)
-    scores = "Q mean reward, N visits, r_pre / r_post scores before / after the call, "
-    has_scores = any(map(figures, found["nodes"]))  # a search in the agent's own loop has none
-    terminal.print(f"[dim]{scores if has_scores else ''}✔ the plan[/]")
-    terminal.print(f"\n{answer}\n", style="bold green", markup=False)
-    terminal.print(costs)
-
-
-def _cost_table(found: Mapping[str, Any]) -> Table:
-    cost = found["cost"]
-    pruned = f"{cost['pruned_before']} / {cost['pruned_after']}"
-    counts = [cost[name] for name in ("model_calls", "tokens", "tool_calls", "cache_hits")]
-    row = table("rollouts", "nodes", "pruned before / after", "model calls", "tokens", "tool calls", "cached", "stop")
-    row.add_row(*map(str, (cost["rollouts"], cost["nodes"], pruned, *counts, found["stop_reason"])))
-    return row
-
-
-def reading(address: str, read: Callable[[BaseStore], Flow[T]]) -> T:
+def read_store(address: str, read: Callable[[BaseStore], Flow[T]]) -> T:
     """What is read of the store at an address, and nothing is changed there, nor is anybody kept from opening it.
 
     Raises:
@@ -234,76 +184,77 @@ def reading(address: str, read: Callable[[BaseStore], Flow[T]]) -> T:
 
 
 def namespaces_in(store: BaseStore) -> Flow[list[dict[str, Any]]]:
-    """What is in each namespace of a store, as a flow; `changed` is when a run was kept or judged last."""
-    told = []
+    """What is in each namespace of a store, as a flow; `changed` is when something was written there last."""
+    spaces = []
     for root, labels in (yield from held_in(store)).items():
         items = yield from listing(store, (*root, TASKS))
+        written, others = [item.updated_at for item in items], {}
+        for label in labels:
+            beside = yield from listing(store, (*root, label))
+            others[label] = len(beside)
+            written += [item.updated_at for item in beside]
         runs = [{"id": item.key, **{name: item.value.get(name) for name in ("outcome", "task")}} for item in items]
-        others = {}
-        for each in labels:
-            others[each] = len((yield from listing(store, (*root, each))))
-        changed = max((item.updated_at.isoformat(timespec="seconds") for item in items), default="")
-        counted = {"outcomes": Counter(run["outcome"] for run in runs), "others": others, "changed": changed}
-        told.append({"namespace": [*root], **counted, "runs": runs})
-    return told
+        changed = max(written).isoformat(timespec="milliseconds") if written else ""
+        outcomes = Counter(run["outcome"] for run in runs)
+        spaces.append({"namespace": [*root], "outcomes": outcomes, "others": others, "changed": changed, "runs": runs})
+    return spaces
 
 
-def _print_experience(told: Mapping[str, Any], terminal: Terminal) -> None:
-    namespaces = told["namespaces"]
-    run = ids((each["id"] for space in namespaces for each in space["runs"]), terminal)
-    rows = table("namespace", run, "outcome", "task")
-    for space in namespaces:
-        for each in space["runs"][: SHOWN - rows.row_count]:
-            outcome, task = str(each["outcome"]), one_line(str(each["task"]), LONGEST)
-            rows.add_row(*map(Text, ("/".join(space["namespace"]), each["id"], outcome, task)))
-    terminal.print(rows)
-    summary = table("namespace", "runs", "outcomes", "beside them")
-    for space in namespaces[:SHOWN]:
-        outcomes, others = (counts(space[name]) for name in ("outcomes", "others"))
-        summary.add_row(*map(Text, ("/".join(space["namespace"]), str(len(space["runs"])), outcomes, others)))
-    terminal.print(summary)
-    runs = counted(sum(len(space["runs"]) for space in namespaces), "run")
-    terminal.print(f"{runs} in {counted(len(namespaces), 'namespace')}; {rows.row_count} of the runs are shown.")
-
-
-def _trajectories(path: Path) -> tuple[dict[str, Any], dict[str, Trajectory], Counter[str]]:
-    """What is in a file; those of its runs that a page has room for, in their latest version; and how all ended."""
-    unread = Counter[str]()
-    latest: dict[str, Trajectory] = {}
-    ended: dict[str, str] = {}
-    runs: list[dict[str, Any]] = []
-    if path.suffix in {*DRAWN, ".png"} and path.is_file():
-        msg = f"{path} is a picture or a page, which a browser opens. Here, pass a graph, a search or a file of runs."
-        raise ConfigurationError(msg)
-    with progress(TextColumn("{task.description} {task.completed}"), SpinnerColumn()) as shown:
-        for run in shown.track(load_trajectories(path, unread=unread), description="runs read:"):
-            tools = [step.tool for step in run.steps]
-            runs.append({"id": run.id, "outcome": OUTCOMES[run.success], "task": run.task, "tools": tools})
-            latest.pop(run.id, None)
-            latest[run.id] = run
-            ended[run.id] = entry_of(run, "").outcome
-            if len(latest) > MOST_RUNS:
-                del latest[next(iter(latest))]
-    outcomes = Counter(run["outcome"] for run in runs)
-    return (
-        {"kind": "trajectories", "outcomes": outcomes, "not_used": unread, "runs": runs},
-        latest,
-        Counter(ended.values()),
+def _look_at_store(address: str, embeddings: str | None) -> Look:
+    spaces = read_store(address, namespaces_in)
+    runs = [("/".join(space["namespace"]), run) for space in spaces for run in space["runs"]]
+    rows = [(space, run["id"], run["outcome"], one_line(str(run["task"]), LONGEST)) for space, run in runs[:SHOWN]]
+    names = [("/".join(space["namespace"]), counts(space["outcomes"]), counts(space["others"])) for space in spaces]
+    printed = (
+        table(("namespace", "run", "outcome", "task"), rows),
+        table(("namespace", "outcomes", "beside them"), names[:SHOWN]),
+        f"{counted(len(runs), 'run')} in {counted(len(spaces), 'namespace')}; {len(rows)} of the runs are shown.",
     )
+    drawings = {}
+    if len(spaces) == 1:  # a page shows one namespace, and `view` each of several
+        drawings[".html"] = partial(experience_page, address, embeddings, spaces[0]["namespace"])
+    return Look({"kind": "experience", "namespaces": spaces}, printed, drawings)
 
 
-def _print_trajectories(told: Mapping[str, Any], terminal: Terminal) -> None:
-    rows = table(ids((each["id"] for each in told["runs"]), terminal), "outcome", "task", "tools")
-    for each in told["runs"][:SHOWN]:
-        task, tools = one_line(each["task"], LONGEST), one_line(" → ".join(each["tools"]), LONGEST)
-        rows.add_row(*map(Text, (each["id"], each["outcome"], task, tools)))
-    terminal.print(rows)
-    runs = counted(len(told["runs"]), "run")
-    terminal.print(f"{runs}: {counts(told['outcomes'])}; {rows.row_count} of them are shown.")
-    for kind, count in sorted(told["not_used"].items()):
-        terminal.print(f"Cannot be used: {count} {kind}.")
+def experience_page(address: str, embeddings: str | None, namespace: Sequence[str]) -> str:
+    """The page of one namespace of the store at an address."""
+    embedder = embeddings_named(embeddings)
+
+    def page(store: BaseStore) -> Flow[str]:
+        experience = Experience(ExperienceStore(store, namespace=namespace), embeddings=embedder)
+        text: str = yield FunctionStep(_page_by, experience.to_html)
+        return text
+
+    return read_store(address, page)
+
+
+def _look_at_runs(path: Path) -> Look:
+    """The runs in a file; a page has room for the latest, each in its latest version."""
+    unread, runs = Counter[str](), list[dict[str, Any]]()
+    latest, endings = dict[str, Trajectory](), dict[str, str]()
+    for run in load_trajectories(path, unread=unread):
+        outcome = {True: "success", False: "failure", None: "unknown"}[run.success]
+        runs.append({"id": run.id, "outcome": outcome, "task": run.task, "tools": [step.tool for step in run.steps]})
+        endings[run.id] = entry_of(run, "").outcome
+        latest.pop(run.id, None)
+        latest[run.id] = run
+        if len(latest) > MOST_RUNS:
+            del latest[next(iter(latest))]
+    rows = [
+        (run["id"], run["outcome"], one_line(run["task"], LONGEST), one_line(" → ".join(run["tools"]), LONGEST))
+        for run in runs[:SHOWN]
+    ]
+    outcomes = Counter(run["outcome"] for run in runs)
+    printed: list[RenderableType] = [
+        table(("run", "outcome", "task", "tools"), rows),
+        f"{counted(len(runs), 'run')}: {counts(outcomes)}; {len(rows)} of them are shown.",
+        *(f"Cannot be used: {count} {kind}." for kind, count in sorted(unread.items())),
+    ]
+    report = {"kind": "trajectories", "outcomes": outcomes, "not_used": unread, "runs": runs}
+    page = partial(page_of_runs, path.name, [*latest.values()], Counter(endings.values()))
+    return Look(report, printed, {".html": page})
 
 
 def counts(of: Mapping[str, int]) -> str:
     """How many there are of each kind, in words."""
-    return ", ".join(f"{count} {name}" for name, count in sorted(of.items())) or "none"
+    return ", ".join(f"{count} {name}" for name, count in sorted(of.items()))

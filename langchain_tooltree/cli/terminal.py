@@ -1,17 +1,15 @@
-"""What the commands share: the terminal, progress, names of models, and files that must not be overwritten."""
+"""What the commands share: the terminal, tables, names of models, and files that must not be overwritten."""
 
-import os
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from errno import EACCES, EISDIR
 from pathlib import Path
 
 from langchain_core.embeddings import Embeddings
 from langchain_core.language_models import BaseChatModel
 from rich.console import Console, ConsoleOptions, RenderableType
-from rich.progress import Progress, ProgressColumn
 from rich.segment import Segment
+from rich.status import Status
 from rich.table import Column, Table
 from rich.text import Text
 
@@ -22,7 +20,7 @@ from langchain_tooltree.svg import visible_lines
 
 
 class Terminal(Console):
-    """The standard output, or that for progress: all that is printed there goes through it.
+    """The standard output: all that is printed there goes through it.
 
     What models, tools and files say never gives orders to a terminal, nor hides or turns what is read there: each such
     character is marked, as in pages and pictures.
@@ -40,21 +38,22 @@ class Terminal(Console):
         """Leave it to `main` what a closed pipe means; rich would end the program with another exit code."""
         raise  # noqa: PLE0704 - called where it is handled
 
+    def say(self, text: str) -> None:
+        """Print a text as it is: without markup, and in one line however long it is."""
+        self.print(text, markup=False, highlight=False, emoji=False, soft_wrap=True)
 
-def table(*columns: Column | str) -> Table:
+
+def table(columns: Iterable[str], rows: Iterable[Iterable[object]]) -> Table:
     """A table that folds what is too long and cuts nothing."""
-    return Table(*(each if isinstance(each, Column) else Column(each, overflow="fold") for each in columns))
+    made = Table(*(Column(each, overflow="fold") for each in columns))
+    for row in rows:
+        made.add_row(*(Text(str(cell)) for cell in row))
+    return made
 
 
-def ids(found: Iterable[str], terminal: Console) -> Column:
-    """A column of runs: their ids, each on one line to be copied, if at least half of a small screen is left."""
-    return Column("run", overflow="fold", no_wrap=max(map(len, found), default=0) + 40 <= terminal.width)
-
-
-def progress(*columns: ProgressColumn) -> Progress:
-    """Progress on stderr, where somebody is looking at it."""
-    unseen = not sys.stderr.isatty()  # older releases of rich end even that with an empty line
-    return Progress(*columns, console=Terminal(stderr=True, quiet=unseen), transient=True, disable=unseen)
+def progress(text: str) -> Status:
+    """What is done at the moment, on stderr where somebody is looking at it."""
+    return Status(text, console=Terminal(stderr=True, quiet=not sys.stderr.isatty()))
 
 
 @contextmanager
@@ -67,11 +66,8 @@ def using(name: str | None) -> Iterator[None]:
     except Exception as error:
         if not name:
             raise
-        reason = str(error).strip().split("\n", 1)[0] or type(error).__name__
-        if "model_provider" in reason:  # an option of LangChain's, which no command has
-            reason = "nobody is known who provides it"
-        remedy = "Is its name right, its key set, and the network there?"
-        msg = f"Cannot use the model {name!r}: {reason.rstrip('.')}. {remedy}"
+        reason = str(error).strip().split("\n", 1)[0].rstrip(".") or type(error).__name__
+        msg = f"Cannot use the model {name!r}: {reason}. Is its name right, its key set, and the network there?"
         raise ConfigurationError(msg) from error
 
 
@@ -87,20 +83,11 @@ def embeddings_named(name: str | None) -> Embeddings | None:
         return resolve_embeddings(name) if name else None
 
 
-def check_writable(path: Path, *, force: bool) -> None:
-    """Refuse, before any work, a file that stands there already or cannot be written; `force` replaces one."""
+def check_free(path: Path, *, force: bool) -> None:
+    """Refuse, before any work, a path that is taken, unless it is to be replaced, or whose folder is not there."""
     if not path.parent.is_dir():
         msg = f"There is no folder {path.parent} to write {path.name} to. Make it first: mkdir -p {path.parent}"
         raise ConfigurationError(msg)
-    if path.is_dir():
-        raise IsADirectoryError(EISDIR, os.strerror(EISDIR), str(path))
-    if not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise PermissionError(EACCES, os.strerror(EACCES), str(path))
-    check_free(path, force=force)
-
-
-def check_free(path: Path, *, force: bool) -> None:
-    """Refuse to replace what stands there already, unless somebody says so."""
     if path.exists() and not force:
         msg = f"{path} is there already. Choose another path, or replace it with --force."
         raise ConfigurationError(msg)

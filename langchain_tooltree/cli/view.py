@@ -3,32 +3,19 @@
 import argparse
 import time
 import webbrowser
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from errno import EACCES, EADDRINUSE
-from functools import partial
+from functools import lru_cache, partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from langgraph.store.base import BaseStore
-
-from langchain_tooltree.cli.show import (
-    counts,
-    experience_page,
-    is_store,
-    looked_at,
-    namespaces_in,
-    opens_alone,
-    reading,
-)
+from langchain_tooltree.cli.show import counts, experience_page, is_graph, is_store, look_at, namespaces_in, read_store
 from langchain_tooltree.cli.terminal import Terminal
 from langchain_tooltree.errors import ConfigurationError
-from langchain_tooltree.experience.store import listing
-from langchain_tooltree.experience.writers import WRITERS, count_of
-from langchain_tooltree.flows import Flow, in_thread
-from langchain_tooltree.learning.copying import held_in
+from langchain_tooltree.flows import in_thread
 from langchain_tooltree.pages.page import page
 from langchain_tooltree.pages.saved import search_in
 from langchain_tooltree.pages.server import PageServer, Served
@@ -41,6 +28,9 @@ LISTED = 200
 LONGEST = 200
 """Characters of a request, or of a plan, in a row: two or three lines."""
 
+REREAD = 5.0
+"""Seconds after which a database is read again."""
+
 NO_FILES = (
     "Nothing is here yet. This page waits for searches: an agent writes them here with record_searches=FOLDER, each "
     "when it ends. Files of runs, and folders of graphs and experiences, are listed here, too."
@@ -48,22 +38,23 @@ NO_FILES = (
 NO_RUNS = "Nothing is here yet. This page waits for runs: an agent with an Experience in this store keeps them."
 """What the page of an empty folder, or store, says."""
 
-ENDINGS = (".json", ".jsonl", ".jsonl.gz")
-"""Files that a folder's page lists, searches and runs, beside the folders of graphs and stores."""
+Find = Callable[[str], Served | None]
 
 
 def run(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[str, Any], int]:
     """Serve it until Ctrl-C, for this machine alone."""
-    shelf: _Shelf | _Namespaces | None = None
-    if is_store(options.what):
-        shelf, kind = _Namespaces(options), "experience"
-        shelf.find("")  # what cannot be shown is refused at once
-    elif Path(options.what).is_dir() and not opens_alone(options.what):
-        shelf, kind = _Shelf(options), "folder"
+    what, path = options.what, Path(options.what)
+    find: Find
+    if is_store(what):
+        find, kind = _Store(what, options.embeddings).find, "experience"
+        find("")  # what cannot be shown is refused at once
+    elif path.is_dir() and not is_graph(path):
+        find, kind = _Folder(path, options.embeddings).find, "folder"
     else:
-        kind = _drawn(options)[0]
+        kind = look_at(what, options.embeddings).report["kind"]
+        find = partial(_only, _thing(path, options.embeddings))
     try:
-        server = PageServer(shelf.find if shelf else partial(_alone, options), options.port)
+        server = PageServer(find, options.port)
     except (OSError, OverflowError) as error:
         if isinstance(error, OSError) and error.errno not in {EADDRINUSE, EACCES}:
             raise
@@ -71,9 +62,8 @@ def run(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[str, Any]
         raise ConfigurationError(msg) from error
     in_thread(partial(server.serve_forever, 0.1), "tooltree-view")
     opened = not options.no_browser and webbrowser.open(server.address)
-    terminal.print("Opened in your browser:" if opened else "Open this address in a browser:")
-    terminal.print(server.address, markup=False, highlight=False, soft_wrap=True)
-    terminal.print("It is served to this machine alone, until Ctrl-C.")
+    terminal.say("Opened in your browser:" if opened else "Open this address in a browser:")
+    terminal.say(f"{server.address}\nIt is served to this machine alone, until Ctrl-C.")
     options.afterwards = partial(serve, server)
     return {"kind": kind, "page": server.address, "opened": opened}, 0
 
@@ -88,151 +78,125 @@ def serve(server: PageServer) -> None:
         server.server_close()
 
 
-def _drawn(options: argparse.Namespace) -> tuple[str, str]:
-    """What something is, and its page."""
-    told, _, pictures = looked_at(options)
-    return told["kind"], pictures[".html"]()
+def _thing(path: Path, embeddings: str | None) -> Callable[[], Served]:
+    """A graph, a search or a file of runs, as it is whenever somebody asks."""
+
+    def draw() -> str:
+        return look_at(str(path), embeddings).drawings[".html"]()
+
+    return lambda: Served(_version(path), draw)
 
 
-def _inside(options: argparse.Namespace, what: str | Path) -> argparse.Namespace:
-    return argparse.Namespace(what=str(what), embeddings=options.embeddings)
-
-
-def _served(options: argparse.Namespace) -> Served:
-    return Served(_version(Path(options.what)), lambda: _drawn(options)[1])
-
-
-def _alone(options: argparse.Namespace, name: str) -> Served | None:
-    return None if name else _served(options)
+def _only(served: Callable[[], Served], name: str) -> Served | None:
+    return None if name else served()
 
 
 def _version(*paths: Path) -> str:
     """What changes as soon as one of some files does; of a store's folder, the database."""
-    held = [each for path in paths for each in (path, *(path / f"{DATABASE}{end}" for end in ("", "-wal")))]
-    found = [(path.name, path.stat()) for path in held if path.exists()]
-    return digest([(name, of.st_mtime_ns, of.st_size) for name, of in found], 16)
+    files = [each for path in paths for each in (path, *(path / f"{DATABASE}{end}" for end in ("", "-wal")))]
+    states = [(path.name, path.stat()) for path in files if path.exists()]
+    return digest([(name, state.st_mtime_ns, state.st_size) for name, state in states], 16)
 
 
-class _Namespaces:
+def _index(name: str, rows: Sequence[Mapping[str, Any]], more: int, none_yet: str) -> str:
+    return page("list", f"In {name}", plain({"name": name, "entries": rows, "more": more, "none": none_yet}))
+
+
+class _Store:
     """The namespaces of a store, with a page of what was learnt in each; `prefix` is what their names begin with."""
 
-    def __init__(self, options: argparse.Namespace, prefix: str = "") -> None:
-        self._options, self._prefix = options, prefix
-        self._files, self._version = "", ""
-        self._held: dict[str, Mapping[str, Any]] = {}
+    def __init__(self, address: str, embeddings: str | None, prefix: str = "") -> None:
+        self._address, self._embeddings, self._prefix = address, embeddings, prefix
+        self._state = ""
+        self._spaces: dict[str, Mapping[str, Any]] = {}
 
     def find(self, name: str) -> Served | None:
         """The page of all namespaces, or of one."""
-        files = _version(Path(self._options.what))
-        if "://" in self._options.what or self._files != files:  # a folder is copied to be read
-            reading(self._options.what, self._look)
-            self._files = files
+        is_remote = "://" in self._address  # a folder is read when a file in it has changed
+        state = str(time.monotonic() // REREAD) if is_remote else _version(Path(self._address))
+        if state != self._state:
+            spaces = read_store(self._address, namespaces_in)
+            self._spaces = {self._name(each["namespace"]): each for each in spaces}
+            self._state = state
         if not name:
-            return Served(self._version, partial(self._index, self._held))
-        space = self._held.get(name)
+            return Served(digest(self._spaces, 16), partial(self._list, self._spaces))
+        space = self._spaces.get(name)
         if space is None:
             return None
-        return Served(self._version, partial(experience_page, self._options, space["namespace"]))
+        return Served(digest(space, 16), partial(experience_page, self._address, self._embeddings, space["namespace"]))
 
-    def _look(self, store: BaseStore) -> Flow[None]:
-        version = yield from _written(store)
-        if version != self._version:
-            spaces = yield from namespaces_in(store)
-            self._held = {self._prefix + _name_of(each["namespace"]): each for each in spaces}
-            self._version = version
+    def _name(self, namespace: Sequence[str]) -> str:
+        return self._prefix + "/".join(quote(label, safe="") for label in namespace)
 
-    def _index(self, held: Mapping[str, Mapping[str, Any]]) -> str:
-        rows = []
-        for name, space in held.items():
-            told = f"{counted(len(space['runs']), 'run')}: {counts(space['outcomes'])}"
-            row = {"name": name, "title": " / ".join(space["namespace"]), "plan": told}
-            rows.append(row | {"kind": "an experience", "written": space["changed"]})
-        rows.sort(key=lambda row: row["written"], reverse=True)
-        return _index_page(self._options.what.rpartition("@")[2], rows, len(rows[LISTED:]), NO_RUNS)
-
-
-def _written(store: BaseStore) -> Flow[str]:
-    """What changes as soon as a record does, as each writer counts what it writes, or a tip."""
-    written: list[Any] = []
-    for root, labels in (yield from held_in(store)).items():
-        written += [(item.key, count_of(item)) for item in (yield from listing(store, (*root, WRITERS)))]
-        for label in labels:
-            written += [(item.key, item.updated_at) for item in (yield from listing(store, (*root, label)))]
-    return digest(written, 16)
+    def _list(self, spaces: Mapping[str, Mapping[str, Any]]) -> str:
+        rows = [
+            {
+                "name": name,
+                "title": " / ".join(space["namespace"]),
+                "plan": f"{counted(len(space['runs']), 'run')}: {counts(space['outcomes'])}",
+                "kind": "an experience",
+                "written": space["changed"],
+            }
+            for name, space in sorted(spaces.items(), key=lambda item: item[1]["changed"], reverse=True)
+        ]
+        return _index(self._address.rpartition("@")[2], rows[:LISTED], len(rows[LISTED:]), NO_RUNS)
 
 
-def _name_of(namespace: Sequence[str]) -> str:
-    """A namespace as the name of a page."""
-    return "/".join(quote(label, safe="") for label in namespace)
-
-
-def _index_page(name: str, rows: list[dict[str, Any]], more: int, none_yet: str) -> str:
-    title = f"In {Path(name).name or name}"
-    return page("list", title, plain({"name": name, "entries": rows[:LISTED], "more": more, "none": none_yet}))
-
-
-class _Shelf:
+class _Folder:
     """A folder of recorded searches, and of what else stands there."""
 
-    def __init__(self, options: argparse.Namespace) -> None:
-        self._options, self._path = options, Path(options.what)
-        self._rows: dict[str, tuple[str, dict[str, Any] | None]] = {}
-        self._stores: dict[str, _Namespaces] = {}
+    def __init__(self, path: Path, embeddings: str | None) -> None:
+        self._path, self._embeddings = path, embeddings
+        self._stores: dict[str, _Store] = {}
 
     def find(self, name: str) -> Served | None:
         """The page of the folder itself, or of a thing in it; of a store, those of its namespaces, too."""
         entries = self._entries()
         if not name:
-            return Served(_version(*entries.values()), partial(self._index, entries))
+            return Served(_version(*entries.values()), partial(self._list, entries))
         first, _, rest = name.partition("/")
         path = entries.get(first)
         if path is not None and is_store(path):
-            if first not in self._stores:
-                self._stores[first] = _Namespaces(_inside(self._options, path), f"{first}/")
-            return self._stores[first].find(name if rest else "")
-        return None if path is None or rest else _served(_inside(self._options, path))
+            store = self._stores.setdefault(first, _Store(str(path), self._embeddings, f"{first}/"))
+            return store.find(name if rest else "")
+        return None if path is None or rest else _thing(path, self._embeddings)()
 
     def _entries(self) -> dict[str, Path]:
         """What can be shown, the newest first, by its name; no link, which may lead out of the folder."""
-        seen = (path for path in self._path.iterdir() if not (path.name.startswith(".") or path.is_symlink()))
-        wanted = [each for each in seen if (opens_alone(each) if each.is_dir() else each.name.endswith(ENDINGS))]
-        return {each.name: each for each in sorted(wanted, key=lambda each: (each.stat().st_mtime_ns, each.name))[::-1]}
+        paths = [path for path in self._path.iterdir() if not (path.name.startswith(".") or path.is_symlink())]
+        files = [path for path in paths if path.is_file() and path.name.endswith((".json", ".jsonl", ".jsonl.gz"))]
+        folders = [path for path in paths if path.is_dir() and (is_store(path) or is_graph(path))]
+        newest = sorted(files + folders, key=lambda path: (path.stat().st_mtime_ns, path.name), reverse=True)
+        return {path.name: path for path in newest}
 
-    def _index(self, entries: Mapping[str, Path]) -> str:
+    def _list(self, entries: Mapping[str, Path]) -> str:
         paths = iter(entries.values())
-        rows = [*islice(filter(None, map(self._row, paths)), LISTED)]
-        return _index_page(str(self._path), rows, len([*paths]), NO_FILES)
-
-    def _row(self, path: Path) -> dict[str, Any] | None:
-        """What a row says; of a file that is read already, what was read."""
-        version = _version(path)
-        if self._rows.get(path.name, ("", None))[0] != version:
-            self._rows[path.name] = version, _row_of(path)
-        return self._rows[path.name][1]
+        rows = [*islice(filter(None, (_row(path, _version(path)) for path in paths)), LISTED)]
+        return _index(str(self._path), rows, len([*paths]), NO_FILES)
 
 
-def _row_of(path: Path) -> dict[str, Any] | None:
+@lru_cache(maxsize=2 * LISTED)
+def _row(path: Path, version: str) -> dict[str, Any] | None:  # noqa: ARG001 - a changed file is read again
+    """What a row says of a search; of others the kind, since counting their runs may take long."""
     written = datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat(timespec="seconds")
-    row: dict[str, Any] = {"name": path.name, "written": written}
+    row = {"name": path.name, "written": written}
     if path.suffix == ".json":
-        return _row_of_search(path, row)
-    # Runs are not counted here: a file or a store may hold more than anybody wants to wait for.
-    kind = "runs" if path.is_file() else "an experience" if is_store(path) else "a tool graph"
-    return row | {"kind": kind, **({"plan": f"{path.stat().st_size / 1e6:,.1f} MB"} if path.is_file() else {})}
+        search = search_in(path)
+        return None if search is None else row | _about(search)
+    if path.is_file():
+        return row | {"kind": "runs", "plan": f"{path.stat().st_size / 1e6:,.1f} MB"}
+    return row | {"kind": "an experience" if is_store(path) else "a tool graph"}
 
 
-def _row_of_search(path: Path, row: dict[str, Any]) -> dict[str, Any] | None:
-    found = search_in(path)
-    if found is None:
-        return None
+def _about(search: Mapping[str, Any]) -> dict[str, str]:
     try:
-        recorded, cost, nodes = found.get("recorded", {}), found["cost"], found["nodes"]
-        tools = [nodes[node]["call"]["tool"] for node in found["best"] if nodes[node]["call"]]
-        row |= {name: str(recorded[name]) for name in ("written", "thread") if recorded.get(name)}
-        row["title"] = one_line(found["query"], LONGEST)
-        row["plan"] = one_line(" → ".join(tools), LONGEST)
-        row["cost"] = f"{cost['model_calls']:,} model calls, {cost['tokens']:,} tokens"
-        row["stop_reason"] = found["stop_reason"]
+        recorded, cost, nodes = search.get("recorded", {}), search["cost"], search["nodes"]
+        tools = [nodes[node]["call"]["tool"] for node in search["best"] if nodes[node]["call"]]
+        return {name: str(recorded[name]) for name in ("written", "thread") if recorded.get(name)} | {
+            "title": one_line(search["query"], LONGEST),
+            "plan": one_line(" → ".join(tools), LONGEST),
+            "cost": f"{cost['model_calls']:,} model calls, {cost['tokens']:,} tokens",
+            "stop_reason": search["stop_reason"],
+        }
     except (LookupError, TypeError, ValueError, AttributeError):
-        row["stop_reason"] = "cannot be read"
-    return row
+        return {"stop_reason": "cannot be read"}

@@ -22,7 +22,6 @@ _INCLUDED = re.compile(r"/\* include ([a-z.]+) \*/\n")
 """Where the text of another file in this folder stands."""
 
 _DATA = re.compile(r'<script type="application/json" id="data">(.*?)</script>', re.DOTALL)
-_POLICY = re.compile(r'<meta http-equiv="Content-Security-Policy" content="([^"]*)">')
 
 _INLINE = re.compile(r"<(script|style)>(.*?)</\1>", re.DOTALL)
 
@@ -74,12 +73,6 @@ def data_in(page: str) -> str:
     """The data of a page, as JSON."""
     found = _DATA.search(page)
     return found[1] if found else "null"
-
-
-def policy_of(page: str) -> str:
-    """What a page may do, as its own Content-Security-Policy says; a picture has its style alone."""
-    found = _POLICY.search(page)
-    return found[1] if found else "default-src 'none'; style-src 'unsafe-inline'"
 
 
 def longest_text(texts: Iterable[str], room: int, least: int) -> int:

@@ -28,7 +28,7 @@ KEPT_FILES = 1_000  # searches that a folder keeps, the latest: some hundred meg
 
 _TIME = "%Y%m%dT%H%M%S%fZ"
 _OWN = re.compile(r"\.?\d{8}T\d{12}Z-[0-9a-f]{16}\.json(\.\w+)?")  # also what a process did not finish writing
-_failing: set[Path] = set()  # folders that could not be written to: each is told of once
+_failing: set[Path] = set()  # folders that could not be written to: the log names each once
 
 
 def as_saved(result: "SearchResult") -> dict[str, Any]:
@@ -96,8 +96,8 @@ def read_search(path: Path) -> dict[str, Any] | None:
     """A search that was written as JSON; `None` if it is something else.
 
     Raises:
-        ConfigurationError: If it has another form than this version reads, or lacks what is always there. The rest is
-            seen where it is used: see `undamaged`.
+        ConfigurationError: If it has another form than this version reads. Other damage is seen where it is used: see
+            `undamaged`.
     """
     search = search_in(path)
     if search is None:
@@ -106,15 +106,11 @@ def read_search(path: Path) -> dict[str, Any] | None:
         msg = f"{path} holds a search in form {search['version']!r}; this version reads form {FORM}. Search again."
         raise ConfigurationError(msg)
     with undamaged(path):
-        ids = [search["nodes"][node]["id"] for node in (0, *search["best"])]
-        for value, kind in ((search["query"], str), (search["stop_reason"], str), *((each, int) for each in ids)):
-            if not isinstance(value, kind):
-                msg = f"{value!r:.40} is no {kind.__name__}"
-                raise TypeError(msg)
+        for node in (search["nodes"][place] for place in search["best"]):
+            int(node["id"])
         if any(node["parent"] is not None and node["parent"] >= node["id"] for node in search["nodes"]):
             msg = "a call comes before the one that it follows"
             raise ValueError(msg)
-        dict(search["cost"])
     return search
 
 
@@ -144,12 +140,7 @@ def record(folder: Path, search: Mapping[str, Any], *, key: str, thread: str = "
     """Write a search to its file in a folder: whole or not at all, and for its owner alone to read.
 
     What cannot be written is logged once, and breaks nothing. The call blocks: on an event loop, make it in a thread.
-
-    Args:
-        folder: Where the files are; it is made if it is not there.
-        search: `SearchResult.to_dict()`, or `as_saved`.
-        key: What the search is known by: where a killed process is repeated, its file is written again.
-        thread: The thread that it belongs to, if there is one.
+    Where a killed process is repeated, the `key` of a search, and its `thread`, have its file be written again.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -175,6 +166,5 @@ def _replace(path: Path, text: str) -> None:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(text)
         Path(scratch).replace(path)
-    except BaseException:
+    finally:
         Path(scratch).unlink(missing_ok=True)
-        raise

@@ -5,29 +5,30 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
-from http.client import HTTP_PORT
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from langchain_tooltree.errors import ToolTreeError, described
-from langchain_tooltree.pages.page import data_in, followed, policy_of
+from langchain_tooltree.pages.page import data_in, followed
 
 LOOPBACK = "127.0.0.1"
 
 HEADERS = {
     "Cache-Control": "no-store",
+    "Content-Security-Policy": "frame-ancestors 'none'",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
-"""Nothing is kept by the browser, told to other servers, taken for something else, or shown within other pages."""
+"""Nothing is kept by the browser, told to other servers, taken for something else, or shown within other pages; what a
+page itself may do stands in it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """Something that has a page: an HTML page or an SVG picture, and what changes as soon as that does."""
+    """Something that has a page, and what changes as soon as that does."""
 
     version: str
     page: Callable[[], str]
@@ -45,12 +46,8 @@ class PageServer(ThreadingHTTPServer):
         super().__init__((LOOPBACK, port), _Asked)
         self.find = find
         self.address = f"http://{LOOPBACK}:{self.server_port}/"
-
-    @property
-    def names(self) -> set[str]:
-        """What it may be called: a page elsewhere can have its own name stand for this address, which browsers tell."""
-        ports = (f":{self.server_port}", *[""] * (self.server_port == HTTP_PORT))  # browsers leave that one out
-        return {f"{name}{port}" for name in (LOOPBACK, "localhost") for port in ports}
+        # A page elsewhere can have its own name stand for this address, but browsers tell the name that they asked for.
+        self.names = {f"{name}:{self.server_port}" for name in (LOOPBACK, "localhost")}
 
     def handle_error(self, *asked: Any) -> None:
         """Tell what went wrong, but not that a browser has gone."""
@@ -65,25 +62,19 @@ class _Asked(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Give the page of a name; `?since=` its data as JSON, if there is more than in that version."""
-        if [name.lower() for name in self.headers.get_all("Host", [])] in [[name] for name in self.server.names]:
-            self._say(*self._reply())
+        hosts = [name.lower() for name in self.headers.get_all("Host", [])]
+        if len(hosts) == 1 and hosts[0] in self.server.names:
+            self._answer(*self._page())
         else:
-            self._say(HTTPStatus.FORBIDDEN, f"This server is {self.server.address} and goes by no other name.")
+            self._answer(HTTPStatus.FORBIDDEN, f"This server is {self.server.address} and goes by no other name.")
 
-    def refuse(self) -> None:
-        """Say that nothing can be changed."""
-        self._say(HTTPStatus.METHOD_NOT_ALLOWED, "Pages are to be read.")
-
-    do_HEAD = do_GET  # noqa: N815 - the base class looks for these names
-    do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = refuse  # noqa: N815
-
-    def _reply(self) -> tuple[HTTPStatus, str] | tuple[HTTPStatus, str, str] | tuple[HTTPStatus, str, str, str]:
-        asked = urlsplit(self.path)
+    def _page(self) -> tuple[HTTPStatus, str] | tuple[HTTPStatus, str, str]:
+        address = urlsplit(self.path)
         try:
-            served = self.server.find(unquote(asked.path).removeprefix("/"))
+            served = self.server.find(unquote(address.path).removeprefix("/"))
             if served is None:
                 return HTTPStatus.NOT_FOUND, "There is no such page."
-            since = parse_qs(asked.query).get("since")
+            since = parse_qs(address.query).get("since")
             if since == [served.version]:
                 return HTTPStatus.NO_CONTENT, ""
             page = served.page()
@@ -93,21 +84,19 @@ class _Asked(BaseHTTPRequestHandler):
             return HTTPStatus.INTERNAL_SERVER_ERROR, f"This cannot be shown: {described(error)}"
         if since:
             return HTTPStatus.OK, f'{{"version": "{served.version}", "data": {data_in(page)}}}', "application/json"
-        page = followed(page, served.version)
-        return HTTPStatus.OK, page, "image/svg+xml" if page.startswith("<svg") else "text/html", policy_of(page)
+        return HTTPStatus.OK, followed(page, served.version), "text/html"
 
-    def _say(self, status: HTTPStatus, text: str, kind: str = "text/plain", policy: str = "default-src 'none'") -> None:
+    def _answer(self, status: HTTPStatus, text: str, kind: str = "text/plain") -> None:
         body = text.encode("utf-8", "replace")
         self.send_response(status)
-        told = {"Content-Type": f"{kind}; charset=utf-8", "Content-Length": str(len(body)), **HEADERS}
-        told["Content-Security-Policy"] = f"{policy}; frame-ancestors 'none'"
-        if status == HTTPStatus.METHOD_NOT_ALLOWED:
-            told["Allow"] = "GET, HEAD"
-        for name, value in told.items():
+        for name, value in {
+            "Content-Type": f"{kind}; charset=utf-8",
+            "Content-Length": str(len(body)),
+            **HEADERS,
+        }.items():
             self.send_header(name, value)
         self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body)
+        self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
         """Nothing is logged: addresses hold names of files."""

@@ -202,11 +202,11 @@ def test_a_graph_grows_in_the_browser_and_what_was_chosen_and_filtered_stays(
 def test_a_page_may_ask_its_own_server_alone_and_nobody_may_embed_it(viewer: Viewer) -> None:
     for path in ("/", "/" + viewer.new()["data"]["entries"][0]["name"], "/none"):
         _, headers, page = viewer.ask(path)
-        policy = headers["Content-Security-Policy"]
-        assert "default-src 'none'" in policy
-        assert "frame-ancestors 'none'" in policy
-        assert ("connect-src 'self'" in policy) == page.startswith("<!doctype html>")
-        assert "unsafe" not in policy
+        assert headers["Content-Security-Policy"] == "frame-ancestors 'none'"
+        for policy in re.findall(r'Content-Security-Policy" content="([^"]*)"', page):
+            assert policy.startswith("default-src 'none'; connect-src 'self'; script-src 'sha256-")
+            assert "unsafe" not in policy
+        assert ("Content-Security-Policy" in page) == page.startswith("<!doctype html>")
         assert headers["Cross-Origin-Resource-Policy"] == "same-origin"
         assert headers["X-Content-Type-Options"] == "nosniff"
         assert headers["Cache-Control"] == "no-store"
@@ -223,28 +223,16 @@ def test_another_name_of_the_server_is_refused(viewer: Viewer, host: str) -> Non
     assert viewer.ask(Host=f"LocalHost:{viewer.port}")[0] == 200
 
 
-def test_the_port_that_browsers_leave_out_may_be_left_out(viewer: Viewer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(viewer.server, "server_port", 80)
-    asked = [viewer.ask(Host=name)[0] for name in ("localhost", "127.0.0.1:80", "localhost:81", "evil")]
-    assert asked == [200, 200, 403, 403]
-
-
 def test_it_listens_on_the_loopback_address_alone(viewer: Viewer) -> None:
     assert viewer.server.server_address[0] == "127.0.0.1"
 
 
-@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "BREW"])
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "HEAD"])
 def test_nothing_can_be_changed(viewer: Viewer, told: Path, method: str) -> None:
     before = sorted(told.iterdir())
     name = viewer.new()["data"]["entries"][-1]["name"]
-    assert viewer.ask(f"/{name}", method)[0] == (501 if method == "BREW" else 405)
+    assert viewer.ask(f"/{name}", method)[0] == 501
     assert sorted(told.iterdir()) == before
-
-
-def test_head_tells_what_get_would(viewer: Viewer) -> None:
-    status, headers, body = viewer.ask(method="HEAD")
-    assert (status, body) == (200, "")
-    assert headers["Content-Length"] == viewer.ask()[1]["Content-Length"]
 
 
 @pytest.mark.parametrize(

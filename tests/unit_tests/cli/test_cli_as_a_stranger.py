@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
 from importlib.metadata import version
@@ -67,9 +66,6 @@ def test_a_target_is_looked_at_before_any_work(tmp_path, monkeypatch, capsys):
     (tmp_path / "taken.mmd").write_text("mine")
     assert "mkdir -p" in said(capsys, "demo", "--draw", tmp_path / "none" / "x.mmd")
     assert "--force" in said(capsys, "demo", "--draw", tmp_path / "taken.mmd")
-    assert "is a folder" in said(capsys, "demo", "--draw", tmp_path, "--force")
-    monkeypatch.setattr("os.access", lambda *_: False)
-    assert "no permission" in said(capsys, "demo", "--draw", tmp_path / "x.mmd")
     assert (tmp_path / "taken.mmd").read_text() == "mine"
 
 
@@ -86,15 +82,15 @@ def test_a_chart_and_a_graph_are_replaced_by_force_alone(tmp_path, capsys):
     assert main([*mine, "--force", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["graph"] == str(tmp_path / "graph")
-    assert (told["runs"], told["succeeded"], told["in_graph"], told["summaries"]) == (1, 1, 0, None)
+    assert (told["runs"], told["succeeded"], told["in_graph"]) == (1, 1, 0)
 
 
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ("mine none.jsonl -o graph", "There is no none.jsonl. Check the path."),
-        ("mine folder -o graph", "folder is a folder, and a file is needed."),
-        ("mine runs.jsonl -o runs.jsonl/graph", "needs a folder where a file stands"),
+        ("mine none.jsonl -o graph", "none.jsonl: No such file or directory. Check the path"),
+        ("mine folder -o graph", "folder: Is a directory."),
+        ("mine runs.jsonl -o runs.jsonl/graph", "Not a directory"),
         ("suggest none", "There is no graph at none"),
         ("suggest folder -k 0", "There is no graph at folder"),
         ("demo --draw demo.png", "demo.png must end with one of .html, .svg, .mmd"),
@@ -146,17 +142,6 @@ def test_ctrl_c_stops_without_a_traceback_and_says_what_is_kept(monkeypatch, cap
     assert "goes on from there" in second
 
 
-def test_a_second_ctrl_c_does_not_wait_for_what_runs(monkeypatch):
-    monkeypatch.setattr("langchain_tooltree.demo.search", lambda *_, **__: signal.raise_signal(signal.SIGINT))
-    monkeypatch.setattr("sys.argv", ["langchain-tooltree", "demo"])
-    before = signal.getsignal(signal.SIGINT)
-    try:
-        assert main() == STOPPED
-        assert signal.getsignal(signal.SIGINT) == signal.SIG_DFL
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
 @pytest.mark.slow
 def test_a_closed_pipe_ends_a_command_quietly(tmp_path):
     command = [sys.executable, "-m", "langchain_tooltree", "demo", "--draw", str(tmp_path / "x.svg")]
@@ -181,11 +166,3 @@ def test_a_terminal_without_utf_8_or_colours_and_a_narrow_one_are_written_to(tmp
     assert (told.returncode, told.stderr) == (0, b"")
     assert b"213" in told.stdout
     assert b"\x1b" not in told.stdout
-
-
-def test_a_shell_is_told_what_may_come_next(tmp_path):
-    pytest.importorskip("argcomplete")
-    line = "langchain-tooltree sug"
-    asked = {"_ARGCOMPLETE": "1", "COMP_LINE": line, "COMP_POINT": str(len(line)), "_ARGCOMPLETE_IFS": "\n"}
-    process(**asked, _ARGCOMPLETE_STDOUT_FILENAME=str(tmp_path / "told"))
-    assert (tmp_path / "told").read_text().split() == ["suggest"]

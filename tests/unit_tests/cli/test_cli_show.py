@@ -61,34 +61,26 @@ def test_a_search_that_the_demo_printed_as_json_is_shown_as_the_demo_shows_it(tm
     assert saved == f"{demo.REQUEST}\n\n{tree}"
 
 
-def test_where_a_picture_was_drawn_is_told_and_a_picture_is_not_read(tmp_path, capsys):
+def test_where_a_picture_was_drawn_is_told(tmp_path, capsys):
     assert main(["demo", "--json"]) == 0
     (tmp_path / "search.json").write_text(capsys.readouterr().out)
     drawn = shown(capsys, tmp_path / "search.json", "--draw", str(tmp_path / "demo.svg"))
     assert drawn.endswith(f"Drawn to {tmp_path / 'demo.svg'}\n")
-    assert "is a picture or a page, which a browser opens." in shown(capsys, tmp_path / "demo.svg", code=REFUSED)
     page = tmp_path / "what it's $HOME for.html"
     command = shown(capsys, tmp_path / "search.json", "--draw", str(page)).splitlines()[-1]
     assert sys.platform == "win32" or shlex.split(command)[1:] == [str(page)]
 
 
-def test_an_option_that_a_command_does_not_have_is_told_with_its_usage(capsys):
+def test_an_option_that_a_command_does_not_have_is_refused(capsys):
     with pytest.raises(SystemExit, match=str(REFUSED)):
         main(["demo", "--bogus"])
-    assert capsys.readouterr().err.startswith("usage: langchain-tooltree demo ")
-
-
-def test_a_model_whose_provider_nobody_knows_is_told_without_an_option_that_does_not_exist(capsys):
-    assert main(["demo", "--model", "foo:bar"]) == REFUSED
-    told = capsys.readouterr().err
-    assert told.startswith("Cannot use the model 'foo:bar': nobody is known who provides it. Is its name right")
+    assert "unrecognized arguments: --bogus" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("indent", [None, 1])
 def test_a_search_that_a_program_has_written_is_shown_with_its_answer(tmp_path, capsys, result, indent):
     (tmp_path / "search.json").write_text(json.dumps(result.to_dict(), indent=indent))
     assert "about 213 miles" in shown(capsys, tmp_path / "search.json")
-    assert shown(capsys, tmp_path / "search.json", "--mermaid") == result.to_mermaid() + "\n"
     told = document(capsys, tmp_path / "search.json")
     assert told == {"kind": "search", "version": 1, **result.to_dict()}
 
@@ -173,7 +165,6 @@ def test_a_file_of_runs_is_shown_with_their_tools_and_outcomes(tmp_path, capsys,
     assert "3 runs: 1 failure, 1 success, 1 unknown" in told
     runs = document(capsys, tmp_path / name)["runs"]
     assert runs[0] == {"id": "run 1", "outcome": "success", "task": "Do [job] 1.", "tools": ["look"]}
-    assert "--mermaid is for graphs and searches" in shown(capsys, tmp_path / name, "--mermaid", code=REFUSED)
 
 
 @pytest.mark.slow
@@ -191,7 +182,9 @@ def test_a_folder_with_an_experience_is_shown_by_namespace(tmp_path, capsys):
     assert (ann["namespace"], bob["outcomes"]) == (["tooltree", "ann"], {"success": 1})
     assert ann["runs"] == [{"id": "run 1", "outcome": "success", "task": "Do [job] 1."}]
     picture = tmp_path / "page.html"
-    assert "holds 2 namespaces" in shown(capsys, tmp_path / "experience", "--draw", picture, code=REFUSED)
+    assert "`langchain-tooltree view` shows its parts" in shown(
+        capsys, tmp_path / "experience", "--draw", picture, code=REFUSED
+    )
     with ChromaStore(tmp_path / "experience") as store:
         Experience(store, namespace=("tooltree", "{user_id}")).within(user_id="bob").forget(run="run 1")
     shown(capsys, tmp_path / "experience", "--draw", picture)
@@ -258,7 +251,7 @@ def test_a_file_that_is_nothing_of_all_this_is_refused_in_one_line(tmp_path, cap
 
 
 def test_what_is_not_there_and_folders_without_anything_are_refused(tmp_path, capsys):
-    assert "There is no nothing.json" in shown(capsys, "nothing.json", code=REFUSED)
+    assert "nothing.json: No such file" in shown(capsys, "nothing.json", code=REFUSED)
     assert "without a graph or a store" in shown(capsys, tmp_path, code=REFUSED)
     assert list(tmp_path.iterdir()) == []
 
@@ -293,14 +286,12 @@ def hostile(tmp_path_factory, result):
     [
         "show F/runs.jsonl",
         "show F/search.json",
-        "show F/search.json --mermaid",
         "show F/search.json --json",
         "show F/none!",
         "view F/none! --no-browser",
         "mine F/runs.jsonl -o F/mined --force",
         "mine F/runs.jsonl -o F/mined!/graph",
         "show F/mined",
-        "show F/mined --mermaid",
         "suggest F/mined",
         "suggest F/graph --last !",
         "suggest F/graph --embeddings !",
@@ -355,7 +346,7 @@ def test_a_folder_of_searches_is_told_how_it_is_looked_at(tmp_path, capsys, resu
 
 def test_a_tool_that_a_graph_does_not_know_is_told_with_those_that_are_near(tmp_path, capsys):
     SITGraph.from_trajectories([run_of(1), run_of(2)]).save(tmp_path / "graph")
-    assert "1 edge." in shown(capsys, tmp_path / "graph")
+    assert "1 edge;" in shown(capsys, tmp_path / "graph")
     for last, told in (("lok", "does not know the tool lok. Near to it: look."), ("look", "to come after look.")):
         assert main(["suggest", str(tmp_path / "graph"), "--last", last]) == 0
         assert told in capsys.readouterr().out
