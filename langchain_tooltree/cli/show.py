@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
-from subprocess import list2cmdline
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple, TypeVar
 
@@ -25,7 +24,7 @@ from langchain_tooltree.flows import Flow, FunctionStep, run_flow
 from langchain_tooltree.learning.copying import Looked, held_in, opened
 from langchain_tooltree.learning.experience import Experience
 from langchain_tooltree.learning.experience_page import MOST_RUNS, page_of_runs
-from langchain_tooltree.pages.draw import figures, to_mermaid, to_rich
+from langchain_tooltree.pages.draw import to_mermaid, to_rich
 from langchain_tooltree.pages.saved import read_search, undamaged
 from langchain_tooltree.pages.tree_page import to_html
 from langchain_tooltree.pages.tree_svg import to_svg
@@ -46,8 +45,6 @@ SEARCH_DRAWINGS = {".html": to_html, ".svg": to_svg, ".mmd": to_mermaid}
 """How a search is drawn, by the ending of the file."""
 
 COSTS = ("rollouts", "nodes", "pruned_before", "pruned_after", "model_calls", "tokens", "tool_calls", "cache_hits")
-SCORES = "Q mean reward, N visits, r_pre / r_post scores before / after the call, "
-
 OPENS = {"darwin": "open", "win32": "explorer"}.get(sys.platform, "xdg-open")
 """The system's command that shows a page in a browser."""
 
@@ -126,7 +123,7 @@ def draw(drawings: Drawings, path: Path, terminal: Terminal) -> None:
         msg = f"This cannot be drawn to {path.name}. {ways}"
         raise ConfigurationError(msg)
     path.write_text(drawings[path.suffix]().rstrip("\n") + "\n", encoding="utf-8")
-    command = (list2cmdline if sys.platform == "win32" else shlex.join)([OPENS, str(path)])
+    command = f"{OPENS} {shlex.quote(str(path))}"
     terminal.say(f"\nA page to explore:\n\n{command}" if path.suffix == ".html" else f"Drawn to {path}")
 
 
@@ -141,11 +138,10 @@ def _page_by(write: Callable[[Path], None]) -> str:
 def printed_search(search: Mapping[str, Any]) -> list[RenderableType]:
     """Tree, answer and cost of a search, as plain data."""
     answer = search["nodes"][[0, *search["best"]][-1]].get("answer") or "The plan waits for approval."
-    scores = SCORES if any(map(figures, search["nodes"])) else ""  # a search in the agent's own loop has none
     costs = ", ".join(f"{search['cost'][name]:,} {name.replace('_', ' ')}" for name in COSTS)
     return [
         to_rich(search),
-        Text(f"{scores}✔ the plan", "dim"),
+        Text("✔ the plan", "dim"),
         Text(f"\n{answer}\n", "bold green"),
         Text(f"{costs}. Stopped: {search['stop_reason']}."),
     ]
@@ -188,15 +184,13 @@ def namespaces_in(store: BaseStore) -> Flow[list[dict[str, Any]]]:
     spaces = []
     for root, labels in (yield from held_in(store)).items():
         items = yield from listing(store, (*root, TASKS))
-        written, others = [item.updated_at for item in items], {}
-        for label in labels:
-            beside = yield from listing(store, (*root, label))
-            others[label] = len(beside)
-            written += [item.updated_at for item in beside]
+        written = [item.updated_at for item in items]
+        for label in labels:  # such as tips
+            written += [item.updated_at for item in (yield from listing(store, (*root, label)))]
         runs = [{"id": item.key, **{name: item.value.get(name) for name in ("outcome", "task")}} for item in items]
         changed = max(written).isoformat(timespec="milliseconds") if written else ""
         outcomes = Counter(run["outcome"] for run in runs)
-        spaces.append({"namespace": [*root], "outcomes": outcomes, "others": others, "changed": changed, "runs": runs})
+        spaces.append({"namespace": [*root], "outcomes": outcomes, "changed": changed, "runs": runs})
     return spaces
 
 
@@ -204,10 +198,10 @@ def _look_at_store(address: str, embeddings: str | None) -> Look:
     spaces = read_store(address, namespaces_in)
     runs = [("/".join(space["namespace"]), run) for space in spaces for run in space["runs"]]
     rows = [(space, run["id"], run["outcome"], one_line(str(run["task"]), LONGEST)) for space, run in runs[:SHOWN]]
-    names = [("/".join(space["namespace"]), counts(space["outcomes"]), counts(space["others"])) for space in spaces]
+    outcomes = [("/".join(space["namespace"]), counts(space["outcomes"])) for space in spaces]
     printed = (
         table(("namespace", "run", "outcome", "task"), rows),
-        table(("namespace", "outcomes", "beside them"), names[:SHOWN]),
+        table(("namespace", "outcomes"), outcomes[:SHOWN]),
         f"{counted(len(runs), 'run')} in {counted(len(spaces), 'namespace')}; {len(rows)} of the runs are shown.",
     )
     drawings = {}

@@ -28,5 +28,4 @@ def _why_nothing(graph: SITGraph, last: str | None) -> str:
     tools = {tool for edge in graph.to_networkx().edges for tool in edge if tool} | {*graph.aliases}
     if last is None or last in tools:
         return f"Nothing is known to come after {last or 'the start'}."
-    near = ", ".join(get_close_matches(last, sorted(tools)))
-    return f"The graph does not know the tool {last}." + (f" Near to it: {near}." if near else "")
+    return f"The graph does not know the tool {last}. Near to it: {', '.join(get_close_matches(last, sorted(tools)))}."

@@ -31,28 +31,16 @@ LONGEST = 200
 REREAD = 5.0
 """Seconds after which a database is read again."""
 
-NO_FILES = (
-    "Nothing is here yet. This page waits for searches: an agent writes them here with record_searches=FOLDER, each "
-    "when it ends. Files of runs, and folders of graphs and experiences, are listed here, too."
+NOTHING = (
+    "Nothing is here yet. This page waits for searches, which an agent writes with record_searches=FOLDER, for files "
+    "of runs and folders of graphs, or for the runs of an agent with an Experience in this store."
 )
-NO_RUNS = "Nothing is here yet. This page waits for runs: an agent with an Experience in this store keeps them."
 """What the page of an empty folder, or store, says."""
-
-Find = Callable[[str], Served | None]
 
 
 def run(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[str, Any], int]:
     """Serve it until Ctrl-C, for this machine alone."""
-    what, path = options.what, Path(options.what)
-    find: Find
-    if is_store(what):
-        find, kind = _Store(what, options.embeddings).find, "experience"
-        find("")  # what cannot be shown is refused at once
-    elif path.is_dir() and not is_graph(path):
-        find, kind = _Folder(path, options.embeddings).find, "folder"
-    else:
-        kind = look_at(what, options.embeddings).report["kind"]
-        find = partial(_only, _thing(path, options.embeddings))
+    find, kind = _found(options.what, options.embeddings)
     try:
         server = PageServer(find, options.port)
     except (OSError, OverflowError) as error:
@@ -78,17 +66,22 @@ def serve(server: PageServer) -> None:
         server.server_close()
 
 
-def _thing(path: Path, embeddings: str | None) -> Callable[[], Served]:
-    """A graph, a search or a file of runs, as it is whenever somebody asks."""
+def _found(what: str, embeddings: str | None) -> tuple[Callable[[str], Served | None], str]:
+    """How the pages of something are found by their names, and what it is; what cannot be shown is refused at once."""
+    path = Path(what)
+    if is_store(what):
+        store = _Store(what, embeddings)
+        store.find("")
+        return store.find, "experience"
+    if path.is_dir() and not is_graph(path):
+        return partial(_in_folder, path, embeddings), "folder"
+    kind = look_at(what, embeddings).report["kind"]
+    return lambda name: None if name else _served(path, embeddings), kind
 
-    def draw() -> str:
-        return look_at(str(path), embeddings).drawings[".html"]()
 
-    return lambda: Served(_version(path), draw)
-
-
-def _only(served: Callable[[], Served], name: str) -> Served | None:
-    return None if name else served()
+def _served(path: Path, embeddings: str | None) -> Served:
+    """A graph, a search or a file of runs."""
+    return Served(_version(path), lambda: look_at(str(path), embeddings).drawings[".html"]())  # noqa: PLW0108 - later
 
 
 def _version(*paths: Path) -> str:
@@ -98,16 +91,15 @@ def _version(*paths: Path) -> str:
     return digest([(name, state.st_mtime_ns, state.st_size) for name, state in states], 16)
 
 
-def _index(name: str, rows: Sequence[Mapping[str, Any]], more: int, none_yet: str) -> str:
-    return page("list", f"In {name}", plain({"name": name, "entries": rows, "more": more, "none": none_yet}))
+def _index(name: str, rows: Sequence[Mapping[str, Any]], more: int) -> str:
+    return page("list", f"In {name}", plain({"name": name, "entries": rows, "more": more, "none": NOTHING}))
 
 
 class _Store:
-    """The namespaces of a store, with a page of what was learnt in each; `prefix` is what their names begin with."""
+    """The namespaces of a store, with a page of what was learnt in each."""
 
-    def __init__(self, address: str, embeddings: str | None, prefix: str = "") -> None:
-        self._address, self._embeddings, self._prefix = address, embeddings, prefix
-        self._state = ""
+    def __init__(self, address: str, embeddings: str | None) -> None:
+        self._address, self._embeddings, self._state = address, embeddings, ""
         self._spaces: dict[str, Mapping[str, Any]] = {}
 
     def find(self, name: str) -> Served | None:
@@ -116,76 +108,53 @@ class _Store:
         state = str(time.monotonic() // REREAD) if is_remote else _version(Path(self._address))
         if state != self._state:
             spaces = read_store(self._address, namespaces_in)
-            self._spaces = {self._name(each["namespace"]): each for each in spaces}
+            self._spaces = {"/".join(quote(each, safe="") for each in space["namespace"]): space for space in spaces}
             self._state = state
         if not name:
             return Served(digest(self._spaces, 16), partial(self._list, self._spaces))
-        space = self._spaces.get(name)
-        if space is None:
+        if (space := self._spaces.get(name)) is None:
             return None
         return Served(digest(space, 16), partial(experience_page, self._address, self._embeddings, space["namespace"]))
 
-    def _name(self, namespace: Sequence[str]) -> str:
-        return self._prefix + "/".join(quote(label, safe="") for label in namespace)
-
     def _list(self, spaces: Mapping[str, Mapping[str, Any]]) -> str:
-        rows = [
-            {
-                "name": name,
-                "title": " / ".join(space["namespace"]),
-                "plan": f"{counted(len(space['runs']), 'run')}: {counts(space['outcomes'])}",
-                "kind": "an experience",
-                "written": space["changed"],
-            }
-            for name, space in sorted(spaces.items(), key=lambda item: item[1]["changed"], reverse=True)
-        ]
-        return _index(self._address.rpartition("@")[2], rows[:LISTED], len(rows[LISTED:]), NO_RUNS)
+        rows = []
+        for name, space in sorted(spaces.items(), key=lambda item: item[1]["changed"], reverse=True):
+            runs = f"{counted(len(space['runs']), 'run')}: {counts(space['outcomes'])}"
+            about = {"title": " / ".join(space["namespace"]), "kind": "an experience", "plan": runs}
+            rows.append({"name": name, "written": space["changed"], **about})
+        return _index(self._address.rpartition("@")[2], rows[:LISTED], len(rows[LISTED:]))
 
 
-class _Folder:
-    """A folder of recorded searches, and of what else stands there."""
+def _in_folder(folder: Path, embeddings: str | None, name: str) -> Served | None:
+    """The page of a folder of searches, graphs and files of runs, or of one of these."""
+    paths = [
+        path for path in folder.iterdir() if not (path.name.startswith(".") or path.is_symlink())
+    ]  # links lead out
+    shown = [path for path in paths if is_graph(path) or path.name.endswith((".json", ".jsonl", ".jsonl.gz"))]
+    if name:
+        return next((_served(path, embeddings) for path in shown if path.name == name), None)
+    newest = sorted(shown, key=lambda path: (path.stat().st_mtime_ns, path.name), reverse=True)
+    return Served(_version(*newest), partial(_list_folder, folder, newest))
 
-    def __init__(self, path: Path, embeddings: str | None) -> None:
-        self._path, self._embeddings = path, embeddings
-        self._stores: dict[str, _Store] = {}
 
-    def find(self, name: str) -> Served | None:
-        """The page of the folder itself, or of a thing in it; of a store, those of its namespaces, too."""
-        entries = self._entries()
-        if not name:
-            return Served(_version(*entries.values()), partial(self._list, entries))
-        first, _, rest = name.partition("/")
-        path = entries.get(first)
-        if path is not None and is_store(path):
-            store = self._stores.setdefault(first, _Store(str(path), self._embeddings, f"{first}/"))
-            return store.find(name if rest else "")
-        return None if path is None or rest else _thing(path, self._embeddings)()
-
-    def _entries(self) -> dict[str, Path]:
-        """What can be shown, the newest first, by its name; no link, which may lead out of the folder."""
-        paths = [path for path in self._path.iterdir() if not (path.name.startswith(".") or path.is_symlink())]
-        files = [path for path in paths if path.is_file() and path.name.endswith((".json", ".jsonl", ".jsonl.gz"))]
-        folders = [path for path in paths if path.is_dir() and (is_store(path) or is_graph(path))]
-        newest = sorted(files + folders, key=lambda path: (path.stat().st_mtime_ns, path.name), reverse=True)
-        return {path.name: path for path in newest}
-
-    def _list(self, entries: Mapping[str, Path]) -> str:
-        paths = iter(entries.values())
-        rows = [*islice(filter(None, (_row(path, _version(path)) for path in paths)), LISTED)]
-        return _index(str(self._path), rows, len([*paths]), NO_FILES)
+def _list_folder(folder: Path, newest: Sequence[Path]) -> str:
+    paths = iter(newest)
+    rows = [*islice(filter(None, (_row(path, _version(path)) for path in paths)), LISTED)]
+    return _index(str(folder), rows, len([*paths]))
 
 
 @lru_cache(maxsize=2 * LISTED)
 def _row(path: Path, version: str) -> dict[str, Any] | None:  # noqa: ARG001 - a changed file is read again
     """What a row says of a search; of others the kind, since counting their runs may take long."""
-    written = datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat(timespec="seconds")
-    row = {"name": path.name, "written": written}
+    row = {
+        "name": path.name,
+        "written": datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat(timespec="seconds"),
+    }
     if path.suffix == ".json":
         search = search_in(path)
         return None if search is None else row | _about(search)
-    if path.is_file():
-        return row | {"kind": "runs", "plan": f"{path.stat().st_size / 1e6:,.1f} MB"}
-    return row | {"kind": "an experience" if is_store(path) else "a tool graph"}
+    size = {"plan": f"{path.stat().st_size / 1e6:,.1f} MB"} if path.is_file() else {}
+    return row | {"kind": "runs" if path.is_file() else "a tool graph", **size}
 
 
 def _about(search: Mapping[str, Any]) -> dict[str, str]:

@@ -5,23 +5,23 @@ They are drawn of a search as plain data (`SearchResult.to_dict()`), so that one
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from rich.markup import escape
+from rich.tree import Tree
 
 from langchain_tooltree.experience.records import readable
 from langchain_tooltree.svg import visible_lines
 from langchain_tooltree.text import mermaid_text, one_line
-
-if TYPE_CHECKING:
-    from rich.tree import Tree as TerminalTree
 
 REASONS = {"pre_evaluation": "pruned before", "top_k": "pruned before: not in top k", "post_evaluation": "pruned after"}
 MAX_LABEL = 60  # characters of a call in a picture: one line of a box
 MAX_OBSERVATION = 70  # characters of an observation in a terminal: with its indentation, it stays on one line of 100
 
 
-def to_mermaid(found: Mapping[str, Any]) -> str:
+def to_mermaid(search: Mapping[str, Any]) -> str:
     """A search as a Mermaid flowchart, the nodes of the best path marked."""
-    nodes, best = found["nodes"], found["best"]
+    nodes, best = search["nodes"], search["best"]
     lines, links = ["flowchart TD", '  n0(["request"])'], list[str]()
     for node in nodes[1:]:
         shown = (mermaid_text(one_line(label(node), MAX_LABEL)), figures(node), mermaid_text(status(node)))
@@ -38,27 +38,22 @@ def to_mermaid(found: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def to_rich(found: Mapping[str, Any]) -> "TerminalTree":
+def to_rich(search: Mapping[str, Any]) -> Tree:
     """A search as a tree that `rich.print` shows, the nodes of the best path marked."""
-    from rich.tree import Tree as TerminalTree  # noqa: PLC0415 - only who prints a tree needs rich
-
-    drawn = TerminalTree("[bold]request[/bold]", guide_style="dim")
-    branches = {0: drawn}
-    for node in found["nodes"][1:]:
-        branches[node["id"]] = branches[node["parent"]].add(_terminal_label(node, is_best=node["id"] in found["best"]))
-    return drawn
-
-
-def _terminal_label(node: Mapping[str, Any], *, is_best: bool) -> str:
-    from rich.markup import escape  # noqa: PLC0415 - as above
-
-    style = "bold green" if is_best else "dim" if node["pruned"] else "default"
-    call = f"[{style}]{'✔ ' if is_best else ''}{escape(one_line(label(node), MAX_LABEL))}[/]"
-    result = f"[dim]{escape(one_line(seen(node), MAX_OBSERVATION))}[/]" if node["observation"] else ""
-    scores = f"[cyan]{figures(node)}[/]" if figures(node) else ""
-    note = f"[yellow]{escape(status(node))}[/]" if status(node) else ""
-    lines = (call, result, "  ".join(filter(None, (scores, note))))
-    return visible_lines("\n".join(filter(None, lines)))  # whatever console prints it
+    branches = {0: Tree("[bold]request[/bold]", guide_style="dim")}
+    for node in search["nodes"][1:]:
+        is_best = node["id"] in search["best"]
+        style = "bold green" if is_best else "dim" if node["pruned"] else "default"
+        scores, fate = figures(node), status(node)
+        notes = (f"[cyan]{scores}[/]" if scores else "", f"[yellow]{escape(fate)}[/]" if fate else "")
+        lines = (
+            f"[{style}]{'✔ ' if is_best else ''}{escape(one_line(label(node), MAX_LABEL))}[/]",
+            f"[dim]{escape(one_line(seen(node), MAX_OBSERVATION))}[/]" if node["observation"] else "",
+            "  ".join(filter(None, notes)),
+        )
+        text = visible_lines("\n".join(filter(None, lines)))  # whatever console prints it
+        branches[node["id"]] = branches[node["parent"]].add(text)
+    return branches[0]
 
 
 def label(node: Mapping[str, Any]) -> str:

@@ -29,11 +29,7 @@ _INLINE = re.compile(r"<(script|style)>(.*?)</\1>", re.DOTALL)
 def page(kind: str, title: str, data: Mapping[str, Any]) -> str:
     """Data as a page that runs its own script alone and may send nothing anywhere.
 
-    Args:
-        kind: What the data is of, which chooses the view in the page's script: `search`, `graph`, `run`, `experience`
-            or `list`.
-        title: The title of the page's window.
-        data: What the page shows.
+    `kind` chooses the view in that script: `search`, `graph`, `run`, `experience` or `list`.
     """
     text = _INCLUDED.sub(lambda include: _read(include[1]), _read("page.html"))
     hashes = {tag: _hash(inside) for tag, inside in _INLINE.findall(text)}
@@ -41,11 +37,8 @@ def page(kind: str, title: str, data: Mapping[str, Any]) -> str:
         f"default-src 'none'; script-src '{hashes['script']}'; style-src '{hashes['style']}'; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
-    parts = {
-        "{title}": escape(visible(cut(title, MAX_TITLE))),
-        "{policy}": policy,
-        "{data}": as_json({**data, "kind": kind}),
-    }
+    name = escape(visible(cut(title, MAX_TITLE)))
+    parts = {"{title}": name, "{policy}": policy, "{data}": as_json({**data, "kind": kind})}
     return re.sub("|".join(map(re.escape, parts)), lambda place: parts[place[0]], text)
 
 

@@ -82,14 +82,13 @@ def _observation_to_dict(observation: "Observation") -> dict[str, Any]:
     """An observation as JSON-like data; made-up identifiers of content blocks, new in each run, are left out."""
     content: Any = observation.content
     if isinstance(content, list):
-        content = [
-            {key: value for key, value in block.items() if not (key == "id" and str(value).startswith(LC_AUTO_PREFIX))}
-            if isinstance(block, dict)
-            else block
-            for block in content
-        ]
+        content = [_without_made_up_id(block) if isinstance(block, dict) else block for block in content]
     kind = {"kind": observation.kind} if observation.kind != "ok" else {}
     return {"content": content, **kind, **({"transient": True} if observation.transient else {})}
+
+
+def _without_made_up_id(block: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in block.items() if not (key == "id" and str(value).startswith(LC_AUTO_PREFIX))}
 
 
 def read_search(path: Path) -> dict[str, Any] | None:

@@ -35,10 +35,7 @@ class Served:
 
 
 class PageServer(ThreadingHTTPServer):
-    """Gives the pages that `find` knows by the names in their addresses; the name of the first one is empty.
-
-    A name is looked up and never made a path, so that no address leads anywhere else.
-    """
+    """Gives the pages that `find` knows by names, the empty one first; a name is looked up and never made a path."""
 
     allow_reuse_address = os.name == "posix"  # elsewhere two programs would share a port
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from langchain_tooltree.pages.draw import fate, figures, label, seen
 from langchain_tooltree.svg import LINE, Picture, path, wrapped
+from langchain_tooltree.text import counted
 
 # All lengths are in pixels. With four columns, as in the demo, a picture is as wide as the text of a README.
 MARGIN, PADDING, BOX, START = 16.0, 8.0, 178.0, 12.0  # `START` is the width of the dot that stands for the request
@@ -72,7 +73,7 @@ def to_svg(search: Mapping[str, Any]) -> str:
 def _summary(search: Mapping[str, Any]) -> str:
     nodes, model_calls = search["nodes"], search["cost"].get("model_calls")
     parts = [
-        f"{len(nodes) - 1} call{'s' if len(nodes) != 2 else ''} considered",  # noqa: PLR2004 - one, and the request
+        f"{counted(len(nodes) - 1, 'call')} considered",
         f"{sum(node['observation'] is not None for node in nodes)} run",
         f"{sum(node['pruned'] is not None for node in nodes)} pruned",
         f"{model_calls} model calls" if model_calls else "",

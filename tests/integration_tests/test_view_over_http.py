@@ -117,32 +117,35 @@ def test_a_folder_lists_its_searches_with_a_page_of_each(viewer: Viewer, told: P
     assert [run["task"] for run in viewer.new("/runs.jsonl")["data"]["runs"]] == ["Hi"]
 
 
-def test_a_folder_lists_graphs_and_experiences_too_and_nothing_is_written_there(
+def test_a_store_lists_its_namespaces_with_a_page_of_each_and_nothing_is_written_there(
     tmp_path: Path, runs: list[Trajectory]
 ) -> None:
-    SITGraph.from_trajectories(runs).save(tmp_path / "graph")
-    with ChromaStore(tmp_path / "experience") as store:
+    with ChromaStore(tmp_path) as store:
         users = Experience(store, namespace=("tooltree", "{user_id}"))
         for user in ("ann", "b/b"):
             users.within(user_id=user).learn(runs[0])
-        begun = {"writes": 1, "at": 0.0, "doing": "delete", "runs": [runs[0].id]}  # by somebody who was killed
-        store.put(("tooltree", "ann", "writers"), "killed", begun, index=False)
     held = [(file, file.stat().st_mtime_ns, file.is_file() and file.read_bytes()) for file in tmp_path.rglob("*")]
     with viewing(tmp_path) as viewer:
-        rows = {row["name"]: row["kind"] for row in viewer.new()["data"]["entries"]}
-        assert rows == {"graph": "a tool graph", "experience": "an experience"}
-        inside = viewer.new("/experience")
-        spaces = {row["name"]: row["plan"] for row in inside["data"]["entries"]}
-        assert spaces == dict.fromkeys(["experience/tooltree/ann", "experience/tooltree/b%2Fb"], "1 run: 1 success")
+        first = viewer.new()
+        spaces = {row["name"]: row["plan"] for row in first["data"]["entries"]}
+        assert spaces == dict.fromkeys(["tooltree/ann", "tooltree/b%2Fb"], "1 run: 1 success")
         for _ in range(2):
-            assert viewer.new("/experience%2Ftooltree%2Fann")["data"]["status"]["in_graph"] == 1
-        assert viewer.ask(f"/experience?since={inside['version']}")[0] == 204
+            assert viewer.new("/tooltree%2Fann")["data"]["status"]["in_graph"] == 1
+        assert viewer.ask(f"/?since={first['version']}")[0] == 204
         assert [(file, file.stat().st_mtime_ns, file.is_file() and file.read_bytes()) for file, *_ in held] == held
-        with ChromaStore(tmp_path / "experience") as store:
+        with ChromaStore(tmp_path) as store:
             Experience(store, namespace=("tooltree", "{user_id}")).within(user_id="ann").learn(runs[1])
-        assert viewer.new("/experience", inside["version"])["data"]["entries"][0]["plan"] == "2 runs: 2 success"
-        for name in ("/experience/tooltree", "/experience/tooltree/eve", "/graph/x", "/experience/../graph"):
+        assert viewer.new("/", first["version"])["data"]["entries"][0]["plan"] == "2 runs: 2 success"
+        for name in ("/tooltree", "/tooltree/eve", "/x", "/../graph"):
             assert viewer.ask(name)[0] == 404
+
+
+def test_a_folder_lists_graphs_too(tmp_path: Path, runs: list[Trajectory]) -> None:
+    SITGraph.from_trajectories(runs).save(tmp_path / "graph")
+    with viewing(tmp_path) as viewer:
+        assert {row["name"]: row["kind"] for row in viewer.new()["data"]["entries"]} == {"graph": "a tool graph"}
+        assert viewer.new("/graph")["data"]["runs"] == len(runs)
+        assert viewer.ask("/graph/x")[0] == 404
 
 
 @pytest.mark.skipif(not (PROGRAM and SHELL), reason="no chromium is installed")
