@@ -52,8 +52,8 @@ function foldable(text) {
 }
 function messageBox(message) {
   const name = message.part === "branch" ? "Sub-agent " + message.name : WHO[message.part] || "Message";
-  const about = [message.tool && "of " + message.tool, message.at, message.tokens && word(message.tokens, "token")];
-  const head = make("h3", sentence([name, ...about]));
+  const about = [message.at, message.tokens && word(message.tokens, "token")];
+  const head = make("h3", sentence([name + (message.tool ? " of " + message.tool : ""), ...about]));
   if (message.failed) head.append(" ", make("span", "failed", "bad"));
   const box = make("section", undefined, "message " + message.part + (message.failed || message.anomaly ? " wrong" : ""), head);
   box.tabIndex = -1;
