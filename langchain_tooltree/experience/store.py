@@ -26,7 +26,7 @@ from langchain_tooltree.experience.namespaces import (
     label_of,
     labels_in,
 )
-from langchain_tooltree.experience.notes import taken_in
+from langchain_tooltree.experience.notes import tip_sources
 from langchain_tooltree.experience.records import Source, extras_of, part_of, recalled_in
 from langchain_tooltree.experience.trajectory import Trajectory, from_json, to_json
 from langchain_tooltree.experience.writers import WRITERS, Doing, Writers, abandoned, count_of, is_forgotten, note
@@ -576,7 +576,7 @@ def entry_of(trajectory: Trajectory, written: str | None = None) -> RunEntry:
     said = (message for message in trajectory.messages if part_of(message) == "reply")
     known = (extras_of(message).get("id") for message in said)
     reply = next((each for each in known if each and isinstance(each, str)), "")
-    taken_of = dict(taken_in(trajectory.metadata))
+    taken_of = dict(tip_sources(trajectory.metadata))
     return RunEntry(outcome, digest(text), float(waiting or 0), tips, runs, _storable(reply), taken_of)
 
 

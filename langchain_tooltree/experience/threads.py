@@ -13,7 +13,7 @@ from langgraph.types import StateSnapshot
 
 from langchain_tooltree._langgraph import SavedState, checkpoint_of, config_at, is_inside, levels
 from langchain_tooltree.errors import ConfigurationError, TrajectoryFormatError
-from langchain_tooltree.experience.recording import Key, ThreadDialogue, keyed, path_of, together
+from langchain_tooltree.experience.recording import Dialogue, Key, assembled, keyed, path_of
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.flows import Flow, async_twin, driven
 from langchain_tooltree.models import TAG
@@ -69,16 +69,16 @@ def load_thread(
         msg = f"{where} has no messages under {messages_key!r}; it has {held}. Pass messages_key=."
         raise TrajectoryFormatError(msg)
     dialogue, lengths = root.read()
-    return together(dialogue, _inside(histories, lengths), id=thread_id, task=task, success=success)
+    return assembled(dialogue, _inside(histories, lengths), id=thread_id, task=task, success=success)
 
 
 aload_thread = async_twin(load_thread)
 """`load_thread`, to be awaited."""
 
 
-def _inside(histories: Mapping[str, "_History"], lengths: list[tuple[str, int]]) -> Collection[ThreadDialogue]:
+def _inside(histories: Mapping[str, "_History"], lengths: list[tuple[str, int]]) -> Collection[Dialogue]:
     """The dialogues of the graphs inside, outer ones first."""
-    found: dict[str, ThreadDialogue] = {}
+    found: dict[str, Dialogue] = {}
     for namespace in sorted(histories, key=lambda namespace: (levels(namespace), namespace)):
         history = histories[namespace]
         if history.searched:
@@ -88,7 +88,7 @@ def _inside(histories: Mapping[str, "_History"], lengths: list[tuple[str, int]])
         dialogue.name = path_of(namespace)
         dialogue.after = lengths[before - 1][1] if before else 0
         outer = [other for other in found if is_inside(namespace, other)]
-        dialogue.within = found[max(outer, key=len)] if outer else None
+        dialogue.around = found[max(outer, key=len)] if outer else None
         found[namespace] = dialogue
     return found.values()
 
@@ -128,9 +128,9 @@ class _History:
             self.forms.setdefault(key, message)
         self._lists.append((checkpoint, [key for key, _ in listed]))
 
-    def read(self) -> tuple[ThreadDialogue, list[tuple[str, int]]]:
+    def read(self) -> tuple[Dialogue, list[tuple[str, int]]]:
         """The dialogue, and how long it was at each checkpoint, oldest first."""
-        dialogue = ThreadDialogue()
+        dialogue = Dialogue()
         lengths = []
         for checkpoint, keys in sorted(self._lists, key=lambda entry: entry[0]):
             dialogue.messages |= {key: self.forms[key] for key in keys}

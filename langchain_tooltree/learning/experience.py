@@ -25,7 +25,7 @@ from langchain_tooltree.errors import ConfigurationError, ForeignNamespaceError,
 from langchain_tooltree.experience.embeddings import resolve_embeddings
 from langchain_tooltree.experience.excerpts import EFFECTS
 from langchain_tooltree.experience.guide import Remembered
-from langchain_tooltree.experience.notes import recall_noted, with_recalled
+from langchain_tooltree.experience.notes import recall_metadata, with_recalled
 from langchain_tooltree.experience.outage import PATIENCE, READ
 from langchain_tooltree.experience.recorder import RunRecorder, TrajectoryRecorder
 from langchain_tooltree.experience.records import Source, aim_of, recalled_in
@@ -124,7 +124,7 @@ class Experience:
         self._settle_seconds = settle_seconds
         self._quarantine = quarantine
         self._shared = Shared()
-        self._recorder = TrajectoryRecorder.settling(self._store, self._settled, self._shared.outage.trying)
+        self._recorder = TrajectoryRecorder.settling(self._store, self._settled)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} in {self._store!r}>"
@@ -152,7 +152,7 @@ class Experience:
     def _with(self, **changed: Any) -> "Experience":
         other = object.__new__(Experience)
         other.__dict__ |= self.__dict__ | changed
-        other._recorder = TrajectoryRecorder.settling(other._store, other._settled, other._shared.outage.trying)
+        other._recorder = TrajectoryRecorder.settling(other._store, other._settled)
         return other
 
     @property
@@ -374,7 +374,7 @@ class Experience:
         about: dict[str, Any] = as_metadata(tools_in(list(tools)))
         if remembered is not None:
             tips = map(Tip.from_dict, remembered["tips"])
-            about |= recall_noted(remembered["runs"], ((tip.id, tip.trajectories) for tip in tips))
+            about |= recall_metadata(remembered["runs"], ((tip.id, tip.trajectories) for tip in tips))
         declared = CallEffects.declared_as(effects)
         said = Conversation.of(messages)
         told = (declared.among(tools) if tools else declared).of_calls(said.calls)
@@ -389,7 +389,7 @@ class Experience:
             return
         noted = None if remembered is None else remembered["namespace"]
         store = self._store.within_config() if noted is None else self._store.resumed(noted)
-        recorder = RunRecorder(None, settle=self._settled, trying=self._shared.outage.trying)
+        recorder = RunRecorder(None, settle=self._settled)
         task = (remembered or {}).get("first") or None
         yield from recorder.keeping(messages, current_runtime(), store, task=task, **options)
 

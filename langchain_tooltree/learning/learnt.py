@@ -24,10 +24,10 @@ from langchain_tooltree.experience.agreement import Agreement, agreement
 from langchain_tooltree.experience.guide import Remembered
 from langchain_tooltree.experience.hints import NextTools, hint_line
 from langchain_tooltree.experience.namespaces import Namespace
-from langchain_tooltree.experience.notes import gone_among, without_gone
+from langchain_tooltree.experience.notes import forgotten_ids, without_gone
 from langchain_tooltree.experience.outage import READ, SEARCH, Outage
-from langchain_tooltree.experience.recorder import own_record
-from langchain_tooltree.experience.recording import keyed_chat
+from langchain_tooltree.experience.recorder import find_record
+from langchain_tooltree.experience.recording import keyed_messages
 from langchain_tooltree.experience.records import ChatMessage
 from langchain_tooltree.experience.reference import as_reference
 from langchain_tooltree.experience.run_identity import tools_in
@@ -232,7 +232,7 @@ class Learnt:
             return remembered
         told = [Tip.from_dict(tip) for tip in remembered["tips"]]
         taken = ((tip.id, tip.trajectories) for tip in told)
-        gone = gone_among(remembered["runs"], taken, lambda run: run not in self.entries)
+        gone = forgotten_ids(remembered["runs"], taken, lambda run: run not in self.entries)
         runs = [run for run in remembered["runs"] if run not in gone]
         tips = [kept for kept, tip in zip(remembered["tips"], told, strict=True) if tip.id not in gone]
         return {**remembered, "runs": runs, "tips": tips} if gone else remembered
@@ -254,8 +254,8 @@ class Learnt:
 
     def _late(self, trajectory: Trajectory) -> Flow[None]:
         """Write a record of which nobody could say at its time what stood in its place."""
-        said = dict(keyed_chat(trajectory.messages))
-        own, earlier = yield from own_record(self.store, trajectory.id, said)
+        messages = dict(keyed_messages(trajectory.messages))
+        own, earlier = yield from find_record(self.store, trajectory.id, messages)
         if earlier is None or len(earlier.steps) <= len(trajectory.steps):
             yield from self.keep(replace(trajectory, id=own))
 

@@ -15,7 +15,7 @@ from langchain_core.messages import BaseMessage
 from langchain_tooltree.errors import ConfigurationError, GraphFileError, check_count
 from langchain_tooltree.experience.embeddings import embedder_name, resolve_embeddings
 from langchain_tooltree.experience.hints import NextTools
-from langchain_tooltree.experience.records import ChatMessage, LazyChat, Record
+from langchain_tooltree.experience.records import ChatMessage, Record
 from langchain_tooltree.experience.reference import SUMMARIZE_STATE
 from langchain_tooltree.experience.run_identity import GivenTools, names_of
 from langchain_tooltree.experience.trajectory import to_chat
@@ -252,8 +252,6 @@ class SITGraph:
     anext_tools = async_twin(next_tools)
 
     def _moment(self, messages: Sequence[BaseMessage | ChatMessage]) -> Moment:
-        if isinstance(messages, LazyChat):
-            return moment_of(messages, self.aliases)[0]
         chat = [to_chat(message) if isinstance(message, BaseMessage) else message for message in messages]
         return moment_of(chat, self.aliases)[0]
 
