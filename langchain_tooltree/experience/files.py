@@ -166,22 +166,12 @@ def dump_trajectories(trajectories: Iterable[Record], path: str | os.PathLike[st
     try:
         with _opened(partial, "xt") as lines:
             for count, trajectory in enumerate(trajectories, 1):  # noqa: B007 - returned
-                lines.write(_line(to_json(trajectory)))
+                lines.write(json.dumps(to_json(trajectory), default=str) + "\n")  # ASCII: some tools return surrogates
         partial.replace(path)
     except BaseException:
         partial.unlink(missing_ok=True)
         raise
     return count
-
-
-def _line(written: Mapping[str, Any]) -> str:
-    """A line of JSON. What UTF-8 cannot say (lone surrogates, which some tools return) is escaped."""
-    line = json.dumps(written, ensure_ascii=False, default=str)
-    try:
-        line.encode("utf-8")
-    except UnicodeEncodeError:
-        line = json.dumps(written, default=str)
-    return f"{line}\n"
 
 
 def _parsed(line: str, where: str) -> Mapping[str, Any]:

@@ -112,8 +112,8 @@ class Branch:
     messages: tuple[ChatMessage, ...]
 
 
-JUDGED_BY, OVERRULED = "judged_by", "overruled"
-"""Keys of a record's metadata: who has judged it, and the verdict, `success` and `reasons`, that was replaced."""
+JUDGED_BY = "judged_by"
+"""Key of a record's metadata: who has judged it."""
 
 Source = Literal["verdict", "user", "agent"]
 """Who says whether a run succeeded: a verdict, a person, or the agent about itself."""
@@ -228,25 +228,9 @@ class Record:
         """
         return self.came_from or f"run {self.id}", "" if self.source == "agent" else self.task
 
-    @property
-    def overruled(self) -> Mapping[str, Any] | None:
-        """The verdict, `success` and `reasons`, in whose place somebody has put their own; `None` if there was none."""
-        verdict = self.metadata.get(OVERRULED)
-        return verdict if isinstance(verdict, Mapping) else None
-
     def judged(self, success: bool | None, reasons: str = "", *, source: Source | None = None) -> Self:  # noqa: FBT001 - the verdict itself
-        """A copy of the run with a verdict: whether it succeeded, and why.
-
-        With a `source`, it is noted who says so. What a person or the agent says takes the place of a verdict, which
-        is kept, so that the two can be compared.
-        """
-        if source is None:
-            return replace(self, success=success, reasons=reasons)
-        metadata = {**self.metadata, JUDGED_BY: source}
-        if source == "verdict":
-            metadata.pop(OVERRULED, None)
-        elif self.source == "verdict":
-            metadata[OVERRULED] = {"success": self.success, "reasons": self.reasons}
+        """A copy of the run with a verdict: whether it succeeded, and why; with a `source`, also who says so."""
+        metadata = self.metadata if source is None else {**self.metadata, JUDGED_BY: source}
         return replace(self, success=success, reasons=reasons, metadata=metadata)
 
     def dialogues(self) -> Iterator[tuple[str, tuple[ChatMessage, ...]]]:
@@ -362,11 +346,11 @@ def readable(content: Any) -> str:
     """The content of a message as text; blocks that are not text are named, as `[image]`, not shown."""
     if not isinstance(content, list | tuple):
         return text_of(content)
-    named = (
-        block.get("text") or f"[{block.get('type', 'content')}]" if isinstance(block, Mapping) else block
-        for block in content
-    )
-    return "\n".join(each for each in named if isinstance(each, str))
+    return text_of([each if isinstance(each, str) else _named(each) for each in content])
+
+
+def _named(block: Any) -> Any:
+    return block.get("text") or f"[{block.get('type', 'content')}]" if isinstance(block, Mapping) else None
 
 
 def steps_in(messages: Sequence[ChatMessage], *, branch: str = "") -> list[Step]:

@@ -162,21 +162,17 @@ def without_added(content: Any, added: Sequence[str]) -> Any:
 def without_notes(content: Any, extras: Mapping[str, Any], *, tool: Any) -> tuple[Any, Mapping[str, Any]]:
     """A result and what stands beside it, without what was added to it and the notes that hold it, too.
 
-    Of suggestions their figures stay: what other runs wrote in such a state is theirs, and is erased with them. Where
-    there is nothing of this, both are the same objects.
+    What was suggested goes as well: it says what other runs did. Where there is nothing of this, both are the same
+    objects.
     """
     metadata, artifact = mapping_in(extras, "response_metadata"), extras.get("artifact")
     added = added_to(metadata, artifact=artifact, tool=tool)
     summary = artifact if tool == SUMMARIZE_STATE and isinstance(artifact, Mapping) else {}
-    suggestions = summary.get("suggestions")
-    if not added and not suggestions:
+    if not added and "suggestions" not in summary:
         return content, extras
     kept = dict(extras)
     if summary:
-        kept["artifact"] = {key: value for key, value in summary.items() if key != ADDED}
-        if isinstance(suggestions, list):
-            figures = ({**each, "evidence": []} for each in suggestions if isinstance(each, Mapping))
-            kept["artifact"]["suggestions"] = list(figures)
+        kept["artifact"] = {key: value for key, value in summary.items() if key not in (ADDED, "suggestions")}
     if notes := mapping_in(metadata, NOTES):
         own = {key: value for key, value in notes.items() if key != ADDED}
         kept["response_metadata"] = {**metadata, NOTES: own}

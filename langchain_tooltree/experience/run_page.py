@@ -56,13 +56,10 @@ def to_html(run: Record) -> str:
 
 def run_data(run: Record, longest: int) -> dict[str, Any]:
     """What a page shows of a run, no text of which is longer than `longest`."""
-    replaced = run.overruled or {}
     facts = {
         "by": run.source or "",
         "from": _label(run.came_from),
         "reasons": shortened(run.reasons, longest),
-        "overruled": replaced
-        and {"success": replaced.get("success"), "reasons": shortened(str(replaced.get("reasons") or ""), longest)},
         "waits": [name for name in ("pending", "quarantined") if name in run.metadata],
         "attempt": _label(run.metadata.get(ATTEMPT_OF)),
         "recalled": [_label(each) for each in recalled_in(run.metadata, "runs")],
@@ -148,7 +145,7 @@ def tokens_of(message: ChatMessage) -> int:
 
 def texts_of(run: Record) -> Iterator[str]:
     """All texts of a run that may be long."""
-    yield from (run.task, run.reasons, run.instructions, str((run.overruled or {}).get("reasons") or ""))
+    yield from (run.task, run.reasons, run.instructions)
     for _, messages in run.dialogues():
         for message in messages:
             yield readable(message.get("content"))

@@ -70,7 +70,6 @@ function runInto(into, run, known) {
   const tokens = run.said.reduce((sum, item) => sum + (item.tokens || 0), 0), replies = run.said.filter((item) => item.part === "reply");
   into.append(facts([
     ["Verdict", badge(outcome(run))], ["Judged", BY[run.by] || ""], ["Reasons", run.reasons],
-    ["In place of", run.overruled ? VERDICTS[run.overruled.success] + (run.overruled.reasons ? ": " + run.overruled.reasons : "") : ""],
     ["Came from", run.from], ["Attempt given up in", run.attempt], ["Recalled for it", recalledFor(run, known)],
     ["Replies", run.turns], ["Tokens", tokens ? tokens.toLocaleString("en") : ""], ["Run", run.id],
   ], "facts"));
