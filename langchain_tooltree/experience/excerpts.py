@@ -1,18 +1,17 @@
 """What a model is shown of a run: its course in short, or for a verdict every write in full. Pure."""
 
 import json
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import count
 from typing import Any
 
+from langchain_tooltree.effects.names import EFFECTS, is_read
 from langchain_tooltree.experience.records import (
     Branch,
     ChatMessage,
     Record,
     Step,
     arguments_of,
-    call_key,
     entries_in,
     function_of,
     part_of,
@@ -20,7 +19,7 @@ from langchain_tooltree.experience.records import (
     steps_in,
     woven,
 )
-from langchain_tooltree.text import LONGEST_TEXT, compact_json, digest, mapping_in, shortened, shortened_in, words_of
+from langchain_tooltree.text import LONGEST_TEXT, compact_json, mapping_in, shortened, shortened_in
 
 DEFAULT_MAX_CHARACTERS = 24_000
 """About how much of a run a model is shown: 6,000 tokens. All but one of 280 published runs of the tau benchmarks fit
@@ -98,53 +97,6 @@ def _entries(message: ChatMessage) -> Iterator[Entry]:
         elif len(written := compact_json(arguments)) > LONGEST_TEXT:
             arguments = written
         yield {"role": role, "call": {"tool": function_of(call).get("name"), "arguments": arguments}}
-
-
-EFFECTS = "effects"
-"""Key of a record's metadata under which it may be declared which tools write: `{"pay": "write", "find": "read"}`.
-
-Where that goes by the arguments, a list names the calls of the tool that were reads, each by its `call_digest`.
-"""
-
-CALL_DIGITS = 16
-"""Hexadecimal digits of a call's digest: 64 bits, so two of a million calls are mistaken with a chance of 3e-8."""
-
-READING_VERBS = frozenset(
-    words_of(
-        "browse calculate compute count describe estimate fetch find get grep inspect list load lookup look ls open "
-        "peek query read recall retrieve scan search see select show tail think verify view"
-    )
-)
-"""How the names of tools begin that only look something up. `check` is not among them (`check_in`, `checkout`),
-and not `summarize`: a write of a user's own may be called as the package's `summarize_state`."""
-
-_WORD_OF_NAME = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
-
-
-def words_of_name(tool: str) -> list[str]:
-    """The words of a tool's name, in order: `shop__searchItems` has three."""
-    return [word.lower() for word in _WORD_OF_NAME.findall(tool)]
-
-
-def call_digest(tool: str, arguments: Mapping[str, Any] | None) -> str:
-    """What tells a call from any other."""
-    return digest(call_key(tool, arguments or {}), CALL_DIGITS)
-
-
-def is_read(tool: str, effects: Mapping[str, Any] | None = None, arguments: Mapping[str, Any] | None = None) -> bool:
-    """Whether a call only looks something up: as declared, or else by the name of its tool.
-
-    A record does not show what a call changes. Names of functions begin with what they do, so `get_order` and
-    `shop__searchItems` are reads. All others count as writes: a read taken for a write costs a line of a review, while
-    a write taken for a read would not be reviewed.
-    """
-    declared = (effects or {}).get(tool)
-    if declared in ("read", "write"):
-        return bool(declared == "read")
-    if isinstance(declared, list):
-        return call_digest(tool, arguments) in declared
-    words = words_of_name(re.split(r"__|[./:]", tool)[-1])
-    return bool(words) and words[0] in READING_VERBS
 
 
 def review(record: Record, *, max_characters: int) -> list[Entry]:

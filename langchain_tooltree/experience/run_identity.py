@@ -87,9 +87,8 @@ def tools_in(offered: Any) -> Tools:
     A provider's own tools, such as a web search, have no OpenAI form and stay as they are. What has no name is left
     out, and anything but a list counts as no tools.
     """
-    listed = offered if isinstance(offered, list | tuple) else []
-    found = map(_named, listed)
-    return {name: json.loads(json.dumps(tool, default=str)) for name, tool in found if name}
+    tools = map(_as_function, offered if isinstance(offered, list | tuple) else [])
+    return {name: json.loads(json.dumps(tool, default=str)) for tool in tools if (name := name_of(tool))}
 
 
 def as_metadata(tools: Tools) -> dict[str, Any]:
@@ -124,22 +123,22 @@ def name_of(tool: Any) -> str:
     return _name(function if isinstance(function, Mapping) else tool)
 
 
-def _named(tool: Any) -> tuple[str, dict[str, Any]]:
-    given: dict[str, Any] = dict(tool) if isinstance(tool, Mapping) else {}
-    if isinstance(given.get("function"), Mapping):
-        return _name(given["function"]), given
-    try:
-        function = convert_to_openai_function(given or tool)
-    except (KeyError, TypeError, ValueError):
-        return _name(given), given
-    if "parameters" not in function and given.get("type", "function") != "function":
-        return _name(given), given  # a tool of the provider's own that has a name, such as Anthropic's web search
-    return _name(function), {"type": "function", "function": function}
-
-
 def _name(described: Mapping[str, Any]) -> str:
     names: Iterator[Any] = (described.get(key) for key in ("name", "type"))
     return next((name for name in names if isinstance(name, str) and name != "function"), "")
+
+
+def _as_function(tool: Any) -> Any:
+    """A tool in OpenAI form; itself where it has none, as a provider's own, such as Anthropic's web search."""
+    given: Mapping[str, Any] = tool if isinstance(tool, Mapping) else {}
+    if isinstance(given.get("function"), Mapping):
+        return given
+    try:
+        function = convert_to_openai_function(tool)
+    except (KeyError, TypeError, ValueError):
+        return given
+    is_own = "parameters" not in function and given.get("type", "function") != "function"
+    return given if is_own else {"type": "function", "function": function}
 
 
 MOST_RUNS = 1_000

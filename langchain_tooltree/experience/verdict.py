@@ -128,8 +128,8 @@ class _Form(BaseModel):
     model_config = ConfigDict(json_schema_extra=_require_all)
 
 
-Rules = Annotated[list[str], Field(description="The rules that decide something in this run")]
-Missing = Annotated[list[str], Field(description="What should have been done and was not, or not rightly")]
+Rules = Annotated[list[str], Field(default_factory=list, description="The rules that decide something in this run")]
+Missing = Annotated[list[str], Field(default_factory=list, description="What should have been done and was not")]
 Outcome = Literal["success", "failure", "unclear"]
 Reasons = Annotated[str, Field(description="What decided it, in two or three sentences")]
 
@@ -137,8 +137,8 @@ Reasons = Annotated[str, Field(description="What decided it, in two or three sen
 class ReadVerdict(_Form):
     """What a model replies about a run that only looked something up."""
 
-    rules: Rules = []
-    missing: Missing = []
+    rules: Rules
+    missing: Missing
     verdict: Outcome
     reasons: Reasons
 
@@ -155,9 +155,9 @@ class WriteCheck(_Form):
 class WriteVerdict(_Form):
     """What a model replies about a run that has changed something; each part is the ground of the next."""
 
-    rules: Rules = []
-    writes: list[WriteCheck] = Field(default=[], description="One for each write that did not fail")
-    missing: Missing = []
+    rules: Rules
+    writes: list[WriteCheck] = Field(default_factory=list, description="One for each write that did not fail")
+    missing: Missing
     verdict: Outcome
     reasons: Reasons
 

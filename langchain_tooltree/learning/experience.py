@@ -21,9 +21,9 @@ from langchain_tooltree.cfgm.memory import CFGMMemory
 from langchain_tooltree.cfgm.tips import Tip
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.effects.calls import CallEffects, Effects
+from langchain_tooltree.effects.names import EFFECTS
 from langchain_tooltree.errors import ConfigurationError, ForeignNamespaceError, StoreError, described
 from langchain_tooltree.experience.embeddings import resolve_embeddings
-from langchain_tooltree.experience.excerpts import EFFECTS
 from langchain_tooltree.experience.guide import Remembered
 from langchain_tooltree.experience.notes import recall_metadata, with_recalled
 from langchain_tooltree.experience.outage import PATIENCE, READ

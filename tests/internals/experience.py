@@ -3,12 +3,13 @@
 # ruff: noqa: F401 - names for tests to import
 
 from langchain_tooltree._langgraph import NodeRun
+from langchain_tooltree.effects.names import EFFECTS, is_read
 from langchain_tooltree.experience import outage as outage_module
 from langchain_tooltree.experience import reference as reference_module
 from langchain_tooltree.experience import store as store_module
 from langchain_tooltree.experience import writers as writers_module
 from langchain_tooltree.experience.agreement import Agreement, agreement
-from langchain_tooltree.experience.excerpts import DEFAULT_MAX_CHARACTERS, EFFECTS, excerpt, is_read, review
+from langchain_tooltree.experience.excerpts import DEFAULT_MAX_CHARACTERS, excerpt, review
 from langchain_tooltree.experience.hints import NextTools
 from langchain_tooltree.experience.namespaces import NamespaceTemplate, label_of
 from langchain_tooltree.experience.recorder import RunRecorder

@@ -120,8 +120,11 @@ def _call(entry: Mapping[str, Any], longest: int) -> dict[str, Any]:
 
 def _anomaly(noted: Mapping[str, Any], longest: int) -> dict[str, Any]:
     names = {name: _label(noted.get(name)) for name in ("kind", "tool")}
-    evidence = shortened(str(noted.get("evidence")), longest)
-    return {**names, "evidence": evidence, "sure": _share(noted.get("confidence"))}
+    return {
+        **names,
+        "evidence": shortened(str(noted.get("evidence")), longest),
+        "sure": _share(noted.get("confidence")),
+    }
 
 
 def _suggested(noted: Any) -> Iterator[dict[str, Any]]:
