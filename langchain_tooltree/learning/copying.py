@@ -58,8 +58,9 @@ def copied(
                     records = yield StoreCall(source, "batch", (gets,), {})
                     kept = [PutOp(each.namespace, each.key, each.value, index=False) for each in records if each]
                     puts = [*kept, *puts, PutOp((*root, HEAD), HEAD, {TOKEN: uuid.uuid4().hex}, index=False)]
-                    on_runs(len(page))
                 yield StoreCall(target, "batch", (puts,), {})
+                if label == TASKS:
+                    on_runs(len(page))
             counts.differing += len(differing)
             if label == TASKS:
                 counts.runs, counts.there = counts.runs + len(new), counts.there + len(same)

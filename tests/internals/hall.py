@@ -50,6 +50,7 @@ from langchain_tooltree.flows import (
     run_flow,
 )
 from langchain_tooltree.learning import background as background_module
+from langchain_tooltree.learning import copying as copying_module
 from langchain_tooltree.learning import erasure as erasure_module
 from langchain_tooltree.learning import experience as learning
 from langchain_tooltree.learning import fold as fold_module
