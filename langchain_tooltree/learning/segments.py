@@ -156,7 +156,7 @@ class Segments:
         vectors = yield from self._store.vectors(list(page))
         data = {run: replace(part, task=vectors.get(run)).to_dict() for run, part in page.items()}
         # Of two processes that have come across the same runs, one overwrites what the other has written.
-        key = digest(sorted((run, part.version) for run, part in page.items()))
+        key = digest([self._embedders, sorted((run, part.version) for run, part in page.items())])
         yield from self._put(key, data, self._embedders)
         there = yield from self._store.there(list(page))  # somebody may have had one forgotten meanwhile
         with self._lock:
