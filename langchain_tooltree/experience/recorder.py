@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import Any, Protocol, Self
+from typing import Any, Self
 from uuid import UUID
 
 from langchain_core.messages import BaseMessage
@@ -56,11 +56,9 @@ _VERDICTS: dict[tuple[int, str], Verdict] = {}
 other. The object tells runs apart that are alike in all else, such as those of two users whose threads share a name."""
 
 
-class Settle(Protocol):
-    """Keeps a run that has ended, and has it judged when it rests: at once, if `rests` says that it cannot go on."""
-
-    def __call__(self, store: ExperienceStore, trajectory: Trajectory, *, rests: bool) -> Flow[None]:
-        """Keep a run in a store of one user or tenant."""
+Settle = Callable[..., Flow[None]]
+"""Keeps a run that has ended in a store of one user, and has it judged when it rests: at once, if it cannot go on.
+Called as `settle(store, trajectory, rests=...)`."""
 
 
 class RunRecorder:
@@ -158,23 +156,18 @@ class TrajectoryRecorder(GraphCallbackHandler):
     there is no thread; a later run of the thread replaces the record by the longer version. Where that id is taken by
     another conversation, as where two agents name threads alike, a digest is added to it. A run that was interrupted
     is recorded as far as it got and judged when it has been resumed to its end. A run that raised is recorded, too,
-    with the error in `reasons`. The tools that its models and those of its sub-agents were offered stand in
-    `metadata["tools"]`, in OpenAI form and in the order of their names.
+    with the error in `reasons`. The tools that its models were offered stand in `metadata["tools"]`, in OpenAI form.
 
-    A resumed run does not show all that was said before (what was removed since, finished sub-agents, their tools);
-    that is taken from the record in the first `ExperienceStore` that has one. With functions alone it is lost, so give
-    a graph that learns online a store beside it: `TrajectoryRecorder([experience, graph.learn], verdict=...)`.
+    A resumed run does not show all that was said before, such as finished sub-agents; that is taken from the record in
+    the first `ExperienceStore` that has one. So give a graph that learns online a store beside it:
+    `TrajectoryRecorder([experience, graph.learn], verdict=...)`.
 
     Variables of a store's namespace are filled from the runtime context of the run or from `configurable`. LangChain
     shows these to a recorder where a model, a tool or another runnable is called inside a node. For a graph in which
-    none is, pass a store of one user, `experience.within(user_id=...)`. A run whose namespace is not known is not kept
-    in that store, and not judged for it.
+    none is, pass a store of one user, `experience.within(user_id=...)`. A run whose namespace is not known is not kept.
 
     Beside a `CFGMMiddleware` or a `SITGraphMiddleware` of the same agent, a run is judged once, and has one record in
-    a store: the first verdict counts for all, and this recorder keeps the record, being the one that hears most.
-
-    No conversation is held in memory beyond the end of its run. What goes wrong while recording is logged and does not
-    disturb the run.
+    a store. What goes wrong while recording is logged and does not disturb the run.
 
     Args:
         store: Where trajectories go: an `ExperienceStore`, a function that takes a `Trajectory`, such as
