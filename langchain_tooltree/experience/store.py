@@ -333,7 +333,7 @@ class ExperienceStore:
     ) -> Flow[Trajectory]:
         """Say whether a run succeeded, in place of the verdict that it had. Returns the run as it is kept now.
 
-        Both are kept. `source` says who labels: the user, or an agent. A run that does not exist raises `StoreError`.
+        `source` says who labels: the user, or an agent. A run that does not exist raises `StoreError`.
         """
         trajectory = yield from flow_of(self.get)(id, config=config)
         if trajectory is None:
