@@ -125,20 +125,7 @@ run itself says would be the word of whoever made it."""
 
 @dataclass(frozen=True)
 class Record:
-    """One run of an agent on one task: the one record that everything else is made from.
-
-    Attributes:
-        id: Identifies the run. Records with the same id are versions of the same run.
-        task: What the user asked for.
-        steps: The tool calls in order; those of a branch stand where the branch began.
-        success: Whether it succeeded; `None` if nobody has said.
-        turns: Number of assistant messages, T in Eq. 1 of SIT-Graph.
-        messages: The dialogue in the OpenAI chat format; empty if only the steps are known.
-        branches: Dialogues of sub-agents that are not part of `messages`.
-        reasons: Why it counts as a success or a failure.
-        instructions: The system prompt of the agent, as its developer wrote it; empty if it is not known.
-        metadata: Everything else the record came with, such as a reward.
-    """
+    """The data of a `Trajectory`, which documents them, for files that know no messages of LangChain."""
 
     id: str
     task: str
@@ -311,10 +298,10 @@ def aim_of(requests: Iterable[str]) -> str:
     Greetings, thanks, consent, and who they are do not count, unless that is all there is. A single request stands as
     it is.
     """
-    said = [text for text in map(str.strip, requests) if text]
-    wants = list(dict.fromkeys(filter(None, map(substance, said)))) or said[:1]
-    if len(said) <= 1 or not wants:
-        return shortened(said[0]) if said else ""
+    texts = [text for text in map(str.strip, requests) if text]
+    wants = list(dict.fromkeys(filter(None, map(substance, texts)))) or texts[:1]
+    if len(texts) <= 1 or not wants:
+        return shortened(texts[0]) if texts else ""
     aim = [cut(wants[0], LONGEST_AIM // 2 if len(wants) > 1 else LONGEST_AIM)]
     left = LONGEST_AIM - len(aim[0])
     for want in reversed(wants[1:]):

@@ -14,13 +14,13 @@ from langchain_core.messages import (
     AIMessage,
     BaseMessage,
     BaseMessageChunk,
+    ChatMessage,
     HumanMessage,
     RemoveMessage,
     SystemMessage,
     ToolMessage,
     message_chunk_to_message,
 )
-from langchain_core.messages import ChatMessage as LangChainChatMessage
 
 from langchain_tooltree.errors import TrajectoryFormatError
 from langchain_tooltree.experience.records import (
@@ -42,7 +42,6 @@ ROLES = {"human": "user", "ai": "assistant", "system": "system", "tool": "tool"}
 USUAL = frozenset({HumanMessage, AIMessage, SystemMessage, ToolMessage})
 """Types of nearly all messages: whether something is of one of them is known faster than whether it is a message."""
 
-_SPECIAL = {*ROLES.values(), "developer"}
 _IN_CHAT = {"content", "name", "type", "role", "tool_calls", "tool_call_id", "status"}
 """Fields of messages that the chat format has a place for."""
 
@@ -74,8 +73,6 @@ def to_chat(message: BaseMessage) -> dict[str, Any]:
     if message.__pydantic_extra__:
         extras |= message.__pydantic_extra__
     chat: dict[str, Any] = {"role": role_of(message)}
-    if not usual and isinstance(message, LangChainChatMessage) and message.role in _SPECIAL:
-        extras["type"] = message.type  # which the role alone would not tell
     chat["content"] = message.content
     if message.name is not None:
         chat["name"] = message.name
@@ -98,8 +95,7 @@ def to_message(chat: Mapping[str, Any]) -> BaseMessage:
     fields: dict[str, Any] = dict(extras_of(chat))
     if (name := chat.get("name")) is not None:
         fields["name"] = name
-    kind = "chat" if fields.pop("type", None) == "chat" and isinstance(role, str) else role
-    match kind:
+    match role:
         case "user":
             return HumanMessage(content, **fields)
         case "system" | "developer":
@@ -110,7 +106,7 @@ def to_message(chat: Mapping[str, Any]) -> BaseMessage:
             fields["status"] = "error" if chat.get("error") else "success"
             return ToolMessage(content, tool_call_id=chat.get("tool_call_id") or "", **fields)
         case str():
-            return LangChainChatMessage(content=content, role=str(role), **fields)
+            return ChatMessage(content=content, role=str(role), **fields)
         case _:
             msg = f"A message needs a role, such as 'user' or 'assistant'; got {dict(chat)!r:.200}."
             raise TrajectoryFormatError(msg)
@@ -162,7 +158,20 @@ class Trajectory(Record):
     """One run of an agent on one task: who said what, which tools were called, and what came of it.
 
     It is immutable. Make one from LangChain messages with `from_messages`, from OpenAI chat messages with `from_chat`,
-    from files with `load_trajectories`, or from a LangGraph thread with `load_thread`.
+    from files with `load_trajectories`, or from a LangGraph thread with `load_thread`. It is the one record that
+    everything else is made from.
+
+    Attributes:
+        id: Identifies the run. Records with the same id are versions of the same run.
+        task: What the user asked for.
+        steps: The tool calls in order; those of a branch stand where the branch began.
+        success: Whether it succeeded; `None` if nobody has said.
+        turns: Number of assistant messages, T in Eq. 1 of SIT-Graph.
+        messages: The dialogue in the OpenAI chat format; empty if only the steps are known.
+        branches: Dialogues of sub-agents that are not part of `messages`.
+        reasons: Why it counts as a success or a failure.
+        instructions: The system prompt of the agent, as its developer wrote it; empty if it is not known.
+        metadata: Everything else the record came with, such as a reward.
     """
 
     @classmethod

@@ -272,18 +272,18 @@ def resolve_verdict(verdict: AnyVerdict) -> VerdictFlow:
     raise ConfigurationError(msg)
 
 
-def _verdict(said: Any) -> Verdict:
-    """What a function said, as a verdict."""
-    match said:
+def _verdict(answer: Any) -> Verdict:
+    """What a function answered, as a verdict."""
+    match answer:
         case Verdict():
-            return said
+            return answer
         case None:
             return Verdict(None)
         case bool() | np.bool_():
-            return Verdict(bool(said))
+            return Verdict(bool(answer))
         case int() | float() | np.number():
-            reward = float(said)
+            reward = float(answer)
             success = None if math.isnan(reward) else reward >= SUCCESS_REWARD
             return Verdict(success, f"Its reward is {reward:g}.")
-    msg = f"A verdict must be a Verdict, a bool, a number or None, got {type(said).__name__}: {said!r:.80}."
+    msg = f"A verdict must be a Verdict, a bool, a number or None, got {type(answer).__name__}: {answer!r:.80}."
     raise ConfigurationError(msg)

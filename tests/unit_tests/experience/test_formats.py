@@ -57,7 +57,7 @@ messages = st.one_of(
         usage_metadata=usages,
     ),
     st.builds(ToolMessage, **common, tool_call_id=names, status=st.sampled_from(["success", "error"]), artifact=values),
-    st.builds(ChatMessage, **common, role=names | st.sampled_from(["user", "assistant", "tool", "developer"])),
+    st.builds(ChatMessage, **common, role=names.map(lambda name: f"x {name}")),
 )
 
 
