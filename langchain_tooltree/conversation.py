@@ -21,14 +21,14 @@ from langchain_tooltree.experience.records import (
     EXTRAS,
     PARTS,
     PROMPTED,
-    LazyChat,
+    ChatMessage,
     Outcome,
     Part,
     Step,
     aim_of,
+    own_messages,
     part_of,
     readable,
-    said_in,
     text_of,
 )
 from langchain_tooltree.experience.reference import MARK, added_to, without_added, without_reference
@@ -119,11 +119,9 @@ class Conversation:
         return self._read[::-1]
 
     @cached_property
-    def chat(self) -> LazyChat:
+    def chat(self) -> tuple[ChatMessage, ...]:
         """The messages in the OpenAI chat format, without reference material: what a record holds."""
-        kept = [message for part, message in self.parts if part != "reference"]
-        parts = [part for part in reversed(self._parts) if part != "reference"]
-        return LazyChat(parts, kept, lambda message: said_in([to_chat(message)])[0])
+        return own_messages(map(to_chat, self.messages))
 
     @property
     def parts(self) -> Iterator[tuple[Part, BaseMessage]]:

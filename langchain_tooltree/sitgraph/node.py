@@ -12,8 +12,7 @@ from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError, check_count, described
 from langchain_tooltree.experience.guide import Learner
 from langchain_tooltree.experience.hints import hints, told_of
-from langchain_tooltree.experience.notes import as_suggested
-from langchain_tooltree.experience.recorder import hear_suggested
+from langchain_tooltree.experience.notes import suggestion_notes
 from langchain_tooltree.experience.run_identity import GivenTools, names_of
 from langchain_tooltree.experience.verdict import AnyVerdict
 from langchain_tooltree.flows import Flow, Writer, async_twin, current_writer, driven, emitted, flow_of
@@ -43,7 +42,7 @@ def with_suggestions(
 def figures_of(suggestions: Sequence[Suggestion], *, reads: Collection[str] = ()) -> list[dict[str, Any]]:
     """What is told of suggestions as it is noted in a record: without the words of other runs, erased with these."""
     told = told_of(map(plain, suggestions), reads=reads)
-    return as_suggested((each["tool"], each["score"], each["support"]) for each in told)
+    return suggestion_notes((each["tool"], each["score"], each["support"]) for each in told)
 
 
 DEFAULT_K = 2  # tools that are suggested, as in the paper
@@ -161,8 +160,6 @@ class SITGraphNode(Runnable[Any, dict[str, list[dict[str, Any]]]]):
         """
         said = Conversation.of(input, self._messages_key)
         suggestions = yield from self._suggester.suggest(said, allowed=self._tools, writer=current_writer())
-        if told := figures_of(suggestions):  # as `with_suggestions` has it
-            hear_suggested(told)
         return {self._suggestions_key: [suggestion.to_dict() for suggestion in suggestions]}
 
     ainvoke = async_twin(invoke)  # type: ignore[arg-type] # mypy takes `self` from the declaration in Runnable

@@ -20,11 +20,10 @@ from langchain_tooltree.experience.records import (
     Step,
     entries_in,
     function_of,
+    own_messages,
     paired,
     part_of,
-    requests_among,
     requests_in,
-    said_in,
     steps_in,
     text_of,
 )
@@ -185,7 +184,7 @@ def _moment_at_end(
     That is so where all observations belong to calls after `begin` by their ids, and none of what a state tells of
     stands before, but for requests.
     """
-    said = said_in(messages[begin:])
+    said = own_messages(messages[begin:])
     every, answers = paired(said)
     steps: list[Step] = []
     summary: str | None = None
@@ -202,7 +201,7 @@ def _moment_at_end(
         and sum(part_of(each) == "observation" for each in said) == len(answers)
         and any(part_of(each) == "reply" and text_of(each.get("content")) for each in said)
     )
-    before = said_in(requests_among(messages[:begin]))
+    before = own_messages(message for message in messages[:begin] if part_of(message) == "request")
     return Moment([*before, *(message for _, message in _plain(said))], tuple(steps)), summary, is_whole
 
 

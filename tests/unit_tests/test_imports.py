@@ -58,8 +58,15 @@ MESSAGES = {"replies.py", "tooltree/branches.py", "tooltree/report.py"}
 """Pure files about messages, which import LangChain's classes of them."""
 FOR_TESTS = {*langchain_tooltree.__all__, "testing", "cli", "demo", "effects", "errors", "events", "toolbox"}
 """What tests may import from the package. For all else there is one helper a room: `tests/internals/`."""
-READERS = {"conversation.py", "experience/records.py", "experience/trajectory.py", "tooltree/branches.py"}
-"""What takes messages apart: the one reader of conversations, the record, what loads it from messages, and the tree."""
+READERS = {
+    "conversation.py",
+    "experience/files.py",
+    "experience/records.py",
+    "experience/trajectory.py",
+    "tooltree/branches.py",
+}
+"""What takes messages apart: the one reader of conversations, the record, what loads it from messages and files, and
+the tree."""
 
 TWICE = {"Alternative", "PlannedCall", "Outcome"}
 """Forms of metadata that one room writes and another one reads; what comes of a call, and of a visit."""

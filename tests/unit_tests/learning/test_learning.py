@@ -34,7 +34,7 @@ from langchain_tooltree import (
     search,
 )
 from langchain_tooltree.testing import ScriptedChatModel
-from tests.internals.hall import learning
+from tests.internals.hall import fold_module
 
 ALL = ("tooltree",)
 ANSWER = '{"missing": "nothing"}\nIt is on the desk.'
@@ -618,7 +618,7 @@ def test_a_store_that_is_down_does_not_disturb_the_agent(caplog):
     assert "The store is down." in caplog.text
 
 
-async def test_a_label_takes_the_place_of_the_verdict_and_counts_as_a_sample(path):
+async def test_a_label_takes_the_place_of_the_verdict(path):
     experience = Experience(InMemoryStore(), verdict=lambda _: True, namespace=ALL)
     experience.learn(run_of(success=None, id="one"))
     assert experience.status().in_graph == 1
@@ -628,33 +628,9 @@ async def test_a_label_takes_the_place_of_the_verdict_and_counts_as_a_sample(pat
     else:
         labelled = experience.label("one", False, "It was the blue key.")
 
-    status = experience.status()
     assert (labelled.success, labelled.source) == (False, "user")
-    assert status.successes == 0
-    assert (status.agreement.count, status.agreement.false_success) == (1, 1)
+    assert experience.status().successes == 0
     assert experience.graph.suggest(None) == []
-
-
-def test_nothing_is_judged_any_more_where_people_and_the_verdict_agree_too_seldom(caplog):
-    asked = []
-    experience = Experience(InMemoryStore(), verdict=lambda run: asked.append(run.id) or True, namespace=ALL)
-    for number in range(10):
-        experience.learn(run_of(success=None, id=str(number)))
-        experience.label(str(number), number < 5)
-    assert experience.status().agreement.is_doubtful
-
-    experience.learn(run_of(success=None, id="next"))
-    agent, _ = finder(experience)
-    agent.invoke(QUESTION)
-
-    assert len(asked) == 10
-    status = experience.status()
-    assert (status.runs, status.pending) == (12, 2)
-    assert "people and the verdict agree too seldom" in caplog.text
-    for number in range(5, 10):
-        experience.label(str(number), True)
-    experience.settle()
-    assert (experience.status().pending, len(asked)) == (0, 12)
 
 
 def test_the_instructions_are_kept_with_the_run():
@@ -666,8 +642,8 @@ def test_the_instructions_are_kept_with_the_run():
     assert run.instructions == SYSTEM.strip()
 
 
-def test_what_takes_long_to_take_in_keeps_the_first_request_of_a_process_waiting_for_a_while_only(monkeypatch):
-    monkeypatch.setattr(learning, "PATIENCE", 0.01)
+def test_where_there_are_many_records_to_read_the_first_request_of_a_process_waits_for_some_only(monkeypatch):
+    monkeypatch.setattr(fold_module, "READ_AT_ONCE", 15)
     store = InMemoryStore()
     records = ExperienceStore(store, namespace=ALL)
     for number in range(40):
@@ -679,7 +655,7 @@ def test_what_takes_long_to_take_in_keeps_the_first_request_of_a_process_waiting
 
         def batch(self, ops):
             ops = list(ops)
-            if len(ops) > 20:
+            if len(ops) > 20:  # 25 are left
                 assert reading.wait(10)
             return store.batch(ops)
 
@@ -718,22 +694,6 @@ def test_a_record_that_cannot_be_read_keeps_no_other_out(caplog):
     records.add(run_of(id="four"))
     assert experience.status().in_graph == 3
     assert not caplog.text
-
-
-def test_the_guide_of_a_search_knows_what_was_refused():
-    experience = Experience(InMemoryStore(), namespace=ALL, verdict=lambda _: True)
-    for number in range(3):
-        refused = [
-            {"role": "user", "content": "Where is the red key?"},
-            {"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": "look", "arguments": "{}"}}]},
-            {"role": "tool", "tool_call_id": "1", "content": "Error: no place was named.", "error": True},
-        ]
-        experience.learn(Trajectory.from_chat(refused, success=False, id=f"failed {number}"))
-    agent, model = finder(experience, replies=AT_ONCE)
-
-    agent.invoke(QUESTION)
-
-    assert "look: called here 3 times, refused 3" in told_at_the_doubt(model)
 
 
 def test_a_model_that_is_down_is_asked_again_and_not_for_ever():
@@ -928,7 +888,7 @@ from langchain_core.messages import AIMessage
 from langgraph.store.base.batch import AsyncBatchedBaseStore
 from langgraph.store.memory import InMemoryStore
 from langchain_tooltree import Experience, asearch
-from langchain_tooltree.learning import shared
+from langchain_tooltree.learning import background
 from langchain_tooltree.testing import ScriptedChatModel
 
 class Remote(AsyncBatchedBaseStore):
@@ -949,7 +909,7 @@ async def run():
     experience = Experience(Remote(), namespace=("tooltree",), verdict=judge)
     await asearch("Where is it?", [look], model=model, effects={"look": "read"}, experience=experience)
 
-shared.LAST_SECONDS = 0.2
+background.LAST_SECONDS = 0.2
 asyncio.new_event_loop().run_until_complete(run())
 print("over")
 """
