@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import BaseMessage
 
@@ -15,9 +15,11 @@ from langchain_tooltree.flows import Flow, current_runtime, if_it_can
 from langchain_tooltree.replies import calls_in
 from langchain_tooltree.text import digest, one_line
 from langchain_tooltree.tooltree.branches import is_fruitless, key_of, results_of
-from langchain_tooltree.tooltree.host import Offering, PlannerHost
-from langchain_tooltree.tooltree.record import keep_search
-from langchain_tooltree.tooltree.visit import Ended, Outcome
+from langchain_tooltree.tooltree.record import keep_search, result_of
+from langchain_tooltree.tooltree.visit import Ended
+
+if TYPE_CHECKING:
+    from langchain_tooltree.tooltree.host import Offering, PlannerHost
 
 LONGEST_REASON = 300
 """Characters of what a failed call says that are kept as a reason: about 75 tokens."""
@@ -29,7 +31,7 @@ GUIDE = "guide to past runs"
 def guide_of(
     experience: Learner,
     conversation: Conversation,
-    offering: Offering,
+    offering: "Offering",
     system: BaseMessage | None,
     remembered: Mapping[str, Any] | None = None,
 ) -> Flow[Guide | None]:
@@ -51,7 +53,7 @@ def guide_of(
 
 
 def kept_turn(
-    experience: Learner, messages: Sequence[BaseMessage], offering: Offering, system: BaseMessage | None
+    experience: Learner, messages: Sequence[BaseMessage], offering: "Offering", system: BaseMessage | None
 ) -> Flow[None]:
     """Keep a turn that ends in an answer."""
     conversation = Conversation([*([system] if system else ()), *messages])
@@ -94,12 +96,12 @@ def failed_attempts(ended: Ended, *, run: str) -> list[Trajectory]:
     return attempts[:MOST_ATTEMPTS]
 
 
-def keep_ended(outcome: Outcome, host: PlannerHost) -> Flow[None]:
+def keep_ended(ended: Ended, host: "PlannerHost") -> Flow[None]:
     """Keep a search that has ended with a visit: its tree, and with experience what it has tried in vain."""
-    yield from keep_search(outcome, host.planner)
-    guide = (yield from host.guide()) if host.guide is not None and outcome.ended is not None else None
-    if guide is None or outcome.ended is None:
+    yield from keep_search(result_of(ended), host.planner.folder)
+    guide = (yield from host.guide()) if host.guide is not None else None
+    if guide is None:
         return
-    runtime, mark = current_runtime(), outcome.ended.mark
+    runtime, mark = current_runtime(), ended.mark
     run = (run_id(runtime) if runtime else None) or mark.turn or mark.search
-    yield from if_it_can(partial(guide.failed, failed_attempts(outcome.ended, run=run)), None, GUIDE)
+    yield from if_it_can(partial(guide.failed, failed_attempts(ended, run=run)), None, GUIDE)

@@ -97,9 +97,9 @@ def search(
     last = end["messages"][-1]
     searched = isinstance(last, AIMessage) and "search" in (last.response_metadata.get(KEY) or {})
     result = search_result(last) if searched else result_of_path(end["messages"], node.is_read)
-    result = with_plan(result, mark_in([last]).plan)
-    config_given = options.get("config")
-    return result if config_given is not None and config_given.is_deep else made_now(result, messages, end["messages"])
+    if (config_given := options.get("config")) is not None and config_given.is_deep:
+        return result
+    return made_now(with_plan(result, mark_in([last]).plan), messages, end["messages"])
 
 
 asearch = async_twin(search)

@@ -4,6 +4,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial, reduce
+from pathlib import Path
 from typing import Any, cast
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage, messages_from_dict
@@ -17,10 +18,9 @@ from langchain_tooltree.pages.saved import as_saved, record
 from langchain_tooltree.replies import calls_in
 from langchain_tooltree.text import forget_oldest
 from langchain_tooltree.tooltree.branches import KEY, Branches, Mark, results_of
-from langchain_tooltree.tooltree.host import Planner
 from langchain_tooltree.tooltree.result import PlanStep, SearchCost, SearchResult
 from langchain_tooltree.tooltree.search import Call, Node, Observation, Tree
-from langchain_tooltree.tooltree.visit import Ended, Outcome
+from langchain_tooltree.tooltree.visit import Ended
 
 KEPT_SEARCHES = 64
 """Searches of which a process keeps the tree, the latest: some 0.2 MB each."""
@@ -28,14 +28,11 @@ KEPT_SEARCHES = 64
 _results: dict[str, SearchResult] = {}
 
 
-def keep_search(outcome: Outcome, planner: Planner) -> Flow[None]:
-    """Keep a search that has ended with a visit, for `search_result`, and in the planner's folder if it has one."""
-    result = outcome.result if outcome.ended is None else result_of(outcome.ended)
-    if result is None:
-        return
+def keep_search(result: SearchResult, folder: Path | None) -> Flow[None]:
+    """Keep a search that has ended for `search_result`, and in a folder if there is one."""
     remember(result)
-    if planner.folder is not None:
-        write = partial(record, planner.folder, as_saved(result), key=result.search_id, thread=thread_here())
+    if folder is not None:
+        write = partial(record, folder, as_saved(result), key=result.search_id, thread=thread_here())
         yield FunctionStep(lambda _: write(), None)
 
 
@@ -112,7 +109,7 @@ def result_of(ended: Ended) -> SearchResult:
         idea.r_pre, idea.pre_scored = candidate.get("score"), candidate.get("score") is not None
     end = tree[steps[-1].node] if steps else tree.root
     end.missing = (held["missing"],) if held.get("missing") else ()
-    on_path = (message for message in turn if message.id in kept and message.id != ended.answer.id)
+    on_path = [message for message in turn if message.id in kept and message.id != ended.answer.id]
     usage = reduce(usage_sum, (getattr(each, "usage_metadata", None) for each in on_path), ended.answer.usage_metadata)
     own_steps = sum(isinstance(message, AIMessage) and message.id not in mark.parents for message in turn)
     is_answered = bool(turn) and isinstance(turn[-1], AIMessage) and not calls_in(turn[-1])
@@ -134,6 +131,7 @@ def result_of(ended: Ended) -> SearchResult:
         stop_reason=ended.reason,
         answer=ended.answer,
         search_id=mark.search,
+        messages=[*on_path, ended.answer],
     )
 
 
@@ -165,7 +163,7 @@ def made_now(result: SearchResult, given: Sequence[BaseMessage], end: Sequence[B
     """
     known = {message.id for message in given}
     called = {call["id"] for message in given for call in calls_in(message)}
-    made = tuple(message for message in end if message.id not in known)
+    made = [message for message in end if message.id not in known]
     before = given[Branches(given, Mark(), lambda *_: True).begin or 0 :]
     usage = reduce(usage_sum, (getattr(message, "usage_metadata", None) for message in made), None)
     cost = replace(
@@ -176,7 +174,12 @@ def made_now(result: SearchResult, given: Sequence[BaseMessage], end: Sequence[B
         usage=usage,
     )
     steps = tuple(step for step in result.steps if step.call_id not in called)
-    return replace(result, steps=steps, cost=cost, made=made)
+    result = replace(result, steps=steps, cost=cost)
+    if result.waiting:
+        last = made[-1]
+        metadata = {**(last.response_metadata.get(KEY) or {}), **result.metadata}
+        made[-1] = last.model_copy(update={"response_metadata": {**last.response_metadata, KEY: metadata}})
+    return replace(result, messages=made)
 
 
 def with_plan(result: SearchResult, plan: Mapping[str, Any] | None) -> SearchResult:

@@ -7,12 +7,13 @@ from typing import Any
 from langchain_tooltree.conversation import transcript
 from langchain_tooltree.effects.calls import CallEffects, DeclaredEffect
 from langchain_tooltree.experience.records import readable
+from langchain_tooltree.flows import emit_all
 from langchain_tooltree.pages import saved as saved_module
 from langchain_tooltree.pages.draw import figures, status, to_mermaid, to_rich
 from langchain_tooltree.pages.tree_page import to_html
 from langchain_tooltree.pages.tree_svg import to_svg
 from langchain_tooltree.tools import check_effects, checked_arguments
-from langchain_tooltree.tooltree import sandbox as sandbox_module
+from langchain_tooltree.tooltree import deep as deep_module
 from langchain_tooltree.tooltree import search as kernel
 from langchain_tooltree.tooltree.ask import (
     BoundTools,
@@ -40,17 +41,17 @@ from langchain_tooltree.tooltree.prompts import (
     AGAIN_PROMPT,
     ASSESS_DESCRIPTION,
     CONFIDENCE_DESCRIPTION,
-    DEFAULT_ASSESS_PROMPT,
-    DEFAULT_CANDIDATES_PROMPT,
+    ASSESS_PROMPT,
+    CANDIDATES_PROMPT,
     DEFAULT_CHECK_PROMPT,
-    DEFAULT_DRAFT_PROMPT,
-    DEFAULT_NOTHING_PROMPT,
-    DEFAULT_PLAN_PROMPT,
+    DRAFT_PROMPT,
+    NOTHING_PROMPT,
+    PLAN_PROMPT,
     DEFAULT_POST_JUDGE_PROMPT,
     DEFAULT_PRE_JUDGE_PROMPT,
-    DEFAULT_PROPOSE_PROMPT,
-    DEFAULT_REPAIR_PROMPT,
-    DEFAULT_TRIED_PROMPT,
+    PROPOSE_PROMPT,
+    REPAIR_PROMPT,
+    TRIED_PROMPT,
     IDLE_PROMPT,
     NOTE,
     OPEN_PROMPT,
@@ -75,14 +76,13 @@ from langchain_tooltree.tooltree.result import (
     PlanStep,
     SearchCost,
     messages_of,
+    plan_messages,
     steps_of,
     without_failed_writes,
 )
-from langchain_tooltree.tooltree.sandbox import Worlds
 from langchain_tooltree.tooltree.search import (
     Call,
     Effect,
-    Estimate,
     Frontier,
     KernelConfig,
     Node,
@@ -90,8 +90,6 @@ from langchain_tooltree.tooltree.search import (
     Operation,
     OperationOutcome,
     PosteriorPolicy,
-    SelectionPolicy,
-    Spent,
     Tree,
     TreeSearch,
     UCTPolicy,
@@ -121,7 +119,7 @@ from langchain_tooltree.tooltree.search.posterior import (
     JudgeCalibration,
     PathPosterior,
 )
-from langchain_tooltree.tooltree.search.scheduler import Budget, Rollout, Scheduler
+from langchain_tooltree.tooltree.search.scheduler import Rollout, Scheduler, Spent
 from langchain_tooltree.tooltree.search.search import FAILURES_TO_GIVE_UP
 
 MANY_QUESTIONS: Any = {"selection": "posterior", "pre_evaluation": "batched", "post_evaluation": "needed"}
@@ -141,3 +139,10 @@ def find_problem(tool, arguments):
 def propose_messages(conversation, instruction, *, attempt=1, tried=(), **others):
     """The prompt that asks a state for candidates."""
     return proposal_messages(ProposalRequest(conversation, (), attempt=attempt, tried=tried, **others), instruction)
+
+
+def deep_search(model, tools, messages, *, effects, config, judge=None, sinks=(), **options):
+    """The flow of a deep search without an agent, whose events go to functions."""
+    judges = (None, None) if judge is None else (resolve_judge(judge),) * 2
+    search = DeepSearch(model, tools, messages, effects=effects, config=config, judges=judges, **options)
+    return search.run(lambda events: emit_all(events, sinks, handled=False))
