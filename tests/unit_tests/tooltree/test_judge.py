@@ -36,7 +36,7 @@ def scores(**given):
 def pre(drive):
     """Has a scripted model score calls: `await pre(reply, ..., ids="ab")`."""
 
-    async def run(*replies, ids="ab", allowance=2, model=ScriptedChatModel):
+    async def run(*replies, ids="ab", allowance=2, model=ScriptedChatModel, seed=0):
         double = model(replies=replies)
         meter = Meter(allowance)
         found = await drive(ModelEvaluator(double, seed=seed).pre(request(*ids), meter))
