@@ -13,12 +13,11 @@ import threading
 import time
 import uuid
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
-from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage, ToolCall
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
@@ -27,20 +26,18 @@ from langgraph.prebuilt.tool_node import ToolInvocationError
 
 from langchain_tooltree._langgraph import tool_node_input
 from langchain_tooltree.conversation import Conversation, is_observation, transcript
-from langchain_tooltree.effects.calls import CallEffects
 from langchain_tooltree.errors import ConfigurationError, EmptyQueryError, described
 from langchain_tooltree.events import Event, FallbackEvent, StartEvent
 from langchain_tooltree.experience.records import call_key, readable
 from langchain_tooltree.flows import Flow, FunctionStep, TwinStep, awaited, begun, done_within
 from langchain_tooltree.models import ATTEMPTS, Meter, Patience, inner_marks
-from langchain_tooltree.sandbox import Sandbox, forked, names_bound_by
+from langchain_tooltree.sandbox import Sandbox, forked
 from langchain_tooltree.text import shortened
 from langchain_tooltree.tool_runs import ToolStep
-from langchain_tooltree.tools import ToolLibrary, injected_names
+from langchain_tooltree.tools import injected_names
 from langchain_tooltree.tooltree.ask import ProposalRequest, Proposer
 from langchain_tooltree.tooltree.coarse_plan import plan_tools
-from langchain_tooltree.tooltree.judge import Evaluator, Judged, JudgedCall, JudgeRequest, ModelEvaluator
-from langchain_tooltree.tooltree.prompts import DEFAULT_PROMPTS, Prompts
+from langchain_tooltree.tooltree.judge import Judged, JudgedCall, JudgeRequest, ModelEvaluator
 from langchain_tooltree.tooltree.result import (
     PlanStep,
     SearchCost,
@@ -58,9 +55,11 @@ from langchain_tooltree.tooltree.search import (
     Observation,
     Operation,
     OperationOutcome,
-    SearchConfig,
     TreeSearch,
 )
+
+if TYPE_CHECKING:
+    from langchain_tooltree.tooltree.host import PlannerHost
 
 logger = logging.getLogger(__name__)
 
@@ -87,55 +86,32 @@ class DeepSearch:
     """One search before the agent acts: the kernel, and what its operations mean for models, tools and forks.
 
     Args:
-        model: Proposes calls, and scores them where there is no judge.
-        tools: The tools; those that are not declared reads, nor bound by the sandbox, are never run.
+        host: The form that the planner has: its settings, its model, which scores calls where there is no judge, its
+            tools, and what they may have injected.
         messages: The conversation.
-        effects: Which calls only read.
-        config: The settings, of a deep search.
-        judges: Who scores calls before and after they ran; the model itself where there is none.
-        prompts: What the model is told as a judge.
-        sandbox: A forkable world, in which the writes of its tools are tried.
-        system: The agent's instructions.
-        state: The graph's state, for tools that have it injected.
-        messages_key: Where in it the messages stand.
 
     Raises:
-        ConfigurationError: If the settings are not those of a deep search.
         EmptyQueryError: If there is no request.
     """
 
-    def __init__(
-        self,
-        model: BaseChatModel,
-        tools: Sequence[BaseTool],
-        messages: Sequence[BaseMessage],
-        *,
-        effects: CallEffects,
-        config: SearchConfig,
-        judges: tuple[Evaluator | None, Evaluator | None] = (None, None),
-        prompts: Prompts = DEFAULT_PROMPTS,
-        sandbox: Sandbox | None = None,
-        system: BaseMessage | None = None,
-        state: Mapping[str, Any] | None = None,
-        messages_key: str = "messages",
-    ) -> None:
-        kernel, conversation = KernelConfig.of(config), Conversation.of(messages)
+    def __init__(self, host: "PlannerHost", messages: Sequence[BaseMessage]) -> None:
+        planner, offering, model = host.planner, host.offering, host.model
+        conversation = Conversation.of(messages)
         if not conversation.goal:
             msg = f"There is no request to plan for: of {len(messages)} messages, none is a user message with text."
             raise EmptyQueryError(msg)
-        pre_judge, post_judge = judges
+        kernel = KernelConfig.of(planner.config)
+        pre_judge, post_judge = planner.judges
         if (pre_judge or post_judge) and kernel.pre_evaluation == "fused":
             kernel = replace(kernel, pre_evaluation="batched")
-        self._pre_judge = pre_judge or ModelEvaluator(model, kernel.seed, prompts)
+        self._pre_judge = pre_judge or ModelEvaluator(model, kernel.seed, planner.prompts)
         self._post_judge = post_judge or self._pre_judge
-        self._model, self._library, self._effects = model, ToolLibrary(tools), effects
-        self._cards = self._library.to_dicts()
+        self._host, self._effects, self._bound_tools = host, offering.effects, planner.bound_tools
+        self._library = offering.library
         self._tools: Sequence[str] = self._library.names  # that may be proposed
-        self._bound_tools = frozenset[str]() if sandbox is None else names_bound_by(sandbox)
         self._proposer = Proposer(model, self._library, self._effect_of, kernel)
         self._conversation, self._messages = conversation, conversation.messages
-        self._system = [system] if system is not None else []
-        self._state, self._messages_key = state or {}, messages_key
+        self._system = [host.system] if host.system is not None else []
         self._history = transcript([*self._system, *self._messages])
         outcomes = [step for step in conversation.steps if step.outcome]
         failed = [step for step in outcomes if step.outcome and step.outcome.status == "error"]
@@ -151,7 +127,7 @@ class DeepSearch:
         self._config, self._tree = self._search.config, self._search.tree
         self._id = uuid.uuid4().hex
         # By version: what each write has led to, and the user's own world, which is only ever forked.
-        self._worlds: dict[str, Sandbox] = {} if sandbox is None else {"": sandbox}
+        self._worlds = {} if planner.sandbox is None else {"": planner.sandbox}
         self._forking = threading.Lock()  # a world may not be copied while it is being copied elsewhere
         self._messages_to: dict[int, list[BaseMessage]] = {}  # of the path to a node whose call has run
         self._meters: dict[int, Meter] = {}  # of each operation, by its launch number
@@ -168,16 +144,13 @@ class DeepSearch:
 
     # --- the driver ---
 
-    def run(self, emit: Callable[[Sequence[Event]], Flow[None]]) -> Flow[SearchResult]:
+    def run(self) -> Flow[SearchResult]:
         """Launch what the kernel asks for and tell it the outcomes in the order of launch, until it is done.
-
-        Args:
-            emit: Tells progress events.
 
         Returns:
             The best trajectory without an answer, the tree and the cost.
         """
-        search = self._search
+        search, emit = self._search, self._host.emit
         start = StartEvent(
             type="start",
             query=self._conversation.goal,
@@ -230,7 +203,7 @@ class DeepSearch:
         search, spent = self._search, self._search.spent
         meter = Meter(min(ATTEMPTS, search.max_model_calls - ANSWER_CALLS), Patience(deadline=self._deadline))
         goal, reads = self._conversation.goal, self._effects.reads
-        yield from self._begin(plan_tools(self._model, self._library, reads, goal, meter))
+        yield from self._begin(plan_tools(self._host.model, self._library, reads, goal, meter))
         self._tools = (yield from self._next()) or self._tools
         self._meter.add(meter)
         spent.model_calls, spent.tokens = meter.model_calls, meter.input_tokens + meter.output_tokens
@@ -306,7 +279,7 @@ class DeepSearch:
                 JudgedCall(key, call.tool, call.arguments, call.effect == "write", call.effect != "read")
                 for key, call in calls
             ],
-            tools=[self._cards[name] for name in sorted({call.tool for _, call in calls})],
+            tools=[self._library.card(name).to_dict() for name in sorted({call.tool for _, call in calls})],
             observation=shortened(readable(observation.content), JUDGED_CHARS) if observation else None,
             metadata=_place(operation, self._tree[operation.node]),
             tool_names=tuple(self._tools)[:60],  # about 300 tokens
@@ -362,7 +335,7 @@ class DeepSearch:
         if injected_names(tool):
             before = self._path_messages(self._tree.state_before(node))
             messages = [*self._messages, *before, *messages_of([replace(step, observation=None)])]
-            state = {**self._state, self._messages_key: messages}
+            state = {**self._host.state, self._host.messages_key: messages}
         tool_node = ToolNode([tool], handle_tool_errors=False)
         try:
             output = yield ToolStep(tool_node, tool, tool_node_input(call, state), TOOL_TIMEOUT, config)

@@ -29,15 +29,14 @@ from langchain_tooltree.models import TAG, Meter, usage_sum, with_chat_model
 from langchain_tooltree.replies import sound
 from langchain_tooltree.sandbox import Sandbox, names_bound_by
 from langchain_tooltree.text import forget_oldest, telling_words
-from langchain_tooltree.tools import returns_command
+from langchain_tooltree.tools import ToolLibrary, returns_command
 from langchain_tooltree.tooltree.ahead import carry_on, plan_ahead
 from langchain_tooltree.tooltree.branches import KEY, Branches, Candidate, Mark
 from langchain_tooltree.tooltree.deep import DeepSearch
-from langchain_tooltree.tooltree.experienced import keep_ended
 from langchain_tooltree.tooltree.gate import Withheld
 from langchain_tooltree.tooltree.judge import Judge, JudgedCall, JudgeRequest, resolve_judge
 from langchain_tooltree.tooltree.prompts import DEFAULT_PROMPTS, Prompts
-from langchain_tooltree.tooltree.record import keep_search
+from langchain_tooltree.tooltree.record import keep_ended, keep_search
 from langchain_tooltree.tooltree.report import (
     LARGE_REQUEST,
     REPORT_AND_CALL_PROMPT,
@@ -78,10 +77,17 @@ class Offering:
         trials: Names of the tools of which a read may be tried: not one that ends the run or updates the state.
     """
 
-    tools: tuple[Any, ...]
+    tools: Sequence[Any]
     names: frozenset[str]
     effects: CallEffects
     trials: frozenset[str]
+
+    @cached_property
+    def library(self) -> ToolLibrary:
+        """The tools that are not a provider's, with their cards."""
+        if isinstance(self.tools, ToolLibrary):
+            return self.tools
+        return ToolLibrary([tool for tool in self.tools if isinstance(tool, BaseTool)])
 
     @cached_property
     def words(self) -> dict[str, frozenset[str]]:
@@ -145,7 +151,8 @@ class Planner:
             may_read = effects.reads | effects.by_arguments
             trials = (t.name for t in own if t.name in may_read and not t.return_direct and not returns_command(t))
             names = (*(tool.name for tool in own), *(_name_of(tool) for tool in tools if isinstance(tool, Mapping)))
-            known = Offering(tuple(tools), frozenset(names), effects, frozenset(trials))
+            kept = tools if isinstance(tools, ToolLibrary) else tuple(tools)
+            known = Offering(kept, frozenset(names), effects, frozenset(trials))
             self._offerings[key] = known  # it holds the tools, so that no others get their ids
             forget_oldest(self._offerings, KEPT_OFFERINGS)
         return known
@@ -230,30 +237,16 @@ class PlannerHost(ABC):
         if path[-1] is not branches.request and not plans:
             yield from self.own_step(path)
             return Outcome()
-        planner, offering = self.planner, self.offering
-        search = DeepSearch(
-            self.model,
-            [tool for tool in offering.tools if isinstance(tool, BaseTool)],
-            path,
-            effects=offering.effects,
-            config=planner.config,
-            judges=planner.judges,
-            prompts=planner.prompts,
-            sandbox=planner.sandbox,
-            system=self.system,
-            state=self.state,
-            messages_key=self.messages_key,
-        )
-        result = yield from search.run(self.emit)
+        result = yield from DeepSearch(self, path).run()
         plan = result.messages
         if result.waiting:
-            yield from keep_search(result, planner.folder)
+            yield from keep_search(result, self.planner.folder)
             return Outcome(cast("AIMessage", plan[-1]), before=plan[:-1])
         stream_now(plan)
         reply, _ = yield from self.own_step([*path, *plan])
         is_answer = not (reply.tool_calls or reply.invalid_tool_calls)
         result = result.with_answer(reply) if is_answer else result
-        yield from keep_search(result, planner.folder)
+        yield from keep_search(result, self.planner.folder)
         return Outcome(result.answer, before=plan)
 
     def take(self, reply: AIMessage, withheld: Withheld) -> tuple[AIMessage, Report | None]:

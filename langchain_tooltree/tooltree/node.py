@@ -20,9 +20,9 @@ from langchain_tooltree.flows import EventSink, Flow, TwinStep, async_twin, driv
 from langchain_tooltree.models import bind_tools, extended, resolve_model, with_more
 from langchain_tooltree.tools import ToolLibrary, check_effects
 from langchain_tooltree.tooltree.branches import KEY, Mark
-from langchain_tooltree.tooltree.experienced import guide_of, kept_turn
 from langchain_tooltree.tooltree.gate import Withheld, gated, withholding
 from langchain_tooltree.tooltree.host import Planner, PlannerHost, PlannerOptions, quiet
+from langchain_tooltree.tooltree.record import guide_of, kept_turn
 from langchain_tooltree.tooltree.report import Report
 from langchain_tooltree.tooltree.visit import Outcome
 
@@ -75,7 +75,7 @@ class ToolTreeNode(Runnable[Any, dict[str, list[BaseMessage]]]):
         self._planner = Planner(**options)
         library = ToolLibrary(tools)
         check_effects(library, self._planner.effects, self._planner.bound_tools)
-        self._offering = self._planner.offering(list(library))
+        self._offering = self._planner.offering(library)
         self._keys = messages_key, suggestions_key, recalled_key
         self._system = SystemMessage(system_prompt) if system_prompt else None
         self._experience = checked_experience(experience)

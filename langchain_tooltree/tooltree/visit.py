@@ -24,6 +24,7 @@ from langchain_core.messages import (
 from langchain_core.messages.ai import UsageMetadata
 
 from langchain_tooltree._langgraph import steps_here
+from langchain_tooltree.experience.records import call_key
 from langchain_tooltree.flows import Flow
 from langchain_tooltree.models import usage_sum
 from langchain_tooltree.replies import call_blocks, calls_in, made_anew, with_only_call
@@ -35,7 +36,6 @@ from langchain_tooltree.tooltree.branches import (
     Mark,
     is_decided,
     is_fruitless,
-    key_of,
     results_of,
 )
 from langchain_tooltree.tooltree.doubt import Stop, admits, is_better, is_trouble, next_move
@@ -281,11 +281,10 @@ class _Visit:
 
     def _untried(self, queue: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """The candidates that still may be tried, each call once."""
-        tried = set(self._branches.tried)
         waiting: dict[str, dict[str, Any]] = {}
         for each in queue:
-            key = key_of(each["name"], each["args"])
-            if key not in tried and self._may_try(each["name"], each["args"]):
+            key = call_key(each["name"], each["args"])
+            if key not in self._branches.tried and self._may_try(each["name"], each["args"]):
                 waiting.setdefault(key, dict(each))
         return [*waiting.values()]
 

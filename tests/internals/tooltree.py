@@ -7,7 +7,6 @@ from typing import Any
 from langchain_tooltree.conversation import transcript
 from langchain_tooltree.effects.calls import CallEffects, DeclaredEffect
 from langchain_tooltree.experience.records import readable
-from langchain_tooltree.flows import emit_all
 from langchain_tooltree.pages import saved as saved_module
 from langchain_tooltree.pages.draw import figures, status, to_mermaid, to_rich
 from langchain_tooltree.pages.tree_page import to_html
@@ -26,6 +25,7 @@ from langchain_tooltree.tooltree.branches import Branches, Candidate, Mark
 from langchain_tooltree.tooltree.coarse_plan import plan_tools
 from langchain_tooltree.tooltree.deep import JUDGED_CHARS, DeepSearch
 from langchain_tooltree.tooltree.doubt import Move, Stop, admits, is_better, is_trouble, next_move
+from langchain_tooltree.tooltree.host import Planner, PlannerHost
 from langchain_tooltree.tooltree.judge import (
     SAID_DONE,
     SAID_OPEN,
@@ -141,8 +141,18 @@ def propose_messages(conversation, instruction, *, attempt=1, tried=(), **others
     return proposal_messages(ProposalRequest(conversation, (), attempt=attempt, tried=tried, **others), instruction)
 
 
-def deep_search(model, tools, messages, *, effects, config, judge=None, sinks=(), **options):
+class _Host(PlannerHost):
+    """A host whose agent is never asked."""
+
+    def own_step(self, _):
+        raise NotImplementedError
+
+    def offer(self, _):
+        raise NotImplementedError
+
+
+def deep_search(model, tools, messages, *, sinks=(), **options):
     """The flow of a deep search without an agent, whose events go to functions."""
-    judges = (None, None) if judge is None else (resolve_judge(judge),) * 2
-    search = DeepSearch(model, tools, messages, effects=effects, config=config, judges=judges, **options)
-    return search.run(lambda events: emit_all(events, sinks, handled=False))
+    planner = Planner(**options)
+    host = _Host(planner, planner.offering(tools), sinks=sinks, model=model)
+    return DeepSearch(host, messages).run()

@@ -11,11 +11,11 @@ from langchain_core.tools import tool
 from langchain_tooltree import ObjectSandbox, SearchConfig
 from langchain_tooltree.errors import ConfigurationError, EmptyQueryError
 from langchain_tooltree.testing import OfflineChatModel, ScriptedChatModel
-from tests.internals.hall import CallEffects, arun_flow, run_flow
+from tests.internals.hall import arun_flow, run_flow
 from tests.internals.tooltree import KernelConfig, deep_module, deep_search
 
 REQUEST = [HumanMessage("Send the letter that is in the drawer.")]
-READS = CallEffects.declared_as({"look": "read"})
+READS = {"look": "read"}
 PLACES = {"desk": "a key", "drawer": "the letter"}
 DEEP = SearchConfig(selection="posterior")
 
@@ -165,9 +165,8 @@ class BoxPolicy:
 def test_writes_of_a_sandbox_are_tried_in_forks_and_wait_in_the_world(run):
     box = Box()
     sandbox = ObjectSandbox.of_methods(box)
-    effects = CallEffects.declared_as({"count": "read"})
     model, request = OfflineChatModel(policy=BoxPolicy()), [HumanMessage("Put a and b into the box and count.")]
-    result = run(model, sandbox.tools, request, effects=effects, config=DEEP, sandbox=sandbox)
+    result = run(model, sandbox.tools, request, effects={"count": "read"}, config=DEEP, sandbox=sandbox)
     assert labels(result) == ['put(thing="a")', 'put(thing="b")', "count()"]
     assert [step.observation.content for step in result.steps] == ["In the box: a.", "In the box: a, b.", "2"]
     assert box.things == []
