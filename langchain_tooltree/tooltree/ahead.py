@@ -23,7 +23,7 @@ from langchain_tooltree.replies import calls_in
 from langchain_tooltree.sandbox import Sandbox, forked
 from langchain_tooltree.text import made_up, renamed_in
 from langchain_tooltree.tooltree.branches import Branches, Mark, results_of
-from langchain_tooltree.tooltree.visit import Outcome, visit
+from langchain_tooltree.tooltree.visit import Outcome, Visit
 
 if TYPE_CHECKING:
     from langchain_tooltree.tooltree.host import PlannerHost
@@ -72,7 +72,7 @@ def plan_ahead(branches: Branches, trial: "PlannerHost", sandbox: Sandbox) -> Fl
 
     while True:
         inner = Branches(messages, mark, branches.is_read, is_free)
-        outcome = yield from visit(inner, trial)
+        outcome = yield from Visit(inner, trial).run()
         step = trial.reply if outcome.message is None else outcome.message
         is_bound = bool(step.tool_calls) and trial.bound.issuperset(call["name"] for call in step.tool_calls)
         if not is_bound and not worlds:

@@ -69,7 +69,6 @@ class ProposalRequest:
     attempt: int = 1  # for which time it is asked, from 1
     tried: Sequence[str] = ()  # the calls offered here before
     missing: Sequence[str] = ()  # what of the request is not done yet, in words
-    metadata: Mapping[str, Any] = field(default_factory=dict)  # where in the search the question stands, for traces
 
 
 @dataclass(slots=True)
@@ -216,7 +215,7 @@ class Proposer:
         """Ask for candidates, again if the model cannot be reached, and take them; returns why that failed, if so."""
         cards = {name: self.library.told(name) for name in request.tools}
         messages = proposal_messages(request, instruction, cards)
-        config = inner_config("propose", request.metadata)
+        config = inner_config("propose", {})
         failure: Exception | None = None
         proposal.error = "the budget left no question"
         for _ in range(min(attempts, meter.left)):

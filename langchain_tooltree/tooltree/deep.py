@@ -19,7 +19,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from langchain_core.messages import BaseMessage, ToolCall
-from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
 from langgraph.prebuilt import ToolNode
 from langgraph.prebuilt.tool_node import ToolInvocationError
@@ -212,7 +211,7 @@ class DeepSearch:
         """Carry out one operation."""
         meter = self._meters[operation.id] = Meter(operation.model_calls, Patience(deadline=self._deadline))
         node = self._tree[operation.node]
-        observation = (yield from self._run(node, operation)) if operation.run else None
+        observation = (yield from self._run(node)) if operation.run else None
         facts: dict[str, Any] = {}
         match operation.kind:
             case "propose":
@@ -224,12 +223,12 @@ class DeepSearch:
                 groups = [[each] for each in candidates] if self._config.pre_evaluation == "single" else [candidates]
                 verdicts: list[Judged] = []
                 for group in groups:
-                    verdicts += yield from self._pre_judge.pre(self._question("pre", group, operation), meter)
+                    verdicts += yield from self._pre_judge.pre(self._question("pre", group), meter)
                 facts["scores"] = [each.score for each in verdicts]
                 facts["reasons"] = [each.reason for each in verdicts]
                 facts["error"] = _cause(meter) if None in facts["scores"] else None
             case "evaluate":
-                question = self._question("post", [node], operation)
+                question = self._question("post", [node])
                 (reward, reason), goal = yield from self._post_judge.post(question, meter)
                 facts = {"reward": reward, "goal": goal, "reasons": [reason] if reason else []}
                 facts["error"] = _cause(meter) if reward is None else None
@@ -247,7 +246,6 @@ class DeepSearch:
             attempt=operation.attempt,
             tried=[child.label for child in self._tree.children(node)],
             missing=node.missing,
-            metadata={**_place(operation, node), "attempt": operation.attempt},
         )
         proposal = yield from self._proposer.propose(request, meter)
         hopeless = {call.key for call in proposal.calls if self._failures[call.key] >= FAILURES_ENOUGH}
@@ -265,7 +263,7 @@ class DeepSearch:
             "error": proposal.error,
         }
 
-    def _question(self, stage: Literal["pre", "post"], nodes: Sequence[Node], operation: Operation) -> JudgeRequest:
+    def _question(self, stage: Literal["pre", "post"], nodes: Sequence[Node]) -> JudgeRequest:
         """A question about calls, after what had come to pass in the state in which they are made."""
         first = nodes[0]
         before = self._tree.state_before(first)
@@ -281,7 +279,6 @@ class DeepSearch:
             ],
             tools=[self._library.card(name).to_dict() for name in sorted({call.tool for _, call in calls})],
             observation=shortened(readable(observation.content), JUDGED_CHARS) if observation else None,
-            metadata=_place(operation, self._tree[operation.node]),
             tool_names=tuple(self._tools)[:60],  # about 300 tokens
             tried=[child.label for child in self._tree.children(before) if child.offer < first.offer],
         )
@@ -301,11 +298,11 @@ class DeepSearch:
 
     # --- running calls ---
 
-    def _run(self, node: Node, operation: Operation) -> Flow[Observation]:
+    def _run(self, node: Node) -> Flow[Observation]:
         """Run the call of a node, which is no deferred write: for real, or in a fork of the sandbox."""
-        call, config = cast("Call", node.call), inner_marks(_place(operation, node))
+        call = cast("Call", node.call)
         if call.tool not in self._bound_tools:
-            return (yield from self._observe(self._library.by_name.get(call.tool), node, config))
+            return (yield from self._observe(self._library.by_name.get(call.tool), node))
         before = self._tree.state_before(node)
         try:
             world = yield FunctionStep(self._fork, before.world)
@@ -315,7 +312,7 @@ class DeepSearch:
             problem = f"the sandbox could not be forked: {described(error)}"
             return Observation(problem, kind="exception", transient=True)
         tool = next((tool for tool in world.tools if tool.name == call.tool), None)
-        observation = yield from self._observe(tool, node, config)
+        observation = yield from self._observe(tool, node)
         # A call that timed out may still be at work in its fork, so that fork stands for no known world.
         if node.world != before.world and not observation.transient:
             self._worlds[node.world] = world
@@ -325,7 +322,7 @@ class DeepSearch:
         with self._forking:
             return forked(self._worlds[version])
 
-    def _observe(self, tool: BaseTool | None, node: Node, config: RunnableConfig) -> Flow[Observation]:
+    def _observe(self, tool: BaseTool | None, node: Node) -> Flow[Observation]:
         """Run a call with a tool; what the tool raises is an observation, too."""
         if tool is None:
             return Observation(f"There is no tool to run {node.label}.", kind="unsupported")
@@ -338,7 +335,7 @@ class DeepSearch:
             state = {**self._host.state, self._host.messages_key: messages}
         tool_node = ToolNode([tool], handle_tool_errors=False)
         try:
-            output = yield ToolStep(tool_node, tool, tool_node_input(call, state), TOOL_TIMEOUT, config)
+            output = yield ToolStep(tool_node, tool, tool_node_input(call, state), TOOL_TIMEOUT, inner_marks({}))
         except Exception as error:  # noqa: BLE001 - whatever a tool raises is something to learn from
             return _failure(tool.name, error)
         results = output.get("messages", []) if isinstance(output, dict) else []
@@ -400,12 +397,6 @@ def _failure(tool: str, error: Exception) -> Observation:
         return Observation(text, kind="unsupported")
     is_passing = isinstance(error, ConnectionError) or getattr(error, "status_code", None) in TRANSIENT_STATUS
     return Observation(text, kind="exception", transient=is_passing)
-
-
-def _place(operation: Operation, node: Node) -> dict[str, Any]:
-    """Where in the search an inner run stands, for traces; scores are `None` where nobody gave one."""
-    r_pre, r_post = node.r_pre if node.pre_scored else None, node.r_post if node.post_scored else None
-    return {"node": node.id, "rollout": operation.rollout, "r_pre": r_pre, "r_post": r_post}
 
 
 def _cause(meter: Meter) -> str:

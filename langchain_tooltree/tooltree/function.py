@@ -1,7 +1,6 @@
 """search(): a request answered by the planner, without an agent of one's own."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any, Unpack
 
@@ -23,7 +22,7 @@ from langchain_tooltree.tools import ToolLibrary
 from langchain_tooltree.tooltree.branches import KEY
 from langchain_tooltree.tooltree.host import PlannerOptions
 from langchain_tooltree.tooltree.node import ToolTreeNode, mark_in
-from langchain_tooltree.tooltree.record import result_of_path, search_result
+from langchain_tooltree.tooltree.record import made_since, result_of_path, search_result
 from langchain_tooltree.tooltree.result import SearchResult
 
 Query = str | BaseMessage | Sequence[BaseMessage | dict[str, Any] | tuple[str, str]]
@@ -98,8 +97,8 @@ def search(
     last = end["messages"][-1]
     searched = isinstance(last, AIMessage) and "search" in (last.response_metadata.get(KEY) or {})
     result = search_result(last) if searched else result_of_path(end["messages"], node.is_read, mark_in([last]).plan)
-    given = {message.id for message in messages}
-    return replace(result, messages=[message for message in end["messages"] if message.id not in given])
+    is_deep = (config_given := options.get("config")) is not None and config_given.is_deep
+    return result if is_deep else made_since(result, messages, end["messages"])
 
 
 asearch = async_twin(search)

@@ -9,13 +9,11 @@ from functools import cached_property, reduce
 from pathlib import Path
 from typing import Any, TypedDict, cast
 
-from langchain.agents.middleware.internal_call_transformer import internal_call_metadata
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.messages.ai import UsageMetadata
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
-from langgraph.constants import TAG_NOSTREAM
 
 from langchain_tooltree._langgraph import stream_now
 from langchain_tooltree.conversation import Conversation, transcript
@@ -25,7 +23,7 @@ from langchain_tooltree.events import Event
 from langchain_tooltree.experience.guide import Guide
 from langchain_tooltree.experience.reference import as_reference
 from langchain_tooltree.flows import EventSink, Flow, current_writer, emit_all, has_handlers, to_stream
-from langchain_tooltree.models import TAG, Meter, usage_sum, with_chat_model
+from langchain_tooltree.models import ATTEMPTS, Meter, usage_sum
 from langchain_tooltree.replies import sound
 from langchain_tooltree.sandbox import Sandbox, names_bound_by
 from langchain_tooltree.text import forget_oldest, telling_words
@@ -46,13 +44,10 @@ from langchain_tooltree.tooltree.report import (
     split_report,
 )
 from langchain_tooltree.tooltree.search import SearchConfig
-from langchain_tooltree.tooltree.visit import Outcome, visit
+from langchain_tooltree.tooltree.visit import Outcome, Visit
 
 KEPT_OFFERINGS = 16
 """Selections of tools of which it is kept what they are: few agents change between more."""
-
-JUDGE_CALLS = 2
-"""Model calls that one question to a judge may need: it is asked again once where its reply is unusable."""
 
 
 class PlannerOptions(TypedDict, total=False):
@@ -221,7 +216,7 @@ class PlannerHost(ABC):
             return (yield from self._deep_visit(branches))
         sandbox = self.planner.sandbox
         if sandbox is None:
-            outcome = yield from visit(branches, self)
+            outcome = yield from Visit(branches, self).run()
         else:
             planned = carry_on(branches) if branches.mark.plan else None
             outcome = planned or (yield from plan_ahead(branches, self, sandbox))
@@ -312,7 +307,7 @@ class PlannerHost(ABC):
             return None
         _, calls, results = _latest_call(path)
         question = self._question(path, "post", calls, answer=answer.text, observation=results)
-        standing = yield from judge.check(question, self._meter(JUDGE_CALLS))
+        standing = yield from judge.check(question, self._meter(ATTEMPTS))
         if standing.goal is None:
             return None
         if standing.missing:
@@ -325,7 +320,7 @@ class PlannerHost(ABC):
         if judge is None or not calls:
             return list(calls)
         asked = [JudgedCall(f"c{at}", each.name, each.args) for at, each in enumerate(calls)]
-        scores = yield from judge.pre(self._question(path, "pre", asked), self._meter(JUDGE_CALLS))
+        scores = yield from judge.pre(self._question(path, "pre", asked), self._meter(ATTEMPTS))
         threshold = self.planner.config.pre_threshold
         scored = [replace(each, score=judged.score) for each, judged in zip(calls, scores, strict=True)]
         kept = [each for each in scored if each.score is None or each.score >= threshold]
@@ -338,7 +333,7 @@ class PlannerHost(ABC):
         if judge is None or not calls:
             return False
         question = self._question(path[:at], "post", calls, observation=results)
-        judged, _ = yield from judge.post(question, self._meter(JUDGE_CALLS))
+        judged, _ = yield from judge.post(question, self._meter(ATTEMPTS))
         return judged.score is not None and judged.score < self.planner.config.post_threshold
 
     def _question(
@@ -362,13 +357,3 @@ def _latest_call(path: Sequence[BaseMessage]) -> tuple[int, list[JudgedCall], st
 
 DONE = 0.5
 """Goal score in [0, 1] from which a judge holds an answer for complete."""
-
-
-def quiet(model: Any) -> Any:
-    """A copy of a chat model whose tokens no user's stream shows; what is no chat model is left as it is."""
-    return with_chat_model(model, _quiet)
-
-
-def _quiet(model: BaseChatModel) -> BaseChatModel:
-    tags = [*(model.tags or ()), TAG, TAG_NOSTREAM]
-    return model.model_copy(update={"tags": tags, "metadata": {**(model.metadata or {}), **internal_call_metadata()}})

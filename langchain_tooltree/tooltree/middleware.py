@@ -16,10 +16,10 @@ from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.experience.guide import REMEMBERED, Guide, Learner, Remembered, checked_experience
 from langchain_tooltree.experience.run_identity import OfferedTools, heard_as
 from langchain_tooltree.flows import Flow, TwinStep, arun_flow, async_twin, driven, run_flow
-from langchain_tooltree.models import extended
+from langchain_tooltree.models import extended, quiet
 from langchain_tooltree.tooltree.branches import KEY, Mark
 from langchain_tooltree.tooltree.gate import Withheld, gated, withholding
-from langchain_tooltree.tooltree.host import Offering, Planner, PlannerHost, PlannerOptions, quiet
+from langchain_tooltree.tooltree.host import Offering, Planner, PlannerHost, PlannerOptions
 from langchain_tooltree.tooltree.record import guide_of
 from langchain_tooltree.tooltree.report import Report
 from langchain_tooltree.tooltree.visit import Outcome

@@ -167,6 +167,24 @@ def result_of_path(
     return replace(result, steps=tuple(steps), answer=None)
 
 
+def made_since(result: SearchResult, given: Sequence[BaseMessage], end: Sequence[BaseMessage]) -> SearchResult:
+    """What a search has added to a conversation, whose turn may have been under way: it held all that was `given`."""
+    known = {message.id for message in given}
+    called = {call["id"] for message in given for call in calls_in(message)}
+    made = [message for message in end if message.id not in known]
+    before = given[Branches(given, Mark(), lambda *_: True).begin or 0 :]
+    usage = reduce(usage_sum, (getattr(message, "usage_metadata", None) for message in made), None)
+    cost = replace(
+        result.cost,
+        model_calls=result.cost.model_calls - sum(isinstance(message, AIMessage) for message in before),
+        tool_calls=result.cost.tool_calls - sum(map(is_observation, before)),
+        tokens=usage["total_tokens"] if usage else 0,
+        usage=usage,
+    )
+    steps = tuple(step for step in result.steps if step.call_id not in called)
+    return replace(result, steps=steps, cost=cost, messages=made)
+
+
 def _observation(result: ToolMessage) -> Observation:
     return Observation(content=result.content, kind="exception" if result.status == "error" else "ok")
 

@@ -32,10 +32,7 @@ class PlanStep:
     call: Call  # by its effect, it ran for real (`read`), in a fork (`sandboxed`), or not at all (`write`)
     call_id: str  # also the idempotency key of a write
     observation: Observation | None = None  # `None` if it was deferred
-    r_pre: float | None = None  # score before it ran, in [0, 1]; `None` if nobody gave one
-    r_post: float | None = None  # score of the observation, in [0, 1]; `None` if it did not have to be judged
-    goal: float | None = None  # whether the task is done after it, in [0, 1]; `None` without goal scores
-    node: int = 0  # its node in the tree
+    node: int = 0  # its node in the tree, which has its scores
     batched: bool = False  # whether it was made in the same message as the call before it
 
 
@@ -55,8 +52,7 @@ def steps_of(nodes: Iterable[Node], *, search_id: str = "", taken: Collection[st
         own = call.reply["data"]["tool_calls"][0]["id"] if call.reply else None
         call_id = own if own and own not in ids else f"call_{digest(f'{search_id}:{node.id}', 24)}"
         ids.add(call_id)
-        r_pre = node.r_pre if node.pre_scored else None
-        steps.append(PlanStep(call, call_id, node.observation, r_pre, node.r_post, node.goal, node.id, node.batched))
+        steps.append(PlanStep(call, call_id, node.observation, node.id, node.batched))
     return steps
 
 

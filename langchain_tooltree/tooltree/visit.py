@@ -21,7 +21,6 @@ from langchain_core.messages import (
     message_to_dict,
     messages_from_dict,
 )
-from langchain_core.messages.ai import UsageMetadata
 
 from langchain_tooltree._langgraph import steps_here
 from langchain_tooltree.experience.records import call_key
@@ -85,20 +84,14 @@ class Ended:
     reason: str
 
 
-def visit(branches: Branches, host: "PlannerHost") -> Flow[Outcome]:
-    """Make one visit.
+class Visit:
+    """One visit.
 
     Args:
         branches: The conversation and its mark.
         host: The form that the planner has.
-
-    Returns:
-        What to return, to remove and to note.
     """
-    return (yield from _Visit(branches, host).run())
 
-
-class _Visit:
     def __init__(self, branches: Branches, host: "PlannerHost") -> None:
         self._branches = branches
         self._host = host
@@ -107,6 +100,7 @@ class _Visit:
         self._is_undone = False
 
     def run(self) -> Flow[Outcome]:
+        """Make the visit: what to return, to remove and to note."""
         if (yield from self._is_latest_pruned()) and (waiting := self._untried(self._mark.queue)):
             self._hide_latest()  # pruned after it ran: the next candidate takes its place without a question
             return (yield from self._explore(waiting))
@@ -354,7 +348,7 @@ class _Visit:
         }
         answer = answer.model_copy(
             update={
-                "usage_metadata": usage_sum(answer.usage_metadata, cast("UsageMetadata | None", mark.usage or None)),
+                "usage_metadata": usage_sum(answer.usage_metadata, mark.usage),
                 "response_metadata": {**answer.response_metadata, KEY: about},
             }
         )
@@ -382,9 +376,7 @@ class _Visit:
 
     def _add_usage(self, *replies: BaseMessage) -> None:
         for reply in replies:
-            usage = usage_sum(
-                cast("UsageMetadata | None", self._mark.usage or None), getattr(reply, "usage_metadata", None)
-            )
+            usage = usage_sum(self._mark.usage, getattr(reply, "usage_metadata", None))
             self._mark = replace(self._mark, usage=dict(usage or {}))
 
     def _budget(self) -> int:

@@ -45,7 +45,7 @@ PURE = {
 }
 LAYERS = (
     {"search/*", "doubt", "report", "branches"},
-    {"prompts", "judge", "coarse_plan", "gate", "sandbox"},
+    {"prompts", "judge", "coarse_plan", "gate"},
     {"visit", "ask", "ahead", "deep", "host", "result", "record"},
     {"node", "middleware", "function"},
 )

@@ -295,7 +295,7 @@ class TreeSearch:
 
     def _observe(self, node: Node, observation: Observation, rollout: Rollout, *, cached: bool) -> None:
         node.observation = observation
-        self.tree.note("ran", node)
+        self.tree.history[-1].ran.append(node.id)
         self.tree.changed.add(node.id)
         # After a write that failed for a passing reason the state of its world is unknown: nothing is built upon it.
         is_write = node.world != self.tree.state_before(node).world
@@ -354,7 +354,7 @@ class TreeSearch:
 
     def _prune(self, rollout: Rollout, node: Node, reason: Pruned) -> None:
         node.pruned = reason
-        self.tree.note("pruned", node)
+        self.tree.history[-1].pruned.append(node.id)
         self._record("prune", rollout, node, call=node.label, reason=reason)
 
     def _end(self, rollout: Rollout) -> None:
