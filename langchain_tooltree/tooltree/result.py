@@ -3,7 +3,6 @@
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from importlib import import_module
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -13,6 +12,9 @@ from langchain_core.messages.ai import UsageMetadata
 
 from langchain_tooltree.conversation import is_observation
 from langchain_tooltree.models import usage_sum
+from langchain_tooltree.pages import draw, tree_page, tree_svg
+from langchain_tooltree.pages.page import in_notebook
+from langchain_tooltree.pages.saved import as_data
 from langchain_tooltree.replies import repeated
 from langchain_tooltree.text import counts_added, digest
 from langchain_tooltree.tooltree.branches import KEY
@@ -211,7 +213,7 @@ class SearchResult:
         """The ends of the alternatives: calls that were accepted, or let pass by the judge and not tried yet."""
         tree, ends = self.tree, list[Node]()
         shown = {step.node for step in self.steps}
-        longest = [shown]
+        through = {step.node for step in self.steps[-1:]}  # the ends of the paths that are shown
         candidates = (
             node
             for node in tree.nodes
@@ -220,26 +222,23 @@ class SearchResult:
         )
         for node in sorted(candidates, key=lambda node: (not node.evaluated, -_value(tree, node), node.depth, node.id)):
             path = {step.id for step in tree.path(node)}
-            if node.id in shown or any(other and path >= other for other in longest):
-                continue
-            ends.append(node)
-            longest.append(path)
-            shown |= path
-            if len(ends) == ALTERNATIVES:
-                break
-        return ends
+            if node.id not in shown and path.isdisjoint(through):
+                ends.append(node)
+                through.add(node.id)
+                shown |= path
+        return ends[:ALTERNATIVES]
 
     def to_mermaid(self) -> str:
         """The tree as a Mermaid flowchart: Q, N and scores on each node, why pruned, the best path marked."""
-        return str(_pages("draw").to_mermaid(self.to_dict()))
+        return draw.to_mermaid(self.to_dict())
 
     def to_rich(self) -> "TerminalTree":
         """The tree for a terminal, to be printed by rich."""
-        return cast("TerminalTree", _pages("draw").to_rich(self.to_dict()))
+        return draw.to_rich(self.to_dict())
 
     def to_svg(self) -> str:
         """The tree as an SVG picture without scripts; of more than 150 calls it shows the most promising ones."""
-        return str(_pages("tree_svg").to_svg(self.to_dict()))
+        return tree_svg.to_svg(self.to_dict())
 
     def to_html(self, path: str | os.PathLike[str]) -> None:
         """Write the search as a page to explore in a browser.
@@ -247,7 +246,7 @@ class SearchResult:
         The page is one file, which sends nothing anywhere. It shows each call with its arguments, result, scores and
         reasons, and replays the search. Long texts are shortened so that it stays below 1 MB for 500 calls.
         """
-        Path(path).write_text(_pages("tree_page").to_html(self.to_dict()), encoding="utf-8")
+        Path(path).write_text(tree_page.to_html(self.to_dict()), encoding="utf-8")
 
     def _repr_svg_(self) -> str:
         """What a viewer of notebooks shows that runs no scripts."""
@@ -255,12 +254,11 @@ class SearchResult:
 
     def _repr_html_(self) -> str | None:
         """What a notebook shows: the page, unless it is too long for one."""
-        page = _pages("tree_page").to_html(self.to_dict())
-        return cast("str | None", _pages("page").in_notebook(page))
+        return in_notebook(tree_page.to_html(self.to_dict()))
 
     def to_dict(self) -> dict[str, Any]:
         """The result as JSON-like data, ids of tool calls and times left out: equal for equal searches."""
-        return cast("dict[str, Any]", _pages("saved").as_data(self, [node.id for node in self._alternative_ends()]))
+        return as_data(self, [node.id for node in self._alternative_ends()])
 
 
 def plan_messages(result: SearchResult) -> list[BaseMessage]:
@@ -275,11 +273,6 @@ def plan_messages(result: SearchResult) -> list[BaseMessage]:
         last.response_metadata = {**last.response_metadata, KEY: result.metadata}
         last.usage_metadata = result.cost.usage
     return messages
-
-
-def _pages(name: str) -> Any:
-    """A module of pictures, which is loaded when it is asked for."""
-    return import_module(f"langchain_tooltree.pages.{name}")
 
 
 def planned_call(call: Call) -> dict[str, Any]:
