@@ -18,6 +18,7 @@ from functools import partial
 from typing import Any, TypeGuard, TypeVar, cast
 from weakref import WeakValueDictionary
 
+from langchain.agents.middleware.internal_call_transformer import internal_call_metadata
 from langchain.chat_models import init_chat_model
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
@@ -125,7 +126,7 @@ class Meter:
             self.usage = usage_sum(self.usage, message.usage_metadata)
 
 
-def usage_sum(one: UsageMetadata | None, other: UsageMetadata | None) -> UsageMetadata | None:
+def usage_sum(one: Mapping[str, Any] | None, other: Mapping[str, Any] | None) -> UsageMetadata | None:
     """The usage of both; `None` where nothing was reported."""
     return cast("UsageMetadata", counts_added(one or {}, other or {})) if one or other else None
 
@@ -246,6 +247,16 @@ def with_chat_model(model: Any, change: Callable[[BaseChatModel], BaseChatModel]
     if isinstance(model, RunnableBinding):
         return model.model_copy(update={"bound": with_chat_model(model.bound, change)})
     return _Chosen(model, change) if hasattr(type(model), "_model") else model
+
+
+def quiet(model: Any) -> Any:
+    """A copy of a chat model whose tokens no user's stream shows; what is no chat model is left as it is."""
+
+    def hush(model: BaseChatModel) -> BaseChatModel:
+        metadata = {**(model.metadata or {}), **internal_call_metadata()}
+        return model.model_copy(update={"tags": [*(model.tags or ()), TAG, TAG_NOSTREAM], "metadata": metadata})
+
+    return with_chat_model(model, hush)
 
 
 class _Chosen(Runnable[Any, Any]):

@@ -45,8 +45,8 @@ PURE = {
 }
 LAYERS = (
     {"search/*", "doubt", "report", "branches"},
-    {"prompts", "judge", "coarse_plan", "gate", "sandbox"},
-    {"visit", "ask", "ahead", "deep", "host", "result", "record", "experienced"},
+    {"prompts", "judge", "coarse_plan", "gate"},
+    {"visit", "ask", "ahead", "deep", "host", "result", "record"},
     {"node", "middleware", "function"},
 )
 """The files of `tooltree/` from the inside out: pure kernels, what asks models, what runs a search, what users attach.
