@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from langchain_core.embeddings import Embeddings
 from langchain_core.language_models import BaseChatModel
@@ -18,29 +18,28 @@ from langchain_core.messages import BaseMessage
 from langgraph.store.base import BaseStore
 
 from langchain_tooltree.cfgm.memory import CFGMMemory
-from langchain_tooltree.cfgm.tips import Tip
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.effects.calls import CallEffects, Effects
 from langchain_tooltree.errors import ConfigurationError, ForeignNamespaceError, StoreError, described
 from langchain_tooltree.experience.embeddings import resolve_embeddings
 from langchain_tooltree.experience.excerpts import EFFECTS
-from langchain_tooltree.experience.guide import Remembered
-from langchain_tooltree.experience.notes import recall_noted, with_recalled
+from langchain_tooltree.experience.guide import Remembered, begun_with
+from langchain_tooltree.experience.notes import with_recalled
 from langchain_tooltree.experience.outage import PATIENCE, READ
 from langchain_tooltree.experience.recorder import RunRecorder, TrajectoryRecorder
-from langchain_tooltree.experience.records import Source, aim_of, recalled_in
+from langchain_tooltree.experience.records import RECALLED, Source, recalled_in
 from langchain_tooltree.experience.run_identity import as_metadata, is_collecting, run_id, tools_in
 from langchain_tooltree.experience.store import PENDING, ExperienceStore, entry_of
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.experience.verdict import UNUSABLE, AnyVerdict, Verdict, resolve_verdict
 from langchain_tooltree.flows import Flow, FunctionStep, async_twin, current_runtime, driven, flow_of, run_flow
 from langchain_tooltree.learning.erasure import AnyGraph, Chosen, Erased, erasing
-from langchain_tooltree.learning.learnt import ExperienceStatus, Learnt, RequestGuide, undisturbed
-from langchain_tooltree.learning.shared import KEPT_REQUESTS, Shared
+from langchain_tooltree.learning.guide import PastRuns
+from langchain_tooltree.learning.learnt import ExperienceStatus, Learnt, undisturbed
+from langchain_tooltree.learning.shared import Shared
 from langchain_tooltree.models import is_chat_model, resolve_model
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
 from langchain_tooltree.stores.chroma import PatientChromaStore
-from langchain_tooltree.text import digest, forget_oldest
 
 logger = logging.getLogger(__name__)
 
@@ -71,8 +70,9 @@ class Experience:
     agent = create_tooltree_agent(model, tools, effects=effects, experience=experience)
     ```
 
-    Before a turn, the runs and tips for the most similar tasks are recalled; they guide what the search proposes, and
-    so does the graph of what came next. When a turn ends it is kept, and judged once its thread rests: at once if it
+    Where an answer is doubtful, the question for other calls tells what good runs did in such a state, tips that apply,
+    and the most similar good run; nothing is told before. When a turn ends it is kept, and judged once its thread
+    rests: at once if it
     has no thread or cannot go on, when its user begins another one, or `settle_seconds` after its end, looked at
     whenever something happens here. A namespace without variables does not tell users apart, so that there a new thread
     says nothing of the others. Only judged runs count. A thread that goes on is judged again, and that verdict counts.
@@ -266,7 +266,6 @@ class Experience:
             raise StoreError(msg)
         rested = partial(self._shared.wait_for, learnt.place)
         erased = yield from erasing(learnt, chosen, graphs, rested)
-        self._shared.forget(learnt.place)
         return erased
 
     aforget = async_twin(forget)
@@ -330,35 +329,14 @@ class Experience:
         learnt, own = self._here(), _own_id()
         self._shared.begin(learnt.place, own)
         yield from undisturbed(self._looked(learnt, own))
-        namespace = dict(learnt.store.values)
-        request = said.request.id if said.request else None
-        known = known if known and known["namespace"] == namespace else {}
-        same = said.is_summarized or any(each.id == known.get("request") for each in said.messages if each.id)
-        first = (known["first"] if known and same else "") or said.first_task
-        if known and (not said.task or known["request"] == request):
-            return learnt.without_gone(cast("Remembered", known))
-        key = (learnt.place, own, request)
-        if key in self._shared.recalled:
-            return learnt.without_gone(self._shared.recalled[key])
-        wanted = aim_of(dict.fromkeys([first, *said.requests]))
-        runs, tips = yield from learnt.recall(wanted, own)
-        remembered = Remembered(namespace=namespace, first=first, request=request, runs=runs, tips=tips)
-        if own is not None and request is not None:
-            self._shared.recalled[key] = remembered
-            forget_oldest(self._shared.recalled, KEPT_REQUESTS)
-        return remembered
+        return begun_with(said, known or {}, learnt.store.values)
 
-    def guide(self, remembered: Mapping[str, Any], room: int, effects: CallEffects) -> Flow[RequestGuide]:
+    def guide(self, remembered: Mapping[str, Any], said: Conversation) -> Flow[PastRuns]:
         """The guide for a request; see `Learner.guide`."""
+        yield from ()
         learnt = self._learnt(self._store.resumed(remembered["namespace"]))
-        # What one request is told stays the same, so that prompt caches hold; by the next, a record may have changed.
-        request = remembered["request"]
-        key = (learnt.place, request, digest([remembered["runs"], remembered["tips"], room]))
-        advice = None if request is None else self._shared.advice.get(key)
-        if advice is None:
-            advice = self._shared.advice[key] = yield from learnt.advice(remembered, room)
-            forget_oldest(self._shared.advice, KEPT_REQUESTS)
-        return RequestGuide(learnt, remembered, advice, effects.reads, self._model)
+        keep = learnt.keep_in_the_end
+        return PastRuns(learnt.graph, learnt.memory, first=remembered["first"], said=said, model=self._model, keep=keep)
 
     def ended(
         self,
@@ -373,8 +351,7 @@ class Experience:
         """Keep a conversation whose turn is over; see `Learner.ended`."""
         about: dict[str, Any] = as_metadata(tools_in(list(tools)))
         if remembered is not None:
-            tips = map(Tip.from_dict, remembered["tips"])
-            about |= recall_noted(remembered["runs"], ((tip.id, tip.trajectories) for tip in tips))
+            about[RECALLED] = remembered.get("recalled") or {"runs": [], "tips": []}
         declared = CallEffects.declared_as(effects)
         said = Conversation.of(messages)
         told = (declared.among(tools) if tools else declared).of_calls(said.calls)

@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 from contextvars import Context
 from dataclasses import dataclass, replace
@@ -13,31 +13,20 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.language_models import BaseChatModel
 from langchain_core.utils import batch_iterate
 
-from langchain_tooltree.anomaly.detector import standard_detector
-from langchain_tooltree.cfgm.memory import DEFAULT_K, DEFAULT_MAX_CHARACTERS, FEWEST_CHARACTERS, CFGMMemory, recalling
-from langchain_tooltree.cfgm.recall import RecalledRun, Recollection, examples_in, recall_text
-from langchain_tooltree.cfgm.reflection import Reflector, correction_text
-from langchain_tooltree.cfgm.tips import Tip, all_tips
-from langchain_tooltree.conversation import Conversation
-from langchain_tooltree.errors import TrajectoryFormatError, described
+from langchain_tooltree.cfgm.memory import CFGMMemory
+from langchain_tooltree.cfgm.tips import all_tips
+from langchain_tooltree.errors import TrajectoryFormatError
 from langchain_tooltree.experience.agreement import Agreement, agreement
-from langchain_tooltree.experience.guide import Remembered
-from langchain_tooltree.experience.hints import NextTools, hint_line
 from langchain_tooltree.experience.namespaces import Namespace
-from langchain_tooltree.experience.notes import gone_among, without_gone
-from langchain_tooltree.experience.outage import READ, SEARCH, Outage
+from langchain_tooltree.experience.notes import without_gone
+from langchain_tooltree.experience.outage import Outage
 from langchain_tooltree.experience.recorder import own_record
 from langchain_tooltree.experience.recording import keyed_chat
-from langchain_tooltree.experience.records import ChatMessage
-from langchain_tooltree.experience.reference import as_reference
-from langchain_tooltree.experience.run_identity import tools_in
 from langchain_tooltree.experience.store import JUDGED, PAGE, PENDING, QUARANTINED, ExperienceStore, RunEntry, readable
 from langchain_tooltree.experience.trajectory import Trajectory
-from langchain_tooltree.flows import Flow, FunctionStep, current_writer, flow_of, has_loop, in_thread, run_flow
-from langchain_tooltree.models import Meter
+from langchain_tooltree.flows import Flow, FunctionStep, flow_of, has_loop, in_thread, run_flow
 from langchain_tooltree.sitgraph.refusals import Refusals
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
-from langchain_tooltree.sitgraph.transitions import last_tool_in
 
 logger = logging.getLogger(__name__)
 
@@ -172,30 +161,6 @@ class Learnt:
                     back.append(run.id)
         return back
 
-    def recall(self, task: str, own: str | None) -> Flow[tuple[list[str], list[dict[str, Any]]]]:
-        """The ids of the runs that are most like a task, the run of this conversation aside, and their tips."""
-        if not task or self.outage.is_down(READ):
-            return [], []
-        recall = partial(recalling, self.memory, task, k=DEFAULT_K, own=own, writer=current_writer())
-        found = yield from self.outage.trying(SEARCH, recall, otherwise=Recollection(task))
-        return [each.trajectory.id for each in found.runs], [tip.to_dict() for tip in found.tips]
-
-    def advice(self, remembered: Mapping[str, Any], room: int) -> Flow[str]:
-        """What was recalled, in words; empty if it cannot be read.
-
-        It has some room in a request of any length: an agent with a prompt of one line is to know what it did, too.
-        """
-        if not remembered["runs"]:
-            return ""
-        read = partial(self.store.reading, remembered["runs"])
-        runs = yield from self.outage.trying(READ, read, otherwise=None)
-        if not runs:
-            return ""
-        tips = tuple(map(Tip.from_dict, remembered["tips"]))
-        recalled = tuple(RecalledRun(run, () if place else tips) for place, run in enumerate(runs))
-        most = max(FEWEST_CHARACTERS, min(room, DEFAULT_MAX_CHARACTERS))
-        return recall_text(Recollection(remembered["first"], recalled), max_characters=most)
-
     @property
     def place(self) -> Namespace:
         """The namespace."""
@@ -225,17 +190,6 @@ class Learnt:
     def agreement(self) -> Agreement:
         """How far the verdict and people agree."""
         return sum(self._labelled.values(), start=Agreement())
-
-    def without_gone(self, remembered: Remembered) -> Remembered:
-        """What was recalled, without the runs that are no longer there and the tips that were taken of them."""
-        if self._seen is None:  # nobody knows yet
-            return remembered
-        told = [Tip.from_dict(tip) for tip in remembered["tips"]]
-        taken = ((tip.id, tip.trajectories) for tip in told)
-        gone = gone_among(remembered["runs"], taken, lambda run: run not in self.entries)
-        runs = [run for run in remembered["runs"] if run not in gone]
-        tips = [kept for kept, tip in zip(remembered["tips"], told, strict=True) if tip.id not in gone]
-        return {**remembered, "runs": runs, "tips": tips} if gone else remembered
 
     def without_forgotten(self, trajectory: Trajectory) -> Trajectory:
         """A run that has ended, without what it has of runs that were forgotten since."""
@@ -271,59 +225,6 @@ class Learnt:
             yield from self._fold(trajectory, entry)
         if self._seen is not None and self._seen.get(writer, 0) == count - 1:
             self._seen[writer] = count  # nobody else's writes are in between
-
-
-@dataclass(frozen=True, slots=True)
-class RequestGuide:
-    """Past runs of a namespace as the search for one request sees them; see `Guide`."""
-
-    learnt: Learnt
-    remembered: Mapping[str, Any]
-    advice: str
-    reads: Collection[str]
-    model: BaseChatModel | None
-
-    def next_tools(self, dialogue: Sequence[ChatMessage], allowed: Collection[str]) -> Flow[NextTools | None]:
-        """How past runs went on from here."""
-        try:
-            found = yield from flow_of(self.learnt.graph.next_tools)(dialogue, allowed=list(allowed))
-            refusals, last_tool = self.learnt.refusals, last_tool_in(dialogue)
-            refused, told = refusals.after(last_tool), refusals.told(last_tool, allowed)
-            if found is None and not refused and not told:
-                return None
-            found = replace(found or NextTools(), refused=refused)
-            return replace(found, text=hint_line(found, reads=self.reads, refused=told))
-        except Exception as error:  # noqa: BLE001 - the embedder may be down, and the search can do without
-            logger.warning("No tool could be suggested: %s", described(error))
-            return None
-
-    def remedy(self, said: Conversation, tools: Sequence[Any], meter: Meter) -> Flow[str]:
-        """What a model says about the trouble at the end of a dialogue."""
-        if self.model is None:
-            return ""
-        try:
-            anomaly = yield from flow_of(standard_detector().check)(said)
-            if anomaly is None or not anomaly.recoverable:
-                return ""
-            tips = [Tip.from_dict(each) for each in self.remembered["tips"]]
-            offered = tools_in(list(tools)).values()
-            reflect = flow_of(Reflector(self.model).reflect)
-            task = self.remembered["first"]  # which a summary may have taken out of the conversation
-            reflection = yield from reflect(
-                said, anomaly, tips=tips, examples=examples_in(self.advice), tools=offered, task=task, meter=meter
-            )
-        except Exception as error:  # noqa: BLE001 - the search goes on as it would have
-            logger.warning("There is no reflection: %s", described(error))
-            return ""
-        if reflection is None:
-            return ""
-        return as_reference(correction_text(anomaly, reflection), source="review")
-
-    def failed(self, attempts: Sequence[Trajectory]) -> Flow[None]:
-        """Keep failed attempts at the task of the request."""
-        for attempt in attempts:  # under the task of the run, which a summary may have taken out of the conversation
-            task = self.remembered["first"] or attempt.task
-            yield from self.learnt.keep_in_the_end(replace(attempt, task=task))
 
 
 def undisturbed(flow: Flow[Any]) -> Flow[None]:

@@ -1,4 +1,4 @@
-"""What the views of one experience share: the folds of namespaces, what was recalled, and who is judged by whom."""
+"""What the views of one experience share: the folds of namespaces, and who is judged by whom."""
 
 import atexit
 import logging
@@ -12,7 +12,6 @@ from concurrent.futures import Future, wait
 from contextvars import Context
 from typing import Any
 
-from langchain_tooltree.experience.guide import Remembered
 from langchain_tooltree.experience.namespaces import Namespace
 from langchain_tooltree.experience.outage import LAST_SECONDS, Outage
 from langchain_tooltree.experience.store import ExperienceStore
@@ -25,8 +24,8 @@ logger = logging.getLogger(__name__)
 KEPT_NAMESPACES = 256
 """Namespaces whose graph is kept in memory, about a megabyte each for some hundred runs; others are made anew."""
 
-KEPT_REQUESTS = 1_000
-"""Requests for which it is kept what was recalled, some KB each: more than a process has under way."""
+KEPT_RUNS = 1_000
+"""Runs of which it is kept that they are under way: more than a process has."""
 
 JUDGED_AT_ONCE = 4
 """Verdicts that are asked for in the background at the same time. Nobody waits for them, and the limits of a model are
@@ -50,8 +49,6 @@ class Shared:
         self._waiting: deque[Flow[None]] = deque()
         self._told: set[str] = set()
         self.outage = Outage()
-        self.recalled: dict[Any, Remembered] = {}
-        self.advice: dict[Any, str] = {}
 
     def fold(self, store: ExperienceStore, make: Callable[[], Learnt]) -> Learnt:
         """The learnt of a namespace; those used longest ago are given up."""
@@ -60,12 +57,6 @@ class Shared:
             found = self._folds[namespace] = self._folds.pop(namespace) if namespace in self._folds else make()
             forget_oldest(self._folds, KEPT_NAMESPACES)
             return found
-
-    def forget(self, place: Namespace) -> None:
-        """Keep nothing of what was recalled in a namespace."""
-        for kept in (self.recalled, self.advice):
-            for key in [key for key in list(kept) if key[0] == place]:
-                kept.pop(key, None)
 
     def wait_for(self, place: Namespace, runs: Collection[str]) -> None:
         """Wait until nobody judges some runs, or takes tips; no longer than for most replies of a model."""
@@ -78,7 +69,7 @@ class Shared:
         if run is not None:
             with self._lock:
                 self._running[place, run] = time.monotonic()
-                forget_oldest(self._running, KEPT_REQUESTS)
+                forget_oldest(self._running, KEPT_RUNS)
 
     def end(self, place: Namespace, run: str) -> bool:
         """A run is over; whether it was known to have begun."""
