@@ -4,6 +4,7 @@
 whatever order they were added.
 """
 
+import base64
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -14,6 +15,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from langchain_tooltree.errors import GraphFileError
 from langchain_tooltree.sitgraph.states import DIMENSIONS, END, Codes, Rows, States, sketched
 from langchain_tooltree.sitgraph.transitions import VIEWS
 from langchain_tooltree.sitgraph.votes import SAMPLED, Fit
@@ -25,6 +27,8 @@ GIVER = 32  # bits of a voice that tell tasks apart; those above tell whom it ca
 LONG = SAMPLED // 4  # states of a run from which on a vote is not fitted to it: it would be most of the sample
 UNKNOWN = -3  # number of a tool that the graph does not know
 MOST = 1 << 64  # above the place of every run in the order of `_order`
+
+CONTRIBUTION_FORMAT = 1  # version of `Contribution.to_dict`; another one is refused, since it can be made again
 
 Numbers = NDArray[np.int32]
 
@@ -234,6 +238,44 @@ class Contribution:
     known_by: Sequence[str] = ()  # a digest of all that each state tells of
     came_from: str = ""  # whom it came from; empty if that is not known
     voice: int = 0  # what it is counted by: a hash of whom it came from, and one of the task
+
+    def to_dict(self) -> dict[str, Any]:
+        """The contribution as plain data, to be kept; vectors are base64."""
+        data = {each.name: getattr(self, each.name) for each in fields(self)}
+        summaries = [(place, text, _text_of(codes)) for place, text, codes in self.summaries]
+        return {**data, "states": _text_of(self.states), "summaries": summaries, "format": CONTRIBUTION_FORMAT}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """The contribution that `to_dict` has made plain data of, or JSON of that.
+
+        Raises:
+            GraphFileError: If another version of this package has made it; make it again from its run.
+        """
+        if data.get("format") != CONTRIBUTION_FORMAT:
+            msg = (
+                f"A contribution to a graph has the format {data.get('format')!r}, and this version reads "
+                f"{CONTRIBUTION_FORMAT}. Make it again: SITGraph.contribution(trajectory)."
+            )
+            raise GraphFileError(msg)
+        return cls(
+            **{
+                **{each.name: data[each.name] for each in fields(cls)},
+                "transitions": [(source, target) for source, target in data["transitions"]],
+                "states": _codes_of(data["states"], len(VIEWS)),
+                "summaries": [(place, text, _codes_of(codes, 1)) for place, text, codes in data["summaries"]],
+            }
+        )
+
+
+def _text_of(codes: Codes) -> str:
+    return base64.b64encode(codes.tobytes()).decode()
+
+
+def _codes_of(text: str, views: int) -> Codes:
+    """The vectors of states, or of one summary."""
+    codes = np.frombuffer(base64.b64decode(text), dtype=np.uint8)
+    return codes.reshape(-1, DIMENSIONS // 2) if views == 1 else codes.reshape(-1, views, DIMENSIONS // 2)
 
 
 @dataclass(frozen=True, slots=True)

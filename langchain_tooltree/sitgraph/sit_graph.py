@@ -23,7 +23,7 @@ from langchain_tooltree.flows import Flow, FunctionStep, async_twin, driven, in_
 from langchain_tooltree.pages.page import in_notebook
 from langchain_tooltree.sitgraph.drift import DriftReport, drift, toolset_of
 from langchain_tooltree.sitgraph.files import CHECKSUM, Which, forget_in_graph, load_graph, save_graph
-from langchain_tooltree.sitgraph.graph import Graph
+from langchain_tooltree.sitgraph.graph import Contribution, Graph
 from langchain_tooltree.sitgraph.mining import Encoder, mine, state_of
 from langchain_tooltree.sitgraph.states import Floats
 from langchain_tooltree.sitgraph.suggest import Ablation, Recommender, Suggestion
@@ -138,17 +138,34 @@ class SITGraph:
         what a resumed run no longer shows. It learns all users' runs together: where they must not know of each other,
         take an `Experience` and its recorder instead.
         """
-        with self._lock:
-            known = self._graph.known(trajectory.id) if trajectory.success else None
-        contributions = yield from mine([trajectory], self._encoder, aliases=self.aliases, tools=tools, known=known)
+        contribution = yield from self.contribution(trajectory, tools=tools)
         with self._lock:
             self._graph.remove(trajectory.id)
-            learnt = any(self._graph.add(contribution) for contribution in contributions)
+            learnt = contribution is not None and self._graph.add(contribution)
         if self.contextual and self._graph.fit is None:
             self._fit_meanwhile()  # now, and not when the next suggestion is asked for
         return learnt
 
     alearn = async_twin(learn)
+
+    def contribution(self, trajectory: Record, *, tools: GivenTools | None = None) -> Flow[Contribution | None]:
+        """What a run gives to a graph with these settings, for `fold`; `None` if it did not succeed or called nothing.
+
+        It is plain data, see `Contribution.to_dict`, to be kept where runs are not to be read and embedded again.
+        """
+        with self._lock:
+            known = self._graph.known(trajectory.id) if trajectory.success else None
+        contributions = yield from mine([trajectory], self._encoder, aliases=self.aliases, tools=tools, known=known)
+        return contributions[0] if contributions else None
+
+    def fold(self, contribution: Contribution) -> bool:
+        """Add what a run gives; returns whether the graph has changed.
+
+        As with `add`, of two versions of a run the one with more turns counts, then the one that holds more. Where the
+        latest one is to count whatever it holds, `remove` the run first.
+        """
+        with self._lock:
+            return self._graph.add(contribution)
 
     def remove(self, id: str) -> bool:  # noqa: A002 - the field's name
         """Take out exactly what the run of this id gave; returns whether it was in the graph."""
