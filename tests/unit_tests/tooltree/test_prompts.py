@@ -59,35 +59,19 @@ def test_there_is_one_system_message_at_the_head():
     assert len(conversation) == 3
 
 
-# --- templates of one's own ---
+# --- prompts of one's own ---
 
 
-def test_a_template_is_replaced_and_the_others_stay():
+def test_a_prompt_is_replaced_and_the_others_stay():
     prompts = Prompts(post_judge='Judge {"so": 1}.')
     assert prompts.post_judge == 'Judge {"so": 1}.'
     assert prompts == Prompts(post_judge=prompts.post_judge) != Prompts()
 
 
-@pytest.mark.parametrize(
-    ("changes", "problem"),
-    [
-        ({"candidates": "Offer some."}, r"Prompts\.candidates must have the placeholder \{count\}, no other"),
-        ({"candidates": "Offer {n}, up to {count}."}, r"candidates must have the placeholder \{count\}, no other"),
-        ({"draft": "Call {tool}: {."}, r"write \{\{ and \}\} for braces in its text"),
-        ({"draft": "{tool:d}"}, r"Prompts\.draft must have .* and no format for it"),
-        ({"draft": "{tool!r}"}, r"Prompts\.draft must have .* and no format for it"),
-        ({"tried": 3}, r"Prompts\.tried must be a text, got 3"),
-        ({"assess": " "}, r"Prompts\.assess must be a text, got ' '"),
-    ],
-)
-def test_a_template_that_does_not_fit_is_refused(changes, problem):
-    with pytest.raises(ConfigurationError, match=problem):
-        Prompts(**changes)
-
-
-def test_braces_written_twice_are_text():
-    template = Prompts(missing='Not {{"again": 1}}:\n{missing}').missing
-    assert template.format(missing="- a()") == 'Not {"again": 1}:\n- a()'
+@pytest.mark.parametrize("prompt", [3, " ", None])
+def test_a_prompt_that_is_no_text_is_refused(prompt):
+    with pytest.raises(ConfigurationError, match=r"Prompts\.check must be a text, got "):
+        Prompts(check=prompt)
 
 
 def test_the_papers_judging_differs_in_what_the_judges_are_told():
@@ -100,7 +84,7 @@ def test_the_papers_judging_differs_in_what_the_judges_are_told():
     assert Prompts.paper(post_judge=DEFAULT_POST_JUDGE_PROMPT).post_judge == DEFAULT_POST_JUDGE_PROMPT
 
 
-def test_a_misspelt_template_is_refused_with_the_one_that_was_meant():
+def test_a_misspelt_prompt_is_refused_with_the_one_that_was_meant():
     for make in (Prompts, Prompts.paper):
         with pytest.raises(TypeError, match=r"Prompts\(\) got .* 'pre_jugde'\. Did you mean 'pre_judge'\?"):
             make(pre_jugde="Judge.")
