@@ -42,6 +42,7 @@ from langchain_tooltree.tooltree.prompts import (
     CONFIDENCE,
     CONFIDENCE_DESCRIPTION,
     DRAFT_PROMPT,
+    INSTRUCTIONS_PROMPT,
     MISSING_PROMPT,
     NOTHING_PROMPT,
     PROPOSE_PROMPT,
@@ -261,7 +262,7 @@ class Proposer:
 def proposal_messages(
     request: ProposalRequest, instruction: str, cards: Mapping[str, Any] | None = None
 ) -> list[BaseMessage]:
-    """One system message, in which the agent's own instructions follow the planner's, then the conversation.
+    """One system message, with the agent's own instructions, what was tried and what is missing, and the conversation.
 
     Args:
         request: The state that is asked.
@@ -271,12 +272,14 @@ def proposal_messages(
     parts = [instruction, UNTRUSTED]
     if lines := [f"{name}: {compact_json(card)}" for name, card in (cards or {}).items() if card]:
         parts.append(f"More about the tools:\n{_listed(lines)}")
+    instructions = list(takewhile(lambda each: isinstance(each, SystemMessage), request.conversation))
+    if instructions:
+        own = "\n\n".join(str(each.text) for each in instructions)
+        parts.append(INSTRUCTIONS_PROMPT.format(instructions=own))
     if request.attempt > 1:
         parts.append(TRIED_PROMPT.format(attempt=request.attempt, tried=_listed(request.tried or ["nothing"])))
     if request.missing:
         parts.append(MISSING_PROMPT.format(missing=_listed(request.missing)))
-    instructions = list(takewhile(lambda each: isinstance(each, SystemMessage), request.conversation))
-    parts += [str(each.text) for each in instructions]
     return [SystemMessage("\n\n".join(parts)), *request.conversation[len(instructions) :]]
 
 

@@ -6,9 +6,7 @@ from typing import Annotated
 from pydantic import BaseModel, Field
 
 from langchain_tooltree.errors import ConfigurationError, with_known_fields
-
-NOTE = "[Planner's note, not from the user]"
-"""How a message of the planner's begins that stands behind the conversation in one of its questions."""
+from langchain_tooltree.experience.reference import NOTE
 
 AGAIN_PROMPT = (
     f"{NOTE} Your answer left this open: {{missing}}\n"
@@ -32,10 +30,18 @@ UNDONE_PROMPT = (
 )
 
 OTHERS_PROMPT = (
-    f"{NOTE} Your answer left this open: {{missing}}\n"
-    "Tried here already (not necessarily wrong): {tried}\n"
-    "Offer other tool calls that could settle it: only calls that read, the most promising one first, all in one "
-    "reply, without an answer."
+    f"{NOTE} Something is still missing, named last. Offer other tool calls that could settle it, up to {{count}} in "
+    "this one reply, the most promising first, without an answer. They are alternatives: they are tried one at a time, "
+    "and a later one only if those before it did not help. Offer only calls that read. Fill in arguments from what is "
+    "known; never invent a value.\n"
+    "Tried here already (not necessarily wrong): {tried}. Offer others.\n"
+    "{past}Missing: {missing}"
+)
+
+CHECK_PROMPT = (
+    f"{NOTE} Before you change anything: is all that the change rests on read from a tool or told by the user, and has "
+    "the user agreed to it where your instructions ask for that? If so, go on with your step. If not, read what is "
+    "missing first, or ask the user."
 )
 
 NOTHING_PROMPT = """\
@@ -66,12 +72,16 @@ In the same reply, besides the candidates, call `{assess}` once. If the request 
 if no tool can help now, reply with a short text and no tool call."""
 
 TRIED_PROMPT = """\
-This is attempt {attempt} at this step. These calls were made or considered here before, and did not get the request \
-done; offer others, or one by itself of calls that stand together:
-{tried}"""
+This is attempt {attempt} at this step. Tried here already (not necessarily wrong):
+{tried}
+Offer others, or one by itself of calls that stand together."""
+
+INSTRUCTIONS_PROMPT = """\
+The assistant's own instructions, which its calls have to keep:
+{instructions}"""
 
 MISSING_PROMPT = """\
-A check of the work found that this part of the request is not done yet; offer calls that help to get it done:
+Missing, as a check of the work says; offer calls that help to get it done:
 {missing}"""
 
 REPAIR_PROMPT = """\
@@ -109,11 +119,13 @@ DEFAULT_CHECK_PROMPT = """\
 You check an assistant's work before its answer goes to the user.
 
 You get the conversation (`history`; its latest user message is the request), with all that was done and observed, the \
-names of the assistant's tools, and the answer. Go through the request part by part: what of it is not done yet? \
-Something counts as done if a result shows it, not because the answer says so. Something counts as missing only if the \
-user asked for it: in words, or because what was asked for cannot be had without it. That nothing was found can be the \
-right answer. If the assistant rightly needs the user first, to choose or to supply what no tool can find out, nothing \
-is missing; nor is what none of the tools can do. Name each missing thing in a few words, as something to do next."""
+names of the assistant's tools, and the answer. Of calls that were made together, each result has the `id` of its \
+call. Go through the request part by part: what of it is not done yet? Something counts as done if a result shows it, \
+not because the answer says so; what was to be told counts only if the answer tells it. Something counts as missing \
+only if the user asked for it: in words, or because what was asked for cannot be had without it. That nothing was \
+found can be the right answer. What no tool can do is not missing; nor is anything if the assistant rightly needs the \
+user first, to choose or to supply what no tool can find out. Name each missing thing in a few words, as something to \
+do next."""
 
 PLAN_PROMPT = """\
 You narrow down the tools for an assistant's request before any of them is used.

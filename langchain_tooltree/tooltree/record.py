@@ -16,7 +16,7 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage, message
 from langchain_tooltree._langgraph import thread_here
 from langchain_tooltree.conversation import Conversation, is_observation
 from langchain_tooltree.errors import ConfigurationError
-from langchain_tooltree.experience.guide import Guide, Learner, room_for
+from langchain_tooltree.experience.guide import Guide, Learner
 from langchain_tooltree.experience.records import ATTEMPT_OF, call_key
 from langchain_tooltree.experience.run_identity import run_id
 from langchain_tooltree.experience.trajectory import Trajectory
@@ -31,7 +31,7 @@ from langchain_tooltree.tooltree.search import Call, Node, Observation, Tree
 from langchain_tooltree.tooltree.visit import Ended
 
 if TYPE_CHECKING:
-    from langchain_tooltree.tooltree.host import Offering, PlannerHost
+    from langchain_tooltree.tooltree.host import PlannerHost
 
 KEPT_SEARCHES = 64
 """Searches of which a process keeps the tree, the latest: some 0.2 MB each."""
@@ -199,41 +199,33 @@ GUIDE = "guide to past runs"
 
 
 def guide_of(
-    experience: Learner,
-    conversation: Conversation,
-    offering: "Offering",
-    system: BaseMessage | None,
-    remembered: Mapping[str, Any] | None = None,
+    experience: Learner, messages: Sequence[BaseMessage], remembered: Mapping[str, Any] | None = None
 ) -> Flow[Guide | None]:
-    """What past runs say of a request, asked for at a doubt.
+    """The guide to past runs for a conversation, asked for at a doubt.
 
     Args:
         experience: The experience.
-        conversation: The conversation.
-        offering: The tools that the model is offered.
-        system: The agent's instructions; with the tools they say how much room a request has for advice.
-        remembered: What was recalled for the request; it is recalled now if left out.
+        messages: The conversation.
+        remembered: What is known of the turn; it is noted now if left out.
     """
+    conversation = Conversation(messages)
     if remembered is None:
         remembered = yield from if_it_can(partial(experience.begun, conversation), None, GUIDE)
-    if not remembered:
-        return None
-    room = room_for([system] if system is not None else (), offering.size, conversation)
-    return (yield from experience.guide(remembered, room, offering.effects))
+    return (yield from experience.guide(remembered, conversation)) if remembered else None
 
 
 def kept_turn(
-    experience: Learner, messages: Sequence[BaseMessage], offering: "Offering", system: BaseMessage | None
+    experience: Learner, messages: Sequence[BaseMessage], ended: Ended | None, host: "PlannerHost"
 ) -> Flow[None]:
-    """Keep a turn that ends in an answer."""
-    conversation = Conversation([*([system] if system else ()), *messages])
+    """Keep a turn that ends in an answer, and what a search of it was told of past runs."""
     remembered = yield from experience.begun(Conversation(messages))
+    recalled = ended.mark.recalled if ended else {}
     yield from experience.ended(
         list(messages),
-        remembered,
-        tools=list(offering.tools),
-        effects=offering.effects,
-        instructions=conversation.instructions,
+        remembered and {**remembered, "recalled": recalled},
+        tools=list(host.offering.tools),
+        effects=host.offering.effects,
+        instructions=str(host.system.text) if host.system else "",
     )
 
 
@@ -269,7 +261,7 @@ def failed_attempts(ended: Ended, *, run: str) -> list[Trajectory]:
 def keep_ended(ended: Ended, host: "PlannerHost") -> Flow[None]:
     """Keep a search that has ended with a visit: its tree, and with experience what it has tried in vain."""
     yield from keep_search(result_of(ended), host.planner.folder)
-    guide = (yield from host.guide()) if host.guide is not None else None
+    guide = yield from host.past_runs()
     if guide is None:
         return
     runtime, mark = current_runtime(), ended.mark

@@ -164,7 +164,7 @@ def test_a_step_is_known_by_its_line(line):
 
 
 def test_a_question_for_other_calls_is_known_by_its_note():
-    note = HumanMessage(OTHERS_PROMPT.format(missing="all", tried="nothing"))
+    note = HumanMessage(OTHERS_PROMPT.format(count=5, missing="all", tried="nothing", past=""))
     question, _ = read_question([*dialogue(), note], [{"function": {"name": "alpha"}}])
     assert (question.kind, question.request, question.tools) == ("others", "Go.", ("alpha",))
 

@@ -90,9 +90,9 @@ def test_a_graph_of_ones_own_gets_suggestions_and_stays_the_same_otherwise(path)
     assert {prompt[0].text for prompt in plain.calls} == {"Be kind."}
     shown = [prompt[0].text for prompt in model.calls]
     assert all(text.startswith("Be kind.\n\n<reference_material ") for text in shown[:-1])
-    assert "went on here with: find_reader 99%" in shown[0]
+    assert "went on here with: find_reader in 4 of 4 runs." in shown[0]
     assert "went on here with: reserve_book" in shown[3]
-    assert f'when: "{WANTED}"' in shown[3]
+    assert WANTED not in shown[3]
     assert shown[4] == "Be kind."
     visits = [step.values["suggestions"] for step in agent.get_state_history(THREAD) if step.next == ("model",)]
     modes = [{each["mode"] for each in visit} for visit in reversed(visits)]
