@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from langchain_core.embeddings import Embeddings
 from langchain_core.language_models import BaseChatModel
@@ -18,18 +18,17 @@ from langchain_core.messages import BaseMessage
 from langgraph.store.base import BaseStore
 
 from langchain_tooltree.cfgm.memory import CFGMMemory
-from langchain_tooltree.cfgm.tips import Tip
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.effects.calls import CallEffects, Effects
 from langchain_tooltree.errors import ConfigurationError, ForeignNamespaceError, described
 from langchain_tooltree.experience.catalogue import PENDING
 from langchain_tooltree.experience.embeddings import resolve_embeddings
 from langchain_tooltree.experience.excerpts import EFFECTS
-from langchain_tooltree.experience.guide import Remembered
+from langchain_tooltree.experience.guide import Remembered, begun_with
 from langchain_tooltree.experience.namespaces import Namespace
-from langchain_tooltree.experience.notes import recall_noted, with_recalled
+from langchain_tooltree.experience.notes import with_recalled
 from langchain_tooltree.experience.recorder import RunRecorder, TrajectoryRecorder
-from langchain_tooltree.experience.records import Source, aim_of, recalled_in
+from langchain_tooltree.experience.records import RECALLED, Source, recalled_in
 from langchain_tooltree.experience.run_identity import as_metadata, is_collecting, run_id, tools_in
 from langchain_tooltree.experience.store import ExperienceStore, entry_of
 from langchain_tooltree.experience.trajectory import Trajectory
@@ -37,8 +36,8 @@ from langchain_tooltree.experience.verdict import UNUSABLE, AnyVerdict, Verdict,
 from langchain_tooltree.flows import Flow, FunctionStep, async_twin, current_runtime, driven, flow_of, run_flow
 from langchain_tooltree.learning.background import Background
 from langchain_tooltree.learning.erasure import AnyGraph, Chosen, Erased, erasing
-from langchain_tooltree.learning.fold import MOST_RUNS, TIPS, ExperienceStatus, Fold
-from langchain_tooltree.learning.learnt import RequestGuide, advice, recall, without_gone
+from langchain_tooltree.learning.fold import TIPS, ExperienceStatus, Fold
+from langchain_tooltree.learning.guide import PastRuns
 from langchain_tooltree.models import is_chat_model, resolve_model
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
 from langchain_tooltree.stores.chroma import PatientChromaStore
@@ -76,8 +75,9 @@ class Experience:
     agent = create_tooltree_agent(model, tools, effects=effects, experience=experience)
     ```
 
-    Before a turn, the runs and tips for the most similar tasks are recalled; they guide what the search proposes, and
-    so does the graph of what came next. When a turn ends it is kept, and judged once its thread rests: at once if it
+    Where an answer is doubtful, the question for other calls tells what good runs did in such a state, tips that apply,
+    and the most similar good run; nothing is told before. When a turn ends it is kept, and judged once its thread
+    rests: at once if it
     has no thread or cannot go on, when its user begins another one, or `settle_seconds` after its end, looked at
     whenever something happens here. A namespace without variables does not tell users apart, so that there a new thread
     says nothing of the others. Only judged runs count. A thread that goes on is judged again, and that verdict counts.
@@ -131,7 +131,6 @@ class Experience:
         self._folds: dict[Namespace, Fold] = {}
         self._folding = threading.Lock()
         self._background = Background()
-        self._recalled: dict[Any, Remembered] = {}
         self._recorder = TrajectoryRecorder.settling(self._store, self._settled)
 
     def __repr__(self) -> str:
@@ -262,9 +261,7 @@ class Experience:
         """
         chosen = Chosen.of(run, user, tool, before)
         fold = self._here() if user is None else self._fold(self._store.of_user(user))
-        erased = yield from erasing(fold, chosen, graphs)
-        self._recalled.clear()
-        return erased
+        return (yield from erasing(fold, chosen, graphs))
 
     aforget = async_twin(forget)
 
@@ -326,29 +323,14 @@ class Experience:
         fold, own = self._here(), _own_id()
         fold.begin(own)
         yield from self._background.undisturbed(self._looked(fold, own))
-        namespace = dict(fold.store.values)
-        request = said.request.id if said.request else None
-        known = known if known and known["namespace"] == namespace else {}
-        same = said.is_summarized or any(each.id == known.get("request") for each in said.messages if each.id)
-        first = (known["first"] if known and same else "") or said.first_task
-        if known and (not said.task or known["request"] == request):
-            return without_gone(fold, cast("Remembered", known))
-        key = (fold.place, own, request)
-        if key in self._recalled:
-            return without_gone(fold, self._recalled[key])
-        wanted = aim_of(dict.fromkeys([first, *said.requests]))
-        runs, tips = yield from recall(fold, wanted, own)
-        remembered = Remembered(namespace=namespace, first=first, request=request, runs=runs, tips=tips)
-        if own is not None and request is not None:
-            self._recalled[key] = remembered
-            forget_oldest(self._recalled, MOST_RUNS)
-        return remembered
+        return begun_with(said, known or {}, fold.store.values)
 
-    def guide(self, remembered: Mapping[str, Any], room: int, effects: CallEffects) -> Flow[RequestGuide]:
+    def guide(self, remembered: Mapping[str, Any], said: Conversation) -> Flow[PastRuns]:
         """The guide for a request; see `Learner.guide`."""
+        yield from ()
         fold = self._fold(self._store.resumed(remembered["namespace"]))
-        told = yield from advice(fold, remembered, room)
-        return RequestGuide(fold, remembered, told, effects.reads, self._model)
+        first = remembered["first"]
+        return PastRuns(fold.graph, fold.memory, first=first, said=said, model=self._model, keep=fold.keep)
 
     def ended(
         self,
@@ -363,8 +345,7 @@ class Experience:
         """Keep a conversation whose turn is over; see `Learner.ended`."""
         about: dict[str, Any] = as_metadata(tools_in(list(tools)))
         if remembered is not None:
-            tips = map(Tip.from_dict, remembered["tips"])
-            about |= recall_noted(remembered["runs"], ((tip.id, tip.trajectories) for tip in tips))
+            about[RECALLED] = remembered.get("recalled") or {"runs": [], "tips": []}
         declared = CallEffects.declared_as(effects)
         said = Conversation.of(messages)
         told = (declared.among(tools) if tools else declared).of_calls(said.calls)

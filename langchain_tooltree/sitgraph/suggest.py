@@ -1,7 +1,7 @@
 """From a state to suggestions: which edges may be followed, which mode applies, what speaks for it. Pure."""
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any, Literal
@@ -38,6 +38,7 @@ class Suggestion:
         support: How many voices went on with it after the tool called last: distinct tasks of distinct sources, so
             that a source that repeats itself counts once; where none did, how many of those with a state that voted.
         evidence: The stored states that speak most for it, best first; empty in procedural mode.
+        of: How many voices went on after the tool called last, with any tool; 0 where this one never followed it.
     """
 
     tool: str
@@ -45,6 +46,7 @@ class Suggestion:
     mode: Mode
     support: int
     evidence: tuple[Evidence, ...] = ()
+    of: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """The suggestion as plain data, for the state of a graph and for events."""
@@ -137,7 +139,15 @@ class Recommender:
         named. The best come first. The list is empty where nothing is known.
         """
         ranked = self._ranked(source, before, views, summary, allowed)
-        return [] if ranked is None else ranked.best(k, self.graph.names)
+        best = [] if ranked is None else ranked.best(k, self.graph.names)
+        of = self._of(source, [each.tool for each in best])
+        return [replace(each, of=of[each.tool]) for each in best]
+
+    def _of(self, source: str, tools: Iterable[str]) -> dict[str, int]:
+        """How many voices went on after `source`, with any tool, for the tools that ever followed it; else 0."""
+        edges = self.graph.outgoing(source)
+        followed, voices = {self.graph.names[target] for target in edges.targets.tolist()}, int(edges.support.sum())
+        return {tool: voices if tool in followed else 0 for tool in tools}
 
     def next_tools(
         self, source: str, *, before: str, views: Floats | None, allowed: Collection[str] | None
@@ -159,6 +169,7 @@ class Recommender:
         return {
             "shares": dict(zip(names, called, strict=True)),
             "runs": dict(zip(names, support.tolist(), strict=True)),
+            "of": self._of(source, names),
             "done": done,
             "ended": ended,
             "other": other,
@@ -174,7 +185,12 @@ class Recommender:
         shares = (1 - other) * self._weights(edges)
         names = [self.graph.names[target] for target in edges.targets]
         runs = dict(zip(names, edges.support.tolist(), strict=True))
-        return {"shares": dict(zip(names, shares.tolist(), strict=True)), "runs": runs, "other": other}
+        return {
+            "shares": dict(zip(names, shares.tolist(), strict=True)),
+            "runs": runs,
+            "of": self._of(source, names),
+            "other": other,
+        }
 
     def _edges(self, source: str, allowed: Collection[str] | None) -> Outgoing | None:
         """The edges that may be followed; `None` if there are none."""

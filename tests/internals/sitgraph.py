@@ -2,7 +2,7 @@
 
 # ruff: noqa: F401 - names for tests to import
 
-from langchain_tooltree.experience.hints import MAX_SUMMARY, hint_line, hints
+from langchain_tooltree.experience.hints import hints
 from langchain_tooltree.sitgraph import files as files_module
 from langchain_tooltree.sitgraph import mining as mining_module
 from langchain_tooltree.sitgraph import sit_graph as sit_graph_module
