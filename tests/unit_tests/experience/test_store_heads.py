@@ -30,7 +30,9 @@ class Watched(InMemoryStore):
             msg = "The disk is full."
             raise OSError(msg)
         ops = list(ops)
-        self.listings += sum(isinstance(op, SearchOp) and op.namespace_prefix[-1] == "tasks" for op in ops)
+        self.listings += sum(
+            isinstance(op, SearchOp) and op.query is None and op.namespace_prefix[-1] == "tasks" for op in ops
+        )
         self.written += [sorted(op.namespace[-1] for op in ops if isinstance(op, PutOp))]
         with self.lock:
             return super().batch(ops)

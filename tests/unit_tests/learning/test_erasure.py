@@ -306,15 +306,15 @@ def told_of_a_tip():
     experience = Experience(InMemoryStore(), namespace=ALL, model=teller(["key", "door"]))
     experience.learn(run("1", task="Where is the red key?"))
     experience.memory.extract_tips()
-    known = run_flow(experience.begun(Conversation([HumanMessage("Where is the red key?", id="m")])))
+    nothing = run_flow(experience.begun(Conversation([HumanMessage("Where is the red key?", id="m")])))
+    [tip] = experience.memory.recall("Where is the red key?").tips
+    told = {"runs": [], "tips": [tip.id], "taken_of": {tip.id: list(tip.trajectories)}}
     advised = {"tooltree": {"advised": ["Next step: call 4711."]}}
     said = [HumanMessage("Where is the red key?", id="m"), AIMessage("Here.", id="a", response_metadata=advised)]
-    assert known["tips"]
-    nothing = {**known, "runs": [], "tips": []}
     later = [*said, HumanMessage("Thanks.", id="m2"), AIMessage("Bye.", id="a2")]
 
     def end(*, later_turn=False):
-        run_flow(experience.ended(said, {**known, "runs": []}, id="told"))
+        run_flow(experience.ended(said, {**nothing, "recalled": told}, id="told"))
         if later_turn:  # for which nothing was recalled
             run_flow(experience.ended(later, nothing, id="told"))
 
@@ -375,13 +375,16 @@ def test_what_somebody_else_has_forgotten_is_told_to_nobody():
         mine.learn(run(name, task="Where is the red key?"))
     mine.memory.extract_tips()
     said = Conversation([HumanMessage("Where is the red key?", id="m")])
-    known = run_flow(theirs.begun(said))
-    assert (sorted(known["runs"]), len(known["tips"])) == (["1", "2"], 1)
+
+    def told():
+        guide = run_flow(theirs.guide(run_flow(theirs.begun(said)), said))
+        return run_flow(guide.advice(said.messages, "the key", trials=["look"], names=["look"])).recalled
+
+    assert len(told()["tips"]) == 1
 
     mine.forget(run="1")
-    later = run_flow(theirs.begun(said, known))
 
-    assert (later["runs"], later["tips"]) == (["2"], [])
+    assert told() == {"runs": ["2"], "tips": []}
     assert len(theirs.graph) == 1
 
 
