@@ -47,7 +47,7 @@ class Moment:
 
     messages: Sequence[ChatMessage]
     steps: Sequence[Step]
-    known_by: str = field(default="", compare=False)  # a digest of both, for those of runs
+    digest: str = field(default="", compare=False)  # of both, for those of runs
 
     @property
     def last_tool(self) -> str:
@@ -112,16 +112,16 @@ class _DialogueOfRun:
         self._said = [message for _, message in plain]
         self._calls = [step for step in self.steps if step.tool != SUMMARIZE_STATE]
         # Each digest holds those before it, so that a moment is known without another look at what led to it.
-        self._until = list(accumulate(self._said, _known_by, initial=""))
-        self._made = list(accumulate(map(_told_by, self._calls), _known_by, initial=""))
+        self._until = list(accumulate(self._said, _chained, initial=""))
+        self._made = list(accumulate(map(_told_by, self._calls), _chained, initial=""))
 
     def moment(self, position: int, made: int) -> Moment:
         """Before the message at a position, after so many calls: of those it makes itself, nothing has come yet."""
         said = bisect_left(self._places, position)
         back = bisect_left(self._calls, position, hi=made, key=lambda step: step.position)
         unanswered = [replace(step, outcome=None) for step in self._calls[back:made]]
-        known_by = _known_by(f"{self._until[said]} {self._made[back]}", [_told_by(step) for step in unanswered])
-        return Moment(self._said[:said], (*self._calls[:back], *unanswered), known_by)
+        all_of_it = _chained(f"{self._until[said]} {self._made[back]}", [_told_by(step) for step in unanswered])
+        return Moment(self._said[:said], (*self._calls[:back], *unanswered), all_of_it)
 
     def ends(self) -> Iterator[Moment]:
         """Where the agent answered its user without calling a tool, in order."""
@@ -130,8 +130,8 @@ class _DialogueOfRun:
                 yield self.moment(place, bisect_left(self._calls, place, key=lambda step: step.position))
 
 
-def _known_by(before: str, more: Any) -> str:
-    return digest(f"{before} {digest([more])}")
+def _chained(before: str, more: Any) -> str:
+    return digest(f"{before} {digest([more])}", 16)
 
 
 def _told_by(step: Step) -> list[Any]:
