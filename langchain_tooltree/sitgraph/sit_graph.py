@@ -4,6 +4,7 @@ import os
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, fields
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -313,6 +314,22 @@ class SITGraph:
                 self._fit, self._fitted_to = fit, [run.edition for run in sample]
             now = time.monotonic()
             self._fit_again_at = now + RESTS * (now - began)
+
+    @property
+    def vote(self) -> dict[str, Any] | None:
+        """The settings of the vote, and the runs that they were fitted to, as plain data; `None` if it never was."""
+        with self._lock:
+            fit, editions = self._fit, [list(each) for each in self._fitted_to]
+        if fit is None:
+            return None
+        return {**asdict(fit), "weights": fit.weights.tolist(), "center": fit.center.tolist(), "fitted_to": editions}
+
+    def restore_vote(self, vote: Mapping[str, Any]) -> None:
+        """Take settings that were kept: suggestions go by them until the runs that they were fitted to change."""
+        arrays = {name: np.array(vote[name], dtype=np.float32) for name in ("weights", "center")}
+        fit = Fit(**{each.name: vote[each.name] for each in fields(Fit)} | arrays)
+        with self._lock:
+            self._fit, self._fitted_to = fit, [(turns, version, run) for turns, version, run in vote["fitted_to"]]
 
     def drift(self, tools: GivenTools) -> DriftReport:
         """Compare the tools that the graph knows with those that an agent has now.
