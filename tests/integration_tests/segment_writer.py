@@ -1,6 +1,6 @@
 """Learns runs into an SQLite file, in a process of its own that may be killed.
 
-    python segment_writer.py STORE FIRST COUNT KILLED
+    python -m tests.integration_tests.segment_writer STORE FIRST COUNT KILLED
 
 KILLED is `before` or `after` the write of a segment at which the process is killed with SIGKILL, or `never`. Each run
 that was learnt is printed.
@@ -14,7 +14,7 @@ from langgraph.store.base import PutOp
 from langgraph.store.sqlite import SqliteStore
 
 from langchain_tooltree import Experience, Trajectory
-from langchain_tooltree.learning import segments
+from tests.internals.hall import segments_module as segments
 
 NAMESPACE = ("tooltree",)
 

@@ -12,7 +12,7 @@ from langgraph.store.sqlite import SqliteStore
 from langchain_tooltree import Experience
 
 SCRIPT = Path(__file__).with_name("experienced_finder.py")
-WRITER = Path(__file__).with_name("segment_writer.py")
+WRITER = "tests.integration_tests.segment_writer"
 
 
 def process(*arguments, ends=0):
@@ -51,7 +51,7 @@ def test_a_run_whose_process_was_killed_before_its_verdict_is_judged_by_the_next
 
 def written(database, first, count, killed="never"):
     """The runs that a process of its own has learnt."""
-    command = [sys.executable, str(WRITER), str(database), str(first), str(count), killed]
+    command = [sys.executable, "-m", WRITER, str(database), str(first), str(count), killed]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)  # noqa: S603 - as above
     assert done.returncode == (0 if killed == "never" else -signal.SIGKILL), done.stderr
     return done.stdout.splitlines()
