@@ -1,7 +1,7 @@
 """CFGMMemory: experience that is collected, turned into tips, and recalled."""
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, Self, Unpack, get_args
 
@@ -25,7 +25,7 @@ from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError, ForeignNamespaceError, check_count, described
 from langchain_tooltree.experience.notes import recall_noted
 from langchain_tooltree.experience.run_identity import is_in
-from langchain_tooltree.experience.store import DEFAULT_NAMESPACE, ExperienceStore, RunEntry
+from langchain_tooltree.experience.store import DEFAULT_NAMESPACE, ExperienceStore
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.flows import Flow, Writer, async_twin, driven, emitted, flow_of
 from langchain_tooltree.models import resolve_model
@@ -99,7 +99,6 @@ class CFGMMemory:
         self._model = None if model is None else resolve_model(model)
         self._models = {role: resolve_model(given) for role, given in (models or {}).items()}
         self._as_printed = False
-        self._known: Callable[[], Mapping[str, RunEntry] | None] | None = None
         self.max_characters = max_characters
         self._max_concurrency = max_concurrency
 
@@ -228,11 +227,6 @@ class CFGMMemory:
 
     aextract_tips = async_twin(extract_tips)
 
-    def knowing(self, entries: Callable[[], Mapping[str, RunEntry] | None]) -> Self:
-        """Have somebody who keeps the entries of the namespace say them, so that no recall has to list them all."""
-        self._known = entries
-        return self
-
     @driven
     def recall(self, task: str, k: int = DEFAULT_K, *, config: RunnableConfig | None = None) -> Flow[Recollection]:
         """Recall the at most `k` successful runs that are most like a task, with their tips (CFGM, Alg. 3).
@@ -260,8 +254,7 @@ class CFGMMemory:
             ids = [task_id_of(each) for each in found if each.task == run.task]
             recalled.append(RecalledRun(run, (yield from tips_of(experience, run.task, ids))))
         if any(each.tips for each in recalled):
-            runs = self._known() if self._known else None
-            runs = (yield from experience.entries()) if runs is None else runs
+            runs = yield from experience.entries()
             recalled = [replace(each, tips=tuple(credited(each.tips, runs))) for each in recalled]
         return Recollection(task, tuple(recalled))
 

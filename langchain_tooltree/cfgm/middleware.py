@@ -22,9 +22,9 @@ from langchain_tooltree.cfgm.recovery import (
 )
 from langchain_tooltree.cfgm.reflection import Reflector
 from langchain_tooltree.cfgm.tips import Tip
-from langchain_tooltree.conversation import Conversation
+from langchain_tooltree.conversation import Conversation, visible_path
 from langchain_tooltree.errors import check_count
-from langchain_tooltree.experience.guide import Remembered
+from langchain_tooltree.experience.guide import Remembered, begun_with
 from langchain_tooltree.experience.notes import recall_noted
 from langchain_tooltree.experience.recorder import RunRecorder
 from langchain_tooltree.experience.records import aim_of
@@ -40,6 +40,8 @@ logger = logging.getLogger(__name__)
 class Recalled(Remembered):
     """What a run began with, and what was recalled for its request: plain data, since a checkpointer keeps it."""
 
+    runs: list[str]  # ids of the runs, most similar first
+    tips: list[dict[str, Any]]  # as memory writes them
     latest: str  # what the user asked for last
     text: str  # for the system prompt; empty if nothing is known
 
@@ -78,8 +80,9 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
     Runs by which `CFGMMemory.collect` collects experience are neither recalled for nor recorded: it does both itself.
 
     Each is also an event: `{"type": "recall" | "anomaly" | "reflect", ...}` in `stream_mode="custom"`. If memory or a
-    model fails, the agent goes on without this help. Put the middleware after others that edit the system prompt, and
-    before a `ToolTreeMiddleware`, whose proposals then know the tips.
+    model fails, the agent goes on without this help. It may stand before or behind a `ToolTreeMiddleware`: it looks at
+    each observation on the path that the model sees, also of tries of the planner. Put it after others that edit the
+    system prompt.
 
     Args:
         model: Reflects: a chat model, a name for `init_chat_model`, or a `Reflector` with settings of its own.
@@ -137,26 +140,15 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
         memory = None if is_collecting() else self._memory
         known: Mapping[str, Any] = state.get("cfgm_recalled") or {}
         said = Conversation.of(state)
-        # The first request is known as long as something shows that the conversation is still the same.
-        same = known and (said.is_summarized or any(each.id == known.get("request") for each in said.messages))
         values = {} if memory is None else memory.experience.within_config().values
-        begun = Recalled(
-            namespace=dict(values),
-            first=(known.get("first", "") if same else "") or said.first_task,
-            request=said.request.id if said.request else None,
-            runs=[],
-            tips=[],
-            latest=said.task or (known.get("latest", "") if same else ""),
-            text="",
-        )
-        if memory is None or self._recalls_from is None:
-            return {"cfgm_recalled": {**begun, **_recalled(known)}}
-        if known.get("namespace") != begun["namespace"]:
+        if known.get("namespace") != values:
             known = {}
-        if not said.task or (
-            known and known.get("request") == begun["request"]
-        ):  # nothing new was asked, at least in words
-            return {"cfgm_recalled": {**begun, **_recalled(known)}}
+        remembered = begun_with(said, known, values)
+        begun = Recalled(**remembered, runs=[], tips=[], latest=said.task or known.get("latest", ""), text="")
+        is_new = said.task and not (known and known["request"] == begun["request"])  # at least in words
+        if memory is None or self._recalls_from is None or not is_new:
+            before = {name: known[name] for name in ("runs", "tips", "text") if name in known}
+            return {"cfgm_recalled": {**begun, **before}}
         wanted = aim_of(dict.fromkeys([begun["first"], *said.requests]))
         found = yield from recall_for(memory, wanted, k=self._k, own=run_id(runtime), writer=runtime.stream_writer)
         text = recall_text(found, max_characters=memory.max_characters)
@@ -171,7 +163,7 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
 
         It is a step of the graph of its own: no model is asked twice where a run is resumed or a model call repeated.
         """
-        said = Conversation.of(state)
+        said = Conversation(visible_path(state))
         if self._recovery is None or not said.observations:
             return None
         begun: Mapping[str, Any] = state.get("cfgm_recalled") or {}
@@ -242,11 +234,6 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
         return request.override(
             system_message=extended(request.system_message, remarked(recalled["text"], source=SOURCE))
         )
-
-
-def _recalled(known: Mapping[str, Any]) -> dict[str, Any]:
-    """What was recalled, of what is known of a run."""
-    return {name: known[name] for name in ("runs", "tips", "text") if name in known}
 
 
 def _forms(request: ModelRequest[Any]) -> list[dict[str, Any]]:

@@ -13,8 +13,9 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.utils import batch_iterate
 from pydantic import BaseModel, Field
 
+from langchain_tooltree.experience.catalogue import RunEntry
 from langchain_tooltree.experience.excerpts import DEFAULT_MAX_CHARACTERS, excerpt
-from langchain_tooltree.experience.store import JUDGED, QUARANTINED, ExperienceStore, RecordCollection, RunEntry
+from langchain_tooltree.experience.store import JUDGED, QUARANTINED, ExperienceStore, RecordCollection
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.flows import Flow, TogetherStep, flow_of
 from langchain_tooltree.models import ATTEMPTS, Meter, StructuredQuestion, document_prompt, inner_config

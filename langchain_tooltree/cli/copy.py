@@ -8,10 +8,11 @@ from typing import Any
 from rich.progress import SpinnerColumn, TextColumn
 
 from langchain_tooltree.cli import INCOMPLETE
+from langchain_tooltree.cli.addresses import opened
 from langchain_tooltree.cli.terminal import Terminal, embeddings_named, progress
 from langchain_tooltree.errors import ConfigurationError, ToolTreeError, described
 from langchain_tooltree.flows import run_flow
-from langchain_tooltree.learning.copying import copied, opened
+from langchain_tooltree.learning.copying import copied
 
 
 def run(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[str, Any], int]:
@@ -26,7 +27,7 @@ def run(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[str, Any]
             source, target = (
                 stores.enter_context(opened(address, embedder, exists=exists)) for address, embedder, exists in ends
             )
-            told = run_flow(copied(source, target, force=options.force, on_run=lambda: shown.advance(bar)))
+            told = run_flow(copied(source, target, force=options.force, on_runs=lambda runs: shown.advance(bar, runs)))
         except (ToolTreeError, OSError, ImportError):
             raise
         except Exception as error:  # whatever a database raises
@@ -38,6 +39,4 @@ def run(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[str, Any]
     )
     if told.differing:
         terminal.print(f"Left alone: {told.differing} runs and notes that differ in DST. --force replaces them.")
-    if told.unread:
-        terminal.print(f"Left out, since they cannot be read: {told.unread} runs.")
-    return asdict(told), INCOMPLETE if told.unread or told.differing else 0
+    return asdict(told), INCOMPLETE if told.differing else 0

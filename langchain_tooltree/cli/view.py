@@ -25,8 +25,7 @@ from langchain_tooltree.cli.show import (
 )
 from langchain_tooltree.cli.terminal import Terminal
 from langchain_tooltree.errors import ConfigurationError
-from langchain_tooltree.experience.store import listing
-from langchain_tooltree.experience.writers import WRITERS, count_of
+from langchain_tooltree.experience.store import HEAD, listing
 from langchain_tooltree.flows import Flow, in_thread
 from langchain_tooltree.learning.copying import held_in
 from langchain_tooltree.pages.page import page
@@ -152,11 +151,10 @@ class _Namespaces:
 
 
 def _written(store: BaseStore) -> Flow[str]:
-    """What changes as soon as a record does, as each writer counts what it writes, or a tip."""
+    """What changes as soon as a record does, by the token in the head of its namespace, or a tip."""
     written: list[Any] = []
     for root, labels in (yield from held_in(store)).items():
-        written += [(item.key, count_of(item)) for item in (yield from listing(store, (*root, WRITERS)))]
-        for label in labels:
+        for label in (HEAD, *labels):
             written += [(item.key, item.updated_at) for item in (yield from listing(store, (*root, label)))]
     return digest(written, 16)
 

@@ -7,7 +7,6 @@ import weakref
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, Protocol, Self
 from uuid import UUID
 
@@ -27,7 +26,6 @@ from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.experience.namespaces import USERS, labels_in
 from langchain_tooltree.experience.notes import known_by, taken_in, with_recalled, without_gone
-from langchain_tooltree.experience.outage import READ, Trying, undaunted
 from langchain_tooltree.experience.recording import (
     CallbackRun,
     Key,
@@ -99,12 +97,9 @@ class RunRecorder:
     ended, in place of the store: it keeps them, and has them judged when they rest.
     """
 
-    def __init__(
-        self, verdict: AnyVerdict | None, *, settle: "Settle | None" = None, trying: Trying = undaunted
-    ) -> None:
+    def __init__(self, verdict: AnyVerdict | None, *, settle: "Settle | None" = None) -> None:
         self.judge = None if verdict is None else resolve_verdict(verdict)
         self._settle = settle
-        self.trying = trying
         self.tools = OfferedTools()
 
     def conversation(self, messages: Sequence[BaseMessage], runtime: Any) -> Trajectory:
@@ -162,8 +157,7 @@ class RunRecorder:
         if id is None:
             summarized = Conversation.of(conversation).is_summarized
             said = dict(keyed_chat(trajectory.messages))
-            look = partial(own_record, store, trajectory.id, said, same=summarized, whole=summarized)
-            own, fuller = yield from self.trying(READ, look, otherwise=(trajectory.id, None))
+            own, fuller = yield from own_record(store, trajectory.id, said, same=summarized, whole=summarized)
             if summarized and fuller is not None and len(fuller.steps) > len(trajectory.steps):
                 return
             trajectory = replace(trajectory, id=own)
@@ -246,10 +240,10 @@ class TrajectoryRecorder(GraphCallbackHandler):
         self._abandoned: dict[UUID, None] = {}
 
     @classmethod
-    def settling(cls, store: ExperienceStore, settle: Settle, trying: Trying) -> Self:
+    def settling(cls, store: ExperienceStore, settle: Settle) -> Self:
         """A recorder that hands runs which have ended to what keeps them in the store, and has them judged."""
         recorder = cls(store)
-        recorder._settle, recorder._recorder.trying = settle, trying
+        recorder._settle = settle
         return recorder
 
     # Arguments of the interface that are not needed here are left in `about` and `_`.
@@ -390,8 +384,7 @@ class TrajectoryRecorder(GraphCallbackHandler):
         own, earlier = recording.id, None
         for store in stores if recording.thread_id is not None and earlier is None else ():
             with _undisturbed():
-                look = partial(own_record, store, recording.id, recording.said)
-                own, earlier = yield from self._recorder.trying(READ, look, otherwise=(own, None))
+                own, earlier = yield from own_record(store, recording.id, recording.said)
         trajectory = recording.trajectory(error, earlier, id=own)
         if trajectory is None:
             logger.debug("Run %s is not recorded: no messages under %r.", recording.id, self._messages_key)

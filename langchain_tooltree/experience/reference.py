@@ -119,6 +119,12 @@ def _block_unmarked(block: Any) -> Any:
 NOTES = "tooltree"
 """Key of a message's `response_metadata` under which this package notes something; providers never get to see it."""
 
+SEARCH_MARK = "mark"
+"""Where that note of the planner's holds its mark, in a graph of the user's own."""
+
+NOTE = "[Planner's note, not from the user]"
+"""How a message of the planner's begins that stands behind the conversation in one of its questions."""
+
 REPORT_FORM = '{"missing": "nothing'
 """Stands in the line by which the planner asks an agent for a report, at the end of its instructions."""
 

@@ -1,8 +1,8 @@
 """From a state to suggestions: which edges may be followed, which mode applies, what speaks for it. Pure."""
 
 import heapq
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
@@ -37,6 +37,7 @@ class Suggestion:
         support: How many voices went on with it after the tool called last: distinct tasks of distinct sources, so
             that a source that repeats itself counts once; where none did, how many of those with a state that voted.
         evidence: The stored states that speak most for it, best first; empty in procedural mode.
+        of: How many voices went on after the tool called last, with any tool; 0 where this one never followed it.
     """
 
     tool: str
@@ -44,6 +45,7 @@ class Suggestion:
     mode: Mode
     support: int
     evidence: tuple[Evidence, ...] = ()
+    of: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """The suggestion as plain data, for the state of a graph and for events."""
@@ -140,7 +142,15 @@ class Recommender:
         """
         ranked = self._ranked(source, before, views, summary, allowed)
         weighed = self.ablation != "w/o weight" or (ranked is not None and ranked.mode != "procedural")
-        return [] if ranked is None else ranked.best(k, by_support=weighed)
+        best = [] if ranked is None else ranked.best(k, by_support=weighed)
+        of = self._of(source, [each.tool for each in best])
+        return [replace(each, of=of[each.tool]) for each in best]
+
+    def _of(self, source: str, tools: Iterable[str]) -> dict[str, int]:
+        """How many voices went on after `source`, with any tool, for the tools that ever followed it; else 0."""
+        edges = self.graph.outgoing(source)
+        voices = sum(edge.support for edge in edges.values())
+        return {tool: voices if tool in edges else 0 for tool in tools}
 
     def next_tools(
         self, source: str, *, before: str, views: Floats | None, allowed: Collection[str] | None
@@ -157,7 +167,8 @@ class Recommender:
         *called, other = softmax(np.array([*powers, self.fit.other]), 1.0).tolist()
         done, ended = self._done(votes.on_ending), votes.on_ending.support(END)
         shares = {tool: share * (1 - done) for tool, share in zip(scores, called, strict=True)}
-        return {"shares": shares, "runs": runs, "done": done, "ended": ended, "other": other * (1 - done)}
+        known = {"shares": shares, "runs": runs, "of": self._of(source, shares)}
+        return {**known, "done": done, "ended": ended, "other": other * (1 - done)}
 
     def _by_count(self, source: str, allowed: Collection[str] | None) -> dict[str, Any]:
         """The shares by weight; what no run did has that of the edges that were followed once (Good 1953)."""
@@ -167,7 +178,8 @@ class Recommender:
         counts = [edge.count for edge in self.graph.outgoing(source).values()]
         other = counts.count(1) / sum(counts)
         shares = {tool: (1 - other) * weight for tool, weight in self._weights(edges).items()}
-        return {"shares": shares, "runs": {tool: edge.support for tool, edge in edges.items()}, "other": other}
+        runs = {tool: edge.support for tool, edge in edges.items()}
+        return {"shares": shares, "runs": runs, "of": self._of(source, shares), "other": other}
 
     def _edges(self, source: str, allowed: Collection[str] | None) -> Outgoing:
         """The edges that may be followed."""
@@ -225,13 +237,13 @@ class Recommender:
         """The votes of all states that are compared; `None` where there are none."""
         number = self.graph.number(source)
         rows = self.graph.states.compared(number)
-        called = rows.labels["target"] != END
-        if not called.any():
+        called = np.flatnonzero(rows.labels["target"] != END)
+        if not len(called):
             return None
         asked = np.zeros(1, LABELS)
         asked["source"], asked["before"] = number, self.graph.number(before)
-        similar = cosines(rows.vectors, views, self.fit.center)
-        on_tools = vote(rows.taken(called), similar[called] @ self.fit.weights, asked, self.fit)
+        similar = cosines(rows.numbers, views, self.fit.center)
+        on_tools = vote(rows, similar @ self.fit.weights, asked, self.fit, among=called)
         # All views are equal where the turn may end: other weights foretell it no better.
         rows.labels["target"][called] = 0
         even = Fit.unfitted(self.fit.center)
@@ -271,7 +283,7 @@ class Recommender:
         An edge is as similar as the most similar of its summaries.
         """
         rows = self.graph.summaries.after(self.graph.number(source))
-        similar = cosines(rows.vectors, summary[None], np.zeros_like(summary[None]))[:, 0].astype(np.float64)
+        similar = cosines(rows.numbers, summary[None], np.zeros_like(summary[None]))[:, 0].astype(np.float64)
         order = np.argsort(-similar, kind="stable")
         places: dict[str, list[int]] = {}
         for place, target in zip(order.tolist(), rows.labels["target"][order].tolist(), strict=True):

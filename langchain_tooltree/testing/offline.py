@@ -19,6 +19,7 @@ from pydantic import Field, PrivateAttr
 from langchain_tooltree.conversation import Conversation, is_observation
 from langchain_tooltree.errors import check_arguments
 from langchain_tooltree.experience.records import part_of, readable
+from langchain_tooltree.experience.reference import NOTE
 from langchain_tooltree.text import digest
 from langchain_tooltree.tooltree import prompts
 from langchain_tooltree.tooltree.report import REPORT_AND_CALL_PROMPT, REPORT_AND_UNDO_PROMPT, REPORT_PROMPT
@@ -346,10 +347,10 @@ def read_question(
     names = tuple(form["name"] for form in forms if form.get("description") != prompts.ASSESS_DESCRIPTION)
     if kind in {"pre", "post", "check", "plan"}:
         return _read_document(kind, json.loads(messages[1].text), attempt=len(messages) // 2)
-    note = str(messages[-1].text) if messages and str(messages[-1].text).startswith(prompts.NOTE) else ""
+    note = str(messages[-1].text) if messages and str(messages[-1].text).startswith(NOTE) else ""
     said = Conversation(messages[:-1] if note else messages)
     request, path = _read_dialogue(said)
-    if note.rpartition("\n")[2] == prompts.OTHERS_PROMPT.rpartition("\n")[2]:
+    if note.startswith(prompts.OTHERS_PROMPT.partition("{")[0]):
         return Question("others", request, path, names), []
     asked = (REPORT_PROMPT, REPORT_AND_CALL_PROMPT, REPORT_AND_UNDO_PROMPT)
     if kind is None and any(prompt in said.instructions for prompt in asked):

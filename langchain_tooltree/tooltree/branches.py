@@ -17,6 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 from langchain_tooltree.anomaly.rules import has_failed
 from langchain_tooltree.experience.records import Outcome, Step
 from langchain_tooltree.experience.reference import NOTES as KEY
+from langchain_tooltree.experience.reference import added_to, without_added
 from langchain_tooltree.replies import calls_in
 
 __all__ = ["KEY", "Branches", "Candidate", "Mark", "is_decided", "is_fruitless", "key_of", "results_of"]
@@ -67,6 +68,8 @@ class Mark:
         plan: What is left of a plan that was tried in a sandbox, see `ahead`.
         step: The super-step of the latest visit.
         began: When the search began, in seconds of the clock.
+        recalled: What was told of past runs, as a record notes it.
+        checked: Whether a write was checked in this turn, see `SearchConfig.check_writes`.
     """
 
     turn: str | None = None
@@ -87,6 +90,8 @@ class Mark:
     plan: dict[str, Any] | None = None
     step: int = 0
     began: float = 0.0
+    recalled: dict[str, Any] = field(default_factory=dict)
+    checked: bool = False
 
     @classmethod
     def from_dict(cls, data: Any) -> "Mark":
@@ -243,10 +248,11 @@ def is_decided(result: BaseMessage) -> bool:
 
 def is_fruitless(result: ToolMessage) -> bool:
     """Whether a call has failed or brought nothing back."""
-    if result.status == "error" or not (result.text.strip() or result.content):
+    content = without_added(result.content, added_to(result.response_metadata))  # such as a reflection
+    text = content.strip() if isinstance(content, str) else result.text.strip()
+    if result.status == "error" or not (text or content):
         return True
-    text = result.text.strip()
-    return text in _EMPTY or has_failed(Step(result.name or "", {}, Outcome(result.content, result.status)))
+    return text in _EMPTY or has_failed(Step(result.name or "", {}, Outcome(content, result.status)))
 
 
 _EMPTY = frozenset({"[]", "{}", "null", "None", '""'})

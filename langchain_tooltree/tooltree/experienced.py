@@ -7,7 +7,7 @@ from typing import Any
 from langchain_core.messages import BaseMessage
 
 from langchain_tooltree.conversation import Conversation
-from langchain_tooltree.experience.guide import Guide, Learner, room_for
+from langchain_tooltree.experience.guide import Guide, Learner
 from langchain_tooltree.experience.records import ATTEMPT_OF
 from langchain_tooltree.experience.run_identity import run_id
 from langchain_tooltree.experience.trajectory import Trajectory
@@ -15,7 +15,7 @@ from langchain_tooltree.flows import Flow, current_runtime, if_it_can
 from langchain_tooltree.replies import calls_in
 from langchain_tooltree.text import digest, one_line
 from langchain_tooltree.tooltree.branches import is_fruitless, key_of, results_of
-from langchain_tooltree.tooltree.host import Offering, PlannerHost
+from langchain_tooltree.tooltree.host import PlannerHost
 from langchain_tooltree.tooltree.record import keep_search
 from langchain_tooltree.tooltree.visit import Ended, Outcome
 
@@ -27,41 +27,31 @@ GUIDE = "guide to past runs"
 
 
 def guide_of(
-    experience: Learner,
-    conversation: Conversation,
-    offering: Offering,
-    system: BaseMessage | None,
-    remembered: Mapping[str, Any] | None = None,
+    experience: Learner, messages: Sequence[BaseMessage], remembered: Mapping[str, Any] | None = None
 ) -> Flow[Guide | None]:
-    """What past runs say of a request, asked for at a doubt.
+    """The guide to past runs for a conversation, asked for at a doubt.
 
     Args:
         experience: The experience.
-        conversation: The conversation.
-        offering: The tools that the model is offered.
-        system: The agent's instructions; with the tools they say how much room a request has for advice.
-        remembered: What was recalled for the request; it is recalled now if left out.
+        messages: The conversation.
+        remembered: What is known of the turn; it is noted now if left out.
     """
+    conversation = Conversation(messages)
     if remembered is None:
         remembered = yield from if_it_can(partial(experience.begun, conversation), None, GUIDE)
-    if not remembered:
-        return None
-    room = room_for([system] if system is not None else (), offering.size, conversation)
-    return (yield from experience.guide(remembered, room, offering.effects))
+    return (yield from experience.guide(remembered, conversation)) if remembered else None
 
 
-def kept_turn(
-    experience: Learner, messages: Sequence[BaseMessage], offering: Offering, system: BaseMessage | None
-) -> Flow[None]:
+def kept_turn(experience: Learner, messages: Sequence[BaseMessage], outcome: Outcome, host: PlannerHost) -> Flow[None]:
     """Keep a turn that ends in an answer."""
-    conversation = Conversation([*([system] if system else ()), *messages])
     remembered = yield from experience.begun(Conversation(messages))
+    recalled = outcome.ended.mark.recalled if outcome.ended else {}
     yield from experience.ended(
         list(messages),
-        remembered,
-        tools=list(offering.tools),
-        effects=offering.effects,
-        instructions=conversation.instructions,
+        remembered and {**remembered, "recalled": recalled},
+        tools=list(host.offering.tools),
+        effects=host.offering.effects,
+        instructions=Conversation([*([host.system] if host.system else ())]).instructions,
     )
 
 
@@ -97,7 +87,7 @@ def failed_attempts(ended: Ended, *, run: str) -> list[Trajectory]:
 def keep_ended(outcome: Outcome, host: PlannerHost) -> Flow[None]:
     """Keep a search that has ended with a visit: its tree, and with experience what it has tried in vain."""
     yield from keep_search(outcome, host.planner)
-    guide = (yield from host.guide()) if host.guide is not None and outcome.ended is not None else None
+    guide = (yield from host.past_runs()) if outcome.ended is not None else None
     if guide is None or outcome.ended is None:
         return
     runtime, mark = current_runtime(), outcome.ended.mark

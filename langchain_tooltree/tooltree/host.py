@@ -3,7 +3,7 @@
 import json
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from pathlib import Path
@@ -11,24 +11,24 @@ from typing import Any, TypedDict, cast
 
 from langchain.agents.middleware.internal_call_transformer import internal_call_metadata
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage, SystemMessage
 from langchain_core.messages.ai import UsageMetadata
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph.constants import TAG_NOSTREAM
 
 from langchain_tooltree._langgraph import stream_now
-from langchain_tooltree.conversation import Conversation, transcript
+from langchain_tooltree.conversation import Conversation, transcript, visible_path
 from langchain_tooltree.effects.calls import CallEffects, Effects
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.events import Event
-from langchain_tooltree.experience.guide import Guide
-from langchain_tooltree.experience.reference import as_reference
+from langchain_tooltree.experience.guide import Advice, Guide
+from langchain_tooltree.experience.hints import without_hints
 from langchain_tooltree.flows import EventSink, Flow, current_writer, emit_all, has_handlers, to_stream
 from langchain_tooltree.models import TAG, Meter, usage_sum, with_chat_model
 from langchain_tooltree.replies import sound
 from langchain_tooltree.text import forget_oldest, telling_words
-from langchain_tooltree.tools import returns_command
+from langchain_tooltree.tools import checked_arguments, returns_command
 from langchain_tooltree.tooltree.ahead import carry_on, plan_ahead
 from langchain_tooltree.tooltree.branches import KEY, Branches, Candidate, Mark
 from langchain_tooltree.tooltree.deep import DeepSearch
@@ -86,6 +86,12 @@ class Offering:
         """The telling words of each tool's name and description."""
         own = (tool for tool in self.tools if isinstance(tool, BaseTool))
         return {tool.name: telling_words(f"{tool.name} {tool.description}") for tool in own}
+
+    @cached_property
+    def argless(self) -> frozenset[str]:
+        """Names of the tools that can be called without an argument."""
+        own = (tool for tool in self.tools if isinstance(tool, BaseTool))
+        return frozenset(tool.name for tool in own if checked_arguments(tool, {})[1] is None)
 
     @cached_property
     def size(self) -> int:
@@ -199,6 +205,8 @@ class PlannerHost(ABC):
     planner: Planner
     offering: Offering
     guide: Callable[[], Flow[Guide | None]] | None = None
+    made: Guide | None = None
+    visible: int = 0
     sinks: Sequence[EventSink] = ()
     reply: AIMessage = field(default_factory=lambda: AIMessage(""))
     meters: list[Meter] = field(default_factory=list)
@@ -225,6 +233,7 @@ class PlannerHost(ABC):
 
     def visited(self, branches: Branches) -> Flow[Outcome]:
         """Make one visit: search first, carry on with a plan, plan ahead in a sandbox, or take a step in the loop."""
+        self.visible = len(branches.path())
         if self.planner.config.is_deep:
             self.reports = False
             return (yield from self._deep_visit(branches))
@@ -257,6 +266,13 @@ class PlannerHost(ABC):
         result = result.with_answer(reply)
         return Outcome(result.answer, before=plan, result=result)
 
+    def instructions_for(self, system: SystemMessage | None, messages: Sequence[BaseMessage]) -> SystemMessage | None:
+        """The instructions for a question: hints for the path of the visit do not fit where it goes by another."""
+        if system is None or len(visible_path(messages)) == self.visible:
+            return system
+        content = without_hints(system.content)
+        return system.model_copy(update={"content": content}) if content else None
+
     def take(self, reply: AIMessage, withheld: Withheld) -> tuple[AIMessage, Report | None]:
         """Take the report out of a reply, and keep the reply as the latest own step."""
         try:
@@ -279,20 +295,34 @@ class PlannerHost(ABC):
             return not words.isdisjoint(tools.get(name, frozenset()))
         return any(not words.isdisjoint(each) for each in tools.values())
 
-    def advice(self, path: Sequence[BaseMessage], tried: Sequence[BaseMessage]) -> Flow[tuple[str, int]]:
-        """What past runs say of other calls on a path, and a reflection on what was tried; and the model calls for it.
+    def past_runs(self) -> Flow[Guide | None]:
+        """The guide for this visit, made where it is asked."""
+        if self.made is None and self.guide is not None:
+            self.made = yield from self.guide()
+        return self.made
 
-        The path may end before the calls that brought nothing back; on those it is reflected.
-        """
-        guide = None if self.guide is None else (yield from self.guide())
-        if guide is None:
+    def advice(self, path: Sequence[BaseMessage], missing: str) -> Flow[Advice]:
+        """What past runs say of other calls on a path."""
+        if (guide := (yield from self.past_runs())) is None:
+            return Advice()
+        return (yield from guide.advice(path, missing, trials=self.trials, names=self.offering.names))
+
+    def remedy(self, tried: Sequence[BaseMessage]) -> Flow[tuple[str, int]]:
+        """A reflection on calls that brought nothing back, and the model calls for it."""
+        if (guide := (yield from self.past_runs())) is None:
             return "", 0
-        conversation, once = Conversation(path), self._meter(1)
-        known = yield from guide.next_tools(conversation.chat, self.trials)
-        hint = as_reference(known.text, source="past runs") if known and known.text else ""
-        instructed = Conversation([*([self.system] if self.system is not None else ()), *tried])
-        remedy = yield from guide.remedy(instructed, self.offering.tools, once)
-        return "\n\n".join(filter(None, (guide.advice, hint, remedy))), once.model_calls
+        instructed, once = Conversation([*([self.system] if self.system is not None else ()), *tried]), self._meter(1)
+        text = yield from guide.remedy(instructed, self.offering.tools, once)
+        return text, once.model_calls
+
+    def is_unusual(self, path: Sequence[BaseMessage], tools: Iterable[str]) -> Flow[bool]:
+        """Whether runs that went well hardly ever called one of some tools at the end of a path, but another one."""
+        guide = yield from self.past_runs()
+        unusual = False
+        for tool in tools:
+            if guide is not None and not unusual:
+                unusual = yield from guide.is_unusual(path, tool, names=self.offering.names)
+        return unusual
 
     def emit(self, event: Event) -> Flow[None]:
         """Tell the stream, callback handlers and listeners."""

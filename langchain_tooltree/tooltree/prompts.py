@@ -11,9 +11,7 @@ from typing import Annotated
 from pydantic import BaseModel, Field
 
 from langchain_tooltree.errors import ConfigurationError, with_known_fields
-
-NOTE = "[Planner's note, not from the user]"
-"""How a message of the planner's begins that stands behind the conversation in one of its questions."""
+from langchain_tooltree.experience.reference import NOTE
 
 AGAIN_PROMPT = (
     f"{NOTE} Your answer left this open: {{missing}}\n"
@@ -37,10 +35,18 @@ UNDONE_PROMPT = (
 )
 
 OTHERS_PROMPT = (
-    f"{NOTE} Your answer left this open: {{missing}}\n"
-    "Tried here already (not necessarily wrong): {tried}\n"
-    "Offer other tool calls that could settle it: only calls that read, the most promising one first, all in one "
-    "reply, without an answer."
+    f"{NOTE} Something is still missing, named last. Offer other tool calls that could settle it, up to {{count}} in "
+    "this one reply, the most promising first, without an answer. They are alternatives: they are tried one at a time, "
+    "and a later one only if those before it did not help. Offer only calls that read. Fill in arguments from what is "
+    "known; never invent a value.\n"
+    "Tried here already (not necessarily wrong): {tried}. Offer others.\n"
+    "{past}Missing: {missing}"
+)
+
+CHECK_PROMPT = (
+    f"{NOTE} Before you change anything: is all that the change rests on read from a tool or told by the user, and has "
+    "the user agreed to it where your instructions ask for that? If so, go on with your step. If not, read what is "
+    "missing first, or ask the user."
 )
 
 DEFAULT_NOTHING_PROMPT = """\

@@ -18,6 +18,7 @@ from langchain_core.messages import (
     BaseMessage,
     HumanMessage,
     ToolCall,
+    ToolMessage,
     message_to_dict,
     messages_from_dict,
 )
@@ -39,7 +40,14 @@ from langchain_tooltree.tooltree.branches import (
     results_of,
 )
 from langchain_tooltree.tooltree.doubt import Stop, admits, is_better, is_trouble, next_move
-from langchain_tooltree.tooltree.prompts import AGAIN_PROMPT, IDLE_PROMPT, OPEN_PROMPT, OTHERS_PROMPT, UNDONE_PROMPT
+from langchain_tooltree.tooltree.prompts import (
+    AGAIN_PROMPT,
+    CHECK_PROMPT,
+    IDLE_PROMPT,
+    OPEN_PROMPT,
+    OTHERS_PROMPT,
+    UNDONE_PROMPT,
+)
 from langchain_tooltree.tooltree.report import NamedCall, Report
 
 if TYPE_CHECKING:
@@ -112,34 +120,59 @@ class _Visit:
         self._mark = branches.mark
         self._path = branches.path()
         self._is_undone = False
+        self._is_checked = False
 
     def run(self) -> Flow[Outcome]:
-        if (yield from self._is_latest_pruned()) and (waiting := self._untried(self._mark.queue)):
+        explored = self._explored()
+        if (yield from self._is_pruned(explored)) and (waiting := self._untried(self._mark.queue)):
             self._hide_latest()  # pruned after it ran: the next candidate takes its place without a question
             return (yield from self._explore(waiting))
         messages: Sequence[BaseMessage] = self._path
-        if self._mark.is_searching:  # an agent that is not reminded merely stops once more
+        if explored:  # an agent that is not reminded merely stops once more
             missing = self._mark.missing or "what was asked for"
             messages = [*messages, HumanMessage(OPEN_PROMPT.format(missing=cut(missing, LONGEST_NOTE)))]
         while True:
-            reply, report = yield from self._host.own_step(messages)
-            if self._mark.is_searching:
-                self._mark = replace(self._mark, used=self._mark.used + 1)
+            reply, report = yield from self._own_step(messages)
             if reply.tool_calls or reply.invalid_tool_calls:
-                return (yield from self._step(reply))
+                return self._with_usage((yield from self._step(reply)), reply)
             note = yield from self._stop(reply, report)
             if isinstance(note, Outcome):
-                return note
+                return self._with_usage(note, reply)
             has_said = bool(reply.text) and not self._is_undone  # providers refuse a message that says nothing
             messages = [*self._path, *([reply] if has_said else []), HumanMessage(note)]
 
     # --- own steps ---
 
+    def _own_step(self, messages: Sequence[BaseMessage]) -> Flow[tuple[AIMessage, Report | None]]:
+        """The agent's own step; it is asked for once more where it writes what good runs hardly ever wrote there."""
+        reply, report = yield from self._host.own_step(messages)
+        calls = 1
+        if (yield from self._is_to_be_checked(reply)):
+            # The step would need results behind it, so the question does not hold it.
+            first, calls = reply.usage_metadata, 2
+            reply, report = yield from self._host.own_step([*messages, HumanMessage(CHECK_PROMPT)])
+            reply = reply.model_copy(update={"usage_metadata": usage_sum(first, reply.usage_metadata)})
+            self._mark, self._is_checked = replace(self._mark, checked=True), True
+        if self._mark.is_searching:
+            self._mark = replace(self._mark, used=self._mark.used + calls)
+        return reply, report
+
+    def _is_to_be_checked(self, reply: AIMessage) -> Flow[bool]:
+        """Whether a step calls for the check of a write, see `SearchConfig.check_writes`; at most once a turn."""
+        if self._mark.checked or not self._host.planner.config.check_writes:
+            return False
+        writes = [each["name"] for each in reply.tool_calls if not self._branches.is_read(each["name"], each["args"])]
+        return (yield from self._host.is_unusual(self._path, writes))
+
+    def _with_usage(self, outcome: Outcome, reply: AIMessage) -> Outcome:
+        """An outcome whose own step, if it is to be returned, holds the usage of the one before a check."""
+        return replace(outcome, message=reply) if self._is_checked and outcome.message is None else outcome
+
     def _step(self, reply: AIMessage) -> Flow[Outcome]:
         """The host makes the calls of an own step, unless it is a write that only the step itself wants."""
         mark = self._mark
         if not (mark.held or mark.hidden):
-            return Outcome()
+            return Outcome(mark=mark if mark.checked else None)
         writes = [call for call in reply.tool_calls if not self._branches.is_read(call["name"], call["args"])]
         if mark.held:
             named = all(call["name"] in mark.writes or self._is_missing(call) for call in writes)
@@ -187,7 +220,7 @@ class _Visit:
         if move == "read":
             return (yield from self._explore(waiting))
         if move == "others":
-            return (yield from self._ask_for_others(missing))
+            return (yield from self._ask_for_others(missing, answer))
         self._mark = replace(self._mark, again=mark.again + 1)
         if undone := self._undo(report.wrong if report else None):
             missing = cut(missing, LONGEST_NOTE) or "it is wrong"
@@ -202,7 +235,7 @@ class _Visit:
             return (yield from self._conclude("exhausted" if missing else "answered"))
         usage = self._host.judge_usage()
         if usage is None:
-            return Outcome()
+            return Outcome(mark=Mark() if self._mark.checked else None)
         total = {"usage_metadata": usage_sum(answer.usage_metadata, usage)}
         return Outcome(message=answer.model_copy(update=total))
 
@@ -261,16 +294,30 @@ class _Visit:
         reasoning = message_to_dict(with_only_call(answer, None))
         return [asdict(Candidate(call.name, call.args, self._mark.hidden, message=reasoning))]
 
-    def _ask_for_others(self, missing: str) -> Flow[Outcome]:
-        """Ask for other calls at the weakest state of the turn, and try the most promising read."""
+    def _ask_for_others(self, missing: str, answer: AIMessage) -> Flow[Outcome]:
+        """Ask for other calls at the weakest state of the turn, and try the most promising read.
+
+        Where runs that went well went on with a read that takes no arguments, that is tried without a question.
+        """
         hidden = self._branches.weakest()
         path = self._branches.path(hidden)
+        advice = yield from self._host.advice(path, missing)
+        if advice.recalled:
+            self._mark = replace(self._mark, recalled=dict(advice.recalled))
+        reasoning = message_to_dict(with_only_call(answer, None))
+        at_hand = (asdict(Candidate(each, {}, hidden, message=reasoning)) for each in advice.tools)
+        waiting = self._untried(each for each in at_hand if each["name"] in self._host.offering.argless)
+        if waiting and self._has_steps():
+            return (yield from self._explore(waiting))
         tried = "; ".join(map(label_of, self._branches.tried.values()))
+        remedy, calls = yield from self._host.remedy(self._path)
         note = OTHERS_PROMPT.format(
-            missing=cut(missing or "what was asked for", LONGEST_NOTE), tried=cut(tried or "nothing", LONGEST_NOTE)
+            count=MOST_CANDIDATES,
+            tried=cut(tried or "nothing", LONGEST_NOTE),
+            past=f"{advice.text}\n{remedy}".strip() + "\n" * bool(advice.text or remedy),
+            missing=cut(missing or "what was asked for", LONGEST_NOTE),
         )
-        advice, calls = yield from self._host.advice(path, self._path)
-        reply = yield from self._host.offer([*path, HumanMessage("\n\n".join(filter(None, (note, advice))))])
+        reply = yield from self._host.offer([*path, HumanMessage(note)])
         self._add_usage(reply)
         self._mark = replace(self._mark, asked=self._mark.asked + 1, used=self._mark.used + 1 + calls)
         offered = [
@@ -331,11 +378,15 @@ class _Visit:
 
     # --- pruning after a call ---
 
-    def _is_latest_pruned(self) -> Flow[bool]:
-        """Whether the latest step is a branch of the search that brought nothing back, or that a judge rejects."""
+    def _explored(self) -> list[ToolMessage]:
+        """What the latest step brought back, if it is one that the search has made."""
         results = self._branches.latest
         head = self._path[-len(results) - 1] if len(self._path) > len(results) else None
-        if not results or head is None or head.id not in self._mark.parents:
+        return results if head is not None and head.id in self._mark.parents else []
+
+    def _is_pruned(self, results: Sequence[ToolMessage]) -> Flow[bool]:
+        """Whether a step of the search has brought nothing back, or a judge rejects it."""
+        if not results:
             return False
         return all(map(is_fruitless, results)) or (yield from self._host.judge_result(self._path))
 

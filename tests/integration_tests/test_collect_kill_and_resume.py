@@ -63,13 +63,13 @@ class Trial:
         return (self.folder / "report").read_text()
 
     def contents(self):
-        """All that is kept, apart from who wrote when."""
+        """All that is kept, apart from what changes with each write."""
         with SqliteStore.from_conn_string(self.job["database"]) as store:
             return {
                 (namespace, item.key): item.value
                 for namespace in store.list_namespaces(limit=1_000)
                 for item in store.search(namespace, limit=1_000)
-                if item.namespace == namespace and namespace[-1] != "writers"
+                if item.namespace == namespace and namespace[-1] != "head"
             }
 
 
@@ -81,7 +81,7 @@ def asked_again(log):
         if what == "ask":
             again += [name] if name in kept else []
             asked = name
-        elif what == "kept" and asked is not None and not name.startswith(("tasks", "writers")):
+        elif what == "kept" and asked is not None and not name.startswith(("tasks", "head")):
             kept.add(asked)
             asked = None
         elif what == "world":

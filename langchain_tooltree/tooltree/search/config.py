@@ -34,7 +34,7 @@ class SearchConfig:
     """What shapes a search; `SearchConfig.paper()` has the settings of the paper.
 
     With `selection="doubt"` the search lives in the agent's own loop: it opens where an answer is doubtful, and all but
-    the first three settings are without effect. With any other selection the planner searches before it acts, with many
+    the first four settings are without effect. With any other selection the planner searches before it acts, with many
     rollouts: a *deep search*.
 
     Args:
@@ -44,6 +44,9 @@ class SearchConfig:
         max_model_calls: Model calls at the most: in the loop those beyond the agent's own in a turn, in a deep search
             all, the answer included. `None` leaves it to `effort` or, in a deep search, to the number of rollouts.
         max_seconds: Launch nothing new once so many seconds are spent.
+        check_writes: In the loop, with `experience=` or `graph=`: where the agent is about to write what runs that went
+            well hardly ever wrote in such a state, ask it once a turn whether all that the write rests on is read and
+            agreed. The step that comes then is made. Off by default: it has not been shown to pay.
         selection: Where the search works. `"doubt"`: in the agent's loop, where the agent itself is in doubt. Deep
             search: `"posterior"`, where the right path most probably goes on, given all scores; `"smoothed"`, by Eq. 1
             as the authors released it; `"printed"`, by Eq. 1 as the paper prints it.
@@ -66,6 +69,7 @@ class SearchConfig:
     effort: Literal["frugal", "balanced", "thorough"] = "balanced"
     max_model_calls: int | None = None
     max_seconds: float | None = None
+    check_writes: bool = False
     selection: Literal["doubt", "posterior", "smoothed", "printed"] = "doubt"
     max_rollouts: int = 100
     exploration: float = 1.4

@@ -95,7 +95,7 @@ def test_suggestions_go_by_weight_and_with_a_summary_by_state(graph, capsys):
     assert "procedural" in capsys.readouterr().out
     assert main(["suggest", graph, "--last", "look", "--state", "job 2 is wanted"]) == 0
     shown = capsys.readouterr().out
-    assert "episodic" in shown
+    assert "contextual" in shown
     assert "book" in shown
 
 

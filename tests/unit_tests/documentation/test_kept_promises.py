@@ -70,7 +70,7 @@ def test_what_one_user_did_helps_that_user_until_it_is_taken_back():
         [bobs] = experience.within(user_id="bob").store.trajectories()
         assert bobs.metadata["recalled"]["runs"] == []
         ada.label(first.id, False, "It was the wrong day.")
-        assert ada.status().agreement.share == 0
+        assert ada.status().successes == 1
         ada.forget(run=second.id)
         assert (ada.status().runs, len(ada.graph)) == (1, 0)
         experience.within(user_id="bob").settle()

@@ -41,7 +41,7 @@ def systems(model):
 def suggested(system):
     """The tools that a prompt suggests, best first."""
     _, _, told = (system or "").partition("went on here with: ")
-    return re.findall(r"(\w+) \d+%(?= \()", told)
+    return re.findall(r"(\w+) in \d+ of \d+ runs", told)
 
 
 def went_well(_):
@@ -58,9 +58,8 @@ def test_routine_steps_go_by_the_dialogue_and_a_summary_by_what_it_says(path):
     assert suggested(at_start) == ["find_reader"]
     assert suggested(after_reader) == ["list_loans"]
     assert set(suggested(after_loans)) == {"renew_loan", "reserve_book"}
-    assert "when:" not in after_loans
     assert suggested(noted)[0] == "reserve_book"
-    assert f'when: "{WANTED}"' in noted
+    assert WANTED not in noted
     assert after_summary == after_reserving == SYSTEM
     for system in (at_start, after_reader, after_loans):
         assert system.startswith(f"{SYSTEM}\n\n<reference_material ")

@@ -32,7 +32,6 @@ from langchain_tooltree import (
     ExperienceStore,
     SITGraph,
     SITGraphNode,
-    Trajectory,
     TrajectoryRecorder,
     create_summarize_state_tool,
     with_suggestions,
@@ -94,9 +93,9 @@ def test_a_graph_of_ones_own_gets_suggestions_and_stays_the_same_otherwise(path)
     assert {prompt[0].text for prompt in plain.calls} == {"Be kind."}
     shown = [prompt[0].text for prompt in model.calls]
     assert all(text.startswith("Be kind.\n\n<reference_material ") for text in shown[:-1])
-    assert "went on here with: find_reader 99%" in shown[0]
+    assert "went on here with: find_reader in 4 of 4 runs." in shown[0]
     assert "went on here with: reserve_book" in shown[3]
-    assert f'when: "{WANTED}"' in shown[3]
+    assert WANTED not in shown[3]
     assert shown[4] == "Be kind."
     visits = [step.values["suggestions"] for step in agent.get_state_history(THREAD) if step.next == ("model",)]
     modes = [{each["mode"] for each in visit} for visit in reversed(visits)]
@@ -147,20 +146,6 @@ def test_a_conversation_whose_messages_have_no_ids_stays_one_record_where_someth
     (run,) = kept.trajectories()
     assert [message["role"] for message in run.messages] == ["user", "assistant"] * 2
     assert repr(run.messages).count("'suggested'") == 2
-
-
-def test_a_write_of_a_single_run_is_neither_told_nor_noted():
-    kept, model = ExperienceStore(InMemoryStore()), ScriptedChatModel(replies=["Hm."])
-    called = ("find_reader", "find_reader", "renew_loan", "reserve_book")
-    dialogues = [dialogue(ASKED["messages"][0][1], calling(name)) for name in called]
-    sit_graph = SITGraph.from_trajectories(
-        Trajectory.from_messages(each, id=f"{place}", success=True) for place, each in enumerate(dialogues)
-    )
-    after(model, TOOLS, sit_graph).compile().invoke(ASKED, {"callbacks": [TrajectoryRecorder(kept)]})
-
-    assert ("find_reader" in model.calls[0][0].text, "renew_loan" in model.calls[0][0].text) == (True, False)
-    (run,) = kept.trajectories()
-    assert ("find_reader" in repr(run.messages), "renew_loan" in repr(run.messages)) == (True, False)
 
 
 @pytest.mark.parametrize("state", [{"messages": KNOWN}, Record(KNOWN), Model(messages=KNOWN), KNOWN], ids=type)

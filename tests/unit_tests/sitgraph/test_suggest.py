@@ -344,6 +344,7 @@ def test_suggestions_can_be_written_down():
             {"trajectory": "2", "similarity": 1.0, "summary": "between"},
             {"trajectory": "3", "similarity": 0.7071, "summary": "north"},
         ],
+        "of": 3,
     }
 
 

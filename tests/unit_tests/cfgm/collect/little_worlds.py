@@ -146,7 +146,7 @@ def contents(experience: ExperienceStore) -> dict[Any, Any]:
         (namespace, item.key): item.value
         for namespace in store.list_namespaces()
         for item in store.search(namespace, limit=1_000)
-        if item.namespace == namespace and namespace[-1] != "writers"
+        if item.namespace == namespace and namespace[-1] != "head"
     }
 
 

@@ -125,11 +125,12 @@ def test_a_misspelt_setting_is_refused_with_the_one_that_was_meant(make):
 
 def test_the_published_settings():
     assert [field.name for field in dataclasses.fields(SearchConfig)] == [
-        "effort", "max_model_calls", "max_seconds", "selection", "max_rollouts", "exploration", "pre_threshold",
-        "post_threshold", "top_k", "max_depth", "parallel_rollouts", "patience", "proposals", "coarse_planner",
+        "effort", "max_model_calls", "max_seconds", "check_writes", "selection", "max_rollouts", "exploration",
+        "pre_threshold", "post_threshold", "top_k", "max_depth", "parallel_rollouts", "patience", "proposals",
+        "coarse_planner",
     ]  # fmt: skip
     assert dataclasses.astuple(SearchConfig()) == (
-        "balanced", None, None, "doubt", 100, 1.4, 0.3, 0.4, 5, 15, 4, 10, "together", False,
+        "balanced", None, None, False, "doubt", 100, 1.4, 0.3, 0.4, 5, 15, 4, 10, "together", False,
     )  # fmt: skip
 
 
