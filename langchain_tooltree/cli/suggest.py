@@ -14,9 +14,7 @@ from langchain_tooltree.sitgraph.transitions import START
 def run(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[str, Any], int]:
     """Ask the graph, and show what it suggests."""
     graph = SITGraph.load(options.graph, embeddings=embeddings_named(options.embeddings))
-    # Where no summaries are stored, the state is compared as what a user says.
-    said = [{"role": "user", "content": options.state}] if options.state else None
-    suggestions = graph.suggest(options.last, state=options.state, messages=said, k=options.k)
+    suggestions = graph.suggest(options.last, state=options.state, k=options.k)
     if suggestions:
         rows = table("tool", "share", "mode", "tasks", "for example in")
         for each in suggestions:
