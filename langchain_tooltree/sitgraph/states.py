@@ -71,14 +71,20 @@ def packed(vectors: Floats) -> Codes:
 
 def unpacked(codes: Codes) -> Numbers:
     """The whole numbers that packed vectors are made of; `unit` makes vectors of them, up to rounding."""
-    return np.concatenate([codes & 15, codes >> 4], axis=-1).astype(np.int8) - np.int8(8)
+    half = codes.shape[-1]
+    numbers = np.empty((*codes.shape[:-1], 2 * half), dtype=np.uint8)
+    np.bitwise_and(codes, 15, out=numbers[..., :half])
+    np.right_shift(codes, 4, out=numbers[..., half:])
+    whole = numbers.view(np.int8)
+    whole -= 8
+    return whole
 
 
 def unit(vectors: NDArray[Any]) -> Floats:
     """Vectors at unit length; zero stays zero."""
     numbers = vectors.astype(np.float32) if vectors.dtype == np.int8 else vectors
     lengths = np.sqrt(np.einsum("...d,...d->...", numbers, numbers))[..., None]
-    return (numbers / np.where(lengths > 0, lengths, 1)).astype(np.float32)
+    return (numbers / np.where(lengths > 0, lengths, 1)).astype(np.float32, copy=False)
 
 
 END = -1  # target of a state at which the agent answered its user
@@ -99,20 +105,25 @@ LABELS = np.dtype(
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """States: what is known of each, and its vectors."""
+    """States: what is known of each, and the numbers of its vectors."""
 
     labels: NDArray[np.void]  # of the kind `LABELS`
-    vectors: Floats  # shape `(n, views, DIMENSIONS)`, of unit length or zero
+    numbers: Numbers  # shape `(n, views, DIMENSIONS)`
 
     def __len__(self) -> int:
         return len(self.labels)
 
+    @property
+    def vectors(self) -> Floats:
+        """Their vectors, of unit length or zero."""
+        return unit(self.numbers)
+
     def taken(self, places: Places | NDArray[np.bool_]) -> "Rows":
         """Some of the rows, as a copy."""
-        return Rows(self.labels[places], self.vectors[places])
+        return Rows(self.labels[places], self.numbers[places])
 
 
-COMPARED = 4096
+COMPARED = 2048
 """States that one is compared with at the most, so that a suggestion takes a few milliseconds however many there are.
 Those after the same tool come first; of too many, a sample is taken that depends on the runs alone."""
 
@@ -122,8 +133,7 @@ STRIDE = np.uint64(0x9E3779B97F4A7C15)  # odd, so that the states of a run get k
 class States:
     """All states of a graph: a matrix that grows. Any order of adding and removing answers the same.
 
-    It holds whole numbers in a byte each, a quarter of what vectors of floats take; those that a question compares are
-    made vectors of unit length.
+    It holds whole numbers in a byte each, a quarter of what floats take.
     """
 
     def __init__(self, views: int) -> None:
@@ -165,7 +175,7 @@ class States:
     def _taken(self, places: Places) -> Rows:
         labels, matrix = self._rows()
         places = places[np.argsort(_keys(labels[places]), kind="stable")]
-        return Rows(labels[places], unit(matrix[places]))
+        return Rows(labels[places], matrix[places])
 
     def _rows(self) -> tuple[NDArray[np.void], Numbers]:
         """What is known of each state, and the matrix; changes to them are kept."""
@@ -211,14 +221,26 @@ def centered(vectors: Floats, center: Floats) -> Floats:
     return np.where(seen, unit(vectors - center), 0).astype(np.float32)
 
 
-def cosines(vectors: Floats, state: Floats, center: Floats) -> Floats:
-    """Cosines of states and one, seen from a center: shape `(n, views)`, 0 where one of them is empty."""
+CHUNK = 128  # states that are looked at together: as floats, they stay in the processor's cache
+
+
+def cosines(numbers: Numbers, state: Floats, center: Floats) -> Floats:
+    """Cosines of stored states and one, seen from a center: shape `(n, views)`, 0 where one of them is empty."""
     known = state.any(axis=-1)
     state = state - center
-    # Multiplied out, so that the many states are read but never written: (x - c)(s - c) = x (s - c) - c (s - c).
-    products: Floats = np.einsum("nvd,vd->nv", vectors, state) - np.einsum("vd,vd->v", center, state)
-    squares = 1 - 2 * np.einsum("nvd,vd->nv", vectors, center) + np.einsum("vd,vd->v", center, center)
-    radii = np.sqrt(np.maximum(squares, 0)) * np.sqrt(np.einsum("vd,vd->v", state, state))
-    seen = vectors.any(axis=2) & known & (radii > NOTHING)
+    sums = np.empty((3, *numbers.shape[:2]), dtype=np.float32)
+    for begin in range(0, len(numbers), CHUNK):
+        here = slice(begin, begin + CHUNK)
+        part = numbers[here].astype(np.float32)
+        sums[0, here] = np.einsum("nvd,vd->nv", part, state)
+        sums[1, here] = np.einsum("nvd,vd->nv", part, center)
+        sums[2, here] = np.einsum("nvd,nvd->nv", part, part)
+    lengths = np.sqrt(sums[2])
+    along, off = sums[:2] / np.where(lengths > 0, lengths, 1)
+    # Multiplied out: (x - c)(s - c) = x (s - c) - c (s - c).
+    products: Floats = along - np.einsum("vd,vd->v", center, state)
+    radii = np.sqrt(np.maximum(1 - 2 * off + np.einsum("vd,vd->v", center, center), 0))
+    radii *= np.sqrt(np.einsum("vd,vd->v", state, state))
+    seen = (lengths > 0) & known & (radii > NOTHING)
     similar: Floats = np.divide(products, radii, out=np.zeros_like(products), where=seen)
     return similar

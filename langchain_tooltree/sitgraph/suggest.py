@@ -166,14 +166,9 @@ class Recommender:
         powers = [score / self.fit.temperature for score in scores.values()]
         *called, other = softmax(np.array([*powers, self.fit.other]), 1.0).tolist()
         done, ended = self._done(votes.on_ending), votes.on_ending.support(END)
-        return {
-            "shares": {tool: share * (1 - done) for tool, share in zip(scores, called, strict=True)},
-            "runs": runs,
-            "of": self._of(source, scores),
-            "done": done,
-            "ended": ended,
-            "other": other * (1 - done),
-        }
+        shares = {tool: share * (1 - done) for tool, share in zip(scores, called, strict=True)}
+        known = {"shares": shares, "runs": runs, "of": self._of(source, shares)}
+        return {**known, "done": done, "ended": ended, "other": other * (1 - done)}
 
     def _by_count(self, source: str, allowed: Collection[str] | None) -> dict[str, Any]:
         """The shares by weight; what no run did has that of the edges that were followed once (Good 1953)."""
@@ -242,13 +237,13 @@ class Recommender:
         """The votes of all states that are compared; `None` where there are none."""
         number = self.graph.number(source)
         rows = self.graph.states.compared(number)
-        called = rows.labels["target"] != END
-        if not called.any():
+        called = np.flatnonzero(rows.labels["target"] != END)
+        if not len(called):
             return None
         asked = np.zeros(1, LABELS)
         asked["source"], asked["before"] = number, self.graph.number(before)
-        similar = cosines(rows.vectors, views, self.fit.center)
-        on_tools = vote(rows.taken(called), similar[called] @ self.fit.weights, asked, self.fit)
+        similar = cosines(rows.numbers, views, self.fit.center)
+        on_tools = vote(rows, similar @ self.fit.weights, asked, self.fit, among=called)
         # All views are equal where the turn may end: other weights foretell it no better.
         rows.labels["target"][called] = 0
         even = Fit.unfitted(self.fit.center)
@@ -288,7 +283,7 @@ class Recommender:
         An edge is as similar as the most similar of its summaries.
         """
         rows = self.graph.summaries.after(self.graph.number(source))
-        similar = cosines(rows.vectors, summary[None], np.zeros_like(summary[None]))[:, 0].astype(np.float64)
+        similar = cosines(rows.numbers, summary[None], np.zeros_like(summary[None]))[:, 0].astype(np.float64)
         order = np.argsort(-similar, kind="stable")
         places: dict[str, list[int]] = {}
         for place, target in zip(order.tolist(), rows.labels["target"][order].tolist(), strict=True):

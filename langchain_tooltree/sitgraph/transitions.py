@@ -138,15 +138,6 @@ def _told_by(step: Step) -> list[Any]:
     return [step.tool, step.arguments, step.outcome and [step.outcome.content, step.outcome.status]]
 
 
-def calls_in_order(messages: Sequence[ChatMessage]) -> Iterator[tuple[str, Step]]:
-    """The tool calls of a dialogue, each with the tool called before, `START` for the first."""
-    source = START
-    for step in steps_in(messages):
-        if step.tool != SUMMARIZE_STATE:
-            yield source, step
-            source = step.tool
-
-
 def moment_of(
     messages: Sequence[ChatMessage], aliases: Mapping[str, str] = MappingProxyType({})
 ) -> tuple[Moment, str | None]:
@@ -157,13 +148,6 @@ def moment_of(
     begin = _end_of(messages)
     moment, summary, is_whole = _moment_at_end(messages, begin, aliases)
     return (moment, summary) if is_whole else _moment_at_end(messages, 0, aliases)[:2]
-
-
-def last_tool_in(messages: Sequence[ChatMessage]) -> str:
-    """The tool that a dialogue has called last; `START` if none was."""
-    replies = (message for message in reversed(messages) if part_of(message) == "reply")
-    names = (function_of(call).get("name") for message in replies for call in reversed(entries_in(message)))
-    return next((name for name in names if name and isinstance(name, str) and name != SUMMARIZE_STATE), START)
 
 
 def _end_of(messages: Sequence[ChatMessage]) -> int:

@@ -132,22 +132,25 @@ def in_order(numbers: Numbers) -> tuple[Numbers, Places]:
     return each[order], np.argsort(order)[places]
 
 
-def vote(rows: Rows, similar: Floats, asked: Labels, fit: Fit) -> Ballot:
+def vote(rows: Rows, similar: Floats, asked: Labels, fit: Fit, *, among: Places | None = None) -> Ballot:
     """Have the `NEAREST` of some states vote on what follows another one, the posterior mean there.
 
     `similar` is the weighted mean of each one's cosines with the state asked about, seen from the center of the fit;
-    `asked` is its label, with its last two tools. States come in the order of their keys.
+    `asked` is its label, with its last two tools. States come in the order of their keys; those at the places `among`
+    may vote, or all of them.
     """
-    k = kernel(similar, rows.labels, asked)
+    among = np.arange(len(rows)) if among is None else among
+    k = kernel(similar[among], rows.labels[among], asked)
     order = np.argsort(-k, kind="stable")
-    givers = rows.labels["giver"]
+    givers = rows.labels["giver"][among]
     late = (_places_within(givers[order]) >= SEATS) & (givers[order] >= 0)  # a run of nobody known has no copies
     chosen = np.sort(np.concatenate([order[~late], order[late]])[:NEAREST])
-    rows, k = rows.taken(chosen), k[chosen]
+    places, k = among[chosen], k[chosen]
+    rows = rows.taken(places)
     views = gram(centered(rows.vectors, fit.center))
     K = kernel(np.tensordot(fit.weights, views, 1), rows.labels[:, None], rows.labels)  # noqa: N806 - as in the formula
     beta = _capped(K + fit.ridge * np.eye(len(K)), k, givers=givers[chosen], targets=in_order(rows.labels["target"])[1])
-    return Ballot(rows.labels, similar[chosen], beta)
+    return Ballot(rows.labels, similar[places], beta)
 
 
 def _places_within(givers: Numbers) -> Places:

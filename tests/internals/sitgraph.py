@@ -10,10 +10,9 @@ from langchain_tooltree.sitgraph import states as states_module
 from langchain_tooltree.sitgraph import transitions as views_module
 from langchain_tooltree.sitgraph import votes as votes_module
 from langchain_tooltree.sitgraph.drift import DriftReport, schema_hash, toolset_of
-from langchain_tooltree.sitgraph.files import MANIFEST
+from langchain_tooltree.sitgraph.files import MANIFEST, save_graph
 from langchain_tooltree.sitgraph.graph import Contribution, Edge, Graph, weights
 from langchain_tooltree.sitgraph.mining import Encoder, state_of
-from langchain_tooltree.sitgraph.refusals import LEAST_REFUSED, Refusals
 from langchain_tooltree.sitgraph.sit_graph import DEFAULT_ALPHA
 from langchain_tooltree.sitgraph.states import (
     COMPARED,
@@ -43,7 +42,6 @@ from langchain_tooltree.sitgraph.transitions import (
     VIEWS,
     WRITTEN_SUMMARIES,
     features_of,
-    last_tool_in,
     moment_of,
     summary_of,
     texts_of,
