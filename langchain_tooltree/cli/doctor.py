@@ -17,7 +17,7 @@ from langchain_tooltree.sitgraph.sit_graph import SITGraph
 def run(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[str, Any], int]:
     """Compare, and show what was found."""
     tools = _imported(options.tools)
-    report = SITGraph.load(options.graph, embeddings=embeddings_named(options.embeddings), verify=True).drift(tools)
+    report = SITGraph.load(options.graph, embeddings=embeddings_named(options.embeddings)).drift(tools)
     terminal.print("The files are as they were written.")
     for line in _findings(report):
         terminal.print(line, markup=False)

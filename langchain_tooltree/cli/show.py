@@ -179,9 +179,9 @@ def _graph(graph: SITGraph) -> dict[str, Any]:
 
 def _print_graph(told: Mapping[str, Any], terminal: Terminal) -> None:
     edges = told["edges"]
-    rows = table("after", "comes", "weight", "times", "states", "summaries")
+    rows = table("after", "comes", "weight", "times", "summaries")
     for edge in edges[:SHOWN]:
-        figures = (f"{edge['weight']:.2f}", *(str(edge[name]) for name in ("count", "states", "summaries")))
+        figures = (f"{edge['weight']:.2f}", *(str(edge[name]) for name in ("count", "summaries")))
         rows.add_row(*map(Text, (edge["after"] or "(start)", edge["comes"], *figures)))
     terminal.print(rows)
     some = f"; the {SHOWN} followed most are shown" if len(edges) > SHOWN else ""

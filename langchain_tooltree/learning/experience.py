@@ -260,8 +260,7 @@ class Experience:
         """
         chosen = Chosen.of(run, user, tool, before)
         fold = self._here() if user is None else self._fold(self._store.of_user(user))
-        erased = yield from erasing(fold, chosen, graphs)
-        return erased
+        return (yield from erasing(fold, chosen, graphs))
 
     aforget = async_twin(forget)
 

@@ -46,7 +46,7 @@ class Moment:
 
     messages: Sequence[ChatMessage]
     steps: Sequence[Step]
-    known_by: str = field(default="", compare=False)  # a digest of both, for those of runs
+    digest: str = field(default="", compare=False)  # of both, for those of runs
 
     @property
     def last_tool(self) -> str:
@@ -111,16 +111,16 @@ class _DialogueOfRun:
         self._said = [message for _, message in plain]
         self._calls = [step for step in self.steps if step.tool != SUMMARIZE_STATE]
         # Each digest holds those before it, so that a moment is known without another look at what led to it.
-        self._until = list(accumulate(self._said, _known_by, initial=""))
-        self._made = list(accumulate(map(_told_by, self._calls), _known_by, initial=""))
+        self._until = list(accumulate(self._said, _chained, initial=""))
+        self._made = list(accumulate(map(_told_by, self._calls), _chained, initial=""))
 
     def moment(self, position: int, made: int) -> Moment:
         """Before the message at a position, after so many calls: of those it makes itself, nothing has come yet."""
         said = bisect_left(self._places, position)
         back = bisect_left(self._calls, position, hi=made, key=lambda step: step.position)
         unanswered = [replace(step, outcome=None) for step in self._calls[back:made]]
-        known_by = _known_by(f"{self._until[said]} {self._made[back]}", [_told_by(step) for step in unanswered])
-        return Moment(self._said[:said], (*self._calls[:back], *unanswered), known_by)
+        all_of_it = _chained(f"{self._until[said]} {self._made[back]}", [_told_by(step) for step in unanswered])
+        return Moment(self._said[:said], (*self._calls[:back], *unanswered), all_of_it)
 
     def ends(self) -> Iterator[Moment]:
         """Where the agent answered its user without calling a tool, in order."""
@@ -129,21 +129,12 @@ class _DialogueOfRun:
                 yield self.moment(place, bisect_left(self._calls, place, key=lambda step: step.position))
 
 
-def _known_by(before: str, more: Any) -> str:
-    return digest(f"{before} {digest([more])}")
+def _chained(before: str, more: Any) -> str:
+    return digest(f"{before} {digest([more])}", 16)
 
 
 def _told_by(step: Step) -> list[Any]:
     return [step.tool, step.arguments, step.outcome and [step.outcome.content, step.outcome.status]]
-
-
-def calls_in_order(messages: Sequence[ChatMessage]) -> Iterator[tuple[str, Step]]:
-    """The tool calls of a dialogue, each with the tool called before, `START` for the first."""
-    source = START
-    for step in steps_in(messages):
-        if step.tool != SUMMARIZE_STATE:
-            yield source, step
-            source = step.tool
 
 
 def moment_of(
@@ -156,13 +147,6 @@ def moment_of(
     begin = _end_of(messages)
     moment, summary, is_whole = _moment_at_end(messages, begin, aliases)
     return (moment, summary) if is_whole else _moment_at_end(messages, 0, aliases)[:2]
-
-
-def last_tool_in(messages: Sequence[ChatMessage]) -> str:
-    """The tool that a dialogue has called last; `START` if none was."""
-    replies = (message for message in reversed(messages) if part_of(message) == "reply")
-    names = (function_of(call).get("name") for message in replies for call in reversed(entries_in(message)))
-    return next((name for name in names if name and isinstance(name, str) and name != SUMMARIZE_STATE), START)
 
 
 def _end_of(messages: Sequence[ChatMessage]) -> int:

@@ -26,7 +26,6 @@ PURE = {
     "events.py",
     "experience/records.py",
     "sitgraph/graph.py",
-    "sitgraph/refusals.py",
     "sitgraph/states.py",
     "sitgraph/suggest.py",
     "sitgraph/transitions.py",

@@ -54,7 +54,7 @@ def filled(store, count=10):
 def segments(store):
     """The ids of the runs in each segment."""
     items = store.search(SEGMENTS, limit=100)
-    return {item.key: list(json.loads(item.value["segment"])["parts"]) for item in items}
+    return {item.key: list(json.loads(item.value["segment"])["parts"]) for item in items if item.key != "vote"}
 
 
 def saved(experience, folder):
@@ -72,6 +72,19 @@ def test_a_new_process_reads_the_records_that_no_segment_holds_and_has_the_same_
     assert len(another.graph) == 10
     assert sorted(store.read) == ["run 8", "run 9"]
     assert saved(another, tmp_path / "another") == saved(experience, tmp_path / "first")
+
+
+def test_the_settings_of_the_vote_are_kept_and_go_with_a_run_that_they_were_fitted_to():
+    experience = filled(store := InMemoryStore())
+    assert experience.graph.next_tools(run_of("asked").messages[:1]) is not None
+    experience.learn(run_of("failed", success=False))
+    assert store.get(SEGMENTS, "vote") is not None
+
+    another = Experience(store, namespace=ALL)
+    assert another.graph.vote == experience.graph.vote
+    another.forget(run="run 1")
+    assert store.get(SEGMENTS, "vote") is None
+    assert another.graph.vote is None
 
 
 def test_failed_runs_are_not_read_for_the_graph():
