@@ -72,9 +72,11 @@ class CFGMMemory:
         namespace: Under which namespace everything is kept; a label may hold variables, as in `"{user_id}"`. For a
             LangGraph store only, as an `ExperienceStore` has its own.
         embeddings: Ranks tasks where the store has no index; see `ExperienceStore`. For a LangGraph store only.
-        max_characters: Room that recalled runs and tips may take in a prompt, at least 500. Of long runs
-            the most useful part is shown.
+        max_characters: Room that recalled runs and tips may take in a prompt, at least 500. Both are whole or not
+            there; only the longest runs lose their last calls.
         max_concurrency: Tasks about which tips are asked for at once.
+        verbatim: Whether recalled calls show the values of their arguments. They are those of somebody else's run where
+            users share a namespace, so names alone are shown by default.
         models: Other models for single roles: `"focus"` writes focus points, `"policy"` acts in environments,
             `"reflection"` reflects on failed attempts and on anomalies, and `"tips"` takes tips.
     """
@@ -88,6 +90,7 @@ class CFGMMemory:
         embeddings: Embeddings | str | None = None,
         max_characters: int = DEFAULT_MAX_CHARACTERS,
         max_concurrency: int = 4,
+        verbatim: bool = False,
         models: Mapping[Role, str | BaseChatModel] | None = None,
     ) -> None:
         self.experience = _experience(store, namespace, embeddings)
@@ -98,6 +101,7 @@ class CFGMMemory:
             raise ConfigurationError(msg)
         self._model = None if model is None else resolve_model(model)
         self._models = {role: resolve_model(given) for role, given in (models or {}).items()}
+        self._verbatim = verbatim
         self._as_printed = False
         self._known: Callable[[], Mapping[str, RunEntry] | None] | None = None
         self.max_characters = max_characters
@@ -114,7 +118,7 @@ class CFGMMemory:
         """
         if not isinstance(store, ExperienceStore):
             settings.setdefault("embeddings", PAPER_EMBEDDINGS)
-        memory = cls(model, store, **settings)
+        memory = cls(model, store, **{"verbatim": True, **settings})
         memory._as_printed = True
         return memory
 
@@ -263,7 +267,7 @@ class CFGMMemory:
             runs = self._known() if self._known else None
             runs = (yield from experience.entries()) if runs is None else runs
             recalled = [replace(each, tips=tuple(credited(each.tips, runs))) for each in recalled]
-        return Recollection(task, tuple(recalled))
+        return Recollection(task, tuple(recalled), self._verbatim)
 
     arecall = async_twin(recall)
 
@@ -293,7 +297,8 @@ class CFGMMemory:
         check_count("max_steps", max_steps)
         (to_do,) = named([task])
         recollection = yield from flow_of(self.recall)(to_do.text, k, config=config)
-        recalled = recall_text(recollection, max_characters=self.max_characters)
+        # In an environment of one tool, the values of its argument are the actions.
+        recalled = recall_text(replace(recollection, verbatim=True), max_characters=self.max_characters)
         budget = {"patience": 0, "cooldown": 1, "max_reflections": max_steps} if self._as_printed else {}
         recovery = Recovery(self._model_for("reflection"), detector, **budget)
 

@@ -15,7 +15,6 @@ from langchain_tooltree.anomaly.phrases import (
     signals_in,
 )
 from langchain_tooltree.anomaly.rules import AnomalyKind, error_in, fields_of
-from langchain_tooltree.cfgm import condense as condense_module
 from langchain_tooltree.cfgm import tips as tips_module
 from langchain_tooltree.cfgm.collect.attempt import ENDED, SHELF, Journal, journals
 from langchain_tooltree.cfgm.collect.collect import acollect, collect
@@ -35,20 +34,10 @@ from langchain_tooltree.cfgm.collect.environment import (
 )
 from langchain_tooltree.cfgm.collect.environment import _with_action as with_action
 from langchain_tooltree.cfgm.collect.report import NamedTask, Task, named
-from langchain_tooltree.cfgm.condense import GAP, Move, condensed, flat, in_short, news_in, pieces_of
 from langchain_tooltree.cfgm.focus import DEFAULT_FOCUS_PROMPT, LONGEST_FOCUS_POINT
 from langchain_tooltree.cfgm.focus import _ask as asked_focus_points
-from langchain_tooltree.cfgm.masks import masks_in
 from langchain_tooltree.cfgm.memory import PAPER_EMBEDDINGS
-from langchain_tooltree.cfgm.recall import (
-    ANSWER,
-    LOOKED_AT,
-    RecalledRun,
-    Recollection,
-    complementary,
-    moves_of,
-    recall_text,
-)
+from langchain_tooltree.cfgm.recall import RecalledRun, Recollection, chain_of, complementary, recall_text
 from langchain_tooltree.cfgm.recovery import (
     DEFAULT_COOLDOWN,
     DEFAULT_MAX_REFLECTIONS,

@@ -1,5 +1,7 @@
 """CFGMMemory: what it takes, what it recalls, and that tenants do not meet."""
 
+from dataclasses import replace
+
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.store.memory import InMemoryStore
@@ -104,13 +106,14 @@ def test_no_tenant_recalls_from_another():
     memory = CFGMMemory(Teacher(), store)
     for user in ("ada", "bob"):
         config = {"configurable": {"user": user}}
-        store.add(attempt("Boil water.", ("ask", f"The secret of {user}.")), config=config)
+        run = attempt("Boil water.", ("ask", "No."))
+        store.add(replace(run, task=f"Boil water for {user}."), config=config)
         memory.extract_tips(config=config)
     for user, other in (("ada", "bob"), ("bob", "ada")):
         recollection = memory.recall("Boil water.", config={"configurable": {"user": user}})
         text = recall_text(recollection, max_characters=4_000)
-        assert f"secret of {user}" in text
-        assert f"secret of {other}" not in text
+        assert f"Boil water for {user}" in text
+        assert f"Boil water for {other}" not in text
     with pytest.raises(ConfigurationError, match="user"):
         memory.recall("Boil water.")
 
