@@ -1,11 +1,11 @@
 """Loops: calls that are made again and again and bring nothing new. Pure."""
 
-import re
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from itertools import islice, takewhile
 from typing import Any
 
+from langchain_tooltree.anomaly.phrases import phrase_book
 from langchain_tooltree.anomaly.rules import Anomaly, ObservedCall, rendered
 from langchain_tooltree.experience.records import Step
 
@@ -14,25 +14,6 @@ PERIODS = (2, 3, 4)
 
 STAGNATION_BEYOND = 2  # calls more than a repetition takes: other arguments with one outcome may be a search
 LONGEST_ACKNOWLEDGEMENT = 160  # characters of an outcome that only confirms; a longer one brings something
-
-_NEGATIVE = re.compile(
-    r"\b(?:no|not|nothing|none|nobody|nowhere|never|without|empty|zero|0|unchanged|same|cannot)\b|n't\b|"
-    r"^\s*(?:\[\s*\]|\{\s*\})\s*$",
-    re.IGNORECASE,
-)
-_BARE = re.compile(
-    r"[\s\"'.]*(?:(?:none|null|nil|undefined|true|false|yes|[-+]?[\d.,]+(?:e[-+]?\d+)?)[\s\"'.]*)?", re.IGNORECASE
-)
-"""No word at all, or a bare value."""
-
-_ACKNOWLEDGED = re.compile(
-    r"""\b(?:ok|okay|done|success|successful|successfully|succeeded|complete|ack|fine|thanks|now|roger|received)\b
-      | \b(?!need|feed|seed|bed|red|speed|weed|shed)\w+ed\b                      # opened, added, turned
-      | \b(?:sent|set|put|made|taken|bought|sold|paid|written|given|gone|built|cut|run|begun|drawn|thrown|shut)\b
-      | ^\W*(?:you|agent|robot|i)\s+(?!see\b|find\b|hear\b|notice\b|are\b|have\b|feel\b|can\b)\w+  # you go, you take
-    """,
-    re.IGNORECASE | re.VERBOSE,
-)
 
 
 def loop_in(steps: Iterator[Step], *, repeats: int, pollers: Sequence[str]) -> Anomaly | None:
@@ -54,7 +35,9 @@ def acknowledges(text: str) -> bool:
     """Whether an outcome is empty, a bare value or a short statement of success; that there is nothing is none."""
     if len(text) > LONGEST_ACKNOWLEDGEMENT:
         return False
-    return bool(_BARE.fullmatch(text)) or (bool(_ACKNOWLEDGED.search(text)) and not _NEGATIVE.search(text))
+    says = phrase_book().patterns
+    confirms = says["acknowledged"].search(text) and not says["negative"].search(text)
+    return bool(confirms or says["bare"].fullmatch(text))
 
 
 def _repetition(calls: Sequence[Step], repeats: int) -> Anomaly | None:

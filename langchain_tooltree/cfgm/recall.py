@@ -1,14 +1,13 @@
 """Recall: the successful runs that are most like a task, and how they read in a prompt (CFGM, Alg. 3)."""
 
 import math
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
 from langchain_tooltree.anomaly.rules import has_failed
-from langchain_tooltree.cfgm.tips import Tip, distinct
+from langchain_tooltree.cfgm.tips import IDENTIFYING, Tip, distinct
 from langchain_tooltree.errors import check_count
 from langchain_tooltree.experience.records import Record, Step
 from langchain_tooltree.experience.reference import SUMMARIZE_STATE, as_reference
@@ -137,9 +136,6 @@ MOST_CALLS = 60  # calls of a run that are shown
 FEWEST_CALLS = 3  # calls of a longer run without which it says nothing
 MOST_LINKS = 20  # tools of a run that are shown in one line
 
-_IDENTIFYING = re.compile(r"\S+@\S+|(?<!\w)(?=[\w-]*\d)[\w-]{5,}")
-"""An address of e-mail, or a word with digits that is too long for a count."""
-
 
 def recall_text(recollection: Recollection, *, max_characters: int) -> str:
     """A recollection in words, for a prompt, in at most `max_characters`, mark included; empty without room.
@@ -200,7 +196,7 @@ class _RunLines:
 
     @classmethod
     def of(cls, run: Trajectory, *, verbatim: bool) -> "_RunLines":
-        task = run.aim if verbatim else _IDENTIFYING.sub(GAP, run.aim)
+        task = run.aim if verbatim else IDENTIFYING.sub(GAP, run.aim)
         lines = groupby(_call(step, verbatim=verbatim) for step in run.steps)
         return cls(one_line(task, LONGEST_TASK), [_times(line, len(list(same))) for line, same in lines])
 
@@ -223,7 +219,7 @@ def _call(step: Step, *, verbatim: bool) -> str:
             values = sorted((value for value in given.values() if isinstance(value, str) and value), key=len)
             for value in reversed(values):
                 error = error.replace(value, GAP)
-            error = _IDENTIFYING.sub(GAP, error)
+            error = IDENTIFYING.sub(GAP, error)
         came = f"failed: {one_line(error, LONGEST_ERROR)}" if error.strip() else "failed"
     return f"{step.tool}({', '.join(shown)}): {came}"
 

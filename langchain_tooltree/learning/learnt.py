@@ -89,7 +89,7 @@ class Learnt:
         self.outage = outage
         self.graph = SITGraph(embeddings=embeddings)
         self.refusals = Refusals()
-        self.memory = CFGMMemory(model, store).knowing(lambda: None if self._seen is None else self.entries)
+        self.memory = CFGMMemory(model, store)
         self.entries: dict[str, RunEntry] = {}
         self._folded: dict[str, str] = {}
         self._labelled: dict[str, Agreement] = {}

@@ -12,8 +12,8 @@ from tests.internals.cfgm import (
     DEFAULT_COMPARISON_PROMPT,
     DEFAULT_FAILURE_PROMPT,
     DEFAULT_FOCUS_PROMPT,
-    DEFAULT_REFLECTION_PROMPT,
     DEFAULT_SUCCESS_PROMPT,
+    REFLECTION_PROMPT,
 )
 from tests.internals.hall import CORRECTION
 
@@ -28,7 +28,7 @@ ANSWERS: dict[str, dict[str, Any]] = {
     DEFAULT_FAILURE_PROMPT: {"what_went_wrong": "The door was locked.", "next_time": LESSON},
     DEFAULT_COMPARISON_PROMPT: {"tips": [{"reasoning": REASON, "tip": TIPS["comparison"]}]},
     DEFAULT_SUCCESS_PROMPT: {"tips": [{"reasoning": REASON, "tip": TIPS["success"]}], "bears_out": []},
-    DEFAULT_REFLECTION_PROMPT: {
+    REFLECTION_PROMPT: {
         "key_information": {
             "objective": "To get out.",
             "initial_environment": "A door and a brass key.",

@@ -34,7 +34,7 @@ from langchain_tooltree import (
     SITGraphMiddleware,
 )
 from langchain_tooltree.testing import ScriptedChatModel
-from tests.internals.cfgm import DEFAULT_REFLECTION_PROMPT
+from tests.internals.cfgm import REFLECTION_PROMPT
 
 
 def systems(model: ScriptedChatModel) -> list[str]:
@@ -76,7 +76,7 @@ def test_suggestions_and_recollections_stand_side_by_side_and_the_graph_learns_w
 
 def in_form(messages: Sequence[BaseMessage]) -> Any:
     """The watcher fills in forms, and the worker works."""
-    return REVIEW if messages[0].text.startswith(DEFAULT_REFLECTION_PROMPT[:80]) else work(messages)
+    return REVIEW if messages[0].text.startswith(REFLECTION_PROMPT[:80]) else work(messages)
 
 
 def in_part(messages: Sequence[BaseMessage]) -> Any:
