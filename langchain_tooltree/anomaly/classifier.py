@@ -9,7 +9,7 @@ import numpy as np
 from langchain_core.language_models import BaseChatModel
 from pydantic import BaseModel, Field
 
-from langchain_tooltree.anomaly.rules import Anomaly, classified
+from langchain_tooltree.anomaly.rules import Anomaly, noted
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.experience.records import Step
 from langchain_tooltree.flows import Flow, FunctionStep
@@ -75,7 +75,7 @@ def _ask_function(function: ClassifierFunction, steps: Sequence[Step]) -> Flow[A
         answer = yield FunctionStep(function, step)
         anomalous, reason, confidence = _understood(answer)
         if anomalous:
-            return classified(step, reason, confidence)
+            return noted(step, "classified", f"The classifier says: {reason or 'yes'}.", confidence)
     return None
 
 
@@ -112,4 +112,5 @@ def _ask_model(model: BaseChatModel, steps: Sequence[Step]) -> Flow[Anomaly | No
         logger.warning("Observations were not classified: %s", "; ".join(meter.problems) or "the model was not asked")
         return None
     step = steps[reply.observation - 1] if 1 <= reply.observation <= len(steps) else steps[0]
-    return classified(step, reply.reason, DEFAULT_CONFIDENCE) if reply.anomalous else None
+    remark = f"The classifier says: {reply.reason or 'yes'}."
+    return noted(step, "classified", remark, DEFAULT_CONFIDENCE) if reply.anomalous else None

@@ -136,7 +136,7 @@ def _empty_again(seen: Sequence[rules.ObservedCall], conversation: Conversation)
     empty = [each.step for each in seen if rules.is_empty(each.step)]
     if not empty or not (len(empty) > 1 or any(map(rules.is_empty, _earlier(conversation)))):
         return None
-    return rules.empty(empty[-1])
+    return rules.noted(empty[-1], "empty", "A call before it brought nothing either.", rules.WEAK)
 
 
 def _earlier(conversation: Conversation) -> Iterator[Step]:

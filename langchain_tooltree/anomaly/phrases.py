@@ -130,11 +130,10 @@ class Phrase:
         if not isinstance(self.text, str) or not self.text.strip():
             msg = f"A phrase must be a text that is not empty, got {self.text!r:.80}."
             raise ConfigurationError(msg)
-        if self.place not in get_args(Place):
-            msg = f"place must be one of {', '.join(get_args(Place))}, got {self.place!r:.80}."
-            raise ConfigurationError(msg)
-        if not 0 <= self.confidence <= 1:
-            msg = f"confidence must be between 0 and 1, got {self.confidence!r:.80}."
+        if self.place not in get_args(Place) or not 0 <= self.confidence <= 1:
+            msg = (
+                f"place must be one of {', '.join(get_args(Place))}, and confidence between 0 and 1; got {self!r:.160}."
+            )
             raise ConfigurationError(msg)
         try:
             literal = r"\s+".join(re.escape(word.replace("\u2019", "'")) for word in self.text.split())

@@ -342,13 +342,6 @@ def asks_for(step: Step, wanted: str) -> bool:
     return mentions(wanted.casefold(), [each for each in given if len(each) >= SHORTEST_NAME])
 
 
-def empty(step: Step) -> Anomaly:
-    """That a call brought back nothing, after another one that did."""
-    seen = ObservedCall(step)
-    evidence = f"{seen.call} brought back nothing ({seen.quoted or 'empty'}), and neither did a call before it."
-    return seen.anomaly("empty", evidence, WEAK, recoverable=True)
-
-
 def missing_tool(
     seen: ObservedCall, tools: Collection[str] | None, worked_before: Callable[[str], bool]
 ) -> Anomaly | None:
@@ -399,12 +392,10 @@ def phrase(seen: ObservedCall, phrases: Sequence[Phrase]) -> Anomaly | None:
     return None
 
 
-def classified(step: Step, reason: str, confidence: float) -> Anomaly:
-    """What a classifier takes for an anomaly, as one."""
+def noted(step: Step, kind: AnomalyKind, remark: str, confidence: float) -> Anomaly:
+    """An anomaly that no single observation shows by itself: a second empty result, or what a classifier says."""
     seen = ObservedCall(step)
-    verdict = f"says: {reason}" if reason else "takes it for an anomaly."
-    evidence = f"{seen.call} brought {seen.quoted or 'nothing'}. The classifier {verdict}"
-    return seen.anomaly("classified", evidence, confidence)
+    return seen.anomaly(kind, f"{seen.call} brought {seen.quoted or 'nothing'}. {remark}", confidence)
 
 
 def _listed(tools: Collection[str]) -> str:

@@ -1,7 +1,6 @@
 """Recall: the successful runs that are most like a task, and how they read in a prompt (CFGM, Alg. 3)."""
 
 import math
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -20,8 +19,6 @@ from langchain_tooltree.text import (
     kinship,
     one_line,
     shortened,
-    telling_words,
-    weight,
     whole_characters,
 )
 
@@ -30,35 +27,6 @@ LEAST_KINSHIP = 0.25
 """Kinship with the task from which on a run is recalled. On real dialogues of an airline and a phone company it keeps
 96 % of the runs for the same kind of task, with hashed words as with a neural embedder, and none of the other
 company's, of which there would be two each time. An embedder's score has no such floor: each has its own scale."""
-COVERED = 0.25  # what a word of the task counts for that one chosen before has already, beside 1 for one that none has
-
-
-def complementary(task: str, others: Sequence[str], k: int, *, sources: Sequence[str] = ()) -> list[int]:
-    """Choose the places of tasks that together are most like a task, from `others`, most similar first.
-
-    The nearest ones by similarity tend to be near for the same reason: of "melt water" and its like, those with the
-    water. So the first one is the most similar, and each further one is that which shares the most words with the
-    task. Words that all have in common count little, and words that one chosen before shares, only a quarter. With
-    `sources`, those of the others, one source comes twice only where there are no others.
-    """
-    words = [telling_words(other) for other in others]
-    frequency = Counter(word for text in set(words) for word in text)
-    worth = {
-        word: math.log((1 + len(set(words))) / (1 + frequency[word])) * weight(word) for word in telling_words(task)
-    }
-    chosen: list[int] = []
-    while len(chosen) < min(k, len(others)):
-        covered = {word for place in chosen for word in words[place]}
-        left = [place for place in range(len(others)) if place not in chosen]
-        for values in filter(None, (sources, others)):  # of other sources, and then of other tasks, if there are any
-            taken = {values[place] for place in chosen}
-            left = [place for place in left if values[place] not in taken] or left
-
-        def gain(place: int, covered: set[str] = covered) -> float:
-            return math.fsum(worth[word] * (COVERED if word in covered else 1) for word in worth.keys() & words[place])
-
-        chosen.append(max(left, key=lambda place: (gain(place), -place)) if chosen else left[0])
-    return chosen
 
 
 def most_like(task: str, runs: Sequence[Trajectory], k: int) -> list[Trajectory]:
@@ -66,7 +34,7 @@ def most_like(task: str, runs: Sequence[Trajectory], k: int) -> list[Trajectory]
 
     What has too little in common with the task is left out. Of several runs with the very same task that one is taken
     whose tools are most those of other sources, and of equal ones the shortest; a second one only where there are too
-    few other tasks. Each source gives one run of a task, and a second source comes before its next.
+    few other tasks. Each source gives one run of a task, and comes again only where there is no other source.
     """
     rank: dict[str, int] = {}
     for place, run in enumerate(runs):
@@ -80,12 +48,13 @@ def most_like(task: str, runs: Sequence[Trajectory], k: int) -> list[Trajectory]
         return math.fsum(len(own & other) / max(1, len(own | other)) for by, other in tools if by != run.voice[0])
 
     related.sort(key=lambda run: (rank[run.aim], -round(agreement(run), 6), len(run.steps), run.id))
-    first: dict[tuple[str, str], Trajectory] = {}
-    for run in related:
-        first.setdefault((run.voice[0], run.aim), run)
-    left = list(first.values())
-    places = complementary(task, [run.aim for run in left], k, sources=[run.voice[0] for run in left])
-    return [left[place] for place in places]
+    left = list({(run.voice[0], run.aim): run for run in reversed(related)}.values())[::-1]
+    chosen: list[Trajectory] = []
+    while left and len(chosen) < k:
+        sources, tasks = {run.voice[0] for run in chosen}, {run.aim for run in chosen}
+        chosen.append(min(left, key=lambda run: (run.voice[0] in sources, run.aim in tasks)))  # the first of the best
+        left.remove(chosen[-1])
+    return chosen
 
 
 @dataclass(frozen=True, slots=True)

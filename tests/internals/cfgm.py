@@ -21,7 +21,7 @@ from langchain_tooltree.cfgm.collect.environment import StepReading, as_text, is
 from langchain_tooltree.cfgm.collect.report import NamedTask, Task, named
 from langchain_tooltree.cfgm.focus import DEFAULT_FOCUS_PROMPT, LONGEST_FOCUS_POINT
 from langchain_tooltree.cfgm.memory import PAPER_EMBEDDINGS
-from langchain_tooltree.cfgm.recall import RecalledRun, Recollection, chain_of, complementary, recall_text
+from langchain_tooltree.cfgm.recall import RecalledRun, Recollection, chain_of, most_like, recall_text
 from langchain_tooltree.cfgm.recovery import (
     DEFAULT_COOLDOWN,
     DEFAULT_MAX_REFLECTIONS,

@@ -10,7 +10,7 @@ from langgraph.store.memory import InMemoryStore
 from teacher import attempt
 
 from langchain_tooltree import CFGMMemory, ConfigurationError, SITGraph, Trajectory, recall_text
-from tests.internals.cfgm import RecalledRun, Recollection, Tip, chain_of, complementary
+from tests.internals.cfgm import RecalledRun, Recollection, Tip, chain_of, most_like
 from tests.internals.experience import TAG, Outcome, Step, without_reference
 
 
@@ -162,28 +162,22 @@ def test_room_must_be_a_number_of_characters(room):
         text_of(RecalledRun(WATER), room=room)
 
 
-STATES = [
-    "Freeze water. First focus on the substance.",
-    "Freeze ice cream. First focus on the substance.",
-    "Heat water. First focus on the substance.",
-    "Melt ice cream. First focus on the substance.",
-    "Melt caesium. First focus on the substance.",
-]
-
-
 @pytest.mark.parametrize(
-    ("task", "others", "sources", "chosen"),
+    ("runs", "chosen"),
     [
-        ("Melt water. First focus on the substance.", STATES, (), [0, 3]),  # the second has what the first lacks
-        ("¿Qué hora es?", STATES, (), [0, 1]),  # where words do not decide, the order of similarity does
-        ("Melt water.", [STATES[0], STATES[0], STATES[2]], (), [0, 2]),  # the same task where there are no others
-        ("Melt water.", [STATES[0]] * 2, (), [0, 1]),
-        ("Melt water.", [STATES[0], STATES[2], STATES[0]], ("a", "a", "b"), [0, 2]),  # another source comes first
-        ("Melt water.", [], (), []),
+        (["Melt ice.", "Melt ice.", "Melt wax."], [0, 2]),  # another task before the same again
+        (["Melt ice.", "Melt ice."], [0, 1]),  # unless there is no other
+        (["a: Melt ice.", "a: Melt wax.", "b: Melt ice."], [2, 1]),  # of another source, and then another task
+        (["Paint the fence."], []),
+        ([], []),
     ],
 )
-def test_the_tasks_that_are_recalled_complement_each_other(task, others, sources, chosen):
-    assert complementary(task, others, 2, sources=sources) == chosen
+def test_runs_of_other_sources_and_tasks_come_first(runs, chosen):
+    made = []
+    for number, each in enumerate(runs):
+        source, _, task = each.rpartition(": ")
+        made.append(run_of(("melt", {}, "ok"), task=task, id=f"{number}").coming_from(source or f"{number}"))
+    assert [run.id for run in most_like("Melt it.", made, 2)] == list(map(str, chosen))
 
 
 @pytest.mark.parametrize("copies", [1, 30])
