@@ -87,7 +87,7 @@ class Recollection:
     @property
     def tips(self) -> tuple[Tip, ...]:
         """The tips of all runs, and of such as say nearly the same the first."""
-        return tuple(distinct(tip for run in self.runs for tip in run.tips))
+        return tuple(distinct(tip for run in self.runs for tip in run.tips).values())
 
 
 SOURCE = "past runs"

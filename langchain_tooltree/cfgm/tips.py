@@ -25,7 +25,6 @@ from langchain_tooltree.text import (
     kinship,
     mapping_in,
     one_line,
-    overlap,
     shortened,
     telling_words,
     words_of,
@@ -229,7 +228,7 @@ def _tips(reply: ComparisonForm, source: Source, attempts: Sequence[Trajectory])
             reasoning = shortened(" ".join(form.reasoning.split()), LONGEST_TIP)
             ids = tuple(attempt.id for attempt in attempts)
             tips.append(Tip(text, reasoning, source, attempts[-1].task, named, ids, when))
-    return distinct(tips)
+    return list(distinct(tips).values())
 
 
 def _stands_in(evidence: EvidenceForm, steps: Sequence[Step]) -> bool:
@@ -244,37 +243,22 @@ def _spaced(text: str) -> str:
     return f" {' '.join(words_of(text))} "
 
 
-NEARLY_EQUAL = 0.8
-"""Share of their telling words, by their beginnings, from which on two tips say the same, if one only adds some to the
-other. Where each has a word of its own, as `red` and `blue`, that word may be what matters."""
-
 _DECISIVE = frozenset(words_of("not no never only before after without unless instead except don doesn cannot"))
 
+Sense = tuple[frozenset[str], frozenset[str], tuple[str, ...]]
 
-def distinct(tips: Iterable[Tip]) -> list[Tip]:
-    """The tips, and of such as say nearly the same the first."""
-    kept: list[Tip] = []
+
+def distinct(tips: Iterable[Tip]) -> dict[Sense, Tip]:
+    """The tips by what they say, and of such as say the same in other words the first."""
+    kept: dict[Sense, Tip] = {}
     for tip in tips:
-        if nearly(tip, kept) is None:
-            kept.append(tip)
+        kept.setdefault((*_words(tip.advice), tip.tools), tip)
     return kept
-
-
-def nearly(tip: Tip, others: Iterable[Tip]) -> Tip | None:
-    """The first of other tips that says nearly the same: about the same tools, in nearly the same words."""
-    words, decisive = _words(tip.advice)
-    for other in others:
-        other_words, other_decisive = _words(other.advice)
-        same_sense = decisive == other_decisive and tip.tools == other.tools
-        subset = words <= other_words or other_words <= words
-        if same_sense and subset and overlap(words, other_words) >= NEARLY_EQUAL:
-            return other
-    return None
 
 
 @lru_cache(maxsize=20_000)  # each new tip is compared with all that there are
 def _words(advice: str) -> tuple[frozenset[str], frozenset[str]]:
-    """The words by which advice is compared, and those that turn it into its opposite, with numbers."""
+    """The telling words of advice, by their beginnings, and those that turn it into its opposite, with numbers."""
     decisive = (word for word in words_of(advice) if word in _DECISIVE or not word.isalpha())
     return telling_words(advice), frozenset(decisive)
 
@@ -324,8 +308,9 @@ def extract_tips(model: BaseChatModel, experience: ExperienceStore, *, max_concu
                 if reply is None or not task.evidence(part).keys() <= entries.keys():
                     continue  # what somebody has had forgotten meanwhile is not written again
                 # A tip that another task has already is kept as it stands there, so that it is recalled once.
-                others = _besides(tips, (task.key, part))
-                kept = tips[task.key, part] = list(dict.fromkeys(nearly(tip, others) or tip for tip in distinct(reply)))
+                others = distinct(_besides(tips, (task.key, part)))
+                kept = [others.get(sense, tip) for sense, tip in distinct(reply).items()]
+                tips[task.key, part] = kept
                 made = {"made_from": task.evidence(part), "tips": [tip.to_dict() for tip in kept]}
                 notes[task.key] = {"task": task.text, **notes.get(task.key, {}), part: made}
                 yield from collection.putting(task.key, notes[task.key])
