@@ -76,8 +76,8 @@ class Experience:
     ```
 
     Where an answer is doubtful, the question for other calls tells what good runs did in such a state, tips that apply,
-    and the most similar good run; nothing is told before. A turn is kept, and judged once its thread rests: at once
-    if it has no thread or cannot go on, when its user begins another one, or `settle_seconds` after its end, looked at
+    and the most similar good run; nothing is told before. A turn is kept, and judged once its thread rests: at once if
+    it has no thread or cannot go on, when its user begins another one, or `settle_seconds` after its end, looked at
     whenever something happens here. A namespace without variables does not tell users apart, so that there a new thread
     says nothing of the others. Only judged runs count. A thread that goes on is judged again, and that verdict counts.
 

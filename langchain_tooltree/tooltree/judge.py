@@ -263,12 +263,10 @@ Evaluator = ModelEvaluator | FunctionEvaluator
 """A judge with the checks around it, as the search asks it for scores."""
 
 
-def resolve_judge(
-    judge: str | BaseChatModel | Judge, *, seed: int = 0, prompts: Prompts = DEFAULT_PROMPTS
-) -> Evaluator:
+def resolve_judge(judge: str | BaseChatModel | Judge, prompts: Prompts = DEFAULT_PROMPTS) -> Evaluator:
     """Turn what a user passed as `judge`, a chat model, the name of one, or a function, into an evaluator."""
     if isinstance(judge, str) or is_chat_model(judge):
-        return ModelEvaluator(resolve_model(judge), seed, prompts)
+        return ModelEvaluator(resolve_model(judge), prompts=prompts)
     if callable(judge):
         return FunctionEvaluator(judge)
     msg = f"judge must be a chat model, the name of one, or a function, got {type(judge).__name__}."

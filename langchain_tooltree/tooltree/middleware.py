@@ -18,9 +18,9 @@ from langchain_tooltree.experience.run_identity import OfferedTools, heard_as
 from langchain_tooltree.flows import Flow, TwinStep, arun_flow, async_twin, driven, run_flow
 from langchain_tooltree.models import extended
 from langchain_tooltree.tooltree.branches import KEY, Mark
-from langchain_tooltree.tooltree.experienced import guide_of, keep_ended
 from langchain_tooltree.tooltree.gate import Withheld, gated, withholding
 from langchain_tooltree.tooltree.host import Planner, PlannerHost, PlannerOptions, quiet
+from langchain_tooltree.tooltree.record import guide_of
 from langchain_tooltree.tooltree.report import Report
 from langchain_tooltree.tooltree.visit import Outcome
 
@@ -108,8 +108,6 @@ class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
             handler=handler,
         )
         outcome = yield from host.visited(branches)
-        if outcome.is_over:
-            yield from keep_ended(outcome, host)
         response = _response(host.response, outcome)
         if outcome.ended is not None and (recalled := outcome.ended.mark.recalled):
             remembered: Any = request.state.get(REMEMBERED) or {}

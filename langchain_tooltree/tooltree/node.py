@@ -20,11 +20,10 @@ from langchain_tooltree.flows import EventSink, Flow, TwinStep, async_twin, driv
 from langchain_tooltree.models import bind_tools, extended, resolve_model
 from langchain_tooltree.tools import ToolLibrary, check_effects
 from langchain_tooltree.tooltree.branches import KEY, Mark
-from langchain_tooltree.tooltree.experienced import guide_of, keep_ended, kept_turn
 from langchain_tooltree.tooltree.gate import Withheld, gated, withholding
 from langchain_tooltree.tooltree.host import Planner, PlannerHost, PlannerOptions, quiet
+from langchain_tooltree.tooltree.record import guide_of, kept_turn
 from langchain_tooltree.tooltree.report import Report
-from langchain_tooltree.tooltree.sandbox import names_bound_by
 from langchain_tooltree.tooltree.visit import Outcome
 
 
@@ -72,8 +71,8 @@ class ToolTreeNode(Runnable[Any, dict[str, list[BaseMessage]]]):
         self.name = "ToolTreeNode"
         self._planner = Planner(**options)
         library = ToolLibrary(tools)
-        check_effects(library, self._planner.effects, names_bound_by(self._planner.sandbox))
-        self._offering = self._planner.offering(list(library))
+        check_effects(library, self._planner.effects, self._planner.bound_tools)
+        self._offering = self._planner.offering(library)
         self._keys = messages_key, suggestions_key, recalled_key
         self._system = SystemMessage(system_prompt) if system_prompt else None
         self._experience = checked_experience(experience)
@@ -118,11 +117,9 @@ class ToolTreeNode(Runnable[Any, dict[str, list[BaseMessage]]]):
             line=self._planner.report_prompt(self._system, self._offering),
         )
         outcome = yield from host.visited(branches)
-        if outcome.is_over:
-            yield from keep_ended(outcome, host)
         update = _update(messages, outcome, host.reply)
         if self._experience is not None and not update[-1].tool_calls:
-            yield from kept_turn(self._experience, [*branches.path(), update[-1]], outcome, host)
+            yield from kept_turn(self._experience, [*branches.path(), update[-1]], outcome.ended, host)
         return {key: update}
 
     ainvoke = async_twin(invoke)  # type: ignore[arg-type] # mypy takes `self` from the declaration in Runnable

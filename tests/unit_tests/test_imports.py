@@ -45,7 +45,7 @@ PURE = {
 LAYERS = (
     {"search/*", "doubt", "report", "branches"},
     {"prompts", "judge", "coarse_plan", "gate", "sandbox"},
-    {"visit", "ask", "ahead", "deep", "host", "result", "record", "experienced"},
+    {"visit", "ask", "ahead", "deep", "host", "result", "record"},
     {"node", "middleware", "function"},
 )
 """The files of `tooltree/` from the inside out: pure kernels, what asks models, what runs a search, what users attach.
