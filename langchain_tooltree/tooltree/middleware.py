@@ -13,13 +13,13 @@ from langgraph.runtime import Runtime
 from langgraph.types import Command
 
 from langchain_tooltree.conversation import Conversation
-from langchain_tooltree.experience.guide import REMEMBERED, Guide, Learner, Remembered, checked_experience
+from langchain_tooltree.experience.guide import REMEMBERED, Learner, Remembered, checked_experience
 from langchain_tooltree.experience.run_identity import OfferedTools, heard_as
 from langchain_tooltree.flows import Flow, TwinStep, arun_flow, async_twin, driven, run_flow
 from langchain_tooltree.models import extended, quiet
 from langchain_tooltree.tooltree.branches import KEY, Mark
 from langchain_tooltree.tooltree.gate import Withheld, gated, withholding
-from langchain_tooltree.tooltree.host import Offering, Planner, PlannerHost, PlannerOptions
+from langchain_tooltree.tooltree.host import Planner, PlannerHost, PlannerOptions
 from langchain_tooltree.tooltree.record import guide_of
 from langchain_tooltree.tooltree.report import Report
 from langchain_tooltree.tooltree.visit import Outcome
@@ -96,7 +96,10 @@ class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         offering = self._planner.offering(request.tools)
         mark = Mark.from_dict(request.state.get(KEY))
         branches = self._planner.branches(request.messages, mark, offering)
-        guide = None if self._experience is None else partial(self._guide, self._experience, request, offering)
+        guide = None
+        if self._experience is not None:
+            said, remembered = Conversation(request.messages), request.state.get(REMEMBERED)
+            guide = partial(guide_of, self._experience, said, offering, request.system_message, cast("Any", remembered))
         host = _RequestHost(
             self._planner,
             offering,
@@ -109,12 +112,6 @@ class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         )
         outcome = yield from host.visited(branches)
         return _response(host.response, outcome)
-
-    @staticmethod
-    def _guide(experience: Learner, request: ModelRequest[Any], offering: Offering) -> Flow[Guide | None]:
-        remembered: Any = request.state.get(REMEMBERED)
-        said = Conversation(request.messages)
-        return (yield from guide_of(experience, said, offering, request.system_message, remembered))
 
 
 class LearningState(PlannerState):

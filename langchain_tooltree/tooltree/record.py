@@ -144,12 +144,9 @@ def result_of(ended: Ended) -> SearchResult:
 def result_of_path(
     messages: Sequence[BaseMessage], is_read: Callable[[str, Any], bool], plan: Mapping[str, Any] | None
 ) -> SearchResult:
-    """A run without a doubt, as a search of one path.
+    """A run without a doubt, as a search of one path, which ends in the answer or in calls that wait.
 
-    Args:
-        messages: The conversation; its last message is the answer, or makes calls that wait.
-        is_read: Whether a call only reads.
-        plan: The plan whose first step waits, if it was tried in a sandbox.
+    These may be the first step of a `plan` that was tried in a sandbox.
     """
     last = cast("AIMessage", messages[-1])
     path = {"path": [message.id for message in messages]}
@@ -207,12 +204,8 @@ def guide_of(
 ) -> Flow[Guide | None]:
     """What past runs say of a request, asked for at a doubt.
 
-    Args:
-        experience: The experience.
-        conversation: The conversation.
-        offering: The tools that the model is offered.
-        system: The agent's instructions; with the tools they say how much room a request has for advice.
-        remembered: What was recalled for the request; it is recalled now if left out.
+    The instructions and the tools say how much room a request has for advice. What is `remembered` of such requests is
+    recalled now if left out.
     """
     if remembered is None:
         remembered = yield from if_it_can(partial(experience.begun, conversation), None, GUIDE)
@@ -242,12 +235,7 @@ MOST_ATTEMPTS = 3
 
 
 def failed_attempts(ended: Ended, *, run: str) -> list[Trajectory]:
-    """The branches of a search whose calls brought nothing back, as failed attempts at the task.
-
-    Args:
-        ended: The search.
-        run: Id of the run that it is part of.
-    """
+    """The branches of a search whose calls brought nothing back, as failed attempts at the task of a run."""
     branches, kept = ended.branches, set((ended.mark.held or {}).get("path", ()))
     attempts: list[Trajectory] = []
     for at, message in enumerate(branches.messages):
