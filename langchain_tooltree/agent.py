@@ -15,17 +15,19 @@ from langchain_tooltree.cfgm.memory import CFGMMemory, check_memory
 from langchain_tooltree.cfgm.middleware import CFGMMiddleware
 from langchain_tooltree.effects.calls import CallEffects, Effects
 from langchain_tooltree.errors import ConfigurationError, check_arguments
+from langchain_tooltree.experience.guide import Learner
 from langchain_tooltree.experience.verdict import AnyVerdict
 from langchain_tooltree.learning.experience import Experience
+from langchain_tooltree.learning.guide import Parts
 from langchain_tooltree.models import resolve_model
 from langchain_tooltree.review.review import PlanReviewMiddleware
+from langchain_tooltree.sandbox import Sandbox, names_bound_by
 from langchain_tooltree.sitgraph.middleware import SITGraphMiddleware
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
 from langchain_tooltree.tools import ToolLibrary, as_tools, check_effects
 from langchain_tooltree.tooltree.judge import Judge
 from langchain_tooltree.tooltree.middleware import BranchCleanup, ToolTreeMiddleware
 from langchain_tooltree.tooltree.prompts import Prompts
-from langchain_tooltree.tooltree.sandbox import Sandbox, names_bound_by
 from langchain_tooltree.tooltree.search import SearchConfig
 
 
@@ -75,9 +77,11 @@ def create_tooltree_agent(
             ordinary way; `graph` and `memory` are parts of it for those who want one.
         verdict: Says whether a run succeeded, for `experience`, `graph` and `memory`: a function (see
             `VerdictFunction`), a chat model, the name of one, or a `ModelVerdict`.
-        graph: Tells the agent which tools came next in past runs, and learns from its own runs if there is a verdict.
-        memory: Recalls experiences and tips for the task, and reflects where a tool's result is anomalous. For other
-            settings, put a `CFGMMiddleware` into `middleware` instead.
+        graph: A part of an experience: what came next in past runs. It speaks where there is doubt, and learns from the
+            agent's runs if there is a verdict. To have it speak before each call, put a `SITGraphMiddleware` into
+            `middleware`.
+        memory: A part of an experience: runs and tips. It speaks where there is doubt, and keeps the agent's runs. To
+            have it speak in each prompt, and reflect on anomalies at once, put a `CFGMMiddleware` into `middleware`.
         middleware: The agent's other middleware.
         **create_agent_arguments: Everything else that `create_agent` takes: `system_prompt`, `response_format`,
             `checkpointer`, `store`, `context_schema`, `name`, and so on.
@@ -105,9 +109,9 @@ def create_tooltree_agent(
         raise ConfigurationError(msg)
     declared = CallEffects.declared_as(effects)
     if experience is not None:
-        experience = _with_verdict(experience, verdict, graph, memory)
+        learner: Learner | None = _with_verdict(experience, verdict, graph, memory)
     else:
-        _add_parts(middleware, graph, memory, verdict, declared)
+        learner = _parts(middleware, graph, memory, verdict)
     tools = as_tools(() if tools is None else tools, provider_side=True)
     own = [tool for entry in middleware for tool in getattr(entry, "tools", ())]
     by_name = {tool.name: tool for tool in (*own, *tools) if isinstance(tool, BaseTool)}
@@ -120,7 +124,7 @@ def create_tooltree_agent(
         sandbox=sandbox,
         prompts=prompts,
         record_searches=record_searches,
-        experience=experience,
+        experience=learner,
     )
     if by_name or declared.entries or sandbox is not None:
         check_effects(ToolLibrary(by_name.values()), declared, names_bound_by(sandbox))
@@ -205,15 +209,19 @@ _NOTHING_LEARNT = (
 )
 
 
-def _add_parts(
-    middleware: list[AgentMiddleware[Any, Any]],
+def _parts(
+    middleware: Sequence[AgentMiddleware[Any, Any]],
     graph: SITGraph | None,
     memory: CFGMMemory | None,
     verdict: AnyVerdict | None,
-    effects: CallEffects,
-) -> None:
+) -> Parts | None:
     check_memory(memory)
-    if verdict is not None and graph is None and memory is None:
+    if graph is not None and not isinstance(graph, SITGraph):
+        msg = f"graph must be a SITGraph, got {type(graph).__name__}. Make one: SITGraph.from_trajectories(...)."
+        raise ConfigurationError(msg)
+    if graph is None and memory is None:
+        if verdict is None:
+            return None
         msg = f"verdict={verdict!r:.80} judges runs for an experience, a graph or a memory. Pass one: experience=."
         raise ConfigurationError(msg)
     if memory is not None:
@@ -221,7 +229,6 @@ def _add_parts(
         judges = any(isinstance(entry, SITGraphMiddleware) for entry in middleware)
         if verdict is None and not judges:
             warnings.warn(_NOTHING_LEARNT.format("memory"), stacklevel=3)
-        middleware.append(CFGMMiddleware(memory.model, memory, verdict=verdict))
     if graph is not None:
         _refuse_second(middleware, SITGraphMiddleware, "leave out graph=")
-        middleware.append(SITGraphMiddleware(graph, verdict=verdict, effects=effects))
+    return Parts(graph, memory, verdict=verdict)

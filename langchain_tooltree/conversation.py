@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeGuard
 from langchain_core.messages import (
     AIMessage,
     BaseMessage,
+    HumanMessage,
     RemoveMessage,
     SystemMessage,
     ToolCall,
@@ -21,20 +22,28 @@ from langchain_tooltree.experience.records import (
     EXTRAS,
     PARTS,
     PROMPTED,
-    LazyChat,
+    ChatMessage,
     Outcome,
     Part,
     Step,
     aim_of,
+    own_messages,
     part_of,
     readable,
-    said_in,
     text_of,
 )
-from langchain_tooltree.experience.reference import MARK, added_to, without_added, without_reference
+from langchain_tooltree.experience.reference import (
+    MARK,
+    NOTE,
+    NOTES,
+    SEARCH_MARK,
+    added_to,
+    without_added,
+    without_reference,
+)
 from langchain_tooltree.experience.trajectory import ROLES, USUAL, role_of, to_chat
 from langchain_tooltree.replies import calls_in, sound
-from langchain_tooltree.text import shortened
+from langchain_tooltree.text import mapping_in, shortened
 
 SEEN_CHARS = 20_000
 """Characters of a result in the history that a transcript holds: about 5,000 tokens."""
@@ -119,11 +128,9 @@ class Conversation:
         return self._read[::-1]
 
     @cached_property
-    def chat(self) -> LazyChat:
+    def chat(self) -> tuple[ChatMessage, ...]:
         """The messages in the OpenAI chat format, without reference material: what a record holds."""
-        kept = [message for part, message in self.parts if part != "reference"]
-        parts = [part for part in reversed(self._parts) if part != "reference"]
-        return LazyChat(parts, kept, lambda message: said_in([to_chat(message)])[0])
+        return own_messages(map(to_chat, self.messages))
 
     @property
     def parts(self) -> Iterator[tuple[Part, BaseMessage]]:
@@ -353,6 +360,39 @@ class Conversation:
         return min(len(self._words(message)), longest) + call * (is_observation(message) or len(calls_in(message)))
 
 
+def visible_path(state: Any, messages: Sequence[Any] | None = None, *, key: str = "messages") -> Sequence[Any]:
+    """The messages that the model sees: past runs are asked about these, and never about an abandoned branch.
+
+    A planner marks what it hides: in a channel of the agent's state, or in the metadata of the model's newest message.
+    One of its questions ends with a note, and before that may stand an answer that is in no state; both are left out.
+
+    Args:
+        state: The state of a graph, or its messages.
+        messages: The messages of a request, where they are not those of the state.
+        key: Where in the state the conversation stands.
+
+    Returns:
+        The messages of the path; those given, if nothing is hidden.
+    """
+    if not isinstance(state, Mapping):
+        state = {key: state if isinstance(state, Sequence) else getattr(state, key, None)}
+    path: Sequence[Any] = (state.get(key) or []) if messages is None else messages
+    newest = next((each for each in reversed(path) if isinstance(each, AIMessage)), None)
+    noted = {} if newest is None else mapping_in(newest.response_metadata, NOTES)
+    hidden = {
+        each for mark in (mapping_in(state, NOTES), mapping_in(noted, SEARCH_MARK)) for each in mark.get("hidden") or ()
+    }
+    if hidden:
+        path = [each for each in path if getattr(each, "id", None) not in hidden]
+    notes = len(list(takewhile(_is_note, reversed(path))))
+    answers = notes < len(path) and isinstance(answer := path[-1 - notes], AIMessage) and not answer.tool_calls
+    return path[: len(path) - notes - answers] if notes else path
+
+
+def _is_note(message: Any) -> bool:
+    return isinstance(message, HumanMessage) and message.id is None and message.text.startswith(NOTE)
+
+
 def is_observation(message: Any) -> TypeGuard[ToolMessage]:
     """Whether something is what a tool call brought back."""
     return isinstance(message, ToolMessage)
@@ -400,17 +440,27 @@ def _step(call: ToolCall | None, answer: ToolMessage | None, turn: int = 0) -> S
 
 
 def transcript(conversation: Sequence[BaseMessage] | Conversation) -> list[dict[str, Any]]:
-    """A conversation as JSON-like data: one entry for each text, call and observation."""
+    """A conversation as JSON-like data: one entry for each text, call and observation.
+
+    Calls that were made together have ids, which say whose each observation is.
+    """
     entries: list[dict[str, Any]] = []
+    together: set[str | None] = set()
     for part, message in Conversation.of(conversation).parts:
         if part == "observation":
             observation = shortened(readable(message.content), SEEN_CHARS)
-            entries.append({"role": "tool", "tool": message.name, "observation": observation})
+            call_id = getattr(message, "tool_call_id", None)
+            paired = {"id": call_id} if call_id in together else {}
+            entries.append({"role": "tool", **paired, "tool": message.name, "observation": observation})
         elif part == "reply":
             if message.text:
                 entries.append({"role": "assistant", "text": str(message.text)})
-            calls = ({"tool": call["name"], "arguments": call["args"]} for call in calls_in(message))
-            entries.extend({"role": "assistant", "call": call} for call in calls)
+            calls = calls_in(message)
+            together = {call["id"] for call in calls} if len(calls) > 1 else set()
+            for call in calls:
+                paired = {"id": call["id"]} if together else {}
+                made = {**paired, "tool": call["name"], "arguments": call["args"]}
+                entries.append({"role": "assistant", "call": made})
         else:
             is_system = isinstance(message, SystemMessage)
             role = "system" if is_system else "user" if part == "request" else part

@@ -90,43 +90,6 @@ class FunctionStep:
             return self.function(self.argument)
 
 
-@dataclass(frozen=True, slots=True)
-class LimitedStep:
-    """A flow as a step that nobody waits for longer than some seconds: it then goes on by itself.
-
-    Where it takes longer, the step raises `TimeoutError`.
-    """
-
-    flow: "Callable[[], Flow[Any]]"
-    seconds: float
-    name: str
-
-    def run(self) -> Any:
-        """Run the flow on a thread of its own."""
-        task = in_thread(lambda: run_flow(self.flow()), self.name)
-        if not wait([task], self.seconds).done:
-            raise TimeoutError(self._late)
-        return task.result()
-
-    async def arun(self) -> Any:
-        """Run the flow as a task of its own."""
-        task = asyncio.ensure_future(arun_flow(self.flow()))
-        _going_on.add(task)
-        task.add_done_callback(_let_go)
-        try:
-            done, _ = await asyncio.wait([task], timeout=self.seconds)
-        except asyncio.CancelledError:
-            task.cancel()
-            raise
-        if not done:
-            raise TimeoutError(self._late)
-        return task.result()
-
-    @property
-    def _late(self) -> str:
-        return f"{self.name} took longer than {self.seconds:g} s"
-
-
 _going_on: "set[asyncio.Future[Any]]" = set()
 """An event loop forgets tasks that nobody holds."""
 

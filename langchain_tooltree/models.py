@@ -15,9 +15,10 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeGuard, TypeVar, cast
+from typing import Annotated, Any, TypeGuard, TypeVar, cast
 from weakref import WeakValueDictionary
 
+from langchain.agents.middleware.internal_call_transformer import internal_call_metadata
 from langchain.chat_models import init_chat_model
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
@@ -26,7 +27,7 @@ from langchain_core.runnables import Runnable, RunnableBinding, RunnableConfig, 
 from langchain_core.tools import BaseTool
 from langchain_core.utils.json_schema import dereference_refs
 from langgraph.constants import TAG_NOSTREAM
-from pydantic import BaseModel
+from pydantic import AfterValidator, BaseModel, ValidationError
 
 from langchain_tooltree.errors import ConfigurationError, described
 from langchain_tooltree.flows import Flow, TwinStep
@@ -125,7 +126,7 @@ class Meter:
             self.usage = usage_sum(self.usage, message.usage_metadata)
 
 
-def usage_sum(one: UsageMetadata | None, other: UsageMetadata | None) -> UsageMetadata | None:
+def usage_sum(one: Mapping[str, Any] | None, other: Mapping[str, Any] | None) -> UsageMetadata | None:
     """The usage of both; `None` where nothing was reported."""
     return cast("UsageMetadata", counts_added(one or {}, other or {})) if one or other else None
 
@@ -246,6 +247,16 @@ def with_chat_model(model: Any, change: Callable[[BaseChatModel], BaseChatModel]
     if isinstance(model, RunnableBinding):
         return model.model_copy(update={"bound": with_chat_model(model.bound, change)})
     return _Chosen(model, change) if hasattr(type(model), "_model") else model
+
+
+def quiet(model: Any) -> Any:
+    """A copy of a chat model whose tokens no user's stream shows; what is no chat model is left as it is."""
+
+    def hush(model: BaseChatModel) -> BaseChatModel:
+        metadata = {**(model.metadata or {}), **internal_call_metadata()}
+        return model.model_copy(update={"tags": [*(model.tags or ()), TAG, TAG_NOSTREAM], "metadata": metadata})
+
+    return with_chat_model(model, hush)
 
 
 class _Chosen(Runnable[Any, Any]):
@@ -380,6 +391,40 @@ class StructuredQuestion:
         if isinstance(prompt[0], SystemMessage):
             return [extended(prompt[0], form), *prompt[1:]]
         return [SystemMessage(form), *prompt]
+
+
+FormT = TypeVar("FormT", bound=BaseModel)
+
+
+def _with_words(text: str) -> str:
+    if not any(character.isalnum() for character in text):
+        msg = "it has no words"
+        raise ValueError(msg)
+    return text.strip()
+
+
+Words = Annotated[str, AfterValidator(_with_words)]
+"""A field of a form that has to say something. Its schema is that of any text, since some providers know no bounds."""
+
+
+def filled_in(
+    model: BaseChatModel, form: type[FormT], prompt: list[BaseMessage], config: RunnableConfig, meter: Meter
+) -> Flow[FormT | None]:
+    """Have a model fill in a form, and ask again once if its reply does not validate.
+
+    `None` if none does; the meter has the reasons.
+    """
+    filled: list[FormT] = []
+
+    def validates(reply: dict[str, Any]) -> bool:
+        try:
+            filled.append(form.model_validate(reply))
+        except ValidationError:
+            return False
+        return True
+
+    yield from StructuredQuestion(model, form, prompt, validates, config).ask(meter)
+    return filled[-1] if filled else None
 
 
 def _plain_schema(schema: type[BaseModel]) -> dict[str, Any]:

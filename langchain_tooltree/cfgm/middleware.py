@@ -22,14 +22,14 @@ from langchain_tooltree.cfgm.recovery import (
 )
 from langchain_tooltree.cfgm.reflection import Reflector
 from langchain_tooltree.cfgm.tips import Tip
-from langchain_tooltree.conversation import Conversation
+from langchain_tooltree.conversation import Conversation, visible_path
 from langchain_tooltree.errors import check_count
-from langchain_tooltree.experience.guide import Remembered
-from langchain_tooltree.experience.notes import recall_noted
+from langchain_tooltree.experience.guide import Remembered, begun_with
+from langchain_tooltree.experience.notes import recall_metadata
 from langchain_tooltree.experience.recorder import RunRecorder
 from langchain_tooltree.experience.records import aim_of
 from langchain_tooltree.experience.reference import remarked
-from langchain_tooltree.experience.run_identity import heard_as, is_collecting, run_id
+from langchain_tooltree.experience.run_identity import is_collecting, run_id, run_key
 from langchain_tooltree.experience.verdict import AnyVerdict
 from langchain_tooltree.flows import Flow, async_twin, driven
 from langchain_tooltree.models import extended
@@ -40,6 +40,8 @@ logger = logging.getLogger(__name__)
 class Recalled(Remembered):
     """What a run began with, and what was recalled for its request: plain data, since a checkpointer keeps it."""
 
+    runs: list[str]  # ids of the runs, most similar first
+    tips: list[dict[str, Any]]  # as memory writes them
     latest: str  # what the user asked for last
     text: str  # for the system prompt; empty if nothing is known
 
@@ -78,8 +80,9 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
     Runs by which `CFGMMemory.collect` collects experience are neither recalled for nor recorded: it does both itself.
 
     Each is also an event: `{"type": "recall" | "anomaly" | "reflect", ...}` in `stream_mode="custom"`. If memory or a
-    model fails, the agent goes on without this help. Put the middleware after others that edit the system prompt, and
-    before a `ToolTreeMiddleware`, whose proposals then know the tips.
+    model fails, the agent goes on without this help. It may stand before or behind a `ToolTreeMiddleware`: it looks at
+    each observation on the path that the model sees, also of tries of the planner. Put it after others that edit the
+    system prompt.
 
     Args:
         model: Reflects: a chat model, a name for `init_chat_model`, or a `Reflector` with settings of its own.
@@ -137,26 +140,15 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
         memory = None if is_collecting() else self._memory
         known: Mapping[str, Any] = state.get("cfgm_recalled") or {}
         said = Conversation.of(state)
-        # The first request is known as long as something shows that the conversation is still the same.
-        same = known and (said.is_summarized or any(each.id == known.get("request") for each in said.messages))
         values = {} if memory is None else memory.experience.within_config().values
-        begun = Recalled(
-            namespace=dict(values),
-            first=(known.get("first", "") if same else "") or said.first_task,
-            request=said.request.id if said.request else None,
-            runs=[],
-            tips=[],
-            latest=said.task or (known.get("latest", "") if same else ""),
-            text="",
-        )
-        if memory is None or self._recalls_from is None:
-            return {"cfgm_recalled": {**begun, **_recalled(known)}}
-        if known.get("namespace") != begun["namespace"]:
+        if known.get("namespace") != values:
             known = {}
-        if not said.task or (
-            known and known.get("request") == begun["request"]
-        ):  # nothing new was asked, at least in words
-            return {"cfgm_recalled": {**begun, **_recalled(known)}}
+        remembered = begun_with(said, known, values)
+        begun = Recalled(**remembered, runs=[], tips=[], latest=said.task or known.get("latest", ""), text="")
+        is_new = said.task and not (known and known["request"] == begun["request"])  # at least in words
+        if memory is None or self._recalls_from is None or not is_new:
+            before = {name: known[name] for name in ("runs", "tips", "text") if name in known}
+            return {"cfgm_recalled": {**begun, **before}}
         wanted = aim_of(dict.fromkeys([begun["first"], *said.requests]))
         found = yield from recall_for(memory, wanted, k=self._k, own=run_id(runtime), writer=runtime.stream_writer)
         text = recall_text(found, max_characters=memory.max_characters)
@@ -171,7 +163,7 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
 
         It is a step of the graph of its own: no model is asked twice where a run is resumed or a model call repeated.
         """
-        said = Conversation.of(state)
+        said = Conversation(visible_path(state))
         if self._recovery is None or not said.observations:
             return None
         begun: Mapping[str, Any] = state.get("cfgm_recalled") or {}
@@ -179,7 +171,7 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
             said,
             known=self._known(state, runtime),
             task=begun.get("latest", ""),
-            instructions=self._recorder.tools.instructions(heard_as(runtime)),
+            instructions=self._recorder.tools.instructions(run_key(runtime)),
             writer=runtime.stream_writer,
         )
         return None if message is None else {"messages": [message]}
@@ -201,8 +193,8 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
     @driven
     def after_agent(self, state: CFGMState, runtime: Runtime[Any]) -> Flow[None]:
         """Record a run that has come to its end; one that is interrupted has not. What goes wrong is logged."""
-        self._recorder.tools.take(heard_as(runtime))
-        instructions = self._recorder.tools.take_instructions(heard_as(runtime))
+        self._recorder.tools.take(run_key(runtime))
+        instructions = self._recorder.tools.take_instructions(run_key(runtime))
         if self._records_in is None or is_collecting():
             return
         begun: Mapping[str, Any] = state.get("cfgm_recalled") or {}
@@ -213,7 +205,7 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
             # What was recalled stands in the record: tips get credit by its verdict.
             # Where nothing was, that stands there, too: else its reflections may have repeated anything.
             tips = map(Tip.from_dict, begun.get("tips", ()))
-            noted = recall_noted(begun.get("runs", ()), ((tip.id, tip.trajectories) for tip in tips))
+            noted = recall_metadata(begun.get("runs", ()), ((tip.id, tip.trajectories) for tip in tips))
             about = noted if "runs" in begun else {}
             keeping = self._recorder.keeping(
                 state["messages"], runtime, experience, task=task, instructions=instructions, about=about
@@ -229,24 +221,19 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
         yield from ()
         recalled: Mapping[str, Any] = state.get("cfgm_recalled") or {}
         tips = [tip for tip in map(Tip.from_dict, recalled.get("tips", ())) if tip.text]
-        return Known(tips, examples_in(recalled.get("text", "")), self._recorder.tools.held(heard_as(runtime)))
+        return Known(tips, examples_in(recalled.get("text", "")), self._recorder.tools.held(run_key(runtime)))
 
     def _with_recalled(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
-        self._recorder.tools.hear_instructions(heard_as(request.runtime), request.system_message)
+        self._recorder.tools.hear_instructions(run_key(request.runtime), request.system_message)
         if self._recovery is not None:
             tools = [*request.tools, *_forms(request)]
-            self._recorder.tools.hear(heard_as(request.runtime), tools)
+            self._recorder.tools.hear(run_key(request.runtime), tools)
         recalled: Mapping[str, Any] = request.state.get("cfgm_recalled") or {}  # type: ignore[assignment]
         if self._recalls_from is None or not recalled.get("text"):
             return request
         return request.override(
             system_message=extended(request.system_message, remarked(recalled["text"], source=SOURCE))
         )
-
-
-def _recalled(known: Mapping[str, Any]) -> dict[str, Any]:
-    """What was recalled, of what is known of a run."""
-    return {name: known[name] for name in ("runs", "tips", "text") if name in known}
 
 
 def _forms(request: ModelRequest[Any]) -> list[dict[str, Any]]:

@@ -20,7 +20,7 @@ from langchain_tooltree.cfgm.recovery import (
     Recovery,
 )
 from langchain_tooltree.cfgm.reflection import Reflector
-from langchain_tooltree.conversation import Conversation
+from langchain_tooltree.conversation import Conversation, visible_path
 from langchain_tooltree.errors import ConfigurationError, check_count
 from langchain_tooltree.experience.run_identity import names_of, run_id
 from langchain_tooltree.flows import Flow, Writer, async_twin, current_runtime, current_writer, driven
@@ -43,9 +43,8 @@ class CFGMRecallNode(Runnable[Any, dict[str, str]]):
     ```
 
     The text is marked as reference material: put it at the end of a system prompt, so that no run learns what it was
-    shown. A `ToolTreeNode` finds it in the state by itself, and has it read by who proposes calls. What was recalled is
-    also an event: `{"type": "recall", ...}` in `stream_mode="custom"`. If memory fails, that is logged, and nothing is
-    recalled.
+    shown. A `ToolTreeNode` finds it in the state by itself. What was recalled is also an event:
+    `{"type": "recall", ...}` in `stream_mode="custom"`. If memory fails, that is logged, and nothing is recalled.
 
     Args:
         memory: Has past runs and tips.
@@ -103,6 +102,8 @@ class CFGMReflectionNode(Runnable[Any, Correction]):
     if it goes on still; see `patience`, `cooldown` and `max_reflections`. What was noticed and found out are also
     events: `{"type": "anomaly", ...}` and `{"type": "reflect", ...}` in `stream_mode="custom"`.
 
+    Beside a `ToolTreeNode` it looks at each observation on the path that the model sees, also of tries of the planner.
+
     The state needs the `add_messages` reducer for its messages, as `MessagesState` has it: the observation with the
     correction takes the place of the one without. In a graph, an observation without an id cannot be replaced, and is
     left alone; that is logged once. If the model fails, there is no correction, and the run goes on.
@@ -152,7 +153,7 @@ class CFGMReflectionNode(Runnable[Any, Correction]):
             The anomalous observation, with the correction, under `messages_key`; nothing if all is well. Of a state
             that is a list, a list.
         """
-        said = Conversation.of(input, self._messages_key)
+        said = Conversation(visible_path(input, key=self._messages_key))
         writer = current_writer()
         corrected: list[BaseMessage] = []
         # Outside of any graph, the caller puts the correction in its place.

@@ -6,10 +6,11 @@ from dataclasses import asdict
 from typing import Any
 
 from langchain_tooltree.cli import INCOMPLETE
+from langchain_tooltree.cli.addresses import opened
 from langchain_tooltree.cli.terminal import Terminal, embeddings_named, progress
 from langchain_tooltree.errors import ConfigurationError, ToolTreeError, described
 from langchain_tooltree.flows import run_flow
-from langchain_tooltree.learning.copying import copied, opened
+from langchain_tooltree.learning.copying import copied
 
 
 def run(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[str, Any], int]:
@@ -31,6 +32,4 @@ def run(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[str, Any]
     )
     if report.differing:
         terminal.say(f"Left alone: {report.differing} runs and notes that differ in DST. --force replaces them.")
-    if report.unread:
-        terminal.say(f"Left out, since they cannot be read: {report.unread} runs.")
-    return asdict(report), INCOMPLETE if report.unread or report.differing else 0
+    return asdict(report), INCOMPLETE if report.differing else 0

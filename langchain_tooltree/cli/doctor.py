@@ -17,7 +17,7 @@ from langchain_tooltree.sitgraph.sit_graph import SITGraph
 def run(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[str, Any], int]:
     """Compare, and show what was found."""
     tools = _tools_at(options.tools)
-    report = SITGraph.load(options.graph, embeddings=embeddings_named(options.embeddings), verify=True).drift(tools)
+    report = SITGraph.load(options.graph, embeddings=embeddings_named(options.embeddings)).drift(tools)
     terminal.say("\n".join(["The files are as they were written.", *_findings(report)]))
     return {"healthy": report.healthy, **asdict(report)}, 0 if report.healthy else UNHEALTHY
 

@@ -1,55 +1,49 @@
-"""What a search may ask of past runs: the seam between the planner, which knows neither graph nor memory, and these."""
+"""What a planner asks of past runs: the seam between the planner, which knows neither graph nor memory, and these."""
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Protocol, TypedDict
+from dataclasses import dataclass, field
+from typing import Any, NotRequired, Protocol, TypedDict
 
 from langchain_core.messages import BaseMessage
 
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.effects.calls import CallEffects, Effects
 from langchain_tooltree.errors import ConfigurationError
-from langchain_tooltree.experience.hints import NextTools
-from langchain_tooltree.experience.records import ChatMessage
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.flows import Flow
 from langchain_tooltree.models import Meter
 
-ROOM = 0.2
-"""Share of an agent's first request that recalled text may take: with a hint at each step, a run that was guided costs
-at most 1.3 times the tokens of one that was not. Short requests, of which this is next to nothing, have a little more
-room: see `FEWEST_CHARACTERS` in `cfgm/memory.py`."""
 
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """What past runs say at a doubt.
 
-def room_for(system: Sequence[BaseMessage], tools: int, said: Conversation) -> int:
-    """Characters of advice that a request has room for: the same at each step, so that prompt caches hold.
-
-    It goes by the first request of the turn: the agent's instructions, so many characters of tools, and what was said
-    up to its task.
+    Attributes:
+        text: For the question for other calls, marked as reference material; empty if there is nothing to say.
+        tools: The tools with which most good runs went on, likeliest first.
+        recalled: The runs and tips in it, by their ids, as a record notes them.
     """
-    first = next((at for at, message in enumerate(said.messages, 1) if message is said.request), len(said.messages))
-    texts = (str(message.content) for message in (*system, *said.messages[:first]))
-    return int(ROOM * (tools + sum(map(len, texts))))
+
+    text: str = ""
+    tools: Sequence[str] = ()
+    recalled: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Guide(Protocol):
-    """Past runs as one search sees them: of one namespace, for one request. Its methods are flows and raise nothing.
+    """Past runs as one request sees them. Its methods are flows, and raise nothing."""
 
-    What they return may change while a search goes on, as runs are learnt. So the search takes it in as part of the
-    outcome of an operation, and a replay asks nobody.
-    """
+    def advice(
+        self, path: Sequence[BaseMessage], missing: str, *, trials: Collection[str], names: Collection[str]
+    ) -> Flow[Advice]:
+        """What to do at the end of a path where something is missing, with tools that may be tried, of all `names`."""
 
-    @property
-    def advice(self) -> str:
-        """Recalled runs and tips, marked as reference material, for who proposes calls; empty if there are none."""
-
-    def next_tools(self, dialogue: Sequence[ChatMessage], allowed: Collection[str]) -> Flow[NextTools | None]:
-        """How past runs went on from the end of a dialogue, among the tools allowed; `None` if nothing is known."""
+    def is_unusual(self, path: Sequence[BaseMessage], tool: str, *, names: Collection[str]) -> Flow[bool]:
+        """Whether good runs hardly ever went on with a tool from the end of a path, and mostly with another."""
 
     def remedy(self, said: Conversation, tools: Sequence[Any], meter: Meter) -> Flow[str]:
         """Where something is off at the end of a dialogue, ask a model what went wrong, and what to do next.
 
-        What it says is marked as reference material, for who proposes the next call; empty if all is well, or it says
-        nothing.
+        What it says is marked as reference material; empty if all is well, or it says nothing.
         """
 
     def failed(self, attempts: Sequence[Trajectory]) -> Flow[None]:
@@ -57,34 +51,41 @@ class Guide(Protocol):
 
 
 REMEMBERED = "tooltree_recalled"
-"""Where the state of an agent that plans with experience keeps what was recalled for a request."""
+"""Where the state of an agent that plans with experience keeps what is known of a turn."""
 
 
 class Remembered(TypedDict):
-    """What was recalled for a request: plain data, since a checkpointer keeps it for the one who resumes the run."""
+    """What is known of a turn that has begun: plain data, since a checkpointer keeps it for who resumes the run."""
 
     namespace: dict[str, str]  # values of the variables of the namespace: what is one user's is not for another
     first: str  # what the user asked for first in this conversation
     request: str | None  # id of the user's message
-    runs: list[str]  # ids of the runs, most similar first
-    tips: list[dict[str, Any]]  # as memory writes them
+    recalled: NotRequired[Mapping[str, Any]]  # what a search was told of past runs, as a record notes it
+
+
+def begun_with(said: Conversation, known: Mapping[str, Any], namespace: Mapping[str, str]) -> Remembered:
+    """What is known of a turn that begins; `known` is what was known of an earlier one of the conversation.
+
+    The first request stays known where a summary has taken it out of the conversation.
+    """
+    known = known if known.get("namespace", namespace) == namespace else {}
+    same = said.is_summarized or any(each.id == known.get("request") for each in said.messages if each.id)
+    first = (known.get("first", "") if same else "") or said.first_task
+    return Remembered(namespace=dict(namespace), first=first, request=said.request.id if said.request else None)
 
 
 class Learner(Protocol):
-    """What `experience=` takes, such as an `Experience`: it recalls for a request, guides its search, keeps the run.
-
-    Its methods are flows.
-    """
+    """What `experience=` takes, such as an `Experience`: it guides searches, and keeps runs. Its methods are flows."""
 
     def begun(self, said: Conversation, known: Mapping[str, Any] | None = None) -> Flow[Remembered | None]:
-        """Recall for a conversation whose turn begins; `known` is what was recalled for it before.
+        """Note a turn that begins; `known` is what was noted of an earlier one.
 
-        `None` for runs that are collected, which are neither recalled for nor kept. A namespace that is not known here
-        raises `ConfigurationError`.
+        `None` for runs that are collected, which are neither guided nor kept. A namespace that is not known here raises
+        `ConfigurationError`.
         """
 
-    def guide(self, remembered: Mapping[str, Any], room: int, effects: CallEffects) -> Flow[Guide]:
-        """The guide for a request, whose advice takes at most `room` characters; `effects` are those of its tools."""
+    def guide(self, remembered: Mapping[str, Any], said: Conversation) -> Flow[Guide]:
+        """The guide for a request of a conversation."""
 
     def ended(
         self,
@@ -98,11 +99,9 @@ class Learner(Protocol):
     ) -> Flow[None]:
         """Keep a conversation whose turn is over, with what its model was offered and told. It raises nothing.
 
-        `remembered` is what was recalled for it; `None` if that was not asked for.
-
-        `effects` are those of its tools, as far as they are known; they say which calls a verdict has to review.
-
-        `id` is that of a run of its own; else it is the run of the graph that is running.
+        `remembered` is what `begun` has noted; `None` if that was not asked for. `effects` are those of its tools, as
+        far as they are known; they say which calls a verdict has to review. `id` is that of a run of its own; else it
+        is the run of the graph that is running.
         """
 
 

@@ -3,21 +3,19 @@
 import asyncio
 import json
 import logging
-import threading
+import uuid
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal
 
-import numpy as np
 from langchain_core.embeddings import Embeddings
 from langchain_core.runnables import RunnableConfig
 from langchain_core.utils import batch_iterate
 from langgraph.store.base import BaseStore, GetOp, Item, PutOp, SearchItem
-from numpy.typing import NDArray
 
 from langchain_tooltree.errors import ConfigurationError, StoreError, ToolTreeError, TrajectoryFormatError, check_count
-from langchain_tooltree.experience.embeddings import embedded, resolve_embeddings
+from langchain_tooltree.experience.catalogue import PENDING, Catalogue, RunEntry, Vector
+from langchain_tooltree.experience.embeddings import embedded, embedder_name, resolve_embeddings
 from langchain_tooltree.experience.namespaces import (
     USERS,
     Namespace,
@@ -26,10 +24,9 @@ from langchain_tooltree.experience.namespaces import (
     label_of,
     labels_in,
 )
-from langchain_tooltree.experience.notes import taken_in
+from langchain_tooltree.experience.notes import tip_sources
 from langchain_tooltree.experience.records import Source, extras_of, part_of, recalled_in
 from langchain_tooltree.experience.trajectory import Trajectory, from_json, to_json
-from langchain_tooltree.experience.writers import WRITERS, Doing, Writers, abandoned, count_of, is_forgotten, note
 from langchain_tooltree.flows import Flow, arun_flow, async_twin, driven, flow_of, run_flow
 from langchain_tooltree.text import digest, forget_oldest
 
@@ -62,18 +59,15 @@ LISTED = 20_000
 have fewer, so that one search is enough."""
 
 
-def listing(
-    store: BaseStore, namespace: Namespace, *, wanted: Mapping[str, Any] | None = None
-) -> Flow[list[SearchItem]]:
-    """All items of exactly one namespace with the fields `wanted`, in the order of their keys, as a flow.
+def listing(store: BaseStore, namespace: Namespace) -> Flow[list[SearchItem]]:
+    """All items of exactly one namespace, in the order of their keys, as a flow.
 
     They come from one search, since pages would shift under writes. Some stores also find namespaces that merely look
     alike (SQL's LIKE), or that begin alike.
     """
     limit = LISTED
     while True:
-        options = {"query": None, "filter": wanted, "limit": limit}
-        found: list[SearchItem] = yield StoreCall(store, "search", (namespace,), options)
+        found: list[SearchItem] = yield StoreCall(store, "search", (namespace,), {"query": None, "limit": limit})
         if len(found) < limit:
             break
         limit *= 4
@@ -124,49 +118,6 @@ def _record(item: Item, what: str = "Item", error: type[ToolTreeError] = StoreEr
     raise error(msg)
 
 
-Vector = NDArray[np.float16]
-
-MOST_VECTORS = 50_000
-"""Vectors that are kept in memory, about 100 MB of those of `HashingEmbeddings`; the oldest are given up first."""
-
-
-class RunRanking:
-    """Scores texts by their cosine similarity to a query, and remembers their vectors."""
-
-    def __init__(self, embeddings: Embeddings | str | None = None) -> None:
-        self._embeddings = None if embeddings is None else resolve_embeddings(embeddings)
-        self._vectors: dict[str, Vector] = {}
-        self._lock = threading.Lock()
-
-    def forget(self) -> None:
-        """Keep no texts."""
-        with self._lock:
-            self._vectors.clear()
-
-    def scores(self, query: str, texts: Sequence[str]) -> Flow[list[float]]:
-        """A score for each text, in their order, as a flow."""
-        if not texts:
-            return []
-        with self._lock:
-            vectors = {text: self._vectors[text] for text in texts if text in self._vectors}
-        missing = [text for text in dict.fromkeys([*texts, query]) if text not in vectors]
-        self._embeddings = self._embeddings or resolve_embeddings(None)
-        made = yield from embedded(self._embeddings, missing)
-        vectors |= {text: _unit(vector) for text, vector in zip(missing, made, strict=True)}
-        with self._lock:
-            self._vectors |= {text: vectors[text] for text in texts}  # the query is not kept, it seldom comes again
-            forget_oldest(self._vectors, MOST_VECTORS)
-        matrix = np.stack([vectors[text] for text in texts]).astype(np.float32)
-        similarities: list[float] = (matrix @ vectors[query].astype(np.float32)).tolist()
-        return similarities
-
-
-def _unit(vector: Sequence[float]) -> Vector:
-    array = np.asarray(vector, dtype=np.float32)
-    length = float(np.linalg.norm(array))
-    return (array / length if length else array).astype(np.float16)
-
-
 DEFAULT_NAMESPACE = ("tooltree",)
 
 TRAJECTORIES = "trajectories"
@@ -174,6 +125,10 @@ TRAJECTORIES = "trajectories"
 
 TASKS = "tasks"
 """Label under which an entry for each record stands: it is what is searched and listed, records being large."""
+
+HEAD, TOKEN = "head", "token"
+"""Label and key of one small item, which holds a new random token after each write: as long as it is the same, nothing
+has changed."""
 
 PAGE = 100
 """Records that are read at once: few enough that a page of long runs, of some 100 KB each, is about 10 MB."""
@@ -186,22 +141,17 @@ JUDGED = frozenset({"success", "failure"})
 QUARANTINED = "quarantined"
 """Outcome of a run whose verdict waits until a person confirms it, and the key of its metadata that says so."""
 
-PENDING = "pending"
-"""Outcome of a run that nobody has judged yet, and the key of its metadata under which it stands when it ended: in
-seconds since 1970, and 0 for one that cannot go on."""
+KEPT_NAMESPACES = 256
+"""Namespaces whose entries are held in memory, some megabytes each for thousands of runs; others are listed anew."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunEntry:
-    """What is known of a record without reading it: its version changes whenever the record does."""
+@dataclass(slots=True)
+class _Memory:
+    """What all views of one store in this process share."""
 
-    outcome: str
-    version: str
-    since: float = 0.0  # when a pending run ended, as its metadata say
-    tips: Sequence[str] = ()  # the ids of those that were recalled for it
-    runs: Sequence[str] = ()  # and of the runs
-    reply: str = ""  # the id of its first reply, by which a conversation that goes on is known
-    taken_of: Mapping[str, Sequence[str]] = field(default_factory=dict)  # the runs that each of the tips was taken of
+    embeddings: Embeddings | None
+    catalogues: dict[Namespace, Catalogue] = field(default_factory=dict)
+    is_indexed: bool | None = None  # whether the store ranks tasks itself; `None` until there was one to be ranked
 
 
 class ExperienceStore:
@@ -227,8 +177,8 @@ class ExperienceStore:
         namespace: Under which namespace everything is kept; a label may hold a variable, as in `"{user_id}"`. A text
             stands there as it is, and another value with its type, as in `"<int>7"`.
         embeddings: Ranks tasks where the store has no index: an embedder, a name such as
-            `"openai:text-embedding-3-small"`, or `HashingEmbeddings` if left out. The vectors are kept in
-            memory, and made again by the next process.
+            `"openai:text-embedding-3-small"`, or `HashingEmbeddings` if left out. The vectors are held in memory, 4 KB
+            each of those; from some 50,000 runs on, give the store an index.
     """
 
     def __init__(
@@ -243,9 +193,8 @@ class ExperienceStore:
             raise ConfigurationError(msg)
         self._store = store
         self._template = NamespaceTemplate(namespace)
-        self._ranking = RunRanking(embeddings)
+        self._memory = _Memory(None if embeddings is None else resolve_embeddings(embeddings))
         self._values: dict[str, str] = {}
-        self._writers = Writers()
 
     def __repr__(self) -> str:
         known = ", ".join(f"{name}={value!r}" for name, value in self._values.items())
@@ -277,9 +226,9 @@ class ExperienceStore:
             raise ConfigurationError(msg)
         return found
 
-    def forget_texts(self) -> None:
-        """Keep no texts in memory."""
-        self._ranking.forget()
+    def forget_memory(self) -> None:
+        """Hold nothing of the namespace in memory; the next look lists its entries."""
+        self._memory.catalogues.pop(self._namespace(None), None)
 
     def within_config(self, config: RunnableConfig | None = None) -> "ExperienceStore":
         """The same store for the user or tenant whom a configuration names."""
@@ -309,8 +258,7 @@ class ExperienceStore:
 
     def _bound(self, values: dict[str, str]) -> "ExperienceStore":
         bound = object.__new__(ExperienceStore)
-        bound._store, bound._template, bound._ranking = self._store, self._template, self._ranking
-        bound._values, bound._writers = values, self._writers
+        bound._store, bound._template, bound._memory, bound._values = self._store, self._template, self._memory, values
         return bound
 
     @driven
@@ -320,41 +268,50 @@ class ExperienceStore:
 
     aadd = async_twin(add)
 
-    def adding(
-        self, trajectory: Trajectory, *, config: RunnableConfig | None = None
-    ) -> Flow[tuple[RunEntry, str, int]]:
-        """Keep a trajectory, as a flow: what is noted of it, who has written it, and how often that one has by now."""
+    def adding(self, trajectory: Trajectory, *, config: RunnableConfig | None = None) -> Flow[RunEntry]:
+        """Keep a trajectory, as a flow; returns its entry."""
         namespace = self._namespace(config)
         # As one ASCII text, since not every database takes NUL characters or lone surrogates, which tools do return.
         text = json.dumps(to_json(trajectory), default=str)
-        noted = entry_of(trajectory, text)
-        entry = {"task": _storable(trajectory.aim), **asdict(noted)}
+        entry = entry_of(trajectory, text)
         record = PutOp((*namespace, TRAJECTORIES), trajectory.id, {"record": text}, index=False)
-        listed = PutOp((*namespace, TASKS), trajectory.id, entry, index=["task"])
-        # The record first, so that whatever is listed can be read.
-        return (noted, *(yield from self._writing(namespace, "add", [trajectory.id], [record], [listed])))
+        listed = PutOp((*namespace, TASKS), trajectory.id, asdict(entry), index=["task"])
+        # The record first, so that where a store knows no transactions whatever is listed can be read.
+        yield from self._writing(namespace, [record, listed], {trajectory.id: entry})
+        return entry
 
     def _writing(
-        self, namespace: Namespace, doing: Doing, runs: Sequence[str], first: Sequence[PutOp], then: Sequence[PutOp]
-    ) -> Flow[tuple[str, int]]:
-        """Write in two places, having said so beforehand, and count it for whoever keeps what was made of the records.
-
-        Each batch is one call, and where the store knows transactions it is one of them.
-        """
-        writer, begun = self._writers.begin(namespace, doing, runs)
-        old = [begun]
-        if self._writers.is_new(writer, namespace):
-            gone = filter(is_forgotten, (yield from listing(self._store, (*namespace, WRITERS))))
-            old += [PutOp(item.namespace, item.key, None) for item in gone]
-        yield self._batch([*old, *first])
-        count, done = self._writers.counted(namespace, writer)
-        yield self._batch([*then, done])
-        self._writers.end(writer)
-        return writer, count
-
-    def _batch(self, puts: Sequence[PutOp]) -> StoreCall:
+        self, namespace: Namespace, puts: Sequence[PutOp], entries: Mapping[str, RunEntry | None]
+    ) -> Flow[None]:
+        """Write records with their entries, and a new token in the head, in one batch: a transaction if it can be."""
+        place, token = (*namespace, HEAD), uuid.uuid4().hex
         lasting = (self._store.ttl_config or {}).get("default_ttl")  # as `put` has it
-        return self._call("batch", [put if put.value is None else put._replace(ttl=lasting) for put in puts])
+        every = [*puts, PutOp(place, HEAD, {TOKEN: token}, index=False)]
+        kept = (put if put.value is None else put._replace(ttl=lasting) for put in every)
+        # Reads of a batch see the state before its writes.
+        before, *_ = yield self._call("batch", [GetOp(place, HEAD), *kept])
+        self._catalogue(namespace).write(entries, _token(before), token)
+
+    @property
+    def catalogue(self) -> Catalogue:
+        """What is held in memory of the namespace, as of the last look."""
+        return self._catalogue(self._namespace(None))
+
+    def current(self, config: RunnableConfig | None = None) -> Flow[Catalogue]:
+        """What is held in memory of the namespace, as a flow: listed anew where somebody else has written."""
+        namespace = self._namespace(config)
+        catalogue = self._catalogue(namespace)
+        token = _token((yield self._call("get", (*namespace, HEAD), HEAD)))
+        if not catalogue.is_current(token):
+            items = yield from listing(self._store, (*namespace, TASKS))
+            catalogue.list({item.key: _entry(item) for item in items}, token)
+        return catalogue
+
+    def _catalogue(self, namespace: Namespace) -> Catalogue:
+        catalogues = self._memory.catalogues
+        catalogue = catalogues[namespace] = catalogues.pop(namespace) if namespace in catalogues else Catalogue()
+        forget_oldest(catalogues, KEPT_NAMESPACES)
+        return catalogue
 
     @driven
     def get(self, id: str, *, config: RunnableConfig | None = None) -> Flow[Trajectory | None]:  # noqa: A002 - the field's name
@@ -376,9 +333,7 @@ class ExperienceStore:
     ) -> Flow[Trajectory]:
         """Say whether a run succeeded, in place of the verdict that it had. Returns the run as it is kept now.
 
-        Both are kept, since how often people and verdicts agree says how far verdicts can be trusted (`agreement`): so
-        label runs whose verdict was right, too. What an `"agent"` says of itself, as `source`, is no such sample. A run
-        that does not exist raises `StoreError`.
+        `source` says who labels: the user, or an agent. A run that does not exist raises `StoreError`.
         """
         trajectory = yield from flow_of(self.get)(id, config=config)
         if trajectory is None:
@@ -405,36 +360,8 @@ class ExperienceStore:
         namespace = self._namespace(config)
         for page in batch_iterate(PAGE, ids):
             # The entries first, so that whatever is listed can be read.
-            unlisted, unread = (
-                [PutOp((*namespace, label), run, None) for run in page] for label in (TASKS, TRAJECTORIES)
-            )
-            yield from self._writing(namespace, "delete", page, unlisted, unread)
-
-    def writes(self) -> Flow[dict[str, int]]:
-        """How often each writer has written here, as a flow: the same as long as no record has changed.
-
-        What a writer has begun that was killed is brought to its end first.
-        """
-        namespace = self._namespace(None)
-        items = yield from listing(self._store, (*namespace, WRITERS))
-        counts = {item.key: count_of(item) for item in items}
-        for item in items:
-            try:
-                for run in (runs := abandoned(item)):
-                    yield from self._finish(namespace, run, delete=item.value.get("doing") == "delete")
-                if runs:
-                    counts[item.key] += 1
-                    yield self._batch([note(namespace, item.key, counts[item.key])])
-            except Exception as error:  # noqa: BLE001 - the embedder's, perhaps; the next one who looks tries again
-                logger.warning("What was begun with the runs %s is not finished yet: %s", runs, error)
-        return counts
-
-    def _finish(self, namespace: Namespace, run: str, *, delete: bool) -> Flow[None]:
-        """Bring what was begun with a run to its end: a record and its entry are both there, or neither is."""
-        found: list[Trajectory] = []
-        with suppress(TrajectoryFormatError):
-            found = [] if delete else (yield from self._read_all(namespace, [run]))
-        yield from self.adding(found[0]) if found else self.deleting([run])
+            puts = [PutOp((*namespace, label), run, None) for label in (TASKS, TRAJECTORIES) for run in page]
+            yield from self._writing(namespace, puts, dict.fromkeys(page))
 
     def noted(self, id: str) -> Flow[RunEntry | None]:  # noqa: A002 - the field's name
         """What is known of a record without reading it, as a flow; `None` if there is none."""
@@ -448,10 +375,9 @@ class ExperienceStore:
         )
         return {item.key for item in items if item is not None}
 
-    def entries(self) -> Flow[dict[str, RunEntry]]:
+    def entries(self, config: RunnableConfig | None = None) -> Flow[Mapping[str, RunEntry]]:
         """What is known of each record without reading it, by their ids, as a flow."""
-        items = yield from listing(self._store, (*self._namespace(None), TASKS))
-        return {item.key: _entry(item) for item in items}
+        return (yield from self.current(config)).entries
 
     def reading(self, ids: Sequence[str]) -> Flow[list[Trajectory]]:
         """The trajectories with these ids, in their order, as a flow; those that are gone are left out."""
@@ -480,8 +406,8 @@ class ExperienceStore:
     ) -> Flow[list[Flow[list[Trajectory]]]]:
         """The trajectories in the order of their ids, as flows that read some at a time."""
         namespace = self._namespace(config)
-        entries = yield from listing(self._store, (*namespace, TASKS), wanted=_wanted(success))
-        ids = [entry.key for entry in entries]
+        entries = yield from listing(self._store, (*namespace, TASKS))
+        ids = [entry.key for entry in entries if success is None or _entry(entry).outcome == _OUTCOMES[success]]
         return [self._read_all(namespace, page) for page in batch_iterate(PAGE, ids)]
 
     @driven
@@ -496,21 +422,57 @@ class ExperienceStore:
         namespace = self._namespace(config)
         ids = yield from self._indexed(namespace, task, k, success=success)
         if ids is None:
-            entries = yield from listing(self._store, (*namespace, TASKS), wanted=_wanted(success))
-            scores = yield from self._ranking.scores(task, [str(entry.value.get("task")) for entry in entries])
-            ranked = sorted(zip(scores, entries, strict=True), key=lambda pair: (-pair[0], pair[1].key))
-            ids = [entry.key for _, entry in ranked[:k]]
+            catalogue = yield from self.current(config)
+            yield from self._embedding(catalogue, catalogue.tasks.missing(catalogue.entries))
+            [query] = yield from embedded(self._embeddings, [task])
+            outcome = None if success is None else _OUTCOMES[success]
+            ids = catalogue.tasks.nearest(query, k, catalogue.entries, outcome)
         return (yield from self._read_all(namespace, ids))
 
     asimilar = async_twin(similar)
 
+    def vectors(self, runs: Sequence[str]) -> Flow[dict[str, Vector]]:
+        """The vectors of the tasks of some runs, as a flow; none where the store ranks tasks itself."""
+        catalogue = yield from self.current()
+        tasks = [catalogue.entries[run].task for run in runs if run in catalogue.entries]
+        if not tasks or (yield from self._indexed(self._namespace(None), tasks[0], 1, success=None)) is not None:
+            return {}
+        missing = catalogue.tasks.missing(catalogue.entries)
+        yield from self._embedding(catalogue, {run: missing[run] for run in runs if run in missing})
+        return catalogue.tasks.of(runs)
+
+    def hold_vectors(self, vectors: Mapping[str, Vector]) -> None:
+        """Hold vectors of the tasks of some runs that were made earlier, by another process."""
+        catalogue = self.catalogue
+        entries = catalogue.entries
+        tasks = {run: entries[run].task for run in vectors if run in entries}
+        catalogue.tasks.add(tasks, {task: vectors[run] for run, task in tasks.items()})
+
+    @property
+    def embedder(self) -> str:
+        """What makes the vectors of tasks, by its name."""
+        return embedder_name(self._embeddings)
+
+    @property
+    def _embeddings(self) -> Embeddings:
+        embeddings = self._memory.embeddings = self._memory.embeddings or resolve_embeddings(None)
+        return embeddings
+
+    def _embedding(self, catalogue: Catalogue, tasks: Mapping[str, str]) -> Flow[None]:
+        """Make the vectors of some tasks, given by the ids of their runs."""
+        if texts := list(dict.fromkeys(tasks.values())):
+            made = yield from embedded(self._embeddings, texts)
+            catalogue.tasks.add(tasks, dict(zip(texts, made, strict=True)))
+
     def _indexed(self, namespace: Namespace, task: str, k: int, *, success: bool | None) -> Flow[list[str] | None]:
         """What the store's own index finds; `None` if it has none."""
         query, limit = _storable(task), k
-        while query.strip():
+        while query.strip() and self._memory.is_indexed is not False:
             options = {"query": query, "filter": _wanted(success), "limit": limit}
             hits: list[SearchItem] = yield self._call("search", (*namespace, TASKS), **options)
             scored = [hit for hit in hits if hit.score is not None]
+            if hits:
+                self._memory.is_indexed = bool(scored)
             if not scored:
                 return None
             # Some stores also find namespaces that merely look alike (SQL's LIKE).
@@ -576,14 +538,18 @@ def entry_of(trajectory: Trajectory, written: str | None = None) -> RunEntry:
     said = (message for message in trajectory.messages if part_of(message) == "reply")
     known = (extras_of(message).get("id") for message in said)
     reply = next((each for each in known if each and isinstance(each, str)), "")
-    taken_of = dict(taken_in(trajectory.metadata))
-    return RunEntry(outcome, digest(text), float(waiting or 0), tips, runs, _storable(reply), taken_of)
+    taken_of = dict(tip_sources(trajectory.metadata))
+    task = _storable(trajectory.aim)
+    return RunEntry(outcome, digest(text), task, float(waiting or 0), tips, runs, _storable(reply), taken_of)
 
 
 def _entry(item: Item) -> RunEntry:
-    # One that was written by an earlier release has no version, and never changes.
     known = {each.name: item.value[each.name] for each in fields(RunEntry) if each.name in item.value}
     return RunEntry(**{"outcome": "unknown", "version": ""} | known)
+
+
+def _token(head: Item | None) -> str | None:
+    return None if head is None else str(head.value.get(TOKEN))
 
 
 def _wanted(success: bool | None) -> dict[str, str] | None:  # noqa: FBT001 - as the methods have it

@@ -4,7 +4,7 @@ import json
 import logging
 import os
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -15,22 +15,23 @@ from langgraph.store.base import BaseStore, Item, SearchItem
 
 from langchain_tooltree._langgraph import vacuum_of
 from langchain_tooltree.cfgm import focus, tips
-from langchain_tooltree.cfgm.collect.attempt import SEPARATOR, SHELF
 from langchain_tooltree.errors import ConfigurationError, TrajectoryFormatError, described
-from langchain_tooltree.experience.notes import gone_among, gone_in, without_recalled
-from langchain_tooltree.experience.records import ATTEMPT_OF, RECALLED, recalled_in
-from langchain_tooltree.experience.reference import ADVISED
+from langchain_tooltree.experience.notes import forgotten_ids, forgotten_in, without_recalled
+from langchain_tooltree.experience.records import ATTEMPT_OF, recalled_in
 from langchain_tooltree.experience.run_identity import OWN, is_in, thread_of
-from langchain_tooltree.experience.store import TASKS, TRAJECTORIES, StoreCall, listing, readable
+from langchain_tooltree.experience.store import HEAD, TASKS, TRAJECTORIES, StoreCall, listing, readable
 from langchain_tooltree.experience.trajectory import Trajectory, from_json
-from langchain_tooltree.experience.writers import ABANDONED_AFTER, WRITERS
 from langchain_tooltree.flows import Flow, FunctionStep
-from langchain_tooltree.learning.learnt import Learnt
+from langchain_tooltree.learning.fold import KEEPING, TIPS, Fold
 from langchain_tooltree.sitgraph.files import Which, forget_in_graph
 from langchain_tooltree.sitgraph.graph import Graph
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
 
 logger = logging.getLogger(__name__)
+
+UNDER_WAY = 60.0
+"""Seconds in which a record without an entry, or the other way round, may be a write under way: stores answer in
+seconds. Later it is a half that a killed process has left."""
 
 AnyGraph = SITGraph | str | os.PathLike[str]
 """A graph that somebody holds, or the folder of one."""
@@ -98,7 +99,7 @@ class Chosen:
 
     def takes(self, item: Item, written: str) -> bool:
         """Whether a record, or what else stands in the store as a JSON text, is to go."""
-        if not self.names(item.key.partition(SEPARATOR)[0]) and not self.names(item.key):
+        if not self.names(item.key):
             return False
         if self.before is not None and _moment(item) >= self.before:
             return False
@@ -113,49 +114,46 @@ class Chosen:
         return {run for run in found if run in graph} | own
 
 
-def erasing(learnt: Learnt, chosen: Chosen, graphs: Sequence[AnyGraph], rested: Callable[[Any], None]) -> Flow[Erased]:
-    """Forget runs of a namespace, as a flow. `rested` waits until nobody is judging them, or takes tips of them.
+def erasing(fold: Fold, chosen: Chosen, graphs: Sequence[AnyGraph]) -> Flow[Erased]:
+    """Forget runs of a namespace, as a flow.
 
-    Graphs come first: where one cannot be read, that is raised, and the records still say what is to be forgotten.
+    Nobody judges them meanwhile, takes tips, or writes segments. Graphs come first: where one cannot be read, that is
+    raised, and the records still say what is to be forgotten. Segments come last: who writes one looks afterwards
+    whether the records are still there.
     """
-    yield from learnt.refresh(whole=True)
-    found = yield from _found(learnt, chosen)
-    which = partial(chosen.in_graph, found.all)
-    taken: dict[str, tuple[str, ...]] = {}
-    problems: list[str] = []
-    for place, graph in enumerate([*graphs, learnt.graph]):
-        gone_there, told = yield FunctionStep(partial(_in_graph, graph), which)
-        problems += told
-        for name, runs in gone_there.items():
-            taken[name or str(place)] = tuple(runs)
-    taken.pop(str(len(graphs)))  # our own, which the records speak of
-    # What was made of the records goes before them: if this is killed, they still say what is to be forgotten.
-    tips_gone, points_gone = yield from _without_made(learnt, chosen, found.all)
+    claimed = yield FunctionStep(fold.claim_all, [TIPS, KEEPING])
+    try:
+        yield from fold.refresh(whole=True)
+        found = yield from _found(fold, chosen)
+        claimed += yield FunctionStep(fold.claim_all, sorted(found.runs))
+        taken, problems = yield from _without_in_graphs([*graphs, fold.graph], partial(chosen.in_graph, found.all))
+        taken.pop(str(len(graphs)))  # our own, which the records speak of
+        # What was made of the records goes before them: if this is killed, they still say what is to be forgotten.
+        tips_gone, points_gone = yield from _without_made(fold, chosen, found.all)
 
-    def unread(run: str, error: TrajectoryFormatError) -> None:
-        may = "had one of these recalled" if run in found.shown_to else "may have had one of these recalled"
-        problems.append(f"The record {run!r}, which {may} and cannot be read: forget it, too, or mend it. {error}")
+        def unread(run: str, error: TrajectoryFormatError) -> None:
+            what = "which had one of these recalled and cannot be read"
+            problems.append(f"The record {run!r}, {what}: forget it, too, or mend it. {error}")
 
-    for record in (yield from readable(learnt.store, sorted(found.shown_to | found.unsure), unread)):
-        yield from learnt.store.adding(without_recalled(record, found.all | found.tips))
-    yield from learnt.store.deleting(sorted(found.all))
-    yield FunctionStep(rested, found.runs)
-    again = yield from _found(learnt, chosen)  # what somebody has written who was at it
-    yield from learnt.store.deleting(sorted(again.all))
-    late_tips, late_points = yield from _without_made(learnt, chosen, found.all | again.all)
-    yield from _clear(learnt, chosen)
-    yield from learnt.refresh(whole=True)
-    learnt.store.forget_texts()
+        for record in (yield from readable(fold.store, sorted(found.shown_to), unread)):
+            yield from fold.store.adding(without_recalled(record, found.all | found.tips))
+        yield from fold.store.deleting(sorted(found.all))
+        yield from _clear(fold, chosen)
+        fold.store.forget_memory()
+        yield from fold.refresh(whole=True)
+        yield from fold.segments.erase(fold.entries)
+    finally:
+        fold.release(claimed)
     threads = sorted(set(map(thread_of, found.runs - found.attempts)))
-    if not (found.all or again.all or any(taken.values()) or chosen.is_all):
-        meant = yield from _meant(learnt, chosen)
+    if not (found.all or any(taken.values()) or chosen.is_all):
+        meant = yield from _meant(fold, chosen)
         problems.append(f"Nothing: no run here is what was said.{meant} `experience.store.trajectories()` lists them.")
-    unreached = [*problems, *_unreached(threads, found, taken), *(yield from _vacuumed(*learnt.store.place))]
+    unreached = [*problems, *_unreached(threads, found, taken), *(yield from _vacuumed(*fold.store.place))]
     return Erased(
-        runs=tuple(sorted(found.runs | again.runs)),
-        halves=tuple(sorted(found.halves | again.halves)),
-        tips=tips_gone + late_tips,
-        focus_points=points_gone + late_points,
+        runs=tuple(sorted(found.runs)),
+        halves=tuple(sorted(found.halves)),
+        tips=tips_gone,
+        focus_points=points_gone,
         graphs=taken,
         shown_to=tuple(sorted(found.shown_to)),
         threads=tuple(threads),
@@ -170,15 +168,14 @@ class _Affected:
     halves: set[str]  # records without an entry, or the other way round
     tips: set[str]  # the ids of those that were taken of them
     shown_to: set[str]  # others, which had one of them recalled
-    unsure: set[str]  # others with words of reflections, of which nobody has noted what was recalled
 
     @property
     def all(self) -> set[str]:
         return self.runs | self.halves
 
 
-def _found(learnt: Learnt, chosen: Chosen) -> Flow[_Affected]:
-    store, place = learnt.store.place
+def _found(fold: Fold, chosen: Chosen) -> Flow[_Affected]:
+    store, place = fold.store.place
     records = yield from listing(store, (*place, TRAJECTORIES))
     entries = yield from listing(store, (*place, TASKS))
     runs = {item.key for item in records if chosen.takes(item, _written(item))}
@@ -188,23 +185,22 @@ def _found(learnt: Learnt, chosen: Chosen) -> Flow[_Affected]:
     if chosen.tool is None:
         runs |= {item.key for item in entries if chosen.takes(item, "")}
     both = {item.key for item in records} & {item.key for item in entries}
-    since = time.time() - ABANDONED_AFTER
+    since = time.time() - UNDER_WAY
     lone = [item for item in (*records, *entries) if item.key not in both]
     halves = {item.key for item in lone if _moment(item).timestamp() < since or item.key in runs}
-    taken = [(tip.id, tip.trajectories) for tip in (yield from tips.all_tips(learnt.store))]
-    made = gone_among((), taken, runs.__contains__)
+    taken = [(tip.id, tip.trajectories) for tip in (yield from tips.all_tips(fold.store))]
+    made = forgotten_ids((), taken, runs.__contains__)
     shown = {
         run
         for run, said in about.items()
-        if run not in runs and (gone_in(said, runs.__contains__) or made & set(recalled_in(said, "tips")))
+        if run not in runs and (forgotten_in(said, runs.__contains__) or made & set(recalled_in(said, "tips")))
     }
-    advised = {run for run, said in about.items() if runs and run not in runs and ADVISED in said}
-    return _Affected(runs & both, attempts, halves, made, shown, {run for run in advised if RECALLED not in about[run]})
+    return _Affected(runs & both, attempts, halves, made, shown)
 
 
-def _meant(learnt: Learnt, chosen: Chosen) -> Flow[str]:
+def _meant(fold: Fold, chosen: Chosen) -> Flow[str]:
     """Which run each name begins, where it is the beginning of a single one's id; empty where there is none."""
-    store, place = learnt.store.place
+    store, place = fold.store.place
     ids = [item.key for item in (yield from listing(store, (*place, TRAJECTORIES)))]
     begun = {name: [run for run in ids if run.startswith(name) and run != name] for name in sorted(chosen.runs or ())}
     return "".join(
@@ -212,30 +208,35 @@ def _meant(learnt: Learnt, chosen: Chosen) -> Flow[str]:
     )
 
 
-def _in_graph(graph: AnyGraph, which: Which) -> tuple[dict[str, list[str]], list[str]]:
-    """Take runs out of a graph and the folders that it knows: their ids by folder, and problems; "" is memory."""
-    if not isinstance(graph, SITGraph):
-        return {os.fspath(graph): forget_in_graph(graph, which)[0]}, []
-    saved, problems = graph.forget_saved(which)
-    return {"": graph.remove_all(which), **saved}, problems
+def _without_in_graphs(graphs: Sequence[AnyGraph], which: Which) -> Flow[tuple[dict[str, tuple[str, ...]], list[str]]]:
+    """Take runs out of graphs and of the folders that they know: their ids by place or folder, and problems."""
+    taken: dict[str, tuple[str, ...]] = {}
+    problems: list[str] = []
+    for place, graph in enumerate(graphs):
+        if isinstance(graph, SITGraph):
+            saved, unsaved = yield FunctionStep(graph.forget_saved, which)
+            gone = {str(place): (yield FunctionStep(graph.remove_all, which)), **saved}
+            problems += unsaved
+        else:
+            gone = {os.fspath(graph): (yield FunctionStep(partial(forget_in_graph, graph), which))[0]}
+        taken |= {name: tuple(runs) for name, runs in gone.items()}
+    return taken, problems
 
 
-def _without_made(learnt: Learnt, chosen: Chosen, found: set[str]) -> Flow[tuple[int, int]]:
+def _without_made(fold: Fold, chosen: Chosen, found: set[str]) -> Flow[tuple[int, int]]:
     """Delete the tips and the focus points that were made of runs; how many there were."""
     # A run whose record went earlier may have left something, too.
     named = chosen.runs if chosen.tool is None and chosen.before is None else None
     gone = None if chosen.is_all else found | (named or set())
-    tips_gone = yield from tips.forget_tips(learnt.store, gone)
-    return tips_gone, (yield from focus.forget_points(learnt.store.collection(focus.LABEL), gone))
+    tips_gone = yield from tips.forget_tips(fold.store, gone)
+    return tips_gone, (yield from focus.forget_points(fold.store.collection(focus.LABEL), gone))
 
 
-def _clear(learnt: Learnt, chosen: Chosen) -> Flow[None]:
-    """Delete what is kept of attempts under way, and where all is to go, what is known of those who wrote here."""
-    store, place = learnt.store.place
-    for label in (SHELF, *([WRITERS] if chosen.is_all else [])):
-        for item in (yield from listing(store, (*place, label))):
-            if chosen.is_all or chosen.takes(item, _written(item)):
-                yield StoreCall(store, "delete", (item.namespace, item.key), {})
+def _clear(fold: Fold, chosen: Chosen) -> Flow[None]:
+    """Delete the head where all is to go."""
+    store, place = fold.store.place
+    for item in (yield from listing(store, (*place, HEAD))) if chosen.is_all else ():
+        yield StoreCall(store, "delete", (item.namespace, item.key), {})
 
 
 def _vacuumed(store: BaseStore, place: Sequence[str]) -> Flow[list[str]]:
@@ -264,10 +265,7 @@ def _unreached(threads: Sequence[str], found: _Affected, taken: Iterable[str]) -
         yield f"The host's checkpoints: {calls}{more}. A thread that goes on is recorded again, as a whole."
     if found.shown_to:
         yield f"What models wrote in {len(found.shown_to)} runs that had one of these recalled: look at `shown_to`."
-    if reflected := sorted(found.shown_to | found.unsure):
-        named = f"{', '.join(map(repr, reflected[:3]))}{' and so on' * (len(reflected) > 3)}"  # noqa: PLR2004 - as above
-        what = f"What reflections said in {len(reflected)} runs that had one of these recalled, or may have ({named})"
-        yield f"{what}, in the host's checkpoints: it returns where such a thread goes on."
+        yield f"What reflections said in {len(found.shown_to)} runs that had one of these recalled, in the checkpoints."
     for folder in taken:
         if (summaries := Path(f"{folder}.summaries.jsonl")).exists():
             yield f"Summaries that `mine --summarize` keeps in {summaries}, under digests of runs: delete the file."

@@ -3,14 +3,14 @@
 import logging
 import math
 import os
+import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import wait
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from langchain_core.embeddings import Embeddings
 from langchain_core.language_models import BaseChatModel
@@ -18,33 +18,37 @@ from langchain_core.messages import BaseMessage
 from langgraph.store.base import BaseStore
 
 from langchain_tooltree.cfgm.memory import CFGMMemory
-from langchain_tooltree.cfgm.tips import Tip
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.effects.calls import CallEffects, Effects
-from langchain_tooltree.errors import ConfigurationError, ForeignNamespaceError, StoreError, described
+from langchain_tooltree.effects.names import EFFECTS
+from langchain_tooltree.errors import ConfigurationError, ForeignNamespaceError, described
+from langchain_tooltree.experience.catalogue import PENDING
 from langchain_tooltree.experience.embeddings import resolve_embeddings
-from langchain_tooltree.experience.excerpts import EFFECTS
-from langchain_tooltree.experience.guide import Remembered
-from langchain_tooltree.experience.notes import recall_noted, with_recalled
-from langchain_tooltree.experience.outage import PATIENCE, READ
+from langchain_tooltree.experience.guide import Remembered, begun_with
+from langchain_tooltree.experience.namespaces import Namespace
+from langchain_tooltree.experience.notes import with_recalled
 from langchain_tooltree.experience.recorder import RunRecorder, TrajectoryRecorder
-from langchain_tooltree.experience.records import Source, aim_of, recalled_in
+from langchain_tooltree.experience.records import RECALLED, Source, recalled_in
 from langchain_tooltree.experience.run_identity import as_metadata, is_collecting, run_id, tools_in
-from langchain_tooltree.experience.store import PENDING, ExperienceStore, entry_of
+from langchain_tooltree.experience.store import ExperienceStore, entry_of
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.experience.verdict import UNUSABLE, AnyVerdict, Verdict, resolve_verdict
 from langchain_tooltree.flows import Flow, FunctionStep, async_twin, current_runtime, driven, flow_of, run_flow
+from langchain_tooltree.learning.background import Background
 from langchain_tooltree.learning.erasure import AnyGraph, Chosen, Erased, erasing
-from langchain_tooltree.learning.learnt import ExperienceStatus, Learnt, RequestGuide, undisturbed
-from langchain_tooltree.learning.shared import KEPT_REQUESTS, Shared
+from langchain_tooltree.learning.fold import TIPS, ExperienceStatus, Fold
+from langchain_tooltree.learning.guide import PastRuns
 from langchain_tooltree.models import is_chat_model, resolve_model
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
 from langchain_tooltree.stores.chroma import PatientChromaStore
-from langchain_tooltree.text import digest, forget_oldest
+from langchain_tooltree.text import forget_oldest
 
 logger = logging.getLogger(__name__)
 
 DEFAULT_NAMESPACE = ("tooltree", "{user_id}")
+
+KEPT_NAMESPACES = 256
+"""Namespaces whose graph is held in memory, about a megabyte each for some hundred runs; others are folded anew."""
 
 DEFAULT_SETTLE_SECONDS = 1_800.0
 """Seconds after which a thread that has not gone on is taken to rest: half an hour, after which web analytics ends a
@@ -71,9 +75,9 @@ class Experience:
     agent = create_tooltree_agent(model, tools, effects=effects, experience=experience)
     ```
 
-    Before a turn, the runs and tips for the most similar tasks are recalled; they guide what the search proposes, and
-    so does the graph of what came next. When a turn ends it is kept, and judged once its thread rests: at once if it
-    has no thread or cannot go on, when its user begins another one, or `settle_seconds` after its end, looked at
+    Where an answer is doubtful, the question for other calls tells what good runs did in such a state, tips that apply,
+    and the most similar good run; nothing is told before. A turn is kept, and judged once its thread rests: at once if
+    it has no thread or cannot go on, when its user begins another one, or `settle_seconds` after its end, looked at
     whenever something happens here. A namespace without variables does not tell users apart, so that there a new thread
     says nothing of the others. Only judged runs count. A thread that goes on is judged again, and that verdict counts.
 
@@ -123,8 +127,10 @@ class Experience:
         self._asks_function = _is_function(verdict)
         self._settle_seconds = settle_seconds
         self._quarantine = quarantine
-        self._shared = Shared()
-        self._recorder = TrajectoryRecorder.settling(self._store, self._settled, self._shared.outage.trying)
+        self._folds: dict[Namespace, Fold] = {}
+        self._folding = threading.Lock()
+        self._background = Background()
+        self._recorder = TrajectoryRecorder.settling(self._store, self._settled)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} in {self._store!r}>"
@@ -152,7 +158,7 @@ class Experience:
     def _with(self, **changed: Any) -> "Experience":
         other = object.__new__(Experience)
         other.__dict__ |= self.__dict__ | changed
-        other._recorder = TrajectoryRecorder.settling(other._store, other._settled, other._shared.outage.trying)
+        other._recorder = TrajectoryRecorder.settling(other._store, other._settled)
         return other
 
     @property
@@ -163,9 +169,9 @@ class Experience:
     @property
     def graph(self) -> SITGraph:
         """The graph of the namespace, with all that is in the store by now."""
-        learnt = self._here()
-        run_flow(undisturbed(learnt.refresh(whole=True)))
-        return learnt.graph
+        fold = self._here()
+        run_flow(self._background.undisturbed(fold.refresh(whole=True)))
+        return fold.graph
 
     @property
     def memory(self) -> CFGMMemory:
@@ -180,13 +186,10 @@ class Experience:
     @driven
     def learn(self, trajectory: Trajectory) -> Flow[Trajectory]:
         """Keep a run and learn from it. One that nobody has judged is judged first. Returns it with its verdict."""
-        learnt = self._here()
+        fold = self._here()
         if trajectory.success is None and self._judge is not None:
-            if learnt.agreement.is_doubtful:
-                trajectory = replace(trajectory, metadata={**trajectory.metadata, PENDING: 0.0})
-            else:
-                trajectory = yield from self._judged(trajectory)
-        yield from learnt.keep(trajectory)
+            trajectory = yield from self._judged(trajectory)
+        yield from fold.keep(trajectory)
         return trajectory
 
     alearn = async_twin(learn)
@@ -201,9 +204,9 @@ class Experience:
         source: Source = "user",
     ) -> Flow[Trajectory]:
         """Say whether a run succeeded, in place of its verdict; see `ExperienceStore.label`. It is learnt at once."""
-        learnt = self._here()
-        labelled = yield from flow_of(learnt.store.label)(id, success, reasons, source=source)
-        yield from learnt.refresh()
+        fold = self._here()
+        labelled = yield from flow_of(fold.store.label)(id, success, reasons, source=source)
+        yield from fold.refresh()
         return labelled
 
     alabel = async_twin(label)
@@ -216,9 +219,9 @@ class Experience:
         learnt of them, here or in another process, until `label` confirms one, and tips that were taken of them alone
         are not told. `forget` erases them all.
         """
-        learnt = self._here()
-        yield from learnt.refresh(whole=True)
-        return (yield from learnt.rollback(source))
+        fold = self._here()
+        yield from fold.refresh(whole=True)
+        return (yield from fold.rollback(source))
 
     arollback = async_twin(rollback)
 
@@ -234,7 +237,7 @@ class Experience:
     ) -> Flow[Erased]:
         """Forget runs, and all that was made of them: as if they had never been, but for what the report names.
 
-        Records, what is half there, edges, states, summaries, refusals, labels, tips that cite one of them, focus
+        Records, what is half there, edges, states, summaries, labels, tips that cite one of them, focus
         points made of one, what is kept in memory, and files of the store: Chroma and SQLite are vacuumed, which takes
         as long as copying them. Other processes take it in at their next turn. What several arguments say is narrowed
         down to what they have in common; nothing can be brought back.
@@ -253,21 +256,11 @@ class Experience:
         Raises:
             ConfigurationError: If nothing is said, or what is said cannot be.
             GraphFileError: If a folder holds no graph, or a damaged one; nothing was forgotten in the store then.
-            StoreError: If runs wait for a store that is down or full, since they would come back. What else a store
-                raises is raised, too: `forget` can be called again.
+            Exception: Whatever the store raises; `forget` can be called again.
         """
         chosen = Chosen.of(run, user, tool, before)
-        learnt = self._here() if user is None else self._learnt(self._store.of_user(user))
-        yield from self._shared.outage.flush()  # what waits to be written would come later
-        if waiting := self._shared.outage.waiting(learnt.place):
-            msg = (
-                f"{waiting} runs wait for their store, which does not take them now. Nothing was forgotten: try again."
-            )
-            raise StoreError(msg)
-        rested = partial(self._shared.wait_for, learnt.place)
-        erased = yield from erasing(learnt, chosen, graphs, rested)
-        self._shared.forget(learnt.place)
-        return erased
+        fold = self._here() if user is None else self._fold(self._store.of_user(user))
+        return (yield from erasing(fold, chosen, graphs))
 
     aforget = async_twin(forget)
 
@@ -277,21 +270,20 @@ class Experience:
 
         What goes wrong with a run is logged, and the run waits on. With a `model`, tips are taken, too.
         """
-        learnt = self._here()
-        yield from self._shared.outage.flush()
-        yield from learnt.refresh(whole=True)
-        yield FunctionStep(wait, list(self._shared.workers))
-        yield from self._judged_and_taught(learnt, self._shared.claim(learnt.place, learnt.pending(math.inf)))
-        return (yield from learnt.status())
+        fold = self._here()
+        yield from fold.refresh(whole=True)
+        yield FunctionStep(self._background.wait, None)
+        yield from self._judged_and_taught(fold, fold.claim(fold.pending()))
+        return (yield from fold.status())
 
     asettle = async_twin(settle)
 
     @driven
     def status(self) -> Flow[ExperienceStatus]:
         """What there is in the namespace by now."""
-        learnt = self._here()
-        yield from learnt.refresh(whole=True)
-        return (yield from learnt.status())
+        fold = self._here()
+        yield from fold.refresh(whole=True)
+        return (yield from fold.status())
 
     astatus = async_twin(status)
 
@@ -304,9 +296,9 @@ class Experience:
         """
         from langchain_tooltree.learning.experience_page import page_of  # noqa: PLC0415 - only who looks needs it
 
-        learnt = self._here()
-        yield from learnt.refresh(whole=True)
-        text = yield from page_of(learnt)
+        fold = self._here()
+        yield from fold.refresh(whole=True)
+        text = yield from page_of(fold)
         yield FunctionStep(partial(Path(path).write_text, encoding="utf-8"), text)
 
     ato_html = async_twin(to_html)
@@ -327,38 +319,17 @@ class Experience:
         """Recall for a conversation whose turn begins; see `Learner.begun`."""
         if is_collecting():
             return None
-        learnt, own = self._here(), _own_id()
-        self._shared.begin(learnt.place, own)
-        yield from undisturbed(self._looked(learnt, own))
-        namespace = dict(learnt.store.values)
-        request = said.request.id if said.request else None
-        known = known if known and known["namespace"] == namespace else {}
-        same = said.is_summarized or any(each.id == known.get("request") for each in said.messages if each.id)
-        first = (known["first"] if known and same else "") or said.first_task
-        if known and (not said.task or known["request"] == request):
-            return learnt.without_gone(cast("Remembered", known))
-        key = (learnt.place, own, request)
-        if key in self._shared.recalled:
-            return learnt.without_gone(self._shared.recalled[key])
-        wanted = aim_of(dict.fromkeys([first, *said.requests]))
-        runs, tips = yield from learnt.recall(wanted, own)
-        remembered = Remembered(namespace=namespace, first=first, request=request, runs=runs, tips=tips)
-        if own is not None and request is not None:
-            self._shared.recalled[key] = remembered
-            forget_oldest(self._shared.recalled, KEPT_REQUESTS)
-        return remembered
+        fold, own = self._here(), _own_id()
+        fold.begin(own)
+        yield from self._background.undisturbed(self._looked(fold, own))
+        return begun_with(said, known or {}, fold.store.values)
 
-    def guide(self, remembered: Mapping[str, Any], room: int, effects: CallEffects) -> Flow[RequestGuide]:
+    def guide(self, remembered: Mapping[str, Any], said: Conversation) -> Flow[PastRuns]:
         """The guide for a request; see `Learner.guide`."""
-        learnt = self._learnt(self._store.resumed(remembered["namespace"]))
-        # What one request is told stays the same, so that prompt caches hold; by the next, a record may have changed.
-        request = remembered["request"]
-        key = (learnt.place, request, digest([remembered["runs"], remembered["tips"], room]))
-        advice = None if request is None else self._shared.advice.get(key)
-        if advice is None:
-            advice = self._shared.advice[key] = yield from learnt.advice(remembered, room)
-            forget_oldest(self._shared.advice, KEPT_REQUESTS)
-        return RequestGuide(learnt, remembered, advice, effects.reads, self._model)
+        yield from ()
+        fold = self._fold(self._store.resumed(remembered["namespace"]))
+        first = remembered["first"]
+        return PastRuns(fold.graph, fold.memory, first=first, said=said, model=self._model, keep=fold.keep)
 
     def ended(
         self,
@@ -373,8 +344,7 @@ class Experience:
         """Keep a conversation whose turn is over; see `Learner.ended`."""
         about: dict[str, Any] = as_metadata(tools_in(list(tools)))
         if remembered is not None:
-            tips = map(Tip.from_dict, remembered["tips"])
-            about |= recall_noted(remembered["runs"], ((tip.id, tip.trajectories) for tip in tips))
+            about[RECALLED] = remembered.get("recalled") or {"runs": [], "tips": []}
         declared = CallEffects.declared_as(effects)
         said = Conversation.of(messages)
         told = (declared.among(tools) if tools else declared).of_calls(said.calls)
@@ -382,27 +352,29 @@ class Experience:
             told = {tool: effect for tool, effect in told.items() if effect == "read"}  # those of the package itself
         if told:
             about[EFFECTS] = told
-        yield from undisturbed(self._keeping(said, remembered, id=id, instructions=instructions, about=about))
+        yield from self._background.undisturbed(
+            self._keeping(said, remembered, id=id, instructions=instructions, about=about)
+        )
 
     def _keeping(self, messages: Conversation, remembered: Mapping[str, Any] | None, **options: Any) -> Flow[None]:
         if is_collecting():
             return
         noted = None if remembered is None else remembered["namespace"]
         store = self._store.within_config() if noted is None else self._store.resumed(noted)
-        recorder = RunRecorder(None, settle=self._settled, trying=self._shared.outage.trying)
+        recorder = RunRecorder(None, settle=self._settled)
         task = (remembered or {}).get("first") or None
         yield from recorder.keeping(messages, current_runtime(), store, task=task, **options)
 
     def graph_here(self) -> Flow[SITGraph]:
         """The graph of the namespace of the running graph, as far as nobody has to wait for it."""
-        learnt, own = self._here(), _own_id()
-        self._shared.begin(learnt.place, own)
-        yield from undisturbed(self._looked(learnt, own))
-        return learnt.graph
+        fold, own = self._here(), _own_id()
+        fold.begin(own)
+        yield from self._background.undisturbed(self._looked(fold, own))
+        return fold.graph
 
-    def _here(self) -> Learnt:
+    def _here(self) -> Fold:
         try:
-            return self._learnt(self._store.within_config())
+            return self._fold(self._store.within_config())
         except ForeignNamespaceError:
             raise
         except ConfigurationError as error:
@@ -410,94 +382,90 @@ class Experience:
             msg = f"{said} If all users may share what was learnt: Experience(..., namespace=('tooltree',))."
             raise ConfigurationError(msg) from error
 
-    def _learnt(self, store: ExperienceStore) -> Learnt:
-        made = partial(Learnt, store, self._model, self._embeddings, self._shared.outage, quarantine=self._quarantine)
-        return self._shared.fold(store, made)
+    def _fold(self, store: ExperienceStore) -> Fold:
+        """The fold of a namespace; those used longest ago are given up."""
+        namespace = store.place[1]
+        with self._folding:
+            fold = self._folds.pop(namespace, None)
+            if fold is None:
+                fold = Fold(store, self._model, self._embeddings, self._background, quarantine=self._quarantine)
+            self._folds[namespace] = fold
+            forget_oldest(self._folds, KEPT_NAMESPACES)
+            return fold
 
-    def _looked(self, learnt: Learnt, own: str | None) -> Flow[None]:
+    def _looked(self, fold: Fold, own: str | None) -> Flow[None]:
         """Take in what is new, and have judged what rests now that another thread, if it is one, begins."""
-        yield from self._refreshed(learnt)
-        yield from self._have_judged(learnt, self._resting(learnt, own))
+        yield from fold.refresh()
+        yield from self._have_judged(fold, self._resting(fold, own))
 
-    def _refreshed(self, learnt: Learnt) -> Flow[None]:
-        """Take in what is new, as far as nobody has to wait for it, where the store answers."""
-        catching_up = yield from self._shared.outage.trying(READ, learnt.refresh, otherwise=None)
-        if catching_up is not None:
-            yield FunctionStep(partial(wait, timeout=PATIENCE), [catching_up])
-
-    def _resting(self, learnt: Learnt, own: str | None) -> list[str]:
+    def _resting(self, fold: Fold, own: str | None) -> list[str]:
         """The runs that wait and whose threads rest, now that something happens in the thread `own`."""
         # Without variables the namespace may be many users', whose threads rest or not as they like.
-        another_begins = own is not None and own not in learnt.entries and bool(learnt.store.values)
-        return learnt.pending(math.inf if another_begins else time.time() - self._settle_seconds)
+        another_begins = own is not None and own not in fold.entries and bool(fold.store.values)
+        return fold.pending(math.inf if another_begins else time.time() - self._settle_seconds)
 
     def _settled(self, store: ExperienceStore, trajectory: Trajectory, *, rests: bool) -> Flow[None]:
         """Keep a run that has ended, and have it judged if it rests."""
-        learnt = self._learnt(store)
+        fold = self._fold(store)
         if trajectory.success is None:
             since = 0.0 if rests else time.time()
             trajectory = replace(trajectory, metadata={**trajectory.metadata, PENDING: since})
-        yield from self._refreshed(learnt)
+        yield from self._background.undisturbed(fold.refresh())
         # Where only a recorder hears of a run, it is not known before its end that it has begun.
-        has_begun = self._shared.end(learnt.place, trajectory.id)
-        resting = [] if has_begun else self._resting(learnt, trajectory.id)
-        if earlier := learnt.entries.get(trajectory.id):
+        has_begun = fold.end(trajectory.id)
+        resting = [] if has_begun else self._resting(fold, trajectory.id)
+        if earlier := fold.entries.get(trajectory.id):
             trajectory = with_recalled(trajectory, earlier.runs, earlier.tips, earlier.taken_of.items())
-        trajectory = learnt.without_forgotten(trajectory)
-        if not (yield from learnt.keep_in_the_end(trajectory)):
-            return
-        due = learnt.pending(time.time() - self._settle_seconds)
-        yield from self._have_judged(learnt, list(dict.fromkeys([*resting, *due])))
+        trajectory = fold.without_forgotten(trajectory)
+        yield from fold.keep(trajectory)
+        due = fold.pending(time.time() - self._settle_seconds)
+        yield from self._have_judged(fold, list(dict.fromkeys([*resting, *due])))
 
-    def _have_judged(self, learnt: Learnt, ids: Sequence[str]) -> Flow[None]:
+    def _have_judged(self, fold: Fold, ids: Sequence[str]) -> Flow[None]:
         """Judge runs: by a function on the spot, by a model in the background, where tips are taken, too."""
-        resting = [run for run in ids if not self._shared.is_running(learnt.place, run, self._settle_seconds)]
+        resting = [run for run in ids if not fold.is_running(run, self._settle_seconds)]
         if resting and self._judge is None:
-            self._shared.tell_once("Runs are kept and wait: nobody says which succeeded. Pass verdict= to Experience.")
-        claimed = [] if self._judge is None else self._shared.claim(learnt.place, resting)
+            self._background.warn_once(
+                "Runs are kept and wait: nobody says which succeeded. Pass verdict= to Experience."
+            )
+        claimed = [] if self._judge is None else fold.claim(resting)
         if claimed and not self._asks_function:
-            self._shared.start(self._judged_and_taught(learnt, claimed))
-        elif claimed and (judged := (yield from self._judging(learnt, claimed))):
-            self._shared.start(self._taught(learnt, judged))
+            self._background.start(partial(self._judged_and_taught, fold, claimed))
+        elif claimed and (judged := (yield from self._judging(fold, claimed))):
+            self._background.start(partial(self._taught, fold, judged))
 
-    def _judged_and_taught(self, learnt: Learnt, claimed: Sequence[str]) -> Flow[None]:
-        yield from self._taught(learnt, (yield from self._judging(learnt, claimed)))
+    def _judged_and_taught(self, fold: Fold, claimed: Sequence[str]) -> Flow[None]:
+        yield from self._taught(fold, (yield from self._judging(fold, claimed)))
 
-    def _taught(self, learnt: Learnt, judged: Sequence[Trajectory]) -> Flow[None]:
+    def _taught(self, fold: Fold, judged: Sequence[Trajectory]) -> Flow[None]:
         """Take tips where runs that were judged say something new: one that went well with the tips there are does not.
 
         Each costs one or two model calls, so an agent that does well soon costs none.
         """
         known = [run for run in judged if run.success and recalled_in(run.metadata, "tips")]
         new = [run for run in judged if run.success is not None and run not in known]
-        if self._model is not None and new and self._shared.claim(learnt.place, [""]):
+        if self._model is not None and new and fold.claim([TIPS]):
             try:
-                yield from undisturbed(flow_of(learnt.memory.extract_tips)())
+                yield from self._background.undisturbed(flow_of(fold.memory.extract_tips)())
             finally:
-                self._shared.release(learnt.place, [""])
+                fold.release([TIPS])
 
-    def _judging(self, learnt: Learnt, claimed: Sequence[str]) -> Flow[list[Trajectory]]:
+    def _judging(self, fold: Fold, claimed: Sequence[str]) -> Flow[list[Trajectory]]:
         """Judge runs that wait; those that have a verdict now."""
         judged: list[Trajectory] = []
         try:
-            if claimed and learnt.agreement.is_doubtful:
-                told = (
-                    "%d runs wait: people and the verdict agree too seldom (%s). Label runs, or take another verdict."
-                )
-                logger.warning(told, len(claimed), learnt.agreement)
-                return judged
             for run in claimed if self._judge is not None else ():
                 try:
-                    yield from self._judge_record(learnt, run, judged)
+                    yield from self._judge_record(fold, run, judged)
                 except Exception as error:  # noqa: BLE001 - the store's; the run waits on
-                    self._shared.tell_once(f"{UNKEPT} ({' '.join(described(error).split())})")
+                    self._background.warn_once(f"{UNKEPT} ({' '.join(described(error).split())})")
             return judged
         finally:
-            self._shared.release(learnt.place, claimed)
+            fold.release(claimed)
 
-    def _judge_record(self, learnt: Learnt, run: str, done: list[Trajectory]) -> Flow[None]:
+    def _judge_record(self, fold: Fold, run: str, done: list[Trajectory]) -> Flow[None]:
         """Judge a record, unless its thread goes on meanwhile."""
-        found = yield from learnt.store.reading([run])
+        found = yield from fold.store.reading([run])
         if not found or PENDING not in found[0].metadata or found[0].success is not None:
             return
         judged = yield from self._judged(found[0], surely=True)
@@ -505,9 +473,9 @@ class Experience:
         if UNUSABLE in judged.reasons and judged.success is None and failed < MOST_FAILED:
             later = {PENDING: time.time(), FAILED: failed}
             judged = replace(found[0], metadata={**found[0].metadata, **later})
-        latest = yield from learnt.store.reading([run])
+        latest = yield from fold.store.reading([run])
         if latest and entry_of(latest[0]) == entry_of(found[0]):
-            yield from learnt.keep(judged)
+            yield from fold.keep(judged)
             done.append(judged)
 
     def _judged(self, trajectory: Trajectory, *, surely: bool = False) -> Flow[Trajectory]:

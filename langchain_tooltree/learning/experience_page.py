@@ -7,14 +7,15 @@ from typing import Any
 
 from langchain_tooltree.cfgm.focus import LABEL as FOCUS
 from langchain_tooltree.cfgm.focus import kept_focus_points
-from langchain_tooltree.cfgm.tips import Tip, all_tips, credited
-from langchain_tooltree.experience.run_page import MAX_LABEL, MOST_MESSAGES, run_data, texts_of, tokens_of
-from langchain_tooltree.experience.run_page import table as html_table
-from langchain_tooltree.experience.store import JUDGED, TASKS, RunEntry, entry_of, listing, readable
+from langchain_tooltree.cfgm.tips import Tip, all_tips
+from langchain_tooltree.experience.catalogue import RunEntry
+from langchain_tooltree.experience.store import JUDGED, TASKS, entry_of, listing, readable
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.flows import Flow, FunctionStep
-from langchain_tooltree.learning.learnt import ExperienceStatus, Learnt
+from langchain_tooltree.learning.fold import ExperienceStatus, Fold
 from langchain_tooltree.pages.page import longest_text, page
+from langchain_tooltree.pages.run_page import MAX_LABEL, MOST_MESSAGES, run_data, texts_of, tokens_of
+from langchain_tooltree.pages.run_page import table as html_table
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
 from langchain_tooltree.text import one_line, plain, shortened
 
@@ -31,33 +32,31 @@ LEAST_TEXT = 120
 """Characters that are shown of a text however many there are."""
 
 MOST_TIPS = 200
-"""Tips that are shown, those first after which runs went well."""
+"""Tips that are shown."""
 
 MOST_EDGES = 30
 """Edges that are shown, those followed most often."""
 
 
-def page_of(learnt: Learnt) -> Flow[str]:
+def page_of(fold: Fold) -> Flow[str]:
     """What was learnt in a namespace, which has been refreshed, as one page without references to elsewhere."""
-    store, place, entries = learnt.store, learnt.place, dict(learnt.entries)
+    store, place, entries = fold.store, fold.place, dict(fold.entries)
     items = yield from listing(store.place[0], (*place, TASKS))
     dates = {item.key: (item.created_at.isoformat(), item.updated_at.isoformat()) for item in items}
     latest = sorted(entries, key=lambda run: (dates.get(run, ("", ""))[0], run), reverse=True)[:MOST_RUNS]
     runs: list[Trajectory] = yield from readable(store, latest)
     tips: list[Tip] = yield from all_tips(store)
     focus: list[str] = yield from kept_focus_points(store.collection(FOCUS))
-    status: ExperienceStatus = yield from learnt.status()
+    status: ExperienceStatus = yield from fold.status()
 
     data = {
         "name": f"Namespace {one_line(' / '.join(place), MAX_LABEL)}",
-        "status": {name: value for name, value in asdict(status).items() if name != "agreement"},
-        "agreement": asdict(status.agreement)
-        | {"share": status.agreement.share, "kappa": status.agreement.kappa, "doubtful": status.agreement.is_doubtful},
+        "status": asdict(status),
         "left_out": len(entries) - len(runs),
         "tips": _tips(tips, entries),
         "more_tips": max(0, len(tips) - MOST_TIPS),
         "focus": [shortened(point, ROOM) for point in focus],
-        "edges": _edges(learnt.graph),
+        "edges": _edges(fold.graph),
     }
 
     def with_runs(runs: list[Trajectory]) -> str:
@@ -103,9 +102,8 @@ def _runs(
 
 
 def _tips(tips: Sequence[Tip], entries: Mapping[str, RunEntry]) -> list[dict[str, Any]]:
-    order = {tip.id: place for place, tip in enumerate(credited(tips, entries))}
     rows = []
-    for tip in sorted(tips, key=lambda tip: order.get(tip.id, len(order)))[:MOST_TIPS]:
+    for tip in tips[:MOST_TIPS]:
         after = [entry.outcome for entry in entries.values() if tip.id in entry.tips and entry.outcome in JUDGED]
         rows.append(
             {
@@ -116,17 +114,17 @@ def _tips(tips: Sequence[Tip], entries: Mapping[str, RunEntry]) -> list[dict[str
                 "runs": [one_line(run, MAX_LABEL) for run in tip.trajectories],
                 "told": len(after),
                 "went_well": after.count("success"),
-                "retired": _why_retired(tip, entries) if tip.id not in order else "",
+                "retired": _why_retired(tip, entries),
             }
         )
     return rows
 
 
 def _why_retired(tip: Tip, entries: Mapping[str, RunEntry]) -> str:
-    taken_of = [entries[run].outcome for run in tip.trajectories if run in entries]
-    if taken_of and "success" not in taken_of:
-        return "no run that it was taken of counts as a success any more"
-    return "runs that were told it went worse than others"
+    """Why a tip is not told any more; empty if it is."""
+    of = entries.get(tip.trajectories[-1]) if tip.trajectories else None
+    gone = bool(tip.trajectories) and (of is None or of.outcome != "success")
+    return "the run that it was taken of counts as no success any more" if gone else ""
 
 
 def _edges(graph: SITGraph) -> list[list[Any]]:
@@ -135,18 +133,14 @@ def _edges(graph: SITGraph) -> list[list[Any]]:
     return [[source, target, round(of["weight"], 3), of["count"]] for source, target, of in islice(named, MOST_EDGES)]
 
 
-def to_table(learnt: Learnt, status: ExperienceStatus) -> str:
+def to_table(fold: Fold, status: ExperienceStatus) -> str:
     """What there is in a namespace, in a few lines."""
-    share, agreed = status.agreement.share, "no person has labelled a run"
-    if share is not None:
-        agreed = f"{share:.0%} of {status.agreement.count} labelled runs"
     return html_table(
         {
-            "Namespace": "/".join(learnt.place),
+            "Namespace": "/".join(fold.place),
             "Runs": f"{status.runs}, of which {status.successes} succeeded, {status.judged - status.successes} failed",
             "Waiting": f"{status.pending} for a verdict, {status.quarantined} in quarantine",
             "In the graph": status.in_graph,
             "Tips": status.tips,
-            "Verdict and people agree": agreed,
         }
     )

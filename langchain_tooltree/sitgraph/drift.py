@@ -68,9 +68,8 @@ def drift(graph: Graph, tools: Mapping[str, str]) -> DriftReport:
     followed = Counter[str]()
     leads_to: dict[str, set[str]] = {}
     for source, outgoing in graph.edges():
-        names = [graph.names[target] for target in outgoing.targets.tolist()]
-        followed.update(dict(zip(names, outgoing.counts.tolist(), strict=True)))
-        leads_to[source] = set(names)
+        followed.update({target: edge.count for target, edge in outgoing.items()})
+        leads_to[source] = set(outgoing)
     known = {*followed, *leads_to} - {START}
     removed, added = sorted(known - tools.keys()), sorted(tools.keys() - known - {SUMMARIZE_STATE})
     schemas: dict[str, set[str]] = {}

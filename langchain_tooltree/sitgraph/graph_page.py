@@ -3,7 +3,7 @@
 from collections import Counter
 
 from langchain_tooltree.pages.page import longest_text, page
-from langchain_tooltree.sitgraph.graph import Graph
+from langchain_tooltree.sitgraph.graph import Graph, weights
 from langchain_tooltree.sitgraph.transitions import START
 from langchain_tooltree.text import one_line, plain, shortened
 
@@ -39,26 +39,26 @@ def to_html(graph: Graph, alpha: float) -> str:
     every = _edges(graph, alpha)
     kept = every[:MOST_EDGES]
     named = max(2, min(MOST_RUNS, NAMED_RUNS // max(1, len(kept))))
-    behind, summaries = graph.behind(named), graph.summaries_behind(MOST_SUMMARIES)
-    texts = [text for edge in kept for text in summaries.get(edge[:2], (0, ()))[1]]
-    longest = longest_text(texts, ROOM, LEAST_TEXT)
-    tools = sorted({number for edge in kept for number in edge[:2]}, key=lambda number: graph.names[number])
-    place = {number: at for at, number in enumerate(tools)}
-    reached = Counter[int]()
+    behind, summaries = _runs_behind(graph, named), graph.summaries_by_edge()
+    shown = {edge[:2]: list(dict.fromkeys(summaries.get(edge[:2], ())))[:MOST_SUMMARIES] for edge in kept}
+    longest = longest_text([text for texts in shown.values() for text in texts], ROOM, LEAST_TEXT)
+    tools = sorted({name for edge in kept for name in edge[:2]})
+    place = {name: at for at, name in enumerate(tools)}
+    reached = Counter[str]()
     for edge in every:
         reached[edge[1]] += edge[4]
     runs: dict[str, int] = {}
     rows = []
     for source, target, *figures in kept:
         count, by = behind[source, target]
-        written, shown = summaries.get((source, target), (0, ()))
         telling = [[runs.setdefault(run, len(runs)), times] for run, times in by.items()]
-        said = [shortened(text, longest) for text in shown]
+        said = [shortened(text, longest) for text in shown[source, target]]
+        written = len(summaries.get((source, target), ()))
         rows.append([place[source], place[target], *figures, count, said, written, telling])
     data = {
         "runs": len(graph),
-        "tools": [[one_line(graph.names[number], MAX_NAME), reached[number]] for number in tools],
-        "start": place.get(graph.number(START)),
+        "tools": [[one_line(name, MAX_NAME), reached[name]] for name in tools],
+        "start": place.get(START),
         "edges": rows,
         "left_out": len(every) - len(kept),
         "named": [one_line(run, MAX_NAME) for run in runs],
@@ -66,11 +66,23 @@ def to_html(graph: Graph, alpha: float) -> str:
     return page("graph", f"Tool graph of {len(graph)} runs", plain(data))
 
 
-def _edges(graph: Graph, alpha: float) -> list[tuple[int, int, float, float, int, int, int]]:
+def _edges(graph: Graph, alpha: float) -> list[tuple[str, str, float, float, int, int, int]]:
     """All edges, those that were followed most often first."""
-    found = []
-    for source, edges in graph.edges():
-        figures = (edges.targets, edges.weights(alpha).round(4), edges.raw_weights(alpha).round(2))
-        columns = (*figures, edges.counts, edges.support, edges.givers)
-        found += [(graph.number(source), *row) for row in zip(*(each.tolist() for each in columns), strict=True)]
-    return sorted(found, key=lambda edge: (-edge[4], -edge[2], graph.names[edge[0]], graph.names[edge[1]]))
+    found = [
+        (source, target, round(weight, 4), round(edge.raw_weight(alpha), 2), edge.count, edge.support, edge.givers)
+        for source, edges in graph.edges()
+        for (target, weight), edge in zip(weights(edges, alpha).items(), edges.values(), strict=True)
+    ]
+    return sorted(found, key=lambda edge: (-edge[4], -edge[2], *edge[:2]))
+
+
+def _runs_behind(graph: Graph, most: int) -> dict[tuple[str, str], tuple[int, dict[str, int]]]:
+    """How many runs followed each edge, and how often those did whose ids come first, `most` at the most."""
+    counts: Counter[tuple[str, str]] = Counter()
+    named: dict[tuple[str, str], dict[str, int]] = {}
+    for run, given in sorted(graph.runs.items()):
+        for pair, times in Counter(given.transitions).items():
+            counts[pair] += 1
+            if counts[pair] <= most:
+                named.setdefault(pair, {})[run] = times
+    return {pair: (count, named[pair]) for pair, count in counts.items()}

@@ -11,19 +11,19 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langgraph.runtime import Runtime
 
-from langchain_tooltree.conversation import is_observation
+from langchain_tooltree.conversation import is_observation, visible_path
 from langchain_tooltree.effects.calls import CallEffects, Effects
 from langchain_tooltree.experience.guide import REMEMBERED
 from langchain_tooltree.experience.hints import hints
-from langchain_tooltree.experience.namespaces import USERS, labels_in
 from langchain_tooltree.experience.recorder import RunRecorder
 from langchain_tooltree.experience.reference import NOTES, SUGGESTED, SUMMARIZE_STATE
-from langchain_tooltree.experience.run_identity import heard_as, name_of
+from langchain_tooltree.experience.run_identity import name_of, run_key
 from langchain_tooltree.experience.verdict import AnyVerdict
-from langchain_tooltree.flows import Flow, async_twin, driven, flow_of
+from langchain_tooltree.flows import Flow, async_twin, driven
 from langchain_tooltree.models import extended
-from langchain_tooltree.sitgraph.node import DEFAULT_K, GraphOfEach, Suggester, figures_of
+from langchain_tooltree.sitgraph.node import DEFAULT_K, GraphOfEach, Suggester, figures_of, learn_run
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
+from langchain_tooltree.sitgraph.suggest import plain
 from langchain_tooltree.sitgraph.summarize import create_summarize_state_tool
 
 logger = logging.getLogger(__name__)
@@ -43,9 +43,9 @@ class SITGraphMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     suggested. Where the graph has nothing to say, the prompt stays as it is. Each suggestion is also an event:
     `{"type": "suggest", ...}` in `stream_mode="custom"`.
 
-    Put it after middleware that selects tools or edits the system prompt, and before a `ToolTreeMiddleware`, whose
-    proposals then know the suggestions. What is learnt is the conversation as
-    the state holds it: where other middleware removes messages, let a `TrajectoryRecorder` do the learning.
+    It may stand before or behind a `ToolTreeMiddleware`: it goes by the path that the model sees. Put it after
+    middleware that selects tools or edits the system prompt. What is learnt is the conversation as the state holds it:
+    where other middleware removes messages, let a `TrajectoryRecorder` do the learning.
 
     A `SITGraph` is shared by all users of the agent, and may hold summaries of what they said. So it learns only from
     runs for which no user is known: neither `user_id` nor whom a LangGraph server has authenticated. Pass an
@@ -61,8 +61,7 @@ class SITGraphMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
             of the graph at once; if it goes on and fails after all, it is taken out again. Without a verdict nothing
             is learnt, unless an `Experience` has one. Where a `TrajectoryRecorder` or a `CFGMMiddleware` also has a
             verdict, one is asked, for all.
-        effects: As for the planner. A tool declared `"read"` is suggested by a single run, any other
-            by two tasks or sources.
+        effects: As for the planner: they say which calls a verdict has to review.
     """
 
     def __init__(
@@ -75,15 +74,13 @@ class SITGraphMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         effects: Effects | CallEffects | None = None,
     ) -> None:
         super().__init__()
-        self._reads = CallEffects.declared_as(effects).reads
         self._effects = effects
         if verdict is not None and graph is not None and not isinstance(graph, SITGraph):
             graph, verdict = graph.judged_by(verdict), None
         self._suggester = Suggester(graph, k)
         self._recorder = RunRecorder(verdict)
         self._learns = verdict is not None or not isinstance(graph, SITGraph)
-        self._has_warned = False
-        self.tools = [create_summarize_state_tool(graph, model=model, k=k, effects=effects)]
+        self.tools = [create_summarize_state_tool(graph, model=model, k=k)]
 
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
@@ -104,59 +101,46 @@ class SITGraphMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         """Learn from a run that has come to its end; one that is interrupted has not. What goes wrong is logged."""
         if not self._learns:
             return
-        offered = self._recorder.tools.take(heard_as(runtime))
+        offered = self._recorder.tools.take(run_key(runtime))
         graph, messages = self._suggester.graph, state["messages"]
         try:
             if not isinstance(graph, SITGraph):
                 if REMEMBERED in state:
                     return  # the planner of this agent keeps its runs
-                instructions = self._recorder.tools.take_instructions(heard_as(runtime))
+                instructions = self._recorder.tools.take_instructions(run_key(runtime))
                 tools = [tool for tool in offered.values() if tool is not None]
                 ended = partial(graph.ended, messages, None, tools=tools, effects=self._effects)
                 yield from ended(instructions=instructions)
                 return
-            trajectory = self._recorder.conversation(messages, runtime)
-            judged = yield from self._recorder.judging(trajectory, next(reversed(messages), None))
-            if labels_in(None, USERS):
-                self._warn_once()
-                return
             # Of a tool that nobody holds any more, the name is known.
-            yield from flow_of(graph.learn)(judged, tools=[tool or name for name, tool in offered.items()])
+            known: list[Any] = [tool or name for name, tool in offered.items()]
+            yield from learn_run(graph, self._recorder, messages, runtime, known)
         except Exception as error:
             logger.exception("Nothing was learnt from a run: %s", error)  # noqa: TRY401 - names the reason in one line
 
     aafter_agent = async_twin(after_agent)  # type: ignore[arg-type] # mypy takes `self` from the base class
 
-    def _warn_once(self) -> None:
-        if not self._has_warned:
-            self._has_warned = True
-            logger.warning(
-                "A SITGraph is shared by all users, so it learns nothing from runs of one who is known. Pass an "
-                "Experience, which has a graph for each; with namespace=('tooltree',), all share that."
-            )
-
     @driven
     def _hinted(self, request: ModelRequest[Any]) -> Flow[tuple[ModelRequest[Any], list[dict[str, Any]]]]:
         """The request with suggestions, and their figures; none where nothing is told."""
         if self._learns:
-            self._recorder.tools.hear_instructions(heard_as(request.runtime), request.system_message)
+            self._recorder.tools.hear_instructions(run_key(request.runtime), request.system_message)
         tools = [tool for tool in request.tools if name_of(tool) != SUMMARIZE_STATE]
         if not tools:
             return request.override(tools=[]), []  # there is no state to sum up, and the model may know no tools at all
         named = {name: tool for tool in tools if (name := name_of(tool))}
         if self._learns:
-            self._recorder.tools.hear(heard_as(request.runtime), named.values())
-        latest = request.messages[-1] if request.messages else None
+            self._recorder.tools.hear(run_key(request.runtime), named.values())
+        path = visible_path(request.state, request.messages)
+        latest = path[-1] if path else None
         if is_observation(latest) and latest.name == SUMMARIZE_STATE and latest.status == "success":
             return request, []  # it has just been told
         writer = request.runtime.stream_writer
-        suggestions = yield from self._suggester.suggest(request.messages, allowed=[*named.values()], writer=writer)
-        text = hints((each.to_dict() for each in suggestions), reads=self._reads)
-        if not text:
+        suggestions = yield from self._suggester.suggest(path, allowed=[*named.values()], writer=writer)
+        if not suggestions:
             return request, []
-        return request.override(system_message=extended(request.system_message, text)), figures_of(
-            suggestions, reads=self._reads
-        )
+        text = hints(map(plain, suggestions))
+        return request.override(system_message=extended(request.system_message, text)), figures_of(suggestions)
 
     _ahinted = async_twin(_hinted)
 

@@ -1,8 +1,7 @@
 """From runs to what they give to the graph, and from a dialogue to its state."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 
 import numpy as np
 from langchain_core.embeddings import Embeddings
@@ -14,8 +13,8 @@ from langchain_tooltree.experience.reference import SUMMARIZE_STATE
 from langchain_tooltree.experience.run_identity import GivenTools
 from langchain_tooltree.flows import Flow, FunctionStep
 from langchain_tooltree.sitgraph.drift import toolset_of
-from langchain_tooltree.sitgraph.graph import Contribution, MadeBefore
-from langchain_tooltree.sitgraph.states import DIMENSIONS, Floats, fitted, packed, vector_of
+from langchain_tooltree.sitgraph.graph import Contribution
+from langchain_tooltree.sitgraph.states import DIMENSIONS, Codes, Floats, hashed, packed, projected
 from langchain_tooltree.sitgraph.transitions import (
     Moment,
     Transition,
@@ -46,11 +45,60 @@ class Encoder:
         vectors = {text: known[text] for text in texts if text in known}
         missing = [text for text in dict.fromkeys(texts) if text.strip() and text not in vectors]
         if missing:
-            found = fitted((yield from embedded(self.embeddings, missing)))
+            found = projected((yield from embedded(self.embeddings, missing)))
             vectors.update(zip(missing, found, strict=True))
             self._known = dict([*self._known.items(), *vectors.items()][-REMEMBERED:])
         nothing = np.zeros(DIMENSIONS, dtype=np.float32)
-        return np.stack([vectors.get(text, nothing) for text in texts])
+        return np.array([vectors.get(text, nothing) for text in texts])
+
+
+class _Draft:
+    """A successful run that is being mined: what is new in it, beside what its earlier version has given."""
+
+    def __init__(
+        self, run: Record, aliases: Mapping[str, str], tools: GivenTools | None, earlier: Contribution | None
+    ) -> None:
+        every, ends = transitions_and_ends(run, aliases)
+        self.run = run
+        self.transitions = [each for each in every if not each.failed]  # what failed has not gone well
+        self.moments = [*(each.moment for each in self.transitions), *ends]
+        self.toolset = _toolset(run, tools, aliases)
+        self.states: dict[str, Codes] = {}
+        self.summaries: dict[str, Codes] = {}
+        if earlier is not None:
+            self.states = dict(zip(earlier.digests, earlier.states, strict=True))
+            self.summaries = {text: vector for _, text, vector in earlier.summaries}
+        new = {each.digest: each for each in self.moments if each.digest not in self.states}
+        self._new = {name: (texts_of(moment), features_of(moment)) for name, moment in new.items()}
+        said = dict.fromkeys(text for each in self.transitions for text in each.summaries)
+        self._written = [text for text in said if text not in self.summaries]
+
+    @property
+    def texts(self) -> list[str]:
+        """All texts to be embedded."""
+        return [text for texts, _ in self._new.values() for text in texts.values()] + [*map(both_ends, self._written)]
+
+    def contribution(self, vectors: Mapping[str, Floats]) -> Contribution:
+        """What the run gives, by the vectors of its texts."""
+        views = [[*(vectors[text] for text in texts.values()), hashed(more)] for texts, more in self._new.values()]
+        states = {**self.states, **(dict(zip(self._new, packed(np.array(views)), strict=True)) if views else {})}
+        summaries = {**self.summaries, **{text: packed(vectors[both_ends(text)]) for text in self._written}}
+        pairs = [(each.source, each.target) for each in self.transitions]
+        said = [(place, text) for place, each in enumerate(self.transitions) for text in each.summaries]
+        return Contribution(
+            self.run.id,
+            self.run.turns,
+            _version(self.run, self.transitions, self.toolset),
+            pairs,
+            befores=[moment.tool_before for moment in self.moments],
+            ends=[moment.last_tool for moment in self.moments[len(pairs) :]],
+            states=np.array([states[moment.digest] for moment in self.moments]),
+            summaries=[(place, text, summaries[text]) for place, text in said],
+            toolset=self.toolset,
+            digests=[moment.digest for moment in self.moments],
+            came_from=self.run.came_from,
+            voice=int("".join(digest(each, 8) for each in self.run.voice), 16),
+        )
 
 
 def mine(
@@ -59,94 +107,29 @@ def mine(
     *,
     aliases: Mapping[str, str],
     tools: GivenTools | None = None,
-    known: MadeBefore | None = None,
+    earlier: Contribution | None = None,
 ) -> Flow[list[Contribution]]:
     """What the successful ones of some runs give to the graph; their texts are embedded together.
 
-    What is `known` of an earlier version of a run is taken from there, so that a run that goes on costs what is new.
+    What an earlier version of a run has given is taken from there, so that a run that goes on costs what is new.
     """
-    # Reading and packing long runs takes its time, so it must not hold up an event loop.
-    found: list[_Found] = yield FunctionStep(_read, (runs, aliases, tools, known or MadeBefore()))
-    summaries = [both_ends(text) for run in found for text in run.summaries() if text not in run.known.summaries]
-    texts = [*(text for run in found for views in run.texts.values() for text in views), *summaries]
+
+    def drafts(runs: Sequence[Record]) -> list[_Draft]:
+        read = [_Draft(run, aliases, tools, earlier) for run in runs if run.success]
+        return [draft for draft in read if draft.transitions]
+
+    # Reading long runs takes its time, so it must not hold up an event loop.
+    found: list[_Draft] = yield FunctionStep(drafts, runs)
+    texts = [text for draft in found for text in draft.texts]
     vectors = dict(zip(texts, (yield from encoder.encode(texts)), strict=True)) if texts else {}
-    contributions: list[Contribution] = yield FunctionStep(_packed, (found, vectors))
-    return contributions
-
-
-@dataclass(frozen=True, slots=True)
-class _Found:
-    run: Record
-    transitions: Sequence[Transition]
-    moments: Sequence[Moment]  # before each transition, then at each end of a turn
-    texts: Mapping[str, Sequence[str]]  # of those that are new, by what they are known by: one a text view
-    toolset: Mapping[str, str]
-    known: MadeBefore
-
-    def summaries(self) -> Iterator[str]:
-        """What the agent said of the state, in order."""
-        return (text for each in self.transitions for text in each.summaries)
-
-
-def _read(given: tuple[Sequence[Record], Mapping[str, str], GivenTools | None, MadeBefore]) -> list[_Found]:
-    runs, aliases, tools, known = given
-    found = []
-    for run in (run for run in runs if run.success):
-        every, ends = transitions_and_ends(run, aliases)
-        # What failed in a run that succeeded has not gone well.
-        if transitions := [each for each in every if not each.failed]:
-            moments = [*(each.moment for each in transitions), *ends]
-            new = (moment for moment in moments if moment.known_by not in known.states)
-            texts = {moment.known_by: tuple(texts_of(moment).values()) for moment in new}
-            found.append(_Found(run, transitions, moments, texts, _toolset(run, tools, aliases), known))
-    return found
-
-
-def _packed(given: tuple[Sequence[_Found], Mapping[str, Floats]]) -> list[Contribution]:
-    found, vectors = given
-    contributions = []
-    for each in found:
-        run, transitions, known = each.run, each.transitions, each.known
-        made = [
-            [*(vectors[text] for text in each.texts[moment.known_by]), vector_of(features_of(moment))]
-            for moment in each.moments
-            if moment.known_by in each.texts
-        ]
-        codes = iter(packed(np.array(made))) if made else iter(())
-        states = [
-            next(codes) if moment.known_by in each.texts else known.states[moment.known_by] for moment in each.moments
-        ]
-        summaries = [
-            (place, text, known.summaries[text] if text in known.summaries else packed(vectors[both_ends(text)][None]))
-            for place, transition in enumerate(transitions)
-            for text in transition.summaries
-        ]
-        pairs = [(transition.source, transition.target) for transition in transitions]
-        version = _version(run, transitions, each.toolset)
-        contributions.append(
-            Contribution(
-                run.id,
-                run.turns,
-                version,
-                pairs,
-                befores=[moment.tool_before for moment in each.moments],
-                ends=[moment.last_tool for moment in each.moments[len(pairs) :]],
-                states=np.array(states),
-                summaries=summaries,
-                toolset=each.toolset,
-                known_by=[moment.known_by for moment in each.moments],
-                came_from=run.came_from,
-                voice=int("".join(digest(each, 8) for each in run.voice), 16),
-            )
-        )
-    return contributions
+    given: list[Contribution] = yield FunctionStep(lambda read: [each.contribution(vectors) for each in read], found)
+    return given
 
 
 def state_of(moment: Moment, encoder: Encoder) -> Flow[Floats]:
     """The views of a state, shape `(len(VIEWS), DIMENSIONS)`."""
-    texts = list(texts_of(moment).values())
-    encoded = yield from encoder.encode(texts)
-    return np.concatenate([encoded, vector_of(features_of(moment))[None]])
+    encoded = yield from encoder.encode(list(texts_of(moment).values()))
+    return np.concatenate([encoded, hashed(features_of(moment))[None]])
 
 
 def _toolset(run: Record, tools: GivenTools | None, aliases: Mapping[str, str]) -> dict[str, str]:

@@ -1,19 +1,21 @@
 """Suggestions for a running conversation: as a LangGraph node, and as text at the end of a system prompt."""
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
+import weakref
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
 from langchain_core.messages import BaseMessage, SystemMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 
-from langchain_tooltree.conversation import Conversation
+from langchain_tooltree.conversation import Conversation, visible_path
 from langchain_tooltree.errors import ConfigurationError, check_count, described
 from langchain_tooltree.experience.guide import Learner
-from langchain_tooltree.experience.hints import hints, told_of
-from langchain_tooltree.experience.notes import as_suggested
-from langchain_tooltree.experience.recorder import hear_suggested
+from langchain_tooltree.experience.hints import LEAST_SHARE, hints
+from langchain_tooltree.experience.namespaces import USERS, labels_in
+from langchain_tooltree.experience.notes import suggestion_notes
+from langchain_tooltree.experience.recorder import RunRecorder
 from langchain_tooltree.experience.run_identity import GivenTools, names_of
 from langchain_tooltree.experience.verdict import AnyVerdict
 from langchain_tooltree.flows import Flow, Writer, async_twin, current_writer, driven, emitted, flow_of
@@ -40,10 +42,9 @@ def with_suggestions(
     return [extended(system, text), *messages[0 if system is None else 1 :]]
 
 
-def figures_of(suggestions: Sequence[Suggestion], *, reads: Collection[str] = ()) -> list[dict[str, Any]]:
-    """What is told of suggestions as it is noted in a record: without the words of other runs, erased with these."""
-    told = told_of(map(plain, suggestions), reads=reads)
-    return as_suggested((each["tool"], each["score"], each["support"]) for each in told)
+def figures_of(suggestions: Sequence[Suggestion]) -> list[dict[str, Any]]:
+    """Suggestions as they are noted in a record: without the words of other runs, which are erased with these."""
+    return suggestion_notes((each.tool, each.score, each.support) for each in suggestions)
 
 
 DEFAULT_K = 2  # tools that are suggested, as in the paper
@@ -92,6 +93,8 @@ class Suggester:
             suggestions = yield from flow_of(graph.suggest)(
                 last_tool, state=summary or written, messages=dialogue, k=self.k, allowed=allowed
             )
+            # The paper, which has no contextual mode, tells the top two whatever their shares.
+            suggestions = [each for each in suggestions if each.mode != "contextual" or each.score >= LEAST_SHARE]
         except Exception as error:  # noqa: BLE001 - the embedder may be down, and the agent can do without
             logger.warning("No tool could be suggested: %s", described(error))
             return []
@@ -99,6 +102,25 @@ class Suggester:
             given = [suggestion.to_dict() for suggestion in suggestions]
             yield from emitted({"type": "suggest", "last_tool": last_tool, "suggestions": given}, writer)
         return suggestions
+
+
+def learn_run(
+    graph: SITGraph, recorder: RunRecorder, messages: Sequence[BaseMessage], runtime: Any, tools: GivenTools
+) -> Flow[None]:
+    """Have a run judged that has come to its end, and let a graph learn from it that all users share."""
+    trajectory = recorder.conversation(messages, runtime)
+    judged = yield from recorder.judging(trajectory, next(reversed(messages), None))
+    if not labels_in(None, USERS):
+        yield from flow_of(graph.learn)(judged, tools=tools)
+    elif graph not in _WARNED:
+        _WARNED.add(graph)
+        logger.warning(
+            "A SITGraph is shared by all users, so it learns nothing from runs of one who is known. Pass an "
+            "Experience, which has a graph for each; with namespace=('tooltree',), all share that."
+        )
+
+
+_WARNED: "weakref.WeakSet[SITGraph]" = weakref.WeakSet()
 
 
 class SITGraphNode(Runnable[Any, dict[str, list[dict[str, Any]]]]):
@@ -119,7 +141,8 @@ class SITGraphNode(Runnable[Any, dict[str, list[dict[str, Any]]]]):
     ```
 
     Where `summarize_state` was called since the last other tool, the suggestions are those for the state that was
-    described; otherwise they go by the course of the dialogue, without a model call. Each is also an event:
+    described; otherwise they go by the course of the dialogue, without a model call. Beside a `ToolTreeNode`, that is
+    the path that the model sees, and the node finds the suggestions in the state by itself. Each is also an event:
     `{"type": "suggest", ...}` in `stream_mode="custom"`.
 
     Args:
@@ -159,10 +182,8 @@ class SITGraphNode(Runnable[Any, dict[str, list[dict[str, Any]]]]):
         Returns:
             The suggestions as plain data under `suggestions_key`, best first; an empty list if there are none.
         """
-        said = Conversation.of(input, self._messages_key)
-        suggestions = yield from self._suggester.suggest(said, allowed=self._tools, writer=current_writer())
-        if told := figures_of(suggestions):  # as `with_suggestions` has it
-            hear_suggested(told)
+        path = visible_path(input, key=self._messages_key)
+        suggestions = yield from self._suggester.suggest(path, allowed=self._tools, writer=current_writer())
         return {self._suggestions_key: [suggestion.to_dict() for suggestion in suggestions]}
 
     ainvoke = async_twin(invoke)  # type: ignore[arg-type] # mypy takes `self` from the declaration in Runnable

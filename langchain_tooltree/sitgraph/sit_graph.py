@@ -4,18 +4,20 @@ import os
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, fields
 from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, get_args
 
+import numpy as np
 from langchain_core.embeddings import Embeddings
 from langchain_core.messages import BaseMessage
 
 from langchain_tooltree.errors import ConfigurationError, GraphFileError, check_count
 from langchain_tooltree.experience.embeddings import embedder_name, resolve_embeddings
 from langchain_tooltree.experience.hints import NextTools
-from langchain_tooltree.experience.records import ChatMessage, LazyChat, Record
+from langchain_tooltree.experience.records import ChatMessage, Record
 from langchain_tooltree.experience.reference import SUMMARIZE_STATE
 from langchain_tooltree.experience.run_identity import GivenTools, names_of
 from langchain_tooltree.experience.trajectory import to_chat
@@ -23,11 +25,11 @@ from langchain_tooltree.flows import Flow, FunctionStep, async_twin, driven, in_
 from langchain_tooltree.pages.page import in_notebook
 from langchain_tooltree.sitgraph.drift import DriftReport, drift, toolset_of
 from langchain_tooltree.sitgraph.files import CHECKSUM, Which, forget_in_graph, load_graph, save_graph
-from langchain_tooltree.sitgraph.graph import Graph
+from langchain_tooltree.sitgraph.graph import Contribution, Graph, weights
 from langchain_tooltree.sitgraph.mining import Encoder, mine, state_of
-from langchain_tooltree.sitgraph.states import Floats
+from langchain_tooltree.sitgraph.states import DIMENSIONS, Floats
 from langchain_tooltree.sitgraph.suggest import Ablation, Recommender, Suggestion
-from langchain_tooltree.sitgraph.transitions import START, Moment, both_ends, moment_of
+from langchain_tooltree.sitgraph.transitions import START, VIEWS, Moment, both_ends, moment_of
 from langchain_tooltree.sitgraph.votes import Fit, fitted
 from langchain_tooltree.text import mermaid_text, one_line
 
@@ -39,11 +41,11 @@ DEFAULT_ALPHA = 1.0
 of an airline and a phone company, and hit@1 by .4 points. From 10 on, of the order of T, it weighs like the count, sets
 often repeated steps back, and hit@1 of the airline falls from .45 to .30. The paper does not print it."""
 
-FIGURES = ("weight", "raw_weight", "count", "states", "summaries")  # what is known of each edge that is drawn
 SETTINGS = ("alpha", "contextual", "min_support", "aliases")  # what is saved with a graph
 BATCH = 16  # trajectories whose texts are embedded together: few requests, and little memory
 MAX_LABEL = 40  # characters of a tool's name in a chart
 RESTS = 4  # times as long as it took that nothing is fitted in the background: a fifth of one processor at the most
+NOWHERE = np.zeros((len(VIEWS), DIMENSIONS), np.float32)  # the center of no states
 THICK = 0.5  # share of a tool's weights from which on an edge is drawn thick
 
 
@@ -90,7 +92,8 @@ class SITGraph:
         self._encoder = Encoder(resolve_embeddings(embeddings))
         self._graph = Graph()
         self._lock = threading.RLock()
-        self._latest_fit: Fit | None = None
+        self._fit: Fit | None = None
+        self._fitted_to: list[tuple[int, int, str]] = []  # editions of runs
         self._fit_again_at = 0.0
         self._fitting = threading.Lock()  # one at a time: others would only do the same work
         self._made = time.time()
@@ -138,17 +141,33 @@ class SITGraph:
         what a resumed run no longer shows. It learns all users' runs together: where they must not know of each other,
         take an `Experience` and its recorder instead.
         """
-        with self._lock:
-            known = self._graph.known(trajectory.id) if trajectory.success else None
-        contributions = yield from mine([trajectory], self._encoder, aliases=self.aliases, tools=tools, known=known)
+        contribution = yield from self.contribution(trajectory, tools=tools)
         with self._lock:
             self._graph.remove(trajectory.id)
-            learnt = any(self._graph.add(contribution) for contribution in contributions)
-        if self.contextual and self._graph.fit is None:
+            learnt = contribution is not None and self._graph.add(contribution)
+        if self.contextual and not self._is_fitted:
             self._fit_meanwhile()  # now, and not when the next suggestion is asked for
         return learnt
 
     alearn = async_twin(learn)
+
+    def contribution(self, trajectory: Record, *, tools: GivenTools | None = None) -> Flow[Contribution | None]:
+        """What a run gives to a graph with these settings, for `fold`; `None` if it did not succeed or called nothing.
+
+        It is plain data, see `Contribution.to_dict`, to be kept where runs are not to be read and embedded again.
+        """
+        earlier = self._graph.runs.get(trajectory.id)
+        contributions = yield from mine([trajectory], self._encoder, aliases=self.aliases, tools=tools, earlier=earlier)
+        return contributions[0] if contributions else None
+
+    def fold(self, contribution: Contribution) -> bool:
+        """Add what a run gives; returns whether the graph has changed.
+
+        As with `add`, of two versions of a run the one with more turns counts, then the one that holds more. Where the
+        latest one is to count whatever it holds, `remove` the run first.
+        """
+        with self._lock:
+            return self._graph.add(contribution)
 
     def remove(self, id: str) -> bool:  # noqa: A002 - the field's name
         """Take out exactly what the run of this id gave; returns whether it was in the graph."""
@@ -159,7 +178,7 @@ class SITGraph:
         with self._lock:
             gone = sorted(run for run in which(self._graph, self.aliases) if self._graph.remove(run))
             if gone:  # nor is anything kept that was made of them
-                self._latest_fit = None
+                self._fit, self._fitted_to = None, []
                 self._encoder.forget()
         return gone
 
@@ -252,50 +271,63 @@ class SITGraph:
     anext_tools = async_twin(next_tools)
 
     def _moment(self, messages: Sequence[BaseMessage | ChatMessage]) -> Moment:
-        if isinstance(messages, LazyChat):
-            return moment_of(messages, self.aliases)[0]
         chat = [to_chat(message) if isinstance(message, BaseMessage) else message for message in messages]
         return moment_of(chat, self.aliases)[0]
 
     def _state(self, moment: Moment, *, at_once: bool = False) -> Flow[Floats]:
         """The state to be voted on, once the vote is fitted; `at_once`, if it ever was."""
-        if self._graph.fit is None:
-            if not (at_once and self._latest_fit):
-                yield FunctionStep(self._fit, False)  # off the event loop
-            else:
+        if not self._is_fitted:
+            if at_once and self._fit:
                 self._fit_meanwhile()
+            else:
+                yield FunctionStep(self._refit, None)  # off the event loop
         return (yield from state_of(moment, self._encoder))
 
     def _recommender(self) -> Recommender:
-        return Recommender(
-            self._graph, self.alpha, self.min_support, self._graph.fit or self._latest_fit or Fit(), self.ablation
-        )
+        fit = self._fit or Fit.unfitted(NOWHERE)
+        return Recommender(self._graph, self.alpha, self.min_support, fit, self.ablation)
+
+    @property
+    def _is_fitted(self) -> bool:
+        """Whether the vote is fitted to what it would be fitted to now."""
+        with self._lock:
+            return self._fit is not None and self._fitted_to == [run.edition for run in self._graph.sample]
 
     def _fit_meanwhile(self) -> None:
         """Fit the vote in the background, one thread at a time, and not all the time where runs end all the time."""
         if not self._fitting.locked() and time.monotonic() >= self._fit_again_at:
-            in_thread(partial(self._fit, True), "sitgraph-fit")
+            in_thread(partial(self._refit, None), "sitgraph-fit")
 
-    def _fit(self, once: bool) -> None:  # noqa: FBT001 - the argument of a step
-        """Fit the vote where the runs that it goes by have changed; `once`, or until none has changed meanwhile.
-
-        Nothing of it is saved.
-        """
+    def _refit(self, _: None) -> None:
+        """Fit the vote to the runs that there are now. Nothing of it is saved."""
         with self._fitting:
+            if self._is_fitted:
+                return
             began = time.monotonic()
-            while self._graph.fit is None:
-                with self._lock:
-                    graph, sample = self._graph, self._graph.sample()
-                    changes = graph.changes
-                fit = fitted(sample)  # takes its time, so nobody waits for the graph meanwhile
-                with self._lock:
-                    self._latest_fit = fit
-                    if graph.changes == changes:
-                        graph.fit = fit
-                if once:
-                    break
+            with self._lock:
+                sample = self._graph.sample
+                rows = self._graph.states_of(sample)
+            fit = fitted(rows)  # takes its time, so nobody waits for the graph meanwhile
+            with self._lock:
+                self._fit, self._fitted_to = fit, [run.edition for run in sample]
             now = time.monotonic()
             self._fit_again_at = now + RESTS * (now - began)
+
+    @property
+    def vote(self) -> dict[str, Any] | None:
+        """The settings of the vote, and the runs that they were fitted to, as plain data; `None` if it never was."""
+        with self._lock:
+            fit, editions = self._fit, [list(each) for each in self._fitted_to]
+        if fit is None:
+            return None
+        return {**asdict(fit), "weights": fit.weights.tolist(), "center": fit.center.tolist(), "fitted_to": editions}
+
+    def restore_vote(self, vote: Mapping[str, Any]) -> None:
+        """Take settings that were kept: suggestions go by them until the runs that they were fitted to change."""
+        arrays = {name: np.array(vote[name], dtype=np.float32) for name in ("weights", "center")}
+        fit = Fit(**{each.name: vote[each.name] for each in fields(Fit)} | arrays)
+        with self._lock:
+            self._fit, self._fitted_to = fit, [(turns, version, run) for turns, version, run in vote["fitted_to"]]
 
     def drift(self, tools: GivenTools) -> DriftReport:
         """Compare the tools that the graph knows with those that an agent has now.
@@ -335,24 +367,21 @@ class SITGraph:
         folder = Path(path).resolve()
         with self._saving:
             with self._lock:
-                snapshot = self._graph.snapshot()
+                runs = list(self._graph.runs.values())
             known = self._versions.get(folder)
-            self._versions[folder] = save_graph(snapshot, settings, path, known=known, since=self._made)
+            self._versions[folder] = save_graph(runs, settings, path, known=known, since=self._made)
 
     @classmethod
-    def load(
-        cls, path: str | os.PathLike[str], *, embeddings: Embeddings | str | None = None, verify: bool | None = None
-    ) -> Self:
+    def load(cls, path: str | os.PathLike[str], *, embeddings: Embeddings | str | None = None) -> Self:
         """Read a graph from a folder, with its settings. `embeddings` is the embedder that it was made with.
 
-        It is compared with its checksums, up to 100 MB: its vectors are mapped into memory, so that a larger one opens
-        at once, and are compared only with `verify=True`. The folder is never written to: what is learnt later is in
-        the graph alone until it is saved.
+        It is compared with its checksums. The folder is never written to: what is learnt later is in the graph alone
+        until it is saved.
 
         Raises:
             GraphFileError: If there is no graph, if it is damaged, or if it was made with another embedder.
         """
-        snapshot, manifest = load_graph(path, verify=verify)
+        content, manifest = load_graph(path)
         embedder = resolve_embeddings(embeddings)
         if embedder_name(embedder) != manifest["embedder"]:
             msg = (
@@ -361,15 +390,14 @@ class SITGraph:
             )
             raise GraphFileError(msg)
         graph = cls(embeddings=embedder, **{name: manifest[name] for name in SETTINGS})
-        graph._graph = Graph(snapshot)
+        graph._graph = content
         graph._versions[Path(path).resolve()] = manifest[CHECKSUM]
         return graph
 
     def to_networkx(self) -> "nx.DiGraph[str]":
         """The graph for networkx, directed. The start node is named `START`, an empty string.
 
-        Edges have `weight` (Eq. 2), `raw_weight` (Eq. 1), `count`, and `states` and `summaries`, the numbers of those
-        stored on them.
+        Edges have `weight` (Eq. 2), `raw_weight` (Eq. 1), `count`, and `summaries`, the number of those on them.
         """
         import networkx as nx  # noqa: PLC0415 - costs 0.1 s, and only who looks at a graph needs it
 
@@ -424,17 +452,22 @@ class SITGraph:
             return to_html(self._graph, self.alpha)
 
     def _drawn(self) -> list[tuple[str, str, dict[str, float]]]:
-        drawn = []
         with self._lock:
-            states, summaries = self._graph.states.by_edge(), self._graph.summaries.by_edge()
-            for source, edges in self._graph.edges():
-                number = self._graph.number(source)
-                weights, raw_weights = edges.weights(self.alpha).tolist(), edges.raw_weights(self.alpha).tolist()
-                columns = zip(edges.targets.tolist(), weights, raw_weights, edges.counts.tolist(), strict=True)
-                for target, *figures in columns:
-                    values = (*figures, states.get((number, target), 0), summaries.get((number, target), 0))
-                    drawn.append((source, self._graph.names[target], dict(zip(FIGURES, values, strict=True))))
-        return drawn
+            summaries = self._graph.summaries_by_edge()
+            return [
+                (
+                    source,
+                    target,
+                    {
+                        "weight": weight,
+                        "raw_weight": edges[target].raw_weight(self.alpha),
+                        "count": edges[target].count,
+                        "summaries": len(summaries.get((source, target), ())),
+                    },
+                )
+                for source, edges in self._graph.edges()
+                for target, weight in sorted(weights(edges, self.alpha).items())
+            ]
 
     def _settings(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in SETTINGS}

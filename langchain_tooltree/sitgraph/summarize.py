@@ -9,10 +9,10 @@ from langchain_core.tools import BaseTool, InjectedToolArg, ToolException
 from langgraph.prebuilt import ToolRuntime
 from pydantic import BaseModel, Field
 
-from langchain_tooltree.conversation import Conversation
-from langchain_tooltree.effects.calls import CallEffects, Effects, ReadTool
+from langchain_tooltree.conversation import Conversation, visible_path
+from langchain_tooltree.effects.calls import ReadTool
 from langchain_tooltree.errors import SummaryError
-from langchain_tooltree.experience.excerpts import DEFAULT_MAX_CHARACTERS, ends_of, excerpt, told_of
+from langchain_tooltree.experience.excerpts import DEFAULT_MAX_CHARACTERS, entries_of, excerpt, without_middle
 from langchain_tooltree.experience.hints import hints
 from langchain_tooltree.experience.records import ChatMessage, Record
 from langchain_tooltree.experience.reference import ADDED, SUMMARIZE_STATE
@@ -103,7 +103,6 @@ def create_summarize_state_tool(
     model: str | BaseChatModel | None = None,
     k: int = DEFAULT_K,
     messages_key: str = "messages",
-    effects: Effects | CallEffects | None = None,
 ) -> BaseTool:
     """Make the tool `summarize_state`, an ordinary tool for any agent.
 
@@ -123,13 +122,11 @@ def create_summarize_state_tool(
             agent writes it as the tool's argument, at no further model call.
         k: How many tools to suggest at the most.
         messages_key: Where in the state of the agent the conversation stands.
-        effects: As for the planner. A tool declared `"read"` is suggested by a single run, any other by two or more.
 
     Returns:
         The tool. What goes wrong is its result, with the status `"error"`, and never ends the run. Its artifact holds
         `summary`, `suggestions` as plain data, the text `added` for them, and with a model also `cost`.
     """
-    reads = CallEffects.declared_as(effects).reads
     suggester = None if graph is None else Suggester(graph, k)
     writer = None if model is None else resolve_model(model)
 
@@ -138,7 +135,7 @@ def create_summarize_state_tool(
         runtime: _Runtime = None, *, summary: str = "", question: str = "", next_step: str = ""
     ) -> Flow[tuple[str, dict[str, Any]]]:
         # Outside of a graph there is no runtime, and no dialogue is known to go by.
-        said = Conversation.of([] if runtime is None else runtime.state, messages_key)
+        said = Conversation.of([] if runtime is None else visible_path(runtime.state, key=messages_key))
         artifact: dict[str, Any] = {}
         if writer is not None:
             meter = Meter(allowance=1)
@@ -163,7 +160,7 @@ def create_summarize_state_tool(
         artifact |= {"summary": summary, "suggestions": [each.to_dict() for each in suggestions]}
         # A summary that a model wrote stands in front, where the miner finds it; no record learns the hints behind it.
         noted = ACKNOWLEDGEMENT if writer is None else summary
-        if told := hints(artifact["suggestions"], reads=reads):
+        if told := hints(artifact["suggestions"]):
             artifact[ADDED] = [told]
         return "\n\n".join(filter(None, [noted, told])), artifact
 
@@ -256,13 +253,13 @@ def _numbered(run: Record, lacking: Collection[int]) -> list[dict[str, Any]]:
 
     The transitions of sub-agents come after those of the run's own dialogue, wherever they are told.
     """
-    entries = told_of(run)
+    entries = entries_of(run)
     calls = [entry for entry in entries if entry["role"] == "assistant" and (entry.get("call") or {}).get("tool")]
     made = [entry for entry in calls if entry["call"]["tool"] != SUMMARIZE_STATE]
     for place, entry in enumerate(sorted(made, key=lambda entry: "agent" in entry)):
         if place in lacking:
             entry["state"] = place
-    return ends_of(entries, LONGEST_RUN)
+    return without_middle(entries, LONGEST_RUN)
 
 
 def _summaries(reply: Mapping[str, Any], asked: Collection[int]) -> dict[str, str]:

@@ -20,11 +20,9 @@ from langchain_tooltree.experience.records import (
     Step,
     entries_in,
     function_of,
-    paired,
+    own_messages,
     part_of,
-    requests_among,
     requests_in,
-    said_in,
     steps_in,
     text_of,
 )
@@ -47,7 +45,7 @@ class Moment:
 
     messages: Sequence[ChatMessage]
     steps: Sequence[Step]
-    known_by: str = field(default="", compare=False)  # a digest of both, for those of runs
+    digest: str = field(default="", compare=False)  # of both, for those of runs
 
     @property
     def last_tool(self) -> str:
@@ -112,16 +110,16 @@ class _DialogueOfRun:
         self._said = [message for _, message in plain]
         self._calls = [step for step in self.steps if step.tool != SUMMARIZE_STATE]
         # Each digest holds those before it, so that a moment is known without another look at what led to it.
-        self._until = list(accumulate(self._said, _known_by, initial=""))
-        self._made = list(accumulate(map(_told_by, self._calls), _known_by, initial=""))
+        self._until = list(accumulate(self._said, _chained, initial=""))
+        self._made = list(accumulate(map(_told_by, self._calls), _chained, initial=""))
 
     def moment(self, position: int, made: int) -> Moment:
         """Before the message at a position, after so many calls: of those it makes itself, nothing has come yet."""
         said = bisect_left(self._places, position)
         back = bisect_left(self._calls, position, hi=made, key=lambda step: step.position)
         unanswered = [replace(step, outcome=None) for step in self._calls[back:made]]
-        known_by = _known_by(f"{self._until[said]} {self._made[back]}", [_told_by(step) for step in unanswered])
-        return Moment(self._said[:said], (*self._calls[:back], *unanswered), known_by)
+        all_of_it = _chained(f"{self._until[said]} {self._made[back]}", [_told_by(step) for step in unanswered])
+        return Moment(self._said[:said], (*self._calls[:back], *unanswered), all_of_it)
 
     def ends(self) -> Iterator[Moment]:
         """Where the agent answered its user without calling a tool, in order."""
@@ -130,80 +128,28 @@ class _DialogueOfRun:
                 yield self.moment(place, bisect_left(self._calls, place, key=lambda step: step.position))
 
 
-def _known_by(before: str, more: Any) -> str:
-    return digest(f"{before} {digest([more])}")
+def _chained(before: str, more: Any) -> str:
+    return digest(f"{before} {digest([more])}", 16)
 
 
 def _told_by(step: Step) -> list[Any]:
     return [step.tool, step.arguments, step.outcome and [step.outcome.content, step.outcome.status]]
 
 
-def calls_in_order(messages: Sequence[ChatMessage]) -> Iterator[tuple[str, Step]]:
-    """The tool calls of a dialogue, each with the tool called before, `START` for the first."""
-    source = START
-    for step in steps_in(messages):
-        if step.tool != SUMMARIZE_STATE:
-            yield source, step
-            source = step.tool
-
-
 def moment_of(
     messages: Sequence[ChatMessage], aliases: Mapping[str, str] = MappingProxyType({})
 ) -> tuple[Moment, str | None]:
-    """Where a dialogue stands now, and the summary that the agent has made since its last tool call, if it has.
-
-    Of a long one the end is read, and the requests before it, wherever a state tells of no more.
-    """
-    begin = _end_of(messages)
-    moment, summary, is_whole = _moment_at_end(messages, begin, aliases)
-    return (moment, summary) if is_whole else _moment_at_end(messages, 0, aliases)[:2]
-
-
-def last_tool_in(messages: Sequence[ChatMessage]) -> str:
-    """The tool that a dialogue has called last; `START` if none was."""
-    replies = (message for message in reversed(messages) if part_of(message) == "reply")
-    names = (function_of(call).get("name") for message in replies for call in reversed(entries_in(message)))
-    return next((name for name in names if name and isinstance(name, str) and name != SUMMARIZE_STATE), START)
-
-
-def _end_of(messages: Sequence[ChatMessage]) -> int:
-    """The place of a request after which there are as many calls as a state tells of; 0 if there is none."""
-    made = 0
-    for place in range(len(messages) - 1, 0, -1):
-        message = messages[place]
-        made += len(entries_in(message))
-        if made >= MAX_CALLS and part_of(message) == "request":
-            return place
-    return 0
-
-
-def _moment_at_end(
-    messages: Sequence[ChatMessage], begin: int, aliases: Mapping[str, str]
-) -> tuple[Moment, str | None, bool]:
-    """The moment after a dialogue, its summary, and whether reading the rest of the dialogue would change nothing.
-
-    That is so where all observations belong to calls after `begin` by their ids, and none of what a state tells of
-    stands before, but for requests.
-    """
-    said = said_in(messages[begin:])
-    every, answers = paired(said)
+    """Where a dialogue stands now, and the summary that the agent has made since its last tool call, if it has."""
+    said = own_messages(messages)  # nothing that was recalled is part of a state
     steps: list[Step] = []
     summary: str | None = None
-    for step in _renamed(every, aliases):
+    for step in _renamed(steps_in(said), aliases):
         if step.tool == SUMMARIZE_STATE:
             summary = summary_of(step) or summary
         else:
             steps.append(step)
             summary = None
-    is_whole = begin == 0 or (
-        len(steps) >= MAX_CALLS
-        and any(step.outcome is not None for step in steps)
-        and all(said[place].get("tool_call_id") == every[number].call_id for place, number in answers.items())
-        and sum(part_of(each) == "observation" for each in said) == len(answers)
-        and any(part_of(each) == "reply" and text_of(each.get("content")) for each in said)
-    )
-    before = said_in(requests_among(messages[:begin]))
-    return Moment([*before, *(message for _, message in _plain(said))], tuple(steps)), summary, is_whole
+    return Moment([message for _, message in _plain(said)], tuple(steps)), summary
 
 
 def summary_of(step: Step) -> str:
@@ -290,30 +236,10 @@ def texts_of(moment: Moment) -> dict[str, str]:
     return {
         "news": both_ends(" ".join(_news(moment))),
         "message": both_ends(next(requests_in(reversed(moment.messages)), "")),
-        "request": _request(moment),
+        "request": both_ends(" ".join(requests_in(moment.messages))),
         "reply": both_ends(next(filter(None, replies), "")),
         "observation": both_ends(next(observations, "")),
     }
-
-
-def _request(moment: Moment) -> str:
-    """All that the user has said, shortened; the middle of a long dialogue is never looked at."""
-    first = _up_to(MAX_CHARACTERS + 1, requests_in(moment.messages))
-    if len(text := " ".join(first)) <= MAX_CHARACTERS:
-        return text
-    last = " ".join(reversed(_up_to(HALF, requests_in(reversed(moment.messages)))))
-    return f"{text[:HALF]} {last[-HALF:]}"
-
-
-def _up_to(characters: int, texts: Iterable[str]) -> list[str]:
-    """As many of some texts as it takes to have so many characters."""
-    taken: list[str] = []
-    for text in texts:
-        taken.append(text)
-        characters -= len(text) + 1  # with the space before the next
-        if characters < 0:
-            break
-    return taken
 
 
 def both_ends(text: str) -> str:

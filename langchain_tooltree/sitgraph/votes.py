@@ -1,30 +1,30 @@
-"""The vote of stored states on which tool comes next: kernel, local least squares, and what they are fitted by. Pure.
+"""The vote of stored states on which tool comes next: the posterior mean of a Gaussian process, and its fit. Pure.
 
-A state votes for the tool that followed it. Votes are the weights of kernel ridge regression, which is the mean of a
-Gaussian process (Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006, section 2.2): with `K` the
-kernel among the nearest states, `k` the kernel between them and the state asked about, `beta = (K + ridge I)^-1 k`.
-A tool's score is the sum of `beta` over the states that it followed. So ten near copies of a state count little more
-than one, where a sum of similarities would count them ten times.
+A state votes for the tool that followed it. With `K` the kernel among the nearest states, `k` the kernel between them
+and the state asked about, the votes are `beta = (K + ridge I)^-1 k` (Rasmussen and Williams, Gaussian Processes for
+Machine Learning, 2006, section 2.2; also known as kernel ridge regression). A tool's score is the sum of `beta` over
+the states that it followed. So ten near copies of a state count little more than one, where a sum of similarities would
+count them ten times.
 
-No single source settles what others know better: see `_fair`.
+No single source settles what others know better: see `_capped`.
 
-What is not known beforehand is fitted by how well runs are foretold by all others. That needs no loop over runs: left
-out together, the states of run b are foretold `F_b = Y_b - P_bb^-1 A_b`, with `P = (K + ridge I)^-1` and `A = P Y`
-(their section 5.4.2, for blocks in place of single cases).
+What is not known beforehand is fitted by how well runs are foretold by all others. That needs no loop over runs: with
+`P = (K + ridge I)^-1`, `Y` what followed each state and `A = P Y`, the states of run b, left out together, are foretold
+`F_b = Y_b - P_bb^-1 A_b` (their section 5.4.2, for blocks in place of single cases).
 """
 
 import math
-from collections import Counter
-from dataclasses import dataclass, field
-from typing import Any, Self
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from langchain_tooltree.sitgraph.states import CENTERING, END, Floats, Rows, centered, cosines, unpacked
+from langchain_tooltree.sitgraph.states import END, Floats, Places, Rows, center_of, centered
 
 Figures = NDArray[np.float64]
-Numbers = NDArray[np.int32]
+Numbers = NDArray[Any]
+Labels = NDArray[np.void]
 
 SEATS = 4  # states of a named source among those that vote, as long as there are others: it may have many near copies
 LOUD = 0.1  # share of all votes from which on it is asked how the others would vote without a source
@@ -40,7 +40,7 @@ MIXTURES = 21  # shares that are tried of the votes without a source
 NEAREST = 128  # states that vote: more change no figure of the next-tool benchmark by a point
 SAME_TOOL = 0.05  # added to the kernel of two states after the same tool; chosen by hand, and the same for all data
 SAME_TWO = 0.05  # and of two after the same two tools
-SAMPLED = 512  # states of the runs that a vote is fitted to: it takes about a second
+SAMPLED = 512  # states of the runs that a vote is fitted to: it takes about half a second
 TEMPERATURES = np.geomspace(0.04, 0.6, 25)  # of the softmax over scores, which lie about between 0 and 1
 OTHERS = np.arange(-6.0, 3.25, 0.25)  # scores of what no run did, in units of the temperature
 TEMPERATURE_SPREAD = 0.5  # standard deviation of its logarithm, as far as is known without any runs
@@ -56,61 +56,42 @@ class Fit:
     """What a vote goes by; as it stands where there are too few runs to fit it to.
 
     Attributes:
-        weights: The weight of each view; they sum to 1. Equal if empty.
+        weights: The weight of each view; they sum to 1.
+        center: The mean of the states that it was fitted to, from which states are seen. It is not that of all states,
+            which one who gives many could move.
         ridge: How much noise states are taken to have.
         temperature: Of the softmax that makes shares of scores.
         other: The score of what no run did, in units of the temperature.
         ending: The temperature of the vote between the end of a turn and any tool.
-        center: The mean of the states that it was fitted to, from which states are seen; 0 if empty. It is not that of
-            all states, which one who gives many could move.
     """
 
-    weights: Floats = field(default_factory=lambda: np.zeros(0, np.float32))
+    weights: Floats
+    center: Floats
     ridge: float = 0.1
     temperature: float = 0.15
     other: float = 0.0
     ending: float = 0.3
-    center: Floats = field(default_factory=lambda: np.zeros(0, np.float32))
-
-
-@dataclass(frozen=True, slots=True)
-class Points:
-    """States as the kernel sees them: vectors of each view, seen from the center, and the last two tools."""
-
-    views: Floats  # shape `(n, views, DIMENSIONS)`, of unit length or zero
-    sources: Numbers
-    befores: Numbers
 
     @classmethod
-    def of(cls, rows: Rows, center: Floats) -> Self:
-        """Stored states."""
-        return cls(centered(unpacked(rows.codes), center), rows.sources, rows.befores)
-
-    def similarities(self) -> Floats:
-        """The cosines of each view among them, shape `(views, n, n)`."""
-        return np.stack([view @ view.T for view in self.views.swapaxes(0, 1)])
-
-    def nearness(self) -> Floats:
-        """What the kernel adds for the same tools before, among them."""
-        return nearness(self.sources[:, None], self.befores[:, None], self.sources, self.befores)
+    def unfitted(cls, center: Floats) -> "Fit":
+        """What is taken beforehand: views of equal weight."""
+        return cls(np.full(len(center), 1 / len(center), dtype=np.float32), center)
 
 
-def nearness(sources: Numbers, befores: Numbers, other_sources: Numbers, other_befores: Numbers) -> Floats:
-    """What the kernel adds for the same last tool, and for the same last two."""
-    last = sources == other_sources
-    near: Floats = (SAME_TOOL * last + SAME_TWO * (last & (befores == other_befores))).astype(np.float32)
-    return near
+def kernel(similar: Floats, some: Labels, others: Labels) -> Floats:
+    """The kernel of states by the weighted mean of their cosines: 1 for the same state after the same two tools.
 
-
-def equal(views: int) -> Floats:
-    """Equal weights for so many views."""
-    return np.full(views, 1 / views, dtype=np.float32)
-
-
-def kernel(similar: Floats, near: Floats) -> Floats:
-    """The kernel of states by the weighted mean of their cosines: 1 for the same state after the same two tools."""
-    whole: Floats = (np.exp(similar - 1) + near) / (1 + SAME_TOOL + SAME_TWO)
+    Of their labels, which must broadcast with `similar`, the last two tools count.
+    """
+    last = some["source"] == others["source"]
+    near = SAME_TOOL * last + SAME_TWO * (last & (some["before"] == others["before"]))
+    whole: Floats = (np.exp(similar - 1) + near.astype(np.float32)) / (1 + SAME_TOOL + SAME_TWO)
     return whole
+
+
+def gram(views: Floats) -> Floats:
+    """The cosines of each view among states, shape `(views, n, n)`."""
+    return np.stack([view @ view.T for view in views.swapaxes(0, 1)])
 
 
 def softmax(scores: Figures, temperature: float) -> Figures:
@@ -124,62 +105,55 @@ def softmax(scores: Figures, temperature: float) -> Figures:
 class Ballot:
     """How the nearest states vote."""
 
-    rows: Rows  # in the order of their keys
+    labels: Labels  # of these states, in the order of their keys
     similar: Floats  # the weighted mean of each one's cosines with the state asked about
-    votes: Figures  # beta
+    beta: Figures  # their votes
 
-    def scores(self) -> tuple[Numbers, Figures]:
-        """The tools voted for, in the order in which they come, and the sum of the votes for each."""
-        targets, places = in_order(self.rows.targets)
-        scores: Figures = np.bincount(places, self.votes, minlength=len(targets)).astype(np.float64)
-        return targets, scores
+    def scores(self) -> dict[int, float]:
+        """The sum of the votes for each tool, by its number, in the order in which they come."""
+        targets, places = in_order(self.labels["target"])
+        return dict(zip(targets.tolist(), np.bincount(places, self.beta, minlength=len(targets)).tolist(), strict=True))
 
-    def support(self, voices: NDArray[np.uint64]) -> dict[int, int]:
-        """How many distinct voices there are for each tool; those of the rows are given."""
-        return Counter(target for target, _ in set(zip(self.rows.targets.tolist(), voices.tolist(), strict=True)))
+    def support(self, target: int) -> int:
+        """How many distinct voices there are for a tool."""
+        return len(np.unique(self.labels["voice"][self.labels["target"] == target]))
 
     def evidence(self, target: int, most: int) -> list[int]:
         """The places of the states that vote most for a tool."""
-        places = np.flatnonzero(self.rows.targets == target)
-        best: list[int] = places[np.argsort(-self.votes[places], kind="stable")][:most].tolist()
+        places = np.flatnonzero(self.labels["target"] == target)
+        best: list[int] = places[np.argsort(-self.beta[places], kind="stable")][:most].tolist()
         return best
 
 
-def in_order(numbers: Numbers) -> tuple[Numbers, NDArray[np.intp]]:
+def in_order(numbers: Numbers) -> tuple[Numbers, Places]:
     """Each number once, in the order in which they come, and the place of each: how they were numbered is by chance."""
     each, first, places = np.unique(numbers, return_index=True, return_inverse=True)
     order = np.argsort(first)
     return each[order], np.argsort(order)[places]
 
 
-def vote(
-    rows: Rows,
-    state: Floats,
-    tools: tuple[int, int],
-    center: Floats,
-    *,
-    weights: Floats,
-    ridge: float,
-    givers: Numbers,
-) -> Ballot:
-    """Have the `NEAREST` of some states vote on what follows a state after `tools`, the last but one and the last.
+def vote(rows: Rows, similar: Floats, asked: Labels, fit: Fit, *, among: Places | None = None) -> Ballot:
+    """Have the `NEAREST` of some states vote on what follows another one, the posterior mean there.
 
-    `givers` says whom each state came from, by number.
+    `similar` is the weighted mean of each one's cosines with the state asked about, seen from the center of the fit;
+    `asked` is its label, with its last two tools. States come in the order of their keys; those at the places `among`
+    may vote, or all of them.
     """
-    similar: Floats = cosines(rows.codes, state, center) @ weights
-    before, source = tools
-    near = kernel(similar, nearness(rows.sources, rows.befores, np.array(source), np.array(before)))
-    order = np.argsort(-near, kind="stable")
+    among = np.arange(len(rows)) if among is None else among
+    k = kernel(similar[among], rows.labels[among], asked)
+    order = np.argsort(-k, kind="stable")
+    givers = rows.labels["giver"][among]
     late = (_places_within(givers[order]) >= SEATS) & (givers[order] >= 0)  # a run of nobody known has no copies
     chosen = np.sort(np.concatenate([order[~late], order[late]])[:NEAREST])
-    points = Points.of(rows.taken(chosen), center)
-    among = kernel(np.tensordot(weights, points.similarities(), 1), points.nearness())
-    noisy = among + ridge * np.eye(len(among))
-    votes = _fair(noisy, near[chosen], givers[chosen], in_order(rows.targets[chosen])[1])
-    return Ballot(rows.taken(chosen), similar[chosen], votes)
+    places, k = among[chosen], k[chosen]
+    rows = rows.taken(places)
+    views = gram(centered(rows.vectors, fit.center))
+    K = kernel(np.tensordot(fit.weights, views, 1), rows.labels[:, None], rows.labels)  # noqa: N806 - as in the formula
+    beta = _capped(K + fit.ridge * np.eye(len(K)), k, givers=givers[chosen], targets=in_order(rows.labels["target"])[1])
+    return Ballot(rows.labels, similar[places], beta)
 
 
-def _places_within(givers: Numbers) -> NDArray[np.intp]:
+def _places_within(givers: Numbers) -> Places:
     """For each state, how many of the same giver come before it."""
     together = np.argsort(givers, kind="stable")
     first = np.searchsorted(givers[together], givers[together])
@@ -188,7 +162,7 @@ def _places_within(givers: Numbers) -> NDArray[np.intp]:
     return within
 
 
-def _fair(among: NDArray[Any], near: Floats, givers: Numbers, tools: NDArray[np.intp]) -> Figures:
+def _capped(K: NDArray[Any], k: Floats, *, givers: Numbers, targets: Places) -> Figures:  # noqa: N803 - the formula's
     """The votes, of which the loudest named source has no more than its share, and alone does not say what comes first.
 
     Where it would, its votes are mixed with those that the others have without it, up to where it does no more. That is
@@ -196,23 +170,23 @@ def _fair(among: NDArray[Any], near: Floats, givers: Numbers, tools: NDArray[np.
     the source alone would put there stays in view behind it. A source without others is as good as ever, and
     between two the nearer one decides. A run of no named source is what the host itself brought, and is heard as it is.
     """
-    votes: Figures = np.linalg.solve(among, near).astype(np.float64)
+    beta: Figures = np.linalg.solve(K, k).astype(np.float64)
     numbers, places = in_order(givers)
-    parts = np.bincount(places, np.abs(votes))
+    parts = np.bincount(places, np.abs(beta))
     own = places == np.where(numbers < 0, 0, parts).argmax()
     if givers[own][0] < 0 or own.all() or parts.max() <= LOUD * parts.sum():
-        return votes
-    others = np.zeros_like(votes)
-    others[~own] = np.linalg.solve(among[np.ix_(~own, ~own)], near[~own])
-    without = np.bincount(tools, others)
-    first, rival = np.bincount(tools, votes).argmax(), without.argmax()
-    agreed = len(set(givers[(tools == rival) & (others > 0)].tolist())) > 1
+        return beta
+    others = np.zeros_like(beta)
+    others[~own] = np.linalg.solve(K[np.ix_(~own, ~own)], k[~own])
+    without = np.bincount(targets, others)
+    first, rival = np.bincount(targets, beta).argmax(), without.argmax()
+    agreed = len(set(givers[(targets == rival) & (others > 0)].tolist())) > 1
     seconded = not agreed or without[first] >= SECONDED * without[rival]
     most = max(MOST_VOTES, 2 / len(parts))
     mixed: Figures = others
     for part in np.linspace(0, 1, MIXTURES):
-        mixed = (1 - part) * votes + part * others
-        settled = seconded or np.bincount(tools, mixed).argmax() == rival
+        mixed = (1 - part) * beta + part * others
+        settled = seconded or np.bincount(targets, mixed).argmax() == rival
         if settled and np.abs(mixed[own]).sum() <= most * np.abs(mixed).sum():
             break
     return mixed
@@ -224,31 +198,30 @@ def fitted(rows: Rows) -> Fit:
     A step away from equal weights is taken only where it gains more than one standard error over the runs: what is
     gained by chance is lost with the next run.
     """
-    seen = unpacked(rows.codes).astype(np.float64).sum(axis=0)
-    center = (seen / (len(rows) + CENTERING)).astype(np.float32)
-    start = Fit(equal(rows.codes.shape[1]), center=center)
-    called = rows.taken(np.flatnonzero(rows.targets != END))
-    if not len(called):
+    center = center_of(rows.vectors)
+    start = Fit.unfitted(center)
+    targets = rows.labels["target"]
+    if not (targets != END).any():
         return start
-    sample = _Sample(called, called.targets, center)
+    called = _Foretelling(rows.taken(targets != END), targets[targets != END], center)
     weights, ridge = start.weights, start.ridge
-    best = sample.likelihood(weights, ridge)
+    best = called.likelihood(weights, ridge)
     for _ in range(SWEEPS):
         moved = False
         for view in range(-1, len(weights)):
             for up in (True, False):
                 step = _step(weights, ridge, view, up=up)
-                likelihood = sample.likelihood(*step)
+                likelihood = called.likelihood(*step)
                 if _is_gain(likelihood - best):
                     (weights, ridge), best, moved = step, likelihood, True
                     break
         if not moved:
             break
-    temperature, other = sample.calibrated(weights, ridge, start.temperature)
+    temperature, other = called.calibrated(weights, ridge, start.temperature)
     # All views are equal where it is foretold whether the turn ends: other weights foretell it no better.
-    whole = _Sample(rows, (rows.targets == END).astype(np.int32), center)
+    whole = _Foretelling(rows, targets == END, center)
     ending, _ = whole.calibrated(start.weights, start.ridge, start.ending)
-    return Fit(weights, ridge, temperature, other, ending, center)
+    return Fit(weights, center, ridge, temperature, other, ending)
 
 
 def _step(weights: Floats, ridge: float, view: int, *, up: bool) -> tuple[Floats, float]:
@@ -266,18 +239,17 @@ def _is_gain(gains: Figures) -> bool:
     return bool(gains.sum() > error + TINY)
 
 
-class _Sample:
-    """States of whole runs, and how well each run is foretold by the others."""
+class _Foretelling:
+    """How well each of some runs is foretold by the others."""
 
     def __init__(self, rows: Rows, targets: Numbers, center: Floats) -> None:
-        points = Points.of(rows, center)
-        self._similarities = points.similarities()
-        self._nearness = points.nearness()
-        runs, self._runs = in_order(rows.runs)
+        self._labels = rows.labels
+        self._gram = gram(centered(rows.vectors, center))
+        runs, self._runs = in_order(rows.labels["run"])
         names, self._targets = in_order(targets)
-        self._answers = np.eye(len(names))[self._targets]
+        self._Y = np.eye(len(names))[self._targets]
         self._blocks = [np.flatnonzero(self._runs == run) for run in range(len(runs))]
-        of_run = np.stack([self._answers[block].sum(axis=0) for block in self._blocks])
+        of_run = np.stack([self._Y[block].sum(axis=0) for block in self._blocks])
         self._known = (of_run.sum(axis=0) - of_run)[self._runs] > 0  # by state: what the other runs did
         self._foretold = self._known[np.arange(len(rows)), self._targets]
 
@@ -307,17 +279,17 @@ class _Sample:
         return _log_shares(known, self._targets[self._foretold])
 
     def _scores(self, weights: Floats, ridge: float) -> Figures:
-        """The score of each tool in each state by all other runs, in closed form."""
-        among = kernel(np.tensordot(weights, self._similarities, 1), self._nearness).astype(np.float64)
-        inverse = np.linalg.inv(among + ridge * np.eye(len(among)))
-        left = inverse @ self._answers
-        scores = np.empty_like(left)
+        """The score of each tool in each state by all other runs, in closed form: `F`."""
+        K = kernel(np.tensordot(weights, self._gram, 1), self._labels[:, None], self._labels)  # noqa: N806
+        P = np.linalg.inv(K.astype(np.float64) + ridge * np.eye(len(K)))  # noqa: N806
+        A = P @ self._Y  # noqa: N806
+        F = np.empty_like(A)  # noqa: N806
         for block in self._blocks:
-            scores[block] = self._answers[block] - np.linalg.solve(inverse[np.ix_(block, block)], left[block])
-        return np.where(self._known, scores, -np.inf)
+            F[block] = self._Y[block] - np.linalg.solve(P[np.ix_(block, block)], A[block])
+        return np.where(self._known, F, -np.inf)
 
 
-def _log_shares(powers: Figures, places: NDArray[np.intp]) -> Figures:
+def _log_shares(powers: Figures, places: Places) -> Figures:
     """The logarithm of the share at one place of each row, along the last axis."""
     highest = powers.max(axis=-1, initial=-np.inf)
     whole = np.log(np.exp(powers - highest[..., None]).sum(axis=-1)) + highest

@@ -19,6 +19,7 @@ from pydantic import Field, PrivateAttr
 from langchain_tooltree.conversation import Conversation, is_observation
 from langchain_tooltree.errors import check_arguments
 from langchain_tooltree.experience.records import part_of, readable
+from langchain_tooltree.experience.reference import NOTE
 from langchain_tooltree.text import digest
 from langchain_tooltree.tooltree import prompts
 from langchain_tooltree.tooltree.report import REPORT_AND_CALL_PROMPT, REPORT_AND_UNDO_PROMPT, REPORT_PROMPT
@@ -322,13 +323,13 @@ def _described(tool: Mapping[str, Any]) -> str:
 
 
 _OPENINGS: dict[str, Literal["plan", "propose", "pre", "post", "check"]] = {
-    prompts.DEFAULT_PROPOSE_PROMPT: "propose",
-    prompts.DEFAULT_CANDIDATES_PROMPT: "propose",
-    prompts.DEFAULT_DRAFT_PROMPT: "propose",
+    prompts.PROPOSE_PROMPT: "propose",
+    prompts.CANDIDATES_PROMPT: "propose",
+    prompts.DRAFT_PROMPT: "propose",
     prompts.DEFAULT_PRE_JUDGE_PROMPT: "pre",
     prompts.DEFAULT_POST_JUDGE_PROMPT: "post",
     prompts.DEFAULT_CHECK_PROMPT: "check",
-    prompts.DEFAULT_PLAN_PROMPT: "plan",
+    prompts.PLAN_PROMPT: "plan",
 }
 
 
@@ -346,10 +347,10 @@ def read_question(
     names = tuple(form["name"] for form in forms if form.get("description") != prompts.ASSESS_DESCRIPTION)
     if kind in {"pre", "post", "check", "plan"}:
         return _read_document(kind, json.loads(messages[1].text), attempt=len(messages) // 2)
-    note = str(messages[-1].text) if messages and str(messages[-1].text).startswith(prompts.NOTE) else ""
+    note = str(messages[-1].text) if messages and str(messages[-1].text).startswith(NOTE) else ""
     said = Conversation(messages[:-1] if note else messages)
     request, path = _read_dialogue(said)
-    if note.rpartition("\n")[2] == prompts.OTHERS_PROMPT.rpartition("\n")[2]:
+    if note.startswith(prompts.OTHERS_PROMPT.partition("{")[0]):
         return Question("others", request, path, names), []
     asked = (REPORT_PROMPT, REPORT_AND_CALL_PROMPT, REPORT_AND_UNDO_PROMPT)
     if kind is None and any(prompt in said.instructions for prompt in asked):

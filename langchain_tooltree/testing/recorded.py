@@ -16,10 +16,10 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import LLMResult
 from pydantic import Field, PrivateAttr
 
+from langchain_tooltree.experience.reference import NOTE
 from langchain_tooltree.testing.offline import ChatDouble, Response, read_question
 from langchain_tooltree.text import digest
 from langchain_tooltree.tooltree.gate import as_said
-from langchain_tooltree.tooltree.prompts import NOTE
 
 DOCUMENTS = frozenset({"pre", "post", "check", "plan"})
 """Kinds of questions that are asked as a document instead of a conversation."""

@@ -18,13 +18,12 @@ from langchain_core.runnables.config import ensure_config
 from langgraph.prebuilt import ToolNode
 
 from langchain_tooltree._langgraph import tool_node_input, with_runtime
-from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.flows import Flow, TwinStep
 from langchain_tooltree.replies import calls_in
+from langchain_tooltree.sandbox import Sandbox, forked
 from langchain_tooltree.text import made_up, renamed_in
 from langchain_tooltree.tooltree.branches import Branches, Mark, results_of
-from langchain_tooltree.tooltree.sandbox import Sandbox, names_bound_by
-from langchain_tooltree.tooltree.visit import Outcome, visit
+from langchain_tooltree.tooltree.visit import Outcome, Visit
 
 if TYPE_CHECKING:
     from langchain_tooltree.tooltree.host import PlannerHost
@@ -36,15 +35,11 @@ MOST_STEPS = 40
 def run_in_fork(
     world: Sandbox, calls: Sequence[ToolCall], state: Mapping[str, Any]
 ) -> Flow[tuple[list[ToolMessage], Sandbox]]:
-    """Make the calls of one message, in order, in a fork of a world; `state` is what tools may have injected.
+    """Make the calls of one message, in order, in a fork of a world, and return the results and the fork.
 
-    Returns:
-        The results, and the fork.
+    `state` is what tools may have injected.
     """
-    fork = world.fork()
-    if not isinstance(fork, Sandbox):
-        msg = f"fork() of {type(world).__name__} must return a sandbox, got {type(fork).__name__}."
-        raise ConfigurationError(msg)
+    fork = forked(world)
     node = ToolNode([*fork.tools], handle_tool_errors=True)
     results: list[ToolMessage] = []
     for call in calls:
@@ -69,14 +64,14 @@ def plan_ahead(branches: Branches, trial: "PlannerHost", sandbox: Sandbox) -> Fl
     messages: list[BaseMessage] = [*branches.messages]
     start, mark = len(messages), replace(branches.mark, plan=None)
     worlds: dict[str, Sandbox] = {}
-    trial.bound = names_bound_by(sandbox)
+    trial.bound = trial.planner.bound_tools
 
     def is_free(name: str, args: Any) -> bool:  # in a fork, what it does not bind cannot be tried
         return name in trial.bound or (not worlds and branches.is_read(name, args))
 
     while True:
         inner = Branches(messages, mark, branches.is_read, is_free)
-        outcome = yield from visit(inner, trial)
+        outcome = yield from Visit(inner, trial).run()
         step = trial.reply if outcome.message is None else outcome.message
         is_bound = bool(step.tool_calls) and trial.bound.issuperset(call["name"] for call in step.tool_calls)
         if not is_bound and not worlds:
@@ -113,13 +108,9 @@ def _plan_of(path: Sequence[BaseMessage]) -> list[dict[str, Any]]:
 
 
 def carry_on(branches: Branches) -> Outcome | None:
-    """The next step of a plan, if the latest results equal those that were tried.
+    """The next step of a plan whose first one was carried out last, or its answer.
 
-    Args:
-        branches: The conversation, whose mark holds the plan: its first step was carried out last.
-
-    Returns:
-        The next step, or the answer; `None` if the plan does not fit any more, or has no more to say.
+    `None` if the latest results do not equal those that were tried, or the plan has no more to say.
     """
     plan = branches.mark.plan or {}
     done, *rest = plan.get("steps") or [{}]

@@ -10,37 +10,26 @@ from langchain_tooltree.models import Meter, StructuredQuestion, document_prompt
 from langchain_tooltree.text import one_line
 from langchain_tooltree.tools import ToolCard, ToolLibrary, fields_of, nested_inputs
 from langchain_tooltree.tooltree.judge import validated
-from langchain_tooltree.tooltree.prompts import CoarsePlan
+from langchain_tooltree.tooltree.prompts import PLAN_PROMPT, CoarsePlan
 
 RELEVANT = 0.3
 """p_t in [0, 1] below which a tool is dropped, as the paper's ACL-format version prints it."""
 
 
 def plan_tools(
-    model: BaseChatModel, library: ToolLibrary, reads: Collection[str], query: str, meter: Meter, *, prompt: str
+    model: BaseChatModel, library: ToolLibrary, reads: Collection[str], query: str, meter: Meter
 ) -> Flow[tuple[str, ...]]:
     """Choose the tools that a request may need.
 
     A tool is kept if it belongs to a domain of the request (or to none), its relevance p_t is at least .3, its input
     can be had, and its output is of use. The first two are asked; the others follow from the schemas. All of the
     library is kept if the reply is unusable or would leave none: a planner that fails must not take tools away.
-
-    Args:
-        model: Whom to ask.
-        library: The tools.
-        reads: Names of those that only read.
-        query: The request.
-        meter: Counts the calls.
-        prompt: What the model is told.
-
-    Returns:
-        Names in the library's order.
     """
     cards = [library.card(name) for name in library.names]
     question = StructuredQuestion(
         model,
         CoarsePlan,
-        document_prompt(prompt, {"request": query, "tools": [*map(_in_short, cards)]}),
+        document_prompt(PLAN_PROMPT, {"request": query, "tools": [*map(_in_short, cards)]}),
         usable=lambda reply: validated(CoarsePlan, reply) is not None,
         config=inner_config("plan", {}),
     )

@@ -14,13 +14,13 @@ from langgraph.types import Command
 
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.experience.guide import REMEMBERED, Guide, Learner, Remembered, checked_experience
-from langchain_tooltree.experience.run_identity import OfferedTools, heard_as
+from langchain_tooltree.experience.run_identity import OfferedTools, run_key
 from langchain_tooltree.flows import Flow, TwinStep, arun_flow, async_twin, driven, run_flow
-from langchain_tooltree.models import extended
+from langchain_tooltree.models import extended, quiet
 from langchain_tooltree.tooltree.branches import KEY, Mark
-from langchain_tooltree.tooltree.experienced import guide_of, keep_ended
 from langchain_tooltree.tooltree.gate import Withheld, gated, withholding
-from langchain_tooltree.tooltree.host import Offering, Planner, PlannerHost, PlannerOptions, quiet
+from langchain_tooltree.tooltree.host import Planner, PlannerHost, PlannerOptions
+from langchain_tooltree.tooltree.record import guide_of
 from langchain_tooltree.tooltree.report import Report
 from langchain_tooltree.tooltree.visit import Outcome
 
@@ -96,7 +96,7 @@ class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         offering = self._planner.offering(request.tools)
         mark = Mark.from_dict(request.state.get(KEY))
         branches = self._planner.branches(request.messages, mark, offering)
-        guide = None if self._experience is None else partial(self._guide, self._experience, request, offering)
+        guide = None if self._experience is None else partial(self._guide, self._experience, request)
         host = _RequestHost(
             self._planner,
             offering,
@@ -108,15 +108,16 @@ class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
             handler=handler,
         )
         outcome = yield from host.visited(branches)
-        if outcome.is_over:
-            yield from keep_ended(outcome, host)
-        return _response(host.response, outcome)
+        response = _response(host.response, outcome)
+        if outcome.ended is not None and (recalled := outcome.ended.mark.recalled):
+            remembered: Any = request.state.get(REMEMBERED) or {}
+            response.command.update[REMEMBERED] = {**remembered, "recalled": recalled}
+        return response
 
     @staticmethod
-    def _guide(experience: Learner, request: ModelRequest[Any], offering: Offering) -> Flow[Guide | None]:
+    def _guide(experience: Learner, request: ModelRequest[Any]) -> Flow[Guide | None]:
         remembered: Any = request.state.get(REMEMBERED)
-        said = Conversation(request.messages)
-        return (yield from guide_of(experience, said, offering, request.system_message, remembered))
+        return (yield from guide_of(experience, request.messages, remembered))
 
 
 class LearningState(PlannerState):
@@ -126,7 +127,7 @@ class LearningState(PlannerState):
 
 
 class _LearningMiddleware(ToolTreeMiddleware):
-    """A planner with experience: what is known is recalled when a turn begins, and the turn is kept when it ends."""
+    """A planner with experience: a turn is kept when it ends, for who it was for when it began."""
 
     state_schema = LearningState
 
@@ -136,7 +137,7 @@ class _LearningMiddleware(ToolTreeMiddleware):
         return ToolTreeMiddleware.__name__
 
     def _hear(self, request: ModelRequest[Any]) -> None:
-        heard = heard_as(request.runtime)
+        heard = run_key(request.runtime)
         self._offered.hear(heard, request.tools)
         self._offered.hear_instructions(heard, request.system_message)
 
@@ -146,7 +147,7 @@ class _LearningMiddleware(ToolTreeMiddleware):
 
     @driven
     def before_agent(self, state: Any, runtime: Runtime[Any]) -> Flow[dict[str, Any] | None]:  # noqa: ARG002
-        """Recall what is known of tasks like the user's."""
+        """Note whose turn begins, and take in what was learnt meanwhile."""
         assert self._experience is not None  # noqa: S101 - for mypy
         remembered = yield from self._experience.begun(Conversation.of(state), state.get(REMEMBERED) or {})
         return {REMEMBERED: remembered}
@@ -156,7 +157,7 @@ class _LearningMiddleware(ToolTreeMiddleware):
     @driven
     def after_agent(self, state: Any, runtime: Runtime[Any]) -> Flow[None]:
         """Keep the turn; one that was interrupted is not over."""
-        heard = heard_as(runtime)
+        heard = run_key(runtime)
         tools = [tool for tool in self._offered.take(heard).values() if tool is not None]
         instructions = self._offered.take_instructions(heard)
         if self._experience is not None and (remembered := state.get(REMEMBERED)):
@@ -205,7 +206,7 @@ class _RequestHost(PlannerHost):
         """The agent's own request, with the line that asks for a report at the end of its instructions."""
         request = self.request
         prompt = self.planner.report_prompt(request.system_message, self.offering) if self.reports else ""
-        asked = _Question.of(request, messages, quiet if self.unseen else gated, prompt)
+        asked = _Question.of(self._with(messages), messages, quiet if self.unseen else gated, prompt)
         withheld = Withheld()
         with withholding(withheld):
             response = yield from _asked(self.handler, asked)
@@ -218,9 +219,13 @@ class _RequestHost(PlannerHost):
 
     def offer(self, messages: Sequence[BaseMessage]) -> Flow[AIMessage]:
         """The agent's own request with a note behind it, asked in silence."""
-        asked = _Question.of(self.request, messages, quiet)
+        asked = _Question.of(self._with(messages), messages, quiet)
         response = yield from _asked(self.handler, asked)
         return next((each for each in response.result if isinstance(each, AIMessage)), AIMessage(""))
+
+    def _with(self, messages: Sequence[BaseMessage]) -> Any:
+        system = self.instructions_for(self.request.system_message, messages)
+        return self.request if system is self.request.system_message else self.request.override(system_message=system)
 
 
 class _Question(ModelRequest[Any]):

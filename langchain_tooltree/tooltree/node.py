@@ -1,6 +1,5 @@
 """ToolTreeNode: the planner as a LangGraph node, in place of the model node of a ReAct graph."""
 
-import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -14,21 +13,17 @@ from langchain_core.tools import BaseTool
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError, EmptyQueryError
 from langchain_tooltree.experience.guide import Learner, checked_experience
-from langchain_tooltree.experience.hints import NextTools, hint_line
-from langchain_tooltree.experience.reference import as_reference, looks_marked, remarked
+from langchain_tooltree.experience.hints import hints
+from langchain_tooltree.experience.reference import SEARCH_MARK, looks_marked, remarked
 from langchain_tooltree.flows import EventSink, Flow, TwinStep, async_twin, driven
-from langchain_tooltree.models import bind_tools, extended, resolve_model, with_more
+from langchain_tooltree.models import bind_tools, extended, quiet, resolve_model
 from langchain_tooltree.tools import ToolLibrary, check_effects
 from langchain_tooltree.tooltree.branches import KEY, Mark
-from langchain_tooltree.tooltree.experienced import guide_of, keep_ended, kept_turn
 from langchain_tooltree.tooltree.gate import Withheld, gated, withholding
-from langchain_tooltree.tooltree.host import Planner, PlannerHost, PlannerOptions, quiet
+from langchain_tooltree.tooltree.host import Planner, PlannerHost, PlannerOptions
+from langchain_tooltree.tooltree.record import guide_of, kept_turn
 from langchain_tooltree.tooltree.report import Report
-from langchain_tooltree.tooltree.sandbox import names_bound_by
 from langchain_tooltree.tooltree.visit import Outcome
-
-MARK = "mark"
-"""Where the planner's metadata of a message holds the mark, while a search goes on."""
 
 
 class ToolTreeNode(Runnable[Any, dict[str, list[BaseMessage]]]):
@@ -75,8 +70,8 @@ class ToolTreeNode(Runnable[Any, dict[str, list[BaseMessage]]]):
         self.name = "ToolTreeNode"
         self._planner = Planner(**options)
         library = ToolLibrary(tools)
-        check_effects(library, self._planner.effects, names_bound_by(self._planner.sandbox))
-        self._offering = self._planner.offering(list(library))
+        check_effects(library, self._planner.effects, self._planner.bound_tools)
+        self._offering = self._planner.offering(library)
         self._keys = messages_key, suggestions_key, recalled_key
         self._system = SystemMessage(system_prompt) if system_prompt else None
         self._experience = checked_experience(experience)
@@ -109,9 +104,7 @@ class ToolTreeNode(Runnable[Any, dict[str, list[BaseMessage]]]):
         host = _NodeHost(
             self._planner,
             self._offering,
-            guide=partial(guide_of, self._experience, conversation, self._offering, self._system)
-            if self._experience
-            else None,
+            guide=partial(guide_of, self._experience, messages) if self._experience else None,
             sinks=self._sinks,
             model=self._model,
             system=self._system,
@@ -119,16 +112,13 @@ class ToolTreeNode(Runnable[Any, dict[str, list[BaseMessage]]]):
             messages_key=key,
             models=self._models,
             config=config or {},
-            instructions=extended(bare, self._planner.report_prompt(self._system, self._offering)),
             bare=bare,
-            hint=self._hint(values),
+            line=self._planner.report_prompt(self._system, self._offering),
         )
         outcome = yield from host.visited(branches)
-        if outcome.is_over:
-            yield from keep_ended(outcome, host)
         update = _update(messages, outcome, host.reply)
         if self._experience is not None and not update[-1].tool_calls:
-            yield from kept_turn(self._experience, [*branches.path(), update[-1]], self._offering, self._system)
+            yield from kept_turn(self._experience, [*branches.path(), update[-1]], outcome.ended, host)
         return {key: update}
 
     ainvoke = async_twin(invoke)  # type: ignore[arg-type] # mypy takes `self` from the declaration in Runnable
@@ -137,33 +127,30 @@ class ToolTreeNode(Runnable[Any, dict[str, list[BaseMessage]]]):
         key, *_ = self._keys
         if isinstance(state, list):
             return {key: state}
-        values = state if isinstance(state, Mapping) else _fields(state)
+        if not (isinstance(state, Mapping) or hasattr(state, "__dict__")):
+            msg = f"The state must be a mapping, an object or a list of messages, got {type(state).__name__} {state!r}."
+            raise ConfigurationError(msg)
+        values = state if isinstance(state, Mapping) else vars(state)
         if key not in values:
             msg = f"The state has no {key!r}, only {', '.join(values)}: see messages_key=."
             raise EmptyQueryError(msg)
         return values
 
     def _instructions(self, values: Mapping[str, Any]) -> SystemMessage | None:
-        """The system prompt with what a `CFGMRecallNode` has recalled."""
-        recalled = values.get(self._keys[2])
-        if not isinstance(recalled, str) or not looks_marked(recalled):
-            return self._system
-        return extended(self._system, remarked(recalled, source="memory"))
+        """The system prompt with what a `SITGraphNode` suggests, and what a `CFGMRecallNode` has recalled."""
+        _, suggestions_key, recalled_key = self._keys
+        system, recalled, given = self._system, values.get(recalled_key), values.get(suggestions_key)
+        suggestions = [each for each in given if self._is_suggestion(each)] if isinstance(given, list | tuple) else []
+        if isinstance(recalled, str) and looks_marked(recalled):
+            system = extended(system, remarked(recalled, source="memory"))
+        return extended(system, hints(suggestions)) if suggestions else system
 
-    def _hint(self, values: Mapping[str, Any]) -> str:
-        """What a `SITGraphNode` suggests for the next call."""
-        shares: dict[str, float] = {}
-        runs: dict[str, int] = {}
-        suggestions = values.get(self._keys[1])
-        for each in suggestions if isinstance(suggestions, list | tuple) else ():
-            match each:
-                case {"tool": str(tool), "score": float(share), "support": int(support)} if (
-                    tool in self._offering.names
-                ):
-                    shares[tool], runs[tool] = share, support
-        known = NextTools(shares=shares, runs=runs, other=max(1 - sum(shares.values()), 0.0))
-        text = hint_line(known, reads=self._offering.effects.reads) if shares else ""
-        return as_reference(text, source="past runs") if text else ""
+    def _is_suggestion(self, given: Any) -> bool:
+        """Whether a state holds a suggestion of a tool that is there: anybody may write a state."""
+        match given:
+            case {"tool": str(tool), "support": int(), "of": int()}:
+                return tool in self._offering.names
+        return False
 
 
 @dataclass(slots=True)
@@ -172,31 +159,28 @@ class _NodeHost(PlannerHost):
 
     models: tuple[Any, ...] = ()
     config: RunnableConfig = field(default_factory=RunnableConfig)
-    instructions: SystemMessage = field(default_factory=lambda: SystemMessage(""))
     bare: SystemMessage | None = None
-    hint: str = ""
+    line: str = ""
 
     def own_step(self, messages: Sequence[BaseMessage]) -> Flow[tuple[AIMessage, Report | None]]:
         """The model with its tools, asked with the line for a report at the end of its instructions."""
         seen, unseen = self.models
-        system = self.instructions if self.reports else self.system
-        asked = [*([system] if system else ()), *messages]
-        if self.hint and not isinstance(asked[-1], AIMessage):
-            asked[-1] = with_more(asked[-1], self.hint)
         withheld = Withheld()
         with withholding(withheld):
-            reply = yield from self._ask(unseen if self.unseen else seen, asked)
+            line = self.line if self.reports else ""
+            reply = yield from self._ask(unseen if self.unseen else seen, messages, line)
         return self.take(reply, withheld)
 
     def offer(self, messages: Sequence[BaseMessage]) -> Flow[AIMessage]:
         """The same question with a note behind it, asked in silence."""
         _, model = self.models
-        return (yield from self._ask(model, [*([self.bare] if self.bare else ()), *messages]))
+        return (yield from self._ask(model, messages))
 
-    def _ask(self, model: Any, messages: list[BaseMessage]) -> Flow[AIMessage]:
-        reply = yield TwinStep(
-            partial(model.invoke, messages, self.config), partial(model.ainvoke, messages, self.config)
-        )
+    def _ask(self, model: Any, messages: Sequence[BaseMessage], line: str = "") -> Flow[AIMessage]:
+        system = self.instructions_for(self.bare, messages)
+        system = extended(system, line) if line else system
+        asked = [*([system] if system else ()), *messages]
+        reply = yield TwinStep(partial(model.invoke, asked, self.config), partial(model.ainvoke, asked, self.config))
         if not isinstance(reply, AIMessage):
             msg = f"The model replied with {type(reply).__name__} instead of an AIMessage."
             raise TypeError(msg)
@@ -206,7 +190,7 @@ class _NodeHost(PlannerHost):
 def mark_in(messages: Sequence[BaseMessage]) -> Mark:
     """The mark that the newest message of the model's holds."""
     newest = next((message for message in reversed(messages) if isinstance(message, AIMessage)), None)
-    return Mark.from_dict(_metadata(newest).get(MARK)) if newest is not None else Mark()
+    return Mark.from_dict(_metadata(newest).get(SEARCH_MARK)) if newest is not None else Mark()
 
 
 def _metadata(message: BaseMessage) -> Mapping[str, Any]:
@@ -218,24 +202,14 @@ def _update(messages: Sequence[BaseMessage], outcome: Outcome, own: AIMessage) -
     """The messages to add, to remove, and to put back without their marks once a search is over."""
     message = own if outcome.message is None else outcome.message
     if outcome.mark is not None and (mark := outcome.mark.to_dict()):
-        marked = {**message.response_metadata, KEY: {**_metadata(message), MARK: mark}}
+        marked = {**message.response_metadata, KEY: {**_metadata(message), SEARCH_MARK: mark}}
         return [*outcome.before, message.model_copy(update={"response_metadata": marked})]
     removed = set(outcome.remove)
-    bare = [_without_mark(each) for each in messages if each.id not in removed and MARK in _metadata(each)]
+    bare = [_without_mark(each) for each in messages if each.id not in removed and SEARCH_MARK in _metadata(each)]
     return [*(RemoveMessage(id=each) for each in outcome.remove), *bare, *outcome.before, message]
 
 
 def _without_mark(message: BaseMessage) -> BaseMessage:
-    rest = {key: value for key, value in _metadata(message).items() if key != MARK}
+    rest = {key: value for key, value in _metadata(message).items() if key != SEARCH_MARK}
     kept = {key: value for key, value in message.response_metadata.items() if key != KEY}
     return message.model_copy(update={"response_metadata": {**kept, KEY: rest} if rest else kept})
-
-
-def _fields(state: Any) -> dict[str, Any]:
-    """A state object as a mapping, not copied deeper than its fields."""
-    if dataclasses.is_dataclass(state):
-        return {each.name: getattr(state, each.name) for each in dataclasses.fields(state)}
-    if not hasattr(state, "__dict__"):
-        msg = f"The state must be a mapping, an object or a list of messages, got {type(state).__name__} {state!r}."
-        raise ConfigurationError(msg)
-    return dict(vars(state))

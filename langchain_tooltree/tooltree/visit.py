@@ -18,12 +18,13 @@ from langchain_core.messages import (
     BaseMessage,
     HumanMessage,
     ToolCall,
+    ToolMessage,
     message_to_dict,
     messages_from_dict,
 )
-from langchain_core.messages.ai import UsageMetadata
 
 from langchain_tooltree._langgraph import steps_here
+from langchain_tooltree.experience.records import call_key
 from langchain_tooltree.flows import Flow
 from langchain_tooltree.models import usage_sum
 from langchain_tooltree.replies import call_blocks, calls_in, made_anew, with_only_call
@@ -35,11 +36,17 @@ from langchain_tooltree.tooltree.branches import (
     Mark,
     is_decided,
     is_fruitless,
-    key_of,
     results_of,
 )
 from langchain_tooltree.tooltree.doubt import Stop, admits, is_better, is_trouble, next_move
-from langchain_tooltree.tooltree.prompts import AGAIN_PROMPT, IDLE_PROMPT, OPEN_PROMPT, OTHERS_PROMPT, UNDONE_PROMPT
+from langchain_tooltree.tooltree.prompts import (
+    AGAIN_PROMPT,
+    CHECK_PROMPT,
+    IDLE_PROMPT,
+    OPEN_PROMPT,
+    OTHERS_PROMPT,
+    UNDONE_PROMPT,
+)
 from langchain_tooltree.tooltree.report import NamedCall, Report
 
 if TYPE_CHECKING:
@@ -58,28 +65,13 @@ hooks of several middleware around them."""
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What comes of a visit.
+    """What comes of a visit."""
 
-    Attributes:
-        message: The message to return; `None` for the own step as the host received it.
-        remove: Ids of messages that are to be removed from the conversation.
-        mark: The mark to keep for the next visit; `None` to keep none.
-        ended: The search that has ended with this visit, for the record; `None` if none has.
-        before: Messages to return before it, of a deep search: reads with their results.
-        result: What a deep search has come to, for the record.
-    """
-
-    message: AIMessage | None = None
-    remove: list[str] = field(default_factory=list)
-    mark: Mark | None = None
-    ended: "Ended | None" = None
-    before: Sequence[BaseMessage] = ()
-    result: Any = None
-
-    @property
-    def is_over(self) -> bool:
-        """Whether a search has ended with the visit."""
-        return self.ended is not None or self.result is not None
+    message: AIMessage | None = None  # to return; `None` for the own step as the host received it
+    remove: list[str] = field(default_factory=list)  # ids of messages that are to be removed from the conversation
+    mark: Mark | None = None  # to keep for the next visit, if any is
+    ended: "Ended | None" = None  # the search that has ended with this visit, if one has
+    before: Sequence[BaseMessage] = ()  # to return before the message: reads of a deep search with their results
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,54 +84,69 @@ class Ended:
     reason: str
 
 
-def visit(branches: Branches, host: "PlannerHost") -> Flow[Outcome]:
-    """Make one visit.
+class Visit:
+    """One visit of a conversation, in the form that the planner has."""
 
-    Args:
-        branches: The conversation and its mark.
-        host: The form that the planner has.
-
-    Returns:
-        What to return, to remove and to note.
-    """
-    return (yield from _Visit(branches, host).run())
-
-
-class _Visit:
     def __init__(self, branches: Branches, host: "PlannerHost") -> None:
         self._branches = branches
         self._host = host
         self._mark = branches.mark
         self._path = branches.path()
         self._is_undone = False
+        self._is_checked = False
 
     def run(self) -> Flow[Outcome]:
-        if (yield from self._is_latest_pruned()) and (waiting := self._untried(self._mark.queue)):
+        """Make the visit: what to return, to remove and to note."""
+        explored = self._explored()
+        if (yield from self._is_pruned(explored)) and (waiting := self._untried(self._mark.queue)):
             self._hide_latest()  # pruned after it ran: the next candidate takes its place without a question
             return (yield from self._explore(waiting))
         messages: Sequence[BaseMessage] = self._path
-        if self._mark.is_searching:  # an agent that is not reminded merely stops once more
+        if explored:  # an agent that is not reminded merely stops once more
             missing = self._mark.missing or "what was asked for"
             messages = [*messages, HumanMessage(OPEN_PROMPT.format(missing=cut(missing, LONGEST_NOTE)))]
         while True:
-            reply, report = yield from self._host.own_step(messages)
-            if self._mark.is_searching:
-                self._mark = replace(self._mark, used=self._mark.used + 1)
+            reply, report = yield from self._own_step(messages)
             if reply.tool_calls or reply.invalid_tool_calls:
-                return (yield from self._step(reply))
+                return self._with_usage((yield from self._step(reply)), reply)
             note = yield from self._stop(reply, report)
             if isinstance(note, Outcome):
-                return note
+                return self._with_usage(note, reply)
             has_said = bool(reply.text) and not self._is_undone  # providers refuse a message that says nothing
             messages = [*self._path, *([reply] if has_said else []), HumanMessage(note)]
 
     # --- own steps ---
 
+    def _own_step(self, messages: Sequence[BaseMessage]) -> Flow[tuple[AIMessage, Report | None]]:
+        """The agent's own step; it is asked for once more where it writes what good runs hardly ever wrote there."""
+        reply, report = yield from self._host.own_step(messages)
+        calls = 1
+        if (yield from self._is_to_be_checked(reply)):
+            # The step would need results behind it, so the question does not hold it.
+            first, calls = reply.usage_metadata, 2
+            reply, report = yield from self._host.own_step([*messages, HumanMessage(CHECK_PROMPT)])
+            reply = reply.model_copy(update={"usage_metadata": usage_sum(first, reply.usage_metadata)})
+            self._mark, self._is_checked = replace(self._mark, checked=True), True
+        if self._mark.is_searching:
+            self._mark = replace(self._mark, used=self._mark.used + calls)
+        return reply, report
+
+    def _is_to_be_checked(self, reply: AIMessage) -> Flow[bool]:
+        """Whether a step calls for the check of a write, see `SearchConfig.check_writes`; at most once a turn."""
+        if self._mark.checked or not self._host.planner.config.check_writes:
+            return False
+        writes = [each["name"] for each in reply.tool_calls if not self._branches.is_read(each["name"], each["args"])]
+        return (yield from self._host.is_unusual(self._path, writes))
+
+    def _with_usage(self, outcome: Outcome, reply: AIMessage) -> Outcome:
+        """An outcome whose own step, if it is to be returned, holds the usage of the one before a check."""
+        return replace(outcome, message=reply) if self._is_checked and outcome.message is None else outcome
+
     def _step(self, reply: AIMessage) -> Flow[Outcome]:
         """The host makes the calls of an own step, unless it is a write that only the step itself wants."""
         mark = self._mark
         if not (mark.held or mark.hidden):
-            return Outcome()
+            return Outcome(mark=mark if mark.checked else None)
         writes = [call for call in reply.tool_calls if not self._branches.is_read(call["name"], call["args"])]
         if mark.held:
             named = all(call["name"] in mark.writes or self._is_missing(call) for call in writes)
@@ -157,9 +164,11 @@ class _Visit:
 
     def _is_missing(self, call: ToolCall) -> bool:
         """Whether what the latest report says is missing speaks of a call: of its tool or of one of its values."""
-        values = [str(value) for value in call["args"].values()]
-        missing = self._mark.missing
-        return bool(missing) and (self._host.fits(missing, call["name"]) or bool(overlap_of(missing, values)))
+        missing, words = self._mark.missing, set(words_of(self._mark.missing))
+        values = [str(value) for value in call["args"].values() if len(str(value)) > 2]  # noqa: PLR2004 - shorter ones say little
+        return bool(missing) and (
+            self._host.fits(missing, call["name"]) or any(words.issuperset(words_of(value)) for value in values)
+        )
 
     def _stop(self, answer: AIMessage, report: Report | None) -> Flow[Outcome | str]:
         """What to do with an answer: the outcome, or the note with which the own step is asked again."""
@@ -187,7 +196,7 @@ class _Visit:
         if move == "read":
             return (yield from self._explore(waiting))
         if move == "others":
-            return (yield from self._ask_for_others(missing))
+            return (yield from self._ask_for_others(missing, answer))
         self._mark = replace(self._mark, again=mark.again + 1)
         if undone := self._undo(report.wrong if report else None):
             missing = cut(missing, LONGEST_NOTE) or "it is wrong"
@@ -202,7 +211,7 @@ class _Visit:
             return (yield from self._conclude("exhausted" if missing else "answered"))
         usage = self._host.judge_usage()
         if usage is None:
-            return Outcome()
+            return Outcome(mark=Mark() if self._mark.checked else None)
         total = {"usage_metadata": usage_sum(answer.usage_metadata, usage)}
         return Outcome(message=answer.model_copy(update=total))
 
@@ -230,7 +239,7 @@ class _Visit:
     def _doubt(self, missing: str) -> Flow[None]:
         if not self._mark.is_searching:
             self._mark = replace(self._mark, search=uuid.uuid4().hex, began=time.time())
-        yield from self._host.emit({"type": "doubt", "missing": missing, "model_calls": self._mark.used})
+        yield from self._host.emit([{"type": "doubt", "missing": missing, "model_calls": self._mark.used}])
 
     def _hold(self, answer: AIMessage, missing: str) -> None:
         """Keep the best answer so far; one that follows a write is the only one that is still true."""
@@ -261,16 +270,30 @@ class _Visit:
         reasoning = message_to_dict(with_only_call(answer, None))
         return [asdict(Candidate(call.name, call.args, self._mark.hidden, message=reasoning))]
 
-    def _ask_for_others(self, missing: str) -> Flow[Outcome]:
-        """Ask for other calls at the weakest state of the turn, and try the most promising read."""
+    def _ask_for_others(self, missing: str, answer: AIMessage) -> Flow[Outcome]:
+        """Ask for other calls at the weakest state of the turn, and try the most promising read.
+
+        Where runs that went well went on with a read that takes no arguments, that is tried without a question.
+        """
         hidden = self._branches.weakest()
         path = self._branches.path(hidden)
+        advice = yield from self._host.advice(path, missing)
+        if advice.recalled:
+            self._mark = replace(self._mark, recalled=dict(advice.recalled))
+        reasoning = message_to_dict(with_only_call(answer, None))
+        at_hand = (asdict(Candidate(each, {}, hidden, message=reasoning)) for each in advice.tools)
+        waiting = self._untried(each for each in at_hand if each["name"] in self._host.offering.argless)
+        if waiting and self._has_steps():
+            return (yield from self._explore(waiting))
         tried = "; ".join(map(label_of, self._branches.tried.values()))
+        remedy, calls = yield from self._host.remedy(self._path)
         note = OTHERS_PROMPT.format(
-            missing=cut(missing or "what was asked for", LONGEST_NOTE), tried=cut(tried or "nothing", LONGEST_NOTE)
+            count=MOST_CANDIDATES,
+            tried=cut(tried or "nothing", LONGEST_NOTE),
+            past=f"{advice.text}\n{remedy}".strip() + "\n" * bool(advice.text or remedy),
+            missing=cut(missing or "what was asked for", LONGEST_NOTE),
         )
-        advice, calls = yield from self._host.advice(path, self._path)
-        reply = yield from self._host.offer([*path, HumanMessage("\n\n".join(filter(None, (note, advice))))])
+        reply = yield from self._host.offer([*path, HumanMessage(note)])
         self._add_usage(reply)
         self._mark = replace(self._mark, asked=self._mark.asked + 1, used=self._mark.used + 1 + calls)
         offered = [
@@ -281,18 +304,17 @@ class _Visit:
         passed = yield from self._host.judge_candidates(path, offered)
         waiting = self._untried(asdict(each) for each in passed)
         labels = [*map(label_of, waiting)]
-        yield from self._host.emit({"type": "candidates", "calls": labels, "model_calls": self._mark.used})
+        yield from self._host.emit([{"type": "candidates", "calls": labels, "model_calls": self._mark.used}])
         if waiting and self._has_steps():
             return (yield from self._explore(waiting))
         return (yield from self._conclude("exhausted"))
 
     def _untried(self, queue: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """The candidates that still may be tried, each call once."""
-        tried = set(self._branches.tried)
         waiting: dict[str, dict[str, Any]] = {}
         for each in queue:
-            key = key_of(each["name"], each["args"])
-            if key not in tried and self._may_try(each["name"], each["args"]):
+            key = call_key(each["name"], each["args"])
+            if key not in self._branches.tried and self._may_try(each["name"], each["args"]):
                 waiting.setdefault(key, dict(each))
         return [*waiting.values()]
 
@@ -307,13 +329,9 @@ class _Visit:
         message = self._as_step(candidate)
         parents = {**self._mark.parents, str(message.id): str(path[-1].id)}
         self._mark = replace(self._mark, queue=rest, hidden=hidden, parents=parents)
+        r_pre, used = candidate.get("score"), self._mark.used
         yield from self._host.emit(
-            {
-                "type": "explore",
-                "call": label_of(candidate),
-                "r_pre": candidate.get("score"),
-                "model_calls": self._mark.used,
-            }
+            [{"type": "explore", "call": label_of(candidate), "r_pre": r_pre, "model_calls": used}]
         )
         return Outcome(message=message, mark=self._noted())
 
@@ -331,11 +349,15 @@ class _Visit:
 
     # --- pruning after a call ---
 
-    def _is_latest_pruned(self) -> Flow[bool]:
-        """Whether the latest step is a branch of the search that brought nothing back, or that a judge rejects."""
+    def _explored(self) -> list[ToolMessage]:
+        """What the latest step brought back, if it is one that the search has made."""
         results = self._branches.latest
         head = self._path[-len(results) - 1] if len(self._path) > len(results) else None
-        if not results or head is None or head.id not in self._mark.parents:
+        return results if head is not None and head.id in self._mark.parents else []
+
+    def _is_pruned(self, results: Sequence[ToolMessage]) -> Flow[bool]:
+        """Whether a step of the search has brought nothing back, or a judge rejects it."""
+        if not results:
             return False
         return all(map(is_fruitless, results)) or (yield from self._host.judge_result(self._path))
 
@@ -366,11 +388,11 @@ class _Visit:
         }
         answer = answer.model_copy(
             update={
-                "usage_metadata": usage_sum(answer.usage_metadata, cast("UsageMetadata | None", mark.usage or None)),
+                "usage_metadata": usage_sum(answer.usage_metadata, mark.usage),
                 "response_metadata": {**answer.response_metadata, KEY: about},
             }
         )
-        yield from self._host.emit({"type": "stop", "reason": reason, "rollouts": len(mark.parents)})
+        yield from self._host.emit([{"type": "stop", "reason": reason, "rollouts": len(mark.parents)}])
         return Outcome(answer, remove, Mark(), Ended(self._branches, mark, answer, reason))
 
     def _abandoned(self, kept: Collection[str]) -> list[BaseMessage]:
@@ -394,15 +416,13 @@ class _Visit:
 
     def _add_usage(self, *replies: BaseMessage) -> None:
         for reply in replies:
-            usage = usage_sum(
-                cast("UsageMetadata | None", self._mark.usage or None), getattr(reply, "usage_metadata", None)
-            )
+            usage = usage_sum(self._mark.usage, getattr(reply, "usage_metadata", None))
             self._mark = replace(self._mark, usage=dict(usage or {}))
 
     def _budget(self) -> int:
         limit, began = self._host.planner.config.max_seconds, self._mark.began
         late = limit is not None and began > 0 and time.time() - began >= limit
-        return 0 if late or not self._can_branch() else self._host.planner.config.extra_calls
+        return 0 if late or not self._can_branch() else self._host.planner.extra_calls
 
     def _can_branch(self) -> bool:
         """Whether messages can be hidden and removed: a reducer that gives no ids cannot remove them."""
@@ -421,9 +441,3 @@ class _Visit:
 def label_of(call: Mapping[str, Any]) -> str:
     """A call in one line, for people."""
     return f"{call['name']}({', '.join(f'{name}={value!r}' for name, value in call['args'].items())})"
-
-
-def overlap_of(text: str, values: Iterable[str]) -> set[str]:
-    """The values of at least three characters that stand in a text as words of their own."""
-    words = set(words_of(text))
-    return {value for value in values if len(value) > 2 and words.issuperset(words_of(value))}  # noqa: PLR2004

@@ -13,9 +13,7 @@ from langchain_tooltree._langgraph import (
     configurable_here,
     graph_around,
     interrupts_in,
-    is_for_graph_of,
     is_inside,
-    levels,
     namespace_here,
     namespace_of,
     nodes_in,
@@ -37,7 +35,6 @@ from langchain_tooltree.effects import http_reads, sql_reads
 from langchain_tooltree.effects.calls import CallEffects
 from langchain_tooltree.effects.sql import LONGEST_SQL, only_reads
 from langchain_tooltree.errors import check_arguments, check_count, import_extra
-from langchain_tooltree.experience import writers as writers_module
 from langchain_tooltree.flows import (
     Flow,
     FunctionStep,
@@ -50,7 +47,12 @@ from langchain_tooltree.flows import (
     in_thread,
     run_flow,
 )
+from langchain_tooltree.learning import background as background_module
+from langchain_tooltree.learning import copying as copying_module
+from langchain_tooltree.learning import erasure as erasure_module
 from langchain_tooltree.learning import experience as learning
+from langchain_tooltree.learning import fold as fold_module
+from langchain_tooltree.learning import segments as segments_module
 from langchain_tooltree.learning.copying import copied
 from langchain_tooltree.models import (
     ATTEMPTS,

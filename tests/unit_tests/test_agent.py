@@ -27,6 +27,7 @@ from langchain_tooltree import (
     SITGraphMiddleware,
     ToolTreeMiddleware,
     Trajectory,
+    create_summarize_state_tool,
     create_tooltree_agent,
 )
 from langchain_tooltree.errors import ToolDefinitionError
@@ -223,26 +224,17 @@ def graph():
     return SITGraph.from_trajectories([Trajectory.from_messages(messages, success=True)])
 
 
-def test_suggestions_of_a_graph_stand_in_the_prompts_and_not_in_the_thread(graph):
-    model = ScriptedChatModel(
-        replies=[AIMessage("", tool_calls=[{"name": "echo", "args": {"n": 2}, "id": "2"}]), "Done."]
-    )
-    agent = create_tooltree_agent(model, [echo], graph=graph, effects={"echo": "read"})
-    messages = agent.invoke(HELLO)["messages"]
-    assert "went on here with: echo 100% (1 run)." in model.calls[0][0].text
-    assert not any("went on here" in message.text for message in messages)
-
-
 def test_summing_up_the_state_needs_nobody_s_approval(graph):
     noted = {"name": "summarize_state", "args": {"summary": "Somebody says hello."}, "id": "1"}
     model = ScriptedChatModel(replies=[AIMessage("", tool_calls=[noted]), "Hello."])
-    agent = create_tooltree_agent(model, [echo], graph=graph, review=True, checkpointer=InMemorySaver())
+    tools = [echo, create_summarize_state_tool(graph)]
+    agent = create_tooltree_agent(model, tools, graph=graph, review=True, checkpointer=InMemorySaver())
     result = agent.invoke(HELLO, {"configurable": {"thread_id": "1"}})
     assert "__interrupt__" not in result
     assert [message.name for message in result["messages"] if message.type == "tool"] == ["summarize_state"]
 
 
-def test_a_memory_recalls_before_the_search_helps_after_a_mishap_and_keeps_the_run():
+def test_a_memory_tells_nothing_where_there_is_no_doubt_and_keeps_the_run():
     @tool
     def lift(box: str) -> str:
         """Lift a box."""
@@ -251,8 +243,7 @@ def test_a_memory_recalls_before_the_search_helps_after_a_mishap_and_keeps_the_r
     def lifting(box, number):
         return AIMessage("", tool_calls=[{"name": "lift", "args": {"box": box}, "id": number}])
 
-    review = {"questions": [{"question": "What now?", "answer": "Another box."}], "next_step": "Lift the blue box."}
-    replies = [lifting("red", "1"), lifting("red", "2"), review, lifting("blue", "3"), "Lifted."]
+    replies = [lifting("red", "1"), lifting("blue", "2"), "Lifted."]
     model = ScriptedChatModel(replies=replies)
     memory = CFGMMemory(model, InMemoryStore())
     past = [HumanMessage("Lift a box."), lifting("green", "0"), ToolMessage("You lift green.", tool_call_id="0")]
@@ -264,12 +255,25 @@ def test_a_memory_recalls_before_the_search_helps_after_a_mishap_and_keeps_the_r
     ]
 
     assert [message.text for message in messages if message.type == "ai"][-1] == "Lifted."
-    assert 'lift("green") → You lift green.' in model.calls[0][0].text
-    assert "Lift the blue box." in model.calls[3][-1].text
+    assert len(model.calls) == 3
+    assert not any("green" in message.text for prompt in model.calls for message in prompt)
     kept = memory.experience.get("now")
-    refusal = "You cannot lift red: it is locked down."
-    assert [step.outcome.text for step in kept.steps] == [refusal, refusal, "You lift blue."]
+    assert [step.outcome.text for step in kept.steps] == ["You cannot lift red: it is locked down.", "You lift blue."]
     assert kept.success is True
+
+
+def test_a_graph_learns_from_the_runs_of_the_agent_as_the_verdict_says():
+    graph, verdicts = SITGraph(), [False, True]
+    for number in range(2):
+        call = {"name": "echo", "args": {"n": 2}, "id": f"{number}"}
+        model = ScriptedChatModel(replies=[AIMessage("", tool_calls=[call]), "Done."])
+        verdict = verdicts[number]
+        agent = create_tooltree_agent(
+            model, [echo], graph=graph, verdict=lambda _, verdict=verdict: verdict, effects={"echo": "read"}
+        )
+        agent.invoke(HELLO)
+        assert not any("echo" in message.text for message in model.calls[0])
+        assert len(graph) == number
 
 
 @pytest.mark.parametrize(

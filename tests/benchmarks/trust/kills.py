@@ -20,7 +20,8 @@ from langgraph.store.postgres import PostgresStore
 
 from langchain_tooltree import ChromaStore, Experience, Trajectory
 from tests.integration_tests.store_servers import chroma_client, chroma_server, postgres_server
-from tests.internals.experience import TASKS, TRAJECTORIES, writers_module
+from tests.internals.experience import TASKS, TRAJECTORIES
+from tests.internals.hall import erasure_module
 
 WRITERS, SUGGESTERS = 8, 2
 RUNS = 1_000  # of each writer, as far as the time goes
@@ -142,9 +143,10 @@ def _call(tool: str, number: int) -> dict[str, Any]:
 def _looked_at(store: BaseStore, folder: Path) -> Counter[str]:
     """What is in a store against what its writers were told."""
     half = len(_keys(store, TRAJECTORIES) ^ _keys(store, TASKS))
-    with patch.object(writers_module, "ABANDONED_AFTER", 0.0):  # as minutes later
-        experience = Experience(store, namespace=NAMESPACE)
-        status = experience.status()
+    experience = Experience(store, namespace=NAMESPACE)
+    with patch.object(erasure_module, "UNDER_WAY", 0.0):  # as minutes later
+        experience.forget(run="none of them")  # which cleans up halves
+    status = experience.status()
     acknowledged = {line for log in folder.glob("*.log") for line in log.read_text().splitlines()}
     kept = {run.id: run for run in experience.store.trajectories()}
     whole = {name for name, run in kept.items() if run == _run(*name.split("-")[1:2], int(name.rpartition("-")[2]))}

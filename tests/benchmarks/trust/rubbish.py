@@ -11,9 +11,11 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.tools import tool
+from langgraph.store.memory import InMemoryStore
 from pydantic import Field
 
-from langchain_tooltree import AnomalyDetector, ModelVerdict, ToolTreeNode, Trajectory
+from langchain_tooltree import AnomalyDetector, CFGMMemory, ModelVerdict, ToolLibrary, ToolTreeNode, Trajectory
+from langchain_tooltree.errors import ReplyError
 from tests.internals import cfgm, hall, sitgraph, tooltree
 
 LARGEST = 1_000_000
@@ -127,7 +129,8 @@ GOOD = (
     {"fulfilled": False, "missing": ["send it"], "done": True, "last_result": 0.4},
     {"rules": ["a"], "writes": [{"write": 1, "facts": "a", "allowed": True, "confirmed": "no"}], "missing": [],
      "verdict": "failure", "reasons": "b"},
-    {"tips": [{"tip": "Look first", "when": "always", "reasoning": "seen"}], "bears_out": [1]},
+    {"tips": [{"tip": "Look", "when": "lost", "reasoning": "a", "bears_out": [{"tool": "look", "quote": "x"}]}],
+     "followed": [1]},
     {"focus_points": ["Look for a key.", "Compare prices."]},
     {"key_information": {"objective": "a", "initial_environment": "b", "progress": "c"},
      "questions": [{"question": "why?", "answer": "so"}], "next_step": "look(query='x')"},
@@ -341,10 +344,13 @@ PARROT = Parrot()
 READS = {"look": "read"}
 
 
+LIBRARY = ToolLibrary([look, send])
+
+
 @cache
-def _planner(**settings: Any) -> tooltree.DeepSearch:
-    effects, config = tooltree.CallEffects.declared_as(READS), tooltree.KernelConfig(**settings)
-    return tooltree.DeepSearch(PARROT, [look, send], effects=effects, config=config)
+def _proposer(**settings: Any) -> tooltree.Proposer:
+    config = tooltree.KernelConfig(**settings)
+    return tooltree.Proposer(PARROT, LIBRARY, lambda tool, _: "read" if tool in READS else "write", config)
 
 
 @cache
@@ -366,7 +372,7 @@ def _visited(reply: AIMessage) -> Any:
 
 def _proposed(_: BaseChatModel, **settings: Any) -> Any:
     asked = tooltree.ProposalRequest(QUESTION, ("look", "send"))
-    return _planner(**settings).proposer.propose(asked, hall.Meter(6))
+    return _proposer(**settings).propose(asked, hall.Meter(6))
 
 
 def _judged(stage: str, model: BaseChatModel) -> Any:
@@ -376,6 +382,13 @@ def _judged(stage: str, model: BaseChatModel) -> Any:
     request = tooltree.JudgeRequest(stage, "look it up", [], calls, [], observation="x", answer="done")  # type: ignore[arg-type]
     judge = tooltree.ModelEvaluator(model)
     return getattr(judge, stage)(request, hall.Meter(2))
+
+
+def _focus_points(model: BaseChatModel) -> Any:
+    try:
+        return (yield from hall.flow_of(CFGMMemory(model, InMemoryStore()).focus_points)("a house"))
+    except ReplyError:
+        return []
 
 
 def _anomaly() -> Any:
@@ -394,13 +407,9 @@ MODEL_READERS: dict[str, Reader] = {
     "reflection": partial(
         _asked, lambda model: hall.flow_of(cfgm.Reflector(model).reflect)(QUESTION, _anomaly(), meter=hall.Meter(2))
     ),
-    "reflection on a failure": partial(
-        _asked,
-        lambda model: cfgm.reflecting_on_failure(model, _run(), earlier=(), focus_points=(), meter=hall.Meter(2)),
-    ),
     "tips of a comparison": partial(_asked, lambda model: cfgm.tips_module.tips_by_comparison(model, _run(), [_run()])),
     "tips of a success": partial(_asked, lambda model: cfgm.tips_module.tips_from_success(model, _run(), [])),
-    "focus points": partial(_asked, lambda model: cfgm.asked_focus_points(model, {"description": "a house"})),
+    "focus points": partial(_asked, _focus_points),
     "summary": partial(
         _asked, lambda model: sitgraph.written_summary(model, _run().chat(), hall.Meter(1))
     ),
@@ -409,9 +418,7 @@ MODEL_READERS: dict[str, Reader] = {
     ),
     "coarse plan": partial(
         _asked,
-        lambda model: tooltree.plan_tools(
-            model, _planner().library, ["look"], "look it up", hall.Meter(2), prompt=tooltree.DEFAULT_PLAN_PROMPT
-        ),
+        lambda model: tooltree.plan_tools(model, LIBRARY, ["look"], "look it up", hall.Meter(2)),
     ),
     "classifier": partial(
         _asked, lambda model: hall.flow_of(AnomalyDetector(phrases=(), classifier=model).check)([*QUESTION[:2], FINE])
@@ -435,7 +442,6 @@ def _recorded(reply: AIMessage) -> Any:
 MESSAGE_READERS: dict[str, Reader] = {
     "conversation": _conversed,
     "record": _recorded,
-    "action in an environment": lambda reply: cfgm.with_action(hall.received(reply), "0123456789abcdef"),
 }
 """What reads messages that others have asked for."""
 

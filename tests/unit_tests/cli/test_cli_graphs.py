@@ -90,10 +90,14 @@ def test_a_line_that_cannot_be_read_is_named(content, tmp_path, capsys):
     assert "bad.jsonl, line 2" in capsys.readouterr().err
 
 
-def test_suggestions_go_by_weight_and_with_a_summary_by_state(graph, capsys):
+def test_suggestions_go_by_weight_and_by_state_where_there_are_summaries(runs, graph, writer, capsys):
+    assert main(["suggest", graph, "--last", "look", "--state", "One"]) == 0
+    assert "procedural" in capsys.readouterr().out
+    writer(*[states(s0="Zero.", s1="One.", s2="Two.")] * 2)
+    assert main(["mine", runs, "-o", graph, "--summarize", "some:model", "--force"]) == 0
     assert main(["suggest", graph, "--last", "look"]) == 0
     assert "procedural" in capsys.readouterr().out
-    assert main(["suggest", graph, "--last", "look", "--state", "job 2 is wanted"]) == 0
+    assert main(["suggest", graph, "--last", "look", "--state", "One"]) == 0
     shown = capsys.readouterr().out
     assert "episodic" in shown
     assert "book" in shown
@@ -145,10 +149,10 @@ def test_tools_that_cannot_be_found_are_told_in_one_line(place, graph, capsys):
 
 
 def test_a_damaged_graph_is_told_in_one_line(graph, tmp_path, capsys):
-    [vectors] = (tmp_path / graph).glob("*/states.codes.npy")
-    vectors.write_bytes(vectors.read_bytes()[:-1] + b"\0")
+    [file] = (tmp_path / graph).glob("runs-*.jsonl")
+    file.write_bytes(file.read_bytes()[:-1] + b"\0")
     assert main(["doctor", graph, "--tools", "json:__all__"]) == REFUSED
-    assert "states.codes.npy" in capsys.readouterr().err
+    assert file.name in capsys.readouterr().err
     assert main(["show", "nothing-here"]) == REFUSED
     assert "nothing-here: No such file" in capsys.readouterr().err
 

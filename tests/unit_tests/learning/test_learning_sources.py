@@ -2,6 +2,7 @@
 
 import pytest
 from langchain.agents import create_agent
+from langchain_core.tools import tool
 from langgraph.store.base import SearchOp
 from langgraph.store.memory import InMemoryStore
 
@@ -63,8 +64,11 @@ def test_a_rollback_takes_back_what_a_source_gave_and_stays(namespace):
 
 @pytest.mark.parametrize("take_back", [lambda all_: all_.label("bad", False), lambda all_: all_.rollback(source="eve")])
 def test_a_tip_is_told_only_while_a_run_that_it_was_taken_of_is_a_success(take_back):
-    tip = {"tips": [{"tip": "Wipe the account first.", "reasoning": "It went well."}]}
-    experience = Experience(InMemoryStore(), model=ScriptedChatModel(replies=[tip, {"tips": []}]), namespace=("all",))
+    form = {"tip": "Wipe the account first.", "reasoning": "It went well.", "when": "an order is refunded"}
+    tip = {"tips": [form | {"bears_out": [{"tool": "wipe", "quote": "ok"}]}], "followed": []}
+    experience = Experience(
+        InMemoryStore(), model=ScriptedChatModel(replies=[tip, {"tips": [], "followed": []}]), namespace=("all",)
+    )
     experience.learn(run_of("bad", "wipe", source="eve"))
     experience.memory.extract_tips()
     experience.learn(run_of("good", "look", "pay", source="ann"))
@@ -89,9 +93,19 @@ class Listened(InMemoryStore):
         return super().batch(ops)
 
 
-def test_a_turn_lists_no_records_and_searches_once_among_those_of_its_own_user():
+def test_a_doubt_searches_once_among_the_records_of_its_own_user_and_a_sure_turn_does_not():
     store = Listened()
-    taught = {"tips": [{"tip": "Look at the desk first.", "reasoning": "The key was there."}]}
+    taught = {
+        "tips": [
+            {
+                "tip": "Look at the desk first.",
+                "reasoning": "The key was there.",
+                "when": "a key is wanted",
+                "bears_out": [{"tool": "look", "quote": "ok"}],
+            }
+        ],
+        "followed": [],
+    }
     model = ScriptedChatModel(replies=[taught])
     ada = Experience(store, verdict=lambda _: True, model=model).within(user_id="ada")
     for number in range(20):
@@ -100,10 +114,17 @@ def test_a_turn_lists_no_records_and_searches_once_among_those_of_its_own_user()
     assert ada.status().tips == 1
     store.searches.clear()
 
-    agent = create_agent(
-        ScriptedChatModel(replies=['On the desk. {"missing": "nothing"}']),
-        middleware=[ToolTreeMiddleware(experience=ada)],
-    )
-    agent.invoke({"messages": [("user", "Where is the red key of mine?")]})
+    @tool
+    def look(place: str) -> str:
+        """Look at a place."""
+        return f"On the {place} lies a red key."
 
-    assert [bool(op.query) for op in store.searches] == [True]  # the index is asked once, and nothing listed
+    def asked(*replies):
+        planner = ToolTreeMiddleware(effects={"look": "read"}, experience=ada)
+        agent = create_agent(ScriptedChatModel(replies=replies), [look], middleware=[planner])
+        agent.invoke({"messages": [("user", "Where is the red key of mine?")]})
+
+    asked('{"missing": "nothing"}\nOn the desk.')
+    assert store.searches == [], "nothing is recalled without a doubt"
+    asked(*['{"missing": "the room"}\nOn the desk.'] * 3, "There is no other call.")
+    assert [bool(op.query) for op in store.searches].count(True) == 1, "the index is asked once"

@@ -22,7 +22,6 @@ def test_networkx_gets_nodes_edges_and_what_lies_on_them():
     raw_pay, raw_ask = 2 + 1 / 5 + 1 / 3, 1 + 1 / 4
     assert graph.edges["find", "pay"] == {
         "count": 2,
-        "states": 2,
         "summaries": 2,
         "raw_weight": pytest.approx(raw_pay),
         "weight": pytest.approx(raw_pay / (raw_pay + raw_ask)),
@@ -36,12 +35,6 @@ def test_what_was_removed_is_not_drawn():
     graph.remove("3")
 
     assert set(graph.to_networkx().edges) == {("", "find"), ("find", "pay")}
-
-
-def test_an_edge_has_all_its_states_and_none_of_the_ends_of_turns():
-    runs = [routine(str(number), "a", "b", request=f"Wish {number}") for number in range(5)]
-
-    assert SITGraph.from_trajectories(runs).to_networkx().edges["a", "b"]["states"] == 5
 
 
 def test_the_flowchart_of_a_small_graph():

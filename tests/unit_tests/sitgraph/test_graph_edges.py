@@ -4,11 +4,13 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from little_runs import called, calls, routine, run_of, says, shares, user
 
 from langchain_tooltree import SITGraph
 from tests.internals.experience import Branch, Record, Step
-from tests.internals.sitgraph import INVERSE_TURN, Edges
+from tests.internals.sitgraph import DIMENSIONS, VIEWS, Contribution, Graph
 
 # "a b c" has four assistant messages, "a b" three, "a c" three.
 THREE = [routine("1", "a", "b", "c"), routine("2", "a", "b"), routine("3", "a", "c")]
@@ -113,57 +115,32 @@ def test_a_failure_on_the_way_does_not_take_away_that_the_run_succeeded():
     assert edges(graph, "count") == {("a", "b"): 1}
 
 
-def test_sums_of_inverse_turns_are_the_same_in_any_order():
-    turns = [3, 7, 11, 13, 17, 19, 23]
-    one, other = _no_edges(), _no_edges()
-    for each in turns:
-        one.add([(0, 1)], each, each)
-    for each in reversed(turns):
-        other.add([(0, 1)], each, each)
-
-    assert one.outgoing(0).inverse_turns.tolist() == other.outgoing(0).inverse_turns.tolist()
-    exact = sum(Fraction(1, each) for each in turns)
-    assert one.outgoing(0).inverse_turns[0] / INVERSE_TURN == pytest.approx(float(exact), abs=1e-10)
+TRANSITIONS = st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from("abc")), min_size=1, max_size=6)
+GIVEN = st.lists(st.tuples(TRANSITIONS, st.integers(1, 40), st.integers(0, 3)), min_size=1, max_size=8)
 
 
-def test_what_is_taken_back_leaves_nothing_behind():
-    edges = _no_edges()
-    edges.add([(0, 1), (0, 1), (0, 2)], 3, 1)
-    edges.add([(0, 1)], 7, 2)
-    edges.add([(0, 1), (0, 1), (0, 2)], 3, 1, sign=-1)
-
-    assert edges.outgoing(0).targets.tolist() == [1]
-    assert edges.outgoing(0).counts.tolist() == [1]
-    assert edges.outgoing(0).inverse_turns.tolist() == [round(INVERSE_TURN / 7)]
+def contribution(number, transitions, turns, voice):
+    count, views = len(transitions), len(VIEWS)
+    codes = np.zeros((count, views, DIMENSIONS // 2), np.uint8)
+    return Contribution(f"{number}", turns, 0, transitions, [""] * count, [], codes, voice=voice << 31)
 
 
-def test_edges_summed_up_at_once_are_those_added_one_by_one():
-    runs = [([(0, 1), (1, 2), (0, 1)], 4), ([(0, 2), (2, 0)], 3), ([(0, 1)], 2), ([(0, 1), (1, 2)], 5)]
-    voices = np.array([1 << 32, 2 << 32, (1 << 32) + 1, 1 << 32], dtype=np.uint64)  # of one giver, but for the second
-    sources, targets, numbers = (
-        np.array(column, dtype=np.int32)
-        for column in zip(*[(*pair, number) for number, (pairs, _) in enumerate(runs) for pair in pairs], strict=True)
-    )
-    turns = np.array([turns for _, turns in runs], dtype=np.int32)
-    at_once = Edges.of(sources, targets, numbers, turns=turns, voices=voices, nodes=3)
-    one_by_one = _no_edges()
-    for (pairs, turns_of_it), voice in zip(runs, voices.tolist(), strict=True):
-        one_by_one.add(pairs, turns_of_it, voice)
+@given(GIVEN, st.randoms(use_true_random=False))
+def test_edges_are_the_exact_sums_of_the_runs_that_are_there_whatever_came_and_went(runs, draw):
+    given_runs = [contribution(number, *run) for number, run in enumerate(runs)]
+    gone = [run for run in given_runs if draw.random() < 0.4]
+    graph = Graph(draw.sample(given_runs, len(given_runs)))
+    for run in gone:
+        assert graph.remove(run.id)
+    rest = [run for run in given_runs if run not in gone]
 
-    assert list(at_once.sources()) == list(one_by_one.sources())
-    for source in range(4):
-        expected, found = one_by_one.outgoing(source), at_once.outgoing(source)
-        for column in ("targets", "counts", "inverse_turns", "support", "givers"):
-            assert getattr(found, column).tolist() == getattr(expected, column).tolist()
+    found = {(source, target): edge for source, edges in graph.edges() for target, edge in edges.items()}
 
-    assert at_once.outgoing(0).support.tolist() == [2, 1]
-    assert at_once.outgoing(0).givers.tolist() == [1, 1]
-    at_once.add([(0, 1), (1, 2), (0, 1)], 4, 1 << 32, sign=-1)
-    one_by_one.add([(0, 1), (1, 2), (0, 1)], 4, 1 << 32, sign=-1)
-    for column in ("targets", "counts", "inverse_turns", "support", "givers"):
-        assert getattr(at_once.outgoing(0), column).tolist() == getattr(one_by_one.outgoing(0), column).tolist()
-
-
-def _no_edges():
-    none = np.zeros(0, np.int32)
-    return Edges.of(none, none, none, turns=none, voices=np.zeros(0, np.uint64), nodes=0)
+    assert set(found) == {pair for run in rest for pair in run.transitions}
+    for pair, edge in found.items():
+        here = [run for run in rest if pair in run.transitions]
+        exact = sum(run.transitions.count(pair) for run in here) + 2 * sum(Fraction(1, run.turns) for run in here)
+        assert edge.raw_weight(2) == pytest.approx(float(exact), rel=1e-15)
+        assert edge.support == len({run.voice for run in here})
+        assert edge.givers == len({run.voice >> 32 for run in here})
+        assert edge.raw_weight(2) == dict(Graph(rest).outgoing(pair[0]))[pair[1]].raw_weight(2)

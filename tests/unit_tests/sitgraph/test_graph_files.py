@@ -2,21 +2,18 @@
 
 import contextlib
 import json
-import os
-import re
 import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import numpy as np
 import pytest
 from little_runs import TableEmbeddings, called, content_of, names, routine, run_of, says, summed_up, user
 
 from langchain_tooltree import SITGraph
 from langchain_tooltree.errors import GraphChangedError, GraphFileError
 from tests.internals.hall import locked
-from tests.internals.sitgraph import LARGE, MANIFEST
+from tests.internals.sitgraph import MANIFEST
 from tests.internals.sitgraph import files_module as files
 
 TOOLS = [{"name": "a", "parameters": {"type": "object", "properties": {"x": {"type": "string"}}}}]
@@ -33,16 +30,6 @@ QUESTIONS = [
     ("a", {"messages": [user("A room, please."), *called("a")]}),
     ("b", {"messages": []}),
 ]
-
-
-class Planted:
-    """Runs something when it is unpickled."""
-
-    def __init__(self, target):
-        self.target = target
-
-    def __reduce__(self):
-        return os.mkdir, (str(self.target),)
 
 
 @pytest.fixture
@@ -79,7 +66,7 @@ def test_the_same_runs_give_the_same_bytes(folder, tmp_path):
 def test_an_empty_graph_comes_back(tmp_path, paper):
     (SITGraph.paper() if paper else SITGraph()).save(tmp_path / "g")
 
-    graph = SITGraph.load(tmp_path / "g", verify=True)
+    graph = SITGraph.load(tmp_path / "g")
 
     assert len(graph) == 0
     assert graph.suggest(None) == []
@@ -93,7 +80,7 @@ def test_any_text_comes_back(tmp_path):
     run = run_of(odd, user(odd), *called(odd), *summed_up(f"Known: {odd}"), *called(odd), metadata={"tools": [odd]})
     SITGraph.from_trajectories([run], aliases={odd + "!": odd}).save(tmp_path / "g")
 
-    graph = SITGraph.load(tmp_path / "g", verify=True)
+    graph = SITGraph.load(tmp_path / "g")
     [suggestion] = graph.suggest(odd + "!", state=f"Known: {odd}")
 
     assert odd in graph
@@ -110,8 +97,12 @@ def test_two_halves_of_a_character_stay_apart(tmp_path):
     assert names(SITGraph.load(tmp_path / "g").suggest(None)) == [halves]
 
 
-def test_names_and_ids_can_be_read_by_people(folder):
-    assert json.loads(inside(folder, "names.json").read_text(encoding="utf-8"))["names"] == ["", "a", "b", "c"]
+def test_a_folder_is_lines_of_json_and_no_pickle(folder):
+    runs = [json.loads(line) for line in runs_in(folder).read_text(encoding="utf-8").splitlines()]
+
+    assert [run["id"] for run in runs] == ["1", "2", "3"]
+    assert runs[2]["transitions"] == [["", "a"], ["a", "b"], ["b", "c"]]
+    assert sorted(each.name for each in folder.iterdir()) == sorted([MANIFEST, runs_in(folder).name])
 
 
 def test_loading_and_learning_never_write_to_the_folder(folder):
@@ -136,20 +127,13 @@ def test_loading_and_learning_never_write_to_the_folder(folder):
     assert {file: file.stat().st_mtime_ns for file in folder.rglob("*")} == times
 
 
-def test_vectors_are_mapped_and_not_read(folder):
-    snapshot, _ = files.load_graph(folder)
-
-    assert isinstance(snapshot.states.codes, np.memmap)
-    assert isinstance(snapshot.summaries.sketches, np.memmap)
-
-
 def test_a_graph_may_be_saved_over_the_one_that_it_was_read_from(folder):
     graph = SITGraph.load(folder)
     graph.add(routine("4", "d", "e"))
     expected = answers(graph)
     graph.save(folder)
 
-    assert answers(graph) == expected == answers(SITGraph.load(folder, verify=True))
+    assert answers(graph) == expected == answers(SITGraph.load(folder))
 
 
 def test_every_file_that_is_missing_is_named(folder, tmp_path):
@@ -179,24 +163,8 @@ def test_every_file_that_was_changed_is_named(folder, tmp_path):
         for place in {len(content) - 2, len(content) * 9 // 10}:
             (damaged / name).write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
             with pytest.raises(GraphFileError, match="again") as caught:
-                SITGraph.load(damaged, verify=True)
+                SITGraph.load(damaged)
             assert Path(name).name in str(caught.value)
-
-
-def test_changed_vectors_of_a_large_graph_are_found_when_asked_for(folder, monkeypatch):
-    monkeypatch.setattr(files, "VERIFIED", 1_000)
-    name = "states.codes.npy"
-    content = bytearray(inside(folder, name).read_bytes())
-    content[-1] ^= 1
-    inside(folder, name).write_bytes(content)
-
-    assert name in LARGE
-    assert len(SITGraph.load(folder)) == 3
-    with pytest.raises(GraphFileError, match=re.escape(name)):
-        SITGraph.load(folder, verify=True)
-    monkeypatch.undo()
-    with pytest.raises(GraphFileError, match=re.escape(name)):
-        SITGraph.load(folder)
 
 
 def test_changed_settings_are_found(folder):
@@ -207,32 +175,9 @@ def test_changed_settings_are_found(folder):
         SITGraph.load(folder)
 
 
-@pytest.mark.parametrize("name", sorted(LARGE))
-def test_pickled_objects_are_never_read(folder, tmp_path, name):
-    np.save(inside(folder, name), np.array([Planted(tmp_path / "run")], dtype=object), allow_pickle=True)
-
-    with pytest.raises(GraphFileError, match=name):
-        SITGraph.load(folder)
-    assert not (tmp_path / "run").exists()
-
-
-def test_no_pickle_is_allowed_anywhere(folder, monkeypatch):
-    load, save, asked = np.load, np.save, []
-
-    def spy(function):
-        return lambda *args, **options: asked.append(options["allow_pickle"]) or function(*args, **options)
-
-    monkeypatch.setattr(np, "load", spy(load))
-    monkeypatch.setattr(np, "save", spy(save))
-    SITGraph.load(folder).save(folder)
-
-    assert len(asked) == 2 * (len(content_of(folder)) - 2)
-    assert not any(asked)
-
-
 @pytest.mark.parametrize(
     "change",
-    [{"format": 1}, {"views": ["request"]}, {"dimensions": 64}, {"files": None}],
+    [{"format": 1}, {"views": ["request"]}, {"dimensions": 64}],
     ids=lambda each: next(iter(each)),
 )
 def test_other_formats_are_refused(folder, change):
@@ -268,18 +213,6 @@ def test_a_graph_is_used_with_the_embedder_that_it_was_made_with(tmp_path):
         SITGraph.load(tmp_path / "g", embeddings=TableEmbeddings(dims=4))
 
 
-@pytest.mark.parametrize("place", range(40, 127, 9))
-def test_a_damaged_header_of_the_vectors_is_told_like_any_other_damage(folder, place):
-    content = bytearray(inside(folder, "states.codes.npy").read_bytes())
-    content[place] ^= 4
-    inside(folder, "states.codes.npy").write_bytes(content)
-
-    with pytest.raises(GraphFileError, match="again"):
-        SITGraph.load(folder, verify=True)
-    with contextlib.suppress(GraphFileError):  # whether the header is still one depends on the place
-        SITGraph.load(folder, verify=False)
-
-
 @pytest.mark.slow
 def test_a_graph_can_be_loaded_at_any_moment_while_others_save_it(folder):
     stop = threading.Event()
@@ -301,7 +234,7 @@ def test_a_graph_can_be_loaded_at_any_moment_while_others_save_it(folder):
             each.result()
 
     assert seen <= {1, 2, 3}
-    assert answers(SITGraph.load(folder, verify=True))
+    assert answers(SITGraph.load(folder))
 
 
 def test_what_is_no_graph_is_never_saved_over(tmp_path):
@@ -336,33 +269,24 @@ def test_a_link_to_a_graph_stays_a_link(folder, tmp_path):
     assert sorted(each.name for each in tmp_path.iterdir()) == ["current", "g"]
 
 
-@pytest.mark.parametrize("failing", ["np.save", "rename"])
+@pytest.mark.parametrize("failing", ["fsync", "replace"])
 def test_an_error_while_saving_leaves_the_old_graph(folder, tmp_path, monkeypatch, failing):
     before = content_of(folder)
-    graph = SITGraph.from_trajectories(RUNS[:2])
-    saves, rename = [], Path.rename
+    graph = SITGraph.load(folder)
+    graph.remove("2")
 
-    def full(*args, **options):
-        saves.append(args)
-        if len(saves) == 5:
-            raise OSError(28, "No space left on device")
+    def fail(*_):
+        raise OSError(28, "No space left on device")
 
-    def in_the_way(self, target):
-        if Path(target).parent == folder:
-            raise OSError(13, "Permission denied")
-        return rename(self, target)
-
-    if failing == "np.save":
-        monkeypatch.setattr(np, "save", full)
-    else:
-        monkeypatch.setattr(Path, "rename", in_the_way)
-    with pytest.raises(OSError, match=r"No space|Permission"):
+    monkeypatch.setattr(files.os if failing == "fsync" else files.Path, failing, fail)
+    with pytest.raises(OSError, match="No space"):
         graph.save(folder)
     monkeypatch.undo()
 
     assert content_of(folder) == before
-    assert len(SITGraph.load(folder)) == 3
     assert [each.name for each in tmp_path.iterdir()] == ["g"]
+    graph.save(folder)
+    assert len(SITGraph.load(folder)) == 2
 
 
 def test_nothing_is_left_over_beside_a_saved_graph(folder, tmp_path):
@@ -407,16 +331,13 @@ def test_no_save_of_several_writers_is_lost(folder):
 
 
 def test_nothing_stays_that_the_manifest_does_not_name(folder):
-    version = inside(folder, "names.json").parent
-    shutil.copytree(version, folder / ("0" * 16))  # of a save that was killed before it removed the older columns
-    shutil.copytree(version, folder / f"{files.SCRATCH}of a killed one")
-    (folder / f"{files.SCRATCH}manifest").write_text("{")
-    (version / "more.npy").write_text("?")
+    kept = runs_in(folder).name
+    (folder / f"runs-{'0' * 16}.jsonl").write_text("{}")  # of a save that was killed before it removed the older one
+    (folder / f"{files.SCRATCH}of a killed one").write_text("{")
     (folder / "README.md").write_text("The user's own.")
     SITGraph.load(folder).save(folder)
 
-    assert sorted(each.name for each in folder.iterdir()) == sorted(["README.md", MANIFEST, version.name])
-    assert {each.name for each in version.iterdir()} == set(json.loads((folder / MANIFEST).read_text())["files"])
+    assert sorted(each.name for each in folder.iterdir()) == sorted(["README.md", MANIFEST, kept])
 
 
 def test_a_first_save_that_was_killed_is_no_hindrance(folder):
@@ -450,7 +371,7 @@ def test_a_writer_waits_for_another_one_and_says_so(folder, monkeypatch):
 
 def test_runs_are_forgotten_in_a_folder_as_if_they_had_never_been_there(folder, tmp_path):
     SITGraph.from_trajectories([RUNS[0], RUNS[2]], alpha=0.5, aliases={"old": "a"}).save(tmp_path / "without")
-    shutil.copytree(inside(folder, "names.json").parent, folder / ("0" * 16))
+    shutil.copy(runs_in(folder), folder / f"runs-{'0' * 16}.jsonl")
 
     assert files.forget_in_graph(folder, lambda graph, aliases: ["2", "never there"])[0] == ["2"]
     assert content_of(folder) == content_of(tmp_path / "without")
@@ -460,9 +381,9 @@ def test_runs_are_forgotten_in_a_folder_as_if_they_had_never_been_there(folder, 
     assert not (tmp_path / "nowhere").exists()
 
 
-def inside(folder, name):
-    """A file of the graph's columns."""
-    [file] = folder.glob(f"*/{name}")
+def runs_in(folder):
+    """The file of the graph's runs."""
+    [file] = folder.glob("runs-*.jsonl")
     return file
 
 

@@ -41,7 +41,7 @@ def systems(model):
 def suggested(system):
     """The tools that a prompt suggests, best first."""
     _, _, told = (system or "").partition("went on here with: ")
-    return re.findall(r"(\w+) \d+%(?= \()", told)
+    return re.findall(r"(\w+) in \d+ of \d+ runs", told)
 
 
 def went_well(_):
@@ -58,9 +58,8 @@ def test_routine_steps_go_by_the_dialogue_and_a_summary_by_what_it_says(path):
     assert suggested(at_start) == ["find_reader"]
     assert suggested(after_reader) == ["list_loans"]
     assert set(suggested(after_loans)) == {"renew_loan", "reserve_book"}
-    assert "when:" not in after_loans
     assert suggested(noted)[0] == "reserve_book"
-    assert f'when: "{WANTED}"' in noted
+    assert WANTED not in noted
     assert after_summary == after_reserving == SYSTEM
     for system in (at_start, after_reader, after_loans):
         assert system.startswith(f"{SYSTEM}\n\n<reference_material ")
@@ -96,7 +95,7 @@ def test_what_was_suggested_is_noted_beside_the_reply_for_people_alone(path):
     assert notes[0]["tooltree"]["suggested"] == [{"tool": "find_reader", "share": 0.99, "runs": 4}]
     assert WANTED not in repr([step.outcome for step in run.steps if step.tool != "summarize_state"])
     summed_up = next(each for each in run.messages if each.get("name") == "summarize_state")
-    assert [each["evidence"] for each in summed_up["langchain"]["artifact"]["suggestions"]] == [[], []]
+    assert summed_up["langchain"]["artifact"].keys() == {"summary"}  # what other runs did is theirs
     assert "suggested" not in repr([message.content for call in model.calls for message in call])
 
 

@@ -7,8 +7,7 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from little_runs import TableEmbeddings, called, names, routine, run_of, says, shares, summed_up, user
 
 from langchain_tooltree import ConfigurationError, SITGraph
-from tests.internals.hall import run_flow
-from tests.internals.sitgraph import BANDWIDTH, START, Evidence, moment_of, state_of, vote
+from tests.internals.sitgraph import BANDWIDTH, Evidence
 
 REFUND, ROOM = [user("I want a refund."), *called("a")], [user("Book me a room."), *called("a")]
 MIXED = [
@@ -80,25 +79,6 @@ def test_the_first_call_is_suggested_too():
     assert names(graph.suggest(None, messages=[user("Refund")], k=1)) == ["pay"]
 
 
-def test_contextual_shares_are_a_softmax_of_the_votes_for_each_tool():
-    graph = mixed()
-    suggested = graph.suggest("a", messages=REFUND, k=9)
-    moment, _ = moment_of(REFUND)
-    views = run_flow(state_of(moment, graph._encoder))
-    fit, states = graph._graph.fit, graph._graph.states
-    numbers = tuple(graph._graph.number(name) for name in (START, "a"))
-    near = states.near(views)
-    settings = {"weights": fit.weights, "ridge": fit.ridge, "givers": graph._graph.givers(near.runs)}
-    ballot = vote(near, views, numbers, fit.center, **settings)
-    powers = {
-        graph._graph.names[target]: math.exp(score / fit.temperature)
-        for target, score in zip(*ballot.scores(), strict=True)
-    }
-
-    kept = {each.tool: powers[each.tool] for each in suggested}
-    assert shares(suggested) == pytest.approx({tool: power / sum(kept.values()) for tool, power in kept.items()})
-
-
 def test_a_tool_that_never_followed_the_last_one_is_suggested_where_the_state_calls_for_it():
     runs = [
         *(run_of(f"c {number}", user("Complain."), *called("b"), *called("write")) for number in range(3)),
@@ -120,28 +100,11 @@ def test_the_most_similar_summary_of_an_edge_decides():
     assert suggested[1].evidence == (Evidence("1", 0.0, "east"),)
 
 
-def test_an_edge_without_summaries_is_compared_by_what_was_said_there():
-    suggested = summed().suggest("a", state="between", k=3)
+def test_only_edges_with_summaries_are_compared():
+    suggested = summed().suggest("a", state="north", k=9)
 
-    half = math.sqrt(0.5)
-    assert names(suggested) == ["c", "d", "b"]
-    assert shares(suggested) == pytest.approx(dict(zip("cdb", softmax(1, half, half), strict=True)), abs=1e-3)
-    assert suggested[1].evidence == ()
-
-
-def test_an_edge_whose_summaries_are_not_similar_is_not_compared_by_anything_else():
-    runs = [
-        run_of("1", user("up"), *called("a"), *summed_up("down"), *called("b"), says("Done.")),
-        run_of("2", user("?"), *called("a"), *summed_up("between"), *called("c"), says("Done.")),
-    ]
-
-    assert summed(runs).suggest("a", state="up") == summed(runs).suggest("a")
-    runs.append(run_of("4", user("?"), *called("a", "e"), says("Done.")))
-    assert summed(runs).suggest("a", state="up") == summed(runs).suggest("a")
-    runs.append(run_of("3", user("?"), *called("a"), *summed_up("up"), *called("d"), says("Done.")))
-    assert shares(summed(runs).suggest("a", state="up", k=4)) == pytest.approx(
-        dict(zip("dbce", softmax(1, 0, 0, 0), strict=True))
-    )
+    assert shares(suggested) == pytest.approx(dict(zip("cb", softmax(1, 0), strict=True)))
+    assert names(summed().suggest("a", k=9)) == ["d", "c", "b"]
 
 
 def test_where_nothing_is_similar_the_weights_decide():
@@ -230,7 +193,13 @@ def test_an_edge_followed_too_seldom_is_not_suggested():
 
 
 ASKED = {"procedural": {}, "contextual": {"messages": ROOM}, "episodic": {"state": "between"}}
-MANY = [*SUMMED, *(routine(f"more {number}", "a", f"t{number % 7}") for number in range(20))]
+MANY = [
+    *SUMMED,
+    *(
+        run_of(f"more {number}", user("?"), *called("a"), *summed_up("between"), *called(f"t{number % 7}"))
+        for number in range(20)
+    ),
+]
 
 
 @pytest.mark.parametrize("mode", ASKED)
@@ -238,7 +207,7 @@ def test_shares_sum_to_one_and_come_best_first(mode):
     suggested = summed(MANY).suggest("a", k=100, **ASKED[mode])
 
     assert {each.mode for each in suggested} == {mode}
-    assert len(suggested) >= 10
+    assert len(suggested) >= 9
     assert math.fsum(each.score for each in suggested) == pytest.approx(1)
     assert [each.score for each in suggested] == sorted((each.score for each in suggested), reverse=True)
     assert all(0 <= each.score <= 1 for each in suggested)
@@ -249,18 +218,18 @@ def test_fewer_suggestions_are_the_first_of_all(mode):
     graph = summed(MANY)
     everything = graph.suggest("a", k=100, **ASKED[mode])
 
-    for k in range(1, 11):
+    for k in range(1, 9):
         assert graph.suggest("a", k=k, **ASKED[mode]) == everything[:k]
 
 
 @pytest.mark.parametrize("mode", ASKED)
 def test_only_tools_that_there_are_share_among_themselves(mode):
-    allowed = {"b", "d", "t1", "not in the graph"}
+    allowed = {"b", "c", "t1", "not in the graph"}
     graph = summed(MANY)
 
     few = graph.suggest("a", k=9, allowed=allowed, **ASKED[mode])
 
-    assert set(names(few)) == {"b", "d", "t1"}
+    assert set(names(few)) == {"b", "c", "t1"}
     assert math.fsum(each.score for each in few) == pytest.approx(1)
     assert {each.mode for each in few} == {mode}
     assert graph.suggest("a", k=9, allowed=(name for name in allowed), **ASKED[mode]) == few
@@ -375,6 +344,7 @@ def test_suggestions_can_be_written_down():
             {"trajectory": "2", "similarity": 1.0, "summary": "between"},
             {"trajectory": "3", "similarity": 0.7071, "summary": "north"},
         ],
+        "of": 3,
     }
 
 

@@ -16,7 +16,7 @@ READS = {"find_reader": "read", "list_loans": "read"}
 @pytest.mark.parametrize(("summary", "first"), [(RENEWABLE, "renew_loan"), (WANTED, "reserve_book")])
 def test_a_search_sums_up_the_state_of_its_own_path(path, summary, first):
     model = ScriptedChatModel(replies=[*FOUND, summing_up(summary), "It can be done."])
-    agent = create_tooltree_agent(model, TOOLS, graph=desk_graph(), effects=READS)
+    agent = create_tooltree_agent(model, [*TOOLS, create_summarize_state_tool(desk_graph())], effects=READS)
 
     messages = either(path, agent)(ASKED)["messages"]
 

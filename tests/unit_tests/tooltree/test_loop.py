@@ -191,7 +191,7 @@ async def test_other_calls_are_asked_for_and_the_first_untried_read_is_run(run, 
     messages = await run(model)
     assert shop.made == ["stock(tea)", "price(tea)"]
     note = model.calls[4][-1].text
-    assert note == OTHERS_PROMPT.format(missing="the colour", tried="stock(item='tea')")
+    assert note == OTHERS_PROMPT.format(count=5, missing="the colour", tried="stock(item='tea')", past="")
     assert shown(messages)[-3:] == ["price(tea)", "tea is 2 euros", "It is black."]
     assert about(messages)["model_calls"] == 4
 
