@@ -264,7 +264,7 @@ def test_a_memory_recalls_before_the_search_helps_after_a_mishap_and_keeps_the_r
     ]
 
     assert [message.text for message in messages if message.type == "ai"][-1] == "Lifted."
-    assert 'lift("green") → You lift green.' in model.calls[0][0].text
+    assert "lift(box): ok" in model.calls[0][0].text
     assert "Lift the blue box." in model.calls[3][-1].text
     kept = memory.experience.get("now")
     refusal = "You cannot lift red: it is locked down."
