@@ -251,7 +251,9 @@ def test_a_memory_recalls_before_the_search_helps_after_a_mishap_and_keeps_the_r
     def lifting(box, number):
         return AIMessage("", tool_calls=[{"name": "lift", "args": {"box": box}, "id": number}])
 
-    review = {"questions": [{"question": "What now?", "answer": "Another box."}], "next_step": "Lift the blue box."}
+    key = {"objective": "Any box.", "initial_environment": "Boxes.", "progress": "None."}
+    answers = [{"question": "What now?", "answer": "Another box."}]
+    review = {"key_information": key, "questions": answers, "next_step": "Lift the blue box."}
     replies = [lifting("red", "1"), lifting("red", "2"), review, lifting("blue", "3"), "Lifted."]
     model = ScriptedChatModel(replies=replies)
     memory = CFGMMemory(model, InMemoryStore())
