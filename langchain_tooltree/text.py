@@ -198,9 +198,6 @@ _UNSPACED = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
 
 WORD = re.compile(rf"[{_UNSPACED}]|(?:(?![{_UNSPACED}])[^\W_])+")
 
-FULL_LENGTH = 8
-"""Letters from which on a word counts in full: in English, few words of that length only join others."""
-
 
 def words_of(text: str) -> list[str]:
     """The words of a text in order, without case; `_` and punctuation separate them."""
@@ -269,11 +266,6 @@ def substance(turn: str) -> str:
         if any(word not in _JOINING and word not in _COURTEOUS and word not in _IDENTIFYING for word in words):
             kept.append(sentence.strip())
     return " ".join(kept)
-
-
-def weight(word: str) -> float:
-    """What a word counts for, up to 1: long ones say more than short ones, of which many only join others."""
-    return min(len(word), FULL_LENGTH) / FULL_LENGTH
 
 
 def mermaid_text(text: str) -> str:
@@ -378,11 +370,6 @@ def made_up(tried: str, real: str) -> MadeUp | None:
     sure = {one: other for one, other in changed.items() if len(one) >= SURE_LENGTH}
     sure |= {one: min(others) for one, others in times.items() if len(others) == 1}
     return MadeUp(sure, frozenset((changed.keys() | times.keys()) - sure.keys()))
-
-
-def identifiers_in(text: str) -> list[str]:
-    """The identifiers in a text that tools have made up, in order."""
-    return [value for _, kind, value in _parts(text) if kind == "identifier"]
 
 
 def _parts(text: str) -> Iterator[tuple[str, str, str]]:

@@ -106,7 +106,7 @@ def test_rubbish_teaches_nothing(name, reply):
 
 
 def test_the_package_s_own_memory_recalls_what_succeeded_and_counts_its_questions():
-    memory, _, counter = memory_of("cfgm", {"tips": []}, {"tips": []})
+    memory, _, counter = memory_of("cfgm", {"tips": [], "followed": []})
     memory.learn(finished())
     own = memory.recall(REQUEST).memory
     assert [run.trajectory.task for run in own.recall(REQUEST).runs] == [REQUEST]
