@@ -5,8 +5,9 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.tools import ToolException, tool
 
-from langchain_tooltree import ConfigurationError, search, search_result
+from langchain_tooltree import ConfigurationError, SearchConfig, ToolCard, ToolLibrary, search, search_result
 from langchain_tooltree.errors import EmptyQueryError, ToolDefinitionError
+from langchain_tooltree.testing import ScriptedChatModel
 from tests.unit_tests.tooltree.loops import READS, Shop, calls, naming, report, scripted
 
 
@@ -101,6 +102,21 @@ def test_callbacks_hear_the_runs_of_models_and_tools(shop):
     model = scripted(calls(("stock", "tea")), report("7."))
     search("Count.", shop.tools(), model=model, effects=READS, callbacks=[names])
     assert names.seen == ["model", "stock", "model"]
+
+
+async def test_the_cards_of_a_library_reach_the_coarse_planner_of_a_deep_search(find, shop):
+    asked = []
+
+    def plan(messages):
+        asked.append(messages[-1].text)
+        return {"domains": ["trade"], "tools": []}
+
+    tools = ToolLibrary(shop.tools(), [ToolCard(name="stock", description="", domains=("trade",))])
+    model = ScriptedChatModel(replies=[plan, *["No call can help."] * 9])
+    config = SearchConfig(selection="posterior", coarse_planner=True)
+    result = await find("How much tea is there?", tools, model=model, effects=READS, config=config)
+    assert asked[0].count('"domains":["trade"]') == 1
+    assert (result.answer.text, shop.made) == ("No call can help.", [])
 
 
 @pytest.mark.parametrize(
