@@ -309,7 +309,9 @@ class ExperienceStore:
 
     def _catalogue(self, namespace: Namespace) -> Catalogue:
         catalogues = self._memory.catalogues
-        catalogue = catalogues[namespace] = catalogues.pop(namespace) if namespace in catalogues else Catalogue()
+        if (catalogue := catalogues.pop(namespace, None)) is None:  # other threads may look it up at the same time
+            catalogue = Catalogue()
+        catalogues[namespace] = catalogue
         forget_oldest(catalogues, KEPT_NAMESPACES)
         return catalogue
 
