@@ -11,9 +11,11 @@ Steps are tool calls; what does not read by its name counts as a write. Interval
 import argparse
 import json
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from rich.console import Console
@@ -53,9 +55,11 @@ class Checked:
     strange: int | None
 
 
-def check_task(runs: Sequence[Trajectory], others: Sequence[Trajectory], names: Sequence[str]) -> list[Checked]:
-    """Look at the writes of the runs of one task, knowing the good runs of other tasks."""
-    graph = SITGraph.from_trajectories(others)
+def check_task(runs: Sequence[Trajectory], others: Iterable[Any], names: Sequence[str]) -> list[Checked]:
+    """Look at the writes of the runs of one task, knowing what the good runs of other tasks contribute."""
+    graph = SITGraph()
+    for contribution in others:
+        graph.fold(contribution)
     made = {key for run in runs if run.success for key in map(_key, run.steps)}
     return [_checked(run, graph, names, made if any(each.success for each in runs) else None) for run in runs]
 
@@ -124,10 +128,14 @@ def measure(path: Path) -> list[Checked]:
     for run in load_trajectories(path):
         by_task[task_of(run)].append(run)
     names = sorted({step.tool for runs in by_task.values() for run in runs for step in run.steps})
+    mined = SITGraph()
+    given = {
+        task: [each for run in runs if run.success and (each := run_flow(mined.contribution(run)))]
+        for task, runs in track(by_task.items(), description=f"{path.name}: good runs")
+    }
     checked: list[Checked] = []
     for task, runs in track(by_task.items(), description=path.name):
-        others = [each for other, rest in by_task.items() if other != task for each in rest if each.success]
-        checked += check_task(runs, others, names)
+        checked += check_task(runs, chain.from_iterable(given[other] for other in given if other != task), names)
     return checked
 
 
