@@ -2,10 +2,11 @@
 
     python -m tests.benchmarks.check_writes FILE ... [--json out.json]
 
-Each FILE holds runs, good and bad, as `load_trajectories` reads them. For each task the graph is made of the good runs
-of all other tasks, and each write of its runs is looked at as the planner looks at an own step: is it unusual where it
-stands? What happens after a check is not in the files, so this says whom it would reach, and not whom it would mend.
-Steps are tool calls; what does not read by its name counts as a write. Intervals of 95 % are bootstrapped over tasks.
+Each FILE holds runs, good and bad, as `load_trajectories` reads them. Tasks are left out in five folds, as for the next
+tool: the graph is made of the good runs of the other folds, and each write is looked at as the planner looks at an own
+step: is it unusual where it stands? What happens after a check is not in the files, so this says whom it would reach,
+and not whom it would mend. Steps are tool calls; what does not read by its name counts as a write. Intervals of 95 %
+are bootstrapped over tasks.
 """
 
 import argparse
@@ -21,8 +22,8 @@ from rich.progress import track
 from rich.table import Table
 
 from langchain_tooltree import SITGraph, Trajectory, load_trajectories
-from tests.benchmarks.next_tool_protocol import task_of
-from tests.internals.experience import call_key, function_of, to_messages
+from tests.benchmarks.next_tool_protocol import FOLDS, fold_of, task_of
+from tests.internals.experience import Step, call_key, function_of, to_messages
 from tests.internals.hall import Conversation, run_flow
 from tests.internals.learning import PastRuns
 
@@ -53,14 +54,7 @@ class Checked:
     strange: int | None
 
 
-def check_task(runs: Sequence[Trajectory], others: Sequence[Trajectory], names: Sequence[str]) -> list[Checked]:
-    """Look at the writes of the runs of one task, knowing the good runs of other tasks."""
-    graph = SITGraph.from_trajectories(others)
-    made = {key for run in runs if run.success for key in map(_key, run.steps)}
-    return [_checked(run, graph, names, made if any(each.success for each in runs) else None) for run in runs]
-
-
-def _key(step: object) -> str:
+def _key(step: Step) -> str:
     return call_key(step.tool, step.arguments or {})
 
 
@@ -119,15 +113,17 @@ def interval(runs: Sequence[Checked], of: Callable[[Sequence[Checked]], Mapping[
 
 
 def measure(path: Path) -> list[Checked]:
-    """Look at all runs of a file."""
-    by_task: dict[str, list[Trajectory]] = defaultdict(list)
-    for run in load_trajectories(path):
-        by_task[task_of(run)].append(run)
-    names = sorted({step.tool for runs in by_task.values() for run in runs for step in run.steps})
+    """Look at all runs of a file; none is looked at by a graph that knows a run of its task."""
+    runs = list(load_trajectories(path))
+    names = sorted({step.tool for run in runs for step in run.steps})
+    made: dict[str, set[str]] = {}
+    for run in runs:
+        if run.success:
+            made.setdefault(task_of(run), set()).update(map(_key, run.steps))
     checked: list[Checked] = []
-    for task, runs in track(by_task.items(), description=path.name):
-        others = [each for other, rest in by_task.items() if other != task for each in rest if each.success]
-        checked += check_task(runs, others, names)
+    for fold in track(range(FOLDS), description=path.name):
+        graph = SITGraph.from_trajectories(run for run in runs if run.success and fold_of(run) != fold)
+        checked += [_checked(run, graph, names, made.get(task_of(run))) for run in runs if fold_of(run) == fold]
     return checked
 
 
